@@ -6,10 +6,10 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo couriers test rxe check book fresh worlds fuzz bench tables clean
+.PHONY: help build demo couriers test-fast test test-long rxe check book fresh worlds fuzz bench tables clean
 
 help: ## list the commands
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 build: ## build all of the workspace, in release
 	cargo build --release --workspace
@@ -22,8 +22,14 @@ couriers: ## an example service: the nearest free of 10,000 moving couriers
 	@cargo build --locked --release --package remora --package couriers
 	@"$(TARGET)/release/couriers" $(ARGS)
 
+test-fast: ## unit tests and oracles: under 3 minutes after a build
+	@bash scripts/test.sh fast
+
 test: ## build, then run all tests; installs what they need if it may
 	@bash scripts/test.sh
+
+test-long: ## the same, and hours of worlds, planted mistakes, Miri and fuzzing
+	@bash scripts/test.sh long
 
 rxe: ## real verbs on Soft-RoCE, in a virtual machine
 	@bash tests/rxe/rxe.sh

@@ -35,4 +35,4 @@ done
 printf '\n## Memory of idle RESP connections, bytes each\n\n'
 python3 idle_connections.py "${CARGO_TARGET_DIR:-../target}/release/remora"
 printf '\n## Memory of idle sessions\n\n'
-(cd .. && cargo test --release -p remora-tests --test idle_memory -- --nocapture)
+(cd .. && cargo test --release -p remora-tests --test end_to_end idle_memory:: -- --nocapture)

@@ -173,16 +173,17 @@ for name in DEVICES TRAFFIC_CLASS SERVICE_LEVEL PKEY_INDEX MTU; do
   if [ -n "${!variable:-}" ]; then settings+="$variable=$(printf %q "${!variable}") "; fi
 done
 
-features=()
-if [ "$transport" = verbs ]; then features=(--features rxe); fi
+# Tests over verbs are a binary of their own.
+features=() tests=fabric
+if [ "$transport" = verbs ]; then features=(--features rxe) tests=verbs; fi
 try build-conformance cargo test --quiet --release --package remora-fabric "${features[@]}" \
-  --test "${transport}_conformance" --no-run --message-format json
+  --test "$tests" --no-run --message-format json
 # Empty if it does not build: then it is left out everywhere.
 body="$(sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$work/build-conformance.out" | tail -n 1)"
 # What cargo says of every crate is of no use in the file.
 : >"$work/build-conformance.out"
 # The body's test that has its target elsewhere: the target, and who uses it.
-elsewhere=(--exact conforms_with_a_target_elsewhere --nocapture --test-threads 1)
+elsewhere=(--exact "${transport}_conformance::conforms_with_a_target_elsewhere" --nocapture --test-threads 1)
 
 # wait_for FILE PATTERN PID: until the process says so, or has ended.
 wait_for() {
@@ -217,7 +218,7 @@ between_the_two() {
 
 try doctor-here "$remora" doctor --json
 if [ -n "$body" ]; then
-  try conformance-here "$body" --nocapture --test-threads 1
+  try conformance-here "$body" "${transport}_conformance::" --nocapture --test-threads 1
 else
   left_out+=(conformance-here conformance-there conformance-between)
 fi
@@ -241,7 +242,7 @@ else
   fi
   try doctor-there there "${settings}$remote_dir/remora doctor --json"
   if [ -n "$body" ]; then
-    try conformance-there there "${settings}$remote_dir/$(basename "$body") --nocapture --test-threads 1"
+    try conformance-there there "${settings}$remote_dir/$(basename "$body") ${transport}_conformance:: --nocapture --test-threads 1"
     between_the_two
   fi
   doing="start the server on $host"

@@ -25,30 +25,29 @@ failed=0
 # Package, then what cargo test is told: tests in which threads meet, whose
 # binaries ThreadSanitizer watches. The last one is a whole server.
 tsan_tests='
-remora-arena  --test publication
+remora-arena  --test arena publication::
 remora-fabric --lib -- --skip models
-remora-fabric --test shm_conformance
-remora-ring   --test rings
-remora-index  --test rtree_walks -- threads_search
-remora-engine --test readers
-remora-engine --test ask_only
-remora-tests  --test in_process
+remora-fabric --test fabric shm_conformance::
+remora-ring   --test ring
+remora-index  --test index rtree_walks::threads_search
+remora-engine --test engine -- readers::walks_beside ask_only::
+remora-tests  --test end_to_end in_process::
 '
 # For Miri what lies over heap words. What
 # needs shared memory, epoll or many rounds is left to ThreadSanitizer.
 miri_short_tests='
 remora-arena  --lib -- --skip fork --skip seals --skip numa --skip every_size --skip a_long_random --skip a_peer --skip is_zeroed
-remora-arena  --test publication
+remora-arena  --test arena publication::
 '
 # These take Miri many minutes.
 miri_tests="$miri_short_tests"'
-remora-ring   --test rings -- --skip over_many_laps --skip no_bytes
-remora-index  --test rtree_walks -- threads_search
-remora-index  --test rtree_cursor -- what_is_there
-remora-engine --test readers
+remora-ring   --test ring -- --skip over_many_laps --skip no_bytes
+remora-index  --test index rtree_walks::threads_search
+remora-index  --test index rtree_cursor::what_is_there
+remora-engine --test engine readers::walks_beside
 remora-client-core --lib read_lease::tests
 '
-planted='remora-arena --features plants --test publication -- planted_plain_copy'
+planted='remora-arena --features plants --test arena publication::planted_plain_copy'
 
 say() { echo "sanitize: $*"; }
 

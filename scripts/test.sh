@@ -1,60 +1,105 @@
 #!/usr/bin/env bash
-# Builds everything and runs all tests.
+# Builds everything and runs the tests of a tier.
+#
+# usage: test.sh [fast | long]
+#   fast   unit tests, and each crate's tests against oracles: under 3 minutes
+#          after a build on two cores. Installs nothing.
+#   (none) all that a change must pass: at most 20 minutes after a build
+#   long   the same, and what takes hours: worlds, planted mistakes, whole Miri,
+#          fuzzing; REMORA_LONG_MINUTES for worlds and for fuzzing, 60 by default
 #
 # Installs what the tests need when it is root or may sudo without a password.
 # Otherwise it prints the one apt line, runs what needs none of it, lists what
 # did not run, and exits 2. With CI=true a skip is a failure.
 # The tests learn from REMORA_SKIP (names, separated by commas) which tools are
 # absent, and from REMORA_BIN where the release binary is.
+# It ends with a table of how long each part took, and with the sums.
 # Exit: 0 all passed, 1 something failed, 2 something was skipped.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 export PATH
+tier=${1:-usual}
+[[ $tier =~ ^(fast|usual|long)$ ]] || { sed -n 's/^# usage:/usage:/p' "$0" >&2 && exit 1; }
 
 # shellcheck source=scripts/needs.sh
 source scripts/needs.sh
-meet_needs "$needs_of_tests$needs_of_rxe"
-rxe_can_run=$(look_for_missing "$needs_of_rxe"; echo $((${#tools[@]} == 0)))
+# shellcheck source=scripts/parts.sh
+source scripts/parts.sh
+tools=() purposes=() rxe_can_run=0
+if [[ $tier != fast ]]; then
+    meet_needs "$needs_of_tests$needs_of_rxe"
+    rxe_can_run=$(look_for_missing "$needs_of_rxe"; echo $((${#tools[@]} == 0)))
+fi
 REMORA_SKIP=$(IFS=,; echo "${tools[*]-}")
 target=${CARGO_TARGET_DIR:-target}
 [[ $target == /* ]] || target=$PWD/$target
 export REMORA_SKIP REMORA_BIN=$target/release/remora
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# What test-fast leaves out: real processes, models and worlds, which take longest.
+not_fast=(--exclude remora-tests --exclude remora-models --exclude remora-sim --exclude couriers)
 
-steps_failed=0
-cargo build --locked --release --workspace </dev/null || steps_failed=1
-if ((steps_failed == 0)); then
-    # Documentation tests are part of this run.
-    cargo test --locked --workspace --no-fail-fast </dev/null 2>&1 | tee "$log" || steps_failed=1
-fi
+# Cargo's own steps, whose test binaries end with closing lines that are counted.
+# Nothing runs after a build that failed.
+steps_failed=0 build_failed=0
+step() {
+    ((build_failed == 0)) || return 0
+    part "$@"
+    ((status == 0)) || steps_failed=1
+    [[ $1 != build* ]] || build_failed=$steps_failed
+}
+# What counts as one test: whether a command succeeds.
+one_passed=0 one_failed=0
+one_test() {
+    ((steps_failed == 0)) || return 0
+    part "$@"
+    if ((status == 0)); then one_passed=$((one_passed + 1)); else one_failed=$((one_failed + 1)); fi
+}
 
-# A type that a newcomer adds has to build and pass its tests: one more test.
-newcomer_failed=0 newcomer_passed=0
-if ((steps_failed == 0)); then
-    if cargo xtask newcomer </dev/null; then newcomer_passed=1; else newcomer_failed=1; fi
+if [[ $tier == fast ]]; then
+    step "build of the tests" cargo test --locked --workspace "${not_fast[@]}" --no-run
+    step tests cargo_test --workspace "${not_fast[@]}" --lib --bins --tests
+else
+    step build cargo build --locked --release --workspace
+    step "build of the tests" cargo test --locked --workspace --no-run
+    step tests cargo_test --workspace --lib --bins --tests
+    step "documentation tests" cargo test --locked --workspace --no-fail-fast --doc
+    # A type that a newcomer adds has to build and pass its tests.
+    one_test newcomer cargo xtask newcomer
 fi
 
 # Nightly-only tools, where they are: what they could not run is told at the
 # end, and is no skip.
-nightly=$(mktemp)
-trap 'rm -f "$log" "$nightly"' EXIT
 sanitizers_failed=0
-if ((steps_failed == 0)); then
-    bash scripts/sanitize.sh tsan miri_short 2>&1 | tee "$nightly" || sanitizers_failed=1
+if ((steps_failed == 0)) && [[ $tier != fast ]]; then
+    sanitizers=(tsan miri_short)
+    [[ $tier == usual ]] || sanitizers=(tsan miri)
+    for tool in "${sanitizers[@]}"; do
+        part "$tool" bash scripts/sanitize.sh "$tool"
+        ((status == 0)) || sanitizers_failed=1
+    done
 fi
 
 # Real verbs, in a virtual machine; test binaries in it end with the same
 # closing lines. 2: there can be no such machine here.
 rxe_failed=0 rxe_skipped=0
 if ((steps_failed == 0 && rxe_can_run)); then
-    bash tests/rxe/rxe.sh 2>&1 | tee -a "$log" || case $? in
+    part "virtual machine" bash tests/rxe/rxe.sh
+    case $status in
+    0) ;;
     2) rxe_skipped=1 ;;
     *) rxe_failed=1 ;;
     esac
+fi
+
+if [[ $tier == long ]]; then
+    minutes=${REMORA_LONG_MINUTES:-60}
+    one_test worlds make --no-print-directory worlds "ARGS=--minutes $minutes"
+    one_test torture env "REMORA_TORTURE_SECONDS=$((minutes * 10))" \
+        cargo test --locked --package remora-tests --test end_to_end torture::
+    one_test "planted mistakes" cargo xtask planted
+    one_test fuzzing bash fuzz/run.sh "$((minutes * 6))"
 fi
 
 # Sums of the closing lines of all test binaries and of rxe.sh: passed, failed, ignored.
@@ -74,10 +119,11 @@ read -r passed failed ignored < <(awk '
 if ((steps_failed + rxe_failed > 0 && failed == 0)); then
     failed=1 # a build, or a test process, that died without a closing line
 fi
-passed=$((passed + newcomer_passed))
-failed=$((failed + newcomer_failed + sanitizers_failed))
+passed=$((passed + one_passed))
+failed=$((failed + one_failed + sanitizers_failed))
 skipped=$((ignored + ${#tools[@]} + rxe_skipped))
 
+print_times
 echo
 for at in "${!tools[@]}"; do
     echo "test: did not run, ${tools[at]} is missing: ${purposes[at]}"
@@ -88,7 +134,7 @@ fi
 if ((rxe_skipped > 0)); then
     echo "test: did not run, there is no virtual machine here: real verbs"
 fi
-grep '^sanitize: did not run' "$nightly" | sed 's/^sanitize/test/' || true
+grep '^sanitize: did not run' "$log" | sed 's/^sanitize/test/' || true
 if ((skipped > 0)); then
     echo "$passed passed, $failed failed, $skipped skipped"
 else

@@ -3,7 +3,6 @@
 
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
-use remora_layout::plant::{Plant, choose};
 use remora_models::any_run;
 use remora_models::combine::combine;
 use remora_models::sync::{AtomicU64, Ordering, WITHOUT_FENCES, fence};
@@ -81,24 +80,18 @@ fn is_lost(messages: [u64; 2], preemptions: Option<usize>, pushes: bool) -> bool
     })
 }
 
-/// One test: plants are chosen for the whole process.
 #[test]
 fn nothing_is_left_and_the_model_can_tell() {
     let lost = |messages| is_lost(messages, Some(3), true);
     for messages in [[1, 1], [2, 1]] {
-        assert!(!lost(messages), "{messages:?}");
-        choose(Some(Plant::CombineOnce));
-        assert!(is_lost(messages, Some(3), false), "{messages:?}: a combiner that looks once");
-        choose(None);
+        assert!(!lost(messages), "{messages:?}: a message is left");
+        assert!(!is_lost(messages, Some(3), false), "{messages:?}: left without a last try");
         WITHOUT_FENCES.set(true);
         assert!(lost(messages), "{messages:?}: stores that overtake loads");
         WITHOUT_FENCES.set(false);
     }
     // As many rounds as a combiner makes.
-    assert!(!lost([1, 2]));
-    choose(Some(Plant::LeaveWithoutLook));
-    assert!(lost([1, 2]), "a combiner that leaves without a last look");
-    choose(None);
+    assert!(!lost([1, 2]), "a message is left after the last round");
     assert!(is_lost([1, 2], Some(4), false), "a thread that parks without a last try");
     let is_nudged = |shared: Arc<Shared>| shared.is_nudged.load(Ordering::Relaxed) == 1;
     assert!(any_run(Some(3), move || is_nudged(send_both([1, 2], true))));

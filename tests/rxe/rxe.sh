@@ -18,23 +18,21 @@ rm -rf "$rxe/out" "$rxe/report.json"
 
 command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 cargo build --locked --quiet --release --package remora </dev/null || exit 1
-# The test binaries of a package with these names.
+# The binary of a package's tests that need devices.
 tests_of() {
-    local names=("${@:2}")
-    cargo test --locked --quiet --package "$1" --features rxe "${names[@]/#/--test=verbs_}" --no-run \
+    cargo test --locked --quiet --package "$1" --features rxe --test verbs --no-run \
         --message-format json </dev/null | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
-conformance=$(tests_of remora-fabric conformance) || exit 1
-verbs=$(tests_of remora-fabric security stranger reasons objects assumptions polling | tr '\n' ' ') || exit 1
-large=$(tests_of remora-client-core data_buffers) || exit 1
-many=$(tests_of remora-tests many) || exit 1
+fabric=$(tests_of remora-fabric) || exit 1
+large=$(tests_of remora-client-core) || exit 1
+many=$(tests_of remora-tests) || exit 1
 
 # Each line: name | options for run.sh | script and its arguments
 runs="
 smoke | | tests/rxe/guest/smoke.sh
 numa | --numa 2 | tests/rxe/guest/numa.sh
-conformance | --seconds 540 | tests/rxe/guest/conformance.sh $conformance
-verbs | --memory 2560 --seconds 900 | tests/rxe/guest/verbs.sh $verbs
+conformance | --seconds 540 | tests/rxe/guest/conformance.sh $fabric
+verbs | --memory 2560 --seconds 900 | tests/rxe/guest/verbs.sh $fabric
 doctor | --memory 2048 --seconds 600 | tests/rxe/guest/doctor.sh
 large | --memory 2048 --seconds 600 | tests/rxe/guest/large.sh $large
 keys | --memory 2048 --seconds 720 | tests/rxe/guest/keys.sh

@@ -2,12 +2,11 @@
 //! client and a ring client that know nothing of ours, and what /proc tells.
 #![forbid(unsafe_code)]
 
-mod bed;
 mod binary;
 mod clean;
+mod file_fixture;
 mod own_server;
 pub mod proc;
-mod random;
 mod raw;
 mod redis;
 mod redis_py;
@@ -18,14 +17,14 @@ mod server;
 mod session;
 mod wait;
 
-pub use bed::FileBed;
 pub use binary::{Finished, remora, remora_path, remora_with_open_files, run};
 pub use clean::{check_numbers, is_empty, json, json_of, run_clean, run_command_clean};
+pub use file_fixture::FileFixture;
 pub use own_server::own_config;
-pub use random::Random;
 pub use raw::{RawSession, greet};
 pub use redis::{Bytes, RedisServer, let_clocks_go_on};
 pub use redis_py::run_redis_py;
+pub use remora_testing::{Random, in_own_process};
 pub use resp::{Resp, Value, encode};
 pub use role::{Role, role};
 pub use server::{Place, ServerProcess};

@@ -1,7 +1,7 @@
 //! Other processes of a test: the test binary runs itself again and plays a
 //! part there.
 //!
-//! A test file has one test, by convention `plays_its_part`, that looks for
+//! A module of tests has one test, by convention `plays_its_part`, that looks for
 //! its part by [`role`] and does nothing without one.
 
 use crate::wait_until;
@@ -26,15 +26,27 @@ pub struct Role {
 }
 
 impl Role {
-    /// Starts it.
-    pub fn start(name: &str, arguments: &[&str]) -> Self {
-        Self::start_with_stderr(name, arguments, Stdio::inherit())
+    /// Starts it; `module` is the `module_path!()` of the test that plays parts.
+    pub fn start(module: &str, name: &str, arguments: &[&str]) -> Self {
+        Self::start_with_stderr(module, name, arguments, Stdio::inherit())
     }
 
     /// Starts it with this standard error.
-    pub fn start_with_stderr(name: &str, arguments: &[&str], stderr: impl Into<Stdio>) -> Self {
+    pub fn start_with_stderr(
+        module: &str,
+        name: &str,
+        arguments: &[&str],
+        stderr: impl Into<Stdio>,
+    ) -> Self {
+        // Tests are named without their crate.
+        let module = module.split_once("::").map_or("", |(_, module)| module);
         let mut child = Command::new(std::env::current_exe().expect("this binary has a path"))
-            .args(["--exact", "plays_its_part", "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                &format!("{module}::plays_its_part"),
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(NAME, name)
             .env(ARGUMENTS, arguments.join("\n"))
             .stdin(Stdio::piped())

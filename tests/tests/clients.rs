@@ -82,7 +82,8 @@ fn a_client_killed_in_the_middle_of_a_frame_holds_nobody_up() {
     serve_others(&mut other, 10);
     let before = sessions(&server);
     for _ in 0..3 {
-        let mut client = Role::start("half a frame", &[server.socket().to_str().unwrap()]);
+        let mut client =
+            Role::start(module_path!(), "half a frame", &[server.socket().to_str().unwrap()]);
         assert_eq!(client.hear().as_deref(), Some("done"));
         assert_eq!(sessions(&server), before + 1);
         serve_others(&mut other, 200);
@@ -200,7 +201,8 @@ fn a_client_that_never_reads_and_is_killed_leaves_nothing() {
     other.set(b"large", &[1; 60_000], SetOptions::default()).unwrap();
     let (before, resident) = (sessions(&server), anonymous_kib(server.pid()));
     for _ in 0..5 {
-        let mut client = Role::start("never reads", &[server.socket().to_str().unwrap()]);
+        let mut client =
+            Role::start(module_path!(), "never reads", &[server.socket().to_str().unwrap()]);
         assert_eq!(client.hear().as_deref(), Some("done"));
         serve_others(&mut other, 100);
         client.kill();

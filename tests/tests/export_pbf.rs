@@ -1,15 +1,15 @@
 //! `remora export` to OpenStreetMap's PBF: there and back, and through
 //! osmium, which knows nothing of ours.
 
-use remora_tests::{FileBed, is_skipped};
+use remora_tests::{FileFixture, is_skipped};
 use std::path::Path;
 use std::process::Command;
 
 /// Runs osmium among the files; gives what it prints.
-fn osmium(bed: &FileBed, line: &str) -> String {
+fn osmium(fixture: &FileFixture, line: &str) -> String {
     let output = Command::new("osmium")
         .args(line.split_whitespace())
-        .current_dir(bed.path())
+        .current_dir(fixture.path())
         .output()
         .expect("osmium is installed: osmium-tool");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -19,29 +19,29 @@ fn osmium(bed: &FileBed, line: &str) -> String {
 }
 
 /// Everything in a tree as lines of GeoJSON: ids, geometries, properties.
-fn lines(bed: &FileBed, tree: &str) -> String {
-    bed.good(&format!("export places {tree} --to - --format geojsonl")).out
+fn lines(fixture: &FileFixture, tree: &str) -> String {
+    fixture.good(&format!("export places {tree} --to - --format geojsonl")).out
 }
 
 #[test]
 fn a_town_comes_back_from_a_file_that_others_read() {
-    let bed = FileBed::new();
+    let fixture = FileFixture::new();
     let town = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let town = town.join("crates/osm/tests/town.osm.pbf");
-    bed.run(&format!("import places {} --into town", town.display()));
-    let before = lines(&bed, "town");
+    fixture.run(&format!("import places {} --into town", town.display()));
+    let before = lines(&fixture, "town");
     assert_eq!(before.lines().count(), 7);
-    bed.good("export places town --to a.osm.pbf");
-    let told = bed.good("import places a.osm.pbf --into again");
+    fixture.good("export places town --to a.osm.pbf");
+    let told = fixture.good("import places a.osm.pbf --into again");
     assert!(told.out.contains("again: 7 added, 0 replaced, 0 refused"), "{}", told.out);
-    assert_eq!(lines(&bed, "again"), before);
+    assert_eq!(lines(&fixture, "again"), before);
     if is_skipped("osmium") {
         println!("not run: osmium is missing, as REMORA_SKIP says");
         return;
     }
     // It checks that elements are sorted, and that all they refer to is there.
-    osmium(&bed, "check-refs --check-relations a.osm.pbf");
-    let seen = osmium(&bed, "cat a.osm.pbf --output-format opl --output -");
+    osmium(&fixture, "check-refs --check-relations a.osm.pbf");
+    let seen = osmium(&fixture, "cat a.osm.pbf --output-format opl --output -");
     for line in [
         "n1 v0 dV c0 t i0 u Tamenity=cafe,name=Zum%20%Dichter%20%&%20%Söhne x11.5 y48.1",
         "w33 v0 dV c0 t i0 u Thighway=residential Nn",
@@ -50,14 +50,14 @@ fn a_town_comes_back_from_a_file_that_others_read() {
         assert!(seen.lines().any(|seen| seen.starts_with(line)), "{line} is not in {seen}");
     }
     // A file that osmium writes of it has the same objects.
-    osmium(&bed, "cat a.osm.pbf --output b.osm.pbf");
-    bed.good("import places b.osm.pbf --into theirs");
-    assert_eq!(lines(&bed, "theirs"), before);
+    osmium(&fixture, "cat a.osm.pbf --output b.osm.pbf");
+    fixture.good("import places b.osm.pbf --into theirs");
+    assert_eq!(lines(&fixture, "theirs"), before);
 }
 
 #[test]
 fn a_tree_of_anything_comes_back() {
-    let bed = FileBed::new();
+    let fixture = FileFixture::new();
     let ring = "[[0.5,0],[4,1.25],[2,-3],[0.5,0]]";
     let hole = "[[1,0],[2,0.5],[1.5,-1],[1,0]]";
     let geometries = [
@@ -81,27 +81,27 @@ fn a_tree_of_anything_comes_back() {
     }
     let bare = r#"{"type":"Feature","id":77,"geometry":{"type":"Point","coordinates":[7,7]},"properties":null}"#;
     features.push(bare.into());
-    bed.write("a.geojsonl", features.join("\n"));
-    bed.good("import places a.geojsonl --into t");
-    let before = lines(&bed, "t");
+    fixture.write("a.geojsonl", features.join("\n"));
+    fixture.good("import places a.geojsonl --into t");
+    let before = lines(&fixture, "t");
     assert_eq!(before.lines().count(), 43);
-    bed.good("export places t --to a.osm.pbf");
-    bed.good("import places a.osm.pbf --into u");
-    assert_eq!(lines(&bed, "u"), before);
-    assert_eq!(bed.objects("u"), bed.objects("t"), "an object without bytes has none");
+    fixture.good("export places t --to a.osm.pbf");
+    fixture.good("import places a.osm.pbf --into u");
+    assert_eq!(lines(&fixture, "u"), before);
+    assert_eq!(fixture.objects("u"), fixture.objects("t"), "an object without bytes has none");
     if is_skipped("osmium") {
         println!("not run: osmium is missing, as REMORA_SKIP says");
         return;
     }
-    osmium(&bed, "check-refs --check-relations a.osm.pbf");
-    let seen = osmium(&bed, "cat a.osm.pbf --output-format opl --output -");
+    osmium(&fixture, "check-refs --check-relations a.osm.pbf");
+    let seen = osmium(&fixture, "cat a.osm.pbf --output-format opl --output -");
     assert!(seen.contains("u Tn=1,remora:id=1 x1.5 y2.5"), "{seen}");
 }
 
 #[test]
 fn what_is_no_element_is_counted_and_the_rest_is_written() {
-    let bed = FileBed::new();
-    bed.write(
+    let fixture = FileFixture::new();
+    fixture.write(
         "a.geojsonl",
         r#"{"type":"Feature","id":4,"geometry":{"type":"Point","coordinates":[0.12345678,9]},"properties":{"n":5,"none":null,"all":[1,"x"]}}
 {"type":"Feature","id":5,"geometry":{"type":"MultiPoint","coordinates":[[1,1],[2,2]]},"properties":null}
@@ -109,8 +109,8 @@ fn what_is_no_element_is_counted_and_the_rest_is_written() {
 {"type":"Feature","id":7,"geometry":{"type":"MultiPoint","coordinates":[[1,1],[2,2]]},"properties":null}
 {"type":"Feature","id":8,"geometry":{"type":"Point","coordinates":[1e300,9]},"properties":null}"#,
     );
-    bed.good("import places a.geojsonl --into mixed");
-    let told = bed.run("export places mixed --to a.osm.pbf");
+    fixture.good("import places a.geojsonl --into mixed");
+    let told = fixture.run("export places mixed --to a.osm.pbf");
     assert_eq!(told.code, Some(1));
     for line in [
         "mixed: 1 objects",
@@ -120,8 +120,8 @@ fn what_is_no_element_is_counted_and_the_rest_is_written() {
     ] {
         assert!(told.err.contains(line), "{line} is not in {}", told.err);
     }
-    bed.good("import places a.osm.pbf --into back");
-    let (place, data) = &bed.objects("back")[&4];
+    fixture.good("import places a.osm.pbf --into back");
+    let (place, data) = &fixture.objects("back")[&4];
     assert_eq!((place.min_x, place.min_y), (0.1234568, 9.0), "1e-7 degrees");
     let data = String::from_utf8(data.clone().unwrap()).unwrap();
     assert_eq!(data, r#"{"all":"[1,\"x\"]","n":"5","none":"null"}"#, "values become texts");

@@ -1,25 +1,20 @@
-//! The control arm of `shared_connection.rs`, and of the fabric's own tests of
-//! links that share a TCP connection: threads that wait are told by a time-out
-//! if a wake-up was lost, and it is lost if the thread that slept in the kernel
-//! for all leaves without letting another take its place.
+//! A thread that sleeps in the kernel for all, and leaves, lets another one take
+//! its place: at a ring set, and at a TCP connection. Else the others' wake-ups are
+//! lost, and their time-outs tell it.
 
 use remora_arena::{Mapping, Words};
 use remora_client_core::{Client, Error, Options, Wake};
 use remora_fabric::tcp::{Connection, Exposed, Pumping, ReceiveBuffer, TcpLink};
 use remora_fabric::{Link, RemoteAddress, Waited, Work};
 use remora_layout::limits::MAX_RING_SETS;
-use remora_layout::plant::{Plant, choose};
-use remora_tests::{DEADLINE, ServerProcess, wait_until};
+use remora_tests::{DEADLINE, ServerProcess};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-/// A planted bug is one of the whole process.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 /// Threads at one ring set that ask in turn; how many of them ran into the time-out.
-fn time_outs(server: &ServerProcess, timeout: Duration, rounds: u32) -> usize {
-    let options = Options { wake: Wake::Event, timeout, ..remora_tests::by_pointers() };
+fn time_outs(server: &ServerProcess, rounds: u32) -> usize {
+    let options = Options { wake: Wake::Event, timeout: DEADLINE, ..remora_tests::by_pointers() };
     let client = Client::connect(&server.socket(), &options).unwrap();
     // Sessions take sets in turn: those between have them for themselves.
     let sessions: Vec<_> = (0..8 * MAX_RING_SETS).map(|_| client.session().unwrap()).collect();
@@ -41,24 +36,18 @@ fn time_outs(server: &ServerProcess, timeout: Duration, rounds: u32) -> usize {
 }
 
 #[test]
-fn a_sleep_that_is_not_handed_over_is_noticed() {
-    let _guard = ONE_AT_A_TIME.lock();
+fn a_thread_that_leaves_hands_the_sleep_over() {
     let server = ServerProcess::start(&["--max-memory=32MiB", "--shards=4", "--wake=event"]);
-    choose(Some(Plant::KeepSleepToOneself));
-    // Threads that end at once: who stays would take the place of who leaves.
-    wait_until("eight threads wait, and nobody in the kernel for them", || {
-        time_outs(&server, Duration::from_millis(300), 2) > 0
-    });
-    choose(None);
+    // Threads that end soon: one that stayed would take the place of one that leaves.
     for _ in 0..100 {
-        assert_eq!(time_outs(&server, DEADLINE, 2), 0);
+        assert_eq!(time_outs(&server, 2), 0);
     }
 }
 
 /// Two links wait on one connection, the first one for nothing. It leads, and
 /// leaves; only then does the peer answer the other's READ. How the other's
-/// waiting ended, if it ended by `patience`.
-fn second_link_waits(patience: Duration) -> Waited {
+/// waiting ended.
+fn second_link_waits() -> Waited {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let peer = Connection::new(listener.accept().unwrap().0, Pumping::ByAgent).unwrap();
@@ -75,7 +64,7 @@ fn second_link_waits(patience: Duration) -> Waited {
             begins.wait();
             // Long enough, most times, for the first one to lead.
             std::thread::sleep(Duration::from_millis(5));
-            second.wait(Some(patience))
+            second.wait(Some(DEADLINE))
         });
         begins.wait();
         assert_eq!(first.wait(Some(Duration::from_millis(20))), Waited::TimedOut);
@@ -90,15 +79,8 @@ fn second_link_waits(patience: Duration) -> Waited {
 }
 
 #[test]
-fn a_socket_that_is_not_handed_over_is_noticed() {
-    let _guard = ONE_AT_A_TIME.lock();
-    choose(Some(Plant::KeepSocketToOneself));
-    let patience = Duration::from_millis(300);
-    wait_until("a link waits, and nobody reads its socket", || {
-        second_link_waits(patience) == Waited::TimedOut
-    });
-    choose(None);
+fn a_link_that_leaves_hands_the_socket_over() {
     for _ in 0..30 {
-        assert_eq!(second_link_waits(DEADLINE), Waited::Completed);
+        assert_eq!(second_link_waits(), Waited::Completed);
     }
 }

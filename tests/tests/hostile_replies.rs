@@ -20,14 +20,14 @@ const SEED: u64 = 5;
 const LIFE: u64 = 1;
 
 /// A connection at whose other end nobody is; the test writes the replies.
-struct Bed {
+struct Fixture {
     client: Client,
     to_client: Words,
     frames: u32,
     at: usize,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         let world = SimWorld::new(SimOptions::default());
         let shard = Shard::new(Owner::heap(1 << 20, NoJournal), ShardOptions::default());
@@ -107,9 +107,9 @@ fn flags_that_contradict_each_other() {
         (HAS_VALUE, u32::MAX, b""),
         (0, 1, b""),
     ] {
-        let mut bed = Bed::new();
-        let mut session = bed.session();
-        bed.reply(0, flags, value_bytes, value);
+        let mut fixture = Fixture::new();
+        let mut session = fixture.session();
+        fixture.reply(0, flags, value_bytes, value);
         let got = session.get(b"key", Path::Ask).map(|_| ());
         assert_eq!(got, Err(DOES_NOT_FIT), "{flags} {value_bytes}");
         assert_eq!(session.exists(b"key"), Err(DOES_NOT_FIT), "it is over");
@@ -125,10 +125,10 @@ fn a_value_longer_than_the_buffer_that_was_named() {
         (i64::MAX, 64 << 20, false),
         (i64::MAX, 64 << 20 | 8, true),
     ] {
-        let mut bed = Bed::new();
-        let mut session = bed.session();
-        bed.needs_buffer(0, needs);
-        bed.reply(1, IN_BUFFER, value_bytes, b"");
+        let mut fixture = Fixture::new();
+        let mut session = fixture.session();
+        fixture.needs_buffer(0, needs);
+        fixture.reply(1, IN_BUFFER, value_bytes, b"");
         let got = session.get_del(b"key").map(|value| value.map(<[u8]>::len));
         let whole = Ok(Some(value_bytes as usize));
         assert_eq!(got, if ends { Err(DOES_NOT_FIT) } else { whole });
@@ -139,18 +139,18 @@ fn a_value_longer_than_the_buffer_that_was_named() {
 /// make its number look free.
 #[test]
 fn replies_to_a_session_that_has_not_asked() {
-    let mut bed = Bed::new();
-    let (mut first, second) = (bed.session(), bed.session());
-    bed.reply(1 << 16, 0, 0, b"");
+    let mut fixture = Fixture::new();
+    let (mut first, second) = (fixture.session(), fixture.session());
+    fixture.reply(1 << 16, 0, 0, b"");
     assert_eq!(first.exists(b"key"), Err(TO_NOBODY));
     drop(second);
 
-    let mut bed = Bed::new();
-    let (mut first, mut second) = (bed.session(), bed.session());
+    let mut fixture = Fixture::new();
+    let (mut first, mut second) = (fixture.session(), fixture.session());
     second.submit(&Command::Exists { key: b"key" }).unwrap();
     // One of them is right.
-    bed.reply(1 << 16, 0, 0, b"");
-    bed.reply(1 << 16, 0, 0, b"");
+    fixture.reply(1 << 16, 0, 0, b"");
+    fixture.reply(1 << 16, 0, 0, b"");
     assert_eq!(first.exists(b"key"), Err(TO_NOBODY));
 }
 
@@ -160,16 +160,16 @@ fn replies_to_a_session_that_has_not_asked() {
 fn a_reply_that_another_follows_to_what_is_no_search() {
     let submitted = Command::Exists { key: b"submitted" };
     for flags in [MORE, MORE | HAS_VALUE] {
-        let mut bed = Bed::new();
-        let mut session = bed.session();
+        let mut fixture = Fixture::new();
+        let mut session = fixture.session();
         session.submit(&submitted).unwrap();
-        (0..100).for_each(|_| bed.reply(0, flags, 0, b""));
+        (0..100).for_each(|_| fixture.reply(0, flags, 0, b""));
         assert_eq!(session.exists(b"key"), Err(DOES_NOT_FIT), "{flags}");
 
-        let mut bed = Bed::new();
-        let (mut first, mut second) = (bed.session(), bed.session());
+        let mut fixture = Fixture::new();
+        let (mut first, mut second) = (fixture.session(), fixture.session());
         second.submit(&submitted).unwrap();
-        (0..100).for_each(|_| bed.reply(1 << 16, flags, 0, b""));
+        (0..100).for_each(|_| fixture.reply(1 << 16, flags, 0, b""));
         assert_eq!(first.exists(b"key"), Err(DOES_NOT_FIT), "{flags}");
     }
 }
@@ -177,9 +177,9 @@ fn a_reply_that_another_follows_to_what_is_no_search() {
 /// A reply to a later request than the oldest one.
 #[test]
 fn a_reply_out_of_order() {
-    let mut bed = Bed::new();
-    let mut session = bed.session();
+    let mut fixture = Fixture::new();
+    let mut session = fixture.session();
     session.submit(&Command::Exists { key: b"submitted" }).unwrap();
-    (0..2).for_each(|_| bed.reply(1, 0, 0, b""));
+    (0..2).for_each(|_| fixture.reply(1, 0, 0, b""));
     assert_eq!(session.exists(b"key"), Err(DOES_NOT_FIT));
 }

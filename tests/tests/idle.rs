@@ -16,13 +16,13 @@ const MOST_WAKE_UPS: u64 = 150;
 const MOST_CPU: Duration = Duration::from_millis(500);
 
 /// A server with one idle session and one idle connection.
-struct Bed {
+struct Fixture {
     server: ServerProcess,
     session: Session,
     resp: Resp,
 }
 
-impl Bed {
+impl Fixture {
     fn new(wake: &str) -> Self {
         let server = ServerProcess::start(&["--shards=1", "--max-memory=64MiB", "--wake", wake]);
         let options = Options { wake: Wake::Event, ..remora_tests::by_pointers() };
@@ -60,14 +60,14 @@ impl Bed {
 
 #[test]
 fn event_mode_sleeps() {
-    let mut bed = Bed::new("event");
-    bed.wait_until_all_sleep();
-    let (began, before) = (Instant::now(), bed.tasks());
+    let mut fixture = Fixture::new("event");
+    fixture.wait_until_all_sleep();
+    let (began, before) = (Instant::now(), fixture.tasks());
     assert!(
         ["control", "acceptor"].iter().all(|name| before.iter().any(|task| task.name == *name))
     );
     std::thread::sleep(WINDOW);
-    let (after, watched) = (bed.tasks(), began.elapsed());
+    let (after, watched) = (fixture.tasks(), began.elapsed());
     let (mut cpu_ns, mut wake_ups, mut heartbeats) = (0, 0, 0);
     for task in &after {
         let old = before.iter().find(|old| old.tid == task.tid);
@@ -83,19 +83,19 @@ fn event_mode_sleeps() {
     let most = watched.as_millis() / u128::from(HEARTBEAT_MS) + 10;
     assert!(u128::from(heartbeats) < most, "{heartbeats} wake-ups for heartbeats");
     assert!(cpu < MOST_CPU, "{cpu:?}");
-    bed.is_awake();
-    bed.wait_until_all_sleep();
+    fixture.is_awake();
+    fixture.wait_until_all_sleep();
 }
 
 /// The measurement notices a server that does not sleep.
 #[test]
 fn poll_mode_does_not() {
-    let mut bed = Bed::new("poll");
-    let before = bed.shard();
+    let mut fixture = Fixture::new("poll");
+    let before = fixture.shard();
     wait_until("the shard has polled for a while", || {
-        let now = bed.shard();
+        let now = fixture.shard();
         assert!(!now.is_asleep && now.sleeps == before.sleeps, "{before:?}, {now:?}");
         now.cpu_ns > before.cpu_ns + MOST_CPU.as_nanos() as u64
     });
-    bed.is_awake();
+    fixture.is_awake();
 }

@@ -368,7 +368,7 @@ fn trees_are_renamed_copied_and_moved_as_by_a_model() {
             4 => {
                 let removed = model.remove(&(on, one)).is_some();
                 let reply = call(&mut ours, &words(&["DEL", one]));
-                assert_eq!(crate::number(&reply), Some(removed.into()));
+                assert_eq!(self::number(&reply), Some(removed.into()));
                 continue;
             }
             5 | 6 => vec!["RENAME", one, other],

@@ -1,21 +1,16 @@
 //! The server is killed under load and started again: errors are clear, and
-//! no client takes a value of the former life for a fresh one. A client that
-//! trusts the former life is caught by the same check.
+//! no client takes a value of the former life for a fresh one.
 
 use remora_client_core::{Error, Options, Path, ServedBy, Session, SetOptions, Wake};
-use remora_layout::plant::{Plant, choose};
 use remora_tests::{
     Place, Role, ServerProcess, Value, long_leases, role, wait_until, while_right_lapses,
 };
 use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{JoinHandle, spawn};
 use std::time::Instant;
 
 const FLAGS: [&str; 2] = ["--shards=2", "--max-memory=64MiB"];
-/// Plants are switched on for the whole process: one test at a time.
-static ALONE: Mutex<()> = Mutex::new(());
 
 fn options() -> Options {
     Options { wake: Wake::Hybrid, ..long_leases() }
@@ -119,7 +114,6 @@ fn reads_the_dead(outcome: &Outcome) -> bool {
 #[test]
 fn nothing_of_a_former_life_is_read_as_fresh() {
     static STOP: AtomicBool = AtomicBool::new(false);
-    let _alone = ALONE.lock().unwrap();
     let mut outcome = kill_and_restart(&STOP);
     assert!(!reads_the_dead(&outcome));
     let Outcome { seen, server, .. } = &mut outcome;
@@ -130,7 +124,7 @@ fn nothing_of_a_former_life_is_read_as_fresh() {
     assert_eq!(seen.session.get(b"key", Path::Read).unwrap_err(), error);
     assert_eq!(seen.session.set(b"key", b"x", SetOptions::default()).unwrap_err(), error);
     // Others connect again and see the new life only.
-    let mut other = Role::start("reader", &[server.socket().to_str().unwrap()]);
+    let mut other = Role::start(module_path!(), "reader", &[server.socket().to_str().unwrap()]);
     assert_eq!(other.hear().as_deref(), Some("new"));
     let mut session = server.session();
     for path in [Path::Ask, Path::Read, Path::Choose] {
@@ -140,18 +134,7 @@ fn nothing_of_a_former_life_is_read_as_fresh() {
 }
 
 #[test]
-fn a_client_that_trusts_the_former_life_is_caught() {
-    static STOP: AtomicBool = AtomicBool::new(false);
-    let _alone = ALONE.lock().unwrap();
-    choose(Some(Plant::TrustFormerLife));
-    let outcome = kill_and_restart(&STOP);
-    choose(None);
-    assert!(reads_the_dead(&outcome), "the check would not notice");
-}
-
-#[test]
 fn a_server_that_drains_ends_sessions_at_once() {
-    let _alone = ALONE.lock().unwrap();
     let mut server = ServerProcess::start(&FLAGS);
     let mut session = server.session_with(&options());
     session.set(b"key", b"old", SetOptions::default()).unwrap();

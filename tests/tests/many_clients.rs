@@ -71,7 +71,9 @@ fn two_hundred_processes_are_served_and_those_killed_leave_nothing() {
     assert_eq!(resp.info("connected_sessions_shm"), 1);
     let (files, maps, memory) = (descriptors(pid), mappings(pid), resident_kib(pid));
     let mut clients: Vec<Role> = (0..PROCESSES)
-        .map(|number| Role::start("keys", &[socket.to_str().unwrap(), &format!("p{number}")]))
+        .map(|number| {
+            Role::start(module_path!(), "keys", &[socket.to_str().unwrap(), &format!("p{number}")])
+        })
         .collect();
     for client in &mut clients {
         assert_eq!(client.hear().as_deref(), Some("done 1"), "{}", server.log());
@@ -248,7 +250,7 @@ fn a_client_without_descriptors_says_that_it_is_its_own_fault() {
     for more in [0, 1, 2, 3, 4, 5, 20] {
         let socket = server.socket();
         let arguments = [socket.to_str().unwrap(), &more.to_string()];
-        let said = Role::start("has few descriptors", &arguments).hear().unwrap();
+        let said = Role::start(module_path!(), "has few descriptors", &arguments).hear().unwrap();
         let is_clear = said.starts_with("cannot set up the session: Too many open files");
         assert_eq!((is_clear, said == "connected"), (more < 20, more == 20), "{more}: {said}");
     }

@@ -7,7 +7,7 @@ use remora_layout::hello::ServerHello;
 use remora_layout::limits::MAX_RING_SETS;
 use remora_layout::session::mailbox_bytes;
 use remora_tests::proc::{Map, own_maps, target_of};
-use remora_tests::{ServerProcess, greet};
+use remora_tests::{ServerProcess, greet, in_own_process};
 use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
 use rustix::io::Errno;
 use std::fs::File;
@@ -27,34 +27,36 @@ fn maps_of(name: &str) -> Vec<Map> {
 
 #[test]
 fn a_client_maps_arenas_read_only_and_shared() {
-    let server = server();
-    let mut session: Session = server.session();
-    session.set(b"k", b"v", SetOptions::default()).unwrap();
-    for _ in 0..10 {
-        let got = session.get(b"k", Path::Read).unwrap();
-        assert_eq!(got.value, Some(&b"v"[..]));
-    }
-    assert_ne!(session.server_pid(), std::process::id());
-    assert_eq!(session.server_pid(), server.pid());
-    // Other tests of this process are clients too: all that it maps counts.
-    let arenas = maps_of("/memfd:remora-arena");
-    assert!(arenas.len() >= SHARDS, "{arenas:?}");
-    let inboxes = maps_of("/memfd:remora-to-client");
-    assert!(!inboxes.is_empty());
-    for map in arenas.iter().chain(&inboxes) {
-        assert_eq!(map.permissions, "r--s", "{map:?}");
-        // Without "mw" mprotect cannot make it writable either.
-        assert!(!map.flags.iter().any(|flag| flag == "mw"), "{map:?}");
-    }
-    // The control: the one mailbox that is the client's to write.
-    let outboxes = maps_of("/memfd:remora-to-server");
-    assert!(!outboxes.is_empty());
-    for map in &outboxes {
-        assert_eq!(map.permissions, "rw-s", "{map:?}");
-        assert!(map.flags.iter().any(|flag| flag == "mw"), "{map:?}");
-        assert!(map.flags.iter().any(|flag| flag == "dc"), "kept from children: {map:?}");
-    }
-    assert!(maps_of("/memfd:remora").iter().all(|map| !map.permissions.contains('x')));
+    in_own_process(|| {
+        let server = server();
+        let mut session: Session = server.session();
+        session.set(b"k", b"v", SetOptions::default()).unwrap();
+        for _ in 0..10 {
+            let got = session.get(b"k", Path::Read).unwrap();
+            assert_eq!(got.value, Some(&b"v"[..]));
+        }
+        assert_ne!(session.server_pid(), std::process::id());
+        assert_eq!(session.server_pid(), server.pid());
+        // Other tests of this process are clients too: all that it maps counts.
+        let arenas = maps_of("/memfd:remora-arena");
+        assert!(arenas.len() >= SHARDS, "{arenas:?}");
+        let inboxes = maps_of("/memfd:remora-to-client");
+        assert!(!inboxes.is_empty());
+        for map in arenas.iter().chain(&inboxes) {
+            assert_eq!(map.permissions, "r--s", "{map:?}");
+            // Without "mw" mprotect cannot make it writable either.
+            assert!(!map.flags.iter().any(|flag| flag == "mw"), "{map:?}");
+        }
+        // The control: the one mailbox that is the client's to write.
+        let outboxes = maps_of("/memfd:remora-to-server");
+        assert!(!outboxes.is_empty());
+        for map in &outboxes {
+            assert_eq!(map.permissions, "rw-s", "{map:?}");
+            assert!(map.flags.iter().any(|flag| flag == "mw"), "{map:?}");
+            assert!(map.flags.iter().any(|flag| flag == "dc"), "kept from children: {map:?}");
+        }
+        assert!(maps_of("/memfd:remora").iter().all(|map| !map.permissions.contains('x')));
+    });
 }
 
 /// A session by hand: its socket, hello and descriptors.
@@ -103,79 +105,87 @@ fn cannot_be_changed(fd: &OwnedFd, name: &str) {
 
 #[test]
 fn neither_arenas_nor_the_servers_mailbox_can_be_changed_by_a_client() {
-    let server = server();
-    let (_socket, _, fds) = granted(&server);
-    cannot_be_changed(&fds[1], "remora-to-client");
-    for shard in 0..SHARDS {
-        cannot_be_changed(&fds[3 + 2 * shard], "remora-arena");
-    }
-    let mut session = server.session();
-    assert!(session.set(b"k", b"v", SetOptions::default()).unwrap(), "the server goes on");
+    in_own_process(|| {
+        let server = server();
+        let (_socket, _, fds) = granted(&server);
+        cannot_be_changed(&fds[1], "remora-to-client");
+        for shard in 0..SHARDS {
+            cannot_be_changed(&fds[3 + 2 * shard], "remora-arena");
+        }
+        let mut session = server.session();
+        assert!(session.set(b"k", b"v", SetOptions::default()).unwrap(), "the server goes on");
+    });
 }
 
 #[test]
 fn a_client_can_write_its_own_mailbox_but_not_resize_it() {
-    let server = server();
-    let (_socket, _, fds) = granted(&server);
-    let mailbox = &fds[0];
-    assert_eq!(bytes_of(mailbox), MAX_RING_SETS * mailbox_bytes(SHARDS));
-    assert!(Mapping::of_peer(mailbox.as_fd(), bytes_of(mailbox)).is_ok());
-    for size in [0, 4096, 1 << 30] {
-        assert_eq!(ftruncate(mailbox, size), Err(Errno::PERM), "to {size}");
-    }
-    // Otherwise a client could take the server's mapping away (SIGBUS).
-    assert!(fcntl_add_seals(mailbox, SealFlags::WRITE).is_err());
-    // The table of shared pointers is everyone's to write, and as fixed.
-    let table = fds.last().unwrap();
-    assert!(target_of(table).to_string_lossy().contains("remora-pointers"));
-    assert!(Mapping::of_peer(table.as_fd(), bytes_of(table)).is_ok());
-    for size in [0, 4096, 1 << 30] {
-        assert_eq!(ftruncate(table, size), Err(Errno::PERM), "to {size}");
-    }
-    assert!(fcntl_add_seals(table, SealFlags::WRITE).is_err());
+    in_own_process(|| {
+        let server = server();
+        let (_socket, _, fds) = granted(&server);
+        let mailbox = &fds[0];
+        assert_eq!(bytes_of(mailbox), MAX_RING_SETS * mailbox_bytes(SHARDS));
+        assert!(Mapping::of_peer(mailbox.as_fd(), bytes_of(mailbox)).is_ok());
+        for size in [0, 4096, 1 << 30] {
+            assert_eq!(ftruncate(mailbox, size), Err(Errno::PERM), "to {size}");
+        }
+        // Otherwise a client could take the server's mapping away (SIGBUS).
+        assert!(fcntl_add_seals(mailbox, SealFlags::WRITE).is_err());
+        // The table of shared pointers is everyone's to write, and as fixed.
+        let table = fds.last().unwrap();
+        assert!(target_of(table).to_string_lossy().contains("remora-pointers"));
+        assert!(Mapping::of_peer(table.as_fd(), bytes_of(table)).is_ok());
+        for size in [0, 4096, 1 << 30] {
+            assert_eq!(ftruncate(table, size), Err(Errno::PERM), "to {size}");
+        }
+        assert!(fcntl_add_seals(table, SealFlags::WRITE).is_err());
+    });
 }
 
 #[test]
 fn memory_that_is_mapped_read_only_is_not_written_through_proc_either() {
-    let server = server();
-    let mut session = server.session();
-    session.set(b"k", b"v", SetOptions::default()).unwrap();
-    let text = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let line = text.lines().find(|line| line.contains("remora-arena")).unwrap();
-    let address = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
-    let memory = File::options().read(true).write(true).open("/proc/self/mem").unwrap();
-    let mut word = [0u8; 8];
-    memory.read_at(&mut word, address).unwrap();
-    assert!(memory.write_at(&word, address).is_err());
+    in_own_process(|| {
+        let server = server();
+        let mut session = server.session();
+        session.set(b"k", b"v", SetOptions::default()).unwrap();
+        let text = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = text.lines().find(|line| line.contains("remora-arena")).unwrap();
+        let address = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+        let memory = File::options().read(true).write(true).open("/proc/self/mem").unwrap();
+        let mut word = [0u8; 8];
+        memory.read_at(&mut word, address).unwrap();
+        assert!(memory.write_at(&word, address).is_err());
+    });
 }
 
 #[test]
 fn a_client_has_no_descriptor_of_another_session() {
-    let server = server();
-    let identity = |fd: &OwnedFd| {
-        let stat = fstat(fd).unwrap();
-        (stat.st_dev, stat.st_ino)
-    };
-    let (_one_socket, one_hello, one) = granted(&server);
-    let (_other_socket, other_hello, other) = granted(&server);
-    assert_ne!(one_hello.session.get(), other_hello.session.get());
-    assert_ne!(one_hello.session_seed.get(), other_hello.session_seed.get());
-    for fds in [&one, &other] {
-        let names: Vec<String> =
-            fds.iter().map(|fd| target_of(fd).to_string_lossy().into_owned()).collect();
-        let count = |name: &str| names.iter().filter(|found| found.contains(name)).count();
-        assert_eq!(count("remora-to-server"), 1, "{names:?}");
-        assert_eq!(count("remora-to-client"), 1, "{names:?}");
-        assert_eq!(count("remora-large"), 1, "{names:?}");
-        assert_eq!(count("remora-arena"), SHARDS, "{names:?}");
-        assert_eq!(count("eventfd"), SHARDS, "{names:?}");
-        assert_eq!(count("remora-pointers"), 1, "{names:?}");
-    }
-    // Mailboxes are each session's own; arenas are the same for both.
-    for mine in &one[..2] {
-        assert!(other.iter().all(|theirs| identity(mine) != identity(theirs)));
-    }
-    for shard in 0..SHARDS {
-        assert_eq!(identity(&one[3 + 2 * shard]), identity(&other[3 + 2 * shard]));
-    }
+    in_own_process(|| {
+        let server = server();
+        let identity = |fd: &OwnedFd| {
+            let stat = fstat(fd).unwrap();
+            (stat.st_dev, stat.st_ino)
+        };
+        let (_one_socket, one_hello, one) = granted(&server);
+        let (_other_socket, other_hello, other) = granted(&server);
+        assert_ne!(one_hello.session.get(), other_hello.session.get());
+        assert_ne!(one_hello.session_seed.get(), other_hello.session_seed.get());
+        for fds in [&one, &other] {
+            let names: Vec<String> =
+                fds.iter().map(|fd| target_of(fd).to_string_lossy().into_owned()).collect();
+            let count = |name: &str| names.iter().filter(|found| found.contains(name)).count();
+            assert_eq!(count("remora-to-server"), 1, "{names:?}");
+            assert_eq!(count("remora-to-client"), 1, "{names:?}");
+            assert_eq!(count("remora-large"), 1, "{names:?}");
+            assert_eq!(count("remora-arena"), SHARDS, "{names:?}");
+            assert_eq!(count("eventfd"), SHARDS, "{names:?}");
+            assert_eq!(count("remora-pointers"), 1, "{names:?}");
+        }
+        // Mailboxes are each session's own; arenas are the same for both.
+        for mine in &one[..2] {
+            assert!(other.iter().all(|theirs| identity(mine) != identity(theirs)));
+        }
+        for shard in 0..SHARDS {
+            assert_eq!(identity(&one[3 + 2 * shard]), identity(&other[3 + 2 * shard]));
+        }
+    });
 }

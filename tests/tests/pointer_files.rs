@@ -174,7 +174,7 @@ fn tables_that_nobody_maps_are_removed_by_whoever_makes_another() {
     // One life's table with a living process, another's whose process was killed.
     let socket = second.socket();
     let arguments = [socket.to_str().unwrap(), directory.to_str().unwrap()];
-    let mut killed = Role::start("client", &arguments);
+    let mut killed = Role::start(module_path!(), "client", &arguments);
     assert_eq!(killed.hear().as_deref(), Some("connected"));
     let of_second = one_file(&directory);
     std::fs::write(&other, "mine").unwrap();

@@ -187,8 +187,9 @@ fn one_client_warms_the_others(machine: &Machine) {
     let first = get_all(&mut warm, 0);
     assert!(first.asked == KEYS, "the first of the machine asks: {first:?}");
 
-    let mut readers: Vec<Role> =
-        ["0", "1", "2"].map(|name| Role::start("reader", &machine.arguments(socket, name))).into();
+    let mut readers: Vec<Role> = ["0", "1", "2"]
+        .map(|name| Role::start(module_path!(), "reader", &machine.arguments(socket, name)))
+        .into();
     let mut round_of = |session: &mut Session, round| -> Vec<[u64; 3]> {
         let readers = readers.iter_mut().enumerate();
         readers.map(|(name, reader)| one_round(session, reader, name, round)).collect()
@@ -338,7 +339,7 @@ fn clients_are_killed_while_they_write(machine: &Machine) {
         });
         let mut random = Random::new(3);
         let socket = socket.to_str().unwrap();
-        let start = || Role::start("writer", &machine.arguments(socket, ""));
+        let start = || Role::start(module_path!(), "writer", &machine.arguments(socket, ""));
         let mut writers = [start(), start()];
         for round in 0..ROUNDS {
             // The other one goes on writing while this one is killed.

@@ -20,14 +20,14 @@ struct Awaited {
     value: Option<Vec<u8>>,
 }
 
-struct Bed {
+struct Fixture {
     session: Session,
     map: Map,
     awaited: VecDeque<Awaited>,
     random: Random,
 }
 
-impl Bed {
+impl Fixture {
     fn key(&mut self) -> Vec<u8> {
         format!("key:{}", self.random.below(KEYS)).into_bytes()
     }
@@ -219,21 +219,21 @@ fn history_with(shards: &str, options: &Options, steps: u32) {
     let session = server.session_with(options);
     let seed = shards.len() as u64 * 1000 + cache as u64;
     let random = Random::new(seed);
-    let mut bed = Bed { session, map: Map::new(), awaited: VecDeque::new(), random };
+    let mut fixture = Fixture { session, map: Map::new(), awaited: VecDeque::new(), random };
     for _ in 0..steps {
-        bed.step();
+        fixture.step();
     }
-    while !bed.awaited.is_empty() {
-        bed.take_reply();
+    while !fixture.awaited.is_empty() {
+        fixture.take_reply();
     }
     for key in 0..KEYS {
         let key = format!("key:{key}").into_bytes();
         for path in PATHS {
-            let got = bed.session.get(&key, path).unwrap();
-            assert_eq!(got.value, bed.map.get(&key).map(Vec::as_slice), "{path:?}");
+            let got = fixture.session.get(&key, path).unwrap();
+            assert_eq!(got.value, fixture.map.get(&key).map(Vec::as_slice), "{path:?}");
         }
     }
-    let totals = bed.session.totals();
+    let totals = fixture.session.totals();
     println!("{shards} shard(s), cache {cache}: {totals:?}");
     assert!(totals.read > 0 && totals.asked > 0);
     assert_eq!(server.resp().info("sessions_violated"), 0);

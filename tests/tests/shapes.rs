@@ -82,14 +82,14 @@ fn refine(random: &mut Random) -> Refine {
 }
 
 /// A tree by several views, and what is in it: shapes, or rectangles.
-struct Bed {
+struct Fixture {
     session: Session,
     views: Vec<(Path, OpenTree)>,
     list: BTreeMap<u64, (Shape, bool)>,
     random: Random,
 }
 
-impl Bed {
+impl Fixture {
     fn new(mut session: Session, capacity: usize) -> Self {
         let settings = TreeSettings { capacity, ..TreeSettings::default() };
         assert!(session.create_tree(NAME, &settings).unwrap());
@@ -160,27 +160,27 @@ fn history(transport: Wanted, capacity: usize, steps: usize) {
     let flags = ["--shards=2", "--max-memory=64MiB", "--fabric-address=127.0.0.1:0"];
     let server = ServerProcess::start(&flags);
     let session = server.session_with(&Options { transport, ..remora_tests::options() });
-    let mut bed = Bed::new(session, capacity);
+    let mut fixture = Fixture::new(session, capacity);
     for step in 0..steps {
-        bed.change(300);
+        fixture.change(300);
         if step % 3 == 0 {
-            bed.search(step / 3 % WAYS.len());
+            fixture.search(step / 3 % WAYS.len());
         }
     }
-    let info = bed.session.tree_info(NAME).unwrap().unwrap();
-    let with_geometry = bed.list.values().filter(|(_, own)| *own).count();
+    let info = fixture.session.tree_info(NAME).unwrap().unwrap();
+    let with_geometry = fixture.list.values().filter(|(_, own)| *own).count();
     assert_eq!(info.with_geometry, with_geometry as u64);
-    assert!(bed.session.drop_tree(NAME).unwrap());
-    let everything = Refine::DistanceAtMost { from: shape(&mut bed.random), most: 1e6 };
-    for (path, tree) in &mut bed.views {
-        let gone = bed.session.search_refined(tree, &everything, *path).unwrap_err();
+    assert!(fixture.session.drop_tree(NAME).unwrap());
+    let everything = Refine::DistanceAtMost { from: shape(&mut fixture.random), most: 1e6 };
+    for (path, tree) in &mut fixture.views {
+        let gone = fixture.session.search_refined(tree, &everything, *path).unwrap_err();
         assert_eq!(gone, Error::Refused(Status::NoTree));
     }
     // Another tree of that name: its objects are found, not the old records.
     let point = Shape::from_wkt("LINESTRING (1 1, 2 2)").unwrap();
-    bed.session.put_shape(NAME, 5, &point, None).unwrap();
-    for (path, tree) in &mut bed.views {
-        let found = bed.session.search_refined(tree, &everything, *path).unwrap();
+    fixture.session.put_shape(NAME, 5, &point, None).unwrap();
+    for (path, tree) in &mut fixture.views {
+        let found = fixture.session.search_refined(tree, &everything, *path).unwrap();
         assert_eq!(found.objects.iter().map(|object| object.word).collect::<Vec<_>>(), [5]);
     }
     assert_eq!(server.resp().info("sessions_violated"), 0);

@@ -64,7 +64,7 @@ fn hammer(server: &ServerProcess, wake: Wake, transport: Wanted, threads: u64) {
 }
 
 /// Over shared memory each thread sleeps on a futex of its own. A lost wake-up would end in
-/// `Error::TimedOut`; see `hand_over.rs`, which plants one where threads share rings.
+/// `Error::TimedOut`; `hand_over.rs` looks for one where threads share rings.
 #[test]
 fn replies_reach_the_thread_that_asked_in_every_way_of_waiting() {
     let server = ServerProcess::start(&["--max-memory=64MiB", "--shards=3", "--wake=event"]);

@@ -69,7 +69,8 @@ impl Scene {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("s");
         let stderr = File::create(directory.path().join("stderr")).unwrap();
-        let mut process = Role::start_with_stderr(thread, &[socket.to_str().unwrap()], stderr);
+        let mut process =
+            Role::start_with_stderr(module_path!(), thread, &[socket.to_str().unwrap()], stderr);
         let mut address = || process.hear().expect("it serves").parse().unwrap();
         let (resp, fabric) = (address(), address());
         Self { directory, process, resp, fabric }

@@ -36,14 +36,14 @@ fn rect(random: &mut Random, most: f64) -> Rect {
 }
 
 /// A tree by several views, and what is in it.
-struct Bed {
+struct Fixture {
     session: Session,
     views: Vec<(Path, OpenTree)>,
     list: BTreeMap<u64, (Rect, Option<Vec<u8>>)>,
     random: Random,
 }
 
-impl Bed {
+impl Fixture {
     fn new(mut session: Session, settings: &TreeSettings, seed: u64) -> Self {
         assert!(session.create_tree(NAME, settings).unwrap());
         assert!(!session.create_tree(NAME, settings).unwrap());
@@ -128,25 +128,25 @@ fn history(transport: Wanted, kind: TreeKind, capacity: usize, steps: usize) {
     let server = ServerProcess::start(&flags);
     let session = server.session_with(&Options { transport, ..remora_tests::options() });
     let settings = TreeSettings { kind, capacity, ..TreeSettings::default() };
-    let mut bed = Bed::new(session, &settings, capacity as u64);
+    let mut fixture = Fixture::new(session, &settings, capacity as u64);
     for step in 0..steps {
-        bed.change(600);
+        fixture.change(600);
         if step % 3 == 0 {
-            bed.search(step / 3 % WAYS.len());
+            fixture.search(step / 3 % WAYS.len());
         }
         if step % 13 == 0 {
-            bed.nearest(step / 13 % WAYS.len());
+            fixture.nearest(step / 13 % WAYS.len());
         }
     }
-    let info = bed.session.tree_info(NAME).unwrap().unwrap();
-    assert_eq!(info.objects, bed.list.len() as u64);
-    let with_data = bed.list.values().filter(|(_, data)| data.is_some()).count();
+    let info = fixture.session.tree_info(NAME).unwrap().unwrap();
+    assert_eq!(info.objects, fixture.list.len() as u64);
+    let with_data = fixture.list.values().filter(|(_, data)| data.is_some()).count();
     assert_eq!((info.with_data, info.kind), (with_data as u64, kind));
-    assert!(bed.session.drop_tree(NAME).unwrap() && !bed.session.drop_tree(NAME).unwrap());
-    assert!(bed.session.tree_info(NAME).unwrap().is_none());
-    for (path, tree) in &mut bed.views {
+    assert!(fixture.session.drop_tree(NAME).unwrap() && !fixture.session.drop_tree(NAME).unwrap());
+    assert!(fixture.session.tree_info(NAME).unwrap().is_none());
+    for (path, tree) in &mut fixture.views {
         let query = Query::Nearest { x: 0.0, y: 0.0, wanted: 1 };
-        assert!(bed.session.search_tree(tree, &query, *path).is_err(), "the tree has gone");
+        assert!(fixture.session.search_tree(tree, &query, *path).is_err(), "the tree has gone");
     }
     assert_eq!(server.resp().info("sessions_violated"), 0);
 }
@@ -457,8 +457,9 @@ fn processes_search_while_one_changes_the_tree_at_full_speed() {
         }
         let socket = server.socket();
         let socket = socket.to_str().unwrap();
-        let mut searchers = [("shm", "1"), ("tcp", "2")]
-            .map(|(transport, seed)| Role::start("searcher", &[socket, transport, seed]));
+        let mut searchers = [("shm", "1"), ("tcp", "2")].map(|(transport, seed)| {
+            Role::start(module_path!(), "searcher", &[socket, transport, seed])
+        });
         for searcher in &mut searchers {
             assert_eq!(searcher.hear().as_deref(), Some("ready"));
         }

@@ -210,7 +210,7 @@ fn hundreds_connect_at_once_and_die_at_once() {
     beside_a_reader("connecting", || {
         let heard = std::thread::scope(|scope| {
             let hearing = scope.spawn(|| {
-                let mut role = Role::start("storm", &[&many.to_string()]);
+                let mut role = Role::start(module_path!(), "storm", &[&many.to_string()]);
                 let heard = role.hear();
                 storm = Some(role);
                 heard
@@ -293,7 +293,7 @@ fn silent_clients_are_bounded_and_time_out() {
 fn the_limit_of_queue_pairs_is_tcp_or_a_reason() {
     let server = server(&["--max-queue-pairs=8"]);
     let mut resp = server.resp();
-    let mut nine = Role::start("nine", &[]);
+    let mut nine = Role::start(module_path!(), "nine", &[]);
     assert_eq!(nine.hear().as_deref(), Some("done"), "{}", server.log());
     assert_eq!(resp.info("queue_pairs_limit"), 8);
     assert!(resp.info("sessions_without_queue_pair") >= 2);

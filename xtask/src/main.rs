@@ -18,6 +18,7 @@ mod rust_text;
 mod tree;
 mod violation;
 
+use crate::planted::Which;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -38,19 +39,21 @@ enum Command {
         #[arg(long, value_name = "NAME")]
         only: Vec<String>,
     },
-    /// Looks for every planted bug: patches applied to a copy of the tree, and
-    /// those that a feature compiles in.
+    /// Applies planted mistakes, each a patch, to a copy of the tree, and lets each be
+    /// found by what it names.
     Planted {
+        /// The mistakes to look for; none for all.
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+        /// Looks for one mistake of each group of crates.
+        #[arg(long, conflicts_with = "names")]
+        short: bool,
         /// Only looks whether all patches apply.
-        #[arg(long, conflicts_with = "unit_tests")]
+        #[arg(long, conflicts_with_all = ["names", "short"])]
         check: bool,
-        /// Looks for this patch only; may be given several times.
-        #[arg(long, value_name = "NAME", conflicts_with_all = ["unit_tests", "check"])]
-        patch: Vec<String>,
-        /// Runs the unit tests of the bugs' crates instead: they notice none
-        /// of those that only the worlds find.
-        #[arg(long)]
-        unit_tests: bool,
+        /// Only makes a copy of the tree with this mistake, and prints where it is.
+        #[arg(long, value_name = "NAME", conflicts_with_all = ["names", "short", "check"])]
+        copy: Option<String>,
     },
     /// Adds a type by the patch that a newcomer made, in a copy of the sources, and
     /// runs its tests there.
@@ -82,9 +85,10 @@ fn run() -> Result<ExitCode> {
     let root = workspace_root()?;
     match arguments.command {
         Command::Check { only } => check::run(&root, &only),
-        Command::Planted { unit_tests: true, .. } => planted::unit_tests(&root),
+        Command::Planted { copy: Some(name), .. } => planted::copy(&root, &name),
         Command::Planted { check: true, .. } => check::run(&root, &["planted".to_owned()]),
-        Command::Planted { patch, .. } => planted::hunt(&root, &patch),
+        Command::Planted { short: true, .. } => planted::hunt(&root, Which::Short),
+        Command::Planted { names, .. } => planted::hunt(&root, Which::Named(names)),
         Command::Newcomer { list: true } => newcomer::list(&root),
         Command::Newcomer { list: false } => newcomer::build(&root),
         Command::Book => book::build(&root),

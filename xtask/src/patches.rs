@@ -1,37 +1,76 @@
-//! Planted mistakes as patches: `xtask/planted/NAME.patch` is applied to a copy
-//! of the tree, and what its head names has to find the mistake. So wrong code
-//! never stands in production files.
+//! Planted mistakes as patches: a file `xtask/planted/NAME.patch` makes one mistake
+//! in production code, and says what has to find it. `cargo xtask planted` applies
+//! it to a copy of the tree ([`crate::planted`]). So wrong code never stands in
+//! production files.
 //!
 //! ```text
 //! Breaks: what the patch makes wrong
 //! Run: worlds 0..600                            seeds of remora-sim, or
-//! Run: test remora-engine durable nil_waits     package, binary (or lib), name
+//! Run: test remora-engine engine durable::nil    package, binary (or lib), name, or
+//! Run: race remora-arena arena publication::     the same, by scripts/sanitize.sh
 //! Expect: what the failing run prints
 //!
 //! --- a/crates/...                              a unified diff
 //! ```
-//! The copy stays below the target directory, and so do its builds: the next
-//! patch builds only what it changes.
+//! A patch may have several runs, each with its `Expect:`; each has to find it. The
+//! seeds may begin shortly before one that has found it: those before cost time only.
 
 use crate::tree::Tree;
 use crate::violation::Violation;
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::fmt::{self, Display, Formatter};
+use std::path::Path;
 use std::process::Command;
 
 /// Where the patches lie.
 const PATCHES: &str = "xtask/planted/";
-/// Lines of a run's output that are shown where it found nothing.
-const SHOWN_LINES: usize = 15;
 
 /// What looks for a mistake.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Run {
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Run {
     /// Worlds with these seeds, until a promise is broken.
     Worlds(String),
-    /// A test of a package: its binary, or `lib`, and its name.
-    Test { package: String, binary: String, name: String },
+    /// A test.
+    Test(Test),
+    /// A test under tools that look for data races; `scripts/sanitize.sh` runs it.
+    Race(Test),
+}
+
+/// Tests of a package: its binary, or `lib`, and the beginning of their names.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Test {
+    /// As cargo names it.
+    pub package: String,
+    /// File name in `tests/` without its ending, or `lib`.
+    pub binary: String,
+    /// With the modules that it needs to be found.
+    pub name: String,
+}
+
+impl Display for Run {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worlds(seeds) => write!(f, "worlds {seeds}"),
+            Self::Test(test) => write!(f, "test {} {} {}", test.package, test.binary, test.name),
+            Self::Race(test) => write!(f, "race {} {} {}", test.package, test.binary, test.name),
+        }
+    }
+}
+
+impl Run {
+    fn parse(text: &str) -> Option<Self> {
+        let test = |package: &str, binary: &str, name: &str| Test {
+            package: package.to_owned(),
+            binary: binary.to_owned(),
+            name: name.to_owned(),
+        };
+        match text.split_whitespace().collect::<Vec<_>>()[..] {
+            ["worlds", seeds] => Some(Self::Worlds(seeds.to_owned())),
+            ["test", package, binary, name] => Some(Self::Test(test(package, binary, name))),
+            ["race", package, binary, name] => Some(Self::Race(test(package, binary, name))),
+            _ => None,
+        }
+    }
 }
 
 /// One planted mistake.
@@ -39,8 +78,10 @@ enum Run {
 pub struct Patch {
     /// File name without its ending.
     pub name: String,
-    run: Run,
-    expect: String,
+    /// What has to find it, and what each prints then.
+    pub runs: Vec<(Run, String)>,
+    /// The directories in `crates/` that it changes, each once.
+    pub crates: Vec<String>,
 }
 
 impl Patch {
@@ -48,71 +89,57 @@ impl Patch {
     fn parse(path: &str, text: &str) -> Result<Self> {
         let name = path.trim_start_matches(PATCHES).trim_end_matches(".patch").to_owned();
         let head = text.split("\n--- ").next().unwrap_or_default();
-        let field = |label: &str| {
-            let line = head.lines().find_map(|line| line.strip_prefix(label));
-            let line = line.map(str::trim).filter(|line| !line.is_empty());
-            line.with_context(|| format!("{path}: its head has no line `{label} ...`"))
-        };
-        field("Breaks:")?;
-        let run = match field("Run:")?.split_whitespace().collect::<Vec<_>>()[..] {
-            ["worlds", seeds] => Run::Worlds(seeds.to_owned()),
-            ["test", package, binary, name] => Run::Test {
-                package: package.to_owned(),
-                binary: binary.to_owned(),
-                name: name.to_owned(),
-            },
-            _ => bail!("{path}: `Run:` is `worlds A..B` or `test PACKAGE BINARY NAME`"),
-        };
-        Ok(Self { name, run, expect: field("Expect:")?.to_owned() })
+        let fields = head.lines().filter_map(|line| line.split_once(':'));
+        let (mut breaks, mut runs) = (false, Vec::new());
+        for (label, value) in fields.map(|(label, value)| (label, value.trim())) {
+            match label {
+                "Breaks" => breaks = !value.is_empty(),
+                "Run" => {
+                    let run = Run::parse(value).with_context(|| {
+                        format!("{path}: `Run:` is `worlds A..B` or `test PACKAGE BINARY NAME`")
+                    })?;
+                    runs.push((run, String::new()));
+                }
+                "Expect" => match runs.last_mut() {
+                    Some((_, expect)) => value.clone_into(expect),
+                    None => bail!("{path}: `Expect:` follows its `Run:`"),
+                },
+                _ => bail!("{path}: its head has no line `{label}:`"),
+            }
+        }
+        let is_whole = !runs.is_empty() && runs.iter().all(|(_, expect)| !expect.is_empty());
+        ensure!(breaks && is_whole, "{path}: its head says `Breaks:`, `Run:` and `Expect:`");
+        let files = text.lines().filter_map(|line| line.strip_prefix("+++ b/crates/"));
+        let mut crates: Vec<String> =
+            files.filter_map(|file| Some(file.split_once('/')?.0.to_owned())).collect();
+        crates.sort_unstable();
+        crates.dedup();
+        Ok(Self { name, runs, crates })
     }
 
     fn path(&self) -> String {
         format!("{PATCHES}{}.patch", self.name)
     }
 
-    /// Applies it to the tree in a directory, or only looks whether it applies.
-    fn apply(&self, tree: &Path, patch: &Path, check: bool) -> Result<()> {
+    /// Applies it to the tree in a directory.
+    pub fn apply(&self, root: &Path, tree: &Path) -> Result<()> {
+        self.git_apply(tree, &root.join(self.path()), &[])
+    }
+
+    fn git_apply(&self, tree: &Path, patch: &Path, options: &[&str]) -> Result<()> {
         let mut git = Command::new("git");
-        git.arg("apply").args(check.then_some("--check")).arg(patch).current_dir(tree);
-        // The copy is no repository, and lies in one.
+        git.arg("apply").args(options).arg(patch).current_dir(tree);
+        // A copy is no repository, and lies in one.
         git.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
         let output = git.output().context("git could not be run")?;
         let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         ensure!(output.status.success(), "{} does not apply: {why}", self.path());
         Ok(())
     }
-
-    /// Runs what looks for it, in the copy. Whether it failed as expected; else
-    /// the end of its output.
-    fn hunt(&self, copy: &Path, target: &Path) -> Result<Option<String>> {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.current_dir(copy).env("CARGO_TARGET_DIR", target).env("CARGO_TERM_COLOR", "never");
-        match &self.run {
-            Run::Worlds(seeds) => {
-                cargo.args(["run", "--locked", "--quiet", "--package", "remora-sim", "--"]);
-                cargo.args(["--until-broken", "--seeds", seeds]);
-            }
-            Run::Test { package, binary, name } => {
-                cargo.args(["test", "--locked", "--quiet", "--package", package]);
-                match binary.as_str() {
-                    "lib" => cargo.arg("--lib"),
-                    binary => cargo.args(["--test", binary]),
-                };
-                cargo.args(["--", name]);
-            }
-        }
-        let output = cargo.output().context("cargo cannot be run")?;
-        let text = [output.stdout, output.stderr].concat();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let is_found = !output.status.success() && text.contains(&self.expect);
-        let lines: Vec<&str> = text.lines().collect();
-        let end = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n");
-        Ok((!is_found).then_some(end))
-    }
 }
 
 /// All patches of a tree, and what is wrong with some.
-fn all(tree: &Tree) -> (Vec<Patch>, Vec<Violation>) {
+pub fn all(tree: &Tree) -> (Vec<Patch>, Vec<Violation>) {
     let (mut patches, mut wrong) = (Vec::new(), Vec::new());
     let texts =
         tree.texts().filter(|(path, _)| path.starts_with(PATCHES) && path.ends_with(".patch"));
@@ -125,86 +152,39 @@ fn all(tree: &Tree) -> (Vec<Patch>, Vec<Violation>) {
     (patches, wrong)
 }
 
-/// Whether every patch has its head and applies to the tree as it is.
+/// Whether every patch has its head, names tests that are there, and applies to the
+/// tree as it is.
 pub fn check(root: &Path, tree: &Tree) -> Vec<Violation> {
     let (patches, mut wrong) = all(tree);
     for patch in patches {
-        if let Err(error) = patch.apply(root, &root.join(patch.path()), true) {
+        if let Err(error) = patch.git_apply(root, &root.join(patch.path()), &["--check"]) {
             wrong.push(Violation::at(&patch.path(), 0, format!("{error:#}: mend it")));
+        }
+        for (run, _) in &patch.runs {
+            let (Run::Test(test) | Run::Race(test)) = run else { continue };
+            if !is_there(tree, test) {
+                wrong.push(Violation::at(&patch.path(), 0, format!("there is no {run}")));
+            }
         }
     }
     wrong
 }
 
-/// Applies each patch to the copy in turn, and lets it be found. How many were
-/// not. `only` names some of them; empty for all.
-pub fn hunt(root: &Path, target: &Path, only: &[String]) -> Result<usize> {
-    let tree = Tree::load(root)?;
-    let (patches, wrong) = all(&tree);
-    if let Some(wrong) = wrong.first() {
-        bail!("{}", wrong.message);
-    }
-    if let Some(name) = only.iter().find(|name| patches.iter().all(|p| p.name != **name)) {
-        bail!("there is no patch {name}");
-    }
-    let copy = target.join("tree");
-    let mut missed = 0;
-    for patch in patches.iter().filter(|p| only.is_empty() || only.contains(&p.name)) {
-        renew(root, &tree, &copy)?;
-        patch.apply(&copy, &root.join(patch.path()), false)?;
-        match patch.hunt(&copy, &target.join("builds"))? {
-            None => println!("planted {} found", patch.name),
-            Some(end) => {
-                missed += 1;
-                println!(
-                    "planted {} NOT-FOUND: no {:?} in its output\n{end}",
-                    patch.name, patch.expect
-                );
-            }
-        }
-    }
-    renew(root, &tree, &copy)?;
-    Ok(missed)
-}
-
-/// Makes the copy what the tree is. Files that are so already keep their times,
-/// by which cargo knows what to build.
-fn renew(root: &Path, tree: &Tree, copy: &Path) -> Result<()> {
-    let known: BTreeSet<&str> = tree.paths().collect();
-    for path in files_below(copy, copy)? {
-        if !known.contains(path.as_str()) {
-            std::fs::remove_file(copy.join(&path))?;
-        }
-    }
-    for path in known {
-        let (from, to) = (root.join(path), copy.join(path));
-        let bytes = std::fs::read(&from).with_context(|| format!("{path} cannot be read"))?;
-        if std::fs::read(&to).is_ok_and(|there| there == bytes) {
-            continue;
-        }
-        std::fs::create_dir_all(to.parent().expect("it is below the copy"))?;
-        std::fs::write(&to, bytes)
-            .with_context(|| format!("{} cannot be written", to.display()))?;
-    }
-    Ok(())
-}
-
-/// Paths of the files below a directory; none if it is not there.
-fn files_below(directory: &Path, from: &Path) -> Result<Vec<String>> {
-    let mut files = Vec::new();
-    let mut waiting: Vec<PathBuf> = vec![directory.to_owned()];
-    while let Some(next) = waiting.pop() {
-        let Ok(entries) = std::fs::read_dir(&next) else { continue };
-        for entry in entries {
-            let path = entry?.path();
-            if path.is_dir() {
-                waiting.push(path);
-            } else if let Ok(path) = path.strip_prefix(from) {
-                files.push(path.to_string_lossy().into_owned());
-            }
-        }
-    }
-    Ok(files)
+/// Whether the tree has such a test: the binary, and a function whose name begins so.
+fn is_there(tree: &Tree, test: &Test) -> bool {
+    let name = format!("name = \"{}\"", test.package);
+    let is_manifest = |(path, text): &(&str, &str)| {
+        path.ends_with("Cargo.toml") && text.lines().any(|line| line == name)
+    };
+    let Some((manifest, _)) = tree.texts().find(is_manifest) else { return false };
+    let directory = manifest.trim_end_matches("Cargo.toml");
+    let function = format!("fn {}", test.name.rsplit("::").next().unwrap_or_default());
+    let binary = format!("{directory}tests/{}", test.binary);
+    let is_of_it = |path: &str| match test.binary.as_str() {
+        "lib" => path.starts_with(&format!("{directory}src/")),
+        _ => path == format!("{binary}.rs") || path.starts_with(&format!("{binary}/")),
+    };
+    tree.texts().any(|(path, text)| is_of_it(path) && text.contains(&function))
 }
 
 #[cfg(test)]
@@ -212,43 +192,60 @@ mod tests {
     use super::*;
 
     const HEAD: &str = "Breaks: x\nRun: worlds 0..9\nExpect: y\n";
+    const AT: &str = "xtask/planted/a.patch";
 
     #[test]
     fn a_head_says_what_is_broken_and_what_finds_it() {
-        let parsed = Patch::parse("xtask/planted/a.patch", &format!("{HEAD}\n--- a/x\n")).unwrap();
-        let run = Run::Worlds("0..9".into());
-        assert_eq!(parsed, Patch { name: "a".into(), run, expect: "y".into() });
-        let test = HEAD.replace("worlds 0..9", "test p lib n");
-        assert!(Patch::parse("xtask/planted/a.patch", &test).is_ok());
+        let diff =
+            "\n--- a/x\n+++ b/crates/ring/src/x\n+++ b/crates/arena/x\n+++ b/crates/ring/y\n";
+        let parsed = Patch::parse(AT, &format!("{HEAD}{diff}")).unwrap();
+        let runs = vec![(Run::Worlds("0..9".into()), "y".into())];
+        let crates = vec!["arena".into(), "ring".into()];
+        assert_eq!(parsed, Patch { name: "a".into(), runs, crates });
+        let both = Patch::parse(AT, &format!("{HEAD}Run: test p lib n\nExpect: z\n")).unwrap();
+        let shown: Vec<_> = both.runs.iter().map(|(run, by)| format!("{run} {by}")).collect();
+        assert_eq!(shown, ["worlds 0..9 y", "test p lib n z"]);
         for label in ["Breaks:", "Run:", "Expect:"] {
             let without = HEAD.replace(label, "Other:");
-            assert!(Patch::parse("xtask/planted/a.patch", &without).is_err(), "{label}");
+            assert!(Patch::parse(AT, &without).is_err(), "{label}");
         }
-        assert!(Patch::parse("xtask/planted/a.patch", &HEAD.replace("0..9", "")).is_err());
+        for wrong in [HEAD.replace("0..9", ""), format!("{HEAD}Run: worlds 1..2\n")] {
+            assert!(Patch::parse(AT, &wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
-    fn a_copy_is_renewed_and_a_patch_that_does_not_apply_is_an_error() {
-        let directory = std::env::temp_dir().join(format!("remora-patches-{}", std::process::id()));
-        let (root, copy) = (directory.join("root"), directory.join("copy"));
+    fn a_test_that_is_not_there_is_an_error() {
+        let tree = Tree::of(&[
+            ("crates/p/Cargo.toml", "[package]\nname = \"remora-p\"\n"),
+            ("crates/p/src/a.rs", "fn of_lib() {}"),
+            ("crates/p/tests/whole.rs", "fn of_whole() {}"),
+            ("crates/p/tests/parts/one.rs", "fn of_parts() {}"),
+        ]);
+        let is_there = |text: &str| match Run::parse(text) {
+            Some(Run::Test(test)) => is_there(&tree, &test),
+            _ => panic!("{text}"),
+        };
+        assert!(is_there("test remora-p lib a::of_l") && is_there("test remora-p whole of_whole"));
+        assert!(is_there("test remora-p parts one::of_parts"));
+        assert!(!is_there("test remora-p whole of_lib") && !is_there("test remora-p lib of_whole"));
+        assert!(!is_there("test remora-q lib of_lib") && !is_there("test remora-p part of_parts"));
+    }
+
+    #[test]
+    fn a_patch_that_does_not_apply_is_an_error() {
+        let root = std::env::temp_dir().join(format!("remora-patches-{}", std::process::id()));
         std::fs::create_dir_all(root.join("d")).unwrap();
-        std::fs::create_dir_all(copy.join("e")).unwrap();
+        std::fs::create_dir_all(root.join(PATCHES)).unwrap();
         std::fs::write(root.join("d/f"), "one\n").unwrap();
-        std::fs::write(copy.join("e/old"), "gone").unwrap();
-        let tree = Tree::of(&[("d/f", "one\n")]);
-        renew(&root, &tree, &copy).unwrap();
-        assert_eq!(files_below(&copy, &copy).unwrap(), ["d/f"]);
-        let patch = Patch::parse("xtask/planted/a.patch", HEAD).unwrap();
-        let file = directory.join("a.patch");
         let diff = format!("{HEAD}\n--- a/d/f\n+++ b/d/f\n@@ -1 +1 @@\n-one\n+two\n");
-        std::fs::write(&file, diff).unwrap();
-        patch.apply(&copy, &file, true).unwrap();
-        patch.apply(&copy, &file, false).unwrap();
-        assert_eq!(std::fs::read_to_string(copy.join("d/f")).unwrap(), "two\n");
-        let again = patch.apply(&copy, &file, true).unwrap_err().to_string();
-        assert!(again.contains("xtask/planted/a.patch does not apply"), "{again}");
-        renew(&root, &tree, &copy).unwrap();
-        patch.apply(&copy, &file, true).unwrap();
-        std::fs::remove_dir_all(directory).unwrap();
+        std::fs::write(root.join(AT), &diff).unwrap();
+        let tree = Tree::of(&[(AT, &diff)]);
+        assert_eq!(check(&root, &tree), []);
+        Patch::parse(AT, &diff).unwrap().apply(&root, &root).unwrap();
+        assert_eq!(std::fs::read_to_string(root.join("d/f")).unwrap(), "two\n");
+        let wrong = check(&root, &tree);
+        assert!(wrong[0].message.contains("a.patch does not apply"), "{wrong:?}");
+        std::fs::remove_dir_all(root).unwrap();
     }
 }

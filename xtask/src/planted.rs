@@ -1,144 +1,207 @@
-//! `cargo xtask planted`: lets every patch be found ([`crate::patches`]), then
-//! builds the simulator with the bugs that a feature compiles in, and lets it
-//! look for each; those that worlds cannot show are looked for by a test.
-//! One line a bug; fails if one is not found. With
-//! `--unit-tests` it shows what the worlds are for: bugs with which the unit
-//! tests of their own crate pass.
+//! `cargo xtask planted`: lets every planted mistake be found ([`crate::patches`]).
+//! The copy of the tree lies below the target directory, and so do its builds, which
+//! all patches share: the next one builds only what it changes, and what the last one
+//! has changed. So patches of one crate come one after the other.
 
-use anyhow::{Context, Result, ensure};
+use crate::patches::{Patch, Run, all};
+use crate::tree::Tree;
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
 
-/// Seeds within which every bug has to be found.
-const SEEDS: &str = "0..3000";
+/// Lines of a run's output that are shown where it found nothing.
+const SHOWN_LINES: usize = 15;
+/// A run that takes longer is ended, and has found nothing. A mistake may let a test
+/// wait for ever.
+const MOST_SECONDS: &str = "1800";
+/// One mistake of each group of crates; what finds it is quick.
+const SHORT: [&str; 1] = ["credit-too-early"];
 
-/// Bugs that only a test shows, which sees each store or comes between all READs: package, test, bug.
-const NOTICED: [(&str, &str, &str); 3] = [
-    ("remora-engine", "shape_stores", "hidden-too-late"),
-    ("remora-engine", "geo_readers", "leaves-unchecked"),
-    ("remora-sim", "sessions", "tree-without-root"),
-];
-
-/// Bugs that a crate's unit tests do not notice: package, which of its tests
-/// (`--tests` are all of them), bugs.
-const UNNOTICED: [(&str, &str, &[&str]); 5] = [
-    ("remora-layout", "--tests", &["checksum-too-short"]),
-    ("remora-index", "--tests", &["freed-stays-live"]),
-    (
-        "remora-client-core",
-        "--tests",
-        &[
-            "conclude-absence",
-            "read-past-own-writes",
-            "believe-failed-read",
-            "lost-is-refused",
-            "believe-torn-node",
-            "trust-kept-top",
-            "tree-without-root",
-            "read-tree-past-right",
-        ],
-    ),
-    (
-        "remora-server",
-        "--tests",
-        &["upload-outlives-client", "resp-answers-slot", "resp-ignores-expiry"],
-    ),
-    (
-        "remora-engine",
-        "--lib",
-        &[
-            "updated-stays-live",
-            "removed-stays-live",
-            "moved-stays-live",
-            "pinned-is-reused",
-            "data-outlives-object",
-        ],
-    ),
-];
-
-/// Lets the simulator, or a test, look for each bug; or only for some patches.
-pub fn hunt(root: &Path, patches: &[String]) -> Result<ExitCode> {
-    let missed_patches = crate::patches::hunt(root, &target(root), patches)?;
-    if !patches.is_empty() {
-        return Ok(if missed_patches == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-    }
-    let built = cargo(root)
-        .args(["build", "--locked", "--release", "--quiet"])
-        .args(["--package", "remora-sim", "--features", "plants"])
-        .status()
-        .context("cargo cannot be run")?;
-    ensure!(built.success(), "the simulator with planted bugs does not build");
-    let hunted = Command::new(target(root).join("release/remora-sim"))
-        .args(["--hunt", "--seeds", SEEDS])
-        .status()
-        .context("the simulator cannot be run")?;
-    let mut missed = missed_patches as u32;
-    for (package, name, bug) in NOTICED {
-        let tests = Tests { root, package, which: &["--test", name] };
-        tests.build()?;
-        let is_found = tests.pass(None)? && !tests.pass(Some(bug))?;
-        missed += !is_found as u32;
-        println!("planted {bug} {} test={name}", if is_found { "found" } else { "NOT-FOUND" });
-    }
-    Ok(if hunted.success() && missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+/// Which mistakes are looked for.
+pub enum Which {
+    /// All, or those that are named.
+    Named(Vec<String>),
+    /// [`SHORT`].
+    Short,
 }
 
-/// Some tests of a crate, in a build with the planted bugs.
-struct Tests<'a> {
-    root: &'a Path,
-    package: &'a str,
-    /// As cargo is told of them.
-    which: &'a [&'a str],
-}
-
-impl Tests<'_> {
-    fn command(&self) -> Command {
-        let mut cargo = cargo(self.root);
-        cargo.args(["test", "--locked", "--release", "--quiet", "--package", self.package]);
-        cargo.args(self.which).args(["--features", "remora-layout/plants"]);
-        cargo
-    }
-
-    fn build(&self) -> Result<()> {
-        let built = self.command().arg("--no-run").status().context("cargo cannot be run")?;
-        ensure!(built.success(), "the tests of {} do not build", self.package);
-        Ok(())
-    }
-
-    /// Whether they pass with this bug.
-    fn pass(&self, bug: Option<&str>) -> Result<bool> {
-        let mut command = self.command();
-        command.env_remove("REMORA_PLANT").envs(bug.map(|bug| ("REMORA_PLANT", bug)));
-        let tested = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        Ok(tested.context("cargo cannot be run")?.success())
-    }
-}
-
-/// Runs the unit tests with each bug that they do not notice. One that they
-/// notice fails: the tables here and in `docs/testing.md` are wrong then.
-pub fn unit_tests(root: &Path) -> Result<ExitCode> {
-    let mut noticed = 0;
-    for (package, tests, bugs) in UNNOTICED {
-        let built = Tests { root, package, which: &[tests] };
-        built.build()?;
-        for bug in bugs {
-            let passed = built.pass(Some(bug))?;
-            noticed += !passed as u32;
-            println!("planted {bug}: {package} {tests} {}", if passed { "pass" } else { "FAIL" });
+/// Applies each patch to the copy in turn, and lets it be found. Fails if one is not.
+pub fn hunt(root: &Path, which: Which) -> Result<ExitCode> {
+    let tree = Tree::load(root)?;
+    let names = match which {
+        Which::Named(names) => names,
+        Which::Short => SHORT.map(str::to_owned).to_vec(),
+    };
+    let patches = chosen(&tree, &names)?;
+    let (copy, builds) = (target(root).join("tree"), target(root).join("builds"));
+    let (began, mut missed) = (Instant::now(), 0);
+    for patch in &patches {
+        renew(root, &tree, &copy)?;
+        patch.apply(root, &copy)?;
+        for (run, expect) in &patch.runs {
+            let run_began = Instant::now();
+            let end = look_for(run, expect, &copy, &builds)?;
+            let seconds = run_began.elapsed().as_secs();
+            match end {
+                None if matches!(run, Run::Race(_)) => {
+                    println!("planted {} left to scripts/sanitize.sh", patch.name);
+                }
+                None => println!("planted {} found by {run} seconds={seconds}", patch.name),
+                Some(end) => {
+                    missed += 1;
+                    let name = &patch.name;
+                    println!("planted {name} NOT-FOUND by {run}: no {expect:?}\n{end}");
+                }
+            }
         }
     }
-    Ok(if noticed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    renew(root, &tree, &copy)?;
+    let (all, seconds) = (patches.len(), began.elapsed().as_secs());
+    println!("planted: patches={all} missed={missed} seconds={seconds}");
+    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Makes a copy of the tree with a patch applied, and prints where it is.
+pub fn copy(root: &Path, name: &str) -> Result<ExitCode> {
+    let tree = Tree::load(root)?;
+    let patches = chosen(&tree, &[name.to_owned()])?;
+    let copy = target(root).join("patched").join(name);
+    renew(root, &tree, &copy)?;
+    patches[0].apply(root, &copy)?;
+    println!("{}", copy.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The patches with these names, or all, in an order in which little is built twice.
+fn chosen(tree: &Tree, names: &[String]) -> Result<Vec<Patch>> {
+    let (mut patches, wrong) = all(tree);
+    if let Some(wrong) = wrong.first() {
+        bail!("{}", wrong.message);
+    }
+    if let Some(name) = names.iter().find(|name| patches.iter().all(|p| p.name != **name)) {
+        bail!("there is no patch {name}");
+    }
+    patches.retain(|patch| names.is_empty() || names.contains(&patch.name));
+    patches.sort_by(|one, other| (&one.crates, &one.runs).cmp(&(&other.crates, &other.runs)));
+    ensure!(!patches.is_empty(), "there are no patches");
+    Ok(patches)
+}
+
+/// Runs in the copy what looks for a mistake. The end of its output, if it did not
+/// fail as expected.
+fn look_for(run: &Run, expect: &str, copy: &Path, builds: &Path) -> Result<Option<String>> {
+    let mut command = Command::new("timeout");
+    command.arg(MOST_SECONDS).arg(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(copy).env("CARGO_TARGET_DIR", builds).env("CARGO_TERM_COLOR", "never");
+    // The binary of the tree has no mistake.
+    command.env_remove("REMORA_BIN");
+    match run {
+        Run::Worlds(seeds) => {
+            command.args(["run", "--locked", "--quiet", "--package", "remora-sim", "--"]);
+            command.args(["--until-broken", "--seeds", seeds]);
+        }
+        Run::Test(test) => {
+            command.args(["test", "--locked", "--quiet", "--package", &test.package]);
+            match test.binary.as_str() {
+                "lib" => command.arg("--lib"),
+                binary => command.args(["--test", binary]),
+            };
+            command.args(["--", &test.name]);
+        }
+        Run::Race(_) => return Ok(None),
+    }
+    let output = command.output().context("cargo cannot be run")?;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let is_found = !output.status.success() && text.contains(expect);
+    let lines: Vec<&str> = text.lines().collect();
+    let end = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n");
+    Ok((!is_found).then_some(end))
 }
 
 /// A directory of its own: these builds are not what is shipped.
 fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root.join("target"), Into::into)
+        .map_or_else(|| root.join("target"), |target| root.join(target))
         .join("planted")
 }
 
-fn cargo(root: &Path) -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.env("CARGO_TARGET_DIR", target(root)).current_dir(root);
-    cargo
+/// Makes the copy what the tree is. Files that are so already keep their times,
+/// by which cargo knows what to build.
+fn renew(root: &Path, tree: &Tree, copy: &Path) -> Result<()> {
+    let known: BTreeSet<&str> = tree.paths().collect();
+    for path in files_below(copy, copy)? {
+        if !known.contains(path.as_str()) {
+            std::fs::remove_file(copy.join(&path))?;
+        }
+    }
+    for path in known {
+        let (from, to) = (root.join(path), copy.join(path));
+        let bytes = std::fs::read(&from).with_context(|| format!("{path} cannot be read"))?;
+        if std::fs::read(&to).is_ok_and(|there| there == bytes) {
+            continue;
+        }
+        std::fs::create_dir_all(to.parent().expect("it is below the copy"))?;
+        std::fs::write(&to, bytes)
+            .with_context(|| format!("{} cannot be written", to.display()))?;
+    }
+    Ok(())
+}
+
+/// Paths of the files below a directory; none if it is not there.
+fn files_below(directory: &Path, from: &Path) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    let mut waiting: Vec<PathBuf> = vec![directory.to_owned()];
+    while let Some(next) = waiting.pop() {
+        let Ok(entries) = std::fs::read_dir(&next) else { continue };
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() {
+                waiting.push(path);
+            } else if let Ok(path) = path.strip_prefix(from) {
+                files.push(path.to_string_lossy().into_owned());
+            }
+        }
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_renewed() {
+        let directory = std::env::temp_dir().join(format!("remora-planted-{}", std::process::id()));
+        let (root, copy) = (directory.join("root"), directory.join("copy"));
+        std::fs::create_dir_all(root.join("d")).unwrap();
+        std::fs::create_dir_all(copy.join("e")).unwrap();
+        std::fs::write(root.join("d/f"), "one\n").unwrap();
+        std::fs::write(copy.join("e/old"), "gone").unwrap();
+        let tree = Tree::of(&[("d/f", "one\n")]);
+        for _ in 0..2 {
+            renew(&root, &tree, &copy).unwrap();
+            assert_eq!(files_below(&copy, &copy).unwrap(), ["d/f"]);
+            assert_eq!(std::fs::read_to_string(copy.join("d/f")).unwrap(), "one\n");
+            std::fs::write(copy.join("d/f"), "patched\n").unwrap();
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn patches_of_a_crate_follow_each_other_and_the_short_ones_are_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let tree = Tree::load(root).unwrap();
+        let patches = chosen(&tree, &[]).unwrap();
+        let mut crates: Vec<_> = patches.into_iter().map(|patch| patch.crates).collect();
+        crates.dedup();
+        let groups = crates.len();
+        crates.sort_unstable();
+        crates.dedup();
+        assert_eq!(crates.len(), groups);
+        assert_eq!(chosen(&tree, &SHORT.map(str::to_owned)).unwrap().len(), SHORT.len());
+        assert!(chosen(&tree, &["no-such".to_owned()]).is_err());
+    }
 }

@@ -6,7 +6,6 @@
 //! word of 8 bytes is torn, nothing else is promised. Under Miri, or with
 //! `--cfg remora_atomic_copy` (ThreadSanitizer), they are relaxed atomics.
 
-use remora_layout::plant::{Plant, planted};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Copies `dst.len()` bytes from `src`, ascending.
@@ -50,10 +49,6 @@ pub(crate) unsafe fn copy_out(src: *const u8, dst: &mut [u8]) {
 /// whole words.
 #[inline(always)]
 pub(crate) unsafe fn copy_in(src: &[u8], dst: *mut u8) {
-    if planted(Plant::PlainCopy) {
-        // SAFETY: none: the planted race. (In bounds all the same.)
-        unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), dst, src.len() & !7) };
-    }
     let mut at = src.len() & !7;
     if at < src.len() {
         let mut word = [0u8; 8];

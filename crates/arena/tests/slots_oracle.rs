@@ -14,17 +14,11 @@ use remora_layout::record::{
     CHECKED_FROM, Guardian, Lengths, RECORD_HEADER_BYTES, Reject, State, checksum_seed,
     state_offset, verify,
 };
+use remora_testing::Random;
 use std::collections::{BTreeMap, HashMap};
 
 const SECRET: u64 = 0x7265_6d6f_7261_2121;
 const REGION: u32 = 5;
-
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-}
 
 /// Bytes that the allocator counts for a slot of a record of so many bytes.
 fn taken_bytes(slot: Slot, bytes: usize) -> u64 {
@@ -109,10 +103,10 @@ fn long_run(seed: u64, last_generation: u32, steps: u64) -> (SlotStats, u64) {
     assert_eq!(slots.stats().uncarved_bytes, total);
     let mut held: BTreeMap<u32, Held> = BTreeMap::new();
     let mut generation_of: HashMap<u32, u32> = HashMap::new();
-    let mut state = seed;
+    let mut random = Random::new(seed);
     let mut full = 0;
     for step in 0..steps {
-        let r = random(&mut state);
+        let r = random.bits();
         let now_s = step / 100;
         if r % 100 < 55 {
             // The usual size drifts from 32 bytes to 64 KiB and back.

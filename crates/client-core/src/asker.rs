@@ -13,7 +13,6 @@ use crate::in_flight::{InFlight, RequestAt, RequestId, Ticket, answered, is_foll
 use remora_layout::frame::frame_bytes;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{MAX_INLINE_BYTES, MAX_VALUE_BYTES, STREAM_PIECE_BYTES};
-use remora_layout::plant::{Plant, planted};
 use remora_layout::pointer::RemotePointer;
 use remora_protocol::Command;
 use remora_protocol::message::{
@@ -105,7 +104,7 @@ impl Asker {
     /// writes there is unanswered.
     #[inline(always)]
     pub fn may_read(&self, shard: usize) -> bool {
-        !self.has_writes(shard) || planted(Plant::ReadPastOwnWrites)
+        !self.has_writes(shard)
     }
 
     /// Whether a write of this session to this shard is unanswered.

@@ -18,7 +18,6 @@
 //! that the combiner finds it, or it finds the role free.
 
 use crate::sync::{COMBINE_ROUNDS, Ordering, fence};
-use remora_layout::plant::{Plant, planted};
 
 /// Makes the thread the combiner, if something was left and no thread is. `take` tries to
 /// take the role, `drain` puts into the ring what was left, and says whether there was
@@ -39,12 +38,12 @@ pub fn combine<R, E>(
         let Some(mut role) = take() else { return Ok(()) };
         let had_room = drain(&mut role)?;
         drop(role);
-        if !had_room || planted(Plant::CombineOnce) {
+        if !had_room {
             return Ok(());
         }
     }
     fence(Ordering::SeqCst);
-    if waits() && !planted(Plant::LeaveWithoutLook) {
+    if waits() {
         hand_on();
     }
     Ok(())

@@ -15,7 +15,6 @@ use crate::read_lease::ReadLease;
 use crate::ring_set::RingSet;
 use crate::sync::yield_now;
 use remora_fabric::{AnyLink, Link, RemoteAddress, Wake, Work};
-use remora_layout::plant::{Plant, planted};
 use remora_layout::session::CLIENT_CLOCK_WORD;
 use remora_ring::WRITE_ID;
 use remora_walk::remote::Reads;
@@ -202,9 +201,7 @@ impl Reads for Endpoint {
                 Some(completion) => completion,
                 None => self.await_completion()?,
             };
-            if let Err(error) = completion.result
-                && !planted(Plant::BelieveFailedRead)
-            {
+            if let Err(error) = completion.result {
                 return Err(self.end(error.into()));
             }
             if completion.id != WRITE_ID {

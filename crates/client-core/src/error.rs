@@ -3,7 +3,6 @@
 use remora_fabric::LinkError;
 use remora_fabric::verbs::NotRegistered;
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_IN_FLIGHT, MAX_INLINE_BYTES, MAX_KEY_BYTES};
-use remora_layout::plant::{Plant, planted};
 use remora_protocol::message::Status;
 use remora_ring::Violation;
 
@@ -89,7 +88,6 @@ impl From<LinkError> for Error {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Withdrawn => Self::SessionEnded,
-            _ if planted(Plant::LostIsRefused) => Self::Refused(Status::OutOfMemory),
             other => Self::Link(other),
         }
     }

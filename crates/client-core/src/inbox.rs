@@ -13,7 +13,6 @@ use crate::in_flight::RequestAt;
 use crate::sync::{AtomicU32, AtomicUsize, Condvar, Mutex, MutexGuard, fence, lock_counted};
 use crossbeam_queue::SegQueue;
 use remora_fabric::LockWaits;
-use remora_layout::plant::{Plant, planted};
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -100,11 +99,7 @@ impl Inbox {
     /// Takes the session number that this inbox stands for, if nobody holds
     /// it and no reply to its former holder is still to come.
     pub fn take_if_free(&self) -> bool {
-        let users = self.users.load(Ordering::Relaxed);
-        let too_early = planted(Plant::NumberTooEarly) && users & HELD == 0;
-        let free = if too_early { users } else { 0 };
-        let held = free | HELD;
-        if self.users.compare_exchange(free, held, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        if self.users.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
         // What was delivered while the former holder left.

@@ -60,7 +60,7 @@ enum Over {
 }
 
 /// The parts of a connection that the server has too.
-struct Bed {
+struct Fixture {
     client: Client,
     sets: usize,
     to_server: Words,
@@ -71,7 +71,7 @@ struct Bed {
     _socket: UnixStream,
 }
 
-impl Bed {
+impl Fixture {
     fn new(over: Over) -> Self {
         let sets = match over {
             Over::Shm(sets) => sets,
@@ -196,11 +196,11 @@ static HANDED_OVER: Count = Count::new(0);
 /// Lets threads ask. If `gives_up` says so, the time of the
 /// first one's requests is up after some looks at the clock.
 fn share(over: Over, askers: &[Asker], ask: Ask, gives_up: bool) {
-    let bed = Bed::new(over);
+    let fixture = Fixture::new(over);
     let threads: Vec<_> = (0i64..)
         .zip(askers)
         .map(|(thread, &(wake, times))| {
-            let mut client = bed.client.clone();
+            let mut client = fixture.client.clone();
             client.options.wake = wake;
             let gives_up = gives_up && thread == 0;
             if gives_up {
@@ -228,14 +228,14 @@ fn share(over: Over, askers: &[Asker], ask: Ask, gives_up: bool) {
         })
         .collect();
     let requests: u32 = askers.iter().map(|(_, times)| times).sum();
-    bed.serve(requests);
+    fixture.serve(requests);
     threads.into_iter().for_each(|thread| thread.join().expect("it ended"));
-    let sends = bed.client.sends();
+    let sends = fixture.client.sends();
     assert!(sends.frames >= requests.into() && sends.doorbells <= sends.frames);
     HANDED_OVER.fetch_add(sends.handed_over as usize, Ordering::Relaxed);
     // Sessions that share a set wait for the one that parks, and at its ring for a sender.
-    if bed.sets >= askers.len() && !gives_up {
-        assert_eq!(bed.client.lock_waits(), 0);
+    if fixture.sets >= askers.len() && !gives_up {
+        assert_eq!(fixture.client.lock_waits(), 0);
     }
 }
 
@@ -272,7 +272,7 @@ const CROWDS: [&[Asker]; 6] = {
     ]
 };
 
-/// Plants are switched on for the whole process: one test at a time.
+/// The counts above are of the whole process: one test at a time.
 static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[test]
@@ -366,46 +366,6 @@ fn a_late_reply_gives_its_part_of_the_buffer_back() {
     }
     let timed_out = TIMED_OUT.load(Ordering::Relaxed) - before;
     assert!(timed_out > RUNS / 4, "{timed_out} requests timed out");
-}
-
-/// Whether the checker finds that threads of this crowd are stuck.
-#[cfg(feature = "plants")]
-fn finds(plant: remora_layout::plant::Plant, over: Over, askers: &'static [Asker]) -> bool {
-    use remora_layout::plant::choose;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    choose(Some(plant));
-    let share = || {
-        let random = RandomScheduler::new_from_seed(1, 4 * RUNS);
-        run_with(random, over, askers, Core::ask, false);
-        let pct = PctScheduler::new_from_seed(2, 3, 8 * RUNS);
-        run_with(pct, over, askers, Core::ask, false);
-    };
-    let stuck = catch_unwind(AssertUnwindSafe(share));
-    choose(None);
-    stuck.is_err_and(|panic| {
-        let message = panic.downcast_ref::<String>().map_or("", String::as_str);
-        assert!(message.contains("deadlock") || message.contains("max_steps"), "{message}");
-        true
-    })
-}
-
-#[cfg(feature = "plants")]
-#[test]
-fn mistakes_of_threads_that_sleep_are_found() {
-    use remora_layout::plant::Plant;
-
-    let _guard = lock_for_test();
-    for over in [Over::Shm(1), Over::Network] {
-        for askers in CROWDS {
-            let found = finds(Plant::KeepSleepToOneself, over, askers);
-            assert!(found, "{over:?}, {askers:?}");
-        }
-    }
-    for (over, askers) in [(Over::Shm(1), CROWDS[4]), (Over::Network, CROWDS[4])] {
-        let found = finds(Plant::SleepWithoutInbox, over, askers);
-        assert!(found, "{over:?}");
-    }
 }
 
 fn lock_for_test() -> std::sync::MutexGuard<'static, ()> {

@@ -199,6 +199,7 @@ impl PointerCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_testing::Random;
     use std::collections::HashMap;
 
     fn pointer(number: u32) -> RemotePointer {
@@ -209,19 +210,17 @@ mod tests {
     fn never_gives_a_pointer_that_was_not_put_last() {
         let mut cache = PointerCache::new(1 << 12);
         let mut oracle: HashMap<u64, RemotePointer> = HashMap::new();
-        let mut state = 5u64;
+        let mut random = Random::new(5);
         let (mut hits, mut lookups) = (0, 0);
         for step in 0..200_000u32 {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            let hash = KeyHash(remora_layout::hash::mix(state % 2_500, 1));
-            match state >> 40 & 7 {
+            let draw = random.bits();
+            let hash = KeyHash(remora_layout::hash::mix(draw % 2_500, 1));
+            match draw >> 40 & 7 {
                 0 => {
                     cache.put(hash, pointer(step), 1_000, step as u64 + 1);
                     oracle.insert(hash.0, pointer(step));
                 }
-                1 if state >> 50 & 3 == 0 => {
+                1 if draw >> 50 & 3 == 0 => {
                     cache.remove(hash);
                     oracle.remove(&hash.0);
                 }

@@ -16,7 +16,6 @@ use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::READ_RETRIES;
-use remora_layout::plant::{Plant, planted};
 use remora_layout::record::{Reject, Wanted, verify};
 use remora_protocol::Command;
 use remora_protocol::message::Status;
@@ -78,10 +77,6 @@ fn get_read(
     // with a lease.
     if matches!(reading, Reading::NoPointer) && (path == Path::Read || entry.is_none()) {
         reading = read_cold(endpoint, directory, key, place, &mut cost)?;
-        if planted(Plant::ConcludeAbsence) && !matches!(reading, Reading::Value { .. }) {
-            let (at, served_by) = (FoundAt::Reply(None), ServedBy::Read);
-            return Ok(Found { at, served_by, counts: cost });
-        }
     }
     let Reading::Value { from, bytes, retries } = reading else {
         return get_asked(core, key, path, cost);

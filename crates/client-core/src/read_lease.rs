@@ -14,7 +14,6 @@ use remora_layout::limits::{
     CLOCK_REFRESH_MS, HEARTBEAT_LOOK_US, READER_CLOCK_PERCENT, RIGHT_MARGIN_MS, RIGHT_MS,
     SERVER_SILENT_MS,
 };
-use remora_layout::plant::{Plant, planted};
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat};
 
 const LEASE_NS: u64 = (RIGHT_MS - RIGHT_MARGIN_MS) * 1_000_000;
@@ -87,7 +86,7 @@ impl ReadLease {
     /// Whether a READ whose completion was seen at `now_ns` counts.
     #[inline(always)]
     pub fn holds(&self, now_ns: u64) -> bool {
-        now_ns < self.until_ns || planted(Plant::TrustFormerLife)
+        now_ns < self.until_ns
     }
 
     /// Whether the server has left a clock unanswered for too long, as far as
@@ -154,8 +153,7 @@ impl ReadLease {
         self.unanswered_ns = 0;
         self.utilisation_ppm_plus_1 = beat.utilisation_ppm_plus_1;
         self.wait_ns = beat.wait_ns;
-        let fresh = planted(Plant::RightFromHeartbeat);
-        let echoed_ns = if fresh { now_ns } else { beat.echoed_client_clock_ns };
+        let echoed_ns = beat.echoed_client_clock_ns;
         // A clock that was never written, or lies in the future, gives nothing.
         if echoed_ns != 0 && echoed_ns <= now_ns {
             self.until_ns = self.until_ns.max(echoed_ns + self.term_ns);
@@ -174,8 +172,7 @@ impl ReadLease {
         if life != self.life {
             return Err(OtherLife);
         }
-        let from_ns = if planted(Plant::RightFromReply) { self.looked_ns } else { sent_ns };
-        self.until_ns = self.until_ns.max(from_ns + self.term_ns);
+        self.until_ns = self.until_ns.max(sent_ns + self.term_ns);
         Ok(())
     }
 
@@ -185,7 +182,7 @@ impl ReadLease {
     /// as long before it counts (decision 0028).
     #[inline(always)]
     pub fn may_have_expired(&self, expires_at_ms: u64, now_ns: u64) -> bool {
-        if expires_at_ms == 0 || planted(Plant::IgnoreExpiry) {
+        if expires_at_ms == 0 {
             return false;
         }
         let since_ns = now_ns.saturating_sub(self.server_at_ns);
@@ -217,7 +214,7 @@ mod tests {
     use remora_arena::Mapping;
     use remora_layout::limits::CLOCK_DRIFT_PERCENT;
 
-    struct Bed {
+    struct Fixture {
         lease: ReadLease,
         to_server: Words,
         to_client: Words,
@@ -226,14 +223,14 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn bed() -> Bed {
+    fn fixture() -> Fixture {
         let to_server = Words::new(Mapping::heap(8192));
         let to_client = Words::new(Mapping::heap(8192));
         let lease = ReadLease::new(to_server.clone(), to_client.view(), 4, 77);
-        Bed { lease, to_server, to_client, beats: 0 }
+        Fixture { lease, to_server, to_client, beats: 0 }
     }
 
-    impl Bed {
+    impl Fixture {
         fn beat(&mut self, life: u64, unix_ms: u64) {
             self.beat_for(4, life, unix_ms);
         }
@@ -259,127 +256,129 @@ mod tests {
 
     #[test]
     fn the_lease_counts_from_the_echoed_clock() {
-        let mut bed = bed();
-        assert!(!bed.lease.holds(1));
-        bed.beat(77, 1_000);
-        bed.lease.refresh_now(5 * MS).unwrap();
-        assert!(!bed.lease.holds(5 * MS), "an unwritten clock gives nothing");
+        let mut fixture = fixture();
+        assert!(!fixture.lease.holds(1));
+        fixture.beat(77, 1_000);
+        fixture.lease.refresh_now(5 * MS).unwrap();
+        assert!(!fixture.lease.holds(5 * MS), "an unwritten clock gives nothing");
         // The server copies the clock of 5 ms; the beat is seen much later.
-        bed.beat(77, 1_000);
-        bed.lease.refresh_now(150 * MS).unwrap();
-        assert!(bed.lease.holds(5 * MS + LEASE_NS - 1));
-        assert!(!bed.lease.holds(5 * MS + LEASE_NS), "not from when it was seen");
+        fixture.beat(77, 1_000);
+        fixture.lease.refresh_now(150 * MS).unwrap();
+        assert!(fixture.lease.holds(5 * MS + LEASE_NS - 1));
+        assert!(!fixture.lease.holds(5 * MS + LEASE_NS), "not from when it was seen");
     }
 
     #[test]
     fn a_heartbeat_is_consumed_once_and_only_of_this_life() {
-        let mut bed = bed();
-        bed.lease.refresh_now(5 * MS).unwrap();
-        bed.beat(77, 1_000);
-        bed.lease.refresh_now(6 * MS).unwrap();
-        let until = bed.lease.until_ns;
-        bed.lease.refresh_now(50 * MS).unwrap();
-        assert_eq!(bed.lease.until_ns, until, "the same beat renews nothing");
-        bed.beat(78, 1_000);
-        assert_eq!(bed.lease.refresh_now(60 * MS), Err(OtherLife));
-        assert_eq!(bed.lease.renew_by_reply(78, 60 * MS), Err(OtherLife));
-        assert_eq!(bed.lease.until_ns, until);
+        let mut fixture = fixture();
+        fixture.lease.refresh_now(5 * MS).unwrap();
+        fixture.beat(77, 1_000);
+        fixture.lease.refresh_now(6 * MS).unwrap();
+        let until = fixture.lease.until_ns;
+        fixture.lease.refresh_now(50 * MS).unwrap();
+        assert_eq!(fixture.lease.until_ns, until, "the same beat renews nothing");
+        fixture.beat(78, 1_000);
+        assert_eq!(fixture.lease.refresh_now(60 * MS), Err(OtherLife));
+        assert_eq!(fixture.lease.renew_by_reply(78, 60 * MS), Err(OtherLife));
+        assert_eq!(fixture.lease.until_ns, until);
     }
 
     #[test]
     fn it_looks_and_writes_its_clock_now_and_then() {
-        let mut bed = bed();
+        let mut fixture = fixture();
         let start = 10 * REFRESH_NS;
-        assert_eq!(bed.lease.clock_written_ns(), 0);
-        bed.lease.refresh(start).unwrap();
-        assert_eq!(bed.lease.clock_written_ns(), start);
-        assert_eq!(bed.to_server.load(CLIENT_CLOCK_WORD), start);
-        assert_eq!(bed.lease.load(), None, "no beat has come");
-        bed.beat(77, 1_000);
+        assert_eq!(fixture.lease.clock_written_ns(), 0);
+        fixture.lease.refresh(start).unwrap();
+        assert_eq!(fixture.lease.clock_written_ns(), start);
+        assert_eq!(fixture.to_server.load(CLIENT_CLOCK_WORD), start);
+        assert_eq!(fixture.lease.load(), None, "no beat has come");
+        fixture.beat(77, 1_000);
         for early in [start - 1, start, start + LOOK_NS - 1] {
-            bed.lease.refresh(early).unwrap();
-            assert!(!bed.lease.holds(early), "it did not look");
+            fixture.lease.refresh(early).unwrap();
+            assert!(!fixture.lease.holds(early), "it did not look");
         }
-        bed.lease.refresh(start + LOOK_NS).unwrap();
-        assert!(bed.lease.holds(start + LOOK_NS));
+        fixture.lease.refresh(start + LOOK_NS).unwrap();
+        assert!(fixture.lease.holds(start + LOOK_NS));
         let load = ServerLoad { sequence: 1, utilisation_ppm: 1, wait_ns: 7 };
-        assert_eq!(bed.lease.load(), Some(load));
-        bed.lease.refresh(start + REFRESH_NS - 1).unwrap();
-        assert_eq!(bed.lease.clock_written_ns(), start);
-        bed.lease.refresh(start + REFRESH_NS - 1 + LOOK_NS).unwrap();
-        assert_eq!(bed.lease.clock_written_ns(), start + REFRESH_NS - 1 + LOOK_NS);
-        bed.beat(78, 1_000);
-        assert_eq!(bed.lease.refresh(start + 2 * REFRESH_NS), Err(OtherLife));
+        assert_eq!(fixture.lease.load(), Some(load));
+        fixture.lease.refresh(start + REFRESH_NS - 1).unwrap();
+        assert_eq!(fixture.lease.clock_written_ns(), start);
+        fixture.lease.refresh(start + REFRESH_NS - 1 + LOOK_NS).unwrap();
+        assert_eq!(fixture.lease.clock_written_ns(), start + REFRESH_NS - 1 + LOOK_NS);
+        fixture.beat(78, 1_000);
+        assert_eq!(fixture.lease.refresh(start + 2 * REFRESH_NS), Err(OtherLife));
     }
 
     #[test]
     fn a_server_is_silent_that_leaves_a_clock_unanswered() {
-        let mut bed = bed();
-        assert!(!bed.lease.is_silent(90 * SILENT_NS), "no clock was written");
-        bed.lease.refresh_now(5 * MS).unwrap();
-        assert!(!bed.lease.is_silent(5 * MS + SILENT_NS - 1));
-        assert!(bed.lease.is_silent(5 * MS + SILENT_NS));
+        let mut fixture = fixture();
+        assert!(!fixture.lease.is_silent(90 * SILENT_NS), "no clock was written");
+        fixture.lease.refresh_now(5 * MS).unwrap();
+        assert!(!fixture.lease.is_silent(5 * MS + SILENT_NS - 1));
+        assert!(fixture.lease.is_silent(5 * MS + SILENT_NS));
         // Written again meanwhile: the first one counts.
-        bed.lease.refresh_now(9 * MS).unwrap();
-        assert!(bed.lease.is_silent(5 * MS + SILENT_NS));
+        fixture.lease.refresh_now(9 * MS).unwrap();
+        assert!(fixture.lease.is_silent(5 * MS + SILENT_NS));
         // It answered long ago, and nobody looked: the clock of now is another.
-        bed.beat(77, 1_000);
-        bed.lease.refresh_now(8 * SILENT_NS).unwrap();
-        assert!(!bed.lease.is_silent(9 * SILENT_NS - 1) && bed.lease.is_silent(9 * SILENT_NS));
+        fixture.beat(77, 1_000);
+        fixture.lease.refresh_now(8 * SILENT_NS).unwrap();
+        assert!(
+            !fixture.lease.is_silent(9 * SILENT_NS - 1) && fixture.lease.is_silent(9 * SILENT_NS)
+        );
     }
 
     #[test]
     fn a_heartbeat_of_another_session_or_an_old_one_gives_nothing() {
-        let mut bed = bed();
-        bed.lease.refresh_now(5 * MS).unwrap();
-        bed.beat_for(5, 78, 1_000);
-        bed.lease.refresh_now(6 * MS).unwrap();
-        assert!(!bed.lease.holds(6 * MS));
-        bed.beats = 8;
-        bed.beat(77, 1_000);
-        bed.lease.refresh_now(7 * MS).unwrap();
-        let until = bed.lease.until_ns;
-        assert!(bed.lease.holds(7 * MS));
-        bed.lease.refresh_now(7 * MS + REFRESH_NS).unwrap();
-        bed.beats = 3;
-        bed.beat(78, 1_000);
-        bed.lease.refresh_now(8 * MS + REFRESH_NS).unwrap();
-        assert_eq!(bed.lease.until_ns, until);
+        let mut fixture = fixture();
+        fixture.lease.refresh_now(5 * MS).unwrap();
+        fixture.beat_for(5, 78, 1_000);
+        fixture.lease.refresh_now(6 * MS).unwrap();
+        assert!(!fixture.lease.holds(6 * MS));
+        fixture.beats = 8;
+        fixture.beat(77, 1_000);
+        fixture.lease.refresh_now(7 * MS).unwrap();
+        let until = fixture.lease.until_ns;
+        assert!(fixture.lease.holds(7 * MS));
+        fixture.lease.refresh_now(7 * MS + REFRESH_NS).unwrap();
+        fixture.beats = 3;
+        fixture.beat(78, 1_000);
+        fixture.lease.refresh_now(8 * MS + REFRESH_NS).unwrap();
+        assert_eq!(fixture.lease.until_ns, until);
     }
 
     #[test]
     fn expiry_is_judged_by_an_upper_bound_of_the_servers_clock() {
-        let mut bed = bed();
-        assert!(bed.lease.may_have_expired(u64::MAX >> 20, 0), "unknown: ask");
-        bed.lease.refresh_now(10 * MS).unwrap();
-        bed.beat(77, 50_000);
-        bed.lease.refresh_now(12 * MS).unwrap();
+        let mut fixture = fixture();
+        assert!(fixture.lease.may_have_expired(u64::MAX >> 20, 0), "unknown: ask");
+        fixture.lease.refresh_now(10 * MS).unwrap();
+        fixture.beat(77, 50_000);
+        fixture.lease.refresh_now(12 * MS).unwrap();
         // 50,000 was read when the client's clock showed at least 10 ms.
-        assert!(!bed.lease.may_have_expired(0, 20 * MS));
+        assert!(!fixture.lease.may_have_expired(0, 20 * MS));
         // It may have been almost 50,001.
-        assert!(bed.lease.may_have_expired(50_001, 10 * MS));
-        assert!(!bed.lease.may_have_expired(50_002, 10 * MS));
-        assert!(!bed.lease.may_have_expired(50_020, 15 * MS));
-        assert!(bed.lease.may_have_expired(50_020, 29 * MS));
+        assert!(fixture.lease.may_have_expired(50_001, 10 * MS));
+        assert!(!fixture.lease.may_have_expired(50_002, 10 * MS));
+        assert!(!fixture.lease.may_have_expired(50_020, 15 * MS));
+        assert!(fixture.lease.may_have_expired(50_020, 29 * MS));
     }
 
     #[test]
     fn a_bound_of_the_servers_clock_lasts_as_long_as_a_lease_and_may_fall() {
-        let mut bed = bed();
-        bed.lease.refresh_now(10 * MS).unwrap();
+        let mut fixture = fixture();
+        fixture.lease.refresh_now(10 * MS).unwrap();
         // A step is told that does not come after all.
-        bed.beat(77, 900_000);
-        bed.lease.refresh_now(12 * MS).unwrap();
-        assert!(bed.lease.may_have_expired(60_000, 12 * MS));
-        bed.beat(77, 50_000);
-        bed.lease.refresh_now(14 * MS).unwrap();
-        assert!(!bed.lease.may_have_expired(60_000, 14 * MS));
+        fixture.beat(77, 900_000);
+        fixture.lease.refresh_now(12 * MS).unwrap();
+        assert!(fixture.lease.may_have_expired(60_000, 12 * MS));
+        fixture.beat(77, 50_000);
+        fixture.lease.refresh_now(14 * MS).unwrap();
+        assert!(!fixture.lease.may_have_expired(60_000, 14 * MS));
         // Replies renew the lease, and tell nothing of the clock.
-        bed.lease.renew_by_reply(77, 12 * MS + LEASE_NS).unwrap();
+        fixture.lease.renew_by_reply(77, 12 * MS + LEASE_NS).unwrap();
         // The clock of 12 ms is what the second beat echoes.
         let end_ns = 12 * MS + LEASE_NS;
-        assert!(!bed.lease.may_have_expired(60_000, end_ns - 1));
-        assert!(bed.lease.holds(end_ns) && bed.lease.may_have_expired(60_000, end_ns));
+        assert!(!fixture.lease.may_have_expired(60_000, end_ns - 1));
+        assert!(fixture.lease.holds(end_ns) && fixture.lease.may_have_expired(60_000, end_ns));
     }
 
     /// At the very edge: the slowest client and the fastest new life. What lies
@@ -389,14 +388,14 @@ mod tests {
         const SLOW: u64 = 100 - CLOCK_DRIFT_PERCENT;
         const FAST: u64 = 100 + CLOCK_DRIFT_PERCENT;
         let copied_ms = 5;
-        let mut bed = bed();
-        bed.lease.refresh_now(copied_ms * MS * SLOW / 100).unwrap();
-        bed.beat(77, 1_000);
+        let mut fixture = fixture();
+        fixture.lease.refresh_now(copied_ms * MS * SLOW / 100).unwrap();
+        fixture.beat(77, 1_000);
         // The server dies at once after it copied; the beat is seen late.
-        bed.lease.refresh_now(50 * MS).unwrap();
+        fixture.lease.refresh_now(50 * MS).unwrap();
         let waited_ms = (RIGHT_MS + RIGHT_MARGIN_MS) * 100 / FAST;
         let first_write_ms = copied_ms + waited_ms;
-        assert!(bed.lease.holds((first_write_ms * SLOW / 100 - 1) * MS), "it is used up");
-        assert!(!bed.lease.holds(first_write_ms * MS * SLOW / 100));
+        assert!(fixture.lease.holds((first_write_ms * SLOW / 100 - 1) * MS), "it is used up");
+        assert!(!fixture.lease.holds(first_write_ms * MS * SLOW / 100));
     }
 }

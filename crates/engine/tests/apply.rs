@@ -1,9 +1,7 @@
 //! Apply mode: a copy is changed by entries alone, each once; what is refused has
 //! changed nothing, and may come again.
 
-mod give;
-
-use give::{How, Place, give_some};
+use crate::give::{How, Place, give_some};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Applied, ApplyError, Eviction, LargeSet, Now, Origin, Shard, ShardOptions};
 use remora_layout::database::Database;

@@ -1,9 +1,6 @@
 //! A simulated day of changes while the sizes of values drift: memory never
 //! runs out as long as what is alive fits, and every value stays what it was.
 
-mod random;
-
-use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_index::hash::walk_locally;
@@ -12,6 +9,7 @@ use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{RECORD_HEADER_BYTES, verify};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Expiry};
+use remora_testing::Random;
 use std::collections::HashMap;
 
 const DAY_S: u64 = 86_400;
@@ -65,7 +63,7 @@ impl Day {
         };
         Self {
             shard: Shard::new(Owner::heap(ARENA_BYTES, NoJournal), options),
-            random: Random(seed),
+            random: Random::new(seed),
             alive: HashMap::new(),
             keys: Vec::new(),
             pointers: HashMap::new(),

@@ -11,6 +11,7 @@ use remora_layout::limits::{ASK_ONLY_BYTES, PENDING_KEYS, REPUBLISH_AFTER_S};
 use remora_protocol::Reply;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Pairs};
+use remora_testing::Random;
 use std::collections::BTreeMap;
 
 const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 0 };
@@ -206,13 +207,6 @@ fn with_more_changed_keys_than_are_told_apart_every_reply_waits() {
 /// What a key held after each of its changes.
 type Versions = BTreeMap<u64, Option<Vec<u8>>>;
 
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state >> 8
-}
-
 const KEYS: u64 = 12;
 const STEPS: u64 = if cfg!(miri) { 400 } else { 40_000 };
 
@@ -220,7 +214,7 @@ const STEPS: u64 = if cfg!(miri) { 400 } else { 40_000 };
 struct Oracle {
     world: World,
     keys: Vec<Versions>,
-    state: u64,
+    random: Random,
 }
 
 impl Oracle {
@@ -229,7 +223,7 @@ impl Oracle {
     }
 
     fn below(&mut self, below: u64) -> u64 {
-        random(&mut self.state) % below
+        self.random.below(below)
     }
 
     fn newest(&self, key: u64) -> Option<Vec<u8>> {
@@ -321,7 +315,8 @@ fn readers_see_the_durable_state_or_ask_whatever_happens() {
     let mut seen_by_reading = 0;
     for eviction in [Eviction::None, Eviction::S3Fifo] {
         let world = World::new(16 << 20, ShardOptions { eviction, ..Default::default() });
-        let mut oracle = Oracle { world, keys: vec![Versions::new(); KEYS as usize], state: 99 };
+        let mut oracle =
+            Oracle { world, keys: vec![Versions::new(); KEYS as usize], random: Random::new(99) };
         for step in 0..STEPS {
             match oracle.below(8) {
                 0..4 => oracle.change(step),

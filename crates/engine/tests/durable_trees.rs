@@ -15,6 +15,7 @@ use remora_protocol::geo::{Position, Shape};
 use remora_protocol::message::Status;
 use remora_protocol::tree::TreeCommand;
 use remora_protocol::{Command, Condition};
+use remora_testing::Random;
 use remora_walk::local::WalkLimits;
 use std::collections::BTreeMap;
 use zerocopy::FromBytes;
@@ -26,16 +27,9 @@ const ROUNDS: u64 = 6_000;
 
 type Objects = BTreeMap<u64, Rect>;
 
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state >> 8
-}
-
 struct World {
     shard: Shard,
-    state: u64,
+    random: Random,
     /// What the tree held after each change that is not durable, and before the
     /// first of them.
     versions: BTreeMap<u64, Objects>,
@@ -53,11 +47,11 @@ impl World {
         };
         let shard = Shard::new(Owner::heap(8 << 20, NoJournal), options);
         let versions = BTreeMap::from([(0, Objects::new())]);
-        Self { shard, state: 7, versions, at: None }
+        Self { shard, random: Random::new(7), versions, at: None }
     }
 
     fn below(&mut self, below: u64) -> u64 {
-        random(&mut self.state) % below
+        self.random.below(below)
     }
 
     fn newest(&self) -> Objects {

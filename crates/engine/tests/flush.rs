@@ -13,6 +13,7 @@ use remora_layout::rect::Rect;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{PutObject, TreeCommand};
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Pairs};
+use remora_testing::Random;
 use std::collections::BTreeMap;
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
@@ -101,11 +102,8 @@ fn commands_go_on_and_see_an_empty_shard_from_the_first_turn_on() {
     let mut shard = filled(5_000, 16);
     let mut flush = shard.begin_flush(None).unwrap();
     let mut model = BTreeMap::new();
-    let mut random = 7u64;
-    let mut step = || {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        random >> 33
-    };
+    let mut random = Random::new(7);
+    let mut step = || random.bits() >> 33;
     let mut during = 0;
     for round in 0..20_000 {
         during += answer(&shard, &mut flush).is_none() as u64;
@@ -305,11 +303,8 @@ fn flushes_of_several_databases_do_not_mix() {
     let mut shard = shard(16, Eviction::None);
     let mut model: BTreeMap<(u8, u64), Vec<u8>> = BTreeMap::new();
     let mut flushes: Vec<(LongRead, i64)> = Vec::new();
-    let mut random = 11u64;
-    let mut step = || {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        random >> 33
-    };
+    let mut random = Random::new(11);
+    let mut step = || random.bits() >> 33;
     let (mut together, mut ended) = (0, 0);
     for round in 0..30_000 {
         let database = Database::new(step() as usize % 3).unwrap();

@@ -2,9 +2,6 @@
 //! same names, searches whole and in turns, the log replayed, memory that runs
 //! out.
 
-mod random;
-
-use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, LargeSet, Now, Outcome, Shard, ShardOptions};
 use remora_layout::hash::KeyHash;
@@ -14,31 +11,24 @@ use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Place
 use remora_protocol::geo::{Position, Shape};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
+use remora_testing::Random;
 use std::collections::BTreeMap;
 
 const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };
 const KEYS: [&[u8]; 3] = [b"a", b"b", b""];
 
-impl Random {
-    fn position(&mut self) -> Position {
-        let mut unit = || self.below(1 << 30) as f64 / (1u64 << 30) as f64;
-        let (x, y) = (unit(), unit());
-        match self.below(4) {
-            0 => Position::new(180.0 - x, 84.5 * (1.0 - y)).unwrap(),
-            1 => Position::new(x - 180.0, -85.0 + y).unwrap(),
-            2 => Position::new(13.0 + x, 52.0 + y).unwrap(),
-            _ => Position::new((2.0 * x - 1.0) * 180.0, y * 80.0).unwrap(),
-        }
-    }
+fn position(random: &mut Random) -> Position {
+    let (longitude, latitude) = random.position();
+    Position::new(longitude, latitude).unwrap()
+}
 
-    fn shape(&mut self) -> Shape {
-        let mut size = || 10f64.powi(self.below(8) as i32) * (1 + self.below(9)) as f64 / 3.0;
-        let (one, other) = (size(), size());
-        if self.below(2) == 0 {
-            Shape::Circle { radius: one }
-        } else {
-            Shape::Box { width: one, height: other }
-        }
+fn shape(random: &mut Random) -> Shape {
+    let mut size = || 10f64.powi(random.below(8)) * (1 + random.below(9)) as f64 / 3.0;
+    let (one, other) = (size(), size());
+    if random.one_in(2) {
+        Shape::Circle { radius: one }
+    } else {
+        Shape::Box { width: one, height: other }
     }
 }
 
@@ -114,14 +104,14 @@ enum Held {
     Geo(BTreeMap<Vec<u8>, f64>, u64),
 }
 
-struct Bed {
+struct Fixture {
     shard: Shard,
     model: BTreeMap<&'static [u8], Held>,
     random: Random,
     now: Now,
 }
 
-impl Bed {
+impl Fixture {
     #[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
     fn step(&mut self) {
         let random = &mut self.random;
@@ -180,7 +170,7 @@ impl Bed {
             16 => {
                 let count = random.below(150);
                 let places: Vec<(f64, Vec<u8>)> = (0..count)
-                    .map(|at| (random.position().score(), format!("stored {at}").into_bytes()))
+                    .map(|at| (position(random).score(), format!("stored {at}").into_bytes()))
                     .collect();
                 let list = list(&places);
                 let command = GeoCommand::Store { places: Places::parse(&list).unwrap() };
@@ -195,7 +185,7 @@ impl Bed {
             }
             _ => {
                 let places: Vec<(f64, Vec<u8>)> = (0..1 + random.below(3))
-                    .map(|_| (random.position().score(), member(random)))
+                    .map(|_| (position(random).score(), member(random)))
                     .collect();
                 let answer = add(&mut self.shard, key, &places, now);
                 let fresh = || Held::Geo(BTreeMap::new(), 0);
@@ -214,7 +204,7 @@ impl Bed {
     }
 
     fn search(&mut self, key: &[u8]) {
-        let (centre, shape) = (self.random.position(), self.random.shape());
+        let (centre, shape) = (position(&mut self.random), shape(&mut self.random));
         let centre = Position::of_score(centre.score());
         let bytes = encoded(&GeoSearch { centre: Centre::At(centre), shape, enough: 0 });
         let query = GeoQuery::parse(&bytes).unwrap();
@@ -242,20 +232,20 @@ impl Bed {
 #[test]
 fn long_histories_agree_with_maps_and_their_logs_make_the_same() {
     for seed in 1..=10 {
-        let random = Random(seed * 0x9e37_79b9);
+        let random = Random::new(seed * 0x9e37_79b9);
         let shard_of = || shard(8 << 20, Eviction::None);
-        let mut bed = Bed { shard: shard_of(), model: BTreeMap::new(), random, now: START };
+        let mut fixture = Fixture { shard: shard_of(), model: BTreeMap::new(), random, now: START };
         let mut had_trees = false;
         for step in 0..2_000 {
-            bed.step();
+            fixture.step();
             if step % 50 == 0 {
-                bed.shard.audit().unwrap();
+                fixture.shard.audit().unwrap();
             }
-            let stats = bed.shard.stats();
+            let stats = fixture.shard.stats();
             had_trees |= stats.geo_members >= 2 * GEO_TREE_MEMBERS;
         }
         assert!(had_trees, "some key is large enough for a tree");
-        let log = bed.shard.log().entries();
+        let log = fixture.shard.log().entries();
         assert!(log.first().is_some_and(|entry| entry.sequence == 1), "the log is whole");
         // Nothing expires by the clock of a replay.
         let mut second = shard_of();
@@ -263,20 +253,20 @@ fn long_histories_agree_with_maps_and_their_logs_make_the_same() {
             let (command, _) = Command::decode(entry.operation()).unwrap();
             assert_ne!(ask(&mut second, &command, START).0, Status::OutOfMemory);
         }
-        bed.shard.execute(&Command::Count, KeyHash(0), bed.now);
+        fixture.shard.execute(&Command::Count, KeyHash(0), fixture.now);
         for key in KEYS {
-            let exists = ask(&mut bed.shard, &Command::Exists { key }, bed.now);
+            let exists = ask(&mut fixture.shard, &Command::Exists { key }, fixture.now);
             assert_eq!(ask(&mut second, &Command::Exists { key }, START), exists);
-            let one = everything(&mut bed.shard, key, bed.now);
+            let one = everything(&mut fixture.shard, key, fixture.now);
             assert_eq!(one, everything(&mut second, key, START));
         }
         second.audit().unwrap();
-        let keys = bed.shard.stats().keys as i64;
-        assert_eq!(ask(&mut bed.shard, &Command::Flush, bed.now).1, keys);
-        release_all(&mut bed.shard);
-        let stats = bed.shard.stats();
+        let keys = fixture.shard.stats().keys as i64;
+        assert_eq!(ask(&mut fixture.shard, &Command::Flush, fixture.now).1, keys);
+        release_all(&mut fixture.shard);
+        let stats = fixture.shard.stats();
         assert_eq!((stats.keys, stats.geo_keys, stats.geo_members, stats.geo_bytes), (0, 0, 0, 0));
-        bed.shard.audit().unwrap();
+        fixture.shard.audit().unwrap();
     }
 }
 
@@ -289,7 +279,7 @@ fn release_all(shard: &mut Shard) {
 
 fn filled(shard: &mut Shard, key: &[u8], count: u64, random: &mut Random) {
     for at in 0..count {
-        let place = (random.position().score(), format!("m{at}").into_bytes());
+        let place = (position(random).score(), format!("m{at}").into_bytes());
         assert_eq!(add(shard, key, &[place], START).0, Status::Ok);
     }
 }
@@ -298,14 +288,14 @@ fn filled(shard: &mut Shard, key: &[u8], count: u64, random: &mut Random) {
 /// once, nothing else but what was there at some time.
 #[test]
 fn a_search_in_turns_finds_what_stands_still() {
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let mut shard = shard(64 << 20, Eviction::None);
     filled(&mut shard, b"a", 20_000, &mut random);
     let still = everything(&mut shard, b"a", START).unwrap();
     let hash = shard.hash(b"a");
     let mut most_turns = 0;
     for round in 0..20 {
-        let centre = Position::of_score(random.position().score());
+        let centre = Position::of_score(position(&mut random).score());
         let shape = Shape::Circle { radius: [2e7, 3e6, 5e5][round % 3] };
         let bytes = encoded(&GeoSearch { centre: Centre::At(centre), shape, enough: 0 });
         let query = GeoQuery::parse(&bytes).unwrap();
@@ -315,7 +305,7 @@ fn a_search_in_turns_finds_what_stands_still() {
         while !shard.read_turn(&mut read, &mut found, Now::default()).unwrap().ended {
             turns += 1;
             let moving = format!("moving {}", random.below(50)).into_bytes();
-            add(&mut shard, b"a", &[(random.position().score(), moving.clone())], START);
+            add(&mut shard, b"a", &[(position(&mut random).score(), moving.clone())], START);
             if random.below(3) == 0 {
                 let list = list(&[(0.0, moving)]);
                 let command = GeoCommand::Remove { places: Places::parse(&list).unwrap() };
@@ -354,13 +344,13 @@ fn a_search_in_turns_finds_what_stands_still() {
 /// comes back is used.
 #[test]
 fn full_memory_refuses_and_loses_nothing() {
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let mut shard = shard(1 << 20, Eviction::None);
     let mut model: BTreeMap<Vec<u8>, f64> = BTreeMap::new();
     let mut refused = 0;
     while refused < 200 {
         let member = format!("member with a longer name {}", random.below(1_000_000)).into_bytes();
-        let score = random.position().score();
+        let score = position(&mut random).score();
         match add(&mut shard, b"a", &[(score, member.clone())], START).0 {
             Status::Ok => drop(model.insert(member, score)),
             Status::OutOfMemory => refused += 1,
@@ -393,7 +383,7 @@ fn full_memory_refuses_and_loses_nothing() {
 /// Strings go to make room for members, where they may go at all.
 #[test]
 fn strings_are_evicted_for_members() {
-    let mut random = Random(9);
+    let mut random = Random::new(9);
     let mut shard = shard(2 << 20, Eviction::S3Fifo);
     for at in 0..3_000 {
         let key = format!("key {at}").into_bytes();
@@ -412,7 +402,7 @@ fn strings_are_evicted_for_members() {
 #[test]
 fn an_upload_overwrites_a_geo_key() {
     let mut shard = shard(8 << 20, Eviction::None);
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let hash = shard.hash(b"a");
     for (condition, get, expected) in [
         (Condition::Always, true, Status::WrongType),
@@ -449,7 +439,7 @@ fn an_upload_overwrites_a_geo_key() {
 
 #[test]
 fn bytes_that_encode_nothing_are_refused() {
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     let search = GeoSearch {
         centre: Centre::Member(b"m"),
         shape: Shape::Box { width: 1.0, height: 2.0 },
@@ -467,7 +457,8 @@ fn bytes_that_encode_nothing_are_refused() {
     for _ in 0..20_000 {
         let mut bytes: Vec<u8> = (0..random.below(90)).map(|_| random.below(256) as u8).collect();
         if random.below(2) == 0 && bytes.len() > 8 {
-            bytes[..8].copy_from_slice(&(random.below(2) | random.below(2) << 32).to_le_bytes());
+            bytes[..8]
+                .copy_from_slice(&(random.below(2u64) | random.below(2u64) << 32).to_le_bytes());
         }
         if let Some(query) = GeoQuery::parse(&bytes) {
             let (first, second) = query.search().shape.windows(Position::of_score(1e15));

@@ -3,9 +3,6 @@
 //! other members' names and strings, keys end and begin again. What is read has
 //! to be what some moments of the search had, and all that it had throughout.
 
-mod random;
-
-use random::Random;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::geo_read::{ReadLimits, Unread, read_members};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -16,6 +13,7 @@ use remora_layout::tree::RootPlace;
 use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places};
 use remora_protocol::geo::{Position, Shape};
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
+use remora_testing::Random;
 use remora_walk::Memory;
 use remora_walk::local::WalkLimits;
 use std::cell::RefCell;
@@ -26,14 +24,11 @@ const KEY: &[u8] = b"places";
 const LIMITS: ReadLimits = ReadLimits { walk: WalkLimits::REGION, found_bytes: 1 << 16 };
 const CENTRE: Position = Position { longitude: 13.4, latitude: 52.5 };
 
-impl Random {
-    /// Somewhere around the centre, as members are kept.
-    fn position(&mut self) -> Position {
-        let (x, y) = (self.below(1000) as f64 / 1e4, self.below(1000) as f64 / 1e4);
-        let longitude = CENTRE.longitude - 0.05 + x;
-        let position = Position::new(longitude, CENTRE.latitude - 0.05 + y).unwrap();
-        Position::of_score(position.score())
-    }
+/// Somewhere around the centre, as members are kept.
+fn position(random: &mut Random) -> Position {
+    let (x, y) = (random.between(-0.05, 0.05), random.between(-0.05, 0.05));
+    let position = Position::new(CENTRE.longitude + x, CENTRE.latitude + y).unwrap();
+    Position::of_score(position.score())
 }
 
 /// Where members were at each moment of a search.
@@ -54,7 +49,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let options = ShardOptions { record_secret: 77, region: 3, ..ShardOptions::default() };
         let shard = Shard::new(Owner::heap(8 << 20, NoJournal), options);
-        let random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
+        let random = Random::new(0x9e37_79b9_7f4a_7c15 ^ seed);
         Self { shard, random, now: START, members: Moment::new(), moments: Vec::new(), rare: 1 }
     }
 
@@ -111,7 +106,7 @@ impl World {
                 self.members.remove(&some);
             }
             _ => {
-                let position = self.random.position();
+                let position = position(&mut self.random);
                 self.geo(true, &some, position);
                 self.members.insert(some, position);
             }
@@ -269,7 +264,7 @@ fn a_record_that_is_no_member_is_not_read() {
     let search = GeoSearch { centre: Centre::At(CENTRE), shape, enough: 0 };
     let mut world = World::new(9);
     for at in 0..100 {
-        let position = world.random.position();
+        let position = position(&mut world.random);
         world.geo(true, format!("m{at}").as_bytes(), position);
     }
     let at = place(&mut world).unwrap();
@@ -302,7 +297,7 @@ fn a_key_that_has_ended_is_not_read() {
         let mut world = World::new(9);
         for at in 0..100 {
             assert!(place(&mut world).is_none() == (at < 64), "{at}");
-            let position = world.random.position();
+            let position = position(&mut world.random);
             world.geo(true, format!("m{at}").as_bytes(), position);
         }
         let at = place(&mut world).unwrap();

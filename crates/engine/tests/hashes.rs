@@ -15,6 +15,7 @@ use remora_layout::record::verify;
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Items};
+use remora_testing::Random;
 use remora_walk::Memory;
 use std::collections::BTreeMap;
 
@@ -22,15 +23,6 @@ const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 
 type Hash = BTreeMap<Vec<u8>, Vec<u8>>;
 type Answer = (Status, i64, Option<Vec<u8>>);
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) % bound
-    }
-}
 
 fn shard(bytes: usize, eviction: Eviction) -> Shard {
     let options = ShardOptions { eviction, record_secret: 7, ..ShardOptions::default() };
@@ -200,7 +192,7 @@ fn step(shard: &mut Shard, model: &mut BTreeMap<Vec<u8>, Hash>, random: &mut Ran
 fn random_operations_agree_with_a_map_of_maps() {
     for seed in 0..4 {
         let mut shard = shard(4 << 20, Eviction::None);
-        let (mut model, mut random) = (BTreeMap::new(), Random(seed));
+        let (mut model, mut random) = (BTreeMap::new(), Random::new(seed));
         let mut has_been_large = false;
         for at in 0..12_000 {
             step(&mut shard, &mut model, &mut random);
@@ -225,7 +217,7 @@ fn a_read_in_turns_tells_of_the_hash_as_it_was() {
         let request = HashCommand::All { told: Told::Both }.request();
         let key = (&b"h"[..], shard.hash(b"h"));
         let mut read = shard.begin_read(key, request, NOW).unwrap();
-        let (mut found, mut turns, mut random) = (Vec::new(), 0, Random(ending));
+        let (mut found, mut turns, mut random) = (Vec::new(), 0, Random::new(ending));
         loop {
             let turn = shard.read_turn(&mut read, &mut found, Now::default()).unwrap();
             turns += 1;
@@ -486,7 +478,7 @@ fn a_change_without_room_leaves_no_trace() {
 #[test]
 fn small_hashes_are_evicted_and_moved_as_wholes() {
     let mut shard = shard(1 << 20, Eviction::S3Fifo);
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     for at in 0..30_000u64 {
         let key = format!("key {}", random.below(20_000)).into_bytes();
         let value = vec![b'v'; random.below(60) as usize];
@@ -540,7 +532,7 @@ fn bytes_at(shard: &Shard, pointer: RemotePointer) -> Vec<u8> {
 fn readers_believe_what_a_field_held_before_or_holds_now_and_nothing_else() {
     for seed in 10..13 {
         let mut shard = shard(1 << 20, Eviction::None);
-        let (mut model, mut random) = (BTreeMap::new(), Random(seed));
+        let (mut model, mut random) = (BTreeMap::new(), Random::new(seed));
         let mut known: Known = Vec::new();
         let (mut counted, mut torn) = (0, 0);
         for at in 0..6_000 {

@@ -1,6 +1,5 @@
 //! What types keep on the heap beside the arena: what they say of it against what
-//! the process takes, and that it counts in the shard's memory. One test for each
-//! process is measured: this file has one.
+//! the process takes, and that it counts in the shard's memory.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -9,6 +8,7 @@ use remora_layout::rect::Rect;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Objects, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, Expiry};
+use remora_testing::in_own_process;
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };
 const ARENA_BYTES: usize = 160 << 20;
@@ -70,46 +70,48 @@ fn grown(shard: &mut Shard, what: &str, mut act: impl FnMut(&mut Shard)) {
 
 #[test]
 fn the_heap_is_what_types_say_and_counts_as_memory() {
-    let mut shard = shard(ARENA_BYTES);
-    fill(&mut shard);
-    let point = |id: u64| Rect::point((id % 1_000) as f64, (id / 1_000) as f64).unwrap();
-    grown(&mut shard, "objects with integers as ids", |shard| {
-        assert_eq!(tree(shard, b"t", TreeCommand::Create(TreeSettings::default())), Status::Ok);
-        for from in (0..600_000).step_by(1_000) {
-            let mut list = Vec::new();
-            (from..from + 1_000).for_each(|id| Objects::push(&mut list, id, &point(id)));
-            let objects = Objects::parse(&list).unwrap();
-            let stage = TreeCommand::Stage { load: 1, first: from == 0, objects };
-            assert_eq!(tree(shard, b"t", stage), Status::Ok);
+    in_own_process(|| {
+        let mut shard = shard(ARENA_BYTES);
+        fill(&mut shard);
+        let point = |id: u64| Rect::point((id % 1_000) as f64, (id / 1_000) as f64).unwrap();
+        grown(&mut shard, "objects with integers as ids", |shard| {
+            assert_eq!(tree(shard, b"t", TreeCommand::Create(TreeSettings::default())), Status::Ok);
+            for from in (0..600_000).step_by(1_000) {
+                let mut list = Vec::new();
+                (from..from + 1_000).for_each(|id| Objects::push(&mut list, id, &point(id)));
+                let objects = Objects::parse(&list).unwrap();
+                let stage = TreeCommand::Stage { load: 1, first: from == 0, objects };
+                assert_eq!(tree(shard, b"t", stage), Status::Ok);
+            }
+            // Bounded: so many steps.
+            while tree(shard, b"t", TreeCommand::Build { load: 1 }) == Status::InPieces {}
+            assert_eq!(tree(shard, b"t", TreeCommand::Build { load: 1 }), Status::NotEmpty);
+        });
+        grown(&mut shard, "objects with names that expire", |shard| {
+            for id in 0..150_000 {
+                let name = format!("object {id}");
+                let expiry = Expiry::At(NOW.unix_ms + 1_000 + id * 7 % 100_000);
+                let put = PutObject { expiry, ..PutObject::new(name.as_str(), point(id)) };
+                assert_eq!(tree(shard, b"u", TreeCommand::Put(put)), Status::Ok);
+            }
+        });
+        grown(&mut shard, "small trees", |shard| {
+            for number in 0..2_000 {
+                let name = format!("tree {number}");
+                let put = TreeCommand::put(number, point(number), None, None);
+                assert_eq!(tree(shard, name.as_bytes(), put), Status::Ok);
+            }
+        });
+        // All of it is given back.
+        shard.execute(&Command::Flush, KeyHash(0), NOW);
+        while shard.wants_release() {
+            shard.release_some(NOW);
         }
-        // Bounded: so many steps.
-        while tree(shard, b"t", TreeCommand::Build { load: 1 }) == Status::InPieces {}
-        assert_eq!(tree(shard, b"t", TreeCommand::Build { load: 1 }), Status::NotEmpty);
+        (0..50).for_each(|_| shard.tick(NOW));
+        assert_eq!((shard.stats().heap_bytes, shard.stats().heap_covered_bytes), (0, 0));
+        shard.audit().unwrap();
+        full();
     });
-    grown(&mut shard, "objects with names that expire", |shard| {
-        for id in 0..150_000 {
-            let name = format!("object {id}");
-            let expiry = Expiry::At(NOW.unix_ms + 1_000 + id * 7 % 100_000);
-            let put = PutObject { expiry, ..PutObject::new(name.as_str(), point(id)) };
-            assert_eq!(tree(shard, b"u", TreeCommand::Put(put)), Status::Ok);
-        }
-    });
-    grown(&mut shard, "small trees", |shard| {
-        for number in 0..2_000 {
-            let name = format!("tree {number}");
-            let put = TreeCommand::put(number, point(number), None, None);
-            assert_eq!(tree(shard, name.as_bytes(), put), Status::Ok);
-        }
-    });
-    // All of it is given back.
-    shard.execute(&Command::Flush, KeyHash(0), NOW);
-    while shard.wants_release() {
-        shard.release_some(NOW);
-    }
-    (0..50).for_each(|_| shard.tick(NOW));
-    assert_eq!((shard.stats().heap_bytes, shard.stats().heap_covered_bytes), (0, 0));
-    shard.audit().unwrap();
-    full();
 }
 
 /// What is on the heap takes room in the arena: what grows is refused in the end,

@@ -1,5 +1,4 @@
 //! What is kept for reads in turns is bounded before it is copied, not after.
-//! Alone in its process, whose memory it looks at.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -7,6 +6,7 @@ use remora_layout::limits::KEPT_PARTS_SHARE;
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items};
+use remora_testing::in_own_process;
 
 const ARENA_BYTES: usize = 16 << 20;
 const VALUE_BYTES: usize = 1 << 20;
@@ -30,20 +30,23 @@ fn peak_bytes() -> usize {
 
 #[test]
 fn a_change_is_not_copied_for_more_readers_than_may_be() {
-    let mut shard = Shard::new(Owner::heap(ARENA_BYTES, NoJournal), ShardOptions::default());
-    let value = vec![7; VALUE_BYTES];
-    set(&mut shard, &value);
-    set(&mut shard, &value);
-    let all = HashCommand::All { told: Told::Both }.request();
-    let hash = shard.hash(b"h");
-    let begin = |shard: &mut Shard| shard.begin_read((b"h", hash), all, Now::default()).unwrap();
-    let mut reads: Vec<_> = (0..READERS).map(|_| begin(&mut shard)).collect();
-    let before = peak_bytes();
-    set(&mut shard, &value);
-    let taken = peak_bytes() - before;
-    let most = ARENA_BYTES / KEPT_PARTS_SHARE as usize;
-    assert!(taken < 8 * most, "{taken} bytes were taken, {most} may be kept");
-    let turn = |read| shard.read_turn(read, &mut Vec::new(), Now::default());
-    let whole = reads.iter_mut().filter_map(|read| turn(read).ok()).count();
-    assert!((1..=most / VALUE_BYTES).contains(&whole), "{whole}");
+    in_own_process(|| {
+        let mut shard = Shard::new(Owner::heap(ARENA_BYTES, NoJournal), ShardOptions::default());
+        let value = vec![7; VALUE_BYTES];
+        set(&mut shard, &value);
+        set(&mut shard, &value);
+        let all = HashCommand::All { told: Told::Both }.request();
+        let hash = shard.hash(b"h");
+        let begin =
+            |shard: &mut Shard| shard.begin_read((b"h", hash), all, Now::default()).unwrap();
+        let mut reads: Vec<_> = (0..READERS).map(|_| begin(&mut shard)).collect();
+        let before = peak_bytes();
+        set(&mut shard, &value);
+        let taken = peak_bytes() - before;
+        let most = ARENA_BYTES / KEPT_PARTS_SHARE as usize;
+        assert!(taken < 8 * most, "{taken} bytes were taken, {most} may be kept");
+        let turn = |read| shard.read_turn(read, &mut Vec::new(), Now::default());
+        let whole = reads.iter_mut().filter_map(|read| turn(read).ok()).count();
+        assert!((1..=most / VALUE_BYTES).contains(&whole), "{whole}");
+    });
 }

@@ -2,9 +2,6 @@
 //! that outlive their keys, edits in place, all interleaved with other commands
 //! on the same keys, while readers look in between. In the end no byte is lost.
 
-mod random;
-
-use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Download, LargeSet, Outcome, Upload};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -16,27 +13,21 @@ use remora_layout::pointer::RemotePointer;
 use remora_layout::record::verify;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Expiry};
+use remora_testing::Random;
 use std::collections::HashMap;
 
 const SECRET: u64 = 0x5ec2e7;
 const KEYS: u64 = 5;
 
-impl Random {
-    /// Around every limit, seldom longer.
-    fn bytes(&mut self, most: u64) -> Vec<u8> {
-        let length = match self.below(8) {
-            0 => self.below(40),
-            1 => ASK_ONLY_BYTES as u64 - 20 + self.below(40),
-            2 => STREAM_BYTES as u64 - 20 + self.below(40),
-            _ => self.below(most),
-        };
-        let mut seed = self.below(u64::MAX) | 1;
-        let mut word = || {
-            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            (seed >> 24) as u8
-        };
-        (0..length).map(|_| word()).collect()
-    }
+/// Around every limit, seldom longer.
+fn bytes(random: &mut Random, most: u64) -> Vec<u8> {
+    let length = match random.below(8) {
+        0 => random.below(40),
+        1 => ASK_ONLY_BYTES as u64 - 20 + random.below(40),
+        2 => STREAM_BYTES as u64 - 20 + random.below(40),
+        _ => random.below(most),
+    };
+    random.bytes(length as usize)
 }
 
 /// A value and its expiry (0: never).
@@ -91,7 +82,7 @@ impl World {
     fn new(seed: u64, arena_bytes: usize) -> Self {
         Self {
             shard: shard(arena_bytes),
-            random: Random(seed),
+            random: Random::new(seed),
             model: HashMap::new(),
             uploads: Vec::new(),
             downloads: Vec::new(),
@@ -152,7 +143,7 @@ impl World {
     fn begin_upload(&mut self) {
         let (key, hash) = self.key();
         let (value, condition, expiry) =
-            (self.random.bytes(300_000), self.condition(), self.expiry());
+            (bytes(&mut self.random, 300_000), self.condition(), self.expiry());
         let get = self.random.below(2) == 0;
         let value_bytes = value.len();
         let set = LargeSet { key: &key, hash, value_bytes, condition, expiry, get };
@@ -284,7 +275,8 @@ impl World {
         let before = self.present(&key);
         let (mut new, at) = before.unwrap_or_default();
         let key = key.as_slice();
-        let part = if self.random.below(3) == 0 { self.random.bytes(30_000) } else { vec![7; 9] };
+        let part =
+            if self.random.below(3) == 0 { bytes(&mut self.random, 30_000) } else { vec![7; 9] };
         let most = (new.len() as u64 + 30).min(400_000);
         let offset = self.random.below(most);
         let mut write = |offset: usize, part: &[u8]| {
@@ -340,7 +332,7 @@ impl World {
                 self.model.clear();
             }
             5..=8 => {
-                let (value, get) = (self.random.bytes(200_000), self.random.below(2) == 0);
+                let (value, get) = (bytes(&mut self.random, 200_000), self.random.below(2) == 0);
                 let (condition, expiry) = (Condition::Always, Expiry::Never);
                 let set = Command::Set { key, value: &value, condition, expiry, get };
                 let old = self.model.get(key).map(|(value, _)| value.clone()).filter(|_| get);

@@ -1,9 +1,7 @@
 //! RENAME, RENAMENX, COPY and MOVE of objects of any type and size: what arrives is
 //! what was given, nothing changes meanwhile, and nothing is left of what fails.
 
-mod give;
-
-use give::{Answer, How, Place, give_some};
+use crate::give::{Answer, How, Place, give_some};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Digest, LargeSet, Now, Outcome, Shard, ShardOptions};
 use remora_geometry::Wkb;

@@ -7,6 +7,7 @@ use remora_index::hash::walk_locally;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_protocol::{Command, Condition, Expiry};
+use remora_testing::Random;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -15,13 +16,6 @@ const STEPS: u64 = if cfg!(miri) { 150 } else { 60_000 };
 const SEED: u64 = 11;
 /// How long the readers may take to begin.
 const DEADLINE: Duration = Duration::from_secs(120);
-
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state >> 8
-}
 
 /// Stops the readers when the writer is done, or has failed.
 struct StopAtEnd<'a>(&'a AtomicBool);
@@ -61,9 +55,9 @@ fn walks_beside_a_busy_shard_find_whole_values_of_their_keys() {
             let (words, table) = (shard.owner().view().clone(), &table);
             let (stop, found) = (&stop, &found);
             scope.spawn(move || {
-                let (mut state, mut scratch) = (seed, Vec::new());
+                let (mut random, mut scratch) = (Random::new(seed), Vec::new());
                 while !stop.load(Ordering::Relaxed) {
-                    let number = random(&mut state) % KEYS;
+                    let number = random.below(KEYS);
                     let key = key(number);
                     let hash = KeyHash::of(&key, SEED);
                     if let Ok(record) = walk_locally(
@@ -81,7 +75,7 @@ fn walks_beside_a_busy_shard_find_whole_values_of_their_keys() {
                 }
             });
         }
-        let mut state = 77;
+        let mut random = Random::new(77);
         // A busy machine may run the readers late.
         let began = Instant::now();
         let is_found = || cfg!(miri) || found.load(Ordering::Relaxed) > 0;
@@ -90,14 +84,14 @@ fn walks_beside_a_busy_shard_find_whole_values_of_their_keys() {
                 break;
             }
             assert!(step < STEPS || began.elapsed() < DEADLINE, "nobody finds anything");
-            let number = random(&mut state) % KEYS;
+            let number = random.below(KEYS);
             let key = key(number);
             let hash = shard.hash(&key);
             let now = Now { unix_ms: 1_000_000 + step, since_start_s: step / 1000 };
             let value = value(number, step);
             let (condition, expiry) = (Condition::Always, Expiry::Never);
             let set = Command::Set { key: &key, value: &value, condition, expiry, get: false };
-            let command = match random(&mut state) % 10 {
+            let command = match random.below(10) {
                 0 => Command::Del { key: &key },
                 1..=3 => Command::Get { key: &key },
                 _ => set,

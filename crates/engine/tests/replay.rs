@@ -1,9 +1,7 @@
 //! Replay: what the logs of some shards say makes the same keys in another number
 //! of shards. Random histories of all types, with expiry and eviction.
 
-mod give;
-
-use give::{Answer, How, Place as KeyPlace, give_some};
+use crate::give::{Answer, How, Place as KeyPlace, give_some};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{
     Applied, ApplyError, Digest, Eviction, LargeSet, Now, Origin, Outcome, Shard, ShardOptions,
@@ -19,39 +17,15 @@ use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Items, Pairs};
+use remora_testing::Random;
 use std::collections::BTreeMap;
 
 const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 const SECRET: u64 = 0x10c_5ec2e7;
 
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 20) % end
-    }
-
-    fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
-    }
-
-    fn bytes(&mut self, most: u64) -> Vec<u8> {
-        let length = self.below(most + 1);
-        (0..length).map(|_| self.next() as u8).collect()
-    }
-
-    fn rect(&mut self) -> Rect {
-        let (x, y) = (self.below(1000) as f64, self.below(1000) as f64);
-        let (width, height) = (self.below(9) as f64, self.below(9) as f64);
-        Rect { min_x: x, max_x: x + width, min_y: y, max_y: y + height }
-    }
+fn rect(random: &mut Random) -> Rect {
+    let [x_min, x_max, y_min, y_max] = random.rectangle(1_000, 9);
+    Rect::new(x_min, x_max, y_min, y_max).unwrap()
 }
 
 fn shard(number: u32, bytes: usize, eviction: Eviction) -> Shard {
@@ -102,7 +76,7 @@ impl Source {
             logs: vec![Vec::new(); shards.len()],
             shards,
             now: START,
-            random: Random(seed * 2 + 1),
+            random: Random::new(seed * 2 + 1),
             large: eviction == Eviction::None,
             loads: 0,
             ask_only: 0,
@@ -204,10 +178,10 @@ impl Source {
 
     fn value(&mut self) -> Vec<u8> {
         match self.random.below(16) {
-            0 if self.large => self.random.bytes(200_000),
-            1 => self.random.bytes(5_000),
+            0 if self.large => self.random.bytes_up_to(200_000),
+            1 => self.random.bytes_up_to(5_000),
             2..=4 => self.random.below(1000).to_string().into_bytes(),
-            _ => self.random.bytes(60),
+            _ => self.random.bytes_up_to(60),
         }
     }
 
@@ -263,7 +237,7 @@ impl Source {
     fn pairs(&mut self) {
         let mut lists = vec![Vec::new(); self.shards.len()];
         for _ in 0..1 + self.random.below(6) {
-            let (key, value) = (self.key("s"), self.random.bytes(50));
+            let (key, value) = (self.key("s"), self.random.bytes_up_to(50));
             Pairs::push(&mut lists[home(&key, self.shards.len())], &key, &value);
         }
         for (at, list) in lists.iter().enumerate().filter(|(_, list)| !list.is_empty()) {
@@ -309,7 +283,7 @@ impl Source {
             let name = format!("f{}", self.random.below(200)).into_bytes();
             Items::push(&mut names, &name);
             Items::push(&mut list, &name);
-            Items::push(&mut list, &self.random.bytes(80));
+            Items::push(&mut list, &self.random.bytes_up_to(80));
         }
         let (pairs, names) = (Items::parse(&list).unwrap(), Items::parse(&names).unwrap());
         let name = b"count";
@@ -344,12 +318,12 @@ impl Source {
             1 => Expiry::Never,
             _ => Expiry::Keep,
         };
-        let texts = [self.random.bytes(9), self.random.bytes(9)];
+        let texts = [self.random.bytes_up_to(9), self.random.bytes_up_to(9)];
         let fields = Fields::encode([(&b"a"[..], &texts[0][..]), (b"b", &texts[1])]);
         let fields = Fields::parse(fields.as_ref().unwrap()).unwrap();
-        let rect = self.random.rect();
+        let rect = rect(&mut self.random);
         let wkb = Shape::from_wkb(&point_wkb(&rect)).unwrap().to_wkb();
-        let data = self.random.bytes(90);
+        let data = self.random.bytes_up_to(90);
         let data = (!id.is_multiple_of(3)).then_some(&data[..]);
         let command = match self.random.below(10) {
             0 => TreeCommand::Create(TreeSettings::default()),
@@ -385,7 +359,7 @@ impl Source {
             let mut list = Vec::new();
             let many = self.random.below(if self.large { 3000 } else { 50 });
             for id in 0..many {
-                Objects::push(&mut list, 10_000 * piece + id, &self.random.rect());
+                Objects::push(&mut list, 10_000 * piece + id, &rect(&mut self.random));
             }
             let objects = Objects::parse(&list).unwrap();
             self.tree_command(key, &TreeCommand::Stage { load, first: piece == 0, objects });
@@ -551,7 +525,7 @@ fn logs_make_the_same_keys_in_any_number_of_shards() {
         let logs = logs_of(&source);
         let expected = digest_of(&source.shards);
         assert_ne!(expected, Digest::default());
-        let mut random = Random(seed + 99);
+        let mut random = Random::new(seed + 99);
         for times in [1, 2] {
             let mut copy = Copy::new(to, from);
             copy.apply_all(&logs, times, &mut random);
@@ -598,7 +572,7 @@ fn a_cut_or_damaged_log_gives_the_state_before() {
         states.push(copy.shards[0].digest());
     }
     assert_eq!(states.last(), Some(&source.shards[0].digest()));
-    let mut random = Random(77);
+    let mut random = Random::new(77);
     let mut in_pieces = 0;
     for _ in 0..60 {
         let mut damaged = bytes.clone();

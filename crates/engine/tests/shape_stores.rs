@@ -5,9 +5,6 @@
 //! was, or the record is no longer live. (Worlds cannot see it: all stores of a
 //! change happen at one instant there.)
 
-mod random;
-
-use random::Random;
 use remora_arena::{Journal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_geometry::{Refine, Shape, Wkb};
@@ -23,6 +20,7 @@ use remora_layout::tree::{TREE_HEADER_BYTES, TreeInfo, verify_header};
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{ReadObjects, TreeCommand, TreeSettings};
+use remora_testing::Random;
 use remora_walk::{Step, Walk};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -131,7 +129,7 @@ fn who_reads_a_live_record_has_found_the_object_as_it_was() {
     let words = shard.owner().region_bytes() / 8;
     let mut memory = Memory((0..words).map(|word| shard.owner().word(word)).collect());
     recorder.0.borrow_mut().clear();
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let (mut hidden, mut looks) = (0, 0);
     for step in 0..CHANGES {
         let id = random.below(IDS);

@@ -1,9 +1,6 @@
 //! Objects with geometries in a shard: against a map and the predicates
 //! themselves, in turns, the log replayed, memory that runs out.
 
-mod random;
-
-use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, Now, Shard, ShardOptions, Turn};
 use remora_geometry::{Refine, Shape, Wkb, work_done};
@@ -17,34 +14,23 @@ use remora_protocol::tree::{
     HAS_DATA, HAS_GEOMETRY, ReadObjects, Refined, TreeCommand, TreeSettings,
 };
 use remora_protocol::{Command, Request};
+use remora_testing::Random;
 use std::collections::BTreeMap;
 use zerocopy::FromBytes;
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };
 
-impl Random {
-    fn shape(&mut self, most: u64) -> Shape {
-        let (x, y) = (self.below(60), self.below(60));
-        let mut corner = || format!("{} {}", x + self.below(most), y + self.below(most));
-        let (a, b, c, d) = (corner(), corner(), corner(), corner());
-        let wkt = match self.below(5) {
-            0 => format!("POINT ({a})"),
-            1 => format!("LINESTRING ({a}, {b}, {c})"),
-            2 => format!("MULTIPOINT ({a}, {b})"),
-            3 => format!("GEOMETRYCOLLECTION (POINT ({d}), POLYGON (({a}, {b}, {c}, {a})))"),
-            _ => format!("POLYGON (({a}, {b}, {c}, {d}, {a}))"),
-        };
-        Shape::from_wkt(&wkt).unwrap()
-    }
+fn shape(random: &mut Random, side: u32) -> Shape {
+    Shape::from_wkt(&random.wkt(60, side)).unwrap()
+}
 
-    fn refine(&mut self) -> Refine {
-        let shape = self.shape(30);
-        match self.below(4) {
-            0 => Refine::Intersects(shape),
-            1 => Refine::Within(shape),
-            2 => Refine::Contains(self.shape(3)),
-            _ => Refine::DistanceAtMost { from: shape, most: self.below(8) as f64 },
-        }
+fn refine(random: &mut Random) -> Refine {
+    let drawn = shape(random, 30);
+    match random.below(4) {
+        0 => Refine::Intersects(drawn),
+        1 => Refine::Within(drawn),
+        2 => Refine::Contains(shape(random, 3)),
+        _ => Refine::DistanceAtMost { from: drawn, most: f64::from(random.below(8)) },
     }
 }
 
@@ -72,7 +58,7 @@ type Map = BTreeMap<u64, Known>;
 
 fn put(shard: &mut Shard, map: &mut Map, random: &mut Random, ids: u64) -> Status {
     let id = random.below(ids);
-    let shape = random.shape(12);
+    let shape = shape(random, 12);
     let is_shape = random.below(3) > 0;
     let data = match random.below(3) {
         0 => None,
@@ -129,7 +115,7 @@ fn ids(value: &[u8]) -> Vec<u64> {
 }
 
 fn compare(shard: &mut Shard, map: &Map, random: &mut Random) {
-    let refine = random.refine();
+    let refine = refine(random);
     let bytes = refine.to_bytes();
     let search = TreeCommand::Refine { refine: &bytes, of: None };
     let (status, number, value) = ask(shard, b"t", search);
@@ -161,7 +147,7 @@ fn compare(shard: &mut Shard, map: &Map, random: &mut Random) {
 #[test]
 fn histories_agree_with_a_map_and_their_log_makes_the_same() {
     let mut shard = shard(32 << 20, Eviction::None);
-    let (mut map, mut random) = (Map::new(), Random(5));
+    let (mut map, mut random) = (Map::new(), Random::new(5));
     let settings = TreeSettings { capacity: 6, ..TreeSettings::default() };
     ask(&mut shard, b"t", TreeCommand::Create(settings));
     for step in 0..3_000 {
@@ -309,7 +295,7 @@ fn what_makes_no_sense_is_refused() {
 fn a_full_shard_refuses_objects_whole_and_what_was_there_is_found() {
     for eviction in [Eviction::None, Eviction::S3Fifo] {
         let mut shard = shard(4 << 20, eviction);
-        let (mut map, mut random) = (Map::new(), Random(9));
+        let (mut map, mut random) = (Map::new(), Random::new(9));
         let mut refused = 0;
         for step in 0..40_000 {
             match put(&mut shard, &mut map, &mut random, 1 << 40) {
@@ -343,7 +329,7 @@ fn a_full_shard_refuses_objects_whole_and_what_was_there_is_found() {
 #[test]
 fn a_comparison_of_long_geometries_pauses_between_turns() {
     const CORNERS: u64 = 600;
-    let mut random = Random(77);
+    let mut random = Random::new(77);
     let mut corners: Vec<String> = (0..CORNERS)
         .map(|_| format!("{} {}", random.below(1 << 20), random.below(1 << 20)))
         .collect();

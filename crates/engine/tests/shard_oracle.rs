@@ -10,6 +10,7 @@ use remora_layout::limits::ASK_ONLY_BYTES;
 use remora_layout::record::RECORD_HEADER_BYTES;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Pairs};
+use remora_testing::Random;
 use std::collections::HashMap;
 
 const KEYS: u64 = 300;
@@ -35,12 +36,21 @@ fn shard_with(bytes: usize, buckets: u64) -> Shard {
     Shard::new(Owner::heap(bytes, NoJournal), options)
 }
 
+/// Most bytes of a value where memory is enough.
+const VALUE_MOST: usize = 400;
+
 #[derive(Default)]
 struct Oracle {
+    /// Most bytes of a value.
+    value_most: usize,
     keys: HashMap<Vec<u8>, (Vec<u8>, u64)>,
 }
 
 impl Oracle {
+    fn new(value_most: usize) -> Self {
+        Self { value_most, ..Self::default() }
+    }
+
     fn live(&mut self, key: &[u8], now_ms: u64) -> Option<(Vec<u8>, u64)> {
         if self.keys.get(key).is_some_and(|(_, at)| *at != 0 && *at <= now_ms) {
             self.keys.remove(key);
@@ -49,44 +59,10 @@ impl Oracle {
     }
 }
 
-struct Random {
-    state: u64,
-    /// Bytes of the longest value.
-    value_most: u64,
-}
-
-impl Random {
-    fn new(state: u64) -> Self {
-        Self { state, value_most: 400 }
-    }
-
-    fn next(&mut self) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 16) % bound
-    }
-
-    fn key(&mut self) -> Vec<u8> {
-        format!("key-{}", self.below(KEYS)).into_bytes()
-    }
-
-    fn value(&mut self) -> Vec<u8> {
-        if self.below(4) == 0 {
-            return self.below(1000).to_string().into_bytes();
-        }
-        vec![self.next() as u8; self.below(self.value_most) as usize]
-    }
-}
-
 /// One random command against both. Returns whether memory was full.
 #[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
 fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -> bool {
-    let key = random.key();
+    let key = random.key("key-", KEYS);
     let hash = shard.hash(&key);
     let present = oracle.live(&key, now.unix_ms);
     if random.below(5) == 0 {
@@ -94,7 +70,7 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
     }
     match random.below(100) {
         0..=29 => {
-            let value = random.value();
+            let value = random.value(oracle.value_most);
             let condition = [Condition::Always, Condition::IfAbsent, Condition::IfPresent]
                 [random.below(3) as usize];
             let expiry = match random.below(4) {
@@ -216,7 +192,7 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
             let mut list = Vec::new();
             let mut pairs = Vec::new();
             for _ in 0..1 + random.below(12) {
-                let pair = (random.key(), random.value());
+                let pair = (random.key("key-", KEYS), random.value(oracle.value_most));
                 Pairs::push(&mut list, &pair.0, &pair.1);
                 pairs.push(pair);
             }
@@ -250,7 +226,7 @@ fn edit_step(
 ) -> bool {
     let hash = shard.hash(key);
     let (mut value, at) = oracle.live(key, now.unix_ms).unwrap_or_default();
-    let part = vec![random.next() as u8; random.below(40) as usize];
+    let part = random.bytes_up_to(39);
     let offset = random.below(400);
     let (bit, on) = (1u8 << random.below(8), random.below(2) == 1);
     let kind = random.below(4);
@@ -319,9 +295,9 @@ fn check_all(shard: &mut Shard, oracle: &mut Oracle, now: Now) {
 }
 
 /// How often memory was full, and how many records were moved.
-fn run(mut random: Random, bytes: usize, steps: u64) -> (u64, u64) {
+fn run(mut random: Random, value_most: usize, bytes: usize, steps: u64) -> (u64, u64) {
     let mut shard = shard(bytes);
-    let mut oracle = Oracle::default();
+    let mut oracle = Oracle::new(value_most);
     let mut full = 0;
     let mut now = Now::default();
     for at in 0..steps {
@@ -338,14 +314,14 @@ fn run(mut random: Random, bytes: usize, steps: u64) -> (u64, u64) {
 #[test]
 fn long_random_histories_agree_with_a_map() {
     for seed in 1..=6 {
-        assert_eq!(run(Random::new(seed), 8 << 20, 12_000), (0, 0), "memory enough");
+        assert_eq!(run(Random::new(seed), VALUE_MOST, 8 << 20, 12_000), (0, 0), "memory enough");
     }
 }
 
 #[test]
 fn full_memory_changes_nothing_and_is_said() {
     for (seed, value_most) in [(11, 12_000), (12, 9_000), (13, 30_000), (14, 60_000)] {
-        let (full, moved) = run(Random { state: seed, value_most }, 1 << 20, 12_000);
+        let (full, moved) = run(Random::new(seed), value_most, 1 << 20, 12_000);
         assert!(full > 100 && moved > 100, "full {full} times, {moved} records moved");
     }
 }
@@ -354,7 +330,7 @@ fn full_memory_changes_nothing_and_is_said() {
 fn the_log_replays_to_the_same_keys() {
     for seed in 21..=26 {
         let (mut first, mut second) = (shard(8 << 20), shard(8 << 20));
-        let mut oracle = Oracle::default();
+        let mut oracle = Oracle::new(VALUE_MOST);
         let mut random = Random::new(seed);
         // Few enough steps that the whole log is still in memory.
         let mut now = Now::default();

@@ -92,7 +92,7 @@ fn a_key_gets_all_members_at_once_and_in_bounded_steps() {
         shard.audit().unwrap();
 
         // The same in one step is the same.
-        let mut whole = crate::shard(256 << 20);
+        let mut whole = self::shard(256 << 20);
         let list = list(members, bytes);
         let places = Places::parse(&list).unwrap();
         assert_eq!(geo(&mut whole, GeoCommand::Store { places }), done);

@@ -10,6 +10,7 @@ use remora_layout::limits::{ASK_ONLY_BYTES, MAX_VALUE_BYTES};
 use remora_protocol::Reply;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Expiry};
+use remora_testing::Random;
 
 const MOST: u64 = MAX_VALUE_BYTES as u64;
 /// Long enough to be changed in place.
@@ -25,45 +26,28 @@ fn shard() -> Shard {
     Shard::new(Owner::heap(8 << 20, NoJournal), options)
 }
 
-struct Random(u64);
+/// Mostly small, sometimes long, beyond the limit, or absurd.
+fn offset(random: &mut Random) -> u64 {
+    random.mostly_below(70, &[LONG - 8..LONG + 8, MOST..MOST + 16, u64::MAX - 8..u64::MAX])
+}
 
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (self.0 >> 33) % bound
-    }
+fn bit_offset(random: &mut Random) -> u32 {
+    let absurd = u64::from(u32::MAX);
+    let rare = [LONG * 8 - 8..LONG * 8 + 8, MOST * 8..MOST * 8 + 16, absurd - 7..absurd + 1];
+    random.mostly_below(500, &rare) as u32
+}
 
-    /// Mostly small, sometimes long, beyond the limit, or absurd.
-    fn offset(&mut self) -> u64 {
-        match self.below(40) {
-            0 => LONG - 8 + self.below(16),
-            1 => MOST + self.below(16),
-            2 => u64::MAX - self.below(8),
-            _ => self.below(70),
-        }
+fn bound(random: &mut Random) -> i32 {
+    match random.below(12) {
+        0 => i32::MIN + random.below(3),
+        1 => i32::MAX - random.below(3),
+        _ => random.below(160) - 80,
     }
+}
 
-    fn bit_offset(&mut self) -> u32 {
-        match self.below(40) {
-            0 => (LONG as u32 * 8 - 8) + self.below(16) as u32,
-            1 => MOST as u32 * 8 + self.below(16) as u32,
-            2 => u32::MAX - self.below(8) as u32,
-            _ => self.below(500) as u32,
-        }
-    }
-
-    fn bound(&mut self) -> i32 {
-        match self.below(12) {
-            0 => i32::MIN + self.below(3) as i32,
-            1 => i32::MAX - self.below(3) as i32,
-            _ => self.below(160) as i32 - 80,
-        }
-    }
-
-    fn part(&mut self) -> Vec<u8> {
-        let bytes = if self.below(200) == 0 { LONG - self.below(3) } else { self.below(30) };
-        (0..bytes).map(|_| self.below(256) as u8).collect()
-    }
+fn part(random: &mut Random) -> Vec<u8> {
+    let bytes = if random.one_in(200) { LONG - random.below(3) } else { random.below(30) };
+    random.bytes(bytes as usize)
 }
 
 /// What the reply to an edit that makes `new` has to be; the model is changed.
@@ -120,16 +104,18 @@ fn edit(shard: &mut Shard, random: &mut Random, key: &[u8], held: &mut Held, now
     let old = held.as_ref().map(|(value, _)| value.clone()).unwrap_or_default();
     let sequence = shard.log().last_sequence();
     let before = held.clone();
+    // SETRANGE writes also what is there already.
+    let mut is_written = false;
     match random.below(3) {
         0 => {
-            let part = random.part();
+            let part = part(random);
             let new = written(&old, old.len() as u64, &part);
             let expected = model_edit(held, new, (old.len() + part.len()) as i64);
             let reply = shard.execute(&Command::Append { key, value: &part }, hash, now);
             assert_eq!(reply_of(&reply), expected);
         }
         1 => {
-            let (offset, part) = (random.offset(), random.part());
+            let (offset, part) = (offset(random), part(random));
             let expected = if part.is_empty() {
                 (Status::Ok, old.len() as i64)
             } else {
@@ -137,11 +123,12 @@ fn edit(shard: &mut Shard, random: &mut Random, key: &[u8], held: &mut Held, now
                 let length = new.as_ref().map_or(0, Vec::len) as i64;
                 model_edit(held, new, length)
             };
+            is_written = !part.is_empty() && expected.0 == Status::Ok;
             let command = Command::SetRange { key, offset, value: &part };
             assert_eq!(reply_of(&shard.execute(&command, hash, now)), expected);
         }
         _ => {
-            let (offset, bit) = (random.bit_offset(), random.below(2) == 1);
+            let (offset, bit) = (bit_offset(random), random.below(2) == 1);
             let (byte, shift) = (offset as usize / 8, 7 - offset % 8);
             let was = old.get(byte).copied().unwrap_or(0);
             let new = was & !(1 << shift) | u8::from(bit) << shift;
@@ -153,7 +140,7 @@ fn edit(shard: &mut Shard, random: &mut Random, key: &[u8], held: &mut Held, now
     }
     // What changes nothing costs the log nothing, and one edit is one entry.
     let entries = shard.log().last_sequence() - sequence;
-    assert_eq!(entries, u64::from(*held != before));
+    assert_eq!(entries, u64::from(is_written || *held != before));
     check_record(shard, key, held);
 }
 
@@ -167,13 +154,13 @@ fn look(shard: &mut Shard, random: &mut Random, key: &[u8], held: &mut Held, now
             assert_eq!(reply_of(&reply), (Status::Ok, bytes.len() as i64));
         }
         1 => {
-            let offset = random.bit_offset();
+            let offset = bit_offset(random);
             let row = bytes.get(offset as usize / 8).map_or(0, |byte| byte << (offset % 8) >> 7);
             let reply = shard.execute(&Command::GetBit { key, offset }, hash, now);
             assert_eq!(reply_of(&reply), (Status::Ok, i64::from(row)));
         }
         2 => {
-            let (start, end) = (random.bound(), random.bound());
+            let (start, end) = (bound(random), bound(random));
             let place = |at: i32| match i64::from(at) {
                 at if at < 0 => (at + bytes.len() as i64).max(0) as usize,
                 at => at as usize,
@@ -220,7 +207,7 @@ fn step(shard: &mut Shard, random: &mut Random, model: &mut [Held; 4], now: Now)
     match random.below(20) {
         0 => {
             let hash = shard.hash(key);
-            let (value, at_ms) = (random.part(), now.unix_ms + 1 + random.below(400));
+            let (value, at_ms) = (part(random), now.unix_ms + 1 + random.below(400));
             let (condition, expiry) = (Condition::Always, Expiry::At(at_ms));
             let set = Command::Set { key, value: &value, condition, expiry, get: false };
             assert_eq!(shard.execute(&set, hash, now).status, Status::Ok);
@@ -234,7 +221,7 @@ fn step(shard: &mut Shard, random: &mut Random, model: &mut [Held; 4], now: Now)
 #[test]
 fn thousands_of_edits_agree_with_a_vector() {
     for seed in 1..=4 {
-        let (mut shard, mut random) = (shard(), Random(seed));
+        let (mut shard, mut random) = (shard(), Random::new(seed));
         let mut model = [const { None }; 4];
         for at in 0..6_000 {
             let now = Now { unix_ms: START.unix_ms + at, since_start_s: at / 1_000 };
@@ -248,7 +235,7 @@ fn the_log_of_edits_replays_to_the_same_values() {
     let mut replayed_at_limit = 0;
     for seed in 11..=16 {
         let (mut first, mut second) = (shard(), shard());
-        let (mut random, mut model) = (Random(seed), [const { None }; 4]);
+        let (mut random, mut model) = (Random::new(seed), [const { None }; 4]);
         let mut now = START;
         for at in 0..800 {
             now = Now { unix_ms: START.unix_ms + at, since_start_s: 0 };

@@ -2,9 +2,6 @@
 //! long histories under a clock that goes on, the log replayed, searches in turns,
 //! messages that make no sense.
 
-mod random;
-
-use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_geometry::{Refine, Shape, Wkb};
@@ -20,36 +17,34 @@ use remora_layout::tree::TreeInfo;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, FoundObjects, ObjectId, PutObject, ReadObjects, TreeCommand};
 use remora_protocol::{Command, Expiry, Items, Request};
+use remora_testing::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use zerocopy::FromBytes;
 
 const START_MS: u64 = 1_700_000_000_000;
 
-impl Random {
-    fn rect(&mut self, most: u64) -> Rect {
-        let (x, y) = (self.below(100) as f64, self.below(100) as f64);
-        let (width, height) = (self.below(most) as f64, self.below(most) as f64);
-        Rect::new(x, x + width, y, y + height).unwrap()
-    }
+fn rect(random: &mut Random, side: u32) -> Rect {
+    let [x_min, x_max, y_min, y_max] = random.rectangle(100, side);
+    Rect::new(x_min, x_max, y_min, y_max).unwrap()
+}
 
-    /// The text of an id: integers, names, and what looks like an integer.
-    fn id(&mut self) -> Vec<u8> {
-        let number = self.below(60);
-        match self.below(4) {
-            0 => format!("{number}"),
-            1 => format!("0{number}"),
-            2 => "x".repeat(number as usize + 1),
-            _ => format!("courier:{number}\0\u{fe}"),
-        }
-        .into_bytes()
+/// The text of an id: integers, names, and what looks like an integer.
+fn id(random: &mut Random) -> Vec<u8> {
+    let number = random.below(60);
+    match random.below(4) {
+        0 => format!("{number}"),
+        1 => format!("0{number}"),
+        2 => "x".repeat(number as usize + 1),
+        _ => format!("courier:{number}\0\u{fe}"),
     }
+    .into_bytes()
+}
 
-    fn fields(&mut self) -> Vec<u8> {
-        let fields: Vec<(Vec<u8>, Vec<u8>)> = (0..self.below(4))
-            .map(|_| (vec![self.below(6) as u8], vec![7; self.below(20) as usize]))
-            .collect();
-        Fields::encode(fields.iter().map(|(name, value)| (&name[..], &value[..]))).unwrap()
-    }
+fn fields(random: &mut Random) -> Vec<u8> {
+    let fields: Vec<(Vec<u8>, Vec<u8>)> = (0..random.below(4))
+        .map(|_| (vec![random.below(6u8)], vec![7; random.below(20)]))
+        .collect();
+    Fields::encode(fields.iter().map(|(name, value)| (&name[..], &value[..]))).unwrap()
 }
 
 fn new_shard() -> Shard {
@@ -82,7 +77,7 @@ struct Known {
     expires_at_ms: u64,
 }
 
-struct Bed {
+struct Fixture {
     shard: Shard,
     model: BTreeMap<Vec<u8>, Known>,
     random: Random,
@@ -95,7 +90,7 @@ fn fields_of(bytes: &[u8]) -> BTreeMap<Vec<u8>, Vec<u8>> {
     fields.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
 }
 
-impl Bed {
+impl Fixture {
     fn now(&self) -> Now {
         Now { unix_ms: self.now_ms, since_start_s: (self.now_ms - START_MS) / 1_000 }
     }
@@ -106,7 +101,7 @@ impl Bed {
     }
 
     fn step(&mut self) {
-        let text = self.random.id();
+        let text = id(&mut self.random);
         let id = ObjectId::of_text(&text);
         match self.random.below(20) {
             0 => self.go_on(),
@@ -140,10 +135,10 @@ impl Bed {
         let shape = Shape::from_wkt(&shape).unwrap();
         let wkb = shape.to_wkb();
         let has_geometry = self.random.below(5) == 0;
-        let rect = if has_geometry { shape.bounds() } else { self.random.rect(9) };
+        let rect = if has_geometry { shape.bounds() } else { rect(&mut self.random, 9) };
         let bytes = vec![3; self.random.below(40) as usize];
         let data = (self.random.below(3) == 0).then_some(&bytes[..]);
-        let list = self.random.fields();
+        let list = fields(&mut self.random);
         let fields = (self.random.below(3) == 0).then(|| Fields::parse(&list).unwrap());
         let expiry = match self.random.below(6) {
             0 => Expiry::Never,
@@ -175,7 +170,7 @@ impl Bed {
     }
 
     fn set_fields(&mut self, text: &[u8]) {
-        let list = self.random.fields();
+        let list = fields(&mut self.random);
         let set = TreeCommand::SetFields {
             id: ObjectId::of_text(text),
             fields: Fields::parse(&list).unwrap(),
@@ -222,7 +217,7 @@ impl Bed {
         if self.model.is_empty() {
             return;
         }
-        let window = self.random.rect(60);
+        let window = rect(&mut self.random, 60);
         let hits: Vec<(Vec<u8>, Rect)> = self
             .model
             .iter()
@@ -292,35 +287,39 @@ fn everything() -> TreeCommand<'static> {
 fn long_histories_agree_with_a_map_and_their_logs_make_the_same() {
     let mut expired = 0;
     for seed in 1..=10 {
-        let (model, random) = (BTreeMap::new(), Random(seed * 0x9e37_79b9));
-        let mut bed = Bed { shard: new_shard(), model, random, now_ms: START_MS, expired: 0 };
+        let (model, random) = (BTreeMap::new(), Random::new(seed * 0x9e37_79b9));
+        let mut fixture =
+            Fixture { shard: new_shard(), model, random, now_ms: START_MS, expired: 0 };
         for step in 0..2_000 {
-            bed.step();
+            fixture.step();
             if step % 100 == 0 {
-                bed.shard.audit().unwrap_or_else(|why| panic!("seed {seed}, step {step}: {why}"));
+                fixture
+                    .shard
+                    .audit()
+                    .unwrap_or_else(|why| panic!("seed {seed}, step {step}: {why}"));
             }
         }
-        expired += bed.expired;
+        expired += fixture.expired;
         // Soon after their time the others are gone, too.
-        let now = bed.now();
-        (0..20).for_each(|_| bed.shard.tick(now));
-        let stats = bed.shard.stats();
-        assert_eq!(stats.tree_objects, bed.model.len() as u64);
-        assert_eq!(stats.objects_expired, bed.expired, "each one once");
-        bed.shard.audit().unwrap();
+        let now = fixture.now();
+        (0..20).for_each(|_| fixture.shard.tick(now));
+        let stats = fixture.shard.stats();
+        assert_eq!(stats.tree_objects, fixture.model.len() as u64);
+        assert_eq!(stats.objects_expired, fixture.expired, "each one once");
+        fixture.shard.audit().unwrap();
         // What the log says makes the same at any time: nothing expires by itself.
         let mut second = new_shard();
-        for entry in bed.shard.log().entries() {
+        for entry in fixture.shard.log().entries() {
             let (command, _) = Command::decode(entry.operation()).unwrap();
             let hash = command.key().map_or(KeyHash(0), |key| second.hash(key));
             assert_eq!(second.execute(&command, hash, Now::default()).status, Status::Ok);
         }
-        let one = ask_at(&mut bed.shard, everything(), now);
+        let one = ask_at(&mut fixture.shard, everything(), now);
         let other = ask_at(&mut second, everything(), now);
         assert_eq!(sorted(&one.2), sorted(&other.2));
         second.audit().unwrap();
-        let facts = info(&mut bed.shard, now);
-        let known = bed.model.values();
+        let facts = info(&mut fixture.shard, now);
+        let known = fixture.model.values();
         assert_eq!(
             facts.with_expiry as usize,
             known.clone().filter(|k| k.expires_at_ms > 0).count()
@@ -328,12 +327,12 @@ fn long_histories_agree_with_a_map_and_their_logs_make_the_same() {
         assert_eq!(facts.with_fields as usize, known.filter(|k| !k.fields.is_empty()).count());
         assert_eq!(facts.with_fields, info(&mut second, now).with_fields);
         // All of it can be given back.
-        ask_at(&mut bed.shard, TreeCommand::Drop, now);
-        while bed.shard.wants_release() {
-            bed.shard.release_some(now);
+        ask_at(&mut fixture.shard, TreeCommand::Drop, now);
+        while fixture.shard.wants_release() {
+            fixture.shard.release_some(now);
         }
-        bed.shard.audit().unwrap();
-        assert_eq!((bed.shard.stats().tree_bytes, bed.shard.wants_ticks()), (0, false));
+        fixture.shard.audit().unwrap();
+        assert_eq!((fixture.shard.stats().tree_bytes, fixture.shard.wants_ticks()), (0, false));
     }
     assert!(expired > 200, "{expired}");
 }

@@ -5,9 +5,6 @@
 //! tree is made. What is read has to be what some moments of the search had,
 //! and all that it had throughout.
 
-mod random;
-
-use random::Random;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_index::rtree::{AskReason, LocalWalk, Query, read_header};
@@ -19,6 +16,7 @@ use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
 use remora_protocol::tree::{TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, Expiry};
+use remora_testing::Random;
 use remora_walk::Memory;
 use remora_walk::local::WalkLimits;
 use std::cell::RefCell;
@@ -36,10 +34,9 @@ const VALUE_BYTES: usize = 52 << 10;
 const FORGED: u64 = 1 << 40;
 const MARK: &[u8] = b"the value begins";
 
-impl Random {
-    fn point(&mut self) -> Rect {
-        Rect::point(self.below(1000) as f64, self.below(1000) as f64).unwrap()
-    }
+fn point(random: &mut Random) -> Rect {
+    let [x, _, y, _] = random.rectangle(1_000, 1);
+    Rect::point(x, y).unwrap()
 }
 
 /// What the tree had at each moment of a search.
@@ -61,7 +58,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let options = ShardOptions { record_secret: 77, region: 3, ..ShardOptions::default() };
         let shard = Shard::new(Owner::heap(ARENA_BYTES, NoJournal), options);
-        let random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
+        let random = Random::new(0x9e37_79b9_7f4a_7c15 ^ seed);
         let (objects, moments) = (Moment::new(), Vec::new());
         Self { shard, random, objects, moments, has_value: false, covered: 0, rare: 1 }
     }
@@ -104,7 +101,7 @@ impl World {
                     let settings = TreeSettings { capacity: 4, ..TreeSettings::default() };
                     self.tree(TreeCommand::Create(settings));
                 }
-                let rect = self.random.point();
+                let rect = point(&mut self.random);
                 self.tree(TreeCommand::put(id, rect, None, None));
                 self.objects.insert(id, rect);
             }

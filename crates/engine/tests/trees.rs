@@ -1,9 +1,6 @@
 //! Trees of places in a shard, against plain maps: histories on several trees
 //! beside keys, searches in turns, the log replayed, memory that runs out.
 
-mod random;
-
-use random::Random;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, LongRead, Now, Shard, ShardOptions};
 use remora_layout::hash::KeyHash;
@@ -16,18 +13,16 @@ use remora_layout::tree::TreeKind;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, Expiry, Request};
+use remora_testing::Random;
 use std::collections::BTreeMap;
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 1 };
 const NAMES: [&[u8]; 3] = [b"zones", b"couriers", b""];
 const KINDS: [TreeKind; 3] = [TreeKind::RStar, TreeKind::Guttman, TreeKind::Hilbert];
 
-impl Random {
-    fn rect(&mut self, most: u64) -> Rect {
-        let (x, y) = (self.below(100) as f64, self.below(100) as f64);
-        let (width, height) = (self.below(most) as f64, self.below(most) as f64);
-        Rect::new(x, x + width, y, y + height).unwrap()
-    }
+fn rect(random: &mut Random, side: u32) -> Rect {
+    let [x_min, x_max, y_min, y_max] = random.rectangle(100, side);
+    Rect::new(x_min, x_max, y_min, y_max).unwrap()
 }
 
 fn shard(bytes: usize, eviction: Eviction) -> Shard {
@@ -73,14 +68,14 @@ impl Model {
     }
 }
 
-struct Bed {
+struct Fixture {
     shard: Shard,
     models: BTreeMap<&'static [u8], Model>,
     keys: BTreeMap<Vec<u8>, Vec<u8>>,
     random: Random,
 }
 
-impl Bed {
+impl Fixture {
     fn step(&mut self) {
         let name = NAMES[self.random.below(3) as usize];
         let id = self.random.below(200);
@@ -132,7 +127,7 @@ impl Bed {
                 assert_eq!(answer, (Status::Ok, number, None));
             }
             _ => {
-                let rect = self.random.rect(9);
+                let rect = rect(&mut self.random, 9);
                 let bytes = vec![self.random.below(256) as u8; self.random.below(900) as usize];
                 let data = (self.random.below(3) == 0).then_some(&bytes[..]);
                 let put = TreeCommand::put(id, rect, data, None);
@@ -149,7 +144,7 @@ impl Bed {
     }
 
     fn search(&mut self, name: &[u8]) {
-        let window = self.random.rect(60);
+        let window = rect(&mut self.random, 60);
         let predicate = [Predicate::Intersects, Predicate::Within, Predicate::Contains]
             [self.random.below(3) as usize];
         let found = ask(&mut self.shard, name, TreeCommand::Search { window, predicate });
@@ -191,23 +186,24 @@ fn everything() -> TreeCommand<'static> {
 #[test]
 fn long_histories_agree_with_maps_and_their_logs_make_the_same() {
     for seed in 1..=12 {
-        let random = Random(seed * 0x9e37_79b9);
+        let random = Random::new(seed * 0x9e37_79b9);
         let (models, keys) = (BTreeMap::new(), BTreeMap::new());
-        let mut bed = Bed { shard: shard(4 << 20, Eviction::None), models, keys, random };
+        let mut fixture = Fixture { shard: shard(4 << 20, Eviction::None), models, keys, random };
         for step in 0..1_500 {
-            bed.step();
+            fixture.step();
             if step % 100 == 0 {
-                bed.shard.audit().unwrap();
+                fixture.shard.audit().unwrap();
             }
         }
-        let stats = bed.shard.stats();
-        let objects = bed.models.values().map(|model| model.0.len() as u64).sum::<u64>();
-        assert_eq!((stats.trees, stats.tree_objects), (bed.models.len() as u64, objects));
-        let is_whole = bed.shard.log().entries().first().is_some_and(|entry| entry.sequence == 1);
+        let stats = fixture.shard.stats();
+        let objects = fixture.models.values().map(|model| model.0.len() as u64).sum::<u64>();
+        assert_eq!((stats.trees, stats.tree_objects), (fixture.models.len() as u64, objects));
+        let is_whole =
+            fixture.shard.log().entries().first().is_some_and(|entry| entry.sequence == 1);
         assert!(is_whole, "the log has room for it all");
-        let mut second = bed.replayed();
+        let mut second = fixture.replayed();
         for name in NAMES {
-            let one = ask(&mut bed.shard, name, everything());
+            let one = ask(&mut fixture.shard, name, everything());
             let other = ask(&mut second, name, everything());
             assert_eq!(one.0, other.0);
             if one.0 == Status::Ok {
@@ -215,13 +211,13 @@ fn long_histories_agree_with_maps_and_their_logs_make_the_same() {
             }
         }
         second.audit().unwrap();
-        bed.shard.execute(&Command::Flush, KeyHash(0), NOW);
-        release_all(&mut bed.shard);
-        let stats = bed.shard.stats();
+        fixture.shard.execute(&Command::Flush, KeyHash(0), NOW);
+        release_all(&mut fixture.shard);
+        let stats = fixture.shard.stats();
         assert_eq!((stats.trees, stats.tree_objects, stats.tree_bytes), (0, 0, 0));
-        bed.shard.audit().unwrap();
+        fixture.shard.audit().unwrap();
         for name in NAMES {
-            assert_eq!(ask(&mut bed.shard, name, TreeCommand::Info).0, Status::NoTree);
+            assert_eq!(ask(&mut fixture.shard, name, TreeCommand::Info).0, Status::NoTree);
         }
     }
 }
@@ -367,13 +363,13 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
 #[test]
 fn a_full_shard_refuses_objects_whole_and_takes_them_again_later() {
     let mut shard = shard(1 << 20, Eviction::None);
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let data = vec![7; 300];
     let mut model: BTreeMap<u64, Rect> = BTreeMap::new();
     for round in 0..4 {
         let mut refused = 0;
         for id in 0..6_000 {
-            let rect = random.rect(3);
+            let rect = rect(&mut random, 3);
             let data = (id % 4 == 0).then_some(&data[..]);
             match ask(&mut shard, b"t", TreeCommand::put(id, rect, data, None)).0 {
                 Status::Ok => drop(model.insert(id, rect)),
@@ -414,10 +410,10 @@ fn keys_make_room_for_trees_where_keys_may_go() {
         let hash = shard.hash(key.as_bytes());
         assert_eq!(shard.execute(&set, hash, NOW).status, Status::Ok);
     }
-    let (evicted, mut random) = (shard.stats().evicted, Random(9));
+    let (evicted, mut random) = (shard.stats().evicted, Random::new(9));
     assert!(evicted > 0, "it is full");
     for id in 0..8_000 {
-        let put = TreeCommand::put(id, random.rect(3), None, None);
+        let put = TreeCommand::put(id, rect(&mut random, 3), None, None);
         assert_eq!(ask(&mut shard, b"t", put), (Status::Ok, 1, None), "{id}");
     }
     assert!(shard.stats().evicted > evicted && shard.stats().keys > 0);
@@ -425,7 +421,7 @@ fn keys_make_room_for_trees_where_keys_may_go() {
     assert_eq!(ask(&mut shard, b"loaded", TreeCommand::Create(settings)).0, Status::Ok);
     let mut list = Vec::new();
     for id in 0..8_000 {
-        Objects::push(&mut list, id, &random.rect(3));
+        Objects::push(&mut list, id, &rect(&mut random, 3));
     }
     let objects = Objects::parse(&list).unwrap();
     ask(&mut shard, b"loaded", TreeCommand::Stage { load: 1, first: true, objects });

@@ -18,7 +18,6 @@
 use crate::LinkError;
 use crate::locks::{LockWaits, lock};
 use crate::sync::{AtomicUsize, Condvar, Instant, Mutex, Ordering, fence};
-use remora_layout::plant::{Plant, planted};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
@@ -231,9 +230,6 @@ impl Waiters {
     /// The pump is free, or was not taken by a thread that leaves: one of
     /// those who wait may have it.
     pub fn hand_over(&self) {
-        if planted(Plant::KeepSocketToOneself) {
-            return;
-        }
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::SeqCst) > 0
             && let Some(next) = self.waits.lock(&self.list).first()

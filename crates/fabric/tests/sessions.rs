@@ -15,20 +15,18 @@ use remora_layout::hello::{ClientHello, PROTOCOL_VERSION, Refusal, ServerHello};
 use remora_layout::limits::MIN_ARENA_BYTES;
 use remora_layout::session::mailbox_bytes;
 use remora_layout::verbs::{ArenaPlace, VerbsEnd};
+use remora_testing::in_own_process;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use zerocopy::IntoBytes;
-
-/// The tests count descriptors of the whole process: one at a time.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 const LIFE: u64 = 99;
 const PLANTED: u64 = 0x1122_3344_5566_7788;
@@ -268,7 +266,6 @@ use Transport::{Shm, Tcp};
 
 #[test]
 fn the_best_common_transport_is_found_by_either_address() {
-    let _guard = ONE_AT_A_TIME.lock();
     let server = Server::start(|_| {}, true);
     for by in [Shm, Tcp] {
         for (wanted, expected) in [(Wanted::Auto, Shm), (Wanted::Shm, Shm), (Wanted::Tcp, Tcp)] {
@@ -280,7 +277,6 @@ fn the_best_common_transport_is_found_by_either_address() {
 
 #[test]
 fn another_host_is_reached_by_tcp_only() {
-    let _guard = ONE_AT_A_TIME.lock();
     let server = Server::start(|offer| offer.host ^= 1, true);
     for by in [Shm, Tcp] {
         assert_eq!(used(server.connect(by, Wanted::Auto)), Tcp);
@@ -292,7 +288,6 @@ fn another_host_is_reached_by_tcp_only() {
 
 #[test]
 fn a_server_without_tcp_says_so() {
-    let _guard = ONE_AT_A_TIME.lock();
     let server = Server::start(|offer| offer.tcp = false, true);
     assert_eq!(unavailable(server.connect(Shm, Wanted::Tcp)), Unavailable::TcpNotAtServer);
     assert_eq!(used(server.connect(Shm, Wanted::Auto)), Shm);
@@ -303,7 +298,6 @@ fn a_server_without_tcp_says_so() {
 /// a named transport is an error.
 #[test]
 fn a_socket_out_of_reach_is_tcp_or_an_error() {
-    let _guard = ONE_AT_A_TIME.lock();
     let server = Server::start(|_| {}, false);
     assert_eq!(used(server.connect(Tcp, Wanted::Auto)), Tcp);
     assert_eq!(unavailable(server.connect(Tcp, Wanted::Shm)), Unavailable::ShmUnreachable);
@@ -314,7 +308,6 @@ fn a_socket_out_of_reach_is_tcp_or_an_error() {
 /// error where RDMA was named; never a hang.
 #[test]
 fn rdma_that_comes_to_nothing_is_tcp_or_an_error() {
-    let _guard = ONE_AT_A_TIME.lock();
     let full = BrokenRdma::Refuses(Refusal::TooManyQueuePairs);
     let refuses = BrokenRdma::Refuses(Refusal::Unavailable);
     for how in [BrokenRdma::Goes, BrokenRdma::Lies, refuses, full] {
@@ -330,7 +323,6 @@ fn rdma_that_comes_to_nothing_is_tcp_or_an_error() {
 /// it has time, or the client has none any more.
 #[test]
 fn a_busy_server_is_come_to_again() {
-    let _guard = ONE_AT_A_TIME.lock();
     let busy = |times, patience| {
         let how = BrokenRdma::IsBusy(times);
         let server = Server::start_with(|offer| offer.host ^= 1, true, Some(how));
@@ -375,21 +367,22 @@ fn resident_bytes() -> usize {
 
 #[test]
 fn thousands_of_sessions_leave_nothing_behind() {
-    let _guard = ONE_AT_A_TIME.lock();
-    let before = descriptors();
-    let server = Server::start(|_| {}, true);
-    for (by, wanted) in [(Shm, Wanted::Shm), (Tcp, Wanted::Tcp)] {
-        assert_eq!(used(server.connect(by, wanted)), by);
-    }
-    let resident = resident_bytes();
-    for (by, wanted) in [(Shm, Wanted::Shm), (Tcp, Wanted::Tcp)] {
-        for _ in 0..2000 {
+    in_own_process(|| {
+        let before = descriptors();
+        let server = Server::start(|_| {}, true);
+        for (by, wanted) in [(Shm, Wanted::Shm), (Tcp, Wanted::Tcp)] {
             assert_eq!(used(server.connect(by, wanted)), by);
         }
-    }
-    server.stop();
-    assert_eq!(descriptors(), before, "descriptors are left");
-    assert_eq!(mapped_memfds(), 0, "mappings are left");
-    let grown = resident_bytes().saturating_sub(resident);
-    assert!(grown < 64 << 20, "{grown} bytes are left");
+        let resident = resident_bytes();
+        for (by, wanted) in [(Shm, Wanted::Shm), (Tcp, Wanted::Tcp)] {
+            for _ in 0..2000 {
+                assert_eq!(used(server.connect(by, wanted)), by);
+            }
+        }
+        server.stop();
+        assert_eq!(descriptors(), before, "descriptors are left");
+        assert_eq!(mapped_memfds(), 0, "mappings are left");
+        let grown = resident_bytes().saturating_sub(resident);
+        assert!(grown < 64 << 20, "{grown} bytes are left");
+    });
 }

@@ -2,7 +2,7 @@
 //! memfds, as two processes have them.
 
 use remora_arena::{AsleepWord, Mapping, ReadView, Region, RegionKind, Words};
-use remora_fabric::conformance::{self, EchoBed, TestBed};
+use remora_fabric::conformance::{self, EchoFixture, TestFixture};
 use remora_fabric::shm::{Bell, ShmLink, Sleeper, Woken};
 use remora_fabric::{Link, LinkError, RemoteAddress, Work};
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 /// Immediates of the conformance body.
 const IMMEDIATES: u32 = 100;
 
-struct Bed {
+struct Fixture {
     readable: Region,
     mailbox: Region,
     control: Region,
@@ -25,7 +25,7 @@ struct Bed {
     echo: Option<JoinHandle<u64>>,
 }
 
-impl TestBed for Bed {
+impl TestFixture for Fixture {
     type Link = ShmLink;
 
     fn new(region_bytes: usize) -> Self {
@@ -97,7 +97,7 @@ impl TestBed for Bed {
     }
 }
 
-impl EchoBed for Bed {
+impl EchoFixture for Fixture {
     fn start_echo(&mut self, rounds: u64) {
         const ECHO: usize = 1;
         let back_fd = Bell::eventfd().unwrap();
@@ -146,19 +146,19 @@ impl EchoBed for Bed {
 
 #[test]
 fn shm_conforms() {
-    conformance::run::<Bed>();
+    conformance::run::<Fixture>();
 }
 
 #[test]
 fn no_wake_up_is_lost() {
-    assert_eq!(conformance::wake_ups_are_not_lost::<Bed>(5000), 0);
+    assert_eq!(conformance::wake_ups_are_not_lost::<Fixture>(5000), 0);
 }
 
 #[test]
 fn an_immediate_without_a_bell_fails_the_link() {
-    let mut bed = Bed::new(4096);
+    let mut fixture = Fixture::new(4096);
     let to = RemoteAddress { region: 1, offset: 0 };
     let imm = Some(IMMEDIATES);
-    bed.link.post(&[Work::Write { id: 1, to, bytes: &[1], imm }]);
-    assert_eq!(bed.link.poll().unwrap().result, Err(LinkError::NoSuchImmediate(IMMEDIATES)));
+    fixture.link.post(&[Work::Write { id: 1, to, bytes: &[1], imm }]);
+    assert_eq!(fixture.link.poll().unwrap().result, Err(LinkError::NoSuchImmediate(IMMEDIATES)));
 }

@@ -2,7 +2,7 @@
 //! tears on purpose, any value of an interval and no other, losses, repetition.
 
 use remora_arena::{Mapping, Owner, Words};
-use remora_fabric::conformance::{self, EchoBed, TestBed};
+use remora_fabric::conformance::{self, EchoFixture, TestFixture};
 use remora_fabric::sim::{
     Random, SimCosts, SimHop, SimJournal, SimLink, SimOptions, SimStage, SimTarget, SimWorld,
 };
@@ -22,9 +22,9 @@ struct BedOf<const STATED: bool> {
     link: SimLink,
 }
 
-type Bed = BedOf<false>;
+type Fixture = BedOf<false>;
 
-impl<const STATED: bool> TestBed for BedOf<STATED> {
+impl<const STATED: bool> TestFixture for BedOf<STATED> {
     type Link = SimLink;
 
     fn new(region_bytes: usize) -> Self {
@@ -109,7 +109,7 @@ impl Echo {
     }
 }
 
-impl EchoBed for BedOf<false> {
+impl EchoFixture for BedOf<false> {
     fn start_echo(&mut self, rounds: u64) {
         let (world, target) = (self.world.clone(), self.target.clone());
         let back = SimLink::new(&world, &self.near);
@@ -148,67 +148,67 @@ fn sim_conforms_with_stated_costs() {
 /// 1,072, 40 + 700. Two at once: each stage serves one after the other.
 #[test]
 fn stated_costs_add_up_and_stages_are_shared() {
-    let mut bed = BedOf::<true>::new(4096);
+    let mut fixture = BedOf::<true>::new(4096);
     let read = |id| {
         let from = RemoteAddress { region: 0, offset: 0 };
         Work::Read { id, from, into: 0, bytes: 1_000 }
     };
-    bed.link.post(&[read(1)]);
-    assert_eq!(bed.link.wait(None), Waited::Completed);
-    assert_eq!((bed.link.poll().unwrap().id, bed.world.now_ns()), (1, 1_582));
-    bed.link.post(&[read(2), read(3)]);
-    assert_eq!(bed.link.wait(None), Waited::Completed);
-    assert_eq!((bed.link.poll().unwrap().id, bed.world.now_ns()), (2, 1_582 * 2));
-    assert_eq!(bed.link.wait(None), Waited::Completed);
+    fixture.link.post(&[read(1)]);
+    assert_eq!(fixture.link.wait(None), Waited::Completed);
+    assert_eq!((fixture.link.poll().unwrap().id, fixture.world.now_ns()), (1, 1_582));
+    fixture.link.post(&[read(2), read(3)]);
+    assert_eq!(fixture.link.wait(None), Waited::Completed);
+    assert_eq!((fixture.link.poll().unwrap().id, fixture.world.now_ns()), (2, 1_582 * 2));
+    assert_eq!(fixture.link.wait(None), Waited::Completed);
     // Its request too waits for the first one's bytes on the wire, then takes 6.
-    assert_eq!((bed.link.poll().unwrap().id, bed.world.now_ns()), (3, 1_582 * 2 + 96 + 6));
+    assert_eq!((fixture.link.poll().unwrap().id, fixture.world.now_ns()), (3, 1_582 * 2 + 96 + 6));
 }
 
 #[test]
 fn sim_conforms() {
-    conformance::run::<Bed>();
+    conformance::run::<Fixture>();
 }
 
 #[test]
 fn no_wake_up_is_lost() {
-    assert_eq!(conformance::wake_ups_are_not_lost::<Bed>(20_000), 0);
+    assert_eq!(conformance::wake_ups_are_not_lost::<Fixture>(20_000), 0);
 }
 
 /// Virtual time is exact: a wait that is up ends at its very end, and anything
 /// that came until then has ended it at the moment when it came.
 #[test]
 fn a_wait_ends_when_something_comes_or_at_its_end() {
-    let mut bed = Bed::new(4096);
+    let mut fixture = Fixture::new(4096);
     let rounds = 5_000;
-    bed.start_echo(rounds);
+    fixture.start_echo(rounds);
     let mut random = Random::new(3);
     let (mut in_time, mut timed_out) = (0, 0);
     for round in 1..=rounds {
         let to = RemoteAddress { region: 1, offset: 0 };
         let bytes = round.to_le_bytes();
-        bed.link.post(&[Work::Write { id: round, to, bytes: &bytes, imm: Some(1) }]);
+        fixture.link.post(&[Work::Write { id: round, to, bytes: &bytes, imm: Some(1) }]);
         let mut is_open = true;
-        while bed.echoed() < round || is_open {
-            let begun = bed.world.now_ns();
+        while fixture.echoed() < round || is_open {
+            let begun = fixture.world.now_ns();
             let nap = random.below(3_000);
-            let arrived = bed.near.arrivals();
-            match bed.link.wait(Some(std::time::Duration::from_nanos(nap))) {
+            let arrived = fixture.near.arrivals();
+            match fixture.link.wait(Some(std::time::Duration::from_nanos(nap))) {
                 Waited::Completed => {
                     let done = Completion { id: round, result: Ok(()) };
-                    assert_eq!(bed.link.poll(), Some(done));
+                    assert_eq!(fixture.link.poll(), Some(done));
                     is_open = false;
                     in_time += 1;
                 }
                 Waited::Arrived => in_time += 1,
                 Waited::TimedOut => {
-                    assert_eq!(bed.world.now_ns(), begun + nap);
-                    assert_eq!(bed.near.arrivals(), arrived, "it came, and did not wake");
+                    assert_eq!(fixture.world.now_ns(), begun + nap);
+                    assert_eq!(fixture.near.arrivals(), arrived, "it came, and did not wake");
                     timed_out += 1;
                 }
                 Waited::Failed(reason) => panic!("{reason}"),
             }
-            assert!(bed.world.now_ns() <= begun + nap, "it slept too long");
-            assert!(bed.world.now_ns() < round * 100_000, "no answer in round {round}");
+            assert!(fixture.world.now_ns() <= begun + nap, "it slept too long");
+            assert!(fixture.world.now_ns() < round * 100_000, "no answer in round {round}");
         }
     }
     assert!(in_time > rounds && timed_out > rounds, "{in_time} {timed_out}");

@@ -1,11 +1,9 @@
 //! The conformance body over real sockets, the target's agent in a thread of
 //! its own: of this process, or of another one.
 
-mod bed;
-
-use bed::{Backend, Bed, LOCAL, Shared, Target, pair, remote};
+use crate::fixture::{Backend, Fixture, LOCAL, Shared, Target, pair, remote};
 use remora_arena::{Mapping, Words};
-use remora_fabric::conformance::{self, DEADLINE, TestBed};
+use remora_fabric::conformance::{self, DEADLINE, TestFixture};
 use remora_fabric::tcp::{Connection, Exposed, Pumping, ReceiveBuffer, State, TcpLink};
 use remora_fabric::{Link, LinkError, RemoteAddress, Waited, Work};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -19,7 +17,7 @@ use std::time::Duration;
 struct Tcp;
 
 /// One whose target is in this process.
-type Near = Bed<Tcp, Target<Tcp>>;
+type Near = Fixture<Tcp, Target<Tcp>>;
 
 impl Backend for Tcp {
     type Link = TcpLink;
@@ -84,13 +82,16 @@ fn no_wake_up_is_lost() {
 /// Between two processes; `bench/rdma.sh` has them on two hosts.
 #[test]
 fn conforms_with_a_target_elsewhere() {
-    remote::with_target_elsewhere::<Tcp>("conforms_with_a_target_elsewhere", || {
-        remote::run::<Tcp>(500);
-    });
+    remote::with_target_elsewhere::<Tcp>(
+        "tcp_conformance::conforms_with_a_target_elsewhere",
+        || {
+            remote::run::<Tcp>(500);
+        },
+    );
 }
 
 /// What an initiator must not ask for ends the target, which says why. It has
-/// one bed of 4096 bytes, or none.
+/// one fixture of 4096 bytes, or none.
 #[test]
 fn a_target_refuses_what_is_too_large() {
     let refusal_of = |has_bed: bool, command: [u64; 4]| {
@@ -112,8 +113,8 @@ fn a_target_refuses_what_is_too_large() {
     };
     let too_long = refusal_of(false, [1, 7, 0, u64::MAX]);
     assert_eq!(too_long, format!("a region of {} bytes is too long", u64::MAX));
-    assert_eq!(refusal_of(false, [3, 7, 0, 8]), "there is no bed 7");
-    assert_eq!(refusal_of(true, [3, 8, 0, 8]), "there is no bed 8");
+    assert_eq!(refusal_of(false, [3, 7, 0, 8]), "there is no fixture 7");
+    assert_eq!(refusal_of(true, [3, 8, 0, 8]), "there is no fixture 8");
     for (offset, bytes) in [(0, 4097), (4096, 1), (u64::MAX, 8), (4, 8)] {
         for command in [2, 3] {
             let beyond = format!("{bytes} bytes at {offset} do not lie in a region of 4096");
@@ -123,7 +124,7 @@ fn a_target_refuses_what_is_too_large() {
     assert_eq!(refusal_of(true, [9, 7, 0, 0]), "there is no command 9");
 }
 
-/// It ends with its initiator, also while it has a bed, or is made to wait for
+/// It ends with its initiator, also while it has a fixture, or is made to wait for
 /// the rest of a command.
 #[test]
 fn a_target_ends_with_its_initiator() {
@@ -151,11 +152,11 @@ fn read(id: u64, offset: u64, into: usize, bytes: usize) -> Work<'static> {
 fn links_of_many_threads_share_a_connection() {
     const THREADS: u64 = 8;
     const ROUNDS: u64 = 400;
-    let mut bed = Near::new(1 << 20);
+    let mut fixture = Near::new(1 << 20);
     for word in 0..1 << 17 {
-        bed.peer.shared.readable.store(word, word as u64 * 3);
+        fixture.peer.shared.readable.store(word, word as u64 * 3);
     }
-    let connection = Arc::clone(bed.link().connection());
+    let connection = Arc::clone(fixture.link().connection());
     let lost: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
@@ -205,23 +206,23 @@ fn one_of_many(mut link: TcpLink, thread: u64, rounds: u64) -> u64 {
 /// A failure that the initiator finds itself fails one link, not its siblings.
 #[test]
 fn a_link_that_fails_by_itself_fails_alone() {
-    let mut bed = Near::new(4096);
-    let mut other = TcpLink::new(Arc::clone(bed.link().connection()));
+    let mut fixture = Near::new(4096);
+    let mut other = TcpLink::new(Arc::clone(fixture.link().connection()));
     other.post(&[read(1, 0, 0, 8)]);
     assert_eq!(other.wait(None), Waited::Completed);
     assert_eq!(other.poll().unwrap().result, Err(LinkError::NoLanding));
     assert_eq!(other.failure(), Some(LinkError::NoLanding));
-    bed.link.post(&[read(2, 0, 0, 8)]);
-    while bed.link.poll().is_none() {
-        bed.link.wait(None);
+    fixture.link.post(&[read(2, 0, 0, 8)]);
+    while fixture.link.poll().is_none() {
+        fixture.link.wait(None);
     }
-    assert_eq!(bed.link.failure(), None);
+    assert_eq!(fixture.link.failure(), None);
     // What the target refuses fails all of them.
-    bed.link.post(&[read(3, 1 << 40, 0, 8)]);
-    while bed.link.poll().is_none() {
-        bed.link.wait(None);
+    fixture.link.post(&[read(3, 1 << 40, 0, 8)]);
+    while fixture.link.poll().is_none() {
+        fixture.link.wait(None);
     }
-    let mut third = TcpLink::new(Arc::clone(bed.link().connection()));
+    let mut third = TcpLink::new(Arc::clone(fixture.link().connection()));
     let reason = LinkError::OutOfBounds { region: 5, offset: 1 << 40, bytes: 8 };
     assert_eq!(third.wait(None), Waited::Failed(reason));
 }
@@ -229,22 +230,22 @@ fn a_link_that_fails_by_itself_fails_alone() {
 /// One region is withdrawn: the others, and what was read before, stay.
 #[test]
 fn one_region_is_withdrawn() {
-    let mut bed = Near::new(4096);
-    bed.peer.connection.withdraw(6);
-    bed.link.post(&[read(1, 0, 0, 8)]);
-    while bed.link.poll().is_none() {
-        bed.link.wait(None);
+    let mut fixture = Near::new(4096);
+    fixture.peer.connection.withdraw(6);
+    fixture.link.post(&[read(1, 0, 0, 8)]);
+    while fixture.link.poll().is_none() {
+        fixture.link.wait(None);
     }
     let to = RemoteAddress { region: 6, offset: 0 };
-    bed.link.post(&[Work::Write { id: 2, to, bytes: &[1; 8], imm: None }]);
+    fixture.link.post(&[Work::Write { id: 2, to, bytes: &[1; 8], imm: None }]);
     let completion = loop {
-        if let Some(completion) = bed.link.poll() {
+        if let Some(completion) = fixture.link.poll() {
             break completion;
         }
-        bed.link.wait(None);
+        fixture.link.wait(None);
     };
     assert_eq!(completion.result, Err(LinkError::Withdrawn));
-    assert_eq!(bed.peer.shared.mailbox.load(0), 0);
+    assert_eq!(fixture.peer.shared.mailbox.load(0), 0);
 }
 
 /// A peer that does not read: posts are refused at a bound, and nothing hangs.
@@ -271,17 +272,17 @@ fn a_peer_that_does_not_read_overruns_the_link() {
 /// delivers. Two threads WRITE to the peer and wait for each answer.
 #[test]
 fn links_at_the_agents_end_wait_for_the_agent() {
-    let mut bed = Near::new(4096);
+    let mut fixture = Near::new(4096);
     let peer_stops = Arc::new(AtomicBool::new(false));
     let lost: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..2u64)
             .map(|thread| {
-                let target = Arc::clone(&bed.peer.connection);
+                let target = Arc::clone(&fixture.peer.connection);
                 scope.spawn(move || write_and_wait(TcpLink::new(target), thread))
             })
             .collect();
         let stop = Arc::clone(&peer_stops);
-        let link = &mut bed.link;
+        let link = &mut fixture.link;
         // The peer only waits, and thereby serves.
         scope.spawn(move || {
             while !stop.load(Ordering::Acquire) {
@@ -293,7 +294,7 @@ fn links_at_the_agents_end_wait_for_the_agent() {
         lost
     });
     assert_eq!(lost, 0);
-    assert_eq!((bed.local.load(0), bed.local.load(1)), (500, 500));
+    assert_eq!((fixture.local.load(0), fixture.local.load(1)), (500, 500));
 }
 
 fn write_and_wait(mut link: TcpLink, thread: u64) -> u64 {
@@ -366,8 +367,8 @@ fn two_ends_that_read_from_each_other_do_not_block() {
 /// away: if it led, the other one must lead in its place.
 #[test]
 fn a_leader_that_goes_away_hands_over() {
-    let mut bed = Near::new(1 << 20);
-    let connection = Arc::clone(bed.link().connection());
+    let mut fixture = Near::new(1 << 20);
+    let connection = Arc::clone(fixture.link().connection());
     let barrier = &std::sync::Barrier::new(2);
     let lost: u64 = std::thread::scope(|scope| {
         let threads = [8, 900_000].map(|bytes| {

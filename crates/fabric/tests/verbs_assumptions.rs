@@ -3,8 +3,7 @@
 //! does wrong on purpose, which the detector must see. They need devices: the virtual
 //! machine of `make rxe` runs them.
 
-mod verbs_world;
-
+use crate::verbs_world::{MAILBOX_BYTES, Raw, Server, control, devices};
 use remora_arena::{Mapping, Words};
 use remora_fabric::conformance::DEADLINE;
 use remora_fabric::verbs::{
@@ -14,7 +13,6 @@ use remora_verbs_sys::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use verbs_world::{MAILBOX_BYTES, Raw, Server, control, devices};
 
 /// Rounds count in one byte: no question about their order is one about torn
 /// words.

@@ -5,9 +5,7 @@
 //! The halves are made as a session's are ([`remora_layout::verbs`]), but that
 //! the initiator first says in how many pieces the target is to register what is READ.
 
-mod bed;
-
-use bed::{Backend, Bed, Shared, Target, remote};
+use crate::fixture::{Backend, Fixture, Shared, Target, remote};
 use remora_arena::Words;
 use remora_fabric::conformance;
 use remora_fabric::verbs::{
@@ -30,7 +28,7 @@ const MAX_PIECES: usize = 64;
 struct Verbs<const PIECES: usize>;
 
 /// One whose target is in this process.
-type Near<const PIECES: usize> = Bed<Verbs<PIECES>, Target<Verbs<PIECES>>>;
+type Near<const PIECES: usize> = Fixture<Verbs<PIECES>, Target<Verbs<PIECES>>>;
 
 /// A queue pair for a peer that this stream leads to, at the device that
 /// `REMORA_TEST_DEVICES` names for this end, or at the best one of
@@ -197,7 +195,10 @@ fn no_wake_up_is_lost() {
 /// says in how many pieces.
 #[test]
 fn conforms_with_a_target_elsewhere() {
-    remote::with_target_elsewhere::<Verbs<21>>("conforms_with_a_target_elsewhere", || {
-        remote::run::<Verbs<21>>(500);
-    });
+    remote::with_target_elsewhere::<Verbs<21>>(
+        "verbs_conformance::conforms_with_a_target_elsewhere",
+        || {
+            remote::run::<Verbs<21>>(500);
+        },
+    );
 }

@@ -2,8 +2,7 @@
 //! clients that lie; a forked child releases none of its parent's. They need
 //! devices: the virtual machine of `make rxe` runs them.
 
-mod verbs_world;
-
+use crate::verbs_world::{MAILBOX_BYTES, Server, bare, control, devices, heard, in_child, side};
 use remora_arena::{Mapping, Words};
 use remora_fabric::conformance::DEADLINE;
 use remora_fabric::verbs::{
@@ -14,7 +13,6 @@ use remora_layout::verbs::{RegionKey, VerbsEnd};
 use remora_verbs_sys::IBV_WC_SUCCESS;
 use std::process::Command;
 use std::sync::Arc;
-use verbs_world::{MAILBOX_BYTES, Server, bare, control, devices, heard, in_child, side};
 
 /// How many objects of each kind the devices have.
 fn objects() -> String {

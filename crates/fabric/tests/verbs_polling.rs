@@ -2,14 +2,12 @@
 //! device, and what was posted and came is counted. They need devices: the virtual
 //! machine of `make rxe` runs them.
 
-mod verbs_world;
-
+use crate::verbs_world::Server;
 use remora_fabric::conformance::DEADLINE;
 use remora_fabric::verbs::{Verb, VerbsLink};
 use remora_fabric::{Link, RemoteAddress, Waited, Work};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use verbs_world::Server;
 
 /// The number that a client has for the mailbox: behind the arena.
 const MAILBOX: u32 = 1;

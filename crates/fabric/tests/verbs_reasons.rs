@@ -3,8 +3,9 @@
 //! connection works. They need devices: the virtual machine of `make rxe` runs
 //! them.
 
-mod verbs_world;
-
+use crate::verbs_world::{
+    ARENA, ARENA_BYTES, MAILBOX, MAILBOX_BYTES, Server, Session, bare, be_asked_again_soon,
+};
 use remora_arena::{Mapping, Words};
 use remora_fabric::conformance::DEADLINE;
 use remora_fabric::verbs::{Connection, Registration, VerbsLink, access, key_of};
@@ -14,9 +15,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use verbs_world::{
-    ARENA, ARENA_BYTES, MAILBOX, MAILBOX_BYTES, Server, Session, bare, be_asked_again_soon,
-};
 
 fn read(id: u64, word: u64) -> Work<'static> {
     let from = RemoteAddress { region: ARENA, offset: word * 8 };

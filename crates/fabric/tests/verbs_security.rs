@@ -3,8 +3,7 @@
 //! same operation by whom it was granted to succeeds. They need devices: the
 //! virtual machine of `make rxe` runs them.
 
-mod verbs_world;
-
+use crate::verbs_world::{ARENA, ARENA_BYTES, MAILBOX_BYTES, Raw, Server, Session, bare, content};
 use remora_arena::{Mapping, Words};
 use remora_fabric::conformance::DEADLINE;
 use remora_fabric::verbs::{
@@ -14,7 +13,6 @@ use remora_fabric::{Link, LinkError, RemoteAddress, Waited, Work};
 use remora_verbs_sys::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use verbs_world::{ARENA, ARENA_BYTES, MAILBOX_BYTES, Raw, Server, Session, bare, content};
 
 /// Not a word of any arena.
 const EVIL: u64 = 0xbad0_bad0_bad0_bad0;

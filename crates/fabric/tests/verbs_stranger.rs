@@ -2,8 +2,7 @@
 //! own: the server sends nothing there. It needs devices, and a server's
 //! binary as `REMORA_BIN`: the virtual machine of `make rxe` runs it.
 
-mod verbs_world;
-
+use crate::verbs_world::{Raw, devices, side};
 use remora_arena::{Mapping, Words};
 use remora_fabric::client_hello;
 use remora_fabric::conformance::DEADLINE;
@@ -17,7 +16,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
-use verbs_world::{Raw, devices, side};
 use zerocopy::{FromZeros, IntoBytes};
 
 const ADDRESS: &str = "127.0.0.1:7001";

@@ -8,7 +8,6 @@ use crate::port::ShardPort;
 use crate::protocol::Protocol;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::RESP_CONNECTIONS_PER_TURN;
-use remora_layout::plant::{Plant, planted};
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{Read, Write};
 
@@ -305,9 +304,8 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         }
         let Some(Some(slot)) = self.slots.get_mut(token.connection) else { return };
         // A connection that has gone needs no reply; its slot may have a new one.
-        let is_planted = token.part == 0 && planted(Plant::RespAnswersSlot);
         let responder = slot.connection.responder_mut();
-        if responder.serial == token.serial || is_planted {
+        if responder.serial == token.serial {
             let before = responder.pending_bytes();
             responder.answer(token, reply);
             let after = responder.pending_bytes();

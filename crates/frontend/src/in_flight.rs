@@ -4,7 +4,6 @@
 //! once, so that no command overtakes another one.
 
 use remora_layout::hash::KeyHash;
-use remora_layout::plant::{Plant, planted};
 
 /// Keys are told apart by so many values of their hash: two that fall together
 /// are asked for where one could have been read. The counts come and go with a
@@ -92,8 +91,7 @@ impl InFlight {
     #[inline]
     pub fn may_read(&self, shard: usize, hash: KeyHash) -> bool {
         let Some(counts) = &self.counts else { return true };
-        counts.reads[group(hash)] == 0
-            && (counts.of_shards[shard].writes == 0 || planted(Plant::RespPastOwnWrites))
+        counts.reads[group(hash)] == 0 && counts.of_shards[shard].writes == 0
     }
 
     /// Whether nothing is asked of this shard.

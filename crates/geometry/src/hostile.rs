@@ -7,6 +7,7 @@ use geo_types::{
     Coord, Geometry, GeometryCollection, LineString, MultiPoint, MultiPolygon, Polygon,
 };
 use remora_layout::limits::MAX_GEOMETRY_BYTES;
+use remora_testing::Random;
 
 /// Coordinates of the longest line, and a few less.
 const MOST: usize = MAX_GEOMETRY_BYTES / 16 - 20;
@@ -19,12 +20,8 @@ fn at(x: f64, y: f64) -> Coord<f64> {
 
 /// The same numbers on every machine, from 0 to 1.
 fn scatter(seed: u64) -> impl FnMut() -> f64 {
-    let mut state = seed;
-    move || {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 11) as f64 / (1_u64 << 53) as f64
-    }
+    let mut random = Random::new(seed);
+    move || random.unit()
 }
 
 fn ring(mut coords: Coords) -> LineString<f64> {

@@ -2,10 +2,8 @@
 //! found, or the walk says that it must look again or ask; no walk ever gives
 //! another record.
 
-mod feeder;
-mod store;
-
-use feeder::{Source, feed};
+use crate::feeder::{Source, feed};
+use crate::store::{REGION, Store, plain_hash};
 use remora_arena::{Journal, Mapping, ReadView, Words};
 use remora_index::hash::{AskReason, Lookup, TableRef, Want, walk_locally};
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
@@ -15,7 +13,6 @@ use remora_walk::{Proof, Step, Walk, What};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use store::{REGION, Store, plain_hash};
 
 const BYTES: usize = 512 << 10;
 

@@ -1,8 +1,7 @@
 //! What the table tells besides a key's place: which classes of record a hash
 //! may have, the run that growth will take, how much of a region a view needs.
 
-mod store;
-
+use crate::store::{Hash, REGION, Store, plain_hash, poor_hash};
 use remora_arena::{NoJournal, Slots, class_for};
 use remora_index::hash::TableRef;
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
@@ -10,7 +9,6 @@ use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS};
 use remora_layout::limits::{BUCKET_LOAD_QUARTERS, CHAIN_BUCKETS, GROW_PAUSE_INSERTS, PAGE_BYTES};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::table::{CHUNK_UNIT_BYTES, TableShape};
-use store::{Hash, REGION, Store, plain_hash, poor_hash};
 
 const BYTES: usize = 4 << 20;
 

@@ -1,17 +1,16 @@
 //! The hash index against a plain map: long random runs in which everything
 //! overflows, grows and shrinks, and walks that are fed stale and hostile bytes.
 
-mod store;
-
+use crate::store::{REGION, Store, plain_hash, poor_hash};
 use remora_arena::{NoJournal, Slots};
 use remora_index::hash::{AskReason, Lookup, TableRef, record_value, walk_locally};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::GROW_PAUSE_INSERTS;
+use remora_testing::Random;
 use remora_walk::{Proof, Step, Walk};
 use std::collections::HashMap;
-use store::{REGION, Store, plain_hash, poor_hash};
 
 const BYTES: usize = 4 << 20;
 
@@ -29,13 +28,6 @@ fn walk(
         .map(|found| found.value.to_vec())
 }
 
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
 /// What a random run did.
 #[derive(Default, Debug)]
 struct Did {
@@ -50,9 +42,9 @@ fn run(store: &mut Store<NoJournal>, keys: u64, steps: u64, grows: bool) -> Did 
     let mut oracle: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     let (mut scratch, mut view) = (Vec::new(), store.view());
     let mut did = Did::default();
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = Random::new(1);
     for step in 0..steps {
-        let r = random(&mut state);
+        let r = random.bits();
         let key = format!("key{}", r % keys).into_bytes();
         // Times of filling and of emptying, by turns.
         let fills = (step / (steps / 6)).is_multiple_of(2);

@@ -3,9 +3,7 @@
 //! that are live, of the right generation, level and version, but whose
 //! checksums are wrong. No walk gives anything of that.
 
-mod grove;
-
-use grove::{Grove, HOME, KINDS, Random};
+use crate::fixture::{HOME, KINDS, TreeFixture};
 use remora_arena::{NoJournal, ReadView};
 use remora_index::rtree::{AskReason, LocalWalk, Query};
 use remora_layout::node::{
@@ -14,6 +12,7 @@ use remora_layout::node::{
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, verify_header};
+use remora_testing::Random;
 use remora_walk::Memory;
 use remora_walk::local::WalkLimits;
 use std::cell::{Cell, RefCell};
@@ -26,7 +25,7 @@ const FORGED: u64 = 1 << 40;
 /// The tree's memory; the tree ends before one of its fetches.
 struct Ending<'g> {
     words: ReadView,
-    grove: &'g RefCell<Grove<NoJournal>>,
+    fixture: &'g RefCell<TreeFixture<NoJournal>>,
     fetches_until: Cell<usize>,
     fetches: Cell<usize>,
     forges_header: bool,
@@ -39,7 +38,7 @@ impl Memory for Ending<'_> {
 
     fn fetch(&self, offset: u64, into: &mut [u8]) -> bool {
         if self.fetches.get() == self.fetches_until.get() {
-            end_and_forge(&mut self.grove.borrow_mut(), self.forges_header);
+            end_and_forge(&mut self.fixture.borrow_mut(), self.forges_header);
         }
         self.fetches.set(self.fetches.get() + 1);
         self.words.fetch(offset, into)
@@ -47,30 +46,30 @@ impl Memory for Ending<'_> {
 }
 
 /// Ends the tree; then all that it had lies there again, with other ids.
-fn end_and_forge(grove: &mut Grove<NoJournal>, forges_header: bool) {
-    let copy = |grove: &Grove<NoJournal>, at: NodeRef, bytes| {
-        (at, grove.owner.slice(at.offset(), bytes).to_vec())
+fn end_and_forge(fixture: &mut TreeFixture<NoJournal>, forges_header: bool) {
+    let copy = |fixture: &TreeFixture<NoJournal>, at: NodeRef, bytes| {
+        (at, fixture.owner.slice(at.offset(), bytes).to_vec())
     };
-    let nodes = grove.all_nodes().into_iter();
+    let nodes = fixture.all_nodes().into_iter();
     let mut forged: Vec<_> = nodes
-        .map(|at| copy(grove, at, node_bytes(grove.tree.node(&grove.owner, at).1.len())))
+        .map(|at| copy(fixture, at, node_bytes(fixture.tree.node(&fixture.owner, at).1.len())))
         .collect();
     for (at, bytes) in &mut forged {
-        if grove.tree.node(&grove.owner, *at).0 == 0 {
+        if fixture.tree.node(&fixture.owner, *at).0 == 0 {
             for id in bytes[NODE_HEADER_BYTES..].chunks_exact_mut(40) {
                 id[37] |= (FORGED >> 40) as u8;
             }
         }
     }
     if forges_header {
-        let (at, mut header) = copy(grove, grove.tree.at(), TREE_HEADER_BYTES);
+        let (at, mut header) = copy(fixture, fixture.tree.at(), TREE_HEADER_BYTES);
         // No node begins a walk again.
         header[8 * word::LEFT_AT..][..8].fill(0xff);
         forged.push((at, header));
     }
-    grove.renew(grove.tree.header().kind, CAPACITY);
+    fixture.renew(fixture.tree.header().kind, CAPACITY);
     for (at, bytes) in forged {
-        grove.owner.store_bytes(at.offset(), &bytes);
+        fixture.owner.store_bytes(at.offset(), &bytes);
     }
 }
 
@@ -87,15 +86,15 @@ fn walk(
     forges_header: bool,
 ) -> (Result<Vec<u64>, AskReason>, bool, usize) {
     let mut random = Random::new(number as u64 + 3);
-    let mut grove = Grove::new(KINDS[number], CAPACITY, 1 << 20, NoJournal);
+    let mut fixture = TreeFixture::new(KINDS[number], CAPACITY, 1 << 20, NoJournal);
     for _ in 0..OBJECTS {
         let (x, y) = (random.unit(), random.unit());
-        grove.insert(Rect::point(x, y).unwrap());
+        fixture.insert(Rect::point(x, y).unwrap());
     }
-    let (words, at) = (grove.owner.view().clone(), grove.tree.at());
-    let grove = RefCell::new(grove);
+    let (words, at) = (fixture.owner.view().clone(), fixture.tree.at());
+    let fixture = RefCell::new(fixture);
     let (fetches_until, fetches) = (Cell::new(fetches_until), Cell::new(0));
-    let memory = Ending { words, grove: &grove, fetches_until, fetches, forges_header };
+    let memory = Ending { words, fixture: &fixture, fetches_until, fetches, forges_header };
     let begun = LocalWalk::begin(&memory, HOME, at, everything());
     let outcome = begun.and_then(|mut walk| {
         let is_whole = walk.run_within(&WalkLimits::ONE_TURN, &mut Vec::new())?;
@@ -132,21 +131,21 @@ fn what_lies_where_a_tree_was_is_not_given() {
 fn guardians_alone_revive_nothing_of_a_tree_that_ended() {
     for kind in KINDS {
         let mut random = Random::new(7);
-        let mut grove = Grove::new(kind, CAPACITY, 1 << 20, NoJournal);
+        let mut fixture = TreeFixture::new(kind, CAPACITY, 1 << 20, NoJournal);
         for _ in 0..OBJECTS {
             let (x, y) = (random.unit(), random.unit());
-            grove.insert(Rect::point(x, y).unwrap());
+            fixture.insert(Rect::point(x, y).unwrap());
         }
-        let guardian = |grove: &Grove<NoJournal>, at: NodeRef| {
-            (at, grove.owner.word(at.offset() / 8 + word::GUARDIAN))
+        let guardian = |fixture: &TreeFixture<NoJournal>, at: NodeRef| {
+            (at, fixture.owner.word(at.offset() / 8 + word::GUARDIAN))
         };
-        let (header, root) = (grove.tree.at(), grove.tree.header().root);
-        let top = grove.tree.header().height - 1;
-        let nodes: Vec<_> = grove.all_nodes().iter().map(|&at| guardian(&grove, at)).collect();
-        let level = |grove: &Grove<NoJournal>, at| grove.tree.node(&grove.owner, at).0;
-        let levels: Vec<u8> = nodes.iter().map(|&(at, _)| level(&grove, at)).collect();
-        let header_guardian = guardian(&grove, header);
-        let (mut owner, _slots) = grove.into_ended();
+        let (header, root) = (fixture.tree.at(), fixture.tree.header().root);
+        let top = fixture.tree.header().height - 1;
+        let nodes: Vec<_> = fixture.all_nodes().iter().map(|&at| guardian(&fixture, at)).collect();
+        let level = |fixture: &TreeFixture<NoJournal>, at| fixture.tree.node(&fixture.owner, at).0;
+        let levels: Vec<u8> = nodes.iter().map(|&(at, _)| level(&fixture, at)).collect();
+        let header_guardian = guardian(&fixture, header);
+        let (mut owner, _slots) = fixture.into_ended();
         // What a value does that ends at a guardian's word.
         for (at, word) in nodes.iter().copied().chain([header_guardian]) {
             owner.store(at.offset() / 8 + word::GUARDIAN, word);

@@ -2,9 +2,7 @@
 //! put a whole tree into a value of its own. A walk over it costs no more than
 //! its limits allow, whatever the forger thinks of.
 
-mod grove;
-
-use grove::{HOME, Random};
+use crate::fixture::HOME;
 use remora_index::rtree::{LocalWalk, Query};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MAX_TREE_HEIGHT, WALK_RESTARTS, WALK_RETRIES};
 use remora_layout::node::{
@@ -14,6 +12,7 @@ use remora_layout::record::{Guardian, State};
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind};
+use remora_testing::Random;
 use remora_walk::Memory;
 use remora_walk::local::WalkLimits;
 use std::cell::RefCell;
@@ -79,7 +78,7 @@ impl Forger {
         bytes.extend([shape.to_word(), 0, 0, 0, 0].map(u64::to_le_bytes).concat());
         for _ in 0..entries {
             let below = NodeRef { slot: slot.saturating_sub(APART), generation: 1 };
-            let word = if level == 0 { random.next() } else { below.to_word() };
+            let word = if level == 0 { random.bits() } else { below.to_word() };
             bytes.extend_from_slice(Entry { rect: Rect::default(), word }.as_bytes());
         }
         bytes

@@ -2,15 +2,14 @@
 //! moves and searches, for all kinds; the owner's search and the walk must
 //! give what the list gives.
 
-mod grove;
-
-use grove::{Grove, KINDS, Random};
+use crate::fixture::{KINDS, TreeFixture};
 use remora_arena::NoJournal;
 use remora_index::rtree::{Query, TreeError};
 use remora_layout::node::{Entry, NodeRef, word};
 use remora_layout::rect::Predicate;
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::TreeKind;
+use remora_testing::Random;
 use std::collections::BTreeMap;
 
 const PREDICATES: [Predicate; 3] = [Predicate::Intersects, Predicate::Within, Predicate::Contains];
@@ -31,57 +30,57 @@ fn any_rect(random: &mut Random) -> Rect {
     .unwrap()
 }
 
-fn compare(grove: &Grove<NoJournal>, random: &mut Random) {
+fn compare(fixture: &TreeFixture<NoJournal>, random: &mut Random) {
     let window = any_rect(random);
     for predicate in PREDICATES {
-        let expected = grove.expected(&window, predicate);
-        assert_eq!(grove.search(&window, predicate), expected);
-        assert_eq!(grove.walk(Query::Window { window, predicate }).unwrap().0, expected);
-        assert_eq!(grove.tree.count(&grove.owner, &window, predicate), expected.len() as u64);
+        let expected = fixture.expected(&window, predicate);
+        assert_eq!(fixture.search(&window, predicate), expected);
+        assert_eq!(fixture.walk(Query::Window { window, predicate }).unwrap().0, expected);
+        assert_eq!(fixture.tree.count(&fixture.owner, &window, predicate), expected.len() as u64);
     }
     let (x, y) = window.centre();
     let wanted = random.below(20) as usize;
-    let expected = grove.expected_nearest(x, y, wanted);
-    assert_eq!(grove.tree.nearest(&grove.owner, (x, y), wanted, |_| true), expected);
-    assert_eq!(grove.walk_in_order(Query::Nearest { x, y, wanted }), expected);
+    let expected = fixture.expected_nearest(x, y, wanted);
+    assert_eq!(fixture.tree.nearest(&fixture.owner, (x, y), wanted, |_| true), expected);
+    assert_eq!(fixture.walk_in_order(Query::Nearest { x, y, wanted }), expected);
 }
 
 fn history(kind: TreeKind, capacity: usize, steps: u64, seed: u64) {
     let mut random = Random::new(seed);
-    let mut grove = Grove::new(kind, capacity, 8 << 20, NoJournal);
+    let mut fixture = TreeFixture::new(kind, capacity, 8 << 20, NoJournal);
     for step in 0..steps {
         // Times of growing and of shrinking, by turns.
         let grows = (step / (steps / 6)).is_multiple_of(2);
         match random.below(10) {
-            0..5 if grows => grove.insert(any_rect(&mut random)),
-            0..5 => grove.remove_some(&mut random),
-            5 => grove.insert(any_rect(&mut random)),
-            6 => grove.remove_some(&mut random),
+            0..5 if grows => fixture.insert(any_rect(&mut random)),
+            0..5 => fixture.remove_some(&mut random),
+            5 => fixture.insert(any_rect(&mut random)),
+            6 => fixture.remove_some(&mut random),
             7 => {
                 // A small step, as most moves are.
-                let rect = grove.some(&mut random).map(|(_, rect)| rect);
+                let rect = fixture.some(&mut random).map(|(_, rect)| rect);
                 let nudge = random.below(3) as f64 / 16.0;
                 let to = rect.and_then(|r| {
                     Rect::new(r.min_x + nudge, r.max_x + nudge, r.min_y, r.max_y).ok()
                 });
-                grove.move_some(&mut random, to.unwrap_or_default());
+                fixture.move_some(&mut random, to.unwrap_or_default());
             }
             8 => {
                 let to = any_rect(&mut random);
-                grove.move_some(&mut random, to);
+                fixture.move_some(&mut random, to);
             }
-            _ => compare(&grove, &mut random),
+            _ => compare(&fixture, &mut random),
         }
         if step % 97 == 0 {
-            grove.check();
+            fixture.check();
         }
     }
-    while !grove.objects.is_empty() {
-        grove.remove_some(&mut random);
+    while !fixture.objects.is_empty() {
+        fixture.remove_some(&mut random);
     }
-    grove.check();
-    assert_eq!((grove.tree.nodes(), grove.tree.header().height), (1, 1));
-    grove.end();
+    fixture.check();
+    assert_eq!((fixture.tree.nodes(), fixture.tree.header().height), (1, 1));
+    fixture.end();
 }
 
 #[test]
@@ -107,17 +106,17 @@ fn a_loaded_tree_is_one_like_others() {
     for kind in KINDS {
         for count in [0, 1, 4, 5, 6, 31, 500, 3_001] {
             let mut random = Random::new(count + 7);
-            let mut grove = Grove::new(kind, 5, 8 << 20, NoJournal);
-            grove.load((0..count).map(|_| any_rect(&mut random)).collect());
-            grove.check_loaded();
+            let mut fixture = TreeFixture::new(kind, 5, 8 << 20, NoJournal);
+            fixture.load((0..count).map(|_| any_rect(&mut random)).collect());
+            fixture.check_loaded();
             for _ in 0..20 {
-                compare(&grove, &mut random);
+                compare(&fixture, &mut random);
             }
             for _ in 0..300 {
-                grove.insert(any_rect(&mut random));
-                grove.remove_some(&mut random);
-                grove.remove_some(&mut random);
-                compare(&grove, &mut random);
+                fixture.insert(any_rect(&mut random));
+                fixture.remove_some(&mut random);
+                fixture.remove_some(&mut random);
+                compare(&fixture, &mut random);
             }
         }
     }
@@ -125,16 +124,16 @@ fn a_loaded_tree_is_one_like_others() {
 
 #[test]
 fn what_is_no_rectangle_is_refused_and_changes_nothing() {
-    let mut grove = Grove::new(TreeKind::RStar, 4, 1 << 20, NoJournal);
+    let mut fixture = TreeFixture::new(TreeKind::RStar, 4, 1 << 20, NoJournal);
     let good = Rect::new(0.0, 1.0, 0.0, 1.0).unwrap();
-    grove.insert(good);
+    fixture.insert(good);
     for (bad, reason) in [
         (Rect { min_x: f64::NAN, ..good }, BadRect::NotANumber),
         (Rect { max_y: f64::INFINITY, ..good }, BadRect::Infinite),
         (Rect { min_y: 2.0, ..good }, BadRect::Inverted),
     ] {
         let refused = TreeError::BadRect(reason);
-        let (tree, mut arena) = grove.parts();
+        let (tree, mut arena) = fixture.parts();
         assert_eq!(tree.put(&mut arena, 9, bad), Err(refused));
         assert_eq!(tree.put(&mut arena, 0, bad), Err(refused));
         let query = Query::Window { window: bad, predicate: Predicate::Intersects };
@@ -144,18 +143,18 @@ fn what_is_no_rectangle_is_refused_and_changes_nothing() {
                 || reason == BadRect::Inverted
         );
     }
-    let (tree, mut arena) = grove.parts();
+    let (tree, mut arena) = fixture.parts();
     assert_eq!(tree.load(&mut arena, vec![(3, good)]), Err(TreeError::NotEmpty));
     assert_eq!(tree.remove(&mut arena, 1), Ok(false));
-    grove.check();
+    fixture.check();
     for kind in KINDS {
-        let mut grove = Grove::new(kind, 4, 1 << 20, NoJournal);
-        let (tree, mut arena) = grove.parts();
+        let mut fixture = TreeFixture::new(kind, 4, 1 << 20, NoJournal);
+        let (tree, mut arena) = fixture.parts();
         let mut objects: Vec<_> = (0..100).map(|id| (id, good)).collect();
         objects.push((42, Rect::default()));
         assert_eq!(tree.load(&mut arena, objects), Err(TreeError::TwiceGiven(42)));
-        grove.check();
-        grove.end();
+        fixture.check();
+        fixture.end();
     }
 }
 
@@ -163,31 +162,31 @@ fn what_is_no_rectangle_is_refused_and_changes_nothing() {
 fn full_memory_changes_nothing() {
     for kind in KINDS {
         let mut random = Random::new(11);
-        let mut grove = Grove::new(kind, 6, 1 << 20, NoJournal);
+        let mut fixture = TreeFixture::new(kind, 6, 1 << 20, NoJournal);
         let mut refused = 0;
         while refused < 50 {
             let rect = any_rect(&mut random);
-            if grove.try_insert(rect).is_err() {
+            if fixture.try_insert(rect).is_err() {
                 refused += 1;
                 if refused % 10 == 0 {
-                    grove.check();
-                    compare(&grove, &mut random);
+                    fixture.check();
+                    compare(&fixture, &mut random);
                 }
             }
         }
-        let count = grove.objects.len();
+        let count = fixture.objects.len();
         assert!(count > 3_000, "{count}");
         // Removing may need a node too, but frees more than it needs.
         for _ in 0..500 {
-            grove.try_remove_some(&mut random);
+            fixture.try_remove_some(&mut random);
         }
-        grove.check();
-        assert!(grove.objects.len() < count);
-        let (tree, mut arena) = grove.parts();
+        fixture.check();
+        assert!(fixture.objects.len() < count);
+        let (tree, mut arena) = fixture.parts();
         let more: Vec<_> = (0..100_000).map(|id| (id, Rect::default())).collect();
         assert!(tree.load(&mut arena, more).is_err());
-        grove.end();
-        let mut empty = Grove::new(kind, 6, 1 << 20, NoJournal);
+        fixture.end();
+        let mut empty = TreeFixture::new(kind, 6, 1 << 20, NoJournal);
         let (tree, mut arena) = empty.parts();
         let more: Vec<_> = (0..100_000).map(|id| (id, Rect::default())).collect();
         assert!(matches!(tree.load(&mut arena, more), Err(TreeError::Full(_))));
@@ -200,16 +199,16 @@ fn generations_grow_over_trees_and_runs() {
     // The same memory serves one tree after the other: what an old tree's
     // header or node was is never taken for the new one's.
     let mut random = Random::new(5);
-    let mut grove = Grove::new(TreeKind::RStar, 4, 1 << 20, NoJournal);
+    let mut fixture = TreeFixture::new(TreeKind::RStar, 4, 1 << 20, NoJournal);
     let mut seen = std::collections::HashSet::new();
     for _ in 0..20 {
         for _ in 0..200 {
-            grove.insert(any_rect(&mut random));
+            fixture.insert(any_rect(&mut random));
         }
-        for at in grove.all_nodes() {
+        for at in fixture.all_nodes() {
             assert!(seen.insert(at), "{at:?} was a node of an earlier tree");
         }
-        grove.renew(TreeKind::RStar, 4);
+        fixture.renew(TreeKind::RStar, 4);
     }
 }
 
@@ -221,21 +220,21 @@ fn a_walk_visits_what_the_owner_visits_and_few_nodes() {
     let mut nodes = Vec::new();
     for kind in KINDS {
         let mut random = Random::new(77);
-        let mut grove = Grove::new(kind, 30, 32 << 20, NoJournal);
+        let mut fixture = TreeFixture::new(kind, 30, 32 << 20, NoJournal);
         let mut uniform = |edge: f64| {
             let (x, y) = (random.unit(), random.unit());
             Rect::new(x, x + random.unit() * edge, y, y + random.unit() * edge).unwrap()
         };
         for _ in 0..30_000 {
-            grove.insert(uniform(1e-4));
+            fixture.insert(uniform(1e-4));
         }
-        assert_eq!(grove.tree.header().height, 4);
+        assert_eq!(fixture.tree.header().height, 4);
         let (mut owner_nodes, mut walk_nodes) = (0, 0);
         for _ in 0..1_000 {
             let window = uniform(1e-5);
             let predicate = Predicate::Intersects;
-            owner_nodes += grove.tree.search(&grove.owner, &window, predicate, |_| {});
-            walk_nodes += grove.walk(Query::Window { window, predicate }).unwrap().1;
+            owner_nodes += fixture.tree.search(&fixture.owner, &window, predicate, |_| {});
+            walk_nodes += fixture.walk(Query::Window { window, predicate }).unwrap().1;
         }
         assert_eq!(owner_nodes, walk_nodes);
         nodes.push(owner_nodes as f64 / 1_000.0);
@@ -246,9 +245,9 @@ fn a_walk_visits_what_the_owner_visits_and_few_nodes() {
 }
 
 /// The leaf of each object.
-fn leaves(grove: &Grove<NoJournal>) -> BTreeMap<u32, Vec<Entry>> {
-    let nodes = grove.all_nodes().into_iter();
-    let node = |at: NodeRef| (at.slot, grove.tree.node(&grove.owner, at));
+fn leaves(fixture: &TreeFixture<NoJournal>) -> BTreeMap<u32, Vec<Entry>> {
+    let nodes = fixture.all_nodes().into_iter();
+    let node = |at: NodeRef| (at.slot, fixture.tree.node(&fixture.owner, at));
     nodes
         .map(node)
         .filter(|(_, (level, _))| *level == 0)
@@ -270,12 +269,12 @@ fn whole_rect(random: &mut Random) -> Rect {
 fn an_insert_takes_the_child_that_grows_least_then_the_smallest() {
     for (capacity, seed) in [(4, 1), (9, 2)] {
         let mut random = Random::new(seed);
-        let mut grove = Grove::new(TreeKind::Guttman, capacity, 8 << 20, NoJournal);
+        let mut fixture = TreeFixture::new(TreeKind::Guttman, capacity, 8 << 20, NoJournal);
         let mut ties = 0;
         for _ in 0..1500 {
             let rect = whole_rect(&mut random);
-            let mut at = grove.tree.header().root;
-            while let (1.., entries) = grove.tree.node(&grove.owner, at) {
+            let mut at = fixture.tree.header().root;
+            while let (1.., entries) = fixture.tree.node(&fixture.owner, at) {
                 let growth = |known: &Rect| known.union(&rect).area() - known.area();
                 let cost = |entry: &Entry| (growth(&entry.rect), entry.rect.area());
                 let least = entries.iter().map(cost).reduce(|a, b| if b < a { b } else { a });
@@ -285,9 +284,9 @@ fn an_insert_takes_the_child_that_grows_least_then_the_smallest() {
                 ties += (growths.count() > 1) as u32;
                 at = NodeRef::from_word(best.word);
             }
-            let before = leaves(&grove);
-            let id = grove.insert_as(rect);
-            let after = leaves(&grove);
+            let before = leaves(&fixture);
+            let id = fixture.insert_as(rect);
+            let after = leaves(&fixture);
             let (&leaf, _) = after
                 .iter()
                 .find(|(_, entries)| entries.iter().any(|entry| entry.word == id))
@@ -302,8 +301,8 @@ fn an_insert_takes_the_child_that_grows_least_then_the_smallest() {
             assert_eq!(others(&after).len(), before.len() - 1, "other leaves stay as they were");
         }
         assert!(ties > 500, "{ties}");
-        assert!(grove.tree.header().height > 3);
-        grove.check();
+        assert!(fixture.tree.header().height > 3);
+        fixture.check();
     }
 }
 
@@ -334,14 +333,14 @@ fn hilbert(rect: &Rect, bounds: &Rect) -> u64 {
 fn a_hilbert_tree_keeps_the_order_and_splits_two_into_three() {
     for (capacity, seed) in [(4, 1), (10, 2), (30, 3)] {
         let mut random = Random::new(seed);
-        let mut grove = Grove::new(TreeKind::Hilbert, capacity, 16 << 20, NoJournal);
-        let bounds = grove.tree.header().bounds;
+        let mut fixture = TreeFixture::new(TreeKind::Hilbert, capacity, 16 << 20, NoJournal);
+        let bounds = fixture.tree.header().bounds;
         let (mut splits, mut shared) = (0, 0);
         for _ in 0..3000 {
             let (x, y) = (random.unit() * 8.0 - 4.0, random.unit() * 16.0 - 8.0);
-            let before = leaves(&grove);
-            grove.insert(Rect::point(x, y).unwrap());
-            let after = leaves(&grove);
+            let before = leaves(&fixture);
+            fixture.insert(Rect::point(x, y).unwrap());
+            let after = leaves(&fixture);
             let changed = |one: &BTreeMap<u32, Vec<Entry>>, other: &BTreeMap<u32, Vec<Entry>>| {
                 let differs = |(at, entries): &(&u32, &Vec<Entry>)| other.get(at) != Some(*entries);
                 one.iter().filter(differs).map(|(_, entries)| entries.len()).collect::<Vec<_>>()
@@ -364,8 +363,8 @@ fn a_hilbert_tree_keeps_the_order_and_splits_two_into_three() {
         }
         assert!(splits > 50 && shared > 50, "{splits} {shared}");
         let mut last = 0;
-        for at in grove.all_nodes() {
-            let (level, entries) = grove.tree.node(&grove.owner, at);
+        for at in fixture.all_nodes() {
+            let (level, entries) = fixture.tree.node(&fixture.owner, at);
             if level > 0 {
                 continue;
             }
@@ -374,8 +373,8 @@ fn a_hilbert_tree_keeps_the_order_and_splits_two_into_three() {
                 assert!(value >= last, "the curve comes by in this order");
                 last = value;
             }
-            assert_eq!(grove.owner.word(at.offset() / 8 + word::LHV), last);
+            assert_eq!(fixture.owner.word(at.offset() / 8 + word::LHV), last);
         }
-        grove.check();
+        fixture.check();
     }
 }

@@ -2,14 +2,13 @@
 //! of puts, removes, moves, searches and nearest searches, for all kinds. Its
 //! measure of distance is ours: to the nearest point of the rectangle.
 
-mod grove;
-
-use grove::{Grove, KINDS, Random};
+use crate::fixture::{KINDS, TreeFixture};
 use remora_arena::NoJournal;
 use remora_index::rtree::Query;
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
+use remora_testing::Random;
 use rstar::primitives::{GeomWithData, Rectangle};
 use rstar::{AABB, RTree};
 
@@ -39,7 +38,7 @@ fn any_rect(random: &mut Random) -> Rect {
     Rect::new(x as f64, right as f64, y as f64, top as f64).unwrap()
 }
 
-fn compare(grove: &Grove<NoJournal>, other: &RTree<Theirs>, random: &mut Random) {
+fn compare(fixture: &TreeFixture<NoJournal>, other: &RTree<Theirs>, random: &mut Random) {
     let window = any_rect(random);
     let corners = AABB::from_corners([window.min_x, window.min_y], [window.max_x, window.max_y]);
     let ids = |found: &mut dyn Iterator<Item = &Theirs>| -> Vec<u64> {
@@ -50,8 +49,8 @@ fn compare(grove: &Grove<NoJournal>, other: &RTree<Theirs>, random: &mut Random)
     let touching = ids(&mut other.locate_in_envelope_intersecting(corners));
     let inside = ids(&mut other.locate_in_envelope(corners));
     for (predicate, expected) in [(Predicate::Intersects, touching), (Predicate::Within, inside)] {
-        assert_eq!(grove.search(&window, predicate), expected, "{predicate:?} {window:?}");
-        assert_eq!(grove.walk(Query::Window { window, predicate }).unwrap().0, expected);
+        assert_eq!(fixture.search(&window, predicate), expected, "{predicate:?} {window:?}");
+        assert_eq!(fixture.walk(Query::Window { window, predicate }).unwrap().0, expected);
     }
     // Equally near ones come in any order there: distances are compared.
     let (x, y) = (coordinate(random) as f64, coordinate(random) as f64);
@@ -61,39 +60,39 @@ fn compare(grove: &Grove<NoJournal>, other: &RTree<Theirs>, random: &mut Random)
         .take(wanted)
         .map(|(_, distance)| distance)
         .collect();
-    let found = grove.tree.nearest(&grove.owner, (x, y), wanted, |_| true);
+    let found = fixture.tree.nearest(&fixture.owner, (x, y), wanted, |_| true);
     let ours: Vec<f64> = found.iter().map(|object| object.rect.distance_squared(x, y)).collect();
     assert_eq!(ours, distances);
-    assert_eq!(grove.walk_in_order(Query::Nearest { x, y, wanted }), found);
+    assert_eq!(fixture.walk_in_order(Query::Nearest { x, y, wanted }), found);
 }
 
 fn history(kind: TreeKind, capacity: usize, steps: u64, seed: u64) {
     let mut random = Random::new(seed);
-    let mut grove = Grove::new(kind, capacity, 8 << 20, NoJournal);
+    let mut fixture = TreeFixture::new(kind, capacity, 8 << 20, NoJournal);
     let mut other = RTree::new();
     for step in 0..steps {
         let grows = (step / (steps / 4)).is_multiple_of(2);
-        let before = grove.some(&mut random);
+        let before = fixture.some(&mut random);
         match (random.below(10), before) {
             (0..4, _) if grows => {
                 let rect = any_rect(&mut random);
-                other.insert(theirs(grove.insert_as(rect), &rect));
+                other.insert(theirs(fixture.insert_as(rect), &rect));
             }
             (0..6, Some((id, rect))) => {
-                grove.remove(id);
+                fixture.remove(id);
                 assert!(other.remove(&theirs(id, &rect)).is_some());
             }
             (6..8, Some((id, rect))) => {
                 let to = any_rect(&mut random);
-                grove.move_to(id, to);
+                fixture.move_to(id, to);
                 assert!(other.remove(&theirs(id, &rect)).is_some());
                 other.insert(theirs(id, &to));
             }
-            _ => compare(&grove, &other, &mut random),
+            _ => compare(&fixture, &other, &mut random),
         }
     }
-    assert_eq!(other.size() as u64, grove.tree.objects());
-    grove.check();
+    assert_eq!(other.size() as u64, fixture.tree.objects());
+    fixture.check();
 }
 
 #[test]
@@ -110,22 +109,22 @@ fn neighbours_that_only_touch_are_told_from_those_that_do_not() {
     // Squares of a chessboard, of edge 1, at both ends of the numbers.
     for kind in KINDS {
         for origin in [i32::MIN, -8, i32::MAX - 16] {
-            let mut grove = Grove::new(kind, 6, 4 << 20, NoJournal);
+            let mut fixture = TreeFixture::new(kind, 6, 4 << 20, NoJournal);
             let mut other = RTree::new();
             let at = |step: i32| (origin + step) as f64;
             for (x, y) in (0..16).flat_map(|x| (0..16).map(move |y| (x, y))) {
                 let square = Rect::new(at(x), at(x) + 1.0, at(y), at(y) + 1.0).unwrap();
-                other.insert(theirs(grove.insert_as(square), &square));
+                other.insert(theirs(fixture.insert_as(square), &square));
             }
             // The middle of the board: 9 squares touch a square, 4 a corner.
             let square = Rect::new(at(7), at(8), at(7), at(8)).unwrap();
-            assert_eq!(grove.search(&square, Predicate::Intersects).len(), 9);
-            assert_eq!(grove.search(&square, Predicate::Within).len(), 1);
+            assert_eq!(fixture.search(&square, Predicate::Intersects).len(), 9);
+            assert_eq!(fixture.search(&square, Predicate::Within).len(), 1);
             let corner = Rect::point(at(7), at(7)).unwrap();
-            assert_eq!(grove.search(&corner, Predicate::Intersects).len(), 4);
-            assert_eq!(grove.search(&corner, Predicate::Contains).len(), 4);
+            assert_eq!(fixture.search(&corner, Predicate::Intersects).len(), 4);
+            assert_eq!(fixture.search(&corner, Predicate::Contains).len(), 4);
             let edge = Rect::new(at(3), at(3), at(2), at(5)).unwrap();
-            assert_eq!(grove.search(&edge, Predicate::Intersects).len(), 10);
+            assert_eq!(fixture.search(&edge, Predicate::Intersects).len(), 10);
             let corners = AABB::from_corners([at(3), at(2)], [at(3), at(5)]);
             assert_eq!(other.locate_in_envelope_intersecting(corners).count(), 10);
         }

@@ -6,17 +6,15 @@
 //! while it went on, and not before what an earlier walk has shown; and what
 //! was true all the time is shown.
 
-mod feeder;
-mod grove;
-
-use feeder::{Source, feed};
-use grove::{Grove, HOME, KINDS, Random};
+use crate::feeder::{Source, feed};
+use crate::fixture::{HOME, KINDS, TreeFixture};
 use remora_arena::{Journal, NoJournal};
 use remora_index::rtree::{AskReason, Query, Search, Want, walk_locally};
 use remora_layout::node::{NodeRef, Proof, node_bytes, verify_node};
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind, verify_header};
+use remora_testing::Random;
 use remora_walk::{Step, Walk, What};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -167,35 +165,35 @@ fn rect(random: &mut Random) -> Rect {
 
 fn record(kind: TreeKind, capacity: usize, changes: usize, random: &mut Random) -> History {
     let recorder = Recorder::default();
-    let mut grove = Grove::new(kind, capacity, 1 << 20, recorder.clone());
-    let words = grove.owner.region_bytes() / 8;
-    let header_at = grove.tree.at();
-    let start: Vec<u64> = (0..words).map(|word| grove.owner.word(word)).collect();
+    let mut fixture = TreeFixture::new(kind, capacity, 1 << 20, recorder.clone());
+    let words = fixture.owner.region_bytes() / 8;
+    let header_at = fixture.tree.at();
+    let start: Vec<u64> = (0..words).map(|word| fixture.owner.word(word)).collect();
     recorder.0.borrow_mut().clear();
     let (mut done, mut nodes) = (Vec::new(), Vec::new());
     for step in 0..changes {
         let from = recorder.0.borrow().len();
-        let before: HashMap<u64, Rect> = grove.objects.iter().copied().collect();
+        let before: HashMap<u64, Rect> = fixture.objects.iter().copied().collect();
         let grows = (step * 4 / changes).is_multiple_of(2);
         match random.below(4) {
-            0 => grove.insert(rect(random)),
-            1 if grows => grove.insert(rect(random)),
-            1 | 2 => grove.remove_some(random),
+            0 => fixture.insert(rect(random)),
+            1 if grows => fixture.insert(rect(random)),
+            1 | 2 => fixture.remove_some(random),
             _ => {
                 let to = rect(random);
-                grove.move_some(random, to);
+                fixture.move_some(random, to);
             }
         }
         let to = recorder.0.borrow().len();
-        let all = grove.all_nodes().into_iter();
-        nodes.push((to, all.map(|at| (at, grove.tree.node(&grove.owner, at).0)).collect()));
-        let after: HashMap<u64, Rect> = grove.objects.iter().copied().collect();
+        let all = fixture.all_nodes().into_iter();
+        nodes.push((to, all.map(|at| (at, fixture.tree.node(&fixture.owner, at).0)).collect()));
+        let after: HashMap<u64, Rect> = fixture.objects.iter().copied().collect();
         let ids = before.keys().chain(after.keys());
         if let Some(&id) = ids.into_iter().find(|id| before.get(id) != after.get(id)) {
             done.push(Change { from, to, id, rect: after.get(&id).copied() });
         }
     }
-    grove.check();
+    fixture.check();
     let stores = recorder.0.borrow().clone();
     History { start, stores, changes: done, nodes, header_at }
 }
@@ -371,24 +369,24 @@ fn hostile_bytes_end_in_an_error_or_in_nothing() {
     // Bytes that pass every check (the reader shares the secret) and are no
     // tree: a node that names itself, or places outside of the region.
     let mut random = Random::new(3);
-    let mut grove = Grove::new(TreeKind::RStar, 4, 1 << 20, NoJournal);
+    let mut fixture = TreeFixture::new(TreeKind::RStar, 4, 1 << 20, NoJournal);
     for _ in 0..200 {
-        grove.insert(rect(&mut random));
+        fixture.insert(rect(&mut random));
     }
     let window = Rect::new(-1.0, 200.0, -1.0, 200.0).unwrap();
     let query = Query::Window { window, predicate: Predicate::Intersects };
-    let header = grove.tree.header();
+    let header = fixture.tree.header();
     for _ in 0..3_000 {
-        let mut walk = Search::begin(query, HOME, header, grove.owner.region_bytes() as u64);
+        let mut walk = Search::begin(query, HOME, header, fixture.owner.region_bytes() as u64);
         let mut fed = 0;
         while let Some(want) = walk.next_want() {
-            let mut bytes = grove.owner.slice(want.offset as usize, want.bytes).to_vec();
+            let mut bytes = fixture.owner.slice(want.offset as usize, want.bytes).to_vec();
             let spoiled = random.below(10) == 0;
             if spoiled {
                 // Anything at all, which the reader believes for its version.
                 for _ in 0..=random.below(3) {
                     let word = 2 + random.below(bytes.len() as u64 / 8 - 2) as usize;
-                    bytes[word * 8..word * 8 + 8].copy_from_slice(&random.next().to_le_bytes());
+                    bytes[word * 8..word * 8 + 8].copy_from_slice(&random.bits().to_le_bytes());
                 }
             }
             let version = u64::from_le_bytes(bytes[8..16].try_into().unwrap());
@@ -410,26 +408,26 @@ fn hostile_bytes_end_in_an_error_or_in_nothing() {
 #[test]
 fn a_tree_that_always_changes_is_asked() {
     let mut random = Random::new(9);
-    let mut grove = Grove::new(TreeKind::RStar, 4, 1 << 20, NoJournal);
+    let mut fixture = TreeFixture::new(TreeKind::RStar, 4, 1 << 20, NoJournal);
     for _ in 0..100 {
-        grove.insert(rect(&mut random));
+        fixture.insert(rect(&mut random));
     }
     let window = Rect::new(-1.0, 200.0, -1.0, 200.0).unwrap();
     let query = Query::Window { window, predicate: Predicate::Intersects };
-    let old = grove.tree.header();
-    let bytes = |grove: &Grove<NoJournal>, at: NodeRef, count| {
-        grove.owner.slice(at.offset(), count).to_vec()
+    let old = fixture.tree.header();
+    let bytes = |fixture: &TreeFixture<NoJournal>, at: NodeRef, count| {
+        fixture.owner.slice(at.offset(), count).to_vec()
     };
     // The header stays what it was: left_at is greater again and again.
     for _ in 0..300 {
-        grove.insert(rect(&mut random));
-        grove.remove_some(&mut random);
+        fixture.insert(rect(&mut random));
+        fixture.remove_some(&mut random);
     }
     let mut walk = Search::begin(query, HOME, old, 1 << 20);
     let mut restarts = 0;
     let reason = loop {
         let want = walk.next_want().expect("it is not done");
-        let copy = bytes(&grove, node_of(&want), want.bytes);
+        let copy = bytes(&fixture, node_of(&want), want.bytes);
         match walk.feed(want, &copy, Proof::Checksum) {
             Step::Restart => match walk.restart(&old) {
                 Ok(()) => restarts += 1,
@@ -441,10 +439,10 @@ fn a_tree_that_always_changes_is_asked() {
     };
     assert_eq!((reason, restarts), (AskReason::TooManyRestarts, 8));
     // A node that is always torn.
-    let mut walk = Search::begin(query, HOME, grove.tree.header(), 1 << 20);
+    let mut walk = Search::begin(query, HOME, fixture.tree.header(), 1 << 20);
     let reason = loop {
         let want = walk.next_want().expect("it is not done");
-        let mut copy = bytes(&grove, node_of(&want), want.bytes);
+        let mut copy = bytes(&fixture, node_of(&want), want.bytes);
         copy[8] ^= 1;
         match walk.feed(want, &copy, Proof::Checksum) {
             Step::More => {}
@@ -460,14 +458,14 @@ fn threads_search_while_the_owner_changes() {
     // Objects with even ids stay; odd ones come, go and move.
     for kind in KINDS {
         let mut random = Random::new(21);
-        let mut grove = Grove::new(kind, 6, 1 << 20, NoJournal);
+        let mut fixture = TreeFixture::new(kind, 6, 1 << 20, NoJournal);
         for _ in 0..if cfg!(miri) { 40 } else { 400 } {
-            grove.insert(rect(&mut random));
+            fixture.insert(rect(&mut random));
         }
         let stay: Vec<(u64, Rect)> =
-            grove.objects.iter().copied().filter(|(id, _)| id % 2 == 0).collect();
-        grove.objects.retain(|(id, _)| id % 2 == 1);
-        let (words, at) = (grove.owner.view().clone(), grove.tree.at());
+            fixture.objects.iter().copied().filter(|(id, _)| id % 2 == 0).collect();
+        fixture.objects.retain(|(id, _)| id % 2 == 1);
+        let (words, at) = (fixture.owner.view().clone(), fixture.tree.at());
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
@@ -495,13 +493,13 @@ fn threads_search_while_the_owner_changes() {
             let steps = if cfg!(miri) { 60 } else { 20_000 };
             for _ in 0..steps {
                 match random.below(4) {
-                    0 if grove.objects.len() < 300 => {
-                        grove.insert(rect(&mut random));
+                    0 if fixture.objects.len() < 300 => {
+                        fixture.insert(rect(&mut random));
                     }
-                    0 | 1 => grove.remove_some(&mut random),
+                    0 | 1 => fixture.remove_some(&mut random),
                     _ => {
                         let to = rect(&mut random);
-                        grove.move_some(&mut random, to);
+                        fixture.move_some(&mut random, to);
                     }
                 }
             }
@@ -509,7 +507,7 @@ fn threads_search_while_the_owner_changes() {
             let (walks, _) = reader.join().unwrap();
             assert!(walks > 0);
         });
-        grove.objects.extend(stay);
-        grove.check();
+        fixture.objects.extend(stay);
+        fixture.check();
     }
 }

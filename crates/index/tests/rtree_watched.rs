@@ -2,13 +2,12 @@
 //! two fetches: as long as the walk stands, all that it found is still in the
 //! tree, and it stands no more once any of that is taken out.
 
-mod grove;
-
-use grove::{Grove, HOME, KINDS, Random};
+use crate::fixture::{HOME, KINDS, TreeFixture};
 use remora_arena::{NoJournal, ReadView};
 use remora_index::rtree::{LocalWalk, Query};
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
+use remora_testing::Random;
 use remora_walk::Memory;
 use remora_walk::local::WalkLimits;
 use std::cell::RefCell;
@@ -18,7 +17,7 @@ const CAPACITY: usize = 4;
 const MOST_OBJECTS: usize = 400;
 
 struct World {
-    grove: Grove<NoJournal>,
+    fixture: TreeFixture<NoJournal>,
     random: Random,
     /// One in so many fetches meets a change.
     rare: u64,
@@ -29,10 +28,10 @@ impl World {
         let (x, y) = (self.random.unit(), self.random.unit());
         let at = Rect::new(x, x, y, y).unwrap();
         match self.random.below(4) {
-            0 => self.grove.move_some(&mut self.random, at),
-            1 => self.grove.remove_some(&mut self.random),
-            _ if self.grove.objects.len() < MOST_OBJECTS => self.grove.insert(at),
-            _ => self.grove.remove_some(&mut self.random),
+            0 => self.fixture.move_some(&mut self.random, at),
+            1 => self.fixture.remove_some(&mut self.random),
+            _ if self.fixture.objects.len() < MOST_OBJECTS => self.fixture.insert(at),
+            _ => self.fixture.remove_some(&mut self.random),
         }
     }
 }
@@ -62,16 +61,17 @@ impl Memory for Busy<'_> {
 fn what_stands_is_still_there() {
     let mut stood = 0;
     for (number, kind) in KINDS.into_iter().enumerate() {
-        let grove = Grove::new(kind, CAPACITY, 16 << 20, NoJournal);
-        let words = grove.owner.view().clone();
-        let world = RefCell::new(World { grove, random: Random::new(number as u64 + 9), rare: 1 });
+        let fixture = TreeFixture::new(kind, CAPACITY, 16 << 20, NoJournal);
+        let words = fixture.owner.view().clone();
+        let world =
+            RefCell::new(World { fixture, random: Random::new(number as u64 + 9), rare: 1 });
         (0..400).for_each(|_| world.borrow_mut().change());
         for round in 0..25_000 {
             let mut guard = world.borrow_mut();
             guard.rare = [2, 4, 8][round % 3];
             let (x, y) = (guard.random.unit(), guard.random.unit());
             let window = Rect::new(x - 0.1, x + 0.1, y - 0.1, y + 0.1).unwrap();
-            let at = guard.grove.tree.at();
+            let at = guard.fixture.tree.at();
             drop(guard);
             let query = Query::Window { window, predicate: Predicate::Intersects };
             let memory = Busy { words: words.clone(), world: &world };
@@ -84,12 +84,12 @@ fn what_stands_is_still_there() {
             }
             stood += 1;
             let mut guard = world.borrow_mut();
-            let World { grove, random, .. } = &mut *guard;
+            let World { fixture, random, .. } = &mut *guard;
             for object in found {
-                let there = grove.objects.contains(&(object.word, object.rect));
+                let there = fixture.objects.contains(&(object.word, object.rect));
                 assert!(there, "{} is not there any more", object.word);
             }
-            grove.remove(found[random.below(found.len() as u64) as usize].word);
+            fixture.remove(found[random.below(found.len() as u64) as usize].word);
             drop(guard);
             assert!(!walk.stands(), "something found was taken out");
         }

@@ -1,9 +1,7 @@
 //! What a walk does with each thing that it can meet, fed by hand: what it
 //! takes for a candidate, how often it tries again, and where it stops.
 
-mod feeder;
-
-use feeder::{Source, feed};
+use crate::feeder::{Source, feed};
 use remora_arena::{
     CLASSES, NewRecord, NoJournal, Owner, Slot, Slots, class_bytes, flip_dead, publish_live,
     write_pending,

@@ -14,7 +14,6 @@
 
 use crate::hash::{checksum, mix};
 use crate::limits::{FRAME_ALIGN_BYTES, MAX_FRAME_BYTES};
-use crate::plant::{Plant, planted};
 
 /// Bytes before the payload.
 pub const FRAME_HEADER_BYTES: usize = 16;
@@ -38,9 +37,6 @@ pub const fn payload_of(word: u64, sequence: u32, seed: u64) -> Option<u32> {
 /// The frame's checksum.
 #[inline]
 pub fn frame_checksum(first_word: u64, payload: &[u8], seed: u64) -> u64 {
-    if planted(Plant::ChecksumTooShort) {
-        return checksum(&payload[..payload.len().min(16)], mix(seed, first_word));
-    }
     checksum(payload, mix(seed, first_word))
 }
 

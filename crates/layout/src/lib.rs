@@ -20,7 +20,6 @@ pub mod node;
 pub mod object;
 pub mod packed;
 pub mod part;
-pub mod plant;
 pub mod pointer;
 pub mod pointer_table;
 pub mod record;

@@ -28,7 +28,6 @@ use crate::database::Database;
 use crate::hash::{checksum, mix};
 use crate::kind::Kind;
 use crate::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use crate::plant::{Plant, planted};
 use crate::pointer::RemotePointer;
 
 /// Bytes before the key.
@@ -321,9 +320,6 @@ pub fn verify<'a>(
     let word = |index: usize| {
         u64::from_le_bytes(bytes[index * 8..index * 8 + 8].try_into().expect("eight bytes"))
     };
-    if planted(Plant::SkipRecordValidation) {
-        return unverified(bytes, region, slot, word(3));
-    }
     let guardian = Guardian::from_word(word(0)).ok_or(Reject::Torn)?;
     if generation.is_some_and(|generation| generation != guardian.generation) {
         return Err(Reject::Dead);
@@ -362,24 +358,6 @@ pub fn verify<'a>(
             length: length as u32,
             generation: guardian.generation,
         },
-    })
-}
-
-/// The planted bug: whatever the bytes say is believed.
-fn unverified(
-    bytes: &[u8],
-    region: u32,
-    slot: u32,
-    lengths_word: u64,
-) -> Result<Verified<'_>, Reject> {
-    let lengths = Lengths::from_word(lengths_word).ok_or(Reject::Torn)?;
-    let length = lengths.record_bytes();
-    let value_from = RECORD_HEADER_BYTES + lengths.key_bytes as usize;
-    Ok(Verified {
-        value: bytes.get(value_from..length).ok_or(Reject::Torn)?,
-        mutable: Mutable::default(),
-        pointer: RemotePointer { region, slot, length: length as u32, generation: 0 },
-        kind: Lengths::kind_in(lengths_word),
     })
 }
 

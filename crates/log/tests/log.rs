@@ -84,14 +84,14 @@ struct Reader {
     hold: Option<Hold>,
 }
 
-struct Bed {
+struct Fixture {
     log: Log,
     entries: Vec<Kept>,
     position: usize,
     readers: Vec<Reader>,
 }
 
-impl Bed {
+impl Fixture {
     fn push(&mut self, bytes: usize, others: u32) {
         let sequence = self.entries.len() as u64 + 1;
         let operation: Vec<u8> = (0..bytes).map(|at| (at as u64 * 31 + sequence) as u8).collect();
@@ -233,24 +233,24 @@ proptest! {
     #[test]
     fn cursors_read_what_was_appended(ops in ops()) {
         let log = small_log(1);
-        let mut bed = Bed { log, entries: Vec::new(), position: 0, readers: Vec::new() };
+        let mut fixture = Fixture { log, entries: Vec::new(), position: 0, readers: Vec::new() };
         for op in ops {
-            bed.step(op);
+            fixture.step(op);
         }
         // Whoever is not lost reads to the end.
-        while !bed.readers.is_empty() {
-            let readers = bed.readers.len();
-            bed.read(0, usize::MAX);
-            if bed.readers.len() == readers {
-                let last = bed.readers.remove(0);
+        while !fixture.readers.is_empty() {
+            let readers = fixture.readers.len();
+            fixture.read(0, usize::MAX);
+            if fixture.readers.len() == readers {
+                let last = fixture.readers.remove(0);
                 let next = last.assembler.next_sequence();
-                prop_assert_eq!(next, bed.entries.len() as u64 + 1);
+                prop_assert_eq!(next, fixture.entries.len() as u64 + 1);
             }
         }
-        let oldest = bed.log.oldest_sequence() as usize;
-        let kept = bed.log.entries();
-        prop_assert_eq!(kept.len(), bed.entries.len() + 1 - oldest);
-        for (kept, model) in kept.iter().zip(&bed.entries[oldest - 1..]) {
+        let oldest = fixture.log.oldest_sequence() as usize;
+        let kept = fixture.log.entries();
+        prop_assert_eq!(kept.len(), fixture.entries.len() + 1 - oldest);
+        for (kept, model) in kept.iter().zip(&fixture.entries[oldest - 1..]) {
             prop_assert!(model.is(&kept.entry()));
         }
     }

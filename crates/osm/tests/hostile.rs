@@ -1,11 +1,9 @@
 //! Files that lie, break off, or are meant to take all memory.
 
-mod write;
-
+use crate::write::{Block, bytes, file, framed, header, list, number, raw, town, zlib};
 use proptest::prelude::*;
 use remora_osm::{Broken, Error, Limits, read};
 use std::io::Cursor;
-use write::{Block, bytes, file, framed, header, list, number, raw, town, zlib};
 
 const LIMITS: Limits = Limits { kept_bytes: 1 << 20 };
 
@@ -167,7 +165,7 @@ proptest! {
 /// The town without packing, so that changed bytes reach the blocks.
 fn plain_town() -> Vec<u8> {
     let park = [("type", "multipolygon"), ("leisure", "park")];
-    let nodes: Vec<(i64, f64, f64, write::Tags<'_>)> =
+    let nodes: Vec<(i64, f64, f64, crate::write::Tags<'_>)> =
         (0..9).map(|id| (id, id as f64 % 3.0, (id / 3) as f64, &[("k", "v")][..])).collect();
     let block = Block::default()
         .dense(&nodes)

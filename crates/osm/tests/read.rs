@@ -1,11 +1,9 @@
 //! Files as objects: the kinds of elements, filters, what cannot be used.
 
-mod write;
-
+use crate::write::{Block, file, town};
 use remora_osm::{Element, Error, Filter, Limits, read};
 use std::collections::BTreeMap;
 use std::io::Cursor;
-use write::{Block, file, town};
 
 const LIMITS: Limits = Limits { kept_bytes: 1 << 20 };
 
@@ -111,7 +109,7 @@ fn what_is_kept_is_bounded() {
     assert!(matches!(result, Err(Error::TooMuch(_))));
     // Nodes that come again and again are kept once.
     let again: Vec<i64> = (0..50_000).map(|id| id % 5000).collect();
-    let again = write::file(&[Block::default().way(1, &again, &[("highway", "x")])]);
+    let again = crate::write::file(&[Block::default().way(1, &again, &[("highway", "x")])]);
     let (_, result) = found(&again, &[], Limits { kept_bytes: 16 * 5000 });
     result.unwrap();
     // Nothing is kept for what is not wanted.

@@ -1,13 +1,11 @@
 //! What is written is read as the same objects; what would not be is refused.
 
-mod write;
-
+use crate::write::town;
 use proptest::prelude::*;
 use remora_geometry::Shape;
 use remora_osm::{Limits, Unwritable, WriteError, Writer, read};
 use std::collections::BTreeMap;
 use std::io::Cursor;
-use write::town;
 
 const LIMITS: Limits = Limits { kept_bytes: 64 << 20 };
 
@@ -70,7 +68,7 @@ fn what_would_not_come_back_is_refused() {
     let many: Vec<String> = (0..9999).map(|key| key.to_string()).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|key| (key.as_str(), "")).collect();
     use Unwritable::{ClosedLine, IdTag, Kind, OffGlobe, Rings, Tags, Text, Type};
-    let cases: &[(&str, write::Tags<'_>, Option<Unwritable>)] = &[
+    let cases: &[(&str, crate::write::Tags<'_>, Option<Unwritable>)] = &[
         ("MULTIPOINT(1 1,2 2)", &[], Some(Kind)),
         ("MULTILINESTRING((1 1,2 2))", &[], Some(Kind)),
         ("GEOMETRYCOLLECTION(POINT(1 1))", &[], Some(Kind)),

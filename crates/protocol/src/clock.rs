@@ -13,7 +13,6 @@
 use remora_layout::limits::{
     CLOCK_SLEW_MS, CLOCK_SLEW_PPM, CLOCK_STEP_MS, CLOCK_TOLERANCE_MS, RIGHT_MARGIN_MS, RIGHT_MS,
 };
-use remora_layout::plant::{Plant, planted};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// How long heartbeats announce a step before it counts, ms of the monotonic clock: as long
@@ -99,10 +98,6 @@ impl ClockFollower {
                 self.step = None;
             }
         } else if behind_ms > CLOCK_STEP_MS as i64 {
-            if planted(Plant::StepUntold) {
-                clock.ahead_ms.fetch_add(behind_ms, Ordering::Relaxed);
-                return;
-            }
             let by_ms = behind_ms as u64;
             clock.told_ms.store(by_ms, Ordering::Relaxed);
             self.step = Some(Step { told_at_ms: since_ms, by_ms });

@@ -187,6 +187,7 @@ fn class(pattern: &[u8], mut at: usize, ignore_case: bool, matched: &mut [bool; 
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use remora_testing::Random;
 
     fn matches(pattern: &[u8], text: &[u8], ignore_case: bool) -> bool {
         Glob::new(pattern, ignore_case).expect("it is short").matches(text)
@@ -333,13 +334,8 @@ mod tests {
 
     #[test]
     fn parts_of_several_words_match_as_those_of_one() {
-        let mut state = 77u64;
-        let mut random = |end: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 20) as usize % end
-        };
+        let mut numbers = Random::new(77);
+        let mut random = |end: usize| numbers.below(end);
         let mut matched = 0;
         for _ in 0..3_000 {
             let (pattern, text) = long_parts(&mut random);

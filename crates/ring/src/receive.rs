@@ -5,7 +5,6 @@ use remora_layout::frame::{
     FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, frame_bytes, frame_checksum, payload_of,
 };
 use remora_layout::limits::{CREDIT_BYTES, LAP_CREDIT_BYTES, LAP_CREDIT_FRAMES, RING_BYTES};
-use remora_layout::plant::{Plant, planted};
 
 /// What a peer did that no honest peer does. It ends the session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -132,9 +131,6 @@ impl Receiver {
             return None;
         }
         self.told = self.consumed;
-        if planted(Plant::CreditTooEarly) {
-            return Some(self.consumed + CREDIT_BYTES as u64);
-        }
         Some(self.consumed)
     }
 }

@@ -5,10 +5,8 @@ use remora_layout::frame::{
     FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, WRAP, first_word, frame_bytes, frame_checksum,
 };
 use remora_layout::limits::{
-    FRAME_ALIGN_BYTES, LAP_CREDIT_FRAMES, MAX_WRITE_BYTES, RING_BYTES, RING_LAP_BYTES,
-    RUN_KEPT_BYTES,
+    LAP_CREDIT_FRAMES, MAX_WRITE_BYTES, RING_BYTES, RING_LAP_BYTES, RUN_KEPT_BYTES,
 };
-use remora_layout::plant::{Plant, planted};
 
 // A run of frames fits one WRITE.
 const _: () = assert!(RING_BYTES <= MAX_WRITE_BYTES);
@@ -99,8 +97,7 @@ impl Sender {
     pub fn has_room(&self, payload_bytes: usize) -> bool {
         let frame = frame_bytes(payload_bytes);
         let used = self.sent - self.credit;
-        let more = if planted(Plant::RingTooLong) { FRAME_ALIGN_BYTES } else { 0 };
-        used + (self.skipped(frame) + frame) as u64 <= (RING_BYTES + more) as u64
+        used + (self.skipped(frame) + frame) as u64 <= RING_BYTES as u64
     }
 
     /// The credit as it was last taken.

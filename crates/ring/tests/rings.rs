@@ -9,6 +9,7 @@ use remora_layout::frame::{
 };
 use remora_layout::limits::{CREDIT_BYTES, LAP_CREDIT_BYTES, RING_BYTES, RING_LAP_BYTES};
 use remora_ring::{Poll, Receiver, SendError, Sender, Violation};
+use remora_testing::Random;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,22 +36,15 @@ fn ends() -> Ends {
     }
 }
 
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
 fn message(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (number as usize * 13 + at * 7) as u8).collect()
 }
 
-fn length(state: &mut u64) -> usize {
-    match random(state) % 100 {
-        0 => MAX_PAYLOAD_BYTES - (random(state) % 70) as usize,
-        1..=9 => (random(state) % 40_000) as usize,
-        _ => (random(state) % 200) as usize,
+fn length(random: &mut Random) -> usize {
+    match random.below(100) {
+        0 => MAX_PAYLOAD_BYTES - random.below(70),
+        1..=9 => random.below(40_000),
+        _ => random.below(200),
     }
 }
 
@@ -113,14 +107,14 @@ fn a_ring_in_short_laps_touches_its_first_pages_only() {
 fn many_laps(mut ends: Ends, credit_bytes: u64, most_writes: usize) {
     let mut queue: VecDeque<Vec<u8>> = VecDeque::new();
     let (mut sent, mut full, mut bytes) = (0u64, 0u64, 0u64);
-    let mut state = 7u64;
+    let mut random = Random::new(7);
     let (mut credit, mut longest, mut turns) = (0, 0, 0);
     while bytes < 60 * RING_BYTES as u64 {
         turns += 1;
         assert!(turns < 10_000, "it goes on: {bytes} bytes");
-        let burst = random(&mut state) % 20;
+        let burst = random.below(20u64);
         for _ in 0..burst {
-            let payload = message(sent, length(&mut state));
+            let payload = message(sent, length(&mut random));
             let half = payload.len() / 3;
             let room = ends.sender.has_room(payload.len());
             match ends.sender.send(&mut ends.link, &[&payload[..half], &payload[half..]]) {
@@ -142,7 +136,7 @@ fn many_laps(mut ends: Ends, credit_bytes: u64, most_writes: usize) {
         if burst.is_multiple_of(3) {
             // A run: as many as fit, by one WRITE or by more at the ends of laps.
             let run: Vec<Vec<u8>> =
-                (sent..sent + burst).map(|number| message(number, length(&mut state))).collect();
+                (sent..sent + burst).map(|number| message(number, length(&mut random))).collect();
             let taken = ends.sender.send_run(&mut ends.link, run.iter().map(Vec::as_slice));
             let taken = taken.unwrap();
             assert!(run.get(taken).is_none_or(|left| !ends.sender.has_room(left.len())));
@@ -154,7 +148,7 @@ fn many_laps(mut ends: Ends, credit_bytes: u64, most_writes: usize) {
             bytes += run[..taken].iter().map(|payload| payload.len() as u64).sum::<u64>();
             queue.extend(run.into_iter().take(taken));
         }
-        for _ in 0..random(&mut state) % 24 {
+        for _ in 0..random.below(24) {
             let mut into = vec![0xee; 3];
             assert_eq!(ends.receiver.has_frame(), !queue.is_empty());
             match ends.receiver.poll(&mut into) {
@@ -221,9 +215,9 @@ fn a_concurrent_sender_is_never_misread() {
     let ends_here = Ended(Arc::clone(&ended));
     let sender = std::thread::spawn(move || {
         let _ends_here = ends_here;
-        let mut state = 99u64;
+        let mut random = Random::new(99);
         for number in 0..MESSAGES {
-            let payload = message(number, (random(&mut state) % 300) as usize);
+            let payload = message(number, random.below(300));
             loop {
                 ends.sender.take_credit(seen.load_acquire(0)).unwrap();
                 match ends.sender.send(&mut ends.link, &[&payload]) {
@@ -235,7 +229,7 @@ fn a_concurrent_sender_is_never_misread() {
             while ends.link.poll().is_some() {}
         }
     });
-    let mut state = 99u64;
+    let mut random = Random::new(99);
     let mut into = Vec::new();
     let mut number = 0;
     while number < MESSAGES {
@@ -243,7 +237,7 @@ fn a_concurrent_sender_is_never_misread() {
         let has_ended = ended.load(Ordering::Acquire);
         match ends.receiver.poll(&mut into) {
             Poll::Frame(_) => {
-                let bytes = (random(&mut state) % 300) as usize;
+                let bytes = random.below(300);
                 assert_eq!(into, message(number, bytes), "message {number}");
                 number += 1;
                 if let Some(due) = ends.receiver.credit_due() {

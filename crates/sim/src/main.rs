@@ -65,9 +65,6 @@ struct Args {
     /// A rare path that no world reached is a failure.
     #[arg(long)]
     all_probes: bool,
-    #[cfg(feature = "plants")]
-    #[command(flatten)]
-    plants: plants::Planting,
 }
 
 #[derive(clap::Subcommand)]
@@ -127,12 +124,6 @@ fn main() -> ExitCode {
         let seed = args.seed.expect("one of them is given");
         seed..seed.saturating_add(1)
     });
-    #[cfg(feature = "plants")]
-    if args.plants.hunt {
-        return plants::hunt(seeds, !args.no_faults, args.plants.plant);
-    }
-    #[cfg(feature = "plants")]
-    remora_layout::plant::choose(args.plants.plant);
     let began = Instant::now();
     let time = args.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0));
     let mut totals = Totals::default();
@@ -202,129 +193,6 @@ fn run(args: &Args, seed: u64) -> Outcome {
     }
     let faults = if args.no_faults { " --no-faults" } else { "" };
     let more = if args.shrink { "--trace" } else { "--shrink" };
-    println!("to repeat it: remora-sim --seed {seed}{faults}{}{less} {more}", args.planted());
+    println!("to repeat it: remora-sim --seed {seed}{faults}{less} {more}");
     outcome
-}
-
-impl Args {
-    /// The flag that switched a planted bug on.
-    fn planted(&self) -> String {
-        #[cfg(feature = "plants")]
-        if let Some(plant) = self.plants.plant {
-            return format!(" --plant {}", plants::name_of(plant));
-        }
-        String::new()
-    }
-}
-
-#[cfg(feature = "plants")]
-mod plants {
-    use super::*;
-    use remora_layout::plant::{Plant, choose};
-
-    /// Bugs that worlds are to find. The others need real threads or kernels.
-    const HUNTED: &[Plant] = &[
-        Plant::SkipRecordValidation,
-        Plant::TrustFormerLife,
-        Plant::UpdatedStaysLive,
-        Plant::RemovedStaysLive,
-        Plant::ConcludeAbsence,
-        Plant::IgnoreExpiry,
-        Plant::ReadPastOwnWrites,
-        Plant::CreditTooEarly,
-        Plant::ChecksumTooShort,
-        Plant::RightFromHeartbeat,
-        Plant::RightFromReply,
-        Plant::BelieveFailedRead,
-        Plant::NumberTooEarly,
-        Plant::MovedStaysLive,
-        Plant::RingTooLong,
-        Plant::UploadOutlivesClient,
-        Plant::PinnedIsReused,
-        Plant::RespPastOwnWrites,
-        Plant::RespAnswersSlot,
-        Plant::RespIgnoresExpiry,
-        Plant::LostIsRefused,
-        Plant::WalkIgnoresLeftAt,
-        Plant::LeftAtTooLow,
-        Plant::MoveIsNoLoss,
-        Plant::StaleParentBox,
-        Plant::FreedStaysLive,
-        Plant::MoveKeepsOldEntry,
-        Plant::MoveKeepsOldIndex,
-        Plant::DoublesStay,
-        Plant::BelieveTornNode,
-        Plant::TrustKeptTop,
-        Plant::ReadTreePastRight,
-        Plant::SearchGoesOn,
-        Plant::DataOutlivesObject,
-        Plant::RefineBelievesDead,
-        Plant::RefineTakesRectangle,
-        Plant::FailedWalkStays,
-        Plant::StepUntold,
-    ];
-
-    /// Bugs for which `cost` does less than `compare::REACHED` of what it does without
-    /// them, in one of the compared workloads.
-    const COMPARED: &[Plant] = &[Plant::CostIgnoresBandwidth];
-
-    #[derive(clap::Args)]
-    pub struct Planting {
-        /// Switches a planted bug on; with --hunt looks for this one only.
-        #[arg(long, value_name = "NAME", value_parser = parse_plant)]
-        pub plant: Option<Plant>,
-        /// Looks for every planted bug, in seeds in turn until it is found.
-        #[arg(long, requires = "seeds")]
-        pub hunt: bool,
-    }
-
-    fn parse_plant(name: &str) -> Result<Plant, String> {
-        let known = Plant::ALL.iter().find(|(known, _)| *known == name);
-        known.map(|&(_, plant)| plant).ok_or_else(|| {
-            let names: Vec<&str> = Plant::ALL.iter().map(|(name, _)| *name).collect();
-            format!("there are: {}", names.join(", "))
-        })
-    }
-
-    pub fn name_of(plant: Plant) -> &'static str {
-        let found = Plant::ALL.iter().find(|(_, known)| *known == plant);
-        found.expect("all plants have names").0
-    }
-
-    /// One line for each bug, or for the one that is named. Fails if one is not
-    /// found.
-    pub fn hunt(seeds: Range<u64>, with_faults: bool, only: Option<Plant>) -> ExitCode {
-        let mut missed = 0u32;
-        let mut report = |plant, found_by: Option<String>| {
-            missed += found_by.is_none() as u32;
-            let found = found_by.map_or("NOT-FOUND".to_owned(), |by| format!("found {by}"));
-            println!("planted {} {found}", name_of(plant));
-        };
-        let wanted = |plant: &Plant| only.is_none_or(|only| only == *plant);
-        for plant in HUNTED.iter().copied().filter(wanted) {
-            choose(Some(plant));
-            let breaks = |seed: &u64| {
-                let outcome = World::run(Less::default().of(*seed, with_faults), false);
-                !outcome.violations.is_empty()
-            };
-            let seed = seeds.clone().find(breaks);
-            let found = seed.map(|seed| format!("seed={seed} after={}", seed - seeds.start + 1));
-            report(plant, found);
-        }
-        for plant in COMPARED.iter().copied().filter(wanted) {
-            let per_second = |work: &compare::Workload, plant| {
-                choose(plant);
-                compare::run(work, compare::Policy::Cost).per_second()
-            };
-            let does_less = |work: &&compare::Workload| {
-                per_second(work, Some(plant)) < compare::REACHED * per_second(work, None)
-            };
-            let works = compare::all();
-            report(
-                plant,
-                works.iter().find(does_less).map(|work| format!("workload={}", work.name)),
-            );
-        }
-        if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-    }
 }

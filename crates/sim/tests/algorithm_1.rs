@@ -4,9 +4,7 @@
 //!
 //! The paper's numbers stand here as numbers: N 8, T 95 %, Inv 10 ms.
 
-mod alone;
-
-use alone::{Alone, MS, alone_by, read};
+use crate::alone::{Alone, MS, alone_by, read};
 use remora_client_core::{Path, PointerCacheKind, Policy, ServedBy, Session, SetOptions};
 
 const BUSY: u32 = 1_000_000;

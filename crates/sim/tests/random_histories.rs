@@ -4,6 +4,7 @@
 use remora_sim::check::calls::Call;
 use remora_sim::check::keys::{If, KeyOp, Keys, Left, Value, Window};
 use remora_sim::check::linear::check;
+use remora_testing::Random;
 use std::collections::HashSet;
 
 /// Tries everything at every time: that an operation takes effect, that the key
@@ -116,14 +117,12 @@ fn after(state: Option<Value>, op: KeyOp) -> Option<Option<Value>> {
     (told.is_none() || told == Some(is)).then_some(next)
 }
 
-/// Small numbers from a seed.
-struct Draw(u64);
+/// Draws operations whose numbers are small.
+struct Draw(Random);
 
 impl Draw {
     fn below(&mut self, below: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
+        self.0.below(below)
     }
 
     /// One operation in a few has one of the properties that histories of this
@@ -215,7 +214,7 @@ fn untold(op: KeyOp) -> KeyOp {
 
 #[test]
 fn random_small_histories_agree_with_trying_everything() {
-    let (mut verdicts, mut draw) = ([0u32; 2], Draw(1));
+    let (mut verdicts, mut draw) = ([0u32; 2], Draw(Random::new(1)));
     for _ in 0..if cfg!(miri) { 50 } else { 60_000 } {
         let calls = draw.history();
         let keys = Keys { evicts: draw.below(8) == 0 };
@@ -288,7 +287,7 @@ fn told(op: KeyOp, before: Option<Value>, after: Option<Value>) -> KeyOp {
 
 #[test]
 fn long_histories_are_decided() {
-    let (mut draw, mut bad) = (Draw(7), 0);
+    let (mut draw, mut bad) = (Draw(Random::new(7)), 0);
     for _ in 0..if cfg!(miri) { 3 } else { 300 } {
         let (mut calls, states) = long_history(&mut draw);
         assert_eq!(check(&Keys::default(), None, &calls), Ok(()), "it happened so");

@@ -1,10 +1,7 @@
 //! One client alone with a server, in virtual time: what it asks for, what it
 //! need not ask for, and what that costs.
 
-mod alone;
-mod late;
-
-use alone::{Alone, MS, alone, alone_by, alone_with_disk, read};
+use crate::alone::{Alone, MS, alone, alone_by, alone_with_disk, read};
 use remora_client_core::{
     Counts, Error, Path, PointerCacheKind, Policy, Predicate, Query, Rect, ServedBy, Session,
     SetOptions, TreeSettings,

@@ -9,15 +9,15 @@ rxe_up 2
 export REMORA_TEST_DEVICES=rxe0,rxe1
 said=$(mktemp)
 status=0
-timeout 450 "$1" --test-threads=1 --nocapture 2>&1 | tee "$said" || status=$?
+timeout 450 "$1" verbs_conformance:: --test-threads=1 --nocapture 2>&1 | tee "$said" || status=$?
 
 awk -v status="$status" '
     match($0, /conformance: [0-9]+ checks/) { split(substr($0, RSTART), words, " "); all += words[2] }
     /conformance: [a-z_]+: ok/ { passed++ }
-    /^test no_wake_up_is_lost/ { all++ }
-    /^test conforms_with_a_target_elsewhere/ { all++ }
+    /^test verbs_conformance::no_wake_up_is_lost/ { all++ }
+    /^test verbs_conformance::conforms_with_a_target_elsewhere/ { all++ }
     /^conformance: no wake-up is lost/ { passed++ }
-    /^test no_wake_up_is_lost \.\.\. ok$/ { passed++ }
+    /^test verbs_conformance::no_wake_up_is_lost \.\.\. ok$/ { passed++ }
     END {
         failed = status != 0
         skipped = all - passed - failed

@@ -11,6 +11,7 @@ const FOUNDATIONS: &[&str] =
 
 /// Each room and the rooms below it that it may import, in lists.
 const ROOMS: &[(&str, &[&[&str]])] = &[
+    (TESTING, &[]),
     ("layout", &[]),
     ("geometry", &[&["layout"]]),
     ("osm", &[&["geometry", "layout"]]),
@@ -36,6 +37,9 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     ("bench", &[&["command-line", "client-core", "server", "resp", "osm"], FOUNDATIONS]),
     ("remora", &[&["bench", "command-line", "client-core", "server", "resp", "osm"], FOUNDATIONS]),
 ];
+
+/// The room for tests: any room's tests may import it, production may not.
+const TESTING: &str = "testing";
 
 /// Tables of a manifest that name dependencies. Tests inside a room keep to
 /// its direction too; tests across rooms live in `tests`, which is free.
@@ -110,7 +114,9 @@ fn table_imports(table: &Table) -> Vec<String> {
             let renamed = value.get("package").and_then(|package| package.as_str());
             let package = renamed.unwrap_or(name);
             if let Some(room) = package.strip_prefix("remora-") {
-                names.push(room.to_owned());
+                if room != TESTING || kind != "dev-dependencies" {
+                    names.push(room.to_owned());
+                }
             } else if package == "remora" || value.get("path").is_some() {
                 names.push(package.to_owned());
             }
@@ -152,6 +158,13 @@ mod tests {
             assert_eq!(found[0].0, 2, "{table}");
             assert!(found[0].1.contains("arena imports engine"), "{table}");
         }
+    }
+
+    #[test]
+    fn only_tests_import_the_room_for_tests() {
+        let text = |table| format!("[{table}]\nremora-testing.workspace = true\n");
+        assert_eq!(messages(&[("crates/arena/Cargo.toml", &text("dev-dependencies"))]), []);
+        assert_eq!(messages(&[("crates/arena/Cargo.toml", &text("dependencies"))]).len(), 1);
     }
 
     #[test]

@@ -80,24 +80,6 @@ const CHECKS: &[(&str, Check)] = &[
             "correct what clippy names; an allow needs its reason beside it",
         ),
     ),
-    (
-        "plants",
-        Check::Cargo(
-            &[
-                "clippy",
-                "--quiet",
-                "--package",
-                "remora-sim",
-                "--all-targets",
-                "--features",
-                "plants",
-                "--",
-                "-D",
-                "warnings",
-            ],
-            "correct what clippy names in the code that the feature plants compiles in",
-        ),
-    ),
     ("documentation", Check::Documentation),
 ];
 

@@ -119,7 +119,6 @@ const EXCEPT: &[Except] = &[
     except("crates/server/src/resp/trees.rs", GEO, "reads the tree of a GEO key, too"),
     except("crates/layout/src/limits.rs", BOTH, "all limits stand in one file"),
     except("crates/protocol/src/message.rs", TREES, "the status NoTree"),
-    except("crates/layout/src/plant.rs", TREES, "lists planted bugs, some of which are of trees"),
     except("crates/client-core/src/choose/classes.rs", TREES, "the cost of a search has classes"),
     except("crates/client-core/src/session.rs", TREES, "a session keeps what it knows of trees"),
     except(

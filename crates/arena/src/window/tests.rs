@@ -6,19 +6,13 @@ use crate::size_class::{BUCKET_CLASS, SMALL_CLASSES, class_bytes, is_small};
 use crate::slot::Slot;
 use crate::spans::{capacity, span_of};
 use remora_layout::limits::{SPAN_BYTES, SPARSE_LOOKS};
+use remora_testing::Random;
 use std::collections::BTreeMap;
 
 const BYTES: usize = 3 << 20;
 const SPANS: u32 = (BYTES / SPAN_BYTES) as u32;
 /// The first pages, which the allocator is not given.
 const FROM: usize = 5000;
-
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-}
 
 /// What lies on a page.
 #[derive(Clone, Copy, PartialEq)]
@@ -62,12 +56,12 @@ impl Arena {
     }
 
     /// Fills it with a mix, then frees a part; what is left lies all over.
-    fn fill(&mut self, state: &mut u64) {
+    fn fill(&mut self, random: &mut Random) {
         const SIZES: [usize; 9] = [64, 80, 96, 700, 3000, 8192, 9000, 40_000, 150_000];
-        let first = random(state) as usize % 9;
-        let spread = 1 + random(state) as usize % [1, 3, 9][random(state) as usize % 3];
+        let first = random.bits() as usize % 9;
+        let spread = 1 + random.bits() as usize % [1, 3, 9][random.bits() as usize % 3];
         for step in 0..20_000 {
-            let bytes = SIZES[(first + random(state) as usize % spread) % 9];
+            let bytes = SIZES[(first + random.bits() as usize % spread) % 9];
             if self.allocate(bytes).is_none() {
                 break;
             }
@@ -83,13 +77,13 @@ impl Arena {
                 self.held.insert(slot.slot, (slot, class_bytes(BUCKET_CLASS)));
             }
         }
-        let (some, stay) = (30 + random(state) % 90, random(state) % 100);
-        let few = some / (1 + random(state) % 50);
+        let (some, stay) = (30 + random.bits() % 90, random.bits() % 100);
+        let few = some / (1 + random.bits() % 50);
         for number in self.held.keys().copied().collect::<Vec<_>>() {
             let is_bucket = self.held[&number].0.class == BUCKET_CLASS;
             // Some spans are thinned out more than others, some all empty.
             let share = if span_of(number) as u64 * 37 % 100 < stay { some } else { few };
-            if !is_bucket && random(state) % 100 >= share {
+            if !is_bucket && random.bits() % 100 >= share {
                 self.free(number);
             }
         }
@@ -182,11 +176,11 @@ fn windows(spans: u32) -> impl Iterator<Item = Window> {
 
 #[test]
 fn the_cheapest_window_is_the_one_with_least_in_it() {
-    let mut state = 0x1234_5678;
+    let mut random = Random::new(0x1234_5678);
     let (mut found, mut none, mut by_move) = (0, 0, 0);
     for _ in 0..60 {
         let mut arena = Arena::new();
-        arena.fill(&mut state);
+        arena.fill(&mut random);
         let map = arena.map();
         for bytes in [1, SPAN_BYTES, SPAN_BYTES + 1, 200_000, 500_000, 2 * BYTES] {
             for leave in [Leave::ByMove, Leave::Anyhow] {
@@ -240,11 +234,11 @@ fn check_sparsest(arena: &Arena) -> (bool, bool) {
 
 #[test]
 fn the_sparsest_span_has_the_fewest_bytes_of_those_that_fit_elsewhere() {
-    let mut state = 99;
+    let mut random = Random::new(99);
     let (mut exact, mut none) = (0, 0);
     for _ in 0..200 {
         let mut arena = Arena::new();
-        arena.fill(&mut state);
+        arena.fill(&mut random);
         let (is_some, is_exact) = check_sparsest(&arena);
         exact += (is_some && is_exact) as u32;
         none += !is_some as u32;
@@ -254,14 +248,14 @@ fn the_sparsest_span_has_the_fewest_bytes_of_those_that_fit_elsewhere() {
 
 #[test]
 fn what_reaches_into_a_window_leaves_it_and_the_window_is_one_run() {
-    let mut state = 4711;
+    let mut random = Random::new(4711);
     let (mut emptied, mut partly) = (0, 0);
     for round in 0..150u32 {
         let mut arena = Arena::new();
-        arena.fill(&mut state);
+        arena.fill(&mut random);
         let total = arena.slots.stats().total_bytes();
         let spans = 1 + round % 5;
-        let first_span = 1 + random(&mut state) as u32 % (SPANS - spans);
+        let first_span = 1 + random.bits() as u32 % (SPANS - spans);
         let window = Window { first_span, spans };
         let can_empty = arena.map().cost(window, Leave::Anyhow).is_some();
         let parts: Vec<u32> = window.spans().flat_map(|part| part.pages()).collect();
@@ -285,7 +279,7 @@ fn what_reaches_into_a_window_leaves_it_and_the_window_is_one_run() {
         let stays = if round % 3 == 0 { 2 } else { u64::MAX };
         for number in slots_in(&arena) {
             let (slot, bytes) = arena.held[&number];
-            if slot.class == BUCKET_CLASS || random(&mut state).is_multiple_of(stays) {
+            if slot.class == BUCKET_CLASS || random.bits().is_multiple_of(stays) {
                 continue;
             }
             // What finds no place elsewhere is removed.
@@ -298,13 +292,13 @@ fn what_reaches_into_a_window_leaves_it_and_the_window_is_one_run() {
         assert_eq!(slots_in(&arena), reaching(&arena), "what stayed");
         // While it lasts the window gives nothing, be it ever so empty, and
         // what lies elsewhere comes and goes.
-        for _ in 0..random(&mut state) % 30_000 {
+        for _ in 0..random.bits() % 30_000 {
             let Some(slot) = arena.allocate(64) else { break };
             assert!(!reach(&(slot, 64)));
         }
         for number in arena.held.keys().copied().collect::<Vec<_>>() {
             let is_bucket = arena.held[&number].0.class == BUCKET_CLASS;
-            if !is_bucket && !reach(&arena.held[&number]) && random(&mut state) % 100 < 3 {
+            if !is_bucket && !reach(&arena.held[&number]) && random.bits() % 100 < 3 {
                 arena.free(number);
             }
         }

@@ -144,18 +144,16 @@ fn measure(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_testing::Random;
 
     /// Requests with locality, a hot set and scans, from a seed.
     fn random_trace(seed: u64, keys: u64, length: usize) -> Vec<u32> {
-        let mut random = seed.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        let mut random = Random::new(seed);
         let mut scan = 0;
         (0..length)
             .map(|_| {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                let drawn = random >> 20;
-                (match random % 4 {
+                let drawn = random.bits() >> 20;
+                (match random.below(4) {
                     0 => drawn % keys,
                     1 => drawn % (keys / 20),
                     2 => (drawn % keys) * (drawn / keys % keys) / keys,

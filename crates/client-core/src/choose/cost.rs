@@ -27,7 +27,6 @@ use super::estimate::{Estimate, Fading};
 use super::tails::Tails;
 use super::trials::Trials;
 use crate::read_lease::ServerLoad;
-use remora_layout::plant::{Plant, planted};
 
 /// Operations that take the same route together, so that a shard that is rarely asked
 /// is asked a few times in a row: the first of them wake it.
@@ -285,13 +284,9 @@ impl Cost {
                 self.least_ask_ns = self.least_ask_ns.min(class.ask.mean);
             }
             Route::Read => {
-                let ignores_bandwidth = planted(Plant::CostIgnoresBandwidth);
-                let fastest = class.read.value().filter(|_| ignores_bandwidth);
-                let took = fastest.map_or(took, |fastest| took.min(fastest));
                 let took = self.counted(route, took, plausible(took, class.read, read), now_ns);
                 let slower = 1.0 + self.slower_reads.at(now_ns);
-                let is_compared = class.read.is_settled() && !ignores_bandwidth;
-                if let Some(expected) = read.filter(|_| is_compared) {
+                if let Some(expected) = read.filter(|_| class.read.is_settled()) {
                     self.slower_reads.correct((took - expected) / class.read.mean, now_ns);
                 }
                 class.read.learn((took / slower.max(LEAST)).max(1.0));

@@ -28,7 +28,6 @@ use remora_fabric::{AnyLink, Completion, Link, RemoteAddress, Waited, Wake, Work
 use remora_layout::frame::frame_bytes;
 use remora_layout::immediate;
 use remora_layout::limits::RING_BYTES;
-use remora_layout::plant::{Plant, planted};
 use remora_protocol::message::ReplyHeader;
 use remora_ring::{Poll, WRITE_ID};
 use std::sync::atomic::Ordering;
@@ -302,9 +301,7 @@ impl Endpoint {
         self.inbox.take_nudge();
         let slept = self.sleep_for_all(shard, &mut sleep, timeout);
         drop(sleep);
-        if !planted(Plant::KeepSleepToOneself) {
-            self.set.nudge_one();
-        }
+        self.set.nudge_one();
         slept
     }
 
@@ -318,8 +315,6 @@ impl Endpoint {
     ) -> Result<(), Error> {
         let started_ns = self.connection.time.now_ns();
         while !self.inbox.has_reply_of(shard) {
-            let is_early = planted(Plant::SleepWithoutInbox);
-            let may_sleep = !is_early || self.inbox.may_sleep_in_kernel(shard);
             let left = timeout.saturating_sub(self.connection.time.since(started_ns));
             if left.is_zero() {
                 break;
@@ -333,10 +328,7 @@ impl Endpoint {
             // The signals that count are those from here on, and the thread is announced
             // within: no signal is given that does not count.
             let slept = sleep.sleep(&mut self.link, left, || {
-                connection.over().is_some()
-                    || set.has_reply()
-                    || !may_sleep
-                    || !is_early && !inbox.may_sleep_in_kernel(shard)
+                connection.over().is_some() || set.has_reply() || !inbox.may_sleep_in_kernel(shard)
             });
             self.inbox.awake();
             self.check()?;

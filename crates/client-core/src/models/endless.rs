@@ -9,10 +9,10 @@ use shuttle::sync::atomic::AtomicBool;
 static PART: [u8; 20_000] = [0; 20_000];
 
 /// Answers request `id` of shard 0 by one part after the other, as fast as they are taken.
-fn answer_without_end(bed: &Bed, id: u32, is_over: &AtomicBool) {
+fn answer_without_end(fixture: &Fixture, id: u32, is_over: &AtomicBool) {
     let mut link = ShmLink::new(None);
-    link.add_writable(0, bed.to_client.clone());
-    let (_, mut sender) = bed.ends(0, 0);
+    link.add_writable(0, fixture.to_client.clone());
+    let (_, mut sender) = fixture.ends(0, 0);
     let mut part = ReplyHeader::new_zeroed();
     part.status = Status::Ok as u8;
     part.flags = HAS_VALUE | MORE;
@@ -21,21 +21,21 @@ fn answer_without_end(bed: &Bed, id: u32, is_over: &AtomicBool) {
     part.value_bytes.set(PART.len() as u32);
     while !is_over.load(Ordering::SeqCst) {
         let credit = set_offset(SHARDS, 0) / 8 + credit_word(0);
-        sender.take_credit(bed.to_server.load_acquire(credit)).expect("an honest client");
+        sender.take_credit(fixture.to_server.load_acquire(credit)).expect("an honest client");
         if sender.has_room(part.as_bytes().len() + PART.len()) {
             sender.send(&mut link, &[part.as_bytes(), &PART]).expect("room");
-            bed.wake(0);
+            fixture.wake(0);
         }
         thread::yield_now();
     }
 }
 
 fn times_out_beside_a_search_that_never_ends(over: Over, wake: Wake) {
-    let mut bed = Bed::new(over);
-    let connection = Arc::get_mut(&mut bed.client.connection).expect("there is no session");
+    let mut fixture = Fixture::new(over);
+    let connection = Arc::get_mut(&mut fixture.client.connection).expect("there is no session");
     connection.search_bytes = u64::MAX;
-    let mut searches = bed.client.session().expect("a free number");
-    let mut client = bed.client.clone();
+    let mut searches = fixture.client.session().expect("a free number");
+    let mut client = fixture.client.clone();
     client.options.wake = wake;
     client.options.timeout = Duration::from_micros(300);
     let mut asks = client.session().expect("a free number");
@@ -47,7 +47,7 @@ fn times_out_beside_a_search_that_never_ends(over: Over, wake: Wake) {
     let is_over = Arc::new(AtomicBool::new(false));
     let server = {
         let is_over = Arc::clone(&is_over);
-        thread::spawn(move || answer_without_end(&bed, id, &is_over))
+        thread::spawn(move || answer_without_end(&fixture, id, &is_over))
     };
     let command = Command::Exists { key: b"key" };
     let ticket = asks.core.send_to(0, &command).expect("room");

@@ -28,9 +28,9 @@ fn takes_frame(requests: &mut Receiver) -> bool {
 fn what_was_flushed_is_in_the_ring() {
     let _guard = lock_for_test();
     once(|over| {
-        let bed = Bed::new(over);
-        let mut session = bed.client.session().expect("a free number");
-        let (mut requests, _) = bed.ends(0, 0);
+        let fixture = Fixture::new(over);
+        let mut session = fixture.client.session().expect("a free number");
+        let (mut requests, _) = fixture.ends(0, 0);
         hand_over(&mut session, b"flushed");
         assert!(!takes_frame(&mut requests), "nobody has sent it");
         session.flush().expect("room");
@@ -45,12 +45,12 @@ fn what_was_flushed_is_in_the_ring() {
 fn without_room_a_flush_waits_and_then_fails() {
     let _guard = lock_for_test();
     once(|over| {
-        let bed = Bed::new(over);
-        let mut fills = bed.client.session().expect("a free number");
-        let mut client = bed.client.clone();
+        let fixture = Fixture::new(over);
+        let mut fills = fixture.client.session().expect("a free number");
+        let mut client = fixture.client.clone();
         client.options.timeout = Duration::from_micros(300);
         let mut session = client.session().expect("a free number");
-        let (mut requests, _) = bed.ends(0, 0);
+        let (mut requests, _) = fixture.ends(0, 0);
         let value = vec![0; 60_000];
         for _ in 0..RING_BYTES / 62_000 {
             fills.core.send_to(0, &Command::Append { key: b"k", value: &value }).expect("room");
@@ -65,7 +65,7 @@ fn without_room_a_flush_waits_and_then_fails() {
         }
         assert!(!takes_frame(&mut requests));
         let credit = requests.credit_due().expect("much was taken");
-        bed.to_client.store(set_offset(SHARDS, 0) / 8 + credit_word(0), credit);
+        fixture.to_client.store(set_offset(SHARDS, 0) / 8 + credit_word(0), credit);
         session.flush().expect("there is room");
         assert!(takes_frame(&mut requests));
     });

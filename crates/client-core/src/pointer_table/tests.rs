@@ -7,6 +7,7 @@ use remora_layout::hash::{KeyHash, mix};
 use remora_layout::limits::{CACHE_LINE_BYTES, POINTER_WINDOW_LINES};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::pointer_table::{CHECKSUM_WORD, Hint, LINE_WORDS, home_line};
+use remora_testing::Random;
 use std::collections::HashMap;
 
 const SEED: u64 = 0x5eed;
@@ -40,21 +41,14 @@ fn of(hint: &Hint) -> (RemotePointer, u64) {
     (hint.pointer, hint.lease_end_ns)
 }
 
-fn next(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
 #[test]
 fn never_gives_a_pointer_that_was_not_put_last() {
     let table = table(1 << 12);
     let mut oracle: HashMap<u64, Hint> = HashMap::new();
-    let mut state = 5;
+    let mut random = Random::new(5);
     let (mut hits, mut lookups) = (0, 0);
     for step in 0..200_000u32 {
-        let draw = next(&mut state);
+        let draw = random.bits();
         let hash = mix(draw % 2_000, 1);
         match draw >> 40 & 7 {
             0 => {
@@ -182,10 +176,10 @@ fn many_at_once_never_see_what_nobody_put() {
             .map(|thread| {
                 let table = view();
                 scope.spawn(move || {
-                    let mut state = thread * 0x9e37_79b9;
+                    let mut random = Random::new(thread);
                     let mut hits = 0;
                     for step in 0..100_000u32 {
-                        let draw = next(&mut state);
+                        let draw = random.bits();
                         let hash = hash(draw);
                         match draw >> 40 & 7 {
                             0 | 1 => {
@@ -246,7 +240,7 @@ impl Write {
 }
 
 /// Two writers on one table, and what readers may see whenever either dies.
-struct Bed {
+struct Fixture {
     table: SharedPointers,
     allowed: Vec<Hint>,
     states: u64,
@@ -254,7 +248,7 @@ struct Bed {
     mixed: u64,
 }
 
-impl Bed {
+impl Fixture {
     /// Both writers may be killed now: nobody is harmed.
     fn check(&mut self) {
         self.states += 1;
@@ -314,18 +308,18 @@ fn kill_everywhere(before: &[Hint], one: Write, other: Write) -> (u64, u64) {
         Write::Remove(_) | Write::Forget(_) => None,
     });
     let allowed = before.iter().copied().chain(puts).collect();
-    let mut bed = Bed { table, allowed, states: 0, mixed: 0 };
-    let stores = one.stores(&bed.table);
+    let mut fixture = Fixture { table, allowed, states: 0, mixed: 0 };
+    let stores = one.stores(&fixture.table);
     let stores = stores.as_slice();
     assert!(!stores.is_empty());
     for done in 0..=stores.len() {
-        let others = other.stores(&bed.table);
-        bed.interleave(&stores[done..], others.as_slice());
+        let others = other.stores(&fixture.table);
+        fixture.interleave(&stores[done..], others.as_slice());
         if let Some(&(word, content)) = stores.get(done) {
-            bed.table.words.store(word, content);
+            fixture.table.words.store(word, content);
         }
     }
-    (bed.states, bed.mixed)
+    (fixture.states, fixture.mixed)
 }
 
 #[test]
@@ -361,10 +355,10 @@ fn a_writer_killed_between_any_two_stores_harms_nobody() {
 #[test]
 fn garbage_says_nothing_and_is_written_over() {
     let table = table(64);
-    let mut state = 77;
+    let mut random = Random::new(77);
     for _ in 0..50 {
         for word in 0..64 * LINE_WORDS {
-            table.words.store(word, next(&mut state));
+            table.words.store(word, random.bits());
         }
         for hash in 0..40 {
             // Even a line that names the hash.

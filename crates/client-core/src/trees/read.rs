@@ -25,7 +25,6 @@ use remora_fabric::{RemoteAddress, Work};
 use remora_index::rtree::{Query, Search};
 use remora_layout::limits::{MAX_ISSUED, READ_RETRIES, WALK_RETRIES};
 use remora_layout::node::{NotANode, Proof};
-use remora_layout::plant::{Plant, planted};
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, verify_header};
 use remora_walk::remote::{NodeCache, Reads, Wide};
 use remora_walk::{End, Walk};
@@ -64,9 +63,6 @@ impl TreeSearcher {
         let walked = self.read_admitted(core, tree, query, most_reads, cost);
         let took_ns = core.asker.endpoint.connection.time.now_ns().saturating_sub(began_ns);
         walk.round_trip_ns = took_ns.checked_div(cost.round_trips - before).unwrap_or(0);
-        if walked.is_err() && planted(Plant::FailedWalkStays) {
-            std::mem::forget(walk);
-        }
         walked
     }
 
@@ -79,13 +75,13 @@ impl TreeSearcher {
         cost: &mut Counts,
     ) -> Result<Option<Walked>, Error> {
         for tries in 0..=READ_RETRIES {
-            if !core.asker.endpoint.holds_lease()? && !planted(Plant::ReadTreePastRight) {
+            if !core.asker.endpoint.holds_lease()? {
                 self.renew_lease(core, tree, cost)?;
             }
             let Some(walked) = self.walk_by_reads(core, tree, query, most_reads, cost)? else {
                 return Ok(None);
             };
-            if core.asker.endpoint.holds_lease()? || planted(Plant::ReadTreePastRight) {
+            if core.asker.endpoint.holds_lease()? {
                 return Ok(Some(Walked { retries: walked.retries + tries, ..walked }));
             }
         }
@@ -220,7 +216,6 @@ impl TreeSearcher {
                     fetch_root(&mut core.asker.endpoint, tree, cost)?;
                     from = 0;
                 }
-                Err(NotANode::Dead) if planted(Plant::TreeWithoutRoot) => return Ok(true),
                 Err(NotANode::Dead) => {
                     tree.events.header_gone += 1;
                     self.look_up(core, tree)?;

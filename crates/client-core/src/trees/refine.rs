@@ -24,9 +24,8 @@ use remora_index::rtree::{Object, Query};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{CACHE_LINE_BYTES, MAX_RECORD_READS, MAX_REFINE_IDS, READ_RETRIES};
 use remora_layout::object::{Carried, VERDICT_BYTES, Verdict, object_key};
-use remora_layout::plant::{Plant, planted};
 use remora_layout::pointer::RemotePointer;
-use remora_layout::record::{RECORD_HEADER_BYTES, Reject, verify};
+use remora_layout::record::{Reject, verify};
 use remora_protocol::message::Status;
 use remora_protocol::tree::{ReadObjects, Refined, TreeCommand, window_predicate};
 use remora_walk::remote::Reads;
@@ -245,9 +244,6 @@ impl TreeSearcher {
         for object in others {
             match tree.records.get(object.word) {
                 Some(pointer) => waiting.push((object, pointer)),
-                None if planted(Plant::RefineTakesRectangle) => {
-                    self.found.extend(refine.fits(&object.rect, &[]).then_some(object));
-                }
                 None => unknown.push(object.word),
             }
         }
@@ -326,12 +322,6 @@ impl TreeSearcher {
                     Err(Reject::Torn) => {
                         cost.retries += 1;
                         torn.push((object, pointer));
-                    }
-                    Err(Reject::Dead | Reject::OtherKey) if planted(Plant::RefineBelievesDead) => {
-                        let value = bytes.get(RECORD_HEADER_BYTES + size_of_val(&id)..);
-                        let carried = value.and_then(Carried::parse).unwrap_or_default();
-                        let fits = refine.fits(&object.rect, carried.geometry);
-                        self.found.extend(fits.then_some(object));
                     }
                     Err(
                         Reject::Pending

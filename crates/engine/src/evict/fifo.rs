@@ -93,6 +93,7 @@ const _: () = assert!(size_of::<Id>() == 8);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_testing::Random;
 
     fn id(slot: u32) -> Id {
         Id { slot, generation: slot ^ 7 }
@@ -102,13 +103,10 @@ mod tests {
     fn order_is_kept_whatever_is_swept() {
         let mut fifo = Fifo::default();
         let mut oracle: VecDeque<u32> = VecDeque::new();
-        let mut random = 0x2545_f491_4f6c_dd1du64;
+        let mut random = Random::new(1);
         let (mut next, mut swept) = (0, 0);
         for _ in 0..200_000 {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            match random % 100 {
+            match random.below(100) {
                 0..=54 => {
                     fifo.push(id(next));
                     oracle.push_back(next);

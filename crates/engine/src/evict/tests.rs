@@ -1,6 +1,7 @@
 //! The policy against sequences worked by hand and a naive model.
 
 use super::*;
+use remora_testing::Random;
 use std::collections::HashMap;
 
 const BYTES: usize = 80;
@@ -233,18 +234,16 @@ fn long_random_histories_agree_with_the_naive_model() {
     for seed in 1..=4u64 {
         let (mut policy, mut naive) = (policy(), Naive::default());
         let mut live: HashMap<u32, u32> = HashMap::new();
-        let mut random = seed.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        let mut random = Random::new(seed);
         let (mut evicted, mut largest) = (0, 0);
         for step in 0..40_000u32 {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let number = (random >> 20) % RECORDS;
+            let draw = random.bits();
+            let number = (draw >> 20) % RECORDS;
             // Some are asked for far more often than others.
             let number = (number * number / RECORDS) as u32;
             let slot = number * 2;
             let is_live = live.contains_key(&slot);
-            match random % 10 {
+            match draw % 10 {
                 0..=2 if !is_live => {
                     let new = Id { slot, generation: step };
                     live.insert(slot, step);

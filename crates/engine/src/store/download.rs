@@ -10,7 +10,6 @@
 use remora_arena::{Journal, Owner, Slot, class_for};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::limits::{SLOT_UNIT_BYTES, STREAM_BYTES};
-use remora_layout::plant::{Plant, planted};
 use remora_layout::record::RECORD_HEADER_BYTES;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -85,8 +84,7 @@ impl Pins {
 
     /// Lets the release of a slot wait for its pins. False if there are none.
     pub fn defer(&mut self, dead: Slot, lease_end_s: Option<u64>) -> bool {
-        let pin = self.by_slot.get_mut(&dead.slot).filter(|_| !planted(Plant::PinnedIsReused));
-        let Some(pin) = pin else { return false };
+        let Some(pin) = self.by_slot.get_mut(&dead.slot) else { return false };
         pin.release = Some((dead, lease_end_s));
         true
     }

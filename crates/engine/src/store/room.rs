@@ -31,7 +31,7 @@ use super::options::ShardOptions;
 use super::record::{Found, hash_in, word_to};
 use remora_arena::{
     ArenaFull, Journal, Owner, Slot, Window, copy_pending, flip_dead, is_live, kind_of, lengths_of,
-    mutable_of, slot_of,
+    mutable_of,
 };
 use remora_index::hash::record_key;
 use remora_layout::hash::KeyHash;
@@ -39,7 +39,6 @@ use remora_layout::limits::{
     COVER_TURN_RUNS, DEFRAGMENT_MOVED_WINDOWS, DEFRAGMENT_WINDOWS, EVICTION_SLACK_BYTES,
     EVICTIONS_BEFORE_MOVES, PAGE_BYTES, SMALL_SLOT_BYTES, SPAN_BYTES,
 };
-use remora_layout::plant::{Plant, planted};
 use remora_layout::record::Mutable;
 use remora_protocol::Command;
 
@@ -353,10 +352,7 @@ impl<J: Journal> Store<J> {
         let (secret, region) = (self.options.record_secret, self.options.region);
         copy_pending(&mut self.owner, secret, region, found.slot.slot, to);
         self.show_again(to, hash);
-        let dead = match planted(Plant::MovedStaysLive) {
-            true => slot_of(&self.owner, found.slot.slot),
-            false => flip_dead(&mut self.owner, found.slot.slot),
-        };
+        let dead = flip_dead(&mut self.owner, found.slot.slot);
         self.table.replace(&mut self.owner, found.place, word_to(to, hash));
         self.note_moved(dead, to, hash);
         let lease_end_s = self.lease_end_s(found.mutable, now);

@@ -18,7 +18,6 @@ use remora_arena::{
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
-use remora_layout::plant::{Plant, planted};
 use remora_layout::record::{Mutable, State, Wanted, state_offset};
 use remora_protocol::{Command, Condition, Expiry};
 
@@ -178,10 +177,7 @@ impl<J: Journal> Store<J> {
     /// Flips an old record to dead and frees its slot; its key stays in the
     /// table until [`Store::link`] lets it name the successor.
     pub(crate) fn kill(&mut self, found: Found, now: Now) {
-        let dead = match planted(Plant::UpdatedStaysLive) {
-            true => slot_of(&self.owner, found.slot.slot),
-            false => self.flip_dead(found.slot.slot),
-        };
+        let dead = self.flip_dead(found.slot.slot);
         self.bury(dead, found.mutable, now);
         let expiring = (found.mutable.expires_at_ms != 0) as i64;
         self.stats.count(database_of(&self.owner, dead.slot), 0, -expiring);
@@ -244,10 +240,7 @@ impl<J: Journal> Store<J> {
     /// Takes a key that was found out: guardian first, then the index. Other
     /// places that were found stay valid.
     pub(crate) fn take_out(&mut self, found: Found, now: Now) {
-        let dead = match planted(Plant::RemovedStaysLive) {
-            true => slot_of(&self.owner, found.slot.slot),
-            false => self.flip_dead(found.slot.slot),
-        };
+        let dead = self.flip_dead(found.slot.slot);
         self.table.remove(&mut self.owner, found.place);
         self.evictor.note_removed(&self.owner, dead);
         self.bury(dead, found.mutable, now);

@@ -1,10 +1,10 @@
 //! Links that fail: bounds, rights, withdrawal, peers that go away.
 
-use super::bed::{Check, REGION, TestBed, checks, ok, pattern, read, wait, write};
+use super::fixture::{Check, REGION, TestFixture, checks, ok, pattern, read, wait, write};
 use crate::{Completion, Link, LinkError, Waited, Work};
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 
-pub(super) fn checks<B: TestBed>() -> Vec<Check> {
+pub(super) fn checks<B: TestFixture>() -> Vec<Check> {
     checks![
         a_failure_fails_all_that_follows,
         bounds_and_rights_hold,
@@ -15,81 +15,81 @@ pub(super) fn checks<B: TestBed>() -> Vec<Check> {
     ]
 }
 
-fn a_failure_fails_all_that_follows<B: TestBed>() {
-    let mut bed = B::new(REGION);
-    let region = bed.readable();
+fn a_failure_fails_all_that_follows<B: TestFixture>() {
+    let mut fixture = B::new(REGION);
+    let region = fixture.readable();
     let beyond = REGION as u64;
-    bed.link().post(&[
+    fixture.link().post(&[
         read(1, region, 0, 0, 8),
         read(2, region, beyond, 0, 8),
         read(3, region, 0, 0, 8),
     ]);
-    bed.link().post(&[read(4, region, 0, 0, 8)]);
-    assert_eq!(wait(bed.link()), ok(1));
+    fixture.link().post(&[read(4, region, 0, 0, 8)]);
+    assert_eq!(wait(fixture.link()), ok(1));
     let reason = LinkError::OutOfBounds { region, offset: beyond, bytes: 8 };
     for id in 2..=4 {
-        assert_eq!(wait(bed.link()), Completion { id, result: Err(reason) });
+        assert_eq!(wait(fixture.link()), Completion { id, result: Err(reason) });
     }
-    assert_eq!(bed.link().failure(), Some(reason));
+    assert_eq!(fixture.link().failure(), Some(reason));
 }
 
-fn bounds_and_rights_hold<B: TestBed>() {
+fn bounds_and_rights_hold<B: TestFixture>() {
     let end = REGION as u64;
     for (offset, bytes) in [(end - 8, 16), (end + 8, 0), (4, 8), (u64::MAX - 7, 16), (!7, 8)] {
-        let mut bed = B::new(REGION);
-        let region = bed.readable();
-        bed.link().post(&[read(1, region, offset, 0, bytes)]);
+        let mut fixture = B::new(REGION);
+        let region = fixture.readable();
+        fixture.link().post(&[read(1, region, offset, 0, bytes)]);
         let reason = LinkError::OutOfBounds { region, offset, bytes };
-        assert_eq!(wait(bed.link()).result, Err(reason));
+        assert_eq!(wait(fixture.link()).result, Err(reason));
 
-        let mut bed = B::new(REGION);
-        let region = bed.mailbox();
+        let mut fixture = B::new(REGION);
+        let region = fixture.mailbox();
         let content = pattern(5, bytes);
-        bed.link().post(&[write(1, region, offset, &content)]);
+        fixture.link().post(&[write(1, region, offset, &content)]);
         let reason = LinkError::OutOfBounds { region, offset, bytes };
-        assert_eq!(wait(bed.link()).result, Err(reason));
+        assert_eq!(wait(fixture.link()).result, Err(reason));
     }
-    let mut bed = B::new(REGION);
-    bed.link().post(&[read(1, 4_000_000_000, 0, 0, 8)]);
-    assert_eq!(wait(bed.link()).result, Err(LinkError::NoSuchRegion(4_000_000_000)));
+    let mut fixture = B::new(REGION);
+    fixture.link().post(&[read(1, 4_000_000_000, 0, 0, 8)]);
+    assert_eq!(wait(fixture.link()).result, Err(LinkError::NoSuchRegion(4_000_000_000)));
 
-    let mut bed = B::new(REGION);
-    let region = bed.readable();
-    bed.link().post(&[write(1, region, 0, &[1; 8])]);
-    assert_eq!(wait(bed.link()).result, Err(LinkError::NotWritable(region)));
+    let mut fixture = B::new(REGION);
+    let region = fixture.readable();
+    fixture.link().post(&[write(1, region, 0, &[1; 8])]);
+    assert_eq!(wait(fixture.link()).result, Err(LinkError::NotWritable(region)));
 
-    let mut bed = B::new(REGION);
-    let region = bed.mailbox();
-    bed.link().post(&[read(1, region, 0, 0, 8)]);
-    assert_eq!(wait(bed.link()).result, Err(LinkError::NotReadable(region)));
+    let mut fixture = B::new(REGION);
+    let region = fixture.mailbox();
+    fixture.link().post(&[read(1, region, 0, 0, 8)]);
+    assert_eq!(wait(fixture.link()).result, Err(LinkError::NotReadable(region)));
 
-    let mut bed = B::new(REGION);
-    let region = bed.readable();
-    bed.link().post(&[read(1, region, 0, REGION, 8)]);
-    assert_eq!(wait(bed.link()).result, Err(LinkError::NoLanding));
+    let mut fixture = B::new(REGION);
+    let region = fixture.readable();
+    fixture.link().post(&[read(1, region, 0, REGION, 8)]);
+    assert_eq!(wait(fixture.link()).result, Err(LinkError::NoLanding));
 }
 
-fn withdrawn_is_withdrawn<B: TestBed>() {
-    let mut bed = B::new(REGION);
-    let (readable, mailbox) = (bed.readable(), bed.mailbox());
-    bed.link().post(&[read(1, readable, 0, 0, 8)]);
-    assert_eq!(wait(bed.link()), ok(1));
-    bed.withdraw();
-    bed.link().post(&[read(2, readable, 0, 0, 8), write(3, mailbox, 0, &[1; 8])]);
+fn withdrawn_is_withdrawn<B: TestFixture>() {
+    let mut fixture = B::new(REGION);
+    let (readable, mailbox) = (fixture.readable(), fixture.mailbox());
+    fixture.link().post(&[read(1, readable, 0, 0, 8)]);
+    assert_eq!(wait(fixture.link()), ok(1));
+    fixture.withdraw();
+    fixture.link().post(&[read(2, readable, 0, 0, 8), write(3, mailbox, 0, &[1; 8])]);
     for id in 2..=3 {
-        assert_eq!(wait(bed.link()), Completion { id, result: Err(LinkError::Withdrawn) });
+        assert_eq!(wait(fixture.link()), Completion { id, result: Err(LinkError::Withdrawn) });
     }
 }
 
-fn too_long_is_refused<B: TestBed>() {
-    let mut bed = B::new(MAX_READ_BYTES + 8);
-    let (readable, mailbox) = (bed.readable(), bed.mailbox());
+fn too_long_is_refused<B: TestFixture>() {
+    let mut fixture = B::new(MAX_READ_BYTES + 8);
+    let (readable, mailbox) = (fixture.readable(), fixture.mailbox());
     let long = vec![7; MAX_WRITE_BYTES + 1];
-    bed.link().post(&[write(1, mailbox, 0, &long)]);
-    assert_eq!(wait(bed.link()).result, Err(LinkError::TooLong(long.len())));
-    let mut bed = B::new(MAX_READ_BYTES + 8);
-    bed.link().post(&[read(1, readable, 0, 0, MAX_READ_BYTES + 1)]);
-    assert_eq!(wait(bed.link()).result, Err(LinkError::TooLong(MAX_READ_BYTES + 1)));
+    fixture.link().post(&[write(1, mailbox, 0, &long)]);
+    assert_eq!(wait(fixture.link()).result, Err(LinkError::TooLong(long.len())));
+    let mut fixture = B::new(MAX_READ_BYTES + 8);
+    fixture.link().post(&[read(1, readable, 0, 0, MAX_READ_BYTES + 1)]);
+    assert_eq!(wait(fixture.link()).result, Err(LinkError::TooLong(MAX_READ_BYTES + 1)));
 }
 
 /// Bytes of each READ of a flood; each has a place of its own.
@@ -134,53 +134,53 @@ fn drain<L: Link>(
 
 /// With operations under way: what is stored after the withdrawal is never
 /// read, and the mailbox does not change any more.
-fn nothing_is_executed_after_a_withdrawal<B: TestBed>() {
-    let mut bed = B::new(REGION);
-    let (readable, mailbox) = (bed.readable(), bed.mailbox());
+fn nothing_is_executed_after_a_withdrawal<B: TestFixture>() {
+    let mut fixture = B::new(REGION);
+    let (readable, mailbox) = (fixture.readable(), fixture.mailbox());
     let (before, after) = (pattern(6, REGION), pattern(7, REGION));
-    bed.target_store(0, &before);
-    bed.link().reserve_landing(400 * FLOOD_READ);
-    bed.link().post(&flood(readable, mailbox, &before));
+    fixture.target_store(0, &before);
+    fixture.link().reserve_landing(400 * FLOOD_READ);
+    fixture.link().post(&flood(readable, mailbox, &before));
     for id in 0..5 {
-        assert_eq!(wait(bed.link()), ok(id));
+        assert_eq!(wait(fixture.link()), ok(id));
     }
-    bed.withdraw();
-    bed.target_store(0, &after);
-    let stored = bed.target_load(0, REGION);
+    fixture.withdraw();
+    fixture.target_store(0, &after);
+    let stored = fixture.target_load(0, REGION);
     // Over shared memory all was executed before; that is no later success.
     let seen = |link: &B::Link, id: u64| {
         let seen = link.landed(id as usize * FLOOD_READ, FLOOD_READ);
         assert!(id.is_multiple_of(4) || seen == &before[..FLOOD_READ], "it READ what came later");
     };
-    if bed.link().transport() == crate::Transport::Shm {
-        (5..400).for_each(|id| assert_eq!(wait(bed.link()), ok(id)));
+    if fixture.link().transport() == crate::Transport::Shm {
+        (5..400).for_each(|id| assert_eq!(wait(fixture.link()), ok(id)));
     } else {
-        let executed = drain(bed.link(), 5, LinkError::Withdrawn, seen);
+        let executed = drain(fixture.link(), 5, LinkError::Withdrawn, seen);
         assert!(executed < 395, "the flood was too small: nothing was under way");
     }
-    assert!(bed.target_load(0, REGION) == stored, "a WRITE was executed after the withdrawal");
+    assert!(fixture.target_load(0, REGION) == stored, "a WRITE was executed after the withdrawal");
 }
 
-fn a_lost_peer_fails_what_is_under_way<B: TestBed>() {
-    let mut bed = B::new(REGION);
-    let (readable, mailbox) = (bed.readable(), bed.mailbox());
+fn a_lost_peer_fails_what_is_under_way<B: TestFixture>() {
+    let mut fixture = B::new(REGION);
+    let (readable, mailbox) = (fixture.readable(), fixture.mailbox());
     let content = pattern(8, REGION);
-    bed.target_store(0, &content);
-    bed.link().reserve_landing(400 * FLOOD_READ);
-    if bed.link().transport() == crate::Transport::Shm {
+    fixture.target_store(0, &content);
+    fixture.link().reserve_landing(400 * FLOOD_READ);
+    if fixture.link().transport() == crate::Transport::Shm {
         // Nothing is ever under way: only what is posted later can fail.
-        let reason = bed.lose();
-        bed.link().post(&flood(readable, mailbox, &content));
-        assert_eq!(drain(bed.link(), 0, reason, |_, _| {}), 0);
+        let reason = fixture.lose();
+        fixture.link().post(&flood(readable, mailbox, &content));
+        assert_eq!(drain(fixture.link(), 0, reason, |_, _| {}), 0);
         return;
     }
-    bed.link().post(&flood(readable, mailbox, &content));
+    fixture.link().post(&flood(readable, mailbox, &content));
     for id in 0..5 {
-        assert_eq!(wait(bed.link()), ok(id));
+        assert_eq!(wait(fixture.link()), ok(id));
     }
-    let reason = bed.lose();
-    let executed = drain(bed.link(), 5, reason, |_, _| {});
+    let reason = fixture.lose();
+    let executed = drain(fixture.link(), 5, reason, |_, _| {});
     assert!(executed < 395, "the flood was too small: nothing was under way");
-    bed.link().post(&[read(1, readable, 0, 0, 8)]);
-    assert_eq!(wait(bed.link()), Completion { id: 1, result: Err(reason) });
+    fixture.link().post(&[read(1, readable, 0, 0, 8)]);
+    assert_eq!(wait(fixture.link()), Completion { id: 1, result: Err(reason) });
 }

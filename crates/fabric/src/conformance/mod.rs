@@ -1,16 +1,16 @@
 //! The conformance body: what every backend must do, as plain functions that
-//! a backend's test calls with a bed of its own.
+//! a backend's test calls with a fixture of its own.
 
-mod bed;
 mod failures;
+mod fixture;
 mod operations;
 mod waking;
 
-pub use bed::{DEADLINE, TestBed};
-pub use waking::{EchoBed, wake_ups_are_not_lost};
+pub use fixture::{DEADLINE, TestFixture};
+pub use waking::{EchoFixture, wake_ups_are_not_lost};
 
 /// Runs the whole body, and says what it runs.
-pub fn run<B: TestBed>() {
+pub fn run<B: TestFixture>() {
     let checks = [operations::checks::<B>(), failures::checks::<B>()].concat();
     println!("conformance: {} checks", checks.len());
     for (name, check) in checks {

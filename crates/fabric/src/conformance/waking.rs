@@ -1,10 +1,10 @@
 //! Waking: what the peer writes into local memory ends a `wait`.
 
-use super::bed::{DEADLINE, TestBed};
+use super::fixture::{DEADLINE, TestFixture};
 use crate::{Link, RemoteAddress, Waited, Work};
 
-/// A bed whose target, in a thread of its own, answers.
-pub trait EchoBed: TestBed {
+/// A fixture whose target, in a thread of its own, answers.
+pub trait EchoFixture: TestFixture {
     /// From now on, and for so many rounds: whenever the target is told of
     /// immediate 1, it writes the first word of the mailbox into the first
     /// word of the initiator's local memory, sleeping between.
@@ -17,29 +17,29 @@ pub trait EchoBed: TestBed {
 
 /// A game of ping-pong in which both sides sleep whenever they can. Gives the
 /// wake-ups that were lost: the time was up although the answer was there.
-pub fn wake_ups_are_not_lost<B: EchoBed>(rounds: u64) -> u64 {
-    let mut bed = B::new(4096);
-    let region = bed.mailbox();
-    bed.start_echo(rounds);
+pub fn wake_ups_are_not_lost<B: EchoFixture>(rounds: u64) -> u64 {
+    let mut fixture = B::new(4096);
+    let region = fixture.mailbox();
+    fixture.start_echo(rounds);
     let mut lost = 0;
     for round in 1..=rounds {
         let to = RemoteAddress { region, offset: 0 };
         let bytes = round.to_le_bytes();
-        bed.link().post(&[Work::Write { id: round, to, bytes: &bytes, imm: Some(1) }]);
-        while bed.echoed() < round {
-            while let Some(completion) = bed.link().poll() {
+        fixture.link().post(&[Work::Write { id: round, to, bytes: &bytes, imm: Some(1) }]);
+        while fixture.echoed() < round {
+            while let Some(completion) = fixture.link().poll() {
                 assert_eq!(completion.result, Ok(()));
             }
-            if bed.echoed() >= round {
+            if fixture.echoed() >= round {
                 break;
             }
             // So long that no busy machine lets the answer come just after it.
-            if bed.link().wait(Some(DEADLINE)) == Waited::TimedOut {
-                assert!(bed.echoed() >= round, "no answer in round {round}");
+            if fixture.link().wait(Some(DEADLINE)) == Waited::TimedOut {
+                assert!(fixture.echoed() >= round, "no answer in round {round}");
                 lost += 1;
             }
         }
-        assert_eq!(bed.echoed(), round);
+        assert_eq!(fixture.echoed(), round);
     }
-    lost + bed.stop_echo()
+    lost + fixture.stop_echo()
 }

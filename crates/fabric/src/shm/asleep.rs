@@ -13,7 +13,6 @@
 //! wait must end it.
 
 use crate::sync::{AtomicU64, Ordering, fence};
-use remora_layout::plant::{Plant, planted};
 
 /// The sender, after it has stored a frame: whether it has to signal. `asleep`
 /// loads the receiver's word, relaxed.
@@ -45,8 +44,7 @@ pub fn sleep_unless<T>(
     sleep: impl FnOnce() -> T,
 ) -> Option<T> {
     announce(asleep);
-    let found = !planted(Plant::SleepWithoutScan) && scan();
-    let slept = (!found).then(sleep);
+    let slept = (!scan()).then(sleep);
     awake(asleep);
     slept
 }

@@ -3,7 +3,6 @@
 
 use super::asleep;
 use remora_arena::{AsleepWord, ReadView};
-use remora_layout::plant::{Plant, planted};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
@@ -187,10 +186,6 @@ impl Sleeper {
     /// Sleeps until a bell rings or `timeout` has passed (`None`: for ever),
     /// unless `scan` finds something to do.
     pub fn sleep(&mut self, timeout: Option<Duration>, scan: impl FnOnce() -> bool) -> Woken {
-        if planted(Plant::SleepWithoutScan) {
-            // Others get on between the caller's last look and the sleep.
-            std::thread::sleep(Duration::from_micros(20));
-        }
         let Self { asleep, epoll, ready, sleeps } = self;
         let slept = asleep::sleep_unless(asleep.word(), scan, || {
             *sleeps += 1;
@@ -227,13 +222,12 @@ impl AsFd for Sleeper {
 mod tests {
     use super::*;
     use crate::conformance::DEADLINE;
-    use crate::sync::one_at_a_time;
     use remora_arena::{Mapping, Words};
 
     /// Frames are a counter; the receiver always sleeps when it sees no new
-    /// one. A wake-up was lost if `time` is up and the frame is there: if it
+    /// one. A wake-up was lost if [`DEADLINE`] is up and the frame is there: if it
     /// is not, the other side was slow, which a busy machine may make it.
-    fn hammer(rounds: u64, time: Duration) -> (u64, u64) {
+    fn hammer(rounds: u64) -> (u64, u64) {
         let words = Words::new(Mapping::heap(4096));
         let back = Words::new(Mapping::heap(4096));
         let there_fd = Bell::eventfd().unwrap();
@@ -252,7 +246,7 @@ mod tests {
                 for round in 1..=rounds {
                     while words.load_acquire(0) < round {
                         let scan = || words.load_acquire(0) >= round;
-                        let woken = there.sleep(Some(time), scan);
+                        let woken = there.sleep(Some(DEADLINE), scan);
                         lost += (woken == Woken::TimedOut && scan()) as u64;
                     }
                     back.store_release(0, round);
@@ -267,7 +261,7 @@ mod tests {
             ring_there.ring();
             while back.load_acquire(0) < round {
                 let scan = || back.load_acquire(0) >= round;
-                let woken = here.sleep(Some(time), scan);
+                let woken = here.sleep(Some(DEADLINE), scan);
                 lost += (woken == Woken::TimedOut && scan()) as u64;
             }
         }
@@ -277,21 +271,8 @@ mod tests {
 
     #[test]
     fn no_wake_up_is_lost() {
-        let _guard = one_at_a_time();
-        let (lost, sleeps) = hammer(20_000, DEADLINE);
+        let (lost, sleeps) = hammer(20_000);
         assert_eq!(lost, 0);
         assert!(sleeps > 100, "it did sleep: {sleeps}");
-    }
-
-    #[cfg(feature = "plants")]
-    #[test]
-    fn the_hammer_notices_a_sleep_without_scan() {
-        let _guard = one_at_a_time();
-        remora_layout::plant::choose(Some(Plant::SleepWithoutScan));
-        // Each loss costs the sleeper its time: few rounds, until one is seen.
-        let time = Duration::from_millis(300);
-        let noticed = (0..500).any(|_| hammer(3, time).0 > 0);
-        remora_layout::plant::choose(None);
-        assert!(noticed, "a sleeper that does not scan loses wake-ups");
     }
 }

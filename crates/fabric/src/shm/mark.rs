@@ -26,7 +26,6 @@
 use super::ready;
 use crate::sync::{AtomicU64, Ordering};
 use remora_layout::limits::MAX_SESSIONS;
-use remora_layout::plant::{Plant, planted};
 
 const WORD_BITS: usize = u64::BITS as usize;
 /// Words with a bit for each session that a server can have.
@@ -97,15 +96,9 @@ pub struct RungClients {
 impl RungClients {
     fn add(&self, place: usize) {
         let (word, bit) = (place % PLACES / WORD_BITS, place % WORD_BITS);
-        let set_place = || self.places[word].fetch_or(1 << bit, Ordering::Release);
-        let set_word = || self.words.fetch_or(1 << word, Ordering::Release);
-        if planted(Plant::WordBeforePlace) {
-            set_word();
-            set_place();
-        } else {
-            set_place();
-            set_word();
-        }
+        // The shard that takes the word's bit has to find the place's.
+        self.places[word].fetch_or(1 << bit, Ordering::Release);
+        self.words.fetch_or(1 << word, Ordering::Release);
     }
 
     /// Whether there are none.

@@ -21,7 +21,6 @@
 
 use super::asleep;
 use crate::sync::{AtomicU64, Ordering, fence};
-use remora_layout::plant::{Plant, planted};
 
 /// The sender, after it has stored a frame into the ring of this set: whether it
 /// has to signal. `waits` loads what says that the shard wants a signal, relaxed.
@@ -54,7 +53,7 @@ pub fn take(ready: &AtomicU64) -> u64 {
 pub fn park(parked: &AtomicU64, name: u64, scan: impl FnOnce() -> bool) -> bool {
     parked.store(name, Ordering::Relaxed);
     fence(Ordering::SeqCst);
-    let found = !planted(Plant::ParkWithoutScan) && scan();
+    let found = scan();
     if found {
         unpark(parked);
     }

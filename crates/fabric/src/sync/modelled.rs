@@ -14,13 +14,6 @@ use std::time::Duration;
 /// One: threads are to reach the bound.
 pub const SENDS_IN_A_ROW: u32 = 1;
 
-/// Plants are switched on for the whole process: one test that meets them at
-/// a time.
-pub fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
-    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 thread_local! {
     static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }

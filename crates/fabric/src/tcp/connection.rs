@@ -11,7 +11,6 @@ use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, SENDS_IN_A_ROW, fence
 use crate::waiting::{Handle, Handles, Turns, Waiters};
 use crate::{LinkError, LockWaits};
 use remora_layout::limits::STREAM_AHEAD_BYTES;
-use remora_layout::plant::{Plant, planted};
 use std::net::TcpStream;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, TryLockError};
@@ -264,7 +263,7 @@ impl Connection {
                     }
                     return true;
                 }
-                Sent::All if !has_more || planted(Plant::LeaveAddedFrames) => return true,
+                Sent::All if !has_more => return true,
                 Sent::All => {}
             }
             let leader_sleeps = self.leader_sleeps.load(Ordering::Relaxed);

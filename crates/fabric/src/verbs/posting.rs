@@ -10,7 +10,6 @@ use crate::sync::Mutex;
 use crate::waiting::Handle;
 use crate::{LinkError, LockWaits};
 use remora_layout::limits::{MAX_OUTBOUND_BYTES, MAX_POSTED, READ_WINDOW_BYTES};
-use remora_layout::plant::{Plant, planted};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -164,7 +163,7 @@ impl Intake {
             let goes_on = act(&mut held);
             drop(held);
             // Whoever found it taken has posted before, and is seen from here on.
-            if planted(Plant::LeaveAddedFrames) || !self.has_some() {
+            if !self.has_some() {
                 return true;
             }
             if !goes_on {
@@ -207,7 +206,6 @@ mod tests {
     use super::super::queue_pair::Request;
     use super::super::traffic::Traffic;
     use super::*;
-    use crate::sync::one_at_a_time;
     use std::cell::RefCell;
 
     #[test]
@@ -229,7 +227,6 @@ mod tests {
 
     #[test]
     fn what_links_post_is_taken_in_together_and_counted_until_it_completes() {
-        let _guard = one_at_a_time();
         let counts = || {
             let (intake, handle) = (Intake::default(), Arc::new(Handle::default()));
             let mut posting = Posting::default();
@@ -286,7 +283,6 @@ mod tests {
     #[test]
     fn what_is_posted_while_the_device_is_taken_leaves_by_one_doorbell() {
         const SESSIONS: u64 = 64;
-        let _guard = one_at_a_time();
         let counts = || {
             let (intake, device) = (Intake::default(), Mutex::new(()));
             let handle = Arc::new(Handle::default());
@@ -361,21 +357,7 @@ mod tests {
 
     #[test]
     fn nothing_that_was_posted_while_the_device_was_taken_is_left() {
-        let _guard = one_at_a_time();
         shuttle::check_random(links_share_a_device, 2_000);
         shuttle::check_pct(links_share_a_device, 2_000, 3);
-    }
-
-    #[cfg(feature = "plants")]
-    #[test]
-    fn a_holder_of_the_device_that_does_not_look_again_is_found() {
-        use remora_layout::plant::choose;
-        use std::panic::catch_unwind;
-
-        let _guard = one_at_a_time();
-        choose(Some(Plant::LeaveAddedFrames));
-        let found = catch_unwind(|| shuttle::check_random(links_share_a_device, 2_000)).is_err();
-        choose(None);
-        assert!(found, "posts that nobody gives to the device were not missed");
     }
 }

@@ -9,7 +9,6 @@ use super::pool::{Arena, Pool};
 use super::{guttman, rstar};
 use remora_arena::{ArenaFull, Journal};
 use remora_layout::node::{Entry, NodeRef};
-use remora_layout::plant::{Plant, planted};
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TreeHeader, TreeKind};
 
@@ -75,14 +74,7 @@ impl<J: Journal> Change<'_, '_, J> {
             self.entries_mut(at)[index] = to;
             return self.go_up(at, 0, &mut path, None);
         }
-        if planted(Plant::StaleParentBox) {
-            let (at, index) = path.pop().expect("a way ends at a leaf");
-            self.entries_mut(at)[index].rect = to.rect;
-            return Ok(());
-        }
-        if !planted(Plant::MoveKeepsOldEntry) {
-            self.take_out(path)?;
-        }
+        self.take_out(path)?;
         if self.edit.homeless.is_empty() {
             // Who shares with neighbours needs some.
             self.shrink_root();

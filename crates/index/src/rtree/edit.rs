@@ -26,7 +26,6 @@ use remora_layout::node::{
     ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, Part,
     node_bytes, word,
 };
-use remora_layout::plant::{Plant, planted};
 use remora_layout::record::State;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind};
 use zerocopy::IntoBytes;
@@ -215,9 +214,7 @@ impl Edit {
         for (index, &at) in self.at.iter().enumerate() {
             let image = &self.images[index];
             if image.is_freed {
-                if !planted(Plant::FreedStaysLive) {
-                    set_state(arena.owner, at, State::Dead);
-                }
+                set_state(arena.owner, at, State::Dead);
             } else if image.loses {
                 let version = word_of(at, word::VERSION);
                 arena.owner.store(version, arena.owner.word(version) | 1);
@@ -272,7 +269,6 @@ fn loses(old: &[Entry], new: &Image, changed: Option<Changed>) -> bool {
         new.entries.get(index).is_some_and(|new| keeps(entry, new))
             || new.entries.iter().any(|new| keeps(entry, new))
             || goes(entry.word)
-            || (in_leaf(entry.word) && planted(Plant::MoveIsNoLoss))
     })
 }
 
@@ -310,7 +306,6 @@ impl Image {
         owner.store(word_of(at, word::VERSION), version);
         owner.release();
         let before = shape_in(owner, at).entries as usize;
-        let counter = counter - planted(Plant::LeftAtTooLow) as u64;
         let left_at = if self.loses { counter } else { owner.word(word_of(at, word::LEFT_AT)) };
         let first = at.offset() + NODE_HEADER_BYTES;
         for index in self.kept..self.entries.len() {

@@ -12,7 +12,6 @@ use crate::slot_table::SlotTable;
 use remora_arena::{Journal, Owner};
 use remora_layout::hash::mix;
 use remora_layout::node::{Entry, NodeRef};
-use remora_layout::plant::{Plant, planted};
 
 /// See the module's text.
 pub(super) struct Ids {
@@ -94,7 +93,7 @@ impl Ids {
     }
 
     fn replace(&mut self, id: u64, from: u32, to: u32) {
-        if from == to || planted(Plant::MoveKeepsOldIndex) {
+        if from == to {
             return;
         }
         let is_known = self.leaves.replace(self.hash(id), from, to);

@@ -11,7 +11,6 @@ use super::walk::{AskReason, Query, Search};
 use remora_layout::arena_header::{durable_of, word as arena};
 use remora_layout::limits::{WALK_RETRIES, WORD_BYTES};
 use remora_layout::node::{Home, NodeRef, NotANode, Proof};
-use remora_layout::plant::{Plant, planted};
 use remora_layout::record::{ROOT_WORDS_BYTES, Reject, verify_root_words};
 use remora_layout::tree::{RootPlace, TREE_HEADER_BYTES, TreeHeader, verify_header};
 use remora_walk::local::{self, WalkLimits, Watched};
@@ -102,7 +101,6 @@ impl<M: Memory> LocalWalk<M> {
         // The header may have changed: objects may leave other leaves. It comes
         // last, as it says that the leaves were the tree's own.
         self.watched.leaves_stand(&self.memory) && self.settle().is_ok()
-            || planted(Plant::LeavesUnchecked)
     }
 
     /// Whether what was read before was of a tree that is there, and may be shown.
@@ -113,9 +111,7 @@ impl<M: Memory> LocalWalk<M> {
                 return Err(AskReason::Broken);
             }
             match verify_root_words(&words, root.at.generation) {
-                Ok(root) if root.has_expired(now_ms) && !planted(Plant::RespIgnoresExpiry) => {
-                    return Err(AskReason::Expired);
-                }
+                Ok(root) if root.has_expired(now_ms) => return Err(AskReason::Expired),
                 Ok(_) => {}
                 Err(Reject::Pending | Reject::AskOnly) => return Err(AskReason::Pending),
                 Err(_) => return Err(AskReason::Broken),

@@ -7,7 +7,6 @@
 use remora_arena::{ArenaFull, Journal, Owner, Slots};
 use remora_layout::limits::{NODE_RUN_BYTES, PAGE_BYTES, SLOT_UNIT_BYTES};
 use remora_layout::node::{NodeRef, word};
-use remora_layout::plant::{Plant, planted};
 use remora_layout::record::{Guardian, State};
 
 /// What a writer works with: the region, its allocator, and where in the
@@ -102,9 +101,7 @@ impl Pool {
 
     /// Gives back a place whose guardian is dead or pending.
     pub fn give<J: Journal>(&mut self, arena: &mut Arena<'_, J>, at: NodeRef) {
-        if !planted(Plant::FreedStaysLive) {
-            set_state(arena.owner, at, State::Dead);
-        }
+        set_state(arena.owner, at, State::Dead);
         self.used -= 1;
         if at.generation < arena.slots.last_generation() {
             self.free.push(at.slot);

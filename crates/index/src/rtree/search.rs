@@ -6,7 +6,6 @@ use super::tree::Tree;
 use remora_arena::{Journal, Owner};
 use remora_layout::limits::WALK_RESTARTS;
 use remora_layout::node::{Entry, NodeRef};
-use remora_layout::plant::{Plant, planted};
 use remora_layout::rect::{Predicate, Rect};
 use remora_layout::tree::TreeHeader;
 use std::cmp::Ordering;
@@ -107,9 +106,6 @@ impl Cursor {
     /// it is now.
     fn enter(&mut self, header: &TreeHeader) {
         if self.is_finished || self.counter == Some(header.counter) {
-            return;
-        }
-        if self.counter.is_some() && planted(Plant::SearchGoesOn) {
             return;
         }
         self.restarts += self.counter.is_some() as u32;

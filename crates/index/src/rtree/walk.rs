@@ -15,7 +15,6 @@ use remora_layout::limits::{WALK_RESTARTS, WALK_RETRIES, WORD_BYTES};
 use remora_layout::node::{
     Entry, Home, NodeRef, NotANode, Proof, VerifiedNode, node_bytes, verify_node,
 };
-use remora_layout::plant::{Plant, planted};
 use remora_layout::rect::Predicate;
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::TreeHeader;
@@ -227,7 +226,7 @@ impl Search {
 
     /// An object that moved while the walk went on may have been met twice.
     fn finish(&mut self) {
-        if matches!(self.query, Query::Window { .. }) && !planted(Plant::DoublesStay) {
+        if matches!(self.query, Query::Window { .. }) {
             self.results.sort_unstable_by_key(|object| object.word);
             self.results.dedup_by_key(|object| object.word);
         }
@@ -283,7 +282,6 @@ impl Walk for Search {
         let node = match verify_node(bytes, self.home, at, level, proof) {
             Ok(node) if node.changed_at > self.durable => return Step::Ask(AskReason::Pending),
             Ok(node) if node.left_at <= self.header.counter => node,
-            Ok(node) if planted(Plant::WalkIgnoresLeftAt) => node,
             Ok(_) | Err(NotANode::Dead) => return Step::Restart,
             Err(NotANode::Torn) => {
                 self.retries += 1;

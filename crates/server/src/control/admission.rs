@@ -130,6 +130,7 @@ impl<T: Copy + Eq + Hash> Admission<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_testing::Random;
     use std::collections::BTreeSet;
 
     fn steps(admission: &mut Admission<u32>, most: usize) -> Vec<Step<u32>> {
@@ -199,13 +200,8 @@ mod tests {
     /// each that was taken in ends exactly once, or was settled.
     #[test]
     fn nobody_is_lost_and_nobody_ends_twice() {
-        let mut random = 88_172_645_463_325_252_u64;
-        let mut draw = move |below: u64| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random % below
-        };
+        let mut random = Random::new(1);
+        let mut draw = move |below: u64| random.below(below);
         let mut admission = Admission::new(10, 4);
         let (mut waiting, mut silent, mut telling) =
             (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());

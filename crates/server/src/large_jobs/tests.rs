@@ -11,6 +11,7 @@ use remora_layout::rect::Rect;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
 use remora_protocol::{Condition, Expiry};
+use remora_testing::Random;
 
 struct World {
     shard: Shard<NoJournal>,
@@ -271,16 +272,15 @@ fn no_object_comes_twice() {
     let mut world = World::with_points(5_000);
     for most in [usize::MAX, 4_000] {
         world.tree(1, 0, ALL, most);
-        let mut random = 7_u64;
+        let mut random = Random::new(7);
         for request in 0.. {
             if !world.jobs.has_work() {
                 break;
             }
             for _ in 0..50 {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let (id, x) = (random >> 33, (random >> 20) % 100_000);
-                let rect = Rect::point(x as f64, 1.0).unwrap();
-                let put = TreeCommand::put(id % 5_000, rect, None, None);
+                let (id, x) = (random.below(5_000), random.below(100_000u32));
+                let rect = Rect::point(f64::from(x), 1.0).unwrap();
+                let put = TreeCommand::put(id, rect, None, None);
                 world.tree(2, request, put, usize::MAX);
                 assert_eq!(world.reply().number, 0);
             }

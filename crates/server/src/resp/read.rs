@@ -7,7 +7,6 @@ use remora_frontend::Part;
 use remora_index::hash::walk_locally;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
-use remora_layout::plant::{Plant, planted};
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_resp::ReplyForm;
@@ -92,8 +91,7 @@ impl<H: Host> RespExecutor<H> {
         match walk_locally(memory, table, key, hash, Kind::STRING, &mut self.record) {
             Ok(found) => {
                 let expires_at_ms = found.mutable.expires_at_ms;
-                let is_over = expires_at_ms != 0 && expires_at_ms <= self.now_ms;
-                if is_over && !planted(Plant::RespIgnoresExpiry) {
+                if expires_at_ms != 0 && expires_at_ms <= self.now_ms {
                     // The owner removes what has expired.
                     return Read::Ask;
                 }

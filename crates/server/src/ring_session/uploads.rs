@@ -9,7 +9,6 @@ use super::SessionError;
 use remora_arena::Journal;
 use remora_engine::{LargeSet, Now, SetAside, Shard, Upload};
 use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_STREAMS, MAX_VALUE_BYTES};
-use remora_layout::plant::{Plant, planted};
 use remora_protocol::Command;
 use remora_protocol::message::{Op, REQUEST_HEADER_BYTES, RequestHeader, Status};
 use std::collections::BTreeMap;
@@ -219,7 +218,7 @@ impl Uploads {
     /// The client has gone.
     pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
         let coming = std::mem::take(&mut self.coming);
-        for (_, coming) in coming.into_iter().filter(|_| !planted(Plant::UploadOutlivesClient)) {
+        for (_, coming) in coming {
             give_back(shard, Some(coming), now);
         }
     }

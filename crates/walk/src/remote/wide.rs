@@ -6,13 +6,11 @@
 //! When the walk has ended, its object's root was read after all nodes: behind the
 //! leaves, in their batch, or by itself where the walk ended above the leaves.
 
-use super::cache::version_of;
 use super::{NodeCache, Reads, Tally};
 use crate::{BESIDE_BYTES, End, Proof, Walk, Want, What};
 use remora_fabric::{RemoteAddress, Work};
 use remora_layout::limits::{CACHE_LINE_BYTES, MAX_VERSION_CHECKS};
 use remora_layout::node::{NodeRef, VERSIONED_BYTES};
-use remora_layout::plant::{Plant, planted};
 use std::collections::VecDeque;
 
 /// READs of version words have ids from here on; those of nodes have the
@@ -325,13 +323,7 @@ impl<'c, W: Walk> Wide<'c, W> {
         self.inner_under_way -= want.is_inner() as usize;
         let bytes = reads.landed(place * self.stride, want.bytes);
         let believed = self.walk.believed();
-        let proof = match want.what {
-            What::Node { .. } if planted(Plant::BelieveTornNode) => {
-                Proof::VersionAfter(version_of(bytes))
-            }
-            _ => Proof::Checksum,
-        };
-        let step = self.walk.feed(want, bytes, proof);
+        let step = self.walk.feed(want, bytes, Proof::Checksum);
         if let What::Node { at, level } = want.what
             && self.walk.believed() > believed
         {
@@ -347,7 +339,7 @@ impl<'c, W: Walk> Wide<'c, W> {
     fn check_version(&mut self, index: usize, now: &[u8]) -> Option<EndOf<W>> {
         let at = *self.checks.get(index)?;
         let kept = self.cache.get(at).map(|(_, kept)| &kept[..VERSIONED_BYTES]);
-        if kept == Some(now) || planted(Plant::TrustKeptTop) {
+        if kept == Some(now) {
             return None;
         }
         self.cache.forget(at);

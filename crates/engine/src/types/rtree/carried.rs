@@ -16,7 +16,6 @@ use remora_arena::{
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_layout::object::{Carried, object_key};
-use remora_layout::plant::{Plant, planted};
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, HAS_DATA, HAS_EXPIRY, HAS_FIELDS, HAS_GEOMETRY, ObjectId};
 use remora_protocol::{Items, Reply};
@@ -57,7 +56,7 @@ impl Trees {
 
     /// Lets readers of an object's record ask from now on.
     pub(super) fn hide_record<J: Journal>(&mut self, store: &mut Store<J>, slot: Option<u32>) {
-        if let Some(slot) = slot.filter(|_| !planted(Plant::HiddenTooLate)) {
+        if let Some(slot) = slot {
             flip_dead(&mut store.owner, slot);
         }
     }

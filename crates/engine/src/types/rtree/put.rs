@@ -11,7 +11,6 @@ use crate::store::Store;
 use crate::types::object::On;
 use remora_arena::{Journal, Slot};
 use remora_layout::object::{Carried, SURROGATE, is_surrogate};
-use remora_layout::plant::{Plant, planted};
 use remora_protocol::message::Status;
 use remora_protocol::tree::{ObjectId, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Expiry, Reply};
@@ -211,7 +210,7 @@ impl Trees {
         store.commit(on.hash.database(), &Command::Of { key: on.key, request }, |store| {
             self.hide_record(store, record);
             self.publish(store, root);
-            if record.is_some() && !planted(Plant::DataOutlivesObject) {
+            if record.is_some() {
                 self.set_record(store, root, (record, None), on.now);
             }
         });

@@ -9,7 +9,7 @@
 pub(super) mod socket;
 
 use super::*;
-use crate::sync::{AtomicBool, one_at_a_time};
+use crate::sync::AtomicBool;
 use crate::{Link, LinkError, RemoteAddress, Waited, Work};
 use remora_arena::{Mapping, Words};
 use shuttle::rand::{Rng, thread_rng};
@@ -241,7 +241,6 @@ const CROWDS: [&[Task]; 9] = [
 
 #[test]
 fn links_that_share_a_connection_lose_no_wake_up() {
-    let _guard = one_at_a_time();
     for tasks in CROWDS {
         run(RandomScheduler::new_from_seed(1, RUNS), tasks);
         run(PctScheduler::new_from_seed(2, 3, RUNS), tasks);
@@ -256,7 +255,6 @@ fn links_that_share_a_connection_lose_no_wake_up() {
 /// such a thread it is not left.
 #[test]
 fn what_is_left_to_the_thread_that_pumps_is_sent_when_it_lets_go() {
-    let _guard = one_at_a_time();
     let once = || {
         let [near, far] = Socket::pair();
         let near = Arc::new(Connection::over(near, Pumping::ByLinks));
@@ -277,49 +275,4 @@ fn what_is_left_to_the_thread_that_pumps_is_sent_when_it_lets_go() {
         assert_eq!(near.traffic().writes, 1, "it was left once");
     };
     Runner::new(RandomScheduler::new_from_seed(1, 1), Config::new()).run(once);
-}
-
-/// A thread that sends while another adds frames must look again: else these stay
-/// until somebody else sends, and nobody does.
-#[cfg(feature = "plants")]
-#[test]
-fn frames_that_the_sender_leaves_are_found() {
-    use remora_layout::plant::{Plant, choose};
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    let _guard = one_at_a_time();
-    choose(Some(Plant::LeaveAddedFrames));
-    let stuck = CROWDS.iter().any(|tasks| {
-        let scheduler = RandomScheduler::new_from_seed(1, RUNS);
-        catch_unwind(AssertUnwindSafe(|| run(scheduler, tasks))).is_err_and(|panic| {
-            panic.downcast_ref::<String>().is_some_and(|message| message.contains("deadlock"))
-        })
-    });
-    choose(None);
-    assert!(stuck, "frames that nobody sends were not missed");
-}
-
-#[cfg(feature = "plants")]
-#[test]
-fn a_socket_that_is_not_handed_on_is_found() {
-    use remora_layout::plant::{Plant, choose};
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    let _guard = one_at_a_time();
-    choose(Some(Plant::KeepSocketToOneself));
-    let stuck = CROWDS.map(|tasks| {
-        let scheduler = RandomScheduler::new_from_seed(1, RUNS);
-        catch_unwind(AssertUnwindSafe(|| run(scheduler, tasks))).err()
-    });
-    choose(None);
-    for (tasks, stuck) in CROWDS.iter().zip(stuck) {
-        match stuck {
-            Some(panic) => {
-                let message = panic.downcast_ref::<String>().map_or("", String::as_str);
-                assert!(message.contains("deadlock"), "{message}");
-            }
-            // The connection's end wakes everybody.
-            None => assert!(breaks(tasks), "{tasks:?}: nobody was stuck"),
-        }
-    }
 }

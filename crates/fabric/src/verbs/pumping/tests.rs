@@ -5,7 +5,7 @@
 use super::super::peer::Remote;
 use super::super::posting::{Piece, Posting};
 use super::*;
-use crate::sync::{AtomicUsize, Condvar, MutexGuard, Ordering, one_at_a_time};
+use crate::sync::{AtomicUsize, Condvar, MutexGuard, Ordering};
 use crate::waiting::{Handle, Turns, Waiters, wait};
 use shuttle::thread;
 use std::collections::VecDeque;
@@ -218,7 +218,6 @@ fn links_share_a_device(driver: IfTaken, links: &[Link]) {
 
 #[test]
 fn no_completion_and_no_wake_up_is_lost_among_links_that_poll_and_links_that_sleep() {
-    let _guard = one_at_a_time();
     for links in [
         &[PollsAndSleeps, Polls][..],
         &[Awaits, Sleeps],
@@ -235,14 +234,12 @@ fn no_completion_and_no_wake_up_is_lost_among_links_that_poll_and_links_that_sle
 /// The control arm: why a thread that has armed the queue waits.
 #[test]
 fn a_driver_that_leaves_while_the_device_is_taken_is_found() {
-    let _guard = one_at_a_time();
     let share = || links_share_a_device(IfTaken::Leave, &[PollsAndSleeps, Polls]);
     assert!(catch_unwind(|| shuttle::check_random(share, 10_000)).is_err(), "no wake-up was lost");
 }
 
 #[test]
 fn who_polls_does_not_wait_for_the_thread_that_has_the_device() {
-    let _guard = one_at_a_time();
     let polls = || {
         let shared = Shared::new(IfTaken::Wait, 0);
         let _taken = lock(&shared.device);

@@ -257,14 +257,12 @@ fn arc_sine(sine: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_testing::Random;
 
     /// Some positions, from a fixed sequence; a third at the edges.
     fn positions(count: usize) -> Vec<Position> {
-        let mut state = 7u64;
-        let mut next = || {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            (state >> 11) as f64 / (1u64 << 53) as f64
-        };
+        let mut random = Random::new(7);
+        let mut next = || random.unit();
         let one = |_| {
             let (x, y, edge) = (next(), next(), next());
             let longitude = match edge {

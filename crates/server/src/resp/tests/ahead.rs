@@ -2,35 +2,24 @@
 
 use crate::resp::tests::world::World;
 use remora_layout::limits::{RESP_REQUESTS_AHEAD, RESP_REQUESTS_PER_TURN};
+use remora_testing::Random;
 
-/// Numbers that look random: xorshift.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    /// A request of a few keys in a few databases, which often depends on the one before.
-    fn request(&mut self) -> String {
-        let words = match self.below(12) {
-            0 => format!("SELECT {}", self.below(3)),
-            1 | 2 => format!("SET k{} {}", self.below(5), self.below(100)),
-            3 | 4 => format!("GET k{}", self.below(5)),
-            5 => format!("INCR k{}", self.below(5)),
-            6 => format!("DEL k{} k{}", self.below(5), self.below(5)),
-            7 => format!("MGET k{} k{} k{}", self.below(5), self.below(5), self.below(5)),
-            8 => format!("APPEND k{} x", self.below(5)),
-            9 => "PING".to_owned(),
-            10 => format!("NONE k{}", self.below(5)),
-            // Inline, and an empty one.
-            _ => return format!("GET k{}\r\n\r\n", self.below(5)),
-        };
-        array(&words)
-    }
+/// A request of a few keys in a few databases, which often depends on the one before.
+fn request(random: &mut Random) -> String {
+    let words = match random.below(12) {
+        0 => format!("SELECT {}", random.below(3)),
+        1 | 2 => format!("SET k{} {}", random.below(5), random.below(100)),
+        3 | 4 => format!("GET k{}", random.below(5)),
+        5 => format!("INCR k{}", random.below(5)),
+        6 => format!("DEL k{} k{}", random.below(5), random.below(5)),
+        7 => format!("MGET k{} k{} k{}", random.below(5), random.below(5), random.below(5)),
+        8 => format!("APPEND k{} x", random.below(5)),
+        9 => "PING".to_owned(),
+        10 => format!("NONE k{}", random.below(5)),
+        // Inline, and an empty one.
+        _ => return format!("GET k{}\r\n\r\n", random.below(5)),
+    };
+    array(&words)
 }
 
 fn array(words: &str) -> String {
@@ -58,8 +47,8 @@ fn cut(stream: &str, random: &mut Random, most: u64) -> Vec<String> {
 #[test]
 fn a_pipeline_is_answered_as_its_requests_are_one_by_one() {
     for seed in 1..=60 {
-        let mut random = Random(seed);
-        let requests: Vec<String> = (0..80).map(|_| random.request()).collect();
+        let mut random = Random::new(seed);
+        let requests: Vec<String> = (0..80).map(|_| request(&mut random)).collect();
         let stream = requests.concat();
         let ends =
             ["", "*1\r\n$4\r\nQUIT\r\n*2\r\n$3\r\nGET\r\n$2\r\nk1\r\n", "*1\r\nxxxxxxxxxxxx"];

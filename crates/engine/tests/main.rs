@@ -1,0 +1,37 @@
+//! The integration tests of the shard: one binary, a module for each feature.
+
+mod any_key;
+mod apply;
+mod ask_only;
+mod churn;
+mod command_codec;
+mod digest_turns;
+mod durable;
+mod durable_trees;
+mod flush;
+mod geo;
+mod geo_readers;
+mod give;
+mod hashes;
+mod heap;
+mod kept;
+mod large_oracle;
+mod leases;
+mod moves;
+mod object_eviction;
+mod objects;
+mod readers;
+mod replay;
+mod shape_stores;
+mod shapes;
+mod shard_eviction;
+mod shard_oracle;
+mod stages;
+mod stalled_uploads;
+mod storing;
+mod string_oracle;
+mod tree_expiry;
+mod tree_objects;
+mod tree_readers;
+mod tree_removal;
+mod trees;

@@ -1,0 +1,17 @@
+//! The integration tests of the hash index and the R-trees: one binary, a module for each feature.
+
+mod feeder;
+mod fixture;
+mod hash_growth;
+mod hash_hints;
+mod hash_oracle;
+mod rtree_cursor;
+mod rtree_ended;
+mod rtree_forged;
+mod rtree_nearest;
+mod rtree_oracle;
+mod rtree_rstar;
+mod rtree_walks;
+mod rtree_watched;
+mod store;
+mod walk_bounds;

@@ -1,0 +1,8 @@
+//! The integration tests of RESP: one binary, a module for each feature.
+
+mod geo;
+mod oracle;
+mod properties;
+mod requests;
+mod table;
+mod trees;

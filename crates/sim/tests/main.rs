@@ -1,0 +1,14 @@
+//! The integration tests of simulated worlds: one binary, a module for each feature.
+
+mod algorithm_1;
+mod alone;
+mod compare;
+mod crowd;
+mod late;
+mod linear;
+mod places;
+mod random_histories;
+mod resp;
+mod sessions;
+mod tasks;
+mod worlds;

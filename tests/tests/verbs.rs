@@ -1,0 +1,3 @@
+//! Tests of a server that need RDMA devices.
+
+mod verbs_many;
