@@ -12,8 +12,8 @@ fn rows(count: usize) -> Vec<Row> {
     let mut random = Random::new(5);
     let mut rows: Vec<Row> = (0..count)
         .map(|_| {
-            let (x, y) = (random.below(40_000) as i32 - 20_000, random.below(1 << 30) as i32);
-            [x, y, x + random.below(200) as i32, y + random.below(1 << 22) as i32]
+            let (x, y) = (random.below(40_000) - 20_000, random.below(1 << 30));
+            [x, y, x + random.below(200), y + random.below(1 << 22)]
         })
         .collect();
     // Everything; corners of the range; one above where an f32 is exact.
@@ -31,7 +31,7 @@ fn windows(rows: &[Row]) -> Vec<Row> {
         vec![[i32::MIN, i32::MIN, i32::MAX, i32::MAX], [16_777_216, 5, 16_777_216, 5]];
     for row in rows.iter().skip(7).step_by(40) {
         let [_, _, xmax, ymax] = *row;
-        let (width, height) = (random.below(3000) as i32, random.below(1 << 24) as i32);
+        let (width, height) = (random.below(3000), random.below(1 << 24));
         windows.push([xmax, ymax, xmax + width, ymax + height]);
         windows.push([xmax + 1, ymax + 1, xmax + 1 + width, ymax + 1 + height]);
         windows.push([xmax, i32::MIN, xmax, -5]);

@@ -56,7 +56,7 @@ fn size(random: &mut Random) -> String {
         0 => "0".into(),
         1 => pick(random, &["-1", "x", "", "nan", "inf", "1e400", " 1", "1 "]).into(),
         2..6 => (random.below(30_000) as f64 * 1.1).to_string(),
-        _ => format!("{}e{}", 1 + random.below(9), random.below(7) as i32 - 1),
+        _ => format!("{}e{}", 1 + random.below(9), random.below(7) - 1),
     }
 }
 
