@@ -11,7 +11,7 @@ use remora_resp::keys::Keys;
 use remora_resp::request;
 use remora_resp::request::Request;
 use remora_resp::wire::{Args, Made};
-use remora_resp::{ReplyForm, Resp};
+use remora_resp::{CommandError, ReplyForm, Resp};
 
 /// Room for a record that is kept between requests.
 const KEEP_RECORD_BYTES: usize = 256 << 10;
@@ -30,10 +30,12 @@ impl<H: Host> Executor for RespExecutor<H> {
         &mut self.host
     }
 
+    #[inline]
     fn fetch_ahead(&mut self, keys: &[(KeyHash, usize)]) {
         self.fetch(keys);
     }
 
+    #[inline]
     fn request(
         &mut self,
         responder: &mut Responder,
@@ -44,11 +46,8 @@ impl<H: Host> Executor for RespExecutor<H> {
         self.host.thread().commands.add(1);
         self.begin(responder.database);
         let made = Made::default();
-        match request(args, bytes, &made, self.now_ms) {
-            Ok(request) => self.execute(responder, request),
-            Err(error) => responder.reply(|out, _| error.write(out)),
-        }
-        self.set_first_key(&[], None);
+        self.execute(responder, request(args, bytes, &made, self.now_ms));
+        self.forget_first_key();
         if self.record.capacity() > KEEP_RECORD_BYTES {
             self.record = Vec::new();
         }
@@ -74,7 +73,13 @@ impl<H: Host> Executor for RespExecutor<H> {
 }
 
 impl<H: Host> RespExecutor<H> {
-    fn execute(&mut self, responder: &mut Responder, request: Request<'_>) {
+    /// Carries a request out, or tells why it is none. It takes the result whole: a request
+    /// that is taken out of it first is copied.
+    fn execute(&mut self, responder: &mut Responder, request: Result<Request<'_>, CommandError>) {
+        let request = match request {
+            Ok(request) => request,
+            Err(error) => return responder.reply(|out, _| error.write(out)),
+        };
         match request {
             Request::Key(command, render) => self.key_command(responder, &command, render),
             Request::Del(keys) => {

@@ -77,6 +77,12 @@ impl<H: Host> RespExecutor<H> {
         self.first_key = at.map(|at| (place_of(key), at));
     }
 
+    /// The present request is carried out.
+    #[inline]
+    pub(super) const fn forget_first_key(&mut self) {
+        self.first_key = None;
+    }
+
     /// The hash of a key of the request's database, and the shard that owns it.
     #[inline]
     pub(super) fn route(&self, key: &[u8]) -> (KeyHash, usize) {
@@ -99,9 +105,14 @@ impl<H: Host> RespExecutor<H> {
         let (tables, host) = (&self.tables, &mut self.host);
         let others = || keys.iter().filter(|at| at.1 != home);
         let here = || keys.iter().filter(|at| at.1 == home).map(|at| at.0);
+        let some_here = here().next().is_some();
         others().for_each(|&(hash, at)| tables[at].prefetch(host.memory(at), hash));
-        here().for_each(|hash| host.prefetch(hash, Ahead::Bucket));
+        if some_here {
+            host.prefetch(Ahead::Buckets, here());
+        }
         others().for_each(|&(hash, at)| tables[at].prefetch_record(host.memory(at), hash));
-        here().for_each(|hash| host.prefetch(hash, Ahead::Record));
+        if some_here {
+            host.prefetch(Ahead::Records, here());
+        }
     }
 }

@@ -27,9 +27,9 @@ pub trait Host: ShardPort {
     /// for a host that cannot lend its shard.
     fn own_memory(&self, shard: usize) -> Option<&Owner<Self::Journal>>;
 
-    /// Asks the processor for the bucket of a key of the own shard, or for its record, if
-    /// the bucket is there.
-    fn prefetch(&mut self, hash: KeyHash, what: Ahead);
+    /// Asks the processor for the buckets of keys of the own shard, or for their records, if
+    /// the buckets are there.
+    fn prefetch(&mut self, what: Ahead, keys: impl Iterator<Item = KeyHash>);
 
     /// Tells a shard that a record was read there.
     fn touched(&self, shard: usize, pointer: RemotePointer);
@@ -47,8 +47,8 @@ pub trait Host: ShardPort {
 /// What is fetched ahead of its use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ahead {
-    /// A key's bucket.
-    Bucket,
-    /// Its record, which the bucket names.
-    Record,
+    /// The keys' buckets.
+    Buckets,
+    /// Their records, which the buckets name.
+    Records,
 }

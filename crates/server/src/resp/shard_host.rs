@@ -184,10 +184,10 @@ impl Host for ShardHost {
     }
 
     #[inline]
-    fn prefetch(&mut self, hash: KeyHash, what: Ahead) {
+    fn prefetch(&mut self, what: Ahead, keys: impl Iterator<Item = KeyHash>) {
         match what {
-            Ahead::Bucket => self.shard.prefetch(hash),
-            Ahead::Record => self.shard.prefetch_record(hash),
+            Ahead::Buckets => keys.for_each(|hash| self.shard.prefetch(hash)),
+            Ahead::Records => keys.for_each(|hash| self.shard.prefetch_record(hash)),
         }
     }
 

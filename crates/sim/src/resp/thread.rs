@@ -181,10 +181,10 @@ impl Host for SimHost {
         None
     }
 
-    fn prefetch(&mut self, hash: KeyHash, what: Ahead) {
+    fn prefetch(&mut self, what: Ahead, keys: impl Iterator<Item = KeyHash>) {
         self.node.borrow_mut().with_shard((self.life, self.home), |shard, _, _| match what {
-            Ahead::Bucket => shard.prefetch(hash),
-            Ahead::Record => shard.prefetch_record(hash),
+            Ahead::Buckets => keys.for_each(|hash| shard.prefetch(hash)),
+            Ahead::Records => keys.for_each(|hash| shard.prefetch_record(hash)),
         });
     }
 
