@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo couriers test-fast test test-long rxe check fresh worlds fuzz bench tables clean
+.PHONY: help build demo couriers test-fast test test-long rxe check book fresh worlds fuzz bench tables clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -36,6 +36,9 @@ rxe: ## real verbs on Soft-RoCE, in a virtual machine
 
 check: ## formatting, lints, imports, circles, unsafe code, documents, dependencies
 	@bash scripts/check.sh
+
+book: ## the documents as a site, in target/book; installs mdBook first
+	@bash scripts/book.sh
 
 fresh: ## all of it from a clean clone on a bare Debian 12 (root)
 	@cargo xtask fresh

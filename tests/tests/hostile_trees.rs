@@ -115,7 +115,7 @@ fn ask(session: &mut RawSession, shard: usize, at: NodeRef, id: u32) -> bool {
     let predicate = Predicate::Intersects;
     let root = RootPlace { record: at.slot.wrapping_sub(1), at };
     let command = TreeCommand::SearchAt { window: WINDOW, predicate, shard: shard as u8, root };
-    let request = command.request().unwrap();
+    let request = command.checked().map(TreeCommand::request).unwrap();
     session.send(&Command::Of { key: b"", request }, id)
 }
 

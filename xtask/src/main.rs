@@ -1,11 +1,13 @@
 //! The project's own checks.
 //!
 //! `cargo xtask check` looks at the source: form, imports, circles, unsafe code,
-//! sizes, documents. `cargo xtask fresh` builds and runs everything on a bare Debian.
+//! sizes, documents. `cargo xtask book` makes a site of the documents.
+//! `cargo xtask fresh` builds and runs everything on a bare Debian.
 //! Exit codes: 0 done, 1 a check or a step failed, 2 usage.
 
 #![forbid(unsafe_code)]
 
+mod book;
 mod check;
 mod file_graph;
 mod fresh;
@@ -60,6 +62,8 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
+    /// Makes a site of the documents, by mdBook, in the target directory.
+    Book,
     /// Builds and runs a clean clone of HEAD on a bare Debian 12. Needs root.
     Fresh(fresh::Options),
 }
@@ -87,6 +91,7 @@ fn run() -> Result<ExitCode> {
         Command::Planted { names, .. } => planted::hunt(&root, Which::Named(names)),
         Command::Newcomer { list: true } => newcomer::list(&root),
         Command::Newcomer { list: false } => newcomer::build(&root),
+        Command::Book => book::build(&root),
         Command::Fresh(options) => fresh::run(&root, &options),
     }
 }

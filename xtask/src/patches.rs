@@ -43,7 +43,7 @@ pub struct Test {
     pub package: String,
     /// As cargo names it, or `lib`.
     pub binary: String,
-    /// With the modules that it is in.
+    /// With the modules that it needs to be found.
     pub name: String,
 }
 
@@ -170,24 +170,27 @@ pub fn check(root: &Path, tree: &Tree) -> Vec<Violation> {
     wrong
 }
 
-/// Whether the tree has such a test: a function whose name begins so, in the module that
-/// is named. (A crate has one test binary, of whose modules each has a file in `tests`.)
+/// Whether the tree has such a test: the binary, and in the file of its module a function
+/// whose name begins so.
 fn is_there(tree: &Tree, test: &Test) -> bool {
     let name = format!("name = \"{}\"", test.package);
     let is_manifest = |(path, text): &(&str, &str)| {
         path.ends_with("Cargo.toml") && text.lines().any(|line| line == name)
     };
     let Some((manifest, text)) = tree.texts().find(is_manifest) else { return false };
-    let binary = format!("name = \"{}\"", test.binary);
-    if test.binary != "lib" && !text.lines().any(|line| line == binary) {
-        return false;
-    }
     let directory = manifest.trim_end_matches("Cargo.toml");
-    let function = format!("fn {}", test.name.rsplit("::").next().unwrap_or_default());
-    let module = test.name.split("::").next().unwrap_or_default();
-    let is_of_it = |path: &str| match test.binary.as_str() {
-        "lib" => path.starts_with(&format!("{directory}src/")),
-        _ => path == format!("{directory}tests/{module}.rs"),
+    let (module, start) = test.name.rsplit_once("::").unwrap_or(("", &test.name));
+    let function = format!("fn {start}");
+    let is_of_it = |path: &str| {
+        if test.binary == "lib" {
+            return path.starts_with(&format!("{directory}src/"));
+        }
+        let names_main = format!("name = \"{}\"\npath = \"tests/main.rs\"", test.binary);
+        let file = match module.split("::").next().unwrap_or_default() {
+            module if text.contains(&names_main) => format!("{directory}tests/{module}"),
+            _ => format!("{directory}tests/{}", test.binary),
+        };
+        path == format!("{file}.rs") || path.starts_with(&format!("{file}/"))
     };
     tree.texts().any(|(path, text)| is_of_it(path) && text.contains(&function))
 }
@@ -219,21 +222,30 @@ mod tests {
         }
     }
 
+    const MANIFEST: &str =
+        "[package]\nname = \"remora-p\"\n\n[[test]]\nname = \"p\"\npath = \"tests/main.rs\"\n";
+
     #[test]
     fn a_test_that_is_not_there_is_an_error() {
         let tree = Tree::of(&[
-            ("crates/p/Cargo.toml", "name = \"remora-p\"\n[[test]]\nname = \"p\"\n"),
+            ("crates/p/Cargo.toml", MANIFEST),
             ("crates/p/src/a.rs", "fn of_lib() {}"),
             ("crates/p/tests/one.rs", "fn of_one() {}"),
+            ("crates/p/tests/whole.rs", "fn of_whole() {}"),
+            ("crates/p/tests/parts/one.rs", "fn of_parts() {}"),
         ]);
         let is_there = |text: &str| match Run::parse(text) {
             Some(Run::Test(test)) => is_there(&tree, &test),
             _ => panic!("{text}"),
         };
-        assert!(is_there("test remora-p lib a::of_l") && is_there("test remora-p p one::of_o"));
-        assert!(!is_there("test remora-p p one::of_lib") && !is_there("test remora-p lib of_one"));
-        assert!(!is_there("test remora-p p two::of_one") && !is_there("test remora-p q one::of_o"));
-        assert!(!is_there("test remora-q lib of_lib"));
+        assert!(is_there("test remora-p lib a::of_l") && is_there("test remora-p whole of_whole"));
+        assert!(is_there("test remora-p parts one::of_parts"));
+        assert!(
+            is_there("test remora-p p one::of_one") && is_there("test remora-p p parts::of_pa")
+        );
+        assert!(!is_there("test remora-p p one::of_parts"));
+        assert!(!is_there("test remora-p whole of_lib") && !is_there("test remora-p lib of_whole"));
+        assert!(!is_there("test remora-q lib of_lib") && !is_there("test remora-p part of_parts"));
     }
 
     #[test]

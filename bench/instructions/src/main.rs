@@ -163,6 +163,6 @@ fn search(shard: &mut Shard, at: u64) {
 fn tree(shard: &mut Shard, command: TreeCommand<'_>) {
     let key = b"places";
     let hash = shard.hash(key);
-    let command = Command::Of { key, request: command.request().expect("sound") };
+    let command = Command::Of { key, request: command.checked().map(TreeCommand::request).expect("sound") };
     black_box(shard.execute(&command, hash, NOW));
 }

@@ -54,7 +54,7 @@ impl Puts {
     ) -> anyhow::Result<()> {
         let geometry = geometry.map(|wkb| Wkb::known(wkb, rect));
         let put = TreeCommand::Put(PutObject { data, geometry, ..PutObject::new(id, rect) });
-        let request = put.request().map_err(Error::Refused)?;
+        let request = put.checked().map(TreeCommand::request).map_err(Error::Refused)?;
         self.session.submit(&Command::Of { key: &self.name, request })?;
         if self.session.in_flight() >= OUTSTANDING {
             self.take_until(OUTSTANDING / 2)?;

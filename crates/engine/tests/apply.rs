@@ -245,7 +245,7 @@ fn make(shard: &mut Shard, key: &[u8]) {
                 };
                 let put =
                     PutObject { data: Some(&data), fields, expiry, ..PutObject::new(id, rect) };
-                ask(TreeCommand::Put(put).request().unwrap());
+                ask(TreeCommand::Put(put).checked().map(TreeCommand::request).unwrap());
             }
         }
     }

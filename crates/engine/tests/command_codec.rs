@@ -147,7 +147,7 @@ fn refine() -> Vec<u8> {
     let shape = Shape::from_wkt("POINT (1 2)").unwrap();
     let refine = Refine::Intersects(shape).to_bytes();
     let mut searched = Vec::new();
-    TreeCommand::Refine { refine: &refine, ids: None }.encode(&mut searched);
+    TreeCommand::Refine { refine: &refine, of: None }.encode(&mut searched);
     let mut counted = Vec::new();
     TreeCommand::CountRefined { refine: &refine }.encode(&mut counted);
     assert_eq!(counted, searched, "flags tell them apart");

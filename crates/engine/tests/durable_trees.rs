@@ -60,7 +60,7 @@ impl World {
 
     /// Executes; gives the status and the value. It waits for the newest change.
     fn ask(&mut self, command: TreeCommand<'_>) -> (Status, Option<Vec<u8>>) {
-        let request = command.request().unwrap();
+        let request = command.checked().map(TreeCommand::request).unwrap();
         let command = Command::Of { key: NAME, request };
         let (hash, before) = (self.shard.hash(NAME), self.shard.last_sequence());
         let Reply { status, value, wait, .. } = self.shard.execute(&command, hash, Now::default());

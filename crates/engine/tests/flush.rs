@@ -181,7 +181,7 @@ fn a_tree_is_dead_with_all_its_nodes_before_the_answer() {
     for id in 0..500u64 {
         let rect = Rect::point(id as f64, 1.0).unwrap();
         let put = TreeCommand::put(id, rect, None, None);
-        let request = put.request().unwrap();
+        let request = put.checked().map(TreeCommand::request).unwrap();
         let command = Command::Of { key: b"tree", request };
         assert_eq!(shard.execute(&command, shard.hash(b"tree"), NOW).status, Status::Ok);
     }
@@ -272,7 +272,7 @@ fn what_expires_meanwhile_goes_by_the_flush() {
         }
         let rect = Rect::point(1.0, 1.0).unwrap();
         let put = PutObject { expiry: Expiry::At(at_ms), ..PutObject::new(7, rect) };
-        let request = TreeCommand::Put(put).request().unwrap();
+        let request = TreeCommand::Put(put).checked().map(TreeCommand::request).unwrap();
         let command = Command::Of { key: b"tree", request };
         assert_eq!(shard.execute(&command, shard.hash(b"tree"), NOW).status, Status::Ok);
         let before = shard.last_sequence();

@@ -19,7 +19,7 @@ fn shard(bytes: usize) -> Shard {
 }
 
 fn tree(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>) -> Status {
-    let request = command.request().unwrap();
+    let request = command.checked().map(TreeCommand::request).unwrap();
     let command = Command::Of { key: name, request };
     shard.execute(&command, shard.hash(name), NOW).status
 }

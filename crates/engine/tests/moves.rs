@@ -146,7 +146,7 @@ impl World {
     }
 
     fn tree_command(&mut self, place: Place<'_>, command: &TreeCommand<'_>) -> Answer {
-        let request = command.request().unwrap();
+        let request = command.checked().map(TreeCommand::request).unwrap();
         self.of(place, &Command::Of { key: place.key, request })
     }
 

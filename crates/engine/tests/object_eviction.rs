@@ -72,7 +72,7 @@ impl Fixture {
     }
 
     fn tree(&mut self, key: &[u8], command: &TreeCommand<'_>) -> (Status, i64, Option<Vec<u8>>) {
-        let request = command.request().unwrap();
+        let request = command.checked().map(TreeCommand::request).unwrap();
         self.ask(&Command::Of { key, request })
     }
 

@@ -32,7 +32,7 @@ fn ask(shard: &mut Shard, command: &Command<'_>, now: Now) -> (Status, i64, Opti
 }
 
 fn tree(shard: &mut Shard, key: &[u8], command: TreeCommand<'_>) -> (Status, i64, Option<Vec<u8>>) {
-    let request = command.request().unwrap();
+    let request = command.checked().map(TreeCommand::request).unwrap();
     ask(shard, &Command::Of { key, request }, NOW)
 }
 

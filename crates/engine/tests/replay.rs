@@ -345,7 +345,7 @@ impl Source {
     }
 
     fn tree_command(&mut self, key: &[u8], command: &TreeCommand<'_>) -> (Status, i64) {
-        let request = command.request().unwrap();
+        let request = command.checked().map(TreeCommand::request).unwrap();
         self.ask(&Command::Of { key, request })
     }
 

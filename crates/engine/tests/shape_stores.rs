@@ -19,7 +19,7 @@ use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeInfo, verify_header};
 use remora_protocol::Command;
 use remora_protocol::message::Status;
-use remora_protocol::tree::{TreeCommand, TreeSettings};
+use remora_protocol::tree::{ReadObjects, TreeCommand, TreeSettings};
 use remora_testing::Random;
 use remora_walk::{Step, Walk};
 use std::cell::RefCell;
@@ -45,16 +45,17 @@ impl Journal for Recorder {
 }
 
 fn ask(shard: &mut Shard<Recorder>, command: TreeCommand<'_>) -> (Status, Vec<u8>) {
-    let request = command.request().unwrap();
+    let request = command.checked().map(TreeCommand::request).unwrap();
     let reply = shard.execute(&Command::Of { key: NAME, request }, shard.hash(NAME), NOW);
     (reply.status, reply.value.unwrap_or_default().to_vec())
 }
 
 /// Where the server tells that an object's record lies.
-fn told(shard: &mut Shard<Recorder>, id: u64) -> Option<RemotePointer> {
+fn told(shard: &mut Shard<Recorder>, tree: NodeRef, id: u64) -> Option<RemotePointer> {
     let everything = Shape::of_rect(&Rect::new(-1.0, 1e6, -1.0, 1e6).unwrap());
-    let (refine, ids) = (Refine::Intersects(everything).to_bytes(), id.to_le_bytes());
-    let (_, value) = ask(shard, TreeCommand::Refine { refine: &refine, ids: Some(&ids) });
+    let (refine, words) = (Refine::Intersects(everything).to_bytes(), id.to_le_bytes());
+    let of = Some(ReadObjects { tree, words: &words });
+    let (_, value) = ask(shard, TreeCommand::Refine { refine: &refine, of });
     let verdict = Verdict::read_from_bytes(value.get(..VERDICT_BYTES)?).unwrap();
     Some(verdict.pointer()).filter(|pointer| pointer.is_some())
 }
@@ -132,11 +133,11 @@ fn who_reads_a_live_record_has_found_the_object_as_it_was() {
     let (mut hidden, mut looks) = (0, 0);
     for step in 0..CHANGES {
         let id = random.below(IDS);
-        let pointer = told(&mut shard, id);
+        let pointer = told(&mut shard, at, id);
         let (_, was_at) = memory.find(at, id).expect("nothing changes it");
         let carried = pointer.map(|pointer| memory.record(pointer, id).expect("it was told"));
         change(&mut shard, &mut random, id);
-        let now = told(&mut shard, id);
+        let now = told(&mut shard, at, id);
         let has_geometry = |memory: &Memory| {
             let value = now.and_then(|now| memory.record(now, id)).unwrap_or_default();
             Carried::parse(&value).is_some_and(|carried| !carried.geometry.is_empty())

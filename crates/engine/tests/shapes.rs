@@ -5,11 +5,14 @@ use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, Now, Shard, ShardOptions, Turn};
 use remora_geometry::{Refine, Shape, Wkb, work_done};
 use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_REFINE_IDS, REFINE_TURN_WORK};
-use remora_layout::node::{ENTRY_BYTES, Entry};
+use remora_layout::node::{ENTRY_BYTES, Entry, NodeRef};
 use remora_layout::object::{Carried, VERDICT_BYTES, Verdict};
 use remora_layout::rect::Rect;
+use remora_layout::tree::TreeInfo;
 use remora_protocol::message::Status;
-use remora_protocol::tree::{HAS_DATA, HAS_GEOMETRY, Refined, TreeCommand, TreeSettings};
+use remora_protocol::tree::{
+    HAS_DATA, HAS_GEOMETRY, ReadObjects, Refined, TreeCommand, TreeSettings,
+};
 use remora_protocol::{Command, Request};
 use remora_testing::Random;
 use std::collections::BTreeMap;
@@ -37,7 +40,7 @@ fn shard(bytes: usize, eviction: Eviction) -> Shard {
 }
 
 fn ask(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>) -> (Status, i64, Vec<u8>) {
-    let request = command.request().unwrap();
+    let request = command.checked().map(TreeCommand::request).unwrap();
     let command = Command::Of { key: name, request };
     let reply = shard.execute(&command, shard.hash(name), NOW);
     (reply.status, reply.number, reply.value.unwrap_or_default().to_vec())
@@ -88,6 +91,12 @@ fn get(shard: &mut Shard, id: u64) -> Option<Known> {
     Some(Known { rect, shape, data: carried.data.to_vec() })
 }
 
+fn info(shard: &mut Shard) -> TreeInfo {
+    let (_, _, info) = ask(shard, b"t", TreeCommand::Info);
+    let words: Vec<u64> = info.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    TreeInfo::from_words(&words).unwrap()
+}
+
 fn fits(refine: &Refine, known: &Known) -> bool {
     let shape = known.shape.clone().unwrap_or_else(|| Shape::of_rect(&known.rect));
     refine.holds(&shape)
@@ -108,7 +117,7 @@ fn ids(value: &[u8]) -> Vec<u64> {
 fn compare(shard: &mut Shard, map: &Map, random: &mut Random) {
     let refine = refine(random);
     let bytes = refine.to_bytes();
-    let search = TreeCommand::Refine { refine: &bytes, ids: None };
+    let search = TreeCommand::Refine { refine: &bytes, of: None };
     let (status, number, value) = ask(shard, b"t", search);
     assert_eq!((status, ids(&value)), (Status::Ok, expected(map, &refine)), "{refine:?}");
     let Refined { nodes, candidates } = Refined::from_number(number);
@@ -119,8 +128,8 @@ fn compare(shard: &mut Shard, map: &Map, random: &mut Random) {
     // The same of some objects, be they there or not.
     let some: Vec<u64> = (0..20).map(|_| random.below(600)).collect();
     let list: Vec<u8> = some.iter().flat_map(|id| id.to_le_bytes()).collect();
-    let (status, _, value) =
-        ask(shard, b"t", TreeCommand::Refine { refine: &bytes, ids: Some(&list) });
+    let of = Some(ReadObjects { tree: info(shard).at, words: &list });
+    let (status, _, value) = ask(shard, b"t", TreeCommand::Refine { refine: &bytes, of });
     assert_eq!(status, Status::Ok);
     let (verdicts, rest) = value.as_chunks::<VERDICT_BYTES>();
     assert!(rest.is_empty());
@@ -156,10 +165,7 @@ fn histories_agree_with_a_map_and_their_log_makes_the_same() {
             shard.audit().unwrap();
         }
     }
-    let (_, _, info) = ask(&mut shard, b"t", TreeCommand::Info);
-    let words: Vec<u64> =
-        info.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    let info = remora_layout::tree::TreeInfo::from_words(&words).unwrap();
+    let info = info(&mut shard);
     let count = |is: fn(&Known) -> bool| map.values().filter(|known| is(known)).count() as u64;
     assert_eq!(info.with_geometry, count(|known| known.shape.is_some()));
     assert_eq!(info.with_data, count(|known| !known.data.is_empty()));
@@ -198,11 +204,12 @@ fn a_search_in_turns_judges_each_object_by_one_of_its_states() {
     (0..3_000).for_each(|id| put(&mut shard, id, id));
     let middle = Shape::from_wkt("POLYGON ((45 45, 55 45, 55 55, 45 55, 45 45))").unwrap();
     let bytes = Refine::Intersects(middle).to_bytes();
-    let command = TreeCommand::Refine { refine: &bytes, ids: None };
-    let request: Request<'_> = command.request().unwrap();
+    let command = TreeCommand::Refine { refine: &bytes, of: None };
+    let request: Request<'_> = command.checked().map(TreeCommand::request).unwrap();
     let on = (&b"t"[..], shard.hash(b"t"));
     let mut search = shard.begin_read(on, request, Now::default()).unwrap();
-    let count = TreeCommand::CountRefined { refine: &bytes }.request().unwrap();
+    let count =
+        TreeCommand::CountRefined { refine: &bytes }.checked().map(TreeCommand::request).unwrap();
     let mut count = shard.begin_read(on, count, Now::default()).unwrap();
     let (mut found, mut turns) = (Vec::new(), 0);
     let mut counted = None;
@@ -242,12 +249,15 @@ fn what_makes_no_sense_is_refused() {
     fn put(rect: Rect, geometry: Wkb<'_>) -> TreeCommand<'_> {
         TreeCommand::put(1, rect, None, Some(geometry))
     }
-    let known = |rect| Wkb::parse(&wkb).map(|geometry| put(rect, geometry).request().err());
+    let known = |rect| {
+        Wkb::parse(&wkb)
+            .map(|geometry| put(rect, geometry).checked().map(TreeCommand::request).err())
+    };
     assert_eq!(known(rect), Ok(None));
     assert_eq!(known(Rect { max_x: 3.5, ..rect }), Ok(Some(Status::BadGeometry)));
     // What a message says.
     let sent = |wkb: &[u8]| {
-        let request = put(rect, Wkb::known(wkb, rect)).request().unwrap();
+        let request = put(rect, Wkb::known(wkb, rect)).checked().map(TreeCommand::request).unwrap();
         let mut bytes = Vec::new();
         Command::Of { key: b"t", request }.encode_into(1, &mut bytes);
         Command::decode(&bytes).err().map(|(status, _)| status)
@@ -257,15 +267,18 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(sent(b""), Some(Status::BadGeometry));
     assert_eq!(sent(&vec![0; MAX_GEOMETRY_BYTES + 1]), Some(Status::TooLarge));
     let bytes = Refine::Within(shape).to_bytes();
-    let refine =
-        |refine: &[u8], ids: Option<&[u8]>| TreeCommand::Refine { refine, ids }.request().err();
+    let refine = |refine: &[u8], words: Option<&[u8]>| {
+        let tree = NodeRef { slot: 9, generation: 1 };
+        let of = words.map(|words| ReadObjects { tree, words });
+        TreeCommand::Refine { refine, of }.checked().map(TreeCommand::request).err()
+    };
     assert_eq!(refine(&bytes, None), None);
     assert_eq!(refine(&bytes, Some(&[0; 8 * MAX_REFINE_IDS])), None);
     assert_eq!(refine(&bytes, Some(&[0; 8 * MAX_REFINE_IDS + 8])), Some(Status::TooLarge));
     assert_eq!(refine(&bytes, Some(&[0; 9])), Some(Status::Malformed));
     // The geometry is parsed where the search begins.
     let mut shard = shard(16 << 20, Eviction::None);
-    let search = TreeCommand::Refine { refine: &bytes, ids: None };
+    let search = TreeCommand::Refine { refine: &bytes, of: None };
     assert_eq!(ask(&mut shard, b"t", search).0, Status::NoTree);
     ask(&mut shard, b"t", TreeCommand::Create(TreeSettings::default()));
     let too_long = vec![0; MAX_GEOMETRY_BYTES + 17];
@@ -274,7 +287,7 @@ fn what_makes_no_sense_is_refused() {
         (&bytes[1..], Status::BadGeometry),
         (&too_long, Status::TooLarge),
     ] {
-        assert_eq!(ask(&mut shard, b"t", TreeCommand::Refine { refine, ids: None }).0, refused);
+        assert_eq!(ask(&mut shard, b"t", TreeCommand::Refine { refine, of: None }).0, refused);
     }
 }
 
@@ -332,8 +345,8 @@ fn a_comparison_of_long_geometries_pauses_between_turns() {
         assert_eq!(ask(&mut shard, b"t", put).0, Status::Ok);
     }
     let refine = Refine::Within(shape).to_bytes();
-    let command = TreeCommand::Refine { refine: &refine, ids: None };
-    let request = command.request().unwrap();
+    let command = TreeCommand::Refine { refine: &refine, of: None };
+    let request = command.checked().map(TreeCommand::request).unwrap();
     let mut read = shard.begin_read((b"t", shard.hash(b"t")), request, NOW).unwrap();
     let (begun, mut found, mut turns) = (work_done(), Vec::new(), 0);
     loop {

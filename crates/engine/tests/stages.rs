@@ -26,7 +26,7 @@ fn shard(eviction: Eviction) -> Shard {
 }
 
 fn ask(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>, now: Now) -> (Status, i64) {
-    let request = command.request().unwrap();
+    let request = command.checked().map(TreeCommand::request).unwrap();
     let reply = shard.execute(&Command::Of { key: name, request }, shard.hash(name), now);
     (reply.status, reply.number)
 }

@@ -18,7 +18,7 @@ fn new_shard() -> Shard {
 }
 
 fn ask(shard: &mut Shard, key: &[u8], command: TreeCommand<'_>, now: Now) -> (Status, i64) {
-    let request = command.request().unwrap();
+    let request = command.checked().map(TreeCommand::request).unwrap();
     let hash = shard.hash(key);
     let reply = shard.execute(&Command::Of { key, request }, hash, now);
     (reply.status, reply.number)
@@ -134,7 +134,7 @@ fn the_nearest_behind_many_that_have_expired_are_found_in_turns() {
         }
         let now = Now { unix_ms: START.unix_ms + 10_000, ..LATE };
         let nearest = TreeCommand::Nearest { x: 1.0, y: 2.0, wanted: 2 };
-        let request = nearest.request().unwrap();
+        let request = nearest.checked().map(TreeCommand::request).unwrap();
         let on = (&b"t"[..], shard.hash(b"t"));
         let mut read = shard.begin_read(on, request, now).unwrap();
         let (mut found, mut turns) = (Vec::new(), 0);

@@ -9,13 +9,13 @@ use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     EXPIRE_TURN_OBJECTS, MAX_FIELDS_BYTES, MAX_OBJECT_ID_BYTES, MAX_RESOLVE_WORDS,
 };
-use remora_layout::node::Entry;
+use remora_layout::node::{Entry, NodeRef};
 use remora_layout::object::{Carried, SURROGATE, is_surrogate};
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeInfo;
 use remora_protocol::message::Status;
-use remora_protocol::tree::{Fields, FoundObjects, ObjectId, PutObject, TreeCommand};
+use remora_protocol::tree::{Fields, FoundObjects, ObjectId, PutObject, ReadObjects, TreeCommand};
 use remora_protocol::{Command, Expiry, Items, Request};
 use remora_testing::Random;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,10 +56,16 @@ fn new_shard() -> Shard {
 type Answer = (Status, i64, Vec<u8>);
 
 fn ask_at(shard: &mut Shard, command: TreeCommand<'_>, now: Now) -> Answer {
-    let request = command.request().unwrap();
+    let request = command.checked().map(TreeCommand::request).unwrap();
     let command = Command::Of { key: b"t", request };
     let reply = shard.execute(&command, shard.hash(b"t"), now);
     (reply.status, reply.number, reply.value.unwrap_or_default().to_vec())
+}
+
+fn info(shard: &mut Shard, now: Now) -> TreeInfo {
+    let words = ask_at(shard, TreeCommand::Info, now).2;
+    let words: Vec<u64> = words.as_chunks().0.iter().map(|w| u64::from_le_bytes(*w)).collect();
+    TreeInfo::from_words(&words).unwrap()
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -225,7 +231,7 @@ impl Fixture {
         assert_eq!(count as usize, hits.len());
         let refine = Refine::DistanceAtMost { from: Shape::of_rect(&window), most: 1e9 };
         let bytes = refine.to_bytes();
-        let (_, _, all) = self.ask(TreeCommand::Refine { refine: &bytes, ids: None });
+        let (_, _, all) = self.ask(TreeCommand::Refine { refine: &bytes, of: None });
         assert!(sorted(&all).into_iter().map(|(text, _)| text).eq(self.model.keys().cloned()));
         let (_, count, _) = self.ask(TreeCommand::CountRefined { refine: &bytes });
         assert_eq!(count as usize, self.model.len());
@@ -247,7 +253,10 @@ impl Fixture {
         let mut words: Vec<u64> = found.iter().map(|(object, _)| object.word).collect();
         words.push(SURROGATE | u64::MAX >> 2);
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let (status, count, list) = self.ask(TreeCommand::Resolve { words: &bytes });
+        let now = self.now();
+        let tree = info(&mut self.shard, now).at;
+        let (status, count, list) =
+            self.ask(TreeCommand::Resolve(ReadObjects { tree, words: &bytes }));
         assert_eq!((status, count as usize), (Status::Ok, words.len()));
         let told: Vec<Option<&[u8]>> = Items::parse(&list).unwrap().iter().collect();
         assert_eq!(told.len(), words.len());
@@ -309,20 +318,14 @@ fn long_histories_agree_with_a_map_and_their_logs_make_the_same() {
         let other = ask_at(&mut second, everything(), now);
         assert_eq!(sorted(&one.2), sorted(&other.2));
         second.audit().unwrap();
-        let info = |shard: &mut Shard| {
-            let words = ask_at(shard, TreeCommand::Info, now).2;
-            let words: Vec<u64> =
-                words.as_chunks().0.iter().map(|w| u64::from_le_bytes(*w)).collect();
-            TreeInfo::from_words(&words).unwrap()
-        };
-        let facts = info(&mut fixture.shard);
+        let facts = info(&mut fixture.shard, now);
         let known = fixture.model.values();
         assert_eq!(
             facts.with_expiry as usize,
             known.clone().filter(|k| k.expires_at_ms > 0).count()
         );
         assert_eq!(facts.with_fields as usize, known.filter(|k| !k.fields.is_empty()).count());
-        assert_eq!(facts.with_fields, info(&mut second).with_fields);
+        assert_eq!(facts.with_fields, info(&mut second, now).with_fields);
         // All of it can be given back.
         ask_at(&mut fixture.shard, TreeCommand::Drop, now);
         while fixture.shard.wants_release() {
@@ -415,7 +418,7 @@ fn a_search_in_turns_gives_nothing_from_its_time_on() {
         let put = PutObject { expiry: Expiry::At(START_MS + 10), ..PutObject::new(&*name, rect) };
         ask_at(&mut shard, TreeCommand::Put(put), now);
     }
-    let request: Request<'_> = everything().request().unwrap();
+    let request: Request<'_> = everything().checked().map(TreeCommand::request).unwrap();
     let on = (&b"t"[..], shard.hash(b"t"));
     let mut search = shard.begin_read(on, request, now).unwrap();
     let mut found = Vec::new();
@@ -432,11 +435,63 @@ fn a_search_in_turns_gives_nothing_from_its_time_on() {
     assert_eq!(found.len(), first);
 }
 
+/// A client reads a tree, then asks about what it found. Meanwhile the key gets another
+/// tree that has the same objects: none of the surrogates is known there, and none is said to
+/// have gone.
+#[test]
+fn what_was_read_of_a_tree_is_not_asked_of_the_next_one() {
+    let (mut shard, now) = (new_shard(), Now { unix_ms: START_MS, since_start_s: 1 });
+    let rect = Rect::point(1.0, 2.0).unwrap();
+    let fill = |shard: &mut Shard| {
+        for id in [ObjectId::Name(b"x"), ObjectId::Number(7)] {
+            let put = TreeCommand::Put(PutObject::new(id, rect));
+            assert_eq!(ask_at(shard, put, now).0, Status::Ok);
+        }
+        info(shard, now).at
+    };
+    let refine = Refine::Intersects(Shape::of_rect(&rect)).to_bytes();
+    let about = |shard: &mut Shard, tree: NodeRef, word: u64| {
+        let words = word.to_le_bytes();
+        let of = ReadObjects { tree, words: &words };
+        let (resolved, _, names) = ask_at(shard, TreeCommand::Resolve(of), now);
+        let verdicts = ask_at(shard, TreeCommand::Refine { refine: &refine, of: Some(of) }, now);
+        ((resolved, names), (verdicts.0, !verdicts.2.is_empty()))
+    };
+    let known = |text: &[u8]| {
+        let mut names = Vec::new();
+        Items::push(&mut names, text);
+        names
+    };
+    let read = fill(&mut shard);
+    let told = ((Status::Ok, known(b"x")), (Status::Ok, true));
+    assert_eq!(about(&mut shard, read, SURROGATE | 1), told);
+    assert_eq!(about(&mut shard, read, 7).1, (Status::Ok, true));
+    assert_eq!(ask_at(&mut shard, TreeCommand::Drop, now).1, 1);
+    let gone = ((Status::NoTree, vec![]), (Status::NoTree, false));
+    assert_eq!(about(&mut shard, read, 7), gone, "no tree at all");
+    let other = fill(&mut shard);
+    assert_ne!(other, read);
+    for word in [SURROGATE | 1, 7] {
+        assert_eq!(about(&mut shard, read, word), gone, "another tree, with the same objects");
+    }
+    let told = ((Status::Ok, known(b"x")), (Status::Ok, true));
+    assert_eq!(about(&mut shard, other, SURROGATE | 2), told);
+    // In turns, as a server answers: the tree goes between two of them.
+    let words = 7u64.to_le_bytes();
+    let request = TreeCommand::Resolve(ReadObjects { tree: other, words: &words });
+    let request = request.checked().map(TreeCommand::request).unwrap();
+    let mut begun = shard.begin_read((b"t", shard.hash(b"t")), request, now).unwrap();
+    assert_eq!(ask_at(&mut shard, TreeCommand::Drop, now).1, 1);
+    fill(&mut shard);
+    assert_eq!(shard.read_turn(&mut begun, &mut Vec::new(), now).err(), Some(Status::NoTree));
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_and_limits_hold() {
     let rect = Rect::point(1.0, 2.0).unwrap();
     let long = vec![b'x'; MAX_OBJECT_ID_BYTES + 1];
-    let refused = |put: PutObject<'_>| TreeCommand::Put(put).request().err();
+    let refused =
+        |put: PutObject<'_>| TreeCommand::Put(put).checked().map(TreeCommand::request).err();
     let put = PutObject::new("x", rect);
     assert_eq!(refused(PutObject { id: ObjectId::Name(b""), ..put }), Some(Status::Malformed));
     assert_eq!(refused(PutObject { id: ObjectId::Name(&long), ..put }), Some(Status::TooLarge));
@@ -449,7 +504,10 @@ fn what_makes_no_sense_is_refused_and_limits_hold() {
         assert_eq!(refused(PutObject { expiry: Expiry::At(at_ms), ..put }), Some(status));
     }
     let words = vec![0; 8 * MAX_RESOLVE_WORDS + 8];
-    let resolve = |words| TreeCommand::Resolve { words }.request().err();
+    let tree = NodeRef { slot: 9, generation: 1 };
+    let resolve = |words| {
+        TreeCommand::Resolve(ReadObjects { tree, words }).checked().map(TreeCommand::request).err()
+    };
     assert_eq!(resolve(&words), Some(Status::TooLarge));
     assert_eq!(resolve(&words[8..]), None);
     assert_eq!(resolve(&words[..7]), Some(Status::Malformed));

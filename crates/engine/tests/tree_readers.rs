@@ -70,7 +70,7 @@ impl World {
     }
 
     fn tree(&mut self, command: TreeCommand<'_>) -> (i64, Option<Vec<u8>>) {
-        let request = command.request().unwrap();
+        let request = command.checked().map(TreeCommand::request).unwrap();
         self.ask(&Command::Of { key: TREE, request })
     }
 

@@ -71,12 +71,12 @@ impl World {
     }
 
     fn tree(&mut self, command: TreeCommand<'_>) -> (Status, i64) {
-        let request = command.request().unwrap();
+        let request = command.checked().map(TreeCommand::request).unwrap();
         self.ask(&Command::Of { key: KEY, request }, NOW)
     }
 
     fn root(&mut self) -> RootPlace {
-        let request = TreeCommand::Info.request().unwrap();
+        let request = TreeCommand::Info.checked().map(TreeCommand::request).unwrap();
         let command = Command::Of { key: KEY, request };
         let reply = self.shard.execute(&command, self.shard.hash(KEY), NOW);
         let words = <[u64; TREE_INFO_WORDS]>::read_from_bytes(reply.value.unwrap()).unwrap();

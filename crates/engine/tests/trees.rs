@@ -34,7 +34,7 @@ fn shard(bytes: usize, eviction: Eviction) -> Shard {
 type Answer = (Status, i64, Option<Vec<u8>>);
 
 fn ask(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>) -> Answer {
-    let request = command.request().unwrap();
+    let request = command.checked().map(TreeCommand::request).unwrap();
     let command = Command::Of { key: name, request };
     // Bounded: a build has so many steps.
     loop {
@@ -230,7 +230,7 @@ fn release_all(shard: &mut Shard) {
 }
 
 fn begin(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>) -> Result<LongRead, Status> {
-    let request: Request<'_> = command.request().unwrap();
+    let request: Request<'_> = command.checked().map(TreeCommand::request).unwrap();
     let hash = shard.hash(name);
     shard.begin_read((name, hash), request, Now::default()).map_err(|reply| reply.status)
 }
@@ -311,21 +311,21 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
         Rect { min_x: 1.5, ..good },
     ] {
         let put = TreeCommand::put(1, bad, None, None);
-        assert_eq!(put.request(), Err(Status::BadRectangle));
+        assert_eq!(put.checked().map(TreeCommand::request), Err(Status::BadRectangle));
         let mut list = Vec::new();
         Objects::push(&mut list, 1, &bad);
         let objects = Objects::parse(&list).unwrap();
         let stage = TreeCommand::Stage { load: 1, first: true, objects };
-        assert_eq!(stage.request(), Err(Status::BadRectangle));
+        assert_eq!(stage.checked().map(TreeCommand::request), Err(Status::BadRectangle));
         let create = TreeCommand::Create(TreeSettings { bounds: bad, ..TreeSettings::default() });
-        assert_eq!(create.request(), Err(Status::BadRectangle));
+        assert_eq!(create.checked().map(TreeCommand::request), Err(Status::BadRectangle));
     }
     let long = vec![0; MAX_OBJECT_BYTES + 1];
     let put = TreeCommand::put(1, good, Some(&long), None);
-    assert_eq!(put.request(), Err(Status::TooLarge));
+    assert_eq!(put.checked().map(TreeCommand::request), Err(Status::TooLarge));
     for capacity in [0, 3, 1025, usize::MAX] {
         let create = TreeCommand::Create(TreeSettings { capacity, ..TreeSettings::default() });
-        assert_eq!(create.request(), Err(Status::BadCapacity));
+        assert_eq!(create.checked().map(TreeCommand::request), Err(Status::BadCapacity));
     }
     let near = TreeCommand::Nearest { x: 0.0, y: 0.0, wanted: MAX_NEAREST as u32 + 1 };
     assert_eq!(ask(&mut shard, b"t", near).0, Status::TooLarge);

@@ -2,36 +2,11 @@
 //! answered. How each form is written stands with its command.
 
 use crate::wire::Protocol;
+use remora_frontend::Part;
 use remora_layout::limits::{MAX_COMMAND_MEMBERS, MAX_MEMBER_BYTES};
-use remora_protocol::Reply;
 use remora_protocol::message::Status;
 use std::fmt;
 use thiserror::Error;
-
-/// One shard's answer, of which a reply is made. Mostly there is one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part<'a> {
-    /// How it went.
-    pub status: Status,
-    /// The number.
-    pub number: i64,
-    /// The bytes, if there are any.
-    pub value: Option<&'a [u8]>,
-}
-
-impl<'a> From<&Reply<'a>> for Part<'a> {
-    #[inline]
-    fn from(reply: &Reply<'a>) -> Self {
-        Self { status: reply.status, number: reply.number, value: reply.value }
-    }
-}
-
-impl<'a> From<(Status, i64, Option<&'a [u8]>)> for Part<'a> {
-    #[inline]
-    fn from((status, number, value): (Status, i64, Option<&'a [u8]>)) -> Self {
-        Self { status, number, value }
-    }
-}
 
 /// How a request's parts become its reply.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -15,7 +15,8 @@ pub fn commands() -> String {
     page.push_str("\n## Commands\n\n| Command | What it does | Cost |\n| --- | --- | --- |\n");
     for spec in leaves() {
         let title = title(spec);
-        let anchor = title.to_ascii_lowercase().replace(' ', "-");
+        // A heading's anchor is without its dots.
+        let anchor = title.to_ascii_lowercase().replace(' ', "-").replace('.', "");
         let cost = spec.complexity.split(" where ").next().unwrap_or(spec.complexity);
         line(&mut page, format_args!("| [{title}](#{anchor}) | {} | {cost} |", spec.summary));
     }

@@ -2,8 +2,9 @@
 //! several types share.
 
 use crate::error::status_error;
-use crate::form::{ListForm, ObjectReply, Part, Shape};
+use crate::form::{ListForm, ObjectReply, Shape};
 use crate::wire::{Protocol, encode};
+use remora_frontend::Part;
 use remora_protocol::Items;
 
 /// Bytes of items that are written in one piece.

@@ -5,9 +5,10 @@ use crate::commands::geo::{self, FoundReply};
 use crate::commands::rtree::ObjectsReply;
 use crate::commands::{keyspace, server, strings};
 use crate::error::status_error;
-use crate::form::{ObjectReply, Part, ReplyForm, Shape};
+use crate::form::{ObjectReply, ReplyForm, Shape};
 use crate::object_reply::{self, ItemsReply};
 use crate::wire::{Protocol, encode};
+use remora_frontend::Part;
 use remora_protocol::message::Status;
 
 impl ReplyForm {

@@ -7,13 +7,11 @@
 use crate::form::ReplyForm;
 use crate::keys::{Keys, Pairs};
 use crate::wire::Protocol;
+use remora_frontend::PartRequest;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_protocol::glob::Glob;
 use remora_protocol::{self as protocol, Command};
-
-/// The request about the part of an object with this name.
-pub type PartRequest = fn(&[u8]) -> protocol::Request<'_>;
 
 /// One request of a RESP connection. Everything borrows from its bytes, or from what was
 /// made of them.

@@ -1,12 +1,12 @@
 //! Requests by hand: what they become, and the words of every error. The
 //! errors were taken down from a Redis 7.0 server.
 
+use remora_frontend::Part;
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
 use remora_resp::ReplyForm;
-use remora_resp::form::Part;
 use remora_resp::request::{ClientAttribute, Hello};
 use remora_resp::table::{answer, write_help};
 use remora_resp::wire::encode;

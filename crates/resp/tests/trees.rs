@@ -1,6 +1,7 @@
 //! Requests about trees by hand: what they become, the words of every error,
 //! and the replies, byte by byte.
 
+use remora_frontend::Part;
 use remora_geometry::{Refine, Shape, Wkb};
 use remora_layout::limits::{
     MAX_FIELDS, MAX_FIELDS_BYTES, MAX_NEAREST, MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, NODE_ENTRIES,
@@ -18,7 +19,7 @@ use remora_protocol::tree::{
 use remora_protocol::{Expiry, Items};
 use remora_resp::ReplyForm;
 use remora_resp::commands::rtree::ObjectsReply;
-use remora_resp::form::{ObjectForm, Part};
+use remora_resp::form::ObjectForm;
 use remora_resp::wire::encode;
 use remora_resp::{Args, CommandError, Made, Parsed, Protocol, Request, parse, request};
 use zerocopy::IntoBytes;
@@ -232,7 +233,7 @@ fn geometries_are_understood() {
                 with(&words, |found| match found {
                     Ok(Request::Object { key: b"t", request, form: told }) => {
                         let refine = &refine.to_bytes();
-                        let searched = TreeCommand::Refine { refine, ids: None };
+                        let searched = TreeCommand::Refine { refine, of: None };
                         assert_eq!(TreeCommand::of(request), searched);
                         assert_eq!(told, ReplyForm::TreeObjects(form));
                     }

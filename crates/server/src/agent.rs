@@ -11,12 +11,12 @@
 //!   shard from its other work;
 //! * another shard is woken once for the frames of a turn, not once for each.
 
-use crate::shared::{AgentCounts, Shared, count, count_alone};
-use crossbeam_queue::SegQueue;
+use crate::agent_inbox::{AgentInbox, Served};
+use crate::shared::{AgentCounts, Shared};
+use crate::thread_counts::{count, count_alone};
 use remora_fabric::LinkError;
 use remora_fabric::far::Carrier;
-use remora_fabric::shm::mark::ReadyMark;
-use remora_fabric::shm::{Bell, Sleeper};
+use remora_fabric::shm::Sleeper;
 use remora_fabric::tcp::{Progress, ReceiveBuffer, State};
 use remora_layout::limits::{
     AGENT_CONNECTIONS_PER_TURN, AGENT_READ_BYTES_PER_TURN, FRAMES_PER_TURN, MAX_SHARDS,
@@ -24,51 +24,7 @@ use remora_layout::limits::{
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// A connection for an agent to serve.
-pub struct Served {
-    /// The connection.
-    pub carrier: Carrier,
-    /// The session's number.
-    pub session: u64,
-    /// By which each shard learns that something has come.
-    pub marks: Arc<[ReadyMark]>,
-    /// Set by the agent when the connection is at its end.
-    pub has_ended: Arc<AtomicBool>,
-}
-
-/// How other threads reach an agent.
-pub struct AgentInbox {
-    new: SegQueue<Served>,
-    /// Connections that want a turn although no event says so.
-    wanted: SegQueue<u64>,
-    bell: Bell,
-}
-
-impl AgentInbox {
-    /// The inbox of the agent of the thread that this bell wakes.
-    pub fn new(bell: Bell) -> Arc<Self> {
-        Arc::new(Self { new: SegQueue::new(), wanted: SegQueue::new(), bell })
-    }
-
-    /// Gives the agent a connection.
-    pub fn serve(&self, served: Served) {
-        self.new.push(served);
-        self.bell.ring();
-    }
-
-    /// A connection wants a turn.
-    fn want(&self, token: u64) {
-        self.wanted.push(token);
-        self.bell.ring();
-    }
-
-    /// Whether nothing waits there.
-    fn is_empty(&self) -> bool {
-        self.new.is_empty() && self.wanted.is_empty()
-    }
-}
+use std::sync::atomic::Ordering;
 
 /// Chooses the agent of a new connection: the one that has the fewest, of which this
 /// is one from now on.
@@ -175,11 +131,11 @@ impl Agent {
     /// Takes in a new connection, then a bounded turn of each of some that may have
     /// something to do.
     pub fn turn(&mut self, sleeper: &Sleeper) -> Moved {
-        if let Some(served) = self.inbox().new.pop() {
+        if let Some(served) = self.inbox().next_served() {
             self.adopt(served, sleeper);
         }
         for _ in 0..AGENT_CONNECTIONS_PER_TURN {
-            let Some(token) = self.inbox().wanted.pop() else { break };
+            let Some(token) = self.inbox().next_wanted() else { break };
             self.on_event(token, false);
         }
         let mut moved = Moved::default();

@@ -1,7 +1,7 @@
 //! Which of the CPUs that the kernel lists are hardware threads of one physical
 //! core. A shard is at work all the time: two on one core share its units.
 
-use crate::numa::parse_list;
+use crate::number_list::parse_list;
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -8,10 +8,10 @@
 //!
 //! It does no I/O: jobs come in, replies go out by [`LargeJobs::pop_reply`].
 
-use crate::jobs::{Job, Order, OwnedReply, Token};
-use crate::key_batch::KeyWork;
+use crate::key_work::KeyWork;
 use remora_arena::Journal;
 use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Shard, Upload};
+use remora_frontend::{Here, Job, Order, OwnedReply, Token};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES, STREAM_PIECE_BYTES,
@@ -37,16 +37,6 @@ pub fn is_one_step(command: &Command<'_>) -> bool {
         Command::Flush | Command::FlushAll | Command::Digest { key: None } => false,
         _ => true,
     }
-}
-
-/// What came of a command that was executed at once.
-pub enum Here<'s> {
-    /// Its reply.
-    Reply(Reply<'s>),
-    /// The reply goes out once it is durable ([`LargeJobs::pop_reply`]).
-    Held,
-    /// The reply goes out once its large value is copied, piece by piece.
-    Large,
 }
 
 /// What is left of a large job.
@@ -116,7 +106,7 @@ impl Replies {
             return self.ready.push_back((token, reply));
         }
         self.number += 1;
-        self.held_bytes += value_bytes(&reply);
+        self.held_bytes += reply.value_bytes();
         self.held.insert((wait, self.number), (token, reply));
     }
 
@@ -126,14 +116,10 @@ impl Replies {
             let due = self.held.first_entry().filter(|first| first.key().0 <= durable);
             self.has_due = due.is_some();
             let Some(due) = due.map(|due| due.remove()) else { return };
-            self.held_bytes -= value_bytes(&due.1);
+            self.held_bytes -= due.1.value_bytes();
             self.ready.push_back(due);
         }
     }
-}
-
-fn value_bytes(reply: &OwnedReply) -> usize {
-    reply.value.as_ref().map_or(0, Vec::len)
 }
 
 /// The large jobs under way, those that wait for them, and held replies.
@@ -346,18 +332,18 @@ fn answer(outcome: Outcome<'_>, token: Token, replies: &mut Replies) -> Option<L
 }
 
 /// Moves one piece of a large value. What is left of the job.
-#[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
 fn advance<J: Journal>(
     shard: &mut Shard<J>,
-    large: LargeJob,
+    LargeJob { token, work }: LargeJob,
     replies: &mut Replies,
     now: Now,
 ) -> Option<LargeJob> {
-    let LargeJob { token, work } = large;
-    match work {
+    let left = match work {
         Work::Paused(read) => {
-            let work = Work::Read { read, found: Vec::new(), most: usize::MAX, wait: 0 };
-            advance(shard, LargeJob { token, work }, replies, now)
+            read_on(shard, (read, Vec::new()), (usize::MAX, 0), (token, replies), now)
+        }
+        Work::Read { read, found, most, wait } => {
+            read_on(shard, (read, found), (most, wait), (token, replies), now)
         }
         Work::Upload { command, mut upload } => {
             // The value is the end of the command.
@@ -365,64 +351,30 @@ fn advance<J: Journal>(
             let to = command.len().min(from + STREAM_PIECE_BYTES);
             let taken = shard.upload(&mut upload, &command[from..to]);
             assert_eq!(taken, Ok(()), "as many bytes as were announced");
-            if upload.missing() > 0 {
-                let work = Work::Upload { command, upload };
-                return Some(LargeJob { token, work });
+            if upload.missing() == 0 {
+                return answer(shard.finish_upload(upload, now), token, replies);
             }
-            answer(shard.finish_upload(upload, now), token, replies)
+            Some(Work::Upload { command, upload })
         }
         Work::Download { mut reply, wait, mut value, download } => {
             value.extend_from_slice(shard.piece(&download, value.len(), STREAM_PIECE_BYTES));
-            if value.len() < download.len() {
-                let work = Work::Download { reply, wait, value, download };
-                return Some(LargeJob { token, work });
+            if value.len() == download.len() {
+                shard.end_download(download, now);
+                reply.value = Some(value);
+                replies.reply(token, reply, wait);
+                return None;
             }
-            shard.end_download(download, now);
-            reply.value = Some(value);
-            replies.reply(token, reply, wait);
-            None
-        }
-        Work::Read { mut read, mut found, most, wait } => {
-            let turn = shard.read_turn(&mut read, &mut found, now);
-            let wait = wait.max(shard.wait_of(&read));
-            // No part is shorter than an entry.
-            let may_be_enough = found.len() / ENTRY_BYTES >= most;
-            if turn.is_ok_and(|turn| turn.has_doubles && (turn.ended || may_be_enough)) {
-                shard.tidy(&read, &mut found);
-            }
-            let is_enough = may_be_enough && shard.cut(&read, &mut found, most);
-            let reply = match turn {
-                Err(status) => OwnedReply::status(status),
-                Ok(turn) if !turn.is_counted && found.len() > RESP_MAX_REPLY_BYTES => {
-                    OwnedReply::status(Status::TooLarge)
-                }
-                Ok(turn) if turn.ended || is_enough => {
-                    let value = turn.gives_value.then_some(found);
-                    OwnedReply { status: Status::Ok, number: turn.number, value, has_more: false }
-                }
-                Ok(turn) if turn.is_counted && found.len() >= RESP_PIECE_BYTES => {
-                    let (number, value) = (turn.number, Some(found));
-                    let reply = OwnedReply { status: Status::Ok, number, value, has_more: true };
-                    replies.reply(token, reply, wait);
-                    return Some(LargeJob { token, work: Work::Paused(read) });
-                }
-                Ok(_) => {
-                    let work = Work::Read { read, found, most, wait };
-                    return Some(LargeJob { token, work });
-                }
-            };
-            replies.reply(token, reply, wait);
-            None
+            Some(Work::Download { reply, wait, value, download })
         }
         Work::Keys(mut keys) => {
-            let Some((reply, wait)) = keys.turn(shard, now) else {
-                return Some(LargeJob { token, work: Work::Keys(keys) });
-            };
-            replies.reply(token, reply, wait);
-            None
+            if let Some((reply, wait)) = keys.turn(shard, now) {
+                replies.reply(token, reply, wait);
+                return None;
+            }
+            Some(Work::Keys(keys))
         }
         Work::Digest(mut read) => match shard.digest_turn(&mut read) {
-            Ok(None) => Some(LargeJob { token, work: Work::Digest(read) }),
+            Ok(None) => Some(Work::Digest(read)),
             Ok(Some(digest)) => {
                 let value = Some(digest.0.to_le_bytes().to_vec());
                 let reply = OwnedReply { value, ..OwnedReply::status(Status::Ok) };
@@ -434,7 +386,46 @@ fn advance<J: Journal>(
                 None
             }
         },
+    };
+    left.map(|work| LargeJob { token, work })
+}
+
+/// One turn of a read that has found so much, of which the reply may have so many parts at
+/// most, and which waits for a sequence. What is left of it.
+fn read_on<J: Journal>(
+    shard: &mut Shard<J>,
+    (mut read, mut found): (LongRead, Vec<u8>),
+    (most, wait): (usize, u64),
+    (token, replies): (Token, &mut Replies),
+    now: Now,
+) -> Option<Work> {
+    let turn = shard.read_turn(&mut read, &mut found, now);
+    let wait = wait.max(shard.wait_of(&read));
+    // No part is shorter than an entry.
+    let may_be_enough = found.len() / ENTRY_BYTES >= most;
+    if turn.is_ok_and(|turn| turn.has_doubles && (turn.ended || may_be_enough)) {
+        shard.tidy(&read, &mut found);
     }
+    let is_enough = may_be_enough && shard.cut(&read, &mut found, most);
+    let reply = match turn {
+        Err(status) => OwnedReply::status(status),
+        Ok(turn) if !turn.is_counted && found.len() > RESP_MAX_REPLY_BYTES => {
+            OwnedReply::status(Status::TooLarge)
+        }
+        Ok(turn) if turn.ended || is_enough => {
+            let value = turn.gives_value.then_some(found);
+            OwnedReply { status: Status::Ok, number: turn.number, value, has_more: false }
+        }
+        Ok(turn) if turn.is_counted && found.len() >= RESP_PIECE_BYTES => {
+            let (number, value) = (turn.number, Some(found));
+            let reply = OwnedReply { status: Status::Ok, number, value, has_more: true };
+            replies.reply(token, reply, wait);
+            return Some(Work::Paused(read));
+        }
+        Ok(_) => return Some(Work::Read { read, found, most, wait }),
+    };
+    replies.reply(token, reply, wait);
+    None
 }
 
 #[cfg(test)]

@@ -16,16 +16,19 @@
 
 mod accept;
 mod agent;
+mod agent_inbox;
 mod balance;
 mod clock;
 mod config;
 mod control;
 mod cores;
-pub mod jobs;
-mod key_batch;
+pub mod inbox;
+mod key_work;
 pub mod large_jobs;
 pub mod mail_queues;
 mod numa;
+mod number_list;
+pub mod other_searches;
 mod polling;
 mod random;
 mod regions;
@@ -37,6 +40,7 @@ mod session;
 mod shard_loop;
 mod shared;
 mod socket_file;
+mod start_error;
 mod sync;
 pub mod thread_counts;
 mod ticker;
@@ -46,5 +50,6 @@ mod utilisation;
 
 pub use config::{Config, Eviction, Mtu, Packets, Wake};
 pub use cores::Cores;
-pub use server::{Server, StartError};
+pub use server::Server;
 pub use shared::Counts;
+pub use start_error::StartError;

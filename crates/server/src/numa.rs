@@ -6,6 +6,7 @@
 //! and of what this process may use.
 
 use crate::cores::Cores;
+use crate::number_list::parse_list;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -149,26 +150,6 @@ fn nearest(
         with_memory.contains(&node).then_some((distance?, node))
     });
     near.min().map(|(_, node)| node).or_else(|| with_memory.first().copied())
-}
-
-/// The set that a list such as `0-3,8` names; `None` if it is not a list.
-/// Empty text is the empty set. Numbers beyond any machine's are refused.
-pub(crate) fn parse_list(text: &str) -> Option<BTreeSet<usize>> {
-    const MOST: usize = 1 << 16;
-    let mut set = BTreeSet::new();
-    let text = text.trim();
-    if text.is_empty() {
-        return Some(set);
-    }
-    for range in text.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        if first > last || last >= MOST {
-            return None;
-        }
-        set.extend(first..=last);
-    }
-    Some(set)
 }
 
 /// Nodes whose memory a process may take, from its `/proc/PID/status`: a

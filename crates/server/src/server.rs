@@ -1,11 +1,11 @@
 //! Starting and ending a server.
 
-use crate::agent::AgentInbox;
+use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::Clock;
 use crate::config::{Config, Wanted};
 use crate::control::{self, Control};
-use crate::jobs::{Inbox, Message};
+use crate::inbox::{Inbox, Message};
 use crate::numa::{self, Place, Topology};
 use crate::random::random_u64;
 use crate::regions::RegionNumbers;
@@ -13,6 +13,7 @@ use crate::resp::Acceptor;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{AgentCounts, Counts, PointerTable, ShardHandle, Shared};
 use crate::socket_file::SocketFile;
+use crate::start_error::StartError;
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use remora_arena::{MapError, NoJournal, ReadView, Region, RegionKind};
@@ -29,7 +30,7 @@ use remora_layout::slot::SlotTable;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
@@ -37,34 +38,6 @@ use std::time::Duration;
 
 /// Buckets that a shard's table begins with unless told: 64 KiB.
 const FIRST_BUCKETS: u64 = 1024;
-
-/// Why a server did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A setting cannot be.
-    #[error("{0}")]
-    Config(String),
-    /// An address or path cannot be listened on.
-    #[error("cannot listen on {what}; is another server running?")]
-    Listen {
-        /// The address or path.
-        what: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// Another server is there.
-    #[error("another server answers at {0}: stop it, or choose another socket")]
-    Taken(PathBuf),
-    /// No memory.
-    #[error(transparent)]
-    Memory(#[from] MapError),
-    /// RDMA was asked for, and is not to be had.
-    #[error("transport verbs: {0}")]
-    Verbs(#[from] VerbsError),
-    /// The kernel refused something else.
-    #[error("cannot start")]
-    System(#[from] std::io::Error),
-}
 
 /// A running server.
 pub struct Server {
@@ -100,7 +73,6 @@ impl Server {
         self.shared.shards[shard].inbox.push(Message::Durable(sequence));
     }
 
-    #[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
     fn start_with(mut config: Config, durability: Durability) -> Result<Self, StartError> {
         check(&config)?;
         let shards = config.shards;
@@ -114,8 +86,7 @@ impl Server {
         let fabric_address = fabric.as_ref().map(TcpListener::local_addr).transpose()?;
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
         let clock = Clock::start();
-        let (life, hash_seed) = (random_u64() | 1, random_u64());
-        let epoch = 1;
+        let (life, epoch, hash_seed) = (random_u64() | 1, 1, random_u64());
         let topology = Topology::of_this_process();
         let places = topology.places(shards, config.pin);
         numa::tell(&topology, &places);
@@ -123,17 +94,8 @@ impl Server {
         let mut loops = Vec::with_capacity(shards);
         let mut regions = RegionNumbers::begin(random_u64());
         for place in &places {
-            let region_number = regions.next();
-            let region = Region::create("remora-arena", RegionKind::Arena, arena_bytes as usize)?;
-            // Before the first byte is touched.
-            if let Some(node) = place.node.filter(|_| topology.has_several())
-                && let Err(error) = region.prefer_node(node)
-            {
-                tracing::warn!(%error, node, "cannot place an arena on its node");
-            }
-            let owner = region.owner(NoJournal).expect("just created: nobody else owns it");
             let options = ShardOptions {
-                region: region_number,
+                region: regions.next(),
                 life,
                 epoch,
                 hash_seed,
@@ -148,40 +110,10 @@ impl Server {
                 upload_idle_s: config.upload_idle_s,
                 durability,
             };
-            let shard = Shard::new(owner, options);
-            let view = region.view();
-            let eventfd = Bell::eventfd()?;
-            let sleeper = Sleeper::new(region.asleep_word())?;
-            sleeper.watch(eventfd.as_fd(), 0)?;
-            let bell = Bell::new(view.clone(), word::ASLEEP, eventfd);
-            handles.push(ShardHandle {
-                agent: AgentInbox::new(bell.clone()),
-                inbox: Inbox::new(shards, bell),
-                rung: Arc::default(),
-                node: place.node,
-                region,
-                region_number,
-                view,
-                stats: shard.stats().into(),
-                touched: Arc::new(TouchHints::new(config.eviction)),
-                busy_ns: 0.into(),
-                waited_ns2: 0.into(),
-                sleeps: 0.into(),
-                frames: 0.into(),
-                ring_turns: 0.into(),
-                clients_looked_at: 0.into(),
-                rings_looked_at: 0.into(),
-                doorbells: 0.into(),
-                clients_parked: 0.into(),
-                clients_unparked: 0.into(),
-                jobs: 0.into(),
-                held_replies: 0.into(),
-                found_bytes: 0.into(),
-                searches: Arc::default(),
-                busy_share: BusyShare::default(),
-                connections: 0.into(),
-                thread: Default::default(),
-            });
+            let node = place.node.filter(|_| topology.has_several());
+            let region = arena(arena_bytes, node)?;
+            let (handle, shard, sleeper) = make_shard(region, options, place, &config)?;
+            handles.push(handle);
             loops.push((shard, sleeper));
         }
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
@@ -335,6 +267,65 @@ impl Drop for Server {
             self.stop();
         }
     }
+}
+
+/// Memory for a shard, on this node if it can be had there.
+fn arena(bytes: u64, node: Option<u32>) -> Result<Region, StartError> {
+    let region = Region::create("remora-arena", RegionKind::Arena, bytes as usize)?;
+    // Before the first byte is touched.
+    if let Some(node) = node
+        && let Err(error) = region.prefer_node(node)
+    {
+        tracing::warn!(%error, node, "cannot place an arena on its node");
+    }
+    Ok(region)
+}
+
+/// A fresh shard in this memory: what is public of it, itself, and what its thread sleeps
+/// by.
+fn make_shard(
+    region: Region,
+    options: ShardOptions,
+    place: &Place,
+    config: &Config,
+) -> Result<(ShardHandle, Shard<NoJournal>, Sleeper), StartError> {
+    let region_number = options.region;
+    let owner = region.owner(NoJournal).expect("just created: nobody else owns it");
+    let shard = Shard::new(owner, options);
+    let view = region.view();
+    let eventfd = Bell::eventfd()?;
+    let sleeper = Sleeper::new(region.asleep_word())?;
+    sleeper.watch(eventfd.as_fd(), 0)?;
+    let bell = Bell::new(view.clone(), word::ASLEEP, eventfd);
+    let handle = ShardHandle {
+        agent: AgentInbox::new(bell.clone()),
+        inbox: Inbox::new(config.shards, bell),
+        rung: Arc::default(),
+        node: place.node,
+        region,
+        region_number,
+        view,
+        stats: shard.stats().into(),
+        touched: Arc::new(TouchHints::new(config.eviction)),
+        busy_ns: 0.into(),
+        waited_ns2: 0.into(),
+        sleeps: 0.into(),
+        frames: 0.into(),
+        ring_turns: 0.into(),
+        clients_looked_at: 0.into(),
+        rings_looked_at: 0.into(),
+        doorbells: 0.into(),
+        clients_parked: 0.into(),
+        clients_unparked: 0.into(),
+        jobs: 0.into(),
+        held_replies: 0.into(),
+        found_bytes: 0.into(),
+        searches: Arc::default(),
+        busy_share: BusyShare::default(),
+        connections: 0.into(),
+        thread: Default::default(),
+    };
+    Ok((handle, shard, sleeper))
 }
 
 fn check(config: &Config) -> Result<(), StartError> {

@@ -1,10 +1,12 @@
 //! One client's session as the control thread keeps it: what carries it, its
 //! heartbeats, its end.
 
-use crate::agent::{Served, choose_agent};
-use crate::jobs::Message;
+use crate::agent::choose_agent;
+use crate::agent_inbox::Served;
+use crate::inbox::Message;
 use crate::ring_session::{ClientEnd, FarEnd, RingParts, RingSession, ShmEnd, StoredBy};
-use crate::shared::{Shared, count};
+use crate::shared::Shared;
+use crate::thread_counts::count;
 use crate::utilisation::Utilisation;
 use remora_arena::{Mapping, ReadView, Words};
 use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};

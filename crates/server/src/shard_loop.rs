@@ -17,17 +17,19 @@ use crate::accept::ACCEPTS_PER_TURN;
 use crate::agent::{Agent, FIRST_TOKEN};
 use crate::balance::Balance;
 use crate::config::Wake;
-use crate::jobs::{Mail, Message};
+use crate::inbox::{Handed, Mail, Message};
 use crate::mail_queues::receive;
 use crate::polling::Polling;
-use crate::resp::{Connections, Handed, ShardHost};
+use crate::resp::{RespExecutor, ShardHost};
 use crate::ring_clients::{RingClients, Served};
 use crate::ring_session::{RingSession, SessionError};
-use crate::shared::{Shared, count, count_alone};
+use crate::shared::Shared;
+use crate::thread_counts::{count, count_alone};
 use crate::ticker::Ticker;
 use remora_arena::NoJournal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
+use remora_frontend::Connections;
 use remora_layout::limits::{AGENT_POLL_REQUESTS, TOUCH_HINTS, TURNS_PER_SOCKET_LOOK};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
@@ -53,7 +55,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 
 /// The state of one shard's thread.
 pub struct ShardLoop {
-    connections: Connections<TcpStream, ShardHost>,
+    connections: Connections<TcpStream, RespExecutor<ShardHost>>,
     sleeper: Sleeper,
     clients: RingClients,
     agent: Agent,
@@ -96,7 +98,7 @@ impl ShardLoop {
         let ticker = Ticker::new(&sleeper, SLEEPING_TICK);
         Self {
             agent: Agent::new(Arc::clone(&shared), number),
-            connections: Connections::new(ShardHost::new(shared, number, shard)),
+            connections: Connections::new(RespExecutor::new(ShardHost::new(shared, number, shard))),
             sleeper,
             clients: RingClients::new(marked),
             polling,
@@ -150,7 +152,7 @@ impl ShardLoop {
     }
 
     fn host(&self) -> &ShardHost {
-        self.connections.host()
+        self.connections.port()
     }
 
     /// One look at everything. The clock is read only when there is some work: an
@@ -160,7 +162,7 @@ impl ShardLoop {
             return (Turn::Idle, None);
         }
         let started = Instant::now();
-        let host = self.connections.host_mut();
+        let host = self.connections.port_mut();
         let now = host.shared.clock.at(started);
         host.now = now;
         self.clients.look_around(started, &mut self.sleeper);
@@ -169,7 +171,7 @@ impl ShardLoop {
         self.take_messages(now);
         let moved = self.agent.turn(&self.sleeper);
         let mail = self.take_mail();
-        let host = self.connections.host_mut();
+        let host = self.connections.port_mut();
         let jobs = host.execute_jobs();
         count_alone(&host.handle().jobs, jobs);
         if host.shard.wants_release() {
@@ -179,7 +181,7 @@ impl ShardLoop {
         let sleeper = &self.sleeper;
         let served = self.connections.serve(|gone| sleeper.forget(gone.as_fd())) as u64;
         self.take_own_replies();
-        self.connections.host_mut().send_mail();
+        self.connections.port_mut().send_mail();
         // A connection whose requests are executed is counted once.
         let sessions = rings.clients.max(moved.connections);
         let ended = self.count_turn(started, jobs + sessions + served);
@@ -203,7 +205,7 @@ impl ShardLoop {
 
     /// Tells the shard what other threads have read, before it may evict.
     fn take_hints(&mut self) {
-        let host = self.connections.host_mut();
+        let host = self.connections.port_mut();
         let touched = &host.shared.shards[host.number].touched;
         for _ in 0..TOUCH_HINTS {
             let Some(id) = touched.pop() else { return };
@@ -222,7 +224,7 @@ impl ShardLoop {
                 }
                 Message::Serve(handed) => self.take_connection(*handed),
                 Message::Durable(sequence) => {
-                    self.connections.host_mut().shard.set_durable(sequence);
+                    self.connections.port_mut().shard.set_durable(sequence);
                 }
                 Message::Drain(done) => {
                     self.drains = Some((Instant::now() + DRAIN, done));
@@ -238,11 +240,11 @@ impl ShardLoop {
     /// Takes the jobs and replies of other shards' threads. Whether there were any.
     fn take_mail(&mut self) -> bool {
         let take = |own: &mut Self, mut mail: Mail| {
-            mail.jobs.drain(..).for_each(|job| own.connections.host_mut().take(job));
+            mail.jobs.drain(..).for_each(|job| own.connections.port_mut().take(job));
             for (token, reply) in mail.replies.drain(..) {
                 own.connections.take_reply(token, reply);
             }
-            own.connections.host_mut().keep(mail);
+            own.connections.port_mut().keep(mail);
         };
         let ring = |own: &mut Self, from: usize| _ = own.host().shared.shards[from].inbox.ring();
         receive(self, |own| own.host().handle().inbox.mail(), take, ring)
@@ -250,7 +252,7 @@ impl ShardLoop {
 
     /// Takes the replies of the thread's own shard that did not come at once.
     fn take_own_replies(&mut self) {
-        while let Some((token, reply)) = self.connections.host_mut().pop_own_reply() {
+        while let Some((token, reply)) = self.connections.port_mut().pop_own_reply() {
             self.connections.take_reply(token, reply);
         }
     }
@@ -279,14 +281,14 @@ impl ShardLoop {
     }
 
     fn detach(&mut self, now: Now, ends: impl Fn(&RingSession) -> bool) {
-        let host = self.connections.host_mut();
+        let host = self.connections.port_mut();
         self.clients.detach((&mut host.shard, now), &self.sleeper, ends);
     }
 
     /// Takes frames from the rings that have some.
     fn serve_rings(&mut self, now: Now, at: Instant) -> Served {
         let mut lost = Lost::default();
-        let shard = (&mut self.connections.host_mut().shard, now, at);
+        let shard = (&mut self.connections.port_mut().shard, now, at);
         let served = self.clients.serve(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
         let Served { frames, looks, rings, .. } = served;
@@ -331,7 +333,7 @@ impl ShardLoop {
         // Nothing will publish them while it sleeps; a sleep that ends to do so would
         // cost more than they do, as a timer costs several microseconds here.
         self.publish_stats();
-        let (host, clients, agent) = (self.connections.host(), &self.clients, &self.agent);
+        let (host, clients, agent) = (self.connections.port(), &self.clients, &self.agent);
         let timeout = match (&self.drains, self.wants_ticks()) {
             (Some(_), _) => Some(TICK),
             // A limit would be a timer for each sleep: for each request that one follows.
@@ -385,12 +387,12 @@ impl ShardLoop {
 
     fn tick(&mut self, instant: Instant) {
         self.last_tick = instant;
-        let host = self.connections.host_mut();
+        let host = self.connections.port_mut();
         let now = host.shared.clock.at(instant);
         host.now = now;
         host.shard.tick(now);
         let mut lost = Lost::default();
-        let shard = (&mut self.connections.host_mut().shard, now);
+        let shard = (&mut self.connections.port_mut().shard, now);
         self.clients.abandon_stalled(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
         self.end_drain(instant);
@@ -404,7 +406,7 @@ impl ShardLoop {
     /// Gives a connection to a thread that has much less to do, if this one is busy
     /// with several.
     fn give_away_connection(&mut self, instant: Instant) {
-        let host = self.connections.host();
+        let host = self.connections.port();
         let own = (host.number, host.handle().busy_ns.load(Ordering::Relaxed));
         let shares = host.shared.shards.iter().map(|shard| &shard.busy_share);
         let Some((to, share)) = self.balance.look(own, shares, instant) else { return };
@@ -419,7 +421,7 @@ impl ShardLoop {
     /// Hands a connection that was taken out to another thread, unless the server ends:
     /// that thread may have drained.
     fn hand_over(&mut self, to: usize, handed: Handed) {
-        let host = self.connections.host();
+        let host = self.connections.port();
         let (own, other) = (host.handle(), &host.shared.shards[to]);
         // The other thread drains after the server is marked as ending: either it still
         // counts this connection then, or the mark is seen here.
@@ -467,11 +469,11 @@ impl ShardLoop {
 /// the kernel tells of it once.
 #[inline]
 fn has_work(
-    connections: &Connections<TcpStream, ShardHost>,
+    connections: &Connections<TcpStream, RespExecutor<ShardHost>>,
     clients: &RingClients,
     agent: &Agent,
 ) -> bool {
-    let host = connections.host();
+    let host = connections.port();
     !host.handle().inbox.is_empty()
         || host.has_jobs()
         || !connections.are_idle()

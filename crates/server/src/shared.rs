@@ -1,11 +1,12 @@
 //! What all threads of the server know.
 
-use crate::agent::AgentInbox;
+use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::jobs::Inbox;
-use crate::thread_counts::ThreadCounts;
+use crate::inbox::Inbox;
+use crate::other_searches::OtherSearches;
+use crate::thread_counts::{ThreadCounts, count};
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use remora_arena::{ReadView, Region};
@@ -73,17 +74,6 @@ pub struct ShardHandle {
     pub connections: AtomicU64,
     /// What its thread counts of them.
     pub thread: ThreadCounts,
-}
-
-/// Searches over rings of trees of other shards, by what they came to.
-#[derive(Default)]
-pub struct OtherSearches {
-    /// Answered by reading the other shard's memory.
-    pub answered: AtomicU64,
-    /// Sent on to the owner, as they cost more than one turn.
-    pub beyond: AtomicU64,
-    /// Sent on to the owner, as the tree had gone or changed too fast.
-    pub unsettled: AtomicU64,
 }
 
 impl ShardHandle {
@@ -274,15 +264,4 @@ impl Shared {
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
-}
-
-/// Adds to a counter that only statistics read, and that several threads write.
-pub fn count(counter: &AtomicU64, by: u64) {
-    counter.fetch_add(by, Ordering::Relaxed);
-}
-
-/// The same by the only thread that writes it: without a locked instruction.
-#[inline(always)]
-pub fn count_alone(counter: &AtomicU64, by: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }

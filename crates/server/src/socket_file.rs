@@ -15,7 +15,7 @@
 //! too. A server that got the lock of a removed file notices it, and tries again
 //! with the file that is there.
 
-use crate::server::StartError;
+use crate::start_error::StartError;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, stat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};

@@ -2,30 +2,8 @@
 //! these counters, so that counting costs no locked instruction and no line that
 //! two cores write; INFO adds up those of all threads.
 
+use remora_frontend::Counter;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A counter that one thread writes and others read now and then.
-#[derive(Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Counts so many. For its one writer.
-    #[inline(always)]
-    pub fn add(&self, by: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
-    }
-
-    /// One of the things that are counted has changed from `before` to `after`.
-    #[inline(always)]
-    pub fn change(&self, before: usize, after: usize) {
-        self.add((after as u64).wrapping_sub(before as u64));
-    }
-
-    /// What is counted so far.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// See the module's text.
 #[derive(Default)]
@@ -54,20 +32,19 @@ pub struct ThreadCounts {
     pub mail_waited: Counter,
     /// Looks at the sockets: waits in the kernel and looks without waiting.
     pub socket_looks: Counter,
-    /// Writes to sockets.
-    pub writes: Counter,
-    /// Bytes written.
-    pub bytes_written: Counter,
-    /// Connections that were closed for a protocol error or an oversized request.
-    pub protocol_errors: Counter,
-    /// Connections that were closed because too much of their output was unread.
-    pub output_cut_off: Counter,
-    /// Requests that were given up because no more of them came.
-    pub requests_abandoned: Counter,
-    /// Bytes that the connections' jobs and replies hold, now
-    /// ([`Connection::pending_bytes`](crate::resp::Connection::pending_bytes)), and the
-    /// jobs of requests that go on with an answer, with what these have found.
-    pub pending_bytes: Counter,
+    /// What it counts of the connections themselves.
+    pub frontend: remora_frontend::Counts,
     /// Connections that went to a thread that had less to do.
     pub connections_moved: Counter,
+}
+
+/// Adds to a counter that only statistics read, and that several threads write.
+pub fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// The same by the only thread that writes it: without a locked instruction.
+#[inline(always)]
+pub fn count_alone(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }

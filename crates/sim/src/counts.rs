@@ -46,8 +46,8 @@ impl Counts {
         self.jobs_sent += thread.jobs_sent.get();
         self.mail_sent += thread.mail_sent.get();
         self.mail_waited += thread.mail_waited.get();
-        self.writes += thread.writes.get();
-        self.bytes_written += thread.bytes_written.get();
+        self.writes += thread.frontend.writes.get();
+        self.bytes_written += thread.frontend.bytes_written.get();
         self.connections_moved += thread.connections_moved.get();
     }
 }

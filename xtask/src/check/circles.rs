@@ -15,9 +15,6 @@ const MOST_KEPT_FILES: usize = 3;
 /// Where the tables stand.
 const HERE: &str = "xtask/src/check/circles.rs";
 
-/// Rooms not yet held to it: their circles are only counted.
-const NOT_YET: &[&str] = &["crates/protocol", "crates/server"];
-
 /// A circle that stays.
 struct Kept {
     /// Its files, in order.
@@ -28,10 +25,10 @@ struct Kept {
 
 /// No circle of imports between the files of a crate.
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    check_with(tree, KEPT, NOT_YET)
+    check_with(tree, KEPT)
 }
 
-fn check_with(tree: &Tree, kept: &[Kept], not_yet: &[&str]) -> Vec<Violation> {
+fn check_with(tree: &Tree, kept: &[Kept]) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut met = BTreeSet::new();
     for directory in crates(tree) {
@@ -42,18 +39,7 @@ fn check_with(tree: &Tree, kept: &[Kept], not_yet: &[&str]) -> Vec<Violation> {
                 continue;
             }
         };
-        let circles = circles(&imports);
-        if not_yet.contains(&directory) {
-            let message = match circles.len() {
-                0 => format!("{directory} has no circles left: take it out of NOT_YET"),
-                count => format!(
-                    "{directory} has {count} circles; without its line in NOT_YET they are shown"
-                ),
-            };
-            found.push(Violation { warning: true, ..Violation::at(HERE, 0, message) });
-            continue;
-        }
-        for circle in circles {
+        for circle in circles(&imports) {
             if let Some(at) = kept.iter().position(|kept| kept.files == circle) {
                 met.insert(at);
             } else {
@@ -150,11 +136,11 @@ mod tests {
 
     const ROOM: (&str, &str) = ("crates/a/Cargo.toml", "");
 
-    fn messages(files: &[(&str, &str)], kept: &[Kept], not_yet: &[&str]) -> Vec<String> {
+    fn messages(files: &[(&str, &str)], kept: &[Kept]) -> Vec<String> {
         let mut files = files.to_vec();
         files.push(ROOM);
-        let found = check_with(&Tree::of(&files), kept, not_yet);
-        found.into_iter().filter(|found| !found.warning).map(|found| found.message).collect()
+        let found = check_with(&Tree::of(&files), kept);
+        found.into_iter().map(|found| found.message).collect()
     }
 
     /// The circles in a crate of a `lib.rs` and other files.
@@ -163,7 +149,7 @@ mod tests {
             files.iter().map(|(name, _)| format!("crates/a/src/{name}.rs")).collect();
         let files: Vec<(&str, &str)> =
             names.iter().zip(files).map(|(name, (_, text))| (name.as_str(), *text)).collect();
-        messages(&files, &[], &[]).len()
+        messages(&files, &[]).len()
     }
 
     const LIB: (&str, &str) = ("lib", "mod x;\nmod y;\npub use x::X;\npub use y::Y;\n");
@@ -244,10 +230,9 @@ mod tests {
             ("crates/a/src/y.rs", "pub struct Y(crate::X);\n"),
         ];
         const BOTH: &[&str] = &["crates/a/src/x.rs", "crates/a/src/y.rs"];
-        assert_eq!(messages(&files, &[Kept { files: BOTH, reason: "r" }], &[]), [""; 0]);
-        assert_eq!(messages(&files, &[Kept { files: BOTH, reason: "" }], &[]).len(), 1);
-        assert_eq!(messages(&files[..1], &[Kept { files: BOTH, reason: "r" }], &[]).len(), 1);
-        assert_eq!(messages(&files, &[], &["crates/a"]), [""; 0]);
+        assert_eq!(messages(&files, &[Kept { files: BOTH, reason: "r" }]), [""; 0]);
+        assert_eq!(messages(&files, &[Kept { files: BOTH, reason: "" }]).len(), 1);
+        assert_eq!(messages(&files[..1], &[Kept { files: BOTH, reason: "r" }]).len(), 1);
     }
 
     #[test]
@@ -263,7 +248,7 @@ mod tests {
 
     #[test]
     fn files_that_are_not_rust_are_named() {
-        let found = messages(&[("crates/a/src/lib.rs", "fn {")], &[], &[]);
+        let found = messages(&[("crates/a/src/lib.rs", "fn {")], &[]);
         assert!(found[0].contains("not Rust"), "{found:?}");
     }
 }

@@ -22,7 +22,7 @@ const DRIVEN: &[&str] = &[
     "crates/client-core/src/",
     "crates/server/src/ring_session/",
     "crates/server/src/resp/",
-    "crates/server/src/jobs.rs",
+    "crates/server/src/inbox.rs",
     "crates/server/src/large_jobs.rs",
     "crates/server/src/touch_hints.rs",
 ];

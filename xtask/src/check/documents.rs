@@ -1,8 +1,11 @@
 //! Paths that documents name exist: in relative links, and in backticks where
-//! the words look like a path of this repository.
+//! the words look like a path of this repository. The book that is made of them
+//! ([`crate::book`]) has every page of `docs/`, once, and its pages link to no others.
 
+use crate::book::{self, Page, SETTINGS, SUMMARY, resolved, targets};
 use crate::tree::Tree;
 use crate::violation::Violation;
+use std::collections::BTreeSet;
 
 /// Directories of the repository, there or planned: a path in backticks that
 /// begins with one of them is meant as a path.
@@ -24,29 +27,96 @@ const TOP_DIRECTORIES: &[&str] = &[
 /// Names with these endings are meant as files even without a directory.
 const FILE_ENDINGS: &[&str] = &[".md", ".rs", ".sh", ".py", ".toml", ".tsv.xz"];
 
-/// Every path in README, ARCHITECTURE, SECURITY, CHANGELOG and docs exists.
+/// The parts of the book, in order.
+const PARTS: [&str; 5] = ["Start", "Use", "Operate", "Understand", "Measure"];
+
+/// Every path in README, ARCHITECTURE, SECURITY, CHANGELOG and docs exists, and the book
+/// is whole.
 pub fn check(tree: &Tree) -> Vec<Violation> {
+    let mut found = check_paths(tree);
+    found.extend(check_book(tree));
+    found
+}
+
+fn check_paths(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.texts().filter(|(path, _)| is_document(path)) {
-        let mut fenced = false;
-        for (at, line) in text.lines().enumerate() {
-            if line.trim_start().starts_with("```") {
-                fenced = !fenced;
-            } else if !fenced {
-                let missing =
-                    missing_links(tree, path, line).chain(missing_words(tree, path, line));
-                found.extend(missing.map(|name| {
-                    let message = format!("{name} does not exist: correct the path");
-                    Violation::at(path, at + 1, message)
-                }));
-            }
+        for (at, line) in unfenced(text) {
+            let missing = missing_links(tree, path, line).chain(missing_words(tree, path, line));
+            found.extend(missing.map(|name| {
+                let message = format!("{name} does not exist: correct the path");
+                Violation::at(path, at + 1, message)
+            }));
         }
     }
     found
 }
 
+/// Whether the summary has the parts of the book and every page of `docs/`, once, and no
+/// page leads to one that is not in the book.
+fn check_book(tree: &Tree) -> Vec<Violation> {
+    let Some(summary) = tree.text(SUMMARY) else {
+        let is_book = tree.exists(SETTINGS);
+        return is_book.then(|| Violation::at(SUMMARY, 0, "it is missing")).into_iter().collect();
+    };
+    let mut found = Vec::new();
+    let parts = summary.lines().filter_map(|line| line.strip_prefix("# ")).skip(1);
+    if !parts.eq(PARTS) {
+        let message = format!("its parts are to be {}, in this order", PARTS.join(", "));
+        found.push(Violation::at(SUMMARY, 0, message));
+    }
+    let mut listed = BTreeSet::new();
+    for Page { line, path } in book::pages(summary) {
+        if !listed.insert(path.clone()) {
+            found.push(Violation::at(SUMMARY, line, format!("{path} is listed twice")));
+        }
+    }
+    let is_page = |path: &str| path.starts_with("docs/") && path.ends_with(".md");
+    for path in tree.paths().filter(|path| is_page(path) && *path != SUMMARY) {
+        if !listed.contains(path) {
+            found.push(Violation::at(
+                path,
+                0,
+                format!("it is not in the book: list it in {SUMMARY}"),
+            ));
+        }
+    }
+    for path in &listed {
+        let Some(text) = tree.text(path) else { continue };
+        for (at, line) in unfenced(text) {
+            let leads_out = |target: &&str| {
+                resolved(path, target).is_some_and(|to| tree.exists(&to) && !listed.contains(&to))
+            };
+            found.extend(targets(line).filter(leads_out).map(|target| {
+                let message = format!(
+                    "{target} is not in the book: put it in backticks, or list it in {SUMMARY}"
+                );
+                Violation::at(path, at + 1, message)
+            }));
+        }
+    }
+    found
+}
+
+/// Lines that are no code, and their numbers from 0.
+fn unfenced(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_fenced = false;
+    text.lines().enumerate().filter(move |(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_fenced ^= is_fence;
+        !is_fenced && !is_fence
+    })
+}
+
 fn is_document(path: &str) -> bool {
-    let named = ["README.md", "ARCHITECTURE.md", "SECURITY.md", "CHANGELOG.md", "data/README.md"];
+    let named = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+        "data/README.md",
+        "tests/rxe/README.md",
+    ];
     named.contains(&path) || (path.starts_with("docs/") && path.ends_with(".md"))
 }
 
@@ -56,27 +126,9 @@ fn missing_links<'t>(
     document: &'t str,
     line: &'t str,
 ) -> impl Iterator<Item = String> + 't {
-    line.match_indices("](").filter_map(move |(at, _)| {
-        let target = line[at + 2..].split([')', ' ', '#']).next()?;
-        let foreign = target.is_empty() || target.contains(':');
-        let resolved = resolved(document, target);
-        (!foreign && !resolved.is_some_and(|path| tree.exists(&path))).then(|| target.to_owned())
-    })
-}
-
-/// `target` as a repository path, seen from the document's directory; `None`
-/// where it leaves the repository.
-fn resolved(document: &str, target: &str) -> Option<String> {
-    let mut parts: Vec<&str> = document.split('/').collect();
-    parts.pop();
-    for part in target.trim_end_matches('/').split('/') {
-        match part {
-            "." => {}
-            ".." => drop(parts.pop()?),
-            part => parts.push(part),
-        }
-    }
-    Some(parts.join("/"))
+    targets(line)
+        .filter(move |target| !resolved(document, target).is_some_and(|path| tree.exists(&path)))
+        .map(str::to_owned)
 }
 
 /// Words in backticks that look like a path and are none.
@@ -162,5 +214,50 @@ mod tests {
             assert_eq!(missing("crates/arena/notes.md", planted).len(), 0, "{planted}");
         }
         assert_eq!(missing("CHANGELOG.md", "see `scripts/lost.sh`").len(), 1);
+    }
+
+    /// What is wrong with a book of these files beside a summary and a page of each part.
+    fn wrong_book(more: &[(&str, &str)], summary: &str) -> Vec<String> {
+        let text = format!(
+            "# Summary\n# Start\n- [a](a.md)\n# Use\n# Operate\n- [R](../README.md)\n# Understand\n\
+             - [d](decisions/README.md)\n# Measure\n{summary}"
+        );
+        let mut files = vec![
+            (SUMMARY, &*text),
+            ("README.md", "[a](docs/a.md) [s](https://example.org)"),
+            ("docs/a.md", "[d](decisions/README.md#x) [r](../README.md)\n```\n[x](../x.rs)\n```"),
+            ("docs/decisions/README.md", "[a](../a.md)"),
+            ("x.rs", ""),
+        ];
+        files.extend(more);
+        let found = check(&Tree::of(&files));
+        found.into_iter().map(|found| format!("{}: {}", found.file, found.message)).collect()
+    }
+
+    #[test]
+    fn a_book_has_every_page_once_and_leads_to_no_other() {
+        let without = check(&Tree::of(&[(SETTINGS, ""), ("docs/a.md", "")]));
+        assert_eq!(without, [Violation::at(SUMMARY, 0, "it is missing")]);
+        assert_eq!(wrong_book(&[], ""), [""; 0]);
+        assert_eq!(wrong_book(&[("docs/b.md", "")], "- [b](b.md)\n"), [""; 0]);
+        for (more, summary, expected) in [
+            (("docs/b.md", ""), "", "docs/b.md: it is not in the book"),
+            (("docs/b/c.md", ""), "", "docs/b/c.md: it is not in the book"),
+            (("y.rs", ""), "- [a](a.md)\n", "docs/SUMMARY.md: docs/a.md is listed twice"),
+            (("y.rs", ""), "- [b](b.md)\n", "docs/SUMMARY.md: b.md does not exist"),
+            (("y.rs", ""), "# More\n", "docs/SUMMARY.md: its parts are to be"),
+            (
+                ("docs/b.md", "[x](../x.rs)"),
+                "- [b](b.md)\n",
+                "docs/b.md: ../x.rs is not in the book",
+            ),
+            (("docs/b.md", "[d](decisions)"), "- [b](b.md)\n", "docs/b.md: decisions is not in"),
+        ] {
+            let wrong = wrong_book(&[more], summary);
+            assert!(
+                matches!(&wrong[..], [one] if one.starts_with(expected)),
+                "{expected}: {wrong:?}"
+            );
+        }
     }
 }

@@ -107,19 +107,15 @@ const EXCEPT: &[Except] = &[
     except("crates/resp/src/reply.rs", BOTH, "writes these"),
     except("crates/server/src/resp/mod.rs", BOTH, "lists the modules"),
     except("crates/server/src/resp/execute.rs", BOTH, "hands their requests to their modules"),
+    except("crates/server/src/resp/executor.rs", BOTH, "keeps where trees and GEO keys are read"),
     except(
-        "crates/server/src/resp/connections.rs",
-        TREES,
-        "takes the answers that trees.rs asked for",
-    ),
-    except(
-        "crates/server/src/ring_session/searching.rs",
+        "crates/server/src/ring_session/searches.rs",
         TREES,
         "a thread that does not own a tree reads it for its client (decision 0024)",
     ),
     except("crates/engine/src/types/geo/", TREES, "members lie in a tree (decision 0025)"),
     except("crates/engine/src/geo_read.rs", TREES, "searches the tree of a GEO key"),
-    except("crates/server/src/resp/geo.rs", TREES, "reads the tree of a GEO key, as trees.rs does"),
+    except("crates/server/src/resp/geo", TREES, "reads the tree of a GEO key, as trees.rs does"),
     except("crates/server/src/resp/trees.rs", GEO, "reads the tree of a GEO key, too"),
     except("crates/layout/src/limits.rs", BOTH, "all limits stand in one file"),
     except("crates/protocol/src/message.rs", TREES, "the status NoTree"),
@@ -366,7 +362,7 @@ mod tests {
                     KeyHash::of(hash)\nGeometry\nlet street = subtree;\nRender::Geo(form)\n";
         assert_eq!(lines("crates/server/src/large_jobs.rs", text), [1, 2, 3, 4, 8]);
         // What is excepted is so for the types that are named there.
-        let path = "crates/server/src/resp/connections.rs";
+        let path = "crates/server/src/ring_session/searches.rs";
         assert_eq!(lines(path, text), [2, 8]);
     }
 

@@ -41,7 +41,7 @@ fn times_out_beside_a_search_that_never_ends(over: Over, wake: Wake) {
     let mut asks = client.session().expect("a free number");
     let window = remora_layout::rect::Rect { min_x: 0.0, max_x: 1.0, min_y: 0.0, max_y: 1.0 };
     let search = TreeCommand::Search { window, predicate: Default::default() };
-    let request = search.request().expect("a rectangle");
+    let request = search.checked().map(TreeCommand::request).expect("a rectangle");
     searches.core.send_to(0, &Command::Of { key: b"tree", request }).expect("room");
     let id = searches.core.asker.queues[0].in_flight[0].id.to_number();
     let is_over = Arc::new(AtomicBool::new(false));

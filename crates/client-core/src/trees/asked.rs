@@ -5,7 +5,10 @@
 //! expired, is left out, as one is that went during the search. No surrogate is
 //! given twice, and an object keeps its own as long as it is there: so one that is
 //! there all the time is found. The nearest objects are asked for anew then: with
-//! one left out there would be too few.
+//! one left out there would be too few. That holds within one tree. The key may have got
+//! another one since the walk, by RENAME or after a DEL, which knows none of the
+//! surrogates and may have the same objects. So a question about what was read names the tree
+//! that was read, and if that has gone the whole search is asked for.
 
 use super::names::Names;
 use super::view::OpenTree;
@@ -21,7 +24,7 @@ use remora_layout::node::ENTRY_BYTES;
 use remora_layout::object::is_surrogate;
 use remora_layout::tree::{RootPlace, TreeInfo};
 use remora_protocol::message::Status;
-use remora_protocol::tree::{FoundObjects, TreeCommand};
+use remora_protocol::tree::{FoundObjects, ReadObjects, TreeCommand};
 use remora_protocol::{Command, Items};
 use std::sync::Arc;
 
@@ -42,6 +45,14 @@ pub(super) struct Searched {
     pub nodes_visited: u64,
 }
 
+/// What asking for ids came to.
+pub(super) struct Resolved {
+    /// Objects that were asked about.
+    pub asked: usize,
+    /// Those of them that have gone.
+    pub gone: usize,
+}
+
 impl TreeSearcher {
     /// Nothing is found yet.
     pub fn new(admission: Option<Arc<Admission>>) -> Self {
@@ -55,7 +66,7 @@ impl TreeSearcher {
         name: &[u8],
         command: TreeCommand<'_>,
     ) -> Result<Answer, Error> {
-        let request = command.request().map_err(Error::Refused)?;
+        let request = command.checked().map(TreeCommand::request).map_err(Error::Refused)?;
         core.ask(&Command::Of { key: name, request })
     }
 
@@ -194,7 +205,7 @@ impl TreeSearcher {
         command: TreeCommand<'_>,
         mut take: impl FnMut(&[u8]) -> bool,
     ) -> Result<(Counts, u64), Error> {
-        let request = command.request().map_err(Error::Refused)?;
+        let request = command.checked().map(TreeCommand::request).map_err(Error::Refused)?;
         let whole = |part: &[u8]| match take(part) {
             true => Ok(()),
             false => Err(Error::Protocol("a part of an object")),
@@ -204,30 +215,33 @@ impl TreeSearcher {
     }
 
     /// Asks for the ids of those objects in `self.found` whose words are none;
-    /// objects that have gone are left out. How many were asked about, and how
-    /// many of them have gone.
+    /// objects that have gone are left out. `None` if the tree has: ask for the whole
+    /// search.
     pub(super) fn resolve_found(
         &mut self,
         core: &mut Core,
         tree: &OpenTree,
         cost: &mut Counts,
-    ) -> Result<(usize, usize), Error> {
+    ) -> Result<Option<Resolved>, Error> {
         self.names.clear();
         let surrogates = self.found.iter().map(|object| object.word).filter(|w| is_surrogate(*w));
         let words: Vec<u64> = surrogates.collect();
         if words.is_empty() {
-            return Ok((0, 0));
+            return Ok(Some(Resolved { asked: 0, gone: 0 }));
         }
         let mut names = std::mem::take(&mut self.names);
         let resolved = self.ask_names(core, tree, &words, &mut names, cost);
         self.names = names;
-        resolved?;
+        match resolved {
+            Err(Error::Refused(Status::NoTree)) => return Ok(None),
+            resolved => resolved?,
+        }
         let Self { found, names, .. } = self;
         let before = found.len();
         found.retain(|object| !is_surrogate(object.word) || names.knows(object.word));
         let gone = before - found.len();
         names.drop_doubles(found);
-        Ok((words.len(), gone))
+        Ok(Some(Resolved { asked: words.len(), gone }))
     }
 
     fn ask_names(
@@ -241,7 +255,7 @@ impl TreeSearcher {
         for words in words.chunks(MAX_RESOLVE_WORDS) {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             let (before, mut list) = (core.meter, Vec::new());
-            let resolve = TreeCommand::Resolve { words: &bytes };
+            let resolve = TreeCommand::Resolve(ReadObjects { tree: tree.root.at, words: &bytes });
             let asked = self.ask_in_parts(core, tree.shard, &tree.name, resolve, |part| {
                 list.extend_from_slice(part);
                 true

@@ -26,7 +26,8 @@ use remora_layout::limits::{CACHE_LINE_BYTES, MAX_RECORD_READS, MAX_REFINE_IDS, 
 use remora_layout::object::{Carried, VERDICT_BYTES, Verdict, object_key};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{Reject, verify};
-use remora_protocol::tree::{Refined, TreeCommand, window_predicate};
+use remora_protocol::message::Status;
+use remora_protocol::tree::{ReadObjects, Refined, TreeCommand, window_predicate};
 use remora_walk::remote::Reads;
 use zerocopy::FromBytes;
 
@@ -151,8 +152,8 @@ impl TreeSearcher {
         let Some(mut compared) = self.compare_found(core, tree, refine, cost)? else {
             return Ok(None);
         };
-        let (resolved, _) = self.resolve_found(core, tree, cost)?;
-        compared.asked |= resolved > 0;
+        let Some(resolved) = self.resolve_found(core, tree, cost)? else { return Ok(None) };
+        compared.asked |= resolved.asked > 0;
         cost.read = u64::from(!compared.asked);
         cost.asked = u64::from(compared.asked);
         core.meter.add(cost);
@@ -175,7 +176,7 @@ impl TreeSearcher {
         let served_by = asked_after(&wasted);
         core.meter.add(&wasted);
         let bytes = refine.to_bytes();
-        let command = TreeCommand::Refine { refine: &bytes, ids: None };
+        let command = TreeCommand::Refine { refine: &bytes, of: None };
         let (mut counts, number) = self.ask_search_of(core, tree.shard, &tree.name, command)?;
         // The tree may have changed before a geometry was compared.
         drop_doubles(&mut self.found);
@@ -260,8 +261,12 @@ impl TreeSearcher {
             return Ok(None);
         }
         compared.asked = !unknown.is_empty();
-        for ids in unknown.chunks(MAX_REFINE_IDS) {
-            self.ask_verdicts(core, tree, refine, ids, cost)?;
+        for words in unknown.chunks(MAX_REFINE_IDS) {
+            match self.ask_verdicts(core, tree, refine, words, cost) {
+                // The key has another tree now, if any.
+                Err(Error::Refused(Status::NoTree)) => return Ok(None),
+                asked => asked?,
+            }
         }
         Ok(Some(compared))
     }
@@ -342,14 +347,15 @@ impl TreeSearcher {
         core: &mut Core,
         tree: &mut OpenTree,
         refine: &Refine,
-        ids: &[u64],
+        words: &[u64],
         cost: &mut Counts,
     ) -> Result<(), Error> {
-        let (bytes, ids) =
-            (refine.to_bytes(), ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<_>>());
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let (bytes, objects) =
+            (refine.to_bytes(), ReadObjects { tree: tree.root.at, words: &words });
         let before = core.meter;
         let mut found = std::mem::take(&mut self.found);
-        let command = TreeCommand::Refine { refine: &bytes, ids: Some(&ids) };
+        let command = TreeCommand::Refine { refine: &bytes, of: Some(objects) };
         let (shard, mut verdicts) = (tree.shard, Vec::new());
         let asked = self.ask_in_parts(core, shard, &tree.name, command, |value| {
             let (parts, rest) = value.as_chunks::<VERDICT_BYTES>();

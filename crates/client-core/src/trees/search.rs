@@ -1,6 +1,6 @@
 //! Searches of trees, by either route.
 
-use super::asked::{Searched, TreeSearcher};
+use super::asked::{Resolved, Searched, TreeSearcher};
 use super::found::TreeFound;
 use super::view::OpenTree;
 use crate::choose::{Class, ClassKey, Route};
@@ -69,18 +69,18 @@ impl TreeSearcher {
         most_reads: Option<u64>,
     ) -> Result<Searched, Error> {
         let mut cost = Counts { operations: 1, ..Counts::default() };
-        if let Some(walked) = self.read_tree(core, tree, query, most_reads, &mut cost)? {
-            let (asked, gone) = self.resolve_found(core, tree, &mut cost)?;
-            if gone == 0 || matches!(query, Query::Window { .. }) {
-                cost.read = u64::from(asked == 0);
-                cost.asked = u64::from(asked > 0);
-                core.meter.add(&cost);
-                let served_by = match asked {
-                    0 => ServedBy::read_after(walked.retries),
-                    _ => ServedBy::AskedAfterRead,
-                };
-                return Ok(Searched { served_by, counts: cost, nodes_visited: walked.nodes });
-            }
+        if let Some(walked) = self.read_tree(core, tree, query, most_reads, &mut cost)?
+            && let Some(Resolved { asked, gone }) = self.resolve_found(core, tree, &mut cost)?
+            && (gone == 0 || matches!(query, Query::Window { .. }))
+        {
+            cost.read = u64::from(asked == 0);
+            cost.asked = u64::from(asked > 0);
+            core.meter.add(&cost);
+            let served_by = match asked {
+                0 => ServedBy::read_after(walked.retries),
+                _ => ServedBy::AskedAfterRead,
+            };
+            return Ok(Searched { served_by, counts: cost, nodes_visited: walked.nodes });
         }
         cost.undecided += (cost.read_lease_lapsed + cost.behind_writes == 0) as u64;
         self.search_asked(core, tree, query, Counts { operations: 0, ..cost })

@@ -1,8 +1,8 @@
 //! What hashes are asked, and the encoding of it.
 
-use super::{Encoded, Operation, Request};
 use crate::items::Items;
 use crate::message::Status;
+use crate::types::operation::{Encoded, Operation};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_PATTERN_BYTES, MAX_VALUE_BYTES};
 
@@ -158,14 +158,6 @@ fn scan_options(value: &[u8]) -> Result<Items<'_>, Status> {
         (Some(Some(pattern)), ..) if pattern.len() > MAX_PATTERN_BYTES => Err(Status::TooLarge),
         (Some(_), Some(Some(count)), None) if count.len() == 8 => Ok(items),
         _ => Err(Status::Malformed),
-    }
-}
-
-impl<'a> HashCommand<'a> {
-    /// This command as a request.
-    #[inline]
-    pub fn request(self) -> Request<'a> {
-        self.into()
     }
 }
 

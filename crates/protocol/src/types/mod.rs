@@ -7,53 +7,12 @@
 
 pub mod geo;
 pub mod hash;
+mod operation;
 pub mod tree;
 
 use crate::message::Status;
+pub use operation::{Encoded, Operation};
 use remora_layout::kind::Kind;
-
-/// An operation as it stands in a message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Encoded<'a> {
-    /// Its number among those of its type.
-    pub op: u8,
-    /// Its flags.
-    pub flags: u8,
-    /// Its number or time.
-    pub argument: i64,
-    /// Its bytes.
-    pub value: &'a [u8],
-}
-
-/// What one type can be asked.
-pub trait Operation<'a>: Copy {
-    /// The type: the kind of its root records.
-    const KIND: Kind;
-    /// How many operations it has: their numbers are below.
-    const COUNT: u8;
-
-    /// The operation of a message.
-    ///
-    /// # Errors
-    /// The status to reply with: the message makes no sense, or breaks a limit.
-    fn decode(from: Encoded<'a>) -> Result<Self, Status>;
-
-    /// The operation for a message; `scratch` is overwritten if it is needed.
-    fn encode<'s>(&'s self, scratch: &'s mut Vec<u8>) -> Encoded<'s>;
-
-    /// Whether it may change anything.
-    fn is_write(&self) -> bool;
-
-    /// Whether it may need more of the heap: it is refused where memory is full.
-    fn grows(&self) -> bool {
-        false
-    }
-
-    /// Whether the shard answers it in turns.
-    fn is_long(&self) -> bool {
-        false
-    }
-}
 
 /// The types that have operations, one line each.
 macro_rules! types {
@@ -72,6 +31,12 @@ macro_rules! types {
         }
 
         impl<'a> $command {
+            /// This operation as a request.
+            #[inline]
+            pub fn request(self) -> Request<'a> {
+                self.into()
+            }
+
             /// The operation of a request of this type.
             ///
             /// # Panics

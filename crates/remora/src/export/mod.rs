@@ -173,7 +173,7 @@ fn write_whole(
 ) -> anyhow::Result<u64> {
     for &(id, _) in objects {
         let get = TreeCommand::Get { id };
-        let request = get.request().map_err(Error::Refused)?;
+        let request = get.checked().map(TreeCommand::request).map_err(Error::Refused)?;
         session.submit(&Command::Of { key: name, request })?;
     }
     let mut count = 0;

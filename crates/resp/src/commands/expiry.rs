@@ -4,11 +4,12 @@ use crate::arguments::{
     ExpiryForm, KEY, MILLISECONDS, ONE_KEY, SECONDS, UNIX_MILLISECONDS, UNIX_SECONDS,
 };
 use crate::error::{CommandError, excerpt};
-use crate::form::{ObjectReply, Part, ReplyForm, Shape};
+use crate::form::{ObjectReply, ReplyForm, Shape};
 use crate::keys::key;
 use crate::request::Request;
 use crate::spec::{Argument, Asked, CommandSpec, Flag, Group, KeyPlaces, Kind};
 use crate::wire::{Protocol, Words, encode};
+use remora_frontend::Part;
 use remora_protocol::integer;
 use remora_protocol::{Command, ExpireCondition};
 

@@ -2,11 +2,12 @@
 
 use crate::arguments::{self, KEY, KEYS, ONE_KEY};
 use crate::error::CommandError;
-use crate::form::{ObjectReply, Part, ReplyForm, Shape};
+use crate::form::{ObjectReply, ReplyForm, Shape};
 use crate::keys::{Keys, key};
 use crate::request::{Request, Transfer};
 use crate::spec::{Argument, Asked, CommandSpec, Flag, Group, KeyPlaces, Kind, help};
 use crate::wire::{Protocol, Words, encode};
+use remora_frontend::Part;
 use remora_layout::kind;
 use remora_protocol::Command;
 use remora_protocol::message::Status;

@@ -2,10 +2,10 @@
 
 use crate::arguments::{PATTERN, cursor, pattern};
 use crate::error::CommandError;
-use crate::form::Part;
 use crate::request::{KeyFilter, Request};
 use crate::spec::{Argument, Asked, CommandSpec, Flag, Group, Kind, help};
 use crate::wire::{Words, encode};
+use remora_frontend::Part;
 use remora_protocol::ScannedKeys;
 use remora_protocol::integer;
 

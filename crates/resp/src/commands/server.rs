@@ -2,12 +2,12 @@
 
 use crate::arguments::{KEYS, pattern};
 use crate::error::{CommandError, status_error};
-use crate::form::Part;
 use crate::keys::Keys;
 use crate::limits::{MAX_COMMAND_NAMES, MAX_CONFIG_PATTERNS};
 use crate::request::{CommandQuery, ListFilter, Patterns, Request, Sections};
 use crate::spec::{Argument, Asked, CommandSpec, Flag, KeyPlaces, Kind, help};
 use crate::wire::{Protocol, Words, encode};
+use remora_frontend::Part;
 use remora_protocol::message::Status;
 
 const INFO: CommandSpec = CommandSpec {

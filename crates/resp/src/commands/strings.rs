@@ -5,11 +5,12 @@ use crate::arguments::{
     UNIX_SECONDS, VALUE,
 };
 use crate::error::{CommandError, status_error};
-use crate::form::{ObjectReply, Part, ReplyForm, Shape};
+use crate::form::{ObjectReply, ReplyForm, Shape};
 use crate::keys::{Keys, Pairs, key, value};
 use crate::request::Request;
 use crate::spec::{Argument, Asked, CommandSpec, Flag, Group, KeyPlaces, Kind};
 use crate::wire::{Protocol, Words, encode};
+use remora_frontend::Part;
 use remora_layout::limits::{MAX_VALUE_BYTES, RESP_MAX_REPLY_BYTES};
 use remora_protocol::integer;
 use remora_protocol::message::Status;

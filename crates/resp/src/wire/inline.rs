@@ -4,7 +4,8 @@
 //! `\a`, `\\` and `\"` are escapes; between single quotes only `\'` is.
 
 use super::args::{Args, Progress};
-use super::parsed::{Parsed, ProtocolError};
+use super::protocol_error::ProtocolError;
+use remora_frontend::Parsed;
 use remora_layout::limits::RESP_MAX_INLINE_BYTES;
 
 /// Parses the line at the start of `buffer`, whose first `scanned` bytes are

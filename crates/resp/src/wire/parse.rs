@@ -7,7 +7,8 @@
 
 use super::args::{Args, Progress};
 use super::inline;
-use super::parsed::{Parsed, ProtocolError};
+use super::protocol_error::ProtocolError;
+use remora_frontend::Parsed;
 use remora_layout::limits::{RESP_MAX_ARGS, RESP_MAX_INLINE_BYTES, RESP_MAX_QUERY_BYTES};
 use remora_protocol::integer;
 

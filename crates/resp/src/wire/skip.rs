@@ -6,7 +6,8 @@
 
 use super::args::{Args, Progress};
 use super::parse::{LINE_END_BYTES, bulk_line};
-use super::parsed::ProtocolError;
+use super::protocol_error::ProtocolError;
+use remora_frontend::Skipped;
 
 /// Where the rest of a request stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,15 +16,6 @@ pub struct Skip {
     left: usize,
     /// Bytes that are missing of the present one, its line end included.
     bytes: usize,
-}
-
-/// What [`Skip::pass`] passed over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Skipped {
-    /// Bytes at the start of the buffer that belong to the request.
-    pub bytes: usize,
-    /// Whether the request ends with them.
-    pub is_whole: bool,
 }
 
 impl Skip {

@@ -1,7 +1,7 @@
 //! Where clients come in: two listeners, and the sockets that they give.
 
 use crate::accept::Gate;
-use crate::shared::count;
+use crate::thread_counts::count;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use remora_fabric::Transport;
 use remora_fabric::shm::decline;

@@ -5,7 +5,7 @@ use super::doors::Socket;
 use super::{Client, Control, Stage};
 use crate::random::random_u64;
 use crate::session::Session;
-use crate::shared::count;
+use crate::thread_counts::count;
 use mio::Token;
 use remora_fabric::detect::{Offer, Wanted, number_of};
 use remora_fabric::shm::decline;

@@ -16,7 +16,8 @@ mod set_up;
 
 use crate::accept::ACCEPTS_PER_TURN;
 use crate::session::Session;
-use crate::shared::{Shared, count};
+use crate::shared::Shared;
+use crate::thread_counts::count;
 use crate::utilisation::Utilisation;
 use admission::{Admission, Step};
 use doors::{Arrival, Door, Listener, Socket};

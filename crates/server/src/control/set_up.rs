@@ -3,7 +3,7 @@
 use super::doors::Socket;
 use super::{Client, Control, Stage, Welcomed};
 use crate::session::Session;
-use crate::shared::count;
+use crate::thread_counts::count;
 use mio::Token;
 use mio::net::TcpStream;
 use remora_arena::{Mapping, Words};

@@ -1,7 +1,7 @@
 use super::*;
-use crate::key_batch::{Each, KeyBatch, KeyCommand, KeyReplies, WantedBytes};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Durability, ShardOptions};
+use remora_frontend::{Each, KeyBatch, KeyCommand, KeyReplies, WantedBytes};
 use remora_layout::database::Database;
 use remora_layout::limits::{
     DIGEST_RESTARTS, DIGEST_TURN_PARTS, JOB_KEYS_PER_TURN, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
@@ -65,7 +65,7 @@ impl World {
 
     /// A command about the tree `t`.
     fn tree(&mut self, connection: usize, request: u64, command: TreeCommand<'_>, most: usize) {
-        let request_of = command.request().unwrap();
+        let request_of = command.checked().map(TreeCommand::request).unwrap();
         self.job_for(connection, request, &Command::Of { key: b"t", request: request_of }, most);
     }
 

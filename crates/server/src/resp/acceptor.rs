@@ -1,11 +1,12 @@
 //! The thread that accepts RESP clients. It gives each to the shard's thread that
 //! has the fewest, and never serves one itself.
 
-use super::connection::Connection;
 use crate::accept::{ACCEPTS_PER_TURN, Gate};
-use crate::jobs::Message;
-use crate::shared::{Shared, count};
+use crate::inbox::{Handed, Message};
+use crate::shared::Shared;
+use crate::thread_counts::count;
 use mio::{Events, Interest, Poll, Token, Waker};
+use remora_frontend::Connection;
 use remora_layout::limits::{
     RESP_MAX_CONNECTIONS, TCP_KEEPALIVE_IDLE_S, TCP_KEEPALIVE_INTERVAL_S, TCP_KEEPALIVE_PROBES,
 };
@@ -24,14 +25,6 @@ const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 /// The reply to a client for which the process has no descriptor.
 const NO_DESCRIPTOR: &[u8] = b"-ERR the server has no file descriptor left for another client: \
 close some, or raise its limit of open files (ulimit -n)\r\n";
-
-/// A connection on its way to the thread that is to serve it.
-pub struct Handed {
-    /// Its socket, which does not block.
-    pub stream: TcpStream,
-    /// Its state.
-    pub connection: Connection,
-}
 
 /// Small replies must not wait for acknowledgements; and a peer whose machine
 /// died says no farewell: probes find out, so that it does not keep its place

@@ -2,37 +2,34 @@
 //! executes at once what it can, if the connection waits for nothing else of it;
 //! what it cannot, and what other shards are asked, goes as jobs.
 
-use super::connection::Connection;
-use super::execute::Executor;
+use super::executor::{RespExecutor, Responder};
 use super::host::Host;
-use super::pending::Waiting;
-use super::unanswered::{Asked, What, group};
-use crate::jobs::{Job, Order, OwnedReply, Token};
-use crate::large_jobs::{Here, is_one_step};
+use crate::large_jobs::is_one_step;
 use remora_engine::STREAM_CLASS;
+use remora_frontend::Part;
+use remora_frontend::{Asked, Here, Job, OwnedReply, Token, Waiting, What, group};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::STREAM_BYTES;
 use remora_protocol::{Command, Pairs};
-use remora_resp::form::Part;
 use remora_resp::{ReplyForm, keys};
 
 /// Room for an encoded command with a key and a value of usual lengths; others grow.
 const COMMAND_BYTES: usize = 128;
 
-impl<H: Host> Executor<H> {
+impl<H: Host> RespExecutor<H> {
     /// One command for the shard that owns its key: executed, read or asked.
     #[inline]
     pub(super) fn key_command(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         command: &Command<'_>,
         render: ReplyForm,
     ) {
         let at = self.route(command.key().unwrap_or_default());
-        if self.is_for_here(connection, at.1, command) {
-            self.execute_here(connection, (command, at.0), render);
-        } else if !self.look(connection, (command, at), render) {
-            self.ask_owner(connection, (command, at), render, usize::MAX);
+        if self.is_for_here(responder, at.1, command) {
+            self.execute_here(responder, (command, at.0), render);
+        } else if !self.look(responder, (command, at), render) {
+            self.ask_owner(responder, (command, at), render, usize::MAX);
         }
     }
 
@@ -40,26 +37,26 @@ impl<H: Host> Executor<H> {
     /// objects at most.
     pub(super) fn ask_one(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         (command, (hash, shard)): (&Command<'_>, (KeyHash, usize)),
         render: ReplyForm,
         most: usize,
     ) {
-        if self.is_for_here(connection, shard, command) {
-            return self.execute_here(connection, (command, hash), render);
+        if self.is_for_here(responder, shard, command) {
+            return self.execute_here(responder, (command, hash), render);
         }
-        self.ask_owner(connection, (command, (hash, shard)), render, most);
+        self.ask_owner(responder, (command, (hash, shard)), render, most);
     }
 
     pub(super) fn ask_owner(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         (command, at): (&Command<'_>, (KeyHash, usize)),
         render: ReplyForm,
         most: usize,
     ) {
-        let asked = [self.submit_some(connection, at, 0, command, most)];
-        connection.wait(Waiting::all(render, asked));
+        let asked = [self.submit_some(responder, at, 0, command, most)];
+        responder.wait(Waiting::all(render, asked));
     }
 
     /// Whether the thread's own shard may execute a command at once: it overtakes
@@ -67,16 +64,16 @@ impl<H: Host> Executor<H> {
     #[inline]
     pub(super) fn is_for_here(
         &mut self,
-        connection: &Connection,
+        responder: &Responder,
         shard: usize,
         command: &Command<'_>,
     ) -> bool {
-        if shard != self.host.home() || !connection.is_quiet(shard) || !is_one_step(command) {
+        if shard != self.host.home() || !responder.is_quiet(shard) || !is_one_step(command) {
             return false;
         }
         // The rest of a long reply may be under way, though its first piece came.
-        let token = self.token_of(connection, shard, 0);
-        self.host.with_own(|_, jobs, _| jobs.is_free(&token)).unwrap_or(false)
+        let token = self.token_of(responder, shard, 0);
+        self.host.is_free(&token)
     }
 
     /// Executes a command in the thread's own shard. What is not answered at once,
@@ -84,25 +81,25 @@ impl<H: Host> Executor<H> {
     #[inline]
     fn execute_here(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         (command, hash): (&Command<'_>, KeyHash),
         render: ReplyForm,
     ) {
-        self.host.counts().executed_here.add(1);
+        self.host.thread().executed_here.add(1);
         let home = self.host.home();
-        let token = self.token_of(connection, home, 0);
-        let is_answered = self.host.with_own(|shard, jobs, now| {
-            match jobs.execute_here(shard, (command, hash), token, now) {
+        let token = self.token_of(responder, home, 0);
+        let is_answered = self.host.execute((command, hash), token, |here| {
+            match here {
                 Here::Reply(reply) if render.is_long() => {
-                    connection.wait(Waiting::answered(render, reply.into()));
+                    responder.wait(Waiting::answered(render, reply.into()));
                 }
                 Here::Reply(reply) => {
                     let part = [Part::from(&reply)];
-                    connection.reply(|out, protocol| render.write(out, protocol, &part));
+                    responder.reply(|out, protocol| render.write(out, protocol, &part));
                 }
                 Here::Held => return false,
                 Here::Large => {
-                    connection.expect_large();
+                    responder.expect_large();
                     return false;
                 }
             }
@@ -110,8 +107,8 @@ impl<H: Host> Executor<H> {
         });
         if is_answered != Some(true) {
             let asked = asked_of(command, hash, home, 0);
-            connection.ask(asked, self.host.shards());
-            connection.wait(Waiting::all(render, [asked]));
+            responder.ask(asked, self.host.shards());
+            responder.wait(Waiting::all(render, [asked]));
         }
     }
 
@@ -119,27 +116,25 @@ impl<H: Host> Executor<H> {
     /// and the reply, unless that comes later, for this part of the request.
     fn execute_part_here(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         (command, hash): (&Command<'_>, KeyHash),
         part: usize,
     ) -> (Asked, Option<OwnedReply>) {
-        self.host.counts().executed_here.add(1);
+        self.host.thread().executed_here.add(1);
         let home = self.host.home();
-        let token = self.token_of(connection, home, part);
-        let reply = self.host.with_own(|shard, jobs, now| {
-            match jobs.execute_here(shard, (command, hash), token, now) {
-                Here::Reply(reply) => Some(OwnedReply::from(reply)),
-                Here::Held => None,
-                Here::Large => {
-                    connection.expect_large();
-                    None
-                }
+        let token = self.token_of(responder, home, part);
+        let reply = self.host.execute((command, hash), token, |here| match here {
+            Here::Reply(reply) => Some(OwnedReply::from(reply)),
+            Here::Held => None,
+            Here::Large => {
+                responder.expect_large();
+                None
             }
         });
         let reply = reply.flatten();
         let asked = asked_of(command, hash, home, 0);
         if reply.is_none() {
-            connection.ask(asked, self.host.shards());
+            responder.ask(asked, self.host.shards());
         }
         (asked, reply)
     }
@@ -147,18 +142,18 @@ impl<H: Host> Executor<H> {
     /// The same command for every shard.
     pub(super) fn ask_all(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         command: &Command<'_>,
         render: ReplyForm,
     ) {
         let shards = 0..self.host.shards();
         let asked: Vec<_> =
-            shards.map(|shard| self.submit(connection, shard, shard, command)).collect();
-        connection.wait(Waiting::all(render, asked));
+            shards.map(|shard| self.submit(responder, shard, shard, command)).collect();
+        responder.wait(Waiting::all(render, asked));
     }
 
     /// Each shard's pairs as one change.
-    pub(super) fn multi_set(&mut self, connection: &mut Connection, pairs: keys::Pairs<'_>) {
+    pub(super) fn multi_set(&mut self, responder: &mut Responder, pairs: keys::Pairs<'_>) {
         let mut lists: Vec<Vec<u8>> = vec![Vec::new(); self.host.shards()];
         for (key, value) in pairs {
             let (_, shard) = self.route(key);
@@ -170,21 +165,19 @@ impl<H: Host> Executor<H> {
             let (command, part) = (Command::MultiSet { pairs }, waiting.parts.len());
             let hash = KeyHash::without_key(self.database);
             let is_here =
-                list.len() <= STREAM_BYTES && self.is_for_here(connection, shard, &command);
+                list.len() <= STREAM_BYTES && self.is_for_here(responder, shard, &command);
             let (asked, reply) = match is_here {
-                true => self.execute_part_here(connection, (&command, hash), part),
-                false => (self.submit(connection, shard, part, &command), None),
+                true => self.execute_part_here(responder, (&command, hash), part),
+                false => (self.submit(responder, shard, part, &command), None),
             };
             waiting.add(asked, reply);
         }
-        connection.wait(waiting);
+        responder.wait(waiting);
     }
 
     /// Names a part of the request that the connection will next wait for.
-    pub(super) fn token_of(&self, connection: &Connection, shard: usize, part: usize) -> Token {
-        let (serial, request) = (connection.serial, connection.next_request());
-        let home = self.host.home();
-        Token { home, connection: connection.slot, serial, request, part, shard }
+    pub(super) fn token_of(&self, responder: &Responder, shard: usize, part: usize) -> Token {
+        responder.token(self.host.home(), shard, part)
     }
 
     /// Whether a command may fetch a large value, or make a small one large.
@@ -200,28 +193,23 @@ impl<H: Host> Executor<H> {
             && self.tables[shard].may_hold_class(self.host.memory(shard), hash, STREAM_CLASS)
     }
 
-    /// Sends an order about a reply of which the shard still has the rest.
-    pub(super) fn order(&mut self, token: Token, order: Order) {
-        self.host.hand(token.shard, Job { order, token, most_objects: usize::MAX, hash: None });
-    }
-
     /// Sends a job for the request that the connection will next wait for.
     pub(super) fn submit(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         shard: usize,
         part: usize,
         command: &Command<'_>,
     ) -> Asked {
         let hash = command.key().map_or(KeyHash(0), |key| self.route(key).0);
-        self.submit_some(connection, (hash, shard), part, command, usize::MAX)
+        self.submit_some(responder, (hash, shard), part, command, usize::MAX)
     }
 
     /// The same for the key with this hash, if there is one; of a search so many
     /// objects at most.
     fn submit_some(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         (hash, shard): (KeyHash, usize),
         part: usize,
         command: &Command<'_>,
@@ -230,13 +218,13 @@ impl<H: Host> Executor<H> {
         let mut bytes = Vec::with_capacity(COMMAND_BYTES);
         command.encode_within(self.database, 0, &mut bytes);
         if bytes.len() > STREAM_BYTES || self.may_be_large(command, (hash, shard)) {
-            connection.expect_large();
+            responder.expect_large();
         }
-        let token = self.token_of(connection, shard, part);
+        let token = self.token_of(responder, shard, part);
         let of_key = command.key().map(|_| hash);
         let asked = asked_of(command, hash, shard, bytes.len());
         self.host.hand(shard, Job { most_objects, hash: of_key, ..Job::execute(bytes, token) });
-        connection.ask(asked, self.host.shards());
+        responder.ask(asked, self.host.shards());
         asked
     }
 }

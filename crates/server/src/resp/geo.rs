@@ -7,18 +7,19 @@
 //! A key is read by the place of its tree, of which the shard's answer to a
 //! search tells. It is kept by the key until there is no tree there any more.
 
-use super::connection::Connection;
-use super::execute::Executor;
+pub(super) mod answers;
+
+use super::executor::{RespExecutor, Responder};
 use super::host::Host;
-use super::trees::{KEPT_NAME_BYTES, KEPT_NAMES, home_of};
-use crate::jobs::{OwnedReply, Token};
+use super::trees::places::KEPT_NAME_BYTES;
+use answers::asked_by;
 use remora_engine::geo_read::{ReadLimits, Unread, may_be_read, read_members};
 use remora_engine::moving::Place;
 use remora_engine::storing::{Parts, Storing};
-use remora_layout::database::{DATABASES, Database};
+use remora_frontend::{OwnedReply, Token};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_COMMAND_MEMBERS, STREAM_BYTES};
-use remora_layout::node::{ENTRY_BYTES, NodeRef};
+use remora_layout::node::ENTRY_BYTES;
 use remora_layout::tree::RootPlace;
 use remora_protocol::Command;
 use remora_protocol::geo::{GeoCommand, Places};
@@ -27,7 +28,6 @@ use remora_resp::ReplyForm;
 use remora_resp::commands::geo;
 use remora_resp::form::GeoForm;
 use remora_walk::local::WalkLimits;
-use std::collections::BTreeMap;
 
 /// Members that a reply may bring without holding up the requests behind it.
 const SMALL_REPLY: usize = STREAM_BYTES / ENTRY_BYTES;
@@ -40,50 +40,11 @@ const LIMITS: ReadLimits = ReadLimits {
     found_bytes: STREAM_BYTES,
 };
 
-/// A request that waits, as tokens name it.
-type Asked = (usize, u64, u64);
-
-fn asked_by(token: &Token) -> Asked {
-    (token.connection, token.serial, token.request)
-}
-
-/// Where the trees of keys are to be read, and what is to be done with answers.
-#[derive(Default)]
-pub(super) struct GeoAnswers {
-    /// Places of trees by their databases and keys.
-    places: [BTreeMap<Box<[u8]>, NodeRef>; DATABASES],
-    /// Keys of searches under way whose answers tell of such a place.
-    searched: BTreeMap<Asked, (Database, Box<[u8]>)>,
-    /// Where the outcomes of searches under way are to be stored, in what form.
-    stores: BTreeMap<Asked, (Database, Box<[u8]>, GeoForm)>,
-    /// What a search that is read has found.
-    found: Vec<u8>,
-}
-
-impl GeoAnswers {
-    /// The places that are known in a database.
-    fn places(&mut self, database: Database) -> &mut BTreeMap<Box<[u8]>, NodeRef> {
-        &mut self.places[database.number() as usize]
-    }
-
-    fn learn(&mut self, (database, key): (Database, Box<[u8]>), reply: &OwnedReply) {
-        if reply.status != Status::Ok || reply.number == 0 {
-            return;
-        }
-        let places = self.places(database);
-        if places.len() >= KEPT_NAMES && !places.contains_key(&key) {
-            // Those that are still searched are learnt again.
-            places.clear();
-        }
-        places.insert(key, NodeRef::from_word(reply.number as u64));
-    }
-}
-
-impl<H: Host> Executor<H> {
+impl<H: Host> RespExecutor<H> {
     /// One command about a GEO key; what it finds may be stored at another one.
     pub(super) fn geo(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         (key, command): (&[u8], GeoCommand<'_>),
         form: ReplyForm,
         store_to: Option<&[u8]>,
@@ -91,17 +52,17 @@ impl<H: Host> Executor<H> {
         let (hash, shard) = self.route(key);
         let of_key = Command::Of { key, request: command.request() };
         let ReplyForm::GeoFound(found_form) = form else {
-            return self.ask_one(connection, (&of_key, (hash, shard)), form, usize::MAX);
+            return self.ask_one(responder, (&of_key, (hash, shard)), form, usize::MAX);
         };
         let is_stored = store_to.is_some();
-        let may_read = !is_stored && connection.may_read(shard, hash);
-        if may_read && self.read_geo(connection, shard, (key, command), &found_form) {
+        let may_read = !is_stored && responder.may_read(shard, hash);
+        if may_read && self.read_geo(responder, shard, (key, command), &found_form) {
             return;
         }
         if found_form.most > SMALL_REPLY || is_stored {
-            connection.expect_large();
+            responder.expect_large();
         }
-        let asked = (connection.slot, connection.serial, connection.next_request());
+        let asked = (responder.slot, responder.serial, responder.next_request());
         if key.len() <= KEPT_NAME_BYTES && !self.geo_answers.places(self.database).contains_key(key)
         {
             self.geo_answers.searched.insert(asked, (self.database, key.into()));
@@ -110,14 +71,14 @@ impl<H: Host> Executor<H> {
             self.geo_answers.stores.insert(asked, (self.database, to.into(), found_form));
         }
         // Its answer is looked at first, which goes by its number.
-        self.ask_owner(connection, (&of_key, (hash, shard)), form, usize::MAX);
+        self.ask_owner(responder, (&of_key, (hash, shard)), form, usize::MAX);
     }
 
     /// Answers a search from its shard's memory, if the place of the key's tree
     /// is known and the reading concludes. Whether it did.
     fn read_geo(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         shard: usize,
         (key, command): (&[u8], GeoCommand<'_>),
         form: &GeoForm,
@@ -134,7 +95,7 @@ impl<H: Host> Executor<H> {
         let known = self.geo_answers.places(self.database).get(key);
         let root = known.and_then(|&at| RootPlace::of(at, key.len()));
         let Some(root) = root else { return false };
-        let home = home_of(&self.tables[shard]);
+        let home = self.home_of(shard);
         let found = &mut self.geo_answers.found;
         found.clear();
         let (at, what) = ((root, self.now_ms), (&search, form.is_bare()));
@@ -145,13 +106,13 @@ impl<H: Host> Executor<H> {
         };
         match read {
             Ok(()) => {
-                self.host.counts().optimistic_reads.add(1);
+                self.host.thread().optimistic_reads.add(1);
                 self.host.touched(shard, root.record_pointer());
-                connection.reply(|out, protocol| geo::write_members(out, protocol, found, form));
+                responder.reply(|out, protocol| geo::write_members(out, protocol, found, form));
                 true
             }
             Err(unread) => {
-                self.counts().asked_reads.add(1);
+                self.host.thread().asked_reads.add(1);
                 if unread == Unread::Gone {
                     self.geo_answers.places(self.database).remove(key);
                 }

@@ -4,11 +4,10 @@
 //! What it keeps true: a field of a large hash counts only with the hash's root record,
 //! which is looked at behind it. What does not conclude is the owner's to say.
 
-use super::connection::Connection;
-use super::execute::Executor;
+use super::executor::{RespExecutor, Responder};
 use super::host::Host;
-use super::pending::Waiting;
-use crate::jobs::OwnedReply;
+use remora_frontend::Part;
+use remora_frontend::{OwnedReply, Waiting};
 use remora_index::hash::{ObjectRef, find_locally};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
@@ -19,7 +18,6 @@ use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items, Request};
 use remora_resp::ReplyForm;
-use remora_resp::form::Part;
 use remora_walk::local::{self, Unwatched};
 use remora_walk::{End, Memory};
 
@@ -31,27 +29,27 @@ enum Held {
     Parts(Box<ObjectRef>),
 }
 
-impl<H: Host> Executor<H> {
+impl<H: Host> RespExecutor<H> {
     /// One operation on the object of a key: executed, asked, or read if it is a hash.
     pub(super) fn any_object(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         (key, request): (&[u8], Request<'_>),
         form: ReplyForm,
     ) {
         let at = self.route(key);
-        let may_read = at.1 != self.host.home() && connection.may_read(at.1, at.0);
-        if may_read && self.read_hash(connection, (key, at), request, form) {
+        let may_read = at.1 != self.host.home() && responder.may_read(at.1, at.0);
+        if may_read && self.read_hash(responder, (key, at), request, form) {
             return;
         }
         let command = Command::Of { key, request };
-        self.ask_one(connection, (&command, at), form, usize::MAX);
+        self.ask_one(responder, (&command, at), form, usize::MAX);
     }
 
     /// Answers a read of a hash from its shard's memory, if that concludes. Whether it did.
     fn read_hash(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         (key, at): (&[u8], (KeyHash, usize)),
         request: Request<'_>,
         form: ReplyForm,
@@ -66,8 +64,8 @@ impl<H: Host> Executor<H> {
             | HashCommand::Length => true,
             _ => false,
         };
-        let is_read = may && self.answer_hash(connection, (key, at), command, form).is_some();
-        let counts = self.host.counts();
+        let is_read = may && self.answer_hash(responder, (key, at), command, form).is_some();
+        let counts = self.host.thread();
         counts.optimistic_reads.add(is_read.into());
         counts.asked_reads.add((may && !is_read).into());
         is_read
@@ -75,7 +73,7 @@ impl<H: Host> Executor<H> {
 
     fn answer_hash(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         (key, at): (&[u8], (KeyHash, usize)),
         command: HashCommand<'_>,
         form: ReplyForm,
@@ -97,7 +95,7 @@ impl<H: Host> Executor<H> {
                 }
                 let (number, value) = (names.iter().count() as i64, Some(list));
                 let reply = OwnedReply { number, value, ..OwnedReply::status(Status::Ok) };
-                connection.wait(Waiting::answered(form, reply));
+                responder.wait(Waiting::answered(form, reply));
                 return Some(());
             }
             HashCommand::Get { name }
@@ -113,7 +111,7 @@ impl<H: Host> Executor<H> {
             _ => return None,
         };
         let part = [Part { status: Status::Ok, number: number as i64, value }];
-        connection.reply(|out, protocol| form.write(out, protocol, &part));
+        responder.reply(|out, protocol| form.write(out, protocol, &part));
         Some(())
     }
 

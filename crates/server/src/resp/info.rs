@@ -1,21 +1,24 @@
 //! What the server tells about itself: INFO, CONFIG GET, CLIENT INFO.
 
-use super::connection::Connection;
+use super::executor::Responder;
 use crate::config::Eviction;
 use crate::config::Wanted;
-use crate::shared::{ShardHandle, Shared};
-use crate::thread_counts::{Counter, ThreadCounts};
+use crate::shared::{AgentCounts, ShardHandle, Shared};
+use crate::thread_counts::ThreadCounts;
 use remora_engine::ShardStats;
+use remora_frontend::Counter;
 use remora_layout::database::DATABASES;
 use remora_resp::request::Sections;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The text of INFO.
-#[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
 pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
+    let stats = shared.shards.iter().map(|shard| shard.stats()).collect();
+    let facts = Facts { shared, stats };
     let mut text = String::new();
-    let mut section = |name: &str, lines: &[(&str, String)]| {
+    let mut section = |name: &str, lines: Vec<Line>| {
         if !sections.wants(&name.to_ascii_lowercase()) {
             return;
         }
@@ -28,66 +31,99 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             let _ = write!(text, "{field}:{value}\r\n");
         }
     };
-    let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let load = |counter: &AtomicU64| number(counter).to_string();
-    let counts = &shared.counts;
-    let stats: Vec<_> = shared.shards.iter().map(|shard| shard.stats()).collect();
-    let sum = |field: fn(&remora_engine::ShardStats) -> u64| {
-        stats.iter().map(field).sum::<u64>().to_string()
-    };
-    let over_shards = |field: fn(&crate::shared::ShardHandle) -> &AtomicU64| {
-        let sum: u64 = shared.shards.iter().map(|s| field(s).load(Ordering::Relaxed)).sum();
-        sum.to_string()
-    };
-    let least_of_shards = |field: fn(&crate::shared::ShardHandle) -> &AtomicU64| {
-        let all = shared.shards.iter().map(|s| field(s).load(Ordering::Relaxed));
-        all.min().unwrap_or(0).to_string()
-    };
-    let threads = |field: fn(&ThreadCounts) -> &Counter| {
-        let sum: u64 = shared.shards.iter().map(|shard| field(&shard.thread).get()).sum();
-        sum.to_string()
-    };
-    let hits: u64 = stats.iter().map(|shard| shard.hits).sum();
-    let read_hits: u64 = shared.shards.iter().map(|shard| shard.thread.hits.get()).sum();
-    let over_agents = |field: fn(&crate::shared::AgentCounts) -> &AtomicU64| {
-        let sum: u64 = shared.agents.iter().map(|agent| number(field(agent))).sum();
-        sum.to_string()
-    };
-    let (tcp, rdma) = (shared.tcp_traffic.sum(), shared.verbs_traffic.sum());
-    let node = |node: Option<u32>| node.map_or_else(|| "any".into(), |node| node.to_string());
-    let nodes = shared.shards.iter().map(|shard| node(shard.node)).enumerate();
-    let nodes: Vec<_> = nodes.map(|(at, node)| (format!("shard{at}_node"), node)).collect();
-    section(
-        "Server",
-        &[
+    section("Server", facts.server());
+    section("Shards", facts.nodes());
+    section("Agents", facts.agents());
+    section("Clients", facts.clients());
+    section("Memory", facts.memory());
+    let counts = [facts.connections(), facts.rings(), facts.networks(), facts.threads_of_shards()];
+    section("Stats", counts.into_iter().flatten().collect());
+    section("Keyspace", keyspace(&facts.stats));
+    text
+}
+
+/// A field and its value.
+type Line = (Cow<'static, str>, String);
+
+/// Lines whose fields are known.
+fn lines<const N: usize>(lines: [(&'static str, String); N]) -> Vec<Line> {
+    lines.into_iter().map(|(field, value)| (field.into(), value)).collect()
+}
+
+fn load(counter: &AtomicU64) -> String {
+    counter.load(Ordering::Relaxed).to_string()
+}
+
+/// What INFO tells of.
+struct Facts<'s> {
+    shared: &'s Shared,
+    /// By shard.
+    stats: Vec<ShardStats>,
+}
+
+impl Facts<'_> {
+    fn sum(&self, field: fn(&ShardStats) -> u64) -> String {
+        self.stats.iter().map(field).sum::<u64>().to_string()
+    }
+
+    fn of_shards(&self, field: fn(&ShardHandle) -> &AtomicU64) -> impl Iterator<Item = u64> {
+        self.shared.shards.iter().map(move |shard| field(shard).load(Ordering::Relaxed))
+    }
+
+    fn over_shards(&self, field: fn(&ShardHandle) -> &AtomicU64) -> String {
+        self.of_shards(field).sum::<u64>().to_string()
+    }
+
+    fn least_of_shards(&self, field: fn(&ShardHandle) -> &AtomicU64) -> String {
+        self.of_shards(field).min().unwrap_or(0).to_string()
+    }
+
+    fn threads(&self, field: fn(&ThreadCounts) -> &Counter) -> String {
+        let shards = self.shared.shards.iter();
+        shards.map(|shard| field(&shard.thread).get()).sum::<u64>().to_string()
+    }
+
+    fn over_agents(&self, field: fn(&AgentCounts) -> &AtomicU64) -> String {
+        let agents = self.shared.agents.iter();
+        agents.map(|agent| field(agent).load(Ordering::Relaxed)).sum::<u64>().to_string()
+    }
+
+    fn server(&self) -> Vec<Line> {
+        lines([
             ("remora_version", env!("CARGO_PKG_VERSION").into()),
             ("process_id", std::process::id().to_string()),
-            ("tcp_port", shared.resp_address.port().to_string()),
-            ("socket", shared.config.socket_path.display().to_string()),
-            ("uptime_in_seconds", shared.clock.started().elapsed().as_secs().to_string()),
-            ("life", format!("{:016x}", shared.life)),
-            ("epoch", shared.epoch.to_string()),
-            ("shards", shared.shards.len().to_string()),
-            ("wake", shared.config.wake.name().into()),
-            ("transports", transports(shared)),
-            ("rdma_devices", rdma_devices(shared)),
-            ("numa_nodes", shared.numa_nodes.to_string()),
-        ],
-    );
-    let nodes: Vec<_> = nodes.iter().map(|(name, node)| (name.as_str(), node.clone())).collect();
-    section("Shards", &nodes);
-    let agents: Vec<_> = shared
-        .agents
-        .iter()
-        .enumerate()
-        .map(|(at, agent)| (format!("agent{at}_connections"), load(&agent.connections)))
-        .collect();
-    let agents: Vec<_> = agents.iter().map(|(name, line)| (name.as_str(), line.clone())).collect();
-    section("Agents", &agents);
-    section(
-        "Clients",
-        &[
-            ("connected_clients", over_shards(|s| &s.connections)),
+            ("tcp_port", self.shared.resp_address.port().to_string()),
+            ("socket", self.shared.config.socket_path.display().to_string()),
+            ("uptime_in_seconds", self.shared.clock.started().elapsed().as_secs().to_string()),
+            ("life", format!("{:016x}", self.shared.life)),
+            ("epoch", self.shared.epoch.to_string()),
+            ("shards", self.shared.shards.len().to_string()),
+            ("wake", self.shared.config.wake.name().into()),
+            ("transports", transports(self.shared)),
+            ("rdma_devices", rdma_devices(self.shared)),
+            ("numa_nodes", self.shared.numa_nodes.to_string()),
+        ])
+    }
+
+    fn nodes(&self) -> Vec<Line> {
+        let name = |node: Option<u32>| node.map_or_else(|| "any".into(), |node| node.to_string());
+        let nodes = self.shared.shards.iter().map(|shard| name(shard.node)).enumerate();
+        nodes.map(|(at, node)| (format!("shard{at}_node").into(), node)).collect()
+    }
+
+    fn agents(&self) -> Vec<Line> {
+        let agents = self.shared.agents.iter().enumerate();
+        let line = |(at, agent): (usize, &AgentCounts)| {
+            (format!("agent{at}_connections").into(), load(&agent.connections))
+        };
+        agents.map(line).collect()
+    }
+
+    fn clients(&self) -> Vec<Line> {
+        let counts = &self.shared.counts;
+        let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        lines([
+            ("connected_clients", self.over_shards(|s| &s.connections)),
             ("connected_sessions_shm", load(&counts.sessions_shm)),
             ("connected_sessions_tcp", load(&counts.sessions_tcp)),
             ("connected_sessions_verbs", load(&counts.sessions_verbs)),
@@ -95,48 +131,50 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
                 "queue_pairs",
                 (number(&counts.sessions_verbs) + number(&counts.half_open)).to_string(),
             ),
-            ("queue_pairs_limit", shared.max_queue_pairs().to_string()),
+            ("queue_pairs_limit", self.shared.max_queue_pairs().to_string()),
             ("queue_pairs_half_open", load(&counts.half_open)),
             ("verbs_client_threads", load(&counts.client_threads)),
             (
                 "queue_pairs_unshared",
-                (number(&counts.client_threads) * shared.shards.len() as u64).to_string(),
+                (number(&counts.client_threads) * self.shared.shards.len() as u64).to_string(),
             ),
-        ],
-    );
-    section(
-        "Memory",
-        &[
-            ("used_memory", sum(|s| s.slots.used_bytes)),
-            ("maxmemory", shared.config.max_memory_bytes.to_string()),
-            ("maxmemory_policy", policy(shared).into()),
-            ("eviction_bytes", sum(|s| s.eviction_bytes)),
-            ("free_slot_bytes", sum(|s| s.slots.free_bytes)),
-            ("quarantine_bytes", sum(|s| s.slots.quarantine_bytes)),
-            ("retired_bytes", sum(|s| s.slots.retired_bytes)),
-            ("uncarved_bytes", sum(|s| s.slots.uncarved_bytes)),
-            ("run_bytes", sum(|s| s.slots.run_bytes)),
-            ("resp_pending_bytes", resp_pending_bytes(shared)),
-            ("staged_bytes", sum(|s| s.staged_bytes)),
-            ("heap_bytes", sum(|s| s.heap_bytes)),
-            ("heap_covered_bytes", sum(|s| s.heap_covered_bytes)),
-            ("span_tail_bytes", sum(|s| s.slots.tail_bytes)),
-            ("slots_reused_early", sum(|s| s.slots.reused_early)),
-            ("records_moved", sum(|s| s.moved)),
-            ("buckets", sum(|s| s.buckets)),
-            ("overflow_buckets", sum(|s| s.overflow_buckets)),
-            ("table_bytes", sum(|s| s.table_bytes)),
-            ("trees", sum(|s| s.trees)),
-            ("tree_objects", sum(|s| s.tree_objects)),
-            ("tree_bytes", sum(|s| s.tree_bytes)),
-            ("geo_keys", sum(|s| s.geo_keys)),
-            ("geo_members", sum(|s| s.geo_members)),
-            ("geo_bytes", sum(|s| s.geo_bytes)),
-        ],
-    );
-    section(
-        "Stats",
-        &[
+        ])
+    }
+
+    fn memory(&self) -> Vec<Line> {
+        lines([
+            ("used_memory", self.sum(|s| s.slots.used_bytes)),
+            ("maxmemory", self.shared.config.max_memory_bytes.to_string()),
+            ("maxmemory_policy", policy(self.shared).into()),
+            ("eviction_bytes", self.sum(|s| s.eviction_bytes)),
+            ("free_slot_bytes", self.sum(|s| s.slots.free_bytes)),
+            ("quarantine_bytes", self.sum(|s| s.slots.quarantine_bytes)),
+            ("retired_bytes", self.sum(|s| s.slots.retired_bytes)),
+            ("uncarved_bytes", self.sum(|s| s.slots.uncarved_bytes)),
+            ("run_bytes", self.sum(|s| s.slots.run_bytes)),
+            ("resp_pending_bytes", resp_pending_bytes(self.shared)),
+            ("staged_bytes", self.sum(|s| s.staged_bytes)),
+            ("heap_bytes", self.sum(|s| s.heap_bytes)),
+            ("heap_covered_bytes", self.sum(|s| s.heap_covered_bytes)),
+            ("span_tail_bytes", self.sum(|s| s.slots.tail_bytes)),
+            ("slots_reused_early", self.sum(|s| s.slots.reused_early)),
+            ("records_moved", self.sum(|s| s.moved)),
+            ("buckets", self.sum(|s| s.buckets)),
+            ("overflow_buckets", self.sum(|s| s.overflow_buckets)),
+            ("table_bytes", self.sum(|s| s.table_bytes)),
+            ("trees", self.sum(|s| s.trees)),
+            ("tree_objects", self.sum(|s| s.tree_objects)),
+            ("tree_bytes", self.sum(|s| s.tree_bytes)),
+            ("geo_keys", self.sum(|s| s.geo_keys)),
+            ("geo_members", self.sum(|s| s.geo_members)),
+            ("geo_bytes", self.sum(|s| s.geo_bytes)),
+        ])
+    }
+
+    /// Counts of connections and sessions, and of what their requests did.
+    fn connections(&self) -> Vec<Line> {
+        let counts = &self.shared.counts;
+        lines([
             ("total_connections_received", load(&counts.connections_total)),
             ("total_sessions_granted", load(&counts.sessions_total)),
             ("sessions_violated", load(&counts.sessions_violated)),
@@ -145,37 +183,53 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("sessions_without_queue_pair", load(&counts.no_queue_pair)),
             ("hellos_timed_out", load(&counts.hellos_timed_out)),
             ("rejected_connections", load(&counts.connections_rejected)),
-            ("protocol_errors", threads(|t| &t.protocol_errors)),
-            ("client_output_buffer_limit_disconnections", threads(|t| &t.output_cut_off)),
-            ("stages_abandoned", sum(|s| s.stages_abandoned)),
-            ("uploads_abandoned", sum(|s| s.uploads_abandoned)),
-            ("requests_abandoned", threads(|t| &t.requests_abandoned)),
-            ("total_commands_processed", threads(|t| &t.commands)),
-            ("optimistic_reads", threads(|t| &t.optimistic_reads)),
-            ("asked_reads", threads(|t| &t.asked_reads)),
-            ("commands_executed_here", threads(|t| &t.executed_here)),
-            ("keys_executed_here", threads(|t| &t.keys_here)),
-            ("shard_turns", threads(|t| &t.turns)),
-            ("jobs_sent", threads(|t| &t.jobs_sent)),
-            ("mail_sent", threads(|t| &t.mail_sent)),
-            ("mail_waited", threads(|t| &t.mail_waited)),
-            ("socket_looks", threads(|t| &t.socket_looks)),
-            ("socket_writes", threads(|t| &t.writes)),
-            ("total_net_output_bytes", threads(|t| &t.bytes_written)),
-            ("connections_moved", threads(|t| &t.connections_moved)),
-            ("ring_frames", over_shards(|s| &s.frames)),
-            ("ring_frames_least", least_of_shards(|s| &s.frames)),
-            ("ring_turns", over_shards(|s| &s.ring_turns)),
-            ("ring_clients_looked_at", over_shards(|s| &s.clients_looked_at)),
-            ("rings_looked_at", over_shards(|s| &s.rings_looked_at)),
-            ("ring_doorbells", over_shards(|s| &s.doorbells)),
-            ("ring_clients_parked", over_shards(|s| &s.clients_parked)),
-            ("ring_clients_unparked", over_shards(|s| &s.clients_unparked)),
-            ("searches_by_others", over_shards(|s| &s.searches.answered)),
-            ("searches_beyond_a_turn", over_shards(|s| &s.searches.beyond)),
-            ("searches_unsettled", over_shards(|s| &s.searches.unsettled)),
-            ("replies_held", over_shards(|s| &s.held_replies)),
-            ("pending_keys", sum(|s| s.pending_keys)),
+            ("protocol_errors", self.threads(|t| &t.frontend.protocol_errors)),
+            (
+                "client_output_buffer_limit_disconnections",
+                self.threads(|t| &t.frontend.output_cut_off),
+            ),
+            ("stages_abandoned", self.sum(|s| s.stages_abandoned)),
+            ("uploads_abandoned", self.sum(|s| s.uploads_abandoned)),
+            ("requests_abandoned", self.threads(|t| &t.frontend.requests_abandoned)),
+            ("total_commands_processed", self.threads(|t| &t.commands)),
+            ("optimistic_reads", self.threads(|t| &t.optimistic_reads)),
+            ("asked_reads", self.threads(|t| &t.asked_reads)),
+            ("commands_executed_here", self.threads(|t| &t.executed_here)),
+            ("keys_executed_here", self.threads(|t| &t.keys_here)),
+            ("shard_turns", self.threads(|t| &t.turns)),
+            ("jobs_sent", self.threads(|t| &t.jobs_sent)),
+            ("mail_sent", self.threads(|t| &t.mail_sent)),
+            ("mail_waited", self.threads(|t| &t.mail_waited)),
+            ("socket_looks", self.threads(|t| &t.socket_looks)),
+            ("socket_writes", self.threads(|t| &t.frontend.writes)),
+            ("total_net_output_bytes", self.threads(|t| &t.frontend.bytes_written)),
+            ("connections_moved", self.threads(|t| &t.connections_moved)),
+        ])
+    }
+
+    /// Counts of rings, and of what waits for other shards or to be durable.
+    fn rings(&self) -> Vec<Line> {
+        lines([
+            ("ring_frames", self.over_shards(|s| &s.frames)),
+            ("ring_frames_least", self.least_of_shards(|s| &s.frames)),
+            ("ring_turns", self.over_shards(|s| &s.ring_turns)),
+            ("ring_clients_looked_at", self.over_shards(|s| &s.clients_looked_at)),
+            ("rings_looked_at", self.over_shards(|s| &s.rings_looked_at)),
+            ("ring_doorbells", self.over_shards(|s| &s.doorbells)),
+            ("ring_clients_parked", self.over_shards(|s| &s.clients_parked)),
+            ("ring_clients_unparked", self.over_shards(|s| &s.clients_unparked)),
+            ("searches_by_others", self.over_shards(|s| &s.searches.answered)),
+            ("searches_beyond_a_turn", self.over_shards(|s| &s.searches.beyond)),
+            ("searches_unsettled", self.over_shards(|s| &s.searches.unsettled)),
+            ("replies_held", self.over_shards(|s| &s.held_replies)),
+            ("pending_keys", self.sum(|s| s.pending_keys)),
+        ])
+    }
+
+    /// Counts of sessions' connections over TCP and RDMA.
+    fn networks(&self) -> Vec<Line> {
+        let (tcp, rdma) = (self.shared.tcp_traffic.sum(), self.shared.verbs_traffic.sum());
+        lines([
             ("tcp_writes", tcp.writes.to_string()),
             ("tcp_written_bytes", tcp.written_bytes.to_string()),
             ("tcp_receives", tcp.receives.to_string()),
@@ -184,41 +238,43 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
             ("verbs_posts", rdma.posts.to_string()),
             ("verbs_pieces", rdma.pieces.to_string()),
             ("verbs_immediates", rdma.immediates.to_string()),
-            ("verbs_signals", load(&counts.verbs_signals)),
-            ("agents", shared.agents.len().to_string()),
-            ("agent_turns", over_agents(|agent| &agent.turns)),
-            ("agent_rings", over_agents(|agent| &agent.rings)),
-            ("agent_signals", over_agents(|agent| &agent.signals)),
-            ("shard_jobs", over_shards(|s| &s.jobs)),
-            ("shard_sleeps", over_shards(|s| &s.sleeps)),
-            (
-                "shard_busy_us",
-                (over_shards(|s| &s.busy_ns).parse::<u64>().unwrap_or(0) / 1000).to_string(),
-            ),
+            ("verbs_signals", load(&self.shared.counts.verbs_signals)),
+        ])
+    }
+
+    /// Counts of the shards' threads, and of keys.
+    fn threads_of_shards(&self) -> Vec<Line> {
+        let busy_ns: u64 = self.of_shards(|s| &s.busy_ns).sum();
+        let hits: u64 = self.stats.iter().map(|shard| shard.hits).sum();
+        let read_hits: u64 = self.shared.shards.iter().map(|shard| shard.thread.hits.get()).sum();
+        lines([
+            ("agents", self.shared.agents.len().to_string()),
+            ("agent_turns", self.over_agents(|agent| &agent.turns)),
+            ("agent_rings", self.over_agents(|agent| &agent.rings)),
+            ("agent_signals", self.over_agents(|agent| &agent.signals)),
+            ("shard_jobs", self.over_shards(|s| &s.jobs)),
+            ("shard_sleeps", self.over_shards(|s| &s.sleeps)),
+            ("shard_busy_us", (busy_ns / 1000).to_string()),
             ("keyspace_hits", (hits + read_hits).to_string()),
-            ("keyspace_misses", sum(|s| s.misses)),
-            ("expired_keys", sum(|s| s.expired)),
-            ("evicted_keys", sum(|s| s.evicted)),
-            ("last_sequence", sum(|s| s.last_sequence)),
-        ],
-    );
-    let keyspace = keyspace(&stats);
-    let keyspace: Vec<_> = keyspace.iter().map(|(name, line)| (*name, line.clone())).collect();
-    section("Keyspace", &keyspace);
-    text
+            ("keyspace_misses", self.sum(|s| s.misses)),
+            ("expired_keys", self.sum(|s| s.expired)),
+            ("evicted_keys", self.sum(|s| s.evicted)),
+            ("last_sequence", self.sum(|s| s.last_sequence)),
+        ])
+    }
 }
 
 /// Bytes that jobs of RESP connections, what they have found and replies that wait hold.
 fn resp_pending_bytes(shared: &Shared) -> String {
     let of_shard = |shard: &ShardHandle| {
         let found = shard.found_bytes.load(Ordering::Relaxed);
-        shard.thread.pending_bytes.get().wrapping_add(found)
+        shard.thread.frontend.pending_bytes.get().wrapping_add(found)
     };
     shared.shards.iter().map(of_shard).fold(0, u64::wrapping_add).to_string()
 }
 
 /// A line for each database that has keys.
-fn keyspace(stats: &[ShardStats]) -> Vec<(&'static str, String)> {
+fn keyspace(stats: &[ShardStats]) -> Vec<Line> {
     const NAMES: [&str; DATABASES] = [
         "db0", "db1", "db2", "db3", "db4", "db5", "db6", "db7", "db8", "db9", "db10", "db11",
         "db12", "db13", "db14", "db15",
@@ -226,7 +282,7 @@ fn keyspace(stats: &[ShardStats]) -> Vec<(&'static str, String)> {
     let line = |(at, name): (usize, &'static str)| {
         let keys: u64 = stats.iter().map(|shard| shard.databases[at].keys).sum();
         let expires: u64 = stats.iter().map(|shard| shard.databases[at].expiring).sum();
-        (keys > 0).then(|| (name, format!("keys={keys},expires={expires},avg_ttl=0")))
+        (keys > 0).then(|| (name.into(), format!("keys={keys},expires={expires},avg_ttl=0")))
     };
     NAMES.into_iter().enumerate().filter_map(line).collect()
 }
@@ -267,16 +323,16 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
 }
 
 /// The text of CLIENT INFO.
-pub fn client(connection: &Connection) -> Vec<u8> {
-    let Connection { serial, peer, .. } = connection;
+pub fn client(responder: &Responder) -> Vec<u8> {
+    let Responder { serial, peer, client, .. } = responder;
     let mut text = format!("id={serial} addr={peer} name=").into_bytes();
-    text.extend_from_slice(&connection.name);
+    text.extend_from_slice(&client.name);
     text.extend_from_slice(b" lib-name=");
-    text.extend_from_slice(&connection.library[0]);
+    text.extend_from_slice(&client.library[0]);
     text.extend_from_slice(b" lib-ver=");
-    text.extend_from_slice(&connection.library[1]);
+    text.extend_from_slice(&client.library[1]);
     text.extend_from_slice(
-        format!(" resp={} db={}\n", connection.protocol.number(), connection.database.number())
+        format!(" resp={} db={}\n", client.protocol.number(), responder.database.number())
             .as_bytes(),
     );
     text

@@ -5,13 +5,12 @@
 //! its own, and ends with its connection. A move of a key ends, though its connection
 //! has gone ([`Moving`]), and so does a store ([`Storing`]).
 
-use super::connection::Connection;
-use super::execute::Executor;
+use super::executor::{RespExecutor, Responder};
 use super::host::Host;
-use super::pending::Waiting;
-use crate::jobs::{Job, OwnedReply, Token};
+use super::key_answers::{GoingOn, part_of};
 use remora_engine::moving::{self, How, Moving, Place};
 use remora_engine::storing::Storing;
+use remora_frontend::{Job, OwnedReply, Token, Waiting};
 use remora_layout::database::Database;
 use remora_layout::hash::mix;
 use remora_layout::limits::RESP_MAX_REPLY_BYTES;
@@ -20,29 +19,11 @@ use remora_protocol::{Command, Reply, ScannedKeys};
 use remora_resp::request::{KeyFilter, Transfer};
 use remora_resp::wire::encode;
 use remora_resp::{CommandError, ReplyForm};
-use std::collections::BTreeMap;
 
 /// Keys of one step of KEYS.
 const KEYS_STEP: u32 = 1_000;
 /// Lowest bit of a cursor that is part of a place; those below number the shard.
 const PLACE_SHIFT: u32 = 6;
-
-/// A part of a request that waits, as tokens name it.
-type Part = (usize, u64, u64, usize);
-
-fn part_of(token: &Token) -> Part {
-    (token.connection, token.serial, token.request, token.part)
-}
-
-/// What is to be done with answers.
-#[derive(Default)]
-pub(super) struct KeyAnswers {
-    /// With the bytes of each one's job and of what it has found, which are counted among
-    /// those that are pending.
-    going_on: BTreeMap<Part, (GoingOn, usize)>,
-    /// Random numbers that were drawn.
-    drawn: u64,
-}
 
 /// What becomes of an answer.
 enum Next {
@@ -51,36 +32,10 @@ enum Next {
     Ask(usize, Vec<u8>),
 }
 
-/// How a request goes on with the answer of a shard.
-enum GoingOn {
-    /// SCAN: one step of this shard.
-    Scan { shard: usize, filter: KeyFilter },
-    /// KEYS: the shard is gone through to its end.
-    Keys { shard: usize, database: Database, filter: KeyFilter, found: Vec<u8> },
-    /// RANDOMKEY: this shard, then the others. The draw stays while a shard goes on.
-    Random { shard: usize, database: Database, random: u32, left: usize },
-    /// A key goes to another one.
-    Moving(Box<Moving>),
-    /// A key gets what was found.
-    Storing(Box<Storing>),
-    /// The answer is the reply.
-    Last,
-}
-
-impl GoingOn {
-    /// Bytes that were found.
-    const fn found_bytes(&self) -> usize {
-        match self {
-            Self::Keys { found, .. } => found.len(),
-            _ => 0,
-        }
-    }
-}
-
-impl<H: Host> Executor<H> {
+impl<H: Host> RespExecutor<H> {
     pub(super) fn scan(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         (cursor, count): (u64, u32),
         filter: KeyFilter,
     ) {
@@ -88,32 +43,32 @@ impl<H: Host> Executor<H> {
         let place = u32::try_from(cursor >> PLACE_SHIFT);
         let Some(place) = place.ok().filter(|_| shard < self.host.shards()) else {
             // Nobody was told that cursor.
-            return connection.reply(|out, _| {
+            return responder.reply(|out, _| {
                 encode::array(out, 2);
                 encode::bulk(out, b"0");
                 encode::array(out, 0);
             });
         };
-        self.go_on_with(connection, 0, GoingOn::Scan { shard, filter });
-        let asked = [self.submit(connection, shard, 0, &Command::Scan { place, count })];
-        connection.wait(Waiting::all(ReplyForm::Scanned, asked));
+        self.go_on_with(responder, 0, GoingOn::Scan { shard, filter });
+        let asked = [self.submit(responder, shard, 0, &Command::Scan { place, count })];
+        responder.wait(Waiting::all(ReplyForm::Scanned, asked));
     }
 
-    pub(super) fn keys_of(&mut self, connection: &mut Connection, filter: &KeyFilter) {
+    pub(super) fn keys_of(&mut self, responder: &mut Responder, filter: &KeyFilter) {
         // What comes behind it would wait for it anyway.
-        connection.expect_large();
+        responder.expect_large();
         let database = self.database;
         let mut asked = Vec::new();
         for shard in 0..self.host.shards() {
             let (filter, found) = (filter.clone(), Vec::new());
-            self.go_on_with(connection, shard, GoingOn::Keys { shard, database, filter, found });
+            self.go_on_with(responder, shard, GoingOn::Keys { shard, database, filter, found });
             let command = Command::Scan { place: 0, count: KEYS_STEP };
-            asked.push(self.submit(connection, shard, shard, &command));
+            asked.push(self.submit(responder, shard, shard, &command));
         }
-        connection.wait(Waiting::all(ReplyForm::KeyList, asked));
+        responder.wait(Waiting::all(ReplyForm::KeyList, asked));
     }
 
-    pub(super) fn random_key(&mut self, connection: &mut Connection) {
+    pub(super) fn random_key(&mut self, responder: &mut Responder) {
         let (shards, database) = (self.host.shards(), self.database);
         let keys = |shard| self.host.keys_in(shard, database);
         let total: u64 = (0..shards).map(keys).sum();
@@ -126,17 +81,17 @@ impl<H: Host> Executor<H> {
         });
         let shard = weighed.unwrap_or_default();
         let (random, left) = (self.draw() as u32, shards - 1);
-        self.go_on_with(connection, 0, GoingOn::Random { shard, database, random, left });
+        self.go_on_with(responder, 0, GoingOn::Random { shard, database, random, left });
         let command = Command::RandomKey { random, place: None };
-        let asked = [self.submit(connection, shard, 0, &command)];
-        connection.wait(Waiting::all(ReplyForm::Value, asked));
+        let asked = [self.submit(responder, shard, 0, &command)];
+        responder.wait(Waiting::all(ReplyForm::Value, asked));
     }
 
-    pub(super) fn transfer(&mut self, connection: &mut Connection, transfer: &Transfer<'_>) {
+    pub(super) fn transfer(&mut self, responder: &mut Responder, transfer: &Transfer<'_>) {
         let Transfer { key, to, replaces, keeps, form, .. } = *transfer;
         let to_database = transfer.database.unwrap_or(self.database);
         if transfer.must_differ && key == to && to_database == self.database {
-            return connection.reply(|out, _| CommandError::SameObject.write(out));
+            return responder.reply(|out, _| CommandError::SameObject.write(out));
         }
         let slots = self.host.slots();
         let place = |key: &[u8], database| {
@@ -146,11 +101,11 @@ impl<H: Host> Executor<H> {
         let (from, to) = (place(key, self.database), place(to, to_database));
         let moving = Moving::new(from, to, How { replaces, keeps });
         // What comes behind it would wait for it anyway.
-        connection.expect_large();
+        responder.expect_large();
         let (shard, command) = moving.first();
-        let asked = [self.submit(connection, shard, 0, &command)];
-        self.go_on_with(connection, 0, GoingOn::Moving(Box::new(moving)));
-        connection.wait(Waiting::all(form, asked));
+        let asked = [self.submit(responder, shard, 0, &command)];
+        self.go_on_with(responder, 0, GoingOn::Moving(Box::new(moving)));
+        responder.wait(Waiting::all(form, asked));
     }
 
     /// A key gets what was found for the request that waits by this token.
@@ -167,7 +122,7 @@ impl<H: Host> Executor<H> {
     /// The next job of a request, and how it goes on with the answer.
     fn ask_on(&mut self, token: Token, on: GoingOn, (shard, command): (usize, Vec<u8>)) {
         let bytes = command.len() + on.found_bytes();
-        self.counts().pending_bytes.change(0, bytes);
+        self.host.counts().pending_bytes.change(0, bytes);
         self.key_answers.going_on.insert(part_of(&token), (on, bytes));
         self.host.hand(shard, Job::execute(command, token));
     }
@@ -178,8 +133,8 @@ impl<H: Host> Executor<H> {
     }
 
     /// The next request of a connection goes on so when its part is answered.
-    fn go_on_with(&mut self, connection: &Connection, part: usize, on: GoingOn) {
-        let part = (connection.slot, connection.serial, connection.next_request(), part);
+    fn go_on_with(&mut self, responder: &Responder, part: usize, on: GoingOn) {
+        let part = (responder.slot, responder.serial, responder.next_request(), part);
         self.key_answers.going_on.insert(part, (on, 0));
     }
 
@@ -198,7 +153,7 @@ impl<H: Host> Executor<H> {
         let Some((mut on, bytes)) = self.key_answers.going_on.remove(&part) else {
             return Some(reply);
         };
-        self.counts().pending_bytes.change(bytes, 0);
+        self.host.counts().pending_bytes.change(bytes, 0);
         let shards = self.host.shards();
         let next = match &mut on {
             GoingOn::Scan { shard, filter } => {

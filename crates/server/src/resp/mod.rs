@@ -4,28 +4,26 @@
 //! bytes each; the shard's loop has the sockets, which `acceptor` hands to it.
 
 mod acceptor;
-mod ahead;
 mod ask;
-mod connection;
-mod connections;
 mod execute;
+mod executor;
 mod geo;
 mod hashes;
 mod host;
 mod info;
+mod key_answers;
 mod keys;
 mod many_keys;
 mod own;
-mod pending;
 mod read;
 mod shard_host;
 mod trees;
-mod unanswered;
 
 pub(crate) use acceptor::Acceptor;
-pub use acceptor::Handed;
-pub use connection::Connection;
-pub use connections::Connections;
-pub use host::Host;
+pub use executor::RespExecutor;
+pub use host::{Ahead, Host};
 pub use remora_resp::request::Sections;
 pub(crate) use shard_host::ShardHost;
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,15 @@
 //! What a session reads from the shards' memory, without asking.
 
-use super::connection::Connection;
-use super::execute::Executor;
+use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use remora_engine::string_edit::{BitPlace, range};
+use remora_frontend::Part;
 use remora_index::hash::walk_locally;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_resp::ReplyForm;
-use remora_resp::form::Part;
 use remora_resp::wire::encode;
 
 /// What an optimistic read found.
@@ -21,12 +20,12 @@ pub(super) enum Read {
     Ask,
 }
 
-impl<H: Host> Executor<H> {
+impl<H: Host> RespExecutor<H> {
     /// Answers from the shard's memory, if this session may read it and the
     /// reading concludes. Whether it did.
     pub(super) fn look(
         &mut self,
-        connection: &mut Connection,
+        responder: &mut Responder,
         (command, at): (&Command<'_>, (KeyHash, usize)),
         render: ReplyForm,
     ) -> bool {
@@ -45,22 +44,22 @@ impl<H: Host> Executor<H> {
             // An expiry is one word, which may be read before it is durable.
             return false;
         }
-        let Read::Found { from, to, expires_at_ms } = self.read(connection, key, at) else {
+        let Read::Found { from, to, expires_at_ms } = self.read(responder, key, at) else {
             return false;
         };
         let value = &self.record[from..to];
         match *command {
             Command::Get { .. } => {
-                self.host.counts().hits.add(1);
-                connection.reply(|out, _| encode::bulk(out, value));
+                self.host.thread().hits.add(1);
+                responder.reply(|out, _| encode::bulk(out, value));
             }
             // What is no string is the owner's to say.
             Command::Type { .. } => {
-                connection.reply(|out, _| encode::simple(out, Kind::STRING.name()));
+                responder.reply(|out, _| encode::simple(out, Kind::STRING.name()));
             }
             Command::GetRange { start, end, .. } => {
                 let part = &value[range(value.len(), start.into(), end.into())];
-                connection.reply(|out, _| encode::bulk(out, part));
+                responder.reply(|out, _| encode::bulk(out, part));
             }
             _ => {
                 let number = match *command {
@@ -72,7 +71,7 @@ impl<H: Host> Executor<H> {
                     _ => value.len() as i64,
                 };
                 let part = [Part { status: Status::Ok, number, value: None }];
-                connection.reply(|out, protocol| render.write(out, protocol, &part));
+                responder.reply(|out, protocol| render.write(out, protocol, &part));
             }
         }
         true
@@ -81,11 +80,11 @@ impl<H: Host> Executor<H> {
     /// Reads a key's record from its shard's memory, if this session may.
     pub(super) fn read(
         &mut self,
-        connection: &Connection,
+        responder: &Responder,
         key: &[u8],
         (hash, shard): (KeyHash, usize),
     ) -> Read {
-        if !connection.may_read(shard, hash) {
+        if !responder.may_read(shard, hash) {
             return Read::Ask;
         }
         let (memory, table) = (self.host.memory(shard), &mut self.tables[shard]);
@@ -98,12 +97,12 @@ impl<H: Host> Executor<H> {
                 }
                 let to = found.pointer.length as usize;
                 let from = to - found.value.len();
-                self.host.counts().optimistic_reads.add(1);
+                self.host.thread().optimistic_reads.add(1);
                 self.host.touched(shard, found.pointer);
                 Read::Found { from, to, expires_at_ms }
             }
             Err(_) => {
-                self.host.counts().asked_reads.add(1);
+                self.host.thread().asked_reads.add(1);
                 Read::Ask
             }
         }

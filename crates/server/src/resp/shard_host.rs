@@ -2,18 +2,21 @@
 //! itself, what the thread knows of the others, and the mail that a turn gathers
 //! for each of them.
 
-use super::host::Host;
+use super::host::{Ahead, Host};
 use super::info;
-use crate::jobs::{Job, Mail, Outbox, OwnedReply, Token};
+use crate::inbox::{Mail, Outbox};
 use crate::large_jobs::LargeJobs;
 use crate::shared::{ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard};
+use remora_frontend::{Counts, Here, Job, OwnedReply, ShardPort, Token};
 use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
 use remora_layout::limits::{JOBS_PER_TURN, RESP_REQUESTS_AHEAD};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
+use remora_protocol::Command;
 use remora_resp::request::Sections;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -116,24 +119,13 @@ impl ShardHost {
     }
 }
 
-impl Host for ShardHost {
-    type Memory = ReadView;
-    type Journal = NoJournal;
-
+impl ShardPort for ShardHost {
     fn home(&self) -> usize {
         self.number
     }
 
-    fn now(&self) -> Now {
-        self.now
-    }
-
-    #[inline]
-    fn with_own<R>(
-        &mut self,
-        act: impl FnOnce(&mut Shard<NoJournal>, &mut LargeJobs, Now) -> R,
-    ) -> Option<R> {
-        Some(act(&mut self.shard, &mut self.large_jobs, self.now))
+    fn now_ms(&self) -> u64 {
+        self.now.unix_ms
     }
 
     fn slots(&self) -> &SlotTable {
@@ -143,6 +135,41 @@ impl Host for ShardHost {
     fn hash_seed(&self) -> u64 {
         self.shared.hash_seed
     }
+
+    fn hand(&mut self, shard: usize, job: Job) {
+        if shard == self.number {
+            return self.jobs.push_back(job);
+        }
+        self.outbox.add_job(shard, job);
+    }
+
+    #[inline]
+    fn is_free(&mut self, token: &Token) -> bool {
+        self.large_jobs.is_free(token)
+    }
+
+    #[inline]
+    fn execute<R>(
+        &mut self,
+        command: (&Command<'_>, KeyHash),
+        token: Token,
+        take: impl FnOnce(Here<'_>) -> R,
+    ) -> Option<R> {
+        Some(take(self.large_jobs.execute_here(&mut self.shard, command, token, self.now)))
+    }
+
+    fn counts(&self) -> &Counts {
+        &self.handle().thread.frontend
+    }
+
+    fn note_end(&self) {
+        self.handle().connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Host for ShardHost {
+    type Memory = ReadView;
+    type Journal = NoJournal;
 
     fn keys_in(&self, shard: usize, database: Database) -> u64 {
         self.shared.shards[shard].stats().databases[database.number() as usize].keys
@@ -156,23 +183,20 @@ impl Host for ShardHost {
         (shard == self.number).then(|| self.shard.owner())
     }
 
-    fn hand(&mut self, shard: usize, job: Job) {
-        if shard == self.number {
-            return self.jobs.push_back(job);
+    #[inline]
+    fn prefetch(&mut self, what: Ahead, keys: impl Iterator<Item = KeyHash>) {
+        match what {
+            Ahead::Buckets => keys.for_each(|hash| self.shard.prefetch(hash)),
+            Ahead::Records => keys.for_each(|hash| self.shard.prefetch_record(hash)),
         }
-        self.outbox.add_job(shard, job);
     }
 
     fn touched(&self, shard: usize, pointer: RemotePointer) {
         self.shared.shards[shard].touched.push(pointer);
     }
 
-    fn counts(&self) -> &ThreadCounts {
+    fn thread(&self) -> &ThreadCounts {
         &self.handle().thread
-    }
-
-    fn note_end(&self) {
-        self.handle().connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn info(&self, sections: &Sections<'_>) -> String {

@@ -25,7 +25,6 @@ use remora_layout::limits::{
     DISCARD_BYTES, HELD_REPLIES, HELD_REPLY_BYTES, LARGE_BUFFER_BYTES, MAX_STREAMS,
     STREAM_PIECE_BYTES,
 };
-use remora_protocol::message::RequestHeader;
 use remora_ring::WRITE_ID;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -97,11 +96,6 @@ pub struct Large {
     scratch: Vec<u8>,
     /// Something has gone out since [`Large::had_to_wait`] was asked.
     has_sent: bool,
-}
-
-/// The session of the client that a request's id names.
-pub fn session_of(id: u32) -> u16 {
-    (id >> 16) as u16
 }
 
 /// An id of a request of this session, whichever.
@@ -341,11 +335,6 @@ impl Outgoing {
     fn is_sent(&self) -> bool {
         self.sent >= self.download.len()
     }
-}
-
-/// The header of a frame, if it is long enough for one.
-pub fn header_of(frame: &[u8]) -> Option<RequestHeader> {
-    RequestHeader::read_from_prefix(frame).ok().map(|(header, _)| header)
 }
 
 /// Takes the buffer's name from a frame's end.

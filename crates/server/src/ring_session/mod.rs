@@ -10,21 +10,26 @@
 //! * a thread of the client that takes no replies holds up its own ring set only.
 
 mod client_end;
+mod error;
+mod frames;
 mod large;
 mod replies;
+mod searches;
 mod searching;
 mod special;
 mod uploads;
 
 pub use client_end::{ClientEnd, FarEnd, ShmEnd, StoredBy};
+pub use error::SessionError;
 
-use crate::shared::OtherSearches;
+use crate::other_searches::OtherSearches;
 use crate::touch_hints::TouchHints;
+use frames::{session_of, sets_of};
 use large::Large;
 use remora_arena::{Journal, ReadView, Region};
 use remora_engine::Outcome;
 use remora_engine::{Now, Shard};
-use remora_fabric::{AnyLink, LinkError};
+use remora_fabric::AnyLink;
 use remora_layout::buffer_name::BufferName;
 use remora_layout::database::Database;
 use remora_layout::frame::ring_seed;
@@ -37,30 +42,13 @@ use remora_layout::session::{ring_number, ring_offset, set_offset};
 use remora_protocol::Command;
 use remora_protocol::Reply;
 use remora_protocol::message::{PIECE, Status, form};
-use remora_ring::{Poll, Receiver, Violation};
-use replies::{Place, Replies, sets_of};
+use remora_ring::{Poll, Receiver};
+use replies::{Place, Replies};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uploads::Uploads;
 use zerocopy::IntoBytes;
-
-/// Why a session's rings are no longer served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SessionError {
-    /// The peer wrote what no honest peer writes.
-    #[error(transparent)]
-    Violation(#[from] Violation),
-    /// A frame began and did not end.
-    #[error("a frame stayed incomplete for more than {TORN_FRAME_MS} ms")]
-    TornForever,
-    /// More requests in pieces than the client can have threads.
-    #[error("more than {MAX_CLIENT_SESSIONS} values are on their way in at once")]
-    TooManyUploads,
-    /// The link has failed.
-    #[error(transparent)]
-    Link(#[from] LinkError),
-}
 
 /// The request ring of one ring set.
 struct Incoming {
@@ -446,7 +434,7 @@ impl RingSession {
         buffer: Option<BufferName>,
         now: Now,
     ) -> Result<(), SessionError> {
-        self.see_thread(large::session_of(id));
+        self.see_thread(session_of(id));
         match *command {
             command if !command.is_for_rings() => {
                 return self.reply(&Reply::status(Status::Malformed), id);
@@ -528,7 +516,7 @@ impl RingSession {
     fn reply(&mut self, reply: &Reply<'_>, id: u32) -> Result<(), SessionError> {
         let header = self.replies.header(reply, id);
         let value = reply.value.unwrap_or_default();
-        let session = large::session_of(id);
+        let session = session_of(id);
         if reply.wait != 0 || self.large.holds_up(session) {
             self.large.hold(session, [header.as_bytes(), value].concat(), reply.wait);
             return Ok(());

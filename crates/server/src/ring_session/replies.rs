@@ -1,6 +1,6 @@
 //! The way to the client: replies, credit, and waking it.
 
-use super::large::session_of;
+use super::frames::{reply_header, session_of, sets_of};
 use super::{ClientEnd, SessionError};
 use remora_arena::{ReadView, Words};
 use remora_fabric::far::CLIENT_MAILBOX;
@@ -10,7 +10,7 @@ use remora_layout::frame::ring_seed;
 use remora_layout::immediate;
 use remora_layout::session::{credit_word, ring_number, ring_offset, set_offset, stuck_word};
 use remora_protocol::Reply;
-use remora_protocol::message::{HAS_VALUE, ReplyHeader};
+use remora_protocol::message::ReplyHeader;
 use remora_ring::{SendError, Sender};
 use std::collections::VecDeque;
 
@@ -171,7 +171,7 @@ impl Replies {
 
     /// The header of an encoded reply.
     pub fn header(&self, reply: &Reply<'_>, id: u32) -> ReplyHeader {
-        header_of(reply, id, self.place.life)
+        reply_header(reply, id, self.place.life)
     }
 
     /// Sends the reply to this request, or keeps it until there is room.
@@ -286,31 +286,5 @@ fn link_failure(error: SendError) -> SessionError {
     match error {
         SendError::Link(error) => error.into(),
         other => unreachable!("room was looked for, replies fit a frame: {other}"),
-    }
-}
-
-/// The ring sets that these bits name.
-pub fn sets_of(mut bits: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let set = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
-        bits &= bits - 1;
-        Some(set)
-    })
-}
-
-/// The header of an encoded reply, in a server's life.
-pub fn header_of(reply: &Reply<'_>, id: u32, life: u64) -> ReplyHeader {
-    let value = reply.value.unwrap_or_default();
-    let [low, high] = reply.pointer.to_words();
-    ReplyHeader {
-        status: reply.status as u8,
-        flags: if reply.value.is_some() { HAS_VALUE } else { 0 },
-        reserved: 0.into(),
-        value_bytes: (value.len() as u32).into(),
-        id: id.into(),
-        lease_ms: reply.lease_ms.into(),
-        pointer: [low.into(), high.into()],
-        number: reply.number.into(),
-        life: life.into(),
     }
 }

@@ -1,33 +1,16 @@
-//! Searches of trees. The owner of a tree answers by as many replies as they
-//! need: one turn of the shard makes one slice of the objects, so that nobody
-//! waits for a whole large search. A small search of another shard's tree is
-//! read, as a client would, so that all shards' threads can serve those who
-//! search one tree.
-//!
-//! What it keeps true: a search of another shard's tree takes one turn, within
-//! [`WalkLimits::ONE_TURN`], and keeps nothing for a later one. For the client
-//! names the tree's header, and may have put a forged tree into a value of its
-//! own: it can read the arena, and so knows the secret of the checksums. By
-//! that it gets what it wrote, at the cost of a small search.
+//! Searches under way. The owner of a tree answers by as many replies as they need: one
+//! turn of the shard makes one slice of the objects, so that nobody waits for a whole large
+//! search.
 
-use super::replies::header_of;
-use super::{RingSession, SessionError, large};
-use crate::shared::count;
+use super::error::SessionError;
+use super::frames::reply_header;
 use remora_arena::Journal;
 use remora_engine::{LongRead, Now, Shard};
-use remora_index::rtree::{LocalWalk, Query};
-use remora_layout::arena_header::word::{RECORD_SECRET, REGION};
-use remora_layout::database::Database;
-use remora_layout::hash::KeyHash;
 use remora_layout::limits::{HELD_REPLY_BYTES, MAX_INLINE_BYTES, SEARCH_FRAME_OBJECTS};
-use remora_layout::node::{ENTRY_BYTES, Home};
-use remora_layout::object::is_surrogate;
-use remora_layout::tree::RootPlace;
+use remora_layout::node::ENTRY_BYTES;
+use remora_protocol::Command;
 use remora_protocol::Reply;
 use remora_protocol::message::{MORE, ReplyHeader, Status};
-use remora_protocol::tree::TreeCommand;
-use remora_protocol::{Command, Request};
-use remora_walk::local::WalkLimits;
 use zerocopy::IntoBytes;
 
 /// Most bytes of objects in one reply.
@@ -42,6 +25,11 @@ pub struct Searching {
 }
 
 impl Searching {
+    /// A search that has begun, for this request.
+    pub const fn new(id: u32, life: u64, read: LongRead) -> Self {
+        Self { id, life, read }
+    }
+
     /// Begins the search that an encoded command asks for.
     ///
     /// # Errors
@@ -52,12 +40,12 @@ impl Searching {
         (life, now): (u64, Now),
     ) -> Result<Self, (Vec<u8>, u64)> {
         let refused =
-            |reply: Reply<'_>, id| (header_of(&reply, id, life).as_bytes().to_vec(), reply.wait);
+            |reply: Reply<'_>, id| (reply_header(&reply, id, life).as_bytes().to_vec(), reply.wait);
         match Command::decode_within(command) {
             Ok((database, asked @ Command::Of { key, request }, id)) => {
                 let hash = shard.hash_of(database, &asked);
                 match shard.begin_read((key, hash), request, now) {
-                    Ok(read) => Ok(Self { id, life, read }),
+                    Ok(read) => Ok(Self::new(id, life, read)),
                     Err(reply) => Err(refused(reply, id)),
                 }
             }
@@ -81,14 +69,14 @@ impl Searching {
         let turn = match shard.read_turn(read, found, now) {
             Ok(turn) => turn,
             Err(status) => {
-                send(&header_of(&Reply::status(status), *id, *life), &[], wait)?;
+                send(&reply_header(&Reply::status(status), *id, *life), &[], wait)?;
                 return Ok(true);
             }
         };
         let header = |part: &[u8], more| {
             let value = turn.gives_value.then_some(part);
             let reply = Reply { value, ..Reply::number(turn.number) };
-            let mut header = header_of(&reply, *id, *life);
+            let mut header = reply_header(&reply, *id, *life);
             header.flags |= more;
             header
         };
@@ -105,112 +93,5 @@ impl Searching {
         found.clear();
         found.shrink_to(HELD_REPLY_BYTES);
         Ok(turn.ended)
-    }
-}
-
-impl RingSession {
-    /// Answers a search: at once, if one turn is enough for it.
-    pub(super) fn search<J: Journal>(
-        &mut self,
-        shard: &mut Shard<J>,
-        (key, hash): (&[u8], KeyHash),
-        (request, id): (Request<'_>, u32),
-        now: Now,
-    ) -> Result<(), SessionError> {
-        if let Request::Tree(TreeCommand::SearchAt { window, predicate, shard, root }) = request {
-            let query = Query::Window { window, predicate };
-            return self.search_other(query, (shard, root), id, now);
-        }
-        let session = large::session_of(id);
-        if self.large.holds_up(session) || self.replies.has_backlog(id) {
-            let mut command = Vec::new();
-            Command::Of { key, request }.encode_within(hash.database(), id, &mut command);
-            self.large.ask(session, command);
-            return Ok(());
-        }
-        let read = match shard.begin_read((key, hash), request, now) {
-            Ok(read) => read,
-            Err(reply) => return self.reply(&reply, id),
-        };
-        self.answer_in_turns(shard, read, id, now)
-    }
-
-    /// Removes every key, or those of a database; the reply comes once all of them are dead for readers.
-    pub(super) fn flush<J: Journal>(
-        &mut self,
-        shard: &mut Shard<J>,
-        only: Option<Database>,
-        id: u32,
-        now: Now,
-    ) -> Result<(), SessionError> {
-        let read = match shard.begin_flush(only) {
-            Ok(read) => read,
-            Err(reply) => return self.reply(&reply, id),
-        };
-        self.answer_in_turns(shard, read, id, now)
-    }
-
-    fn answer_in_turns<J: Journal>(
-        &mut self,
-        shard: &mut Shard<J>,
-        read: LongRead,
-        id: u32,
-        now: Now,
-    ) -> Result<(), SessionError> {
-        let mut searching = Searching { id, life: self.replies.life(), read };
-        let session = large::session_of(id);
-        let Self { large, replies, search_scratch, .. } = self;
-        let ended = !large.holds_up(session)
-            && searching.turn(shard, (search_scratch, now), |header, part, wait| {
-                if wait != 0 {
-                    large.hold(session, [header.as_bytes(), part].concat(), wait);
-                    return Ok(());
-                }
-                replies.send_or_keep(id, &[header.as_bytes(), part])
-            })?;
-        if !ended {
-            large.search(session, searching);
-        }
-        Ok(())
-    }
-
-    /// Answers a search of another shard's tree, which the client says lies at
-    /// `root`: whole, or not at all.
-    fn search_other(
-        &mut self,
-        query: Query,
-        (shard, root): (u8, RootPlace),
-        id: u32,
-        now: Now,
-    ) -> Result<(), SessionError> {
-        let Some(memory) = self.arenas.get(shard as usize).cloned() else {
-            return self.reply(&Reply::status(Status::Malformed), id);
-        };
-        let home = Home {
-            secret: memory.load_acquire(RECORD_SECRET),
-            region: memory.load_acquire(REGION) as u32,
-        };
-        let scratch = &mut self.search_scratch;
-        let begun = LocalWalk::begin_at(memory, home, (root, now.unix_ms), query);
-        let walked = begun.and_then(|mut walk| {
-            let is_whole = walk.run_within(&WalkLimits::ONE_TURN, scratch)?;
-            // What the id of a surrogate is only the owner knows.
-            let is_known = !walk.walk().results().iter().any(|object| is_surrogate(object.word));
-            Ok((is_whole && is_known).then_some(walk))
-        });
-        let counter = match walked {
-            Ok(Some(_)) => &self.searches.answered,
-            Ok(None) => &self.searches.beyond,
-            Err(_) => &self.searches.unsettled,
-        };
-        count(counter, 1);
-        let Ok(Some(walk)) = walked else {
-            return self.reply(&Reply::status(Status::AskOwner), id);
-        };
-        if let Some(touched) = self.touched.get(shard as usize) {
-            touched.push(root.record_pointer());
-        }
-        let (found, nodes) = (walk.walk().results().as_bytes(), walk.walk().nodes());
-        self.reply(&Reply { value: Some(found), ..Reply::number(nodes as i64) }, id)
     }
 }

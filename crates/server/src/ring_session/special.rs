@@ -1,6 +1,7 @@
 //! Large values in a session's turns: frames that are more, or less, than one
 //! encoded command, and replies whose value goes into the client's buffer.
 
+use super::frames::{request_header, session_of};
 use super::large;
 use super::uploads::Complete;
 use super::{RingSession, SessionError};
@@ -24,7 +25,7 @@ impl RingSession {
         frame: &[u8],
         now: Now,
     ) -> Result<(), SessionError> {
-        let Some(header) = large::header_of(frame) else {
+        let Some(header) = request_header(frame) else {
             return self.reply(&Reply::status(Status::Malformed), 0);
         };
         let (id, body) = (header.id.get(), &frame[REQUEST_HEADER_BYTES..]);
@@ -122,7 +123,7 @@ impl RingSession {
                 let mut header = self.replies.header(&reply, id);
                 header.flags = IN_BUFFER;
                 header.value_bytes = (bytes as u32).into();
-                let session = large::session_of(id);
+                let session = session_of(id);
                 let header = header.as_bytes().to_vec();
                 self.large.send_value(session, (header, reply.wait), download, name);
                 Ok(())

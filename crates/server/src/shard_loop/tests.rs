@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::config::{Config, Eviction, Packets, Wanted};
-use crate::resp::Connection;
 use crate::server::Server;
 use remora_arena::{AsleepWord, Mapping, Owner, Words};
 use remora_engine::ShardOptions;
+use remora_frontend::Connection;
 use remora_layout::limits::UPLOAD_IDLE_S;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

@@ -157,7 +157,7 @@ fn prepared(world: &SimWorld, work: &Workload) -> Server {
     }
     if work.objects > 0 {
         let tell = |command: TreeCommand<'_>| {
-            let request = command.request().expect("it is a command");
+            let request = command.checked().map(TreeCommand::request).expect("it is a command");
             server.prepare(&Command::Of { key: TREE, request });
         };
         let capacity = work.capacity;

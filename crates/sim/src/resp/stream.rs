@@ -3,7 +3,8 @@
 //! either end may close or break it.
 
 use remora_fabric::sim::SimWorld;
-use remora_server::resp::Connection;
+use remora_frontend::Connection;
+use remora_resp::Resp;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -243,13 +244,13 @@ pub struct Accepted {
     /// The stream.
     pub stream: ServerEnd,
     /// What another thread knows of it that served it before.
-    pub connection: Option<Box<Connection>>,
+    pub connection: Option<Box<Connection<Resp>>>,
 }
 
 impl ServerEnd {
     /// Another thread serves the stream from now on: this one hears nothing of it any
     /// more.
-    pub fn hand_over(self, to: &Arc<Events>, connection: Connection) {
+    pub fn hand_over(self, to: &Arc<Events>, connection: Connection<Resp>) {
         let from = std::mem::replace(&mut *lock(&self.0.events), Arc::clone(to));
         let slot = lock(&self.0.state).slot.take();
         if let Some(slot) = slot {

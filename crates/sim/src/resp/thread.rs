@@ -9,14 +9,16 @@ use crate::node::{Node, NodeTime};
 use crate::probes::{Probe, Probes};
 use crate::tasks::Coroutines;
 use remora_arena::{Owner, ReadView};
-use remora_engine::{Now, Shard};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
+use remora_frontend::{
+    Connection, Connections, Counts as FrontendCounts, Here, Job, ShardPort, Token,
+};
 use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
-use remora_server::jobs::Job;
-use remora_server::large_jobs::LargeJobs;
-use remora_server::resp::{Connection, Connections, Host, Sections};
+use remora_protocol::Command;
+use remora_server::resp::{Ahead, Host, RespExecutor, Sections};
 use remora_server::thread_counts::ThreadCounts;
 use remora_walk::Memory;
 use std::cell::{Cell, RefCell};
@@ -115,37 +117,58 @@ impl SimHost {
     }
 }
 
-impl Host for SimHost {
-    type Memory = BesideMemory;
-    type Journal = SimJournal;
-
+impl ShardPort for SimHost {
     fn home(&self) -> usize {
         self.home
     }
 
-    fn now(&self) -> Now {
-        // Leases are given by rings alone.
-        Now { unix_ms: self.time.unix_ms(), since_start_s: 0 }
-    }
-
-    fn with_own<R>(
-        &mut self,
-        act: impl FnOnce(&mut Shard<SimJournal>, &mut LargeJobs, Now) -> R,
-    ) -> Option<R> {
-        self.node.borrow_mut().with_shard((self.life, self.home), act)
+    fn now_ms(&self) -> u64 {
+        self.time.unix_ms()
     }
 
     fn slots(&self) -> &SlotTable {
         &self.slots
     }
 
+    fn hash_seed(&self) -> u64 {
+        self.hash_seed
+    }
+
+    fn hand(&mut self, shard: usize, job: Job) {
+        self.with_jobs(|jobs| jobs.hand(shard, job));
+    }
+
+    fn is_free(&mut self, token: &Token) -> bool {
+        let home = (self.life, self.home);
+        let is_free = self.node.borrow_mut().with_shard(home, |_, jobs, _| jobs.is_free(token));
+        is_free == Some(true)
+    }
+
+    fn execute<R>(
+        &mut self,
+        command: (&Command<'_>, KeyHash),
+        token: Token,
+        take: impl FnOnce(Here<'_>) -> R,
+    ) -> Option<R> {
+        self.node.borrow_mut().with_shard((self.life, self.home), |shard, jobs, now| {
+            take(jobs.execute_here(shard, command, token, now))
+        })
+    }
+
+    fn counts(&self) -> &FrontendCounts {
+        &self.counts.frontend
+    }
+
+    fn note_end(&self) {}
+}
+
+impl Host for SimHost {
+    type Memory = BesideMemory;
+    type Journal = SimJournal;
+
     /// Worlds do not ask for any key.
     fn keys_in(&self, _: usize, _: Database) -> u64 {
         1
-    }
-
-    fn hash_seed(&self) -> u64 {
-        self.hash_seed
     }
 
     fn memory(&self, shard: usize) -> &BesideMemory {
@@ -158,19 +181,20 @@ impl Host for SimHost {
         None
     }
 
-    fn hand(&mut self, shard: usize, job: Job) {
-        self.with_jobs(|jobs| jobs.hand(shard, job));
+    fn prefetch(&mut self, what: Ahead, keys: impl Iterator<Item = KeyHash>) {
+        self.node.borrow_mut().with_shard((self.life, self.home), |shard, _, _| match what {
+            Ahead::Buckets => keys.for_each(|hash| shard.prefetch(hash)),
+            Ahead::Records => keys.for_each(|hash| shard.prefetch_record(hash)),
+        });
     }
 
     fn touched(&self, shard: usize, pointer: RemotePointer) {
         self.mailboxes[shard].touched.push(pointer);
     }
 
-    fn counts(&self) -> &ThreadCounts {
+    fn thread(&self) -> &ThreadCounts {
         &self.counts
     }
-
-    fn note_end(&self) {}
 
     /// Nobody in a world asks for it.
     fn info(&self, _: &Sections<'_>) -> String {
@@ -182,6 +206,9 @@ impl Host for SimHost {
         Vec::new()
     }
 }
+
+/// The connections of one thread.
+type RespConnections = Connections<ServerEnd, RespExecutor<SimHost>>;
 
 /// What a world keeps of the RESP connections of one shard's thread.
 struct OfThread {
@@ -269,16 +296,16 @@ impl Thread {
     /// As the production thread goes round, until the server dies.
     fn run(self, host: SimHost) {
         let task = Coroutines.current().expect("it runs as a task");
-        let mut connections: Connections<ServerEnd, SimHost> = Connections::new(host);
+        let mut connections = RespConnections::new(RespExecutor::new(host));
         while !self.events.are_over() {
             if self.faults.strikes(Fault::RespStall) {
                 self.faults.pause(&self.world, task, 1..=100_000_000);
             }
-            self.await_shard(task, connections.host());
-            let has_reply = connections.host().with_jobs(|jobs| jobs.has_reply()) == Some(true);
+            self.await_shard(task, connections.port());
+            let has_reply = connections.port().with_jobs(|jobs| jobs.has_reply()) == Some(true);
             if connections.are_idle() && !has_reply && self.has_no_event() {
                 let mailbox = |host: &SimHost| Arc::clone(&host.mailboxes);
-                let (mailboxes, home) = (mailbox(connections.host()), connections.host().home);
+                let (mailboxes, home) = (mailbox(connections.port()), connections.port().home);
                 *lock(&self.events.waiting) = Some(task);
                 mailboxes[home].set_connections_waiting(Some(task));
                 self.world.suspend_until(task, u64::MAX);
@@ -294,14 +321,14 @@ impl Thread {
                 connections.stir(slot);
             }
             self.accept(&mut connections);
-            connections.host().with_jobs(ShardJobs::take_mail);
+            connections.port().with_jobs(ShardJobs::take_mail);
             while let Some((token, reply)) =
-                connections.host().with_jobs(ShardJobs::pop_reply).flatten()
+                connections.port().with_jobs(ShardJobs::pop_reply).flatten()
             {
                 connections.take_reply(token, reply);
             }
             connections.serve(drop);
-            connections.host().with_jobs(ShardJobs::send_mail);
+            connections.port().with_jobs(ShardJobs::send_mail);
             // What the work takes.
             let takes_ns = self.world.draw(|random| random.within(&(200..=3_000)));
             self.faults.pause(&self.world, task, takes_ns..=takes_ns);
@@ -326,7 +353,7 @@ impl Thread {
             && lock(&self.events.accepted).is_empty()
     }
 
-    fn accept(&self, connections: &mut Connections<ServerEnd, SimHost>) {
+    fn accept(&self, connections: &mut RespConnections) {
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         while let Some(accepted) = { lock(&self.events.accepted).pop_front() } {
             let Accepted { stream, connection } = accepted;
@@ -340,8 +367,8 @@ impl Thread {
 
     /// Now and then the thread gives a connection to another one, as if it had been
     /// the busier one.
-    fn give_away(&self, connections: &mut Connections<ServerEnd, SimHost>) {
-        let home = connections.host().home;
+    fn give_away(&self, connections: &mut RespConnections) {
+        let home = connections.port().home;
         let others = self.all.len() as u64 - 1;
         let may = others > 0 && !self.events.are_over();
         if !may || !self.world.draw(|random| random.happens(GIVES_AWAY_PPM)) {
@@ -351,7 +378,7 @@ impl Thread {
             (1 + random.below(others) as usize, [0.25, 0.5, 1.0][random.below(3) as usize])
         });
         let Some((stream, connection)) = connections.take_out(share) else { return };
-        connections.host().counts.connections_moved.add(1);
+        connections.port().counts.connections_moved.add(1);
         let to = &self.all[(home + other) % self.all.len()];
         stream.hand_over(to, connection);
     }

@@ -14,7 +14,7 @@ use remora_layout::rect::Rect;
 use remora_layout::session::{credit_word, ring_offset};
 use remora_layout::tree::{RootPlace, TreeKind};
 use remora_protocol::message::{Op, PIECE, RELEASE, RequestHeader, form};
-use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
+use remora_protocol::tree::{Objects, ReadObjects, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, Expiry, Operation, Request};
 use remora_ring::SendError;
 use zerocopy::{FromZeros, IntoBytes};
@@ -140,13 +140,14 @@ impl Peer<'_> {
             13 => TreeCommand::Nearest { x, y: number, wanted: script.word() as u32 % 3_000 },
             14 => TreeCommand::Info,
             15..=18 => {
-                TreeCommand::Refine { refine: &refine, ids: script.one_in(2).then_some(&ids) }
+                let of = script.one_in(2).then_some(ReadObjects { tree: at, words: &ids });
+                TreeCommand::Refine { refine: &refine, of }
             }
             _ if script.one_in(3) => TreeCommand::Build { load },
             _ => TreeCommand::Stage { load, first: script.one_in(3), objects },
         };
         let mut bytes = Vec::new();
-        match command.request() {
+        match command.checked().map(TreeCommand::request) {
             Ok(request) => Command::Of { key: name, request }.encode_into(id, &mut bytes),
             // What no client would send: any numbers.
             Err(_) => {

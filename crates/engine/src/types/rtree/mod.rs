@@ -231,7 +231,7 @@ impl Trees {
             | TreeCommand::Refine { .. }
             | TreeCommand::CountRefined { .. }
             | TreeCommand::Nearest { .. }
-            | TreeCommand::Resolve { .. } => self.whole_search(store, root, command, on.now),
+            | TreeCommand::Resolve(_) => self.whole_search(store, root, command, on.now),
             TreeCommand::Info => self.tree_info(root),
             TreeCommand::Stage { load, first, objects } => {
                 self.stage(store, (on, root), (load, first), objects, entry)

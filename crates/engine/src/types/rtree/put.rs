@@ -206,7 +206,7 @@ impl Trees {
             return Ok(false);
         }
         let record = known.or_else(|| self.named(root).record(store, word));
-        let request = TreeCommand::Remove { id }.request()?;
+        let request = TreeCommand::Remove { id }.checked().map(TreeCommand::request)?;
         store.commit(on.hash.database(), &Command::Of { key: on.key, request }, |store| {
             self.hide_record(store, record);
             self.publish(store, root);

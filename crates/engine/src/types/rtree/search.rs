@@ -10,18 +10,21 @@ use remora_index::rtree::{Cursor, Nearest, NearestTurn, Object};
 use remora_layout::limits::{
     MAX_NEAREST, NEAREST_TURN_WORK, RESOLVE_TURN_WORDS, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
 };
-use remora_layout::node::node_bytes;
+use remora_layout::node::{NodeRef, node_bytes};
 use remora_layout::object::is_surrogate;
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_protocol::message::Status;
-use remora_protocol::tree::TreeCommand;
+use remora_protocol::tree::{ReadObjects, TreeCommand};
 use remora_protocol::{Items, Reply};
 
 /// A search that is answered in turns.
 pub(super) struct Searching {
     /// The root record of the tree; generation 0 until it is known.
     root: Slot,
+    /// The header of the tree that is asked about, if it has to be that one: the key
+    /// may have another tree since the asker read it.
+    only: Option<NodeRef>,
     cursor: Cursor,
     /// Objects that are counted, not given.
     count: Option<u64>,
@@ -42,11 +45,13 @@ enum Other {
 impl Searching {
     /// What a command looks for.
     pub fn new(command: &TreeCommand<'_>) -> Result<Self, Status> {
+        let mut only = None;
         let (window, predicate, count, refining) = match *command {
             TreeCommand::Search { window, predicate } => (window, predicate, None, None),
             TreeCommand::Count { window, predicate } => (window, predicate, Some(0), None),
-            TreeCommand::Refine { refine, ids } => {
-                let refining = Refining::new(refine, ids)?;
+            TreeCommand::Refine { refine, of } => {
+                only = of.map(|objects| objects.tree);
+                let refining = Refining::new(refine, of.map(|objects| objects.words))?;
                 (refining.window(), refining.predicate(), None, Some(Box::new(refining)))
             }
             TreeCommand::CountRefined { refine } => {
@@ -58,23 +63,24 @@ impl Searching {
             }
             TreeCommand::Nearest { x, y, wanted } => {
                 let nearest = Nearest::new((x, y), wanted as usize);
-                return Ok(Self::other(Other::Nearest(Box::new(nearest))));
+                return Ok(Self::other(Other::Nearest(Box::new(nearest)), None));
             }
-            TreeCommand::Resolve { words } => {
+            TreeCommand::Resolve(ReadObjects { tree, words }) => {
                 let words = words.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
-                return Ok(Self::other(Other::Resolve { words: words.collect(), resolved: 0 }));
+                let resolve = Other::Resolve { words: words.collect(), resolved: 0 };
+                return Ok(Self::other(resolve, Some(tree)));
             }
             _ => return Err(Status::Malformed),
         };
         let root = Slot { slot: 0, generation: 0, class: 0 };
-        let other = None;
-        Ok(Self { root, cursor: Cursor::new(window, predicate), count, refining, other })
+        let (cursor, other) = (Cursor::new(window, predicate), None);
+        Ok(Self { root, only, cursor, count, refining, other })
     }
 
-    fn other(other: Other) -> Self {
+    fn other(other: Other, only: Option<NodeRef>) -> Self {
         let root = Slot { slot: 0, generation: 0, class: 0 };
         let cursor = Cursor::new(Rect::default(), Predicate::default());
-        Self { root, cursor, count: None, refining: None, other: Some(other) }
+        Self { root, only, cursor, count: None, refining: None, other: Some(other) }
     }
 
     /// It is to search this tree.
@@ -142,7 +148,8 @@ impl Trees {
     /// that it finds to `found`, or verdicts on them.
     ///
     /// # Errors
-    /// `NoTree`: the tree has gone meanwhile. `Outrun`: it changes too much for a
+    /// `NoTree`: the tree has gone meanwhile, or the key has another one than the asker
+    /// read. `Outrun`: it changes too much for a
     /// search for the nearest.
     pub(super) fn search_turn<J: Journal>(
         &self,
@@ -152,7 +159,9 @@ impl Trees {
         now: Now,
     ) -> Result<Turn, Status> {
         let named = self.by_root.get(&search.root.slot).filter(|named| {
-            named.root.generation == search.root.generation && store.is_live(named.root)
+            named.root.generation == search.root.generation
+                && store.is_live(named.root)
+                && search.only.is_none_or(|only| only == named.tree.at())
         });
         let named = named.ok_or(Status::NoTree)?;
         if let Some(other) = &mut search.other {

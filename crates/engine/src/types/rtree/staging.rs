@@ -98,7 +98,8 @@ impl Trees {
             let key = record_key(&store.owner, root).to_vec();
             let objects = Objects::parse(&[]).expect("none are a list");
             let none = TreeCommand::Stage { load: stage.load, first: true, objects };
-            let request = none.request().expect("nothing in it can be refused");
+            let request =
+                none.checked().map(TreeCommand::request).expect("nothing in it can be refused");
             let database = database_of(&store.owner, root);
             store.commit(database, &Command::Of { key: &key, request }, |_| {});
         }

@@ -20,9 +20,9 @@ mod globe;
 
 pub use globe::*;
 
-use super::{Encoded, Operation, Request};
 use crate::command::Condition;
 use crate::message::Status;
+use crate::types::operation::{Encoded, Operation};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_COMMAND_MEMBERS, MAX_MEMBER_BYTES};
 
@@ -266,14 +266,6 @@ mod op {
 
 /// Flag of an add: changed ones are counted too.
 const TELL_CHANGED: u8 = 4;
-
-impl<'a> GeoCommand<'a> {
-    /// This command as a request.
-    #[inline]
-    pub fn request(self) -> Request<'a> {
-        self.into()
-    }
-}
 
 impl<'a> Operation<'a> for GeoCommand<'a> {
     const KIND: Kind = Kind::GEO;

@@ -10,12 +10,12 @@
 //! get       0             id         -
 //! set of    0             id         fields
 //! get of    0             id         names, as items
-//! resolve   0             0          words, 8 each
+//! resolve   0             header     words, 8 each
 //! search    predicate     0          window 32
 //! search    predicate |   header     window 32; of a tree of another shard
 //!           shard << 2
 //! refine    0             0          the predicate's length 4 | predicate
-//! refine    1: of objects 0          the same | their ids, 8 each
+//! refine    1: of objects header     the same | their words, 8 each
 //! count     predicate     0          window 32
 //! nearest   0             how many   x 8 | y 8
 //! stage     1: the first  load       objects: rectangle 32 | id 8, each
@@ -36,10 +36,10 @@ pub use object::{
 };
 pub use refined::{Refined, window_predicate};
 
-use super::{Encoded, Operation, Request};
 use crate::items::Items;
 use crate::message::Status;
 use crate::sized::{push_sized, take_sized};
+use crate::types::operation::{Encoded, Operation};
 use object::{HAS_NAME, push_id, take_id, take_rect};
 use remora_geometry::Wkb;
 use remora_layout::kind::Kind;
@@ -75,7 +75,7 @@ impl Default for TreeSettings {
 
 impl TreeSettings {
     /// Whether there can be such a tree.
-    fn check(&self) -> Result<(), Status> {
+    pub(super) fn check(&self) -> Result<(), Status> {
         self.bounds.checked().map_err(|_| Status::BadRectangle)?;
         if (MIN_NODE_ENTRIES..=MAX_NODE_ENTRIES).contains(&self.capacity) {
             Ok(())
@@ -128,7 +128,7 @@ impl<'a> Objects<'a> {
     }
 
     /// Whether each can be staged.
-    fn check(self) -> Result<(), Status> {
+    pub(super) fn check(self) -> Result<(), Status> {
         if self.iter().any(|(_, rect)| rect.checked().is_err()) {
             return Err(Status::BadRectangle);
         }
@@ -142,6 +142,31 @@ impl<'a> Objects<'a> {
             let entry = Entry::from_bytes(bytes);
             (entry.word, entry.rect)
         })
+    }
+}
+
+/// Objects that a reader found in a tree. What the server says about them holds for that
+/// tree: an object of another one may have the same integer as its id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadObjects<'a> {
+    /// Where the header of the tree lies that was read.
+    pub tree: NodeRef,
+    /// The words of the objects, 8 bytes each.
+    pub words: &'a [u8],
+}
+
+impl<'a> ReadObjects<'a> {
+    fn of(argument: i64, words: &'a [u8]) -> Self {
+        Self { tree: NodeRef::from_word(argument as u64), words }
+    }
+
+    /// Whether these are words, and no more than `most` of them.
+    fn check(&self, most: usize) -> Result<(), Status> {
+        match self.words.len() {
+            bytes if bytes > 8 * most => Err(Status::TooLarge),
+            bytes if bytes.is_multiple_of(8) => Ok(()),
+            _ => Err(Status::Malformed),
+        }
     }
 }
 
@@ -183,12 +208,10 @@ pub enum TreeCommand<'a> {
         /// The fields' names; none for all, names and values.
         names: Items<'a>,
     },
-    /// The ids of objects with these surrogates, as [`Items`], in order; none for
-    /// an object that is not there any more. Several replies.
-    Resolve {
-        /// 8 bytes each, at most `MAX_RESOLVE_WORDS` of them.
-        words: &'a [u8],
-    },
+    /// The ids of objects with these surrogates, at most `MAX_RESOLVE_WORDS`, as
+    /// [`Items`], in order; none for an object that is not there any more. Several
+    /// replies. `NoTree` if the key has another tree than the one that was read.
+    Resolve(ReadObjects<'a>),
     /// The objects in a window, in no order, as [`FoundObjects`]. Several
     /// replies; `number` of the last is the number of nodes visited.
     Search {
@@ -211,13 +234,14 @@ pub enum TreeCommand<'a> {
         root: RootPlace,
     },
     /// The objects whose geometries fit, as [`TreeCommand::Search`] gives them;
-    /// `number` of the last reply holds [`Refined`]. With ids: of these objects
-    /// those that are there, a [`remora_layout::object::Verdict`] each.
+    /// `number` of the last reply holds [`Refined`]. With objects that were read: of
+    /// these, at most `MAX_REFINE_IDS`, those that are there, a
+    /// [`remora_layout::object::Verdict`] each; `NoTree` as for [`TreeCommand::Resolve`].
     Refine {
         /// A [`remora_geometry::Refine`]'s bytes, not parsed yet.
         refine: &'a [u8],
-        /// Which objects: their words, 8 bytes each, at most `MAX_REFINE_IDS`.
-        ids: Option<&'a [u8]>,
+        /// Which objects.
+        of: Option<ReadObjects<'a>>,
     },
     /// `number` is the number of objects whose geometries fit.
     CountRefined {
@@ -266,7 +290,7 @@ pub enum TreeCommand<'a> {
 /// Flag of a part of a load: it is the first.
 const FIRST: u8 = 1;
 /// Flag of a refined search: it is of some objects.
-const HAS_IDS: u8 = 1;
+const HAS_WORDS: u8 = 1;
 /// Flag of a refined search: its objects are counted, not given.
 const COUNTS: u8 = 2;
 
@@ -311,10 +335,14 @@ impl<'a> Operation<'a> for TreeCommand<'a> {
                 let (flags, argument) = put.encode(scratch);
                 (op::PUT, flags, argument)
             }
-            Self::Refine { refine, ids } => {
+            Self::Refine { refine, of: None } => {
                 push_sized(scratch, refine);
-                scratch.extend_from_slice(ids.unwrap_or_default());
-                (op::REFINE, if ids.is_some() { HAS_IDS } else { 0 }, 0)
+                (op::REFINE, 0, 0)
+            }
+            Self::Refine { refine, of: Some(ReadObjects { tree, words }) } => {
+                push_sized(scratch, refine);
+                scratch.extend_from_slice(words);
+                (op::REFINE, HAS_WORDS, tree.to_word() as i64)
             }
             Self::CountRefined { refine } => {
                 push_sized(scratch, refine);
@@ -332,9 +360,9 @@ impl<'a> Operation<'a> for TreeCommand<'a> {
                 scratch.extend_from_slice(names.bytes());
                 with_op(op::GET_FIELDS, id)
             }
-            Self::Resolve { words } => {
+            Self::Resolve(ReadObjects { tree, words }) => {
                 scratch.extend_from_slice(words);
-                (op::RESOLVE, 0, 0)
+                (op::RESOLVE, 0, tree.to_word() as i64)
             }
             Self::Search { window, predicate } => {
                 scratch.extend_from_slice(window.as_bytes());
@@ -384,19 +412,19 @@ impl<'a> Operation<'a> for TreeCommand<'a> {
                 | Self::CountRefined { .. }
                 | Self::Count { .. }
                 | Self::Nearest { .. }
-                | Self::Resolve { .. }
+                | Self::Resolve(_)
         )
     }
 }
 
 impl<'a> TreeCommand<'a> {
-    /// This command as a request.
+    /// This command, if it keeps all limits.
     ///
     /// # Errors
     /// Its numbers make no rectangle, no point, or no tree; an id is none; or a part is
     /// too long: the status that the server would reply with.
-    pub fn request(self) -> Result<Request<'a>, Status> {
-        self.check().map(|()| Request::Tree(self))
+    pub fn checked(self) -> Result<Self, Status> {
+        self.check().map(|()| self)
     }
 
     /// Whether each part keeps its limits.
@@ -416,8 +444,7 @@ impl<'a> TreeCommand<'a> {
                     Err(Status::Malformed)
                 }
             }
-            Self::Resolve { words } if words.len() > 8 * MAX_RESOLVE_WORDS => Err(Status::TooLarge),
-            Self::Resolve { words } => are_words(words),
+            Self::Resolve(objects) => objects.check(MAX_RESOLVE_WORDS),
             Self::Search { window, .. }
             | Self::SearchAt { window, .. }
             | Self::Count { window, .. } => {
@@ -426,12 +453,9 @@ impl<'a> TreeCommand<'a> {
             Self::Nearest { x, y, .. } => {
                 Rect::point(*x, *y).map(drop).map_err(|_| Status::BadRectangle)
             }
-            Self::Refine { ids: Some(ids), .. } if ids.len() > 8 * MAX_REFINE_IDS => {
-                Err(Status::TooLarge)
-            }
-            Self::Refine { ids: Some(ids), .. } => are_words(ids),
+            Self::Refine { of: Some(objects), .. } => objects.check(MAX_REFINE_IDS),
             Self::Stage { objects, .. } => objects.check(),
-            Self::Refine { ids: None, .. }
+            Self::Refine { of: None, .. }
             | Self::CountRefined { .. }
             | Self::Drop
             | Self::Info
@@ -456,12 +480,12 @@ impl<'a> TreeCommand<'a> {
             }
             op::DROP => plain(Self::Drop),
             op::PUT => PutObject::decode(flags, argument, value).map(Self::Put),
-            op::REFINE if argument == 0 => Self::decode_refine(flags, value),
+            op::REFINE => Self::decode_refine(flags, argument, value),
             op::REMOVE | op::GET | op::SET_FIELDS | op::GET_FIELDS if flags & !HAS_NAME == 0 => {
                 let (id, rest) = take_id(flags, argument, value)?;
                 Self::decode_of(op, id, rest)
             }
-            op::RESOLVE if flags == 0 && argument == 0 => Ok(Self::Resolve { words: value }),
+            op::RESOLVE if flags == 0 => Ok(Self::Resolve(ReadObjects::of(argument, value))),
             op::SEARCH | op::COUNT if argument == 0 => {
                 let (window, rest) = take_rect(value)?;
                 let predicate = Predicate::from_byte(flags).ok_or(Status::Malformed)?;
@@ -515,14 +539,16 @@ impl<'a> TreeCommand<'a> {
         }
     }
 
-    /// The refined search that flags and value encode. Its geometry is parsed where the
-    /// search begins, once.
-    fn decode_refine(flags: u8, value: &'a [u8]) -> Result<Self, Status> {
-        let (refine, ids) = take_sized(value)?;
-        match flags {
-            HAS_IDS => Ok(Self::Refine { refine, ids: Some(ids) }),
-            0 if ids.is_empty() => Ok(Self::Refine { refine, ids: None }),
-            COUNTS if ids.is_empty() => Ok(Self::CountRefined { refine }),
+    /// The refined search that flags, argument and value encode. Its geometry is parsed
+    /// where the search begins, once.
+    fn decode_refine(flags: u8, argument: i64, value: &'a [u8]) -> Result<Self, Status> {
+        let (refine, words) = take_sized(value)?;
+        match (flags, argument, words) {
+            (HAS_WORDS, ..) => {
+                Ok(Self::Refine { refine, of: Some(ReadObjects::of(argument, words)) })
+            }
+            (0, 0, []) => Ok(Self::Refine { refine, of: None }),
+            (COUNTS, 0, []) => Ok(Self::CountRefined { refine }),
             _ => Err(Status::Malformed),
         }
     }
@@ -540,10 +566,6 @@ impl<'a> TreeCommand<'a> {
 
 const fn with_op(op: u8, (flags, argument): (u8, i64)) -> (u8, u8, i64) {
     (op, flags, argument)
-}
-
-fn are_words(bytes: &[u8]) -> Result<(), Status> {
-    if bytes.len().is_multiple_of(8) { Ok(()) } else { Err(Status::Malformed) }
 }
 
 fn nothing(rest: &[u8]) -> Result<(), Status> {

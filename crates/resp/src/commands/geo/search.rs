@@ -4,11 +4,12 @@
 use super::numbers::{distance, position, scores};
 use super::words::{self, GEO, LATITUDE, LONGITUDE, MEMBER, UNIT, UNITS, member, number, unit};
 use crate::arguments::KEY;
-use crate::form::{GeoError, GeoForm, Order, Part, ReplyForm, Stored};
+use crate::form::{GeoError, GeoForm, Order, ReplyForm, Stored};
 use crate::keys::{self, key};
 use crate::request::Request;
 use crate::spec::{Argument, Asked, CommandSpec, Flag, KeyPlaces, Kind};
 use crate::wire::{Protocol, Words, encode};
+use remora_frontend::Part;
 use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places, Shape};
 use remora_protocol::integer;
 use remora_protocol::message::Status;

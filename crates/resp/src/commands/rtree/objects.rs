@@ -6,11 +6,12 @@ use super::words::{
 };
 use crate::arguments::{EXPIRATIONS, ExpiryForm, VALUE};
 use crate::error::CommandError;
-use crate::form::{ListForm, ObjectReply, Part, ReplyForm, Shape};
+use crate::form::{ListForm, ObjectReply, ReplyForm, Shape};
 use crate::keys::{Keys, key};
 use crate::request::Request;
 use crate::spec::{Argument, Asked, CommandSpec, Flag, KeyPlaces, Kind};
 use crate::wire::{Protocol, Words, encode};
+use remora_frontend::Part;
 use remora_geometry::{self as geometry, Wkb};
 use remora_layout::limits::{MAX_FIELDS, MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MIN_NODE_ENTRIES};
 use remora_layout::object::Carried;
@@ -402,7 +403,7 @@ fn rtree_rem(words: Words<'_>, _now: u64) -> Asked<'_> {
 /// The request that removes an object.
 fn removal(id: &[u8]) -> protocol::Request<'_> {
     let command = TreeCommand::Remove { id: ObjectId::of_text(id) };
-    command.request().expect("any id can be asked for")
+    command.checked().map(TreeCommand::request).expect("any id can be asked for")
 }
 
 const GET: CommandSpec = CommandSpec {

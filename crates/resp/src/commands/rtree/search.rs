@@ -113,7 +113,7 @@ fn refined_search(words: Words<'_>) -> Asked<'_> {
         at = form.option(words, at)?;
     }
     let refine = words.keep(refine.to_bytes());
-    request(words, TreeCommand::Refine { refine, ids: None }, form.of_reply())
+    request(words, TreeCommand::Refine { refine, of: None }, form.of_reply())
 }
 
 /// The options of RTREE.SEARCH.

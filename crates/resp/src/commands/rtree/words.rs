@@ -41,7 +41,7 @@ pub(super) fn request<'a>(
     form: ReplyForm,
 ) -> Asked<'a> {
     // What each part may be has been checked.
-    let request = command.request().map_err(|_| CommandError::Syntax)?;
+    let request = command.checked().map(TreeCommand::request).map_err(|_| CommandError::Syntax)?;
     Ok(Request::Object { key: key(words.get(1))?, request, form })
 }
 

@@ -1,6 +1,6 @@
 //! Searches of GEO keys: what is read, what is asked, and that both say the same.
 
-use super::super::trees::tests::World;
+use crate::resp::tests::world::World;
 
 /// A row of members on a parallel, a tenth of a degree apart.
 fn add_row(world: &mut World, members: usize) {

@@ -1,6 +1,6 @@
 //! Hashes of another shard: what is read, and what is asked.
 
-use crate::resp::trees::tests::{World, request};
+use crate::resp::tests::world::{World, request};
 
 /// Small ones lie whole in their record.
 #[test]

@@ -1,6 +1,6 @@
 //! Requests of more keys than a turn takes, and what comes behind them.
 
-use crate::resp::trees::tests::{World, add_row, request};
+use crate::resp::tests::world::{World, add_row, request};
 use remora_layout::limits::{RESP_KEYS_PER_TURN, RESP_PAUSE_JOB_BYTES, RESP_REQUESTS_PER_TURN};
 
 #[test]

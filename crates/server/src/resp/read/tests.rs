@@ -1,6 +1,6 @@
 //! What reads of another shard's memory count as.
 
-use crate::resp::trees::tests::World;
+use crate::resp::tests::world::World;
 
 #[test]
 fn values_that_are_read_in_memory_are_hits() {

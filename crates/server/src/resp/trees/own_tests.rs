@@ -1,6 +1,6 @@
 //! Trees of the thread's own shard: what is read of them where they lie.
 
-use super::tests::{World, add_row};
+use crate::resp::tests::world::{World, add_row};
 
 /// What the shard's own thread reads where it lies is what other threads copy.
 #[test]

@@ -1,362 +1,9 @@
 //! Connections and one shard in one thread: what is read, what is asked, and
 //! who is served in between.
 
-use crate::jobs::{Job, Order};
-use crate::large_jobs::LargeJobs;
-use crate::resp::{Connection, Connections, Host, Sections};
-use crate::thread_counts::ThreadCounts;
-use remora_arena::{NoJournal, Owner, ReadView};
-use remora_engine::{Now, Shard, ShardOptions};
-use remora_layout::database::Database;
+use crate::resp::tests::world::{World, add_row, request};
+use crate::resp::trees::places::{KEPT_NAME_BYTES, KEPT_NAMES};
 use remora_layout::limits::{RESP_CONNECTIONS_PER_TURN, RESP_REQUESTS_PER_TURN};
-use remora_layout::pointer::RemotePointer;
-use remora_layout::slot::SlotTable;
-use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
-
-/// A stream.
-#[derive(Clone, Default)]
-struct Pipe(Arc<Mutex<Ends>>);
-
-/// Its two ends.
-struct Ends {
-    /// What is to be read.
-    input: VecDeque<u8>,
-    /// What was written.
-    output: Vec<u8>,
-    /// Bytes that the peer takes before it reads.
-    room: usize,
-    /// The peer has gone.
-    is_cut: bool,
-    /// How often the server looked for input.
-    reads: usize,
-}
-
-impl Default for Ends {
-    /// They never wait.
-    fn default() -> Self {
-        let (input, output) = Default::default();
-        Self { input, output, room: usize::MAX, is_cut: false, reads: 0 }
-    }
-}
-
-impl Read for Pipe {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        let ends = &mut *self.0.lock().unwrap();
-        ends.reads += 1;
-        if ends.is_cut {
-            return Err(ErrorKind::ConnectionReset.into());
-        }
-        match ends.input.read(into)? {
-            0 => Err(ErrorKind::WouldBlock.into()),
-            bytes => Ok(bytes),
-        }
-    }
-}
-
-impl Write for Pipe {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let ends = &mut *self.0.lock().unwrap();
-        if ends.is_cut {
-            return Err(ErrorKind::BrokenPipe.into());
-        }
-        let bytes = &bytes[..bytes.len().min(ends.room - ends.output.len())];
-        ends.output.extend_from_slice(bytes);
-        match bytes.len() {
-            0 => Err(ErrorKind::WouldBlock.into()),
-            bytes => Ok(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Number of the only shard.
-const SHARD: usize = 0;
-
-/// A server of one shard, whose jobs wait until they are executed.
-struct Fake {
-    /// The number of the thread's own shard: [`SHARD`], or one that has no keys.
-    home: usize,
-    shard: Shard<NoJournal>,
-    jobs: LargeJobs,
-    words: ReadView,
-    waiting: VecDeque<Job>,
-    counts: ThreadCounts,
-    /// The time of the connections' thread.
-    now: Now,
-}
-
-impl Host for Fake {
-    type Memory = ReadView;
-    type Journal = NoJournal;
-
-    fn home(&self) -> usize {
-        self.home
-    }
-
-    fn now(&self) -> Now {
-        self.now
-    }
-
-    fn with_own<R>(
-        &mut self,
-        act: impl FnOnce(&mut Shard<NoJournal>, &mut LargeJobs, Now) -> R,
-    ) -> Option<R> {
-        assert_eq!(self.home, SHARD, "asked of a shard that is none");
-        Some(act(&mut self.shard, &mut self.jobs, Now::default()))
-    }
-
-    fn slots(&self) -> &SlotTable {
-        static ALL_OF_ONE: SlotTable = SlotTable::even(1);
-        &ALL_OF_ONE
-    }
-
-    fn keys_in(&self, _: usize, _: Database) -> u64 {
-        1
-    }
-
-    fn hash_seed(&self) -> u64 {
-        ShardOptions::default().hash_seed
-    }
-
-    fn memory(&self, _: usize) -> &ReadView {
-        &self.words
-    }
-
-    fn own_memory(&self, shard: usize) -> Option<&Owner<NoJournal>> {
-        (shard == self.home).then(|| self.shard.owner())
-    }
-
-    fn hand(&mut self, _: usize, job: Job) {
-        self.waiting.push_back(job);
-    }
-
-    fn touched(&self, _: usize, _: RemotePointer) {}
-
-    fn counts(&self) -> &ThreadCounts {
-        &self.counts
-    }
-
-    fn note_end(&self) {}
-
-    fn info(&self, _: &Sections<'_>) -> String {
-        String::new()
-    }
-
-    fn parameters(&self) -> Vec<(&'static str, String)> {
-        Vec::new()
-    }
-}
-
-pub(in crate::resp) struct World {
-    connections: Connections<Pipe, Fake>,
-    pipes: Vec<Pipe>,
-}
-
-impl World {
-    /// Connections whose thread has another shard: it asks, or reads.
-    pub fn new(connections: usize) -> Self {
-        Self::with(connections, SHARD + 1)
-    }
-
-    /// Connections whose thread has the shard.
-    pub fn at_home(connections: usize) -> Self {
-        Self::with(connections, SHARD)
-    }
-
-    fn with(connections: usize, home: usize) -> Self {
-        let shard = Shard::new(Owner::heap(64 << 20, NoJournal), ShardOptions::default());
-        let host = Fake {
-            home,
-            words: shard.owner().view().clone(),
-            shard,
-            jobs: LargeJobs::default(),
-            waiting: VecDeque::new(),
-            counts: ThreadCounts::default(),
-            now: Now::default(),
-        };
-        let mut world = Self { connections: Connections::new(host), pipes: vec![] };
-        for serial in 1..=connections as u64 {
-            let (pipe, peer) = (Pipe::default(), SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
-            world.connections.add(pipe.clone(), Connection::new(peer, serial));
-            world.pipes.push(pipe);
-        }
-        world
-    }
-
-    pub fn send(&mut self, connection: usize, lines: &str) {
-        self.pipes[connection].0.lock().unwrap().input.extend(lines.as_bytes());
-        self.connections.stir(connection);
-    }
-
-    /// One turn of the connections that have something to do.
-    pub fn serve(&mut self) {
-        while let Some((token, reply)) = self.connections.host_mut().jobs.pop_reply() {
-            self.connections.take_reply(token, reply);
-        }
-        self.connections.serve(drop);
-    }
-
-    /// The server ends: what has arrived is still read.
-    pub fn stop_reading(&mut self) {
-        self.connections.stop_reading(drop);
-    }
-
-    /// The shard begins what it was asked, and does one turn.
-    pub fn begin(&mut self) {
-        let Fake { shard, jobs, waiting, .. } = self.connections.host_mut();
-        waiting.drain(..).for_each(|job| jobs.execute(shard, job, Now::default()));
-        jobs.turn(shard, Now::default());
-    }
-
-    /// The shard does all that it was asked.
-    pub fn execute(&mut self) {
-        let Fake { shard, jobs, waiting, .. } = self.connections.host_mut();
-        while let Some(job) = waiting.pop_front() {
-            jobs.execute(shard, job, Now::default());
-        }
-        while jobs.has_work() {
-            jobs.turn(shard, Now::default());
-            // As the shard's loop does.
-            if shard.wants_release() {
-                shard.release_some(Now::default());
-            }
-        }
-    }
-
-    /// What was written since the last time.
-    pub fn written(&mut self, connection: usize) -> String {
-        let bytes = std::mem::take(&mut self.pipes[connection].0.lock().unwrap().output);
-        String::from_utf8(bytes).unwrap()
-    }
-
-    /// How often the server looked for input.
-    pub fn looks(&self, connection: usize) -> usize {
-        self.pipes[connection].0.lock().unwrap().reads
-    }
-
-    /// Bytes that the client has sent and the server has not read.
-    pub fn unread(&self, connection: usize) -> usize {
-        self.pipes[connection].0.lock().unwrap().input.len()
-    }
-
-    /// The client takes no more than so many bytes before it reads.
-    pub fn bound(&mut self, connection: usize, bytes: usize) {
-        self.pipes[connection].0.lock().unwrap().room = bytes;
-    }
-
-    /// How many connections are open, and how many were cut off.
-    pub fn open(&self) -> (usize, u64) {
-        let cut_off = self.connections.host().counts.output_cut_off.get();
-        (self.connections.open(), cut_off)
-    }
-
-    /// The client goes, and takes no more.
-    pub fn cut(&mut self, connection: usize) {
-        self.pipes[connection].0.lock().unwrap().is_cut = true;
-        self.call(connection, "");
-    }
-
-    /// Bytes on the heap that the shard keeps for objects and reads, once all that was
-    /// removed is released.
-    pub fn heap_bytes(&mut self) -> u64 {
-        let shard = &mut self.connections.host_mut().shard;
-        while shard.wants_release() {
-            shard.release_some(Now::default());
-        }
-        shard.tick(Now::default());
-        shard.stats().heap_bytes
-    }
-
-    /// Everything that the requests bring, and how many jobs they took.
-    pub fn call(&mut self, connection: usize, lines: &str) -> (String, usize) {
-        self.send(connection, lines);
-        let mut jobs = 0;
-        loop {
-            self.serve();
-            if self.is_done() {
-                return (self.written(connection), jobs);
-            }
-            jobs += self.connections.host().waiting.len();
-            self.execute();
-        }
-    }
-
-    /// Whether nothing is asked, under way or to be served.
-    pub fn is_done(&self) -> bool {
-        let Fake { jobs, waiting, .. } = self.connections.host();
-        let has_jobs = !waiting.is_empty() || jobs.has_replies() || jobs.has_work();
-        self.connections.are_idle() && !has_jobs
-    }
-
-    /// Serves all connections; how many jobs wait for the shard then.
-    pub fn serve_until_idle(&mut self) -> usize {
-        while !self.connections.are_idle() {
-            self.serve();
-        }
-        self.connections.host().waiting.len()
-    }
-
-    /// What INFO tells of bytes that jobs and replies hold: of connections, and of what
-    /// the shard has found.
-    pub fn pending_bytes(&self) -> (usize, usize) {
-        let Fake { jobs, counts, .. } = self.connections.host();
-        (counts.pending_bytes.get() as usize, jobs.found_bytes())
-    }
-
-    /// Keys of the jobs about many that wait for the shard, and bytes of these jobs.
-    pub fn waiting_keys(&self) -> (usize, usize) {
-        let jobs = self.connections.host().waiting.iter().map(|job| match &job.order {
-            Order::ExecuteEach(batch) => (batch.keys(), batch.bytes()),
-            _ => (0, 0),
-        });
-        jobs.fold((0, 0), |(keys, bytes), job| (keys + job.0, bytes + job.1))
-    }
-
-    /// Keys that were looked up so far or wait for the shard.
-    pub fn keys_taken(&self) -> usize {
-        let here = self.connections.host().counts.keys_here.get();
-        (here + self.reads().0) as usize + self.waiting_keys().0
-    }
-
-    /// The connections' thread has this time, Unix ms.
-    pub fn set_time(&mut self, unix_ms: u64) {
-        self.connections.host_mut().now.unix_ms = unix_ms;
-    }
-
-    /// A second goes by, and requests may be idle for so many.
-    pub fn pass_second(&mut self, upload_idle_s: u64) {
-        self.connections.count_idle(upload_idle_s, drop);
-    }
-
-    /// Whether connections wait for the rest of large requests, and how many of
-    /// those were given up.
-    pub fn parts(&self) -> (bool, u64) {
-        let abandoned = self.connections.host().counts.requests_abandoned.get();
-        (self.connections.wait_for_parts(), abandoned)
-    }
-
-    /// Hits of reads in memory, and of the shard.
-    pub fn hits(&self) -> (u64, u64) {
-        let Fake { counts, shard, .. } = self.connections.host();
-        (counts.hits.get(), shard.stats().hits)
-    }
-
-    pub fn reads(&self) -> (u64, u64) {
-        let counts = &self.connections.host().counts;
-        (counts.optimistic_reads.get(), counts.asked_reads.get())
-    }
-}
-
-pub(in crate::resp) fn add_row(world: &mut World, count: usize) {
-    let lines: String = (0..count).map(|id| format!("RTREE.ADDPOINT t {id} {id} 0\r\n")).collect();
-    assert_eq!(world.call(0, &lines).0, ":1\r\n".repeat(count));
-}
 
 #[test]
 fn small_searches_are_read_once_the_place_is_known() {
@@ -465,7 +112,7 @@ fn a_tree_that_went_is_not_read() {
 #[test]
 fn names_are_forgotten_before_they_are_too_many() {
     let mut world = World::new(1);
-    let names = super::KEPT_NAMES + 10;
+    let names = KEPT_NAMES + 10;
     for at in 0..names {
         world.call(0, &format!("RTREE.ADDPOINT t{at} 1 0 0\r\n"));
         for jobs in [2, 0] {
@@ -473,7 +120,7 @@ fn names_are_forgotten_before_they_are_too_many() {
             assert_eq!(world.call(0, &count), (":1\r\n".into(), jobs));
         }
     }
-    let long = "n".repeat(super::KEPT_NAME_BYTES + 1);
+    let long = "n".repeat(KEPT_NAME_BYTES + 1);
     world.call(0, &format!("RTREE.ADDPOINT {long} 1 0 0\r\n"));
     for _ in 0..2 {
         assert_eq!(world.call(0, &format!("RTREE.COUNT {long} 0 0 0 0\r\n")).1, 1);
@@ -514,18 +161,11 @@ fn a_thread_executes_commands_of_its_own_shard_at_once() {
     let replies = "+OK\r\n:2\r\n$1\r\n2\r\n+OK\r\n*3\r\n$1\r\n2\r\n$1\r\n1\r\n$-1\r\n:2\r\n:2\r\n";
     assert_eq!(world.call(0, lines), (replies.into(), 0));
     assert_eq!(world.reads(), (0, 0));
-    let counts = &world.connections.host().counts;
+    let counts = &world.connections.port().counts;
     // Each command once, however many keys it names.
     assert_eq!((counts.executed_here.get(), counts.commands.get()), (7, 7));
     assert_eq!(counts.keys_here.get(), 3 + 3 + 2);
-    assert_eq!(counts.writes.get(), 1, "the replies of a turn leave together");
-}
-
-/// A request that is no inline one: it may be long.
-pub(in crate::resp) fn request(words: &str) -> String {
-    let words: Vec<&str> = words.split(' ').collect();
-    let bulk = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
-    format!("*{}\r\n", words.len()) + &words.iter().map(bulk).collect::<String>()
+    assert_eq!(counts.frontend.writes.get(), 1, "the replies of a turn leave together");
 }
 
 /// A list that goes in pieces pauses at its shard until the client reads. What comes
@@ -555,7 +195,7 @@ fn a_turn_of_a_connection_and_of_all_is_bounded() {
     for connection in 0..40 {
         world.send(connection, &"PING\r\n".repeat(300));
     }
-    let commands = |world: &World| world.connections.host().counts.commands.get() as usize;
+    let commands = |world: &World| world.connections.port().counts.commands.get() as usize;
     world.serve();
     assert_eq!(commands(&world), RESP_CONNECTIONS_PER_TURN * RESP_REQUESTS_PER_TURN);
     let quiet = 39;
@@ -583,7 +223,7 @@ fn a_connection_that_waits_for_nothing_goes_on_elsewhere() {
     }
     world.call(2, "SET k");
     let (pipe, connection) = world.connections.take_out(0.7).expect("one of them");
-    assert_eq!((connection.serial, world.connections.open()), (3, 2));
+    assert_eq!((connection.responder().serial, world.connections.open()), (3, 2));
     other.connections.add(pipe.clone(), connection);
     other.pipes.push(pipe);
     assert_eq!(other.call(1, " v\r\n"), ("+OK\r\n".into(), 0), "it had sent the half of it");

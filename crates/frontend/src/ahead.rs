@@ -1,0 +1,64 @@
+//! Requests that have been parsed and are executed next.
+//!
+//! A key of a large table costs two misses of the caches, its bucket and its record.
+//! So some requests are parsed before the first of them is executed: all buckets are
+//! asked for, then all records, and the misses pass side by side.
+
+use crate::protocol::{Parsed, ParsedRequest};
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::RESP_KEYS_PER_TURN;
+use std::ops::Range;
+
+/// A request that is parsed and not executed.
+#[derive(Default)]
+pub struct Next<R> {
+    /// Where its words stand.
+    pub request: R,
+    /// Where it stands in what was read.
+    pub bytes: Range<usize>,
+    /// Hash and shard of the key that it names first, as far as they are known.
+    pub at: Option<(KeyHash, usize)>,
+}
+
+/// Parses requests from the start of `input`, so many at most, and about as many words
+/// as a turn takes keys: how many, and what is behind them: more (`None`), or a request
+/// that is not all there and the bytes without which parsing it again is useless, or no
+/// request at all. `last` keeps how far the last one came.
+///
+/// A request of more words is parsed only as the first one, which is executed at once:
+/// what is behind may have to be parsed again, as often as one before it pauses.
+pub fn parse_ahead<R: ParsedRequest>(
+    input: &[u8],
+    last: &mut R,
+    ahead: &mut Vec<Next<R>>,
+    most: usize,
+) -> (usize, Result<Option<usize>, R::Violation>) {
+    let (mut from, mut words) = (0, 0);
+    for parsed in 0..most {
+        let announced = || R::announced_words(&input[from..]);
+        let is_enough = parsed > 0 && words + announced() > RESP_KEYS_PER_TURN;
+        if is_enough || from == input.len() {
+            return (parsed, Ok(None));
+        }
+        if ahead.len() == parsed {
+            ahead.push(Next::default());
+        }
+        let next = &mut ahead[parsed];
+        if parsed == 0 {
+            std::mem::swap(&mut next.request, last);
+        }
+        match next.request.parse(&input[from..]) {
+            Ok(Parsed::Request { consumed }) => {
+                (next.bytes, next.at) = (from..from + consumed, None);
+                from += consumed;
+                words += next.request.words();
+            }
+            Ok(Parsed::Incomplete { need }) => {
+                std::mem::swap(&mut next.request, last);
+                return (parsed, Ok(Some(need)));
+            }
+            Err(error) => return (parsed, Err(error)),
+        }
+    }
+    (most, Ok(None))
+}

@@ -1,0 +1,316 @@
+//! The connections of one thread: each has a slot, gets its replies, and
+//! is served in turn. Where their bytes come from is the thread's business.
+
+use crate::connection::{Connection, Flow, Lent, Taken};
+use crate::executor::Executor;
+use crate::job::{Job, Order, OwnedReply, Token};
+use crate::port::ShardPort;
+use crate::protocol::Protocol;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::RESP_CONNECTIONS_PER_TURN;
+use std::collections::{BTreeSet, VecDeque};
+use std::io::{Read, Write};
+
+/// Bytes read in one turn of a connection, so that a flood from one does not
+/// hold up the others.
+pub const READ_BYTES: usize = 64 << 10;
+
+/// What the connections that an executor serves are parsed into.
+type Request<E> = <<E as Executor>::Protocol as Protocol>::Request;
+
+/// The connections, by slot, each with its stream of bytes.
+pub struct Connections<S, E: Executor> {
+    executor: E,
+    lent: Lent<Request<E>>,
+    /// Where streams are read into: room for one long read, and for short ones of others.
+    scratch: Vec<u8>,
+    slots: Vec<Option<Slot<S, E::Protocol>>>,
+    free: Vec<usize>,
+    /// Slots of connections that may have something to do, in the order in which
+    /// they are served next.
+    due: VecDeque<usize>,
+    /// Turns of connections since it was last looked for one to give away.
+    turns: u64,
+    /// Connections that keep much of a request that is not all there.
+    with_part: BTreeSet<usize>,
+}
+
+struct Slot<S, P: Protocol> {
+    stream: S,
+    connection: Connection<P>,
+    /// It is among those that may have something to do.
+    is_due: bool,
+    /// Its turns since a connection was last looked for to give away.
+    turns: u64,
+}
+
+/// A connection that is served together with others.
+#[derive(Clone, Copy, Default)]
+struct Member {
+    slot: usize,
+    /// Where what was read from it begins.
+    from: usize,
+    taken: Taken,
+}
+
+impl<S: Read + Write, E: Executor> Connections<S, E> {
+    /// None yet.
+    pub fn new(executor: E) -> Self {
+        Self {
+            executor,
+            lent: Lent::default(),
+            scratch: vec![0; 2 * READ_BYTES],
+            slots: Vec::new(),
+            free: Vec::new(),
+            due: VecDeque::new(),
+            turns: 0,
+            with_part: BTreeSet::new(),
+        }
+    }
+
+    /// What they need of the shards.
+    #[inline]
+    pub fn port(&self) -> &E::Port {
+        self.executor.port()
+    }
+
+    /// The same, to change it.
+    #[inline]
+    pub fn port_mut(&mut self) -> &mut E::Port {
+        self.executor.port_mut()
+    }
+
+    /// How many there are.
+    pub fn open(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// The slot that the next connection gets.
+    pub fn next_slot(&self) -> usize {
+        self.free.last().copied().unwrap_or(self.slots.len())
+    }
+
+    /// Takes a connection in. It is served with the next turn.
+    pub fn add(&mut self, stream: S, mut connection: Connection<E::Protocol>) {
+        let slot = self.next_slot();
+        if self.free.pop().is_none() {
+            self.slots.push(None);
+        }
+        connection.responder_mut().slot = slot;
+        self.slots[slot] = Some(Slot { stream, connection, is_due: false, turns: 0 });
+        self.stir(slot);
+    }
+
+    /// Something has happened to a stream: it is served with the next turn.
+    pub fn stir(&mut self, slot: usize) {
+        if let Some(Some(stirred)) = self.slots.get_mut(slot) {
+            stirred.connection.announce();
+            self.put_due(slot);
+        }
+    }
+
+    /// A connection has something to do in the next turn.
+    fn put_due(&mut self, slot: usize) {
+        if let Some(Some(stirred)) = self.slots.get_mut(slot)
+            && !std::mem::replace(&mut stirred.is_due, true)
+        {
+            self.due.push_back(slot);
+        }
+    }
+
+    /// The peer of a stream has closed its side.
+    pub fn announce_end(&mut self, slot: usize) {
+        if let Some(Some(of)) = self.slots.get_mut(slot) {
+            of.connection.announce_end();
+        }
+    }
+
+    /// Whether none has anything to do until something happens.
+    pub fn are_idle(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    /// One turn of some that may have something to do: how many. Streams of
+    /// connections that are over go to `closed`.
+    pub fn serve(&mut self, mut closed: impl FnMut(S)) -> usize {
+        let some = self.due.len().min(RESP_CONNECTIONS_PER_TURN);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut left = some;
+        while left > 0 {
+            // At least one: only this function takes connections out of `due`.
+            left -= self.serve_group(left, &mut scratch, &mut closed).max(1);
+        }
+        self.scratch = scratch;
+        self.turns += some as u64;
+        some
+    }
+
+    /// Reads from some connections, at most so many and as many as there is room for,
+    /// and then executes what they ask for: so the keys of all are fetched side by
+    /// side. How many.
+    fn serve_group(
+        &mut self,
+        most: usize,
+        scratch: &mut [u8],
+        closed: &mut impl FnMut(S),
+    ) -> usize {
+        let mut group = [Member::default(); RESP_CONNECTIONS_PER_TURN];
+        let (mut members, mut used) = (0, 0);
+        while members < most.min(group.len()) && scratch.len() - used >= READ_BYTES {
+            let Some(slot) = self.due.pop_front() else { break };
+            let mut taken = Taken::default();
+            if let Some(Some(of)) = self.slots.get_mut(slot) {
+                (of.is_due, of.turns) = (false, of.turns + 1);
+                let room = &mut scratch[used..used + READ_BYTES];
+                taken = of.connection.take(&mut of.stream, self.executor.port().counts(), room);
+            }
+            group[members] = Member { slot, from: used, taken };
+            used += taken.bytes;
+            members += 1;
+        }
+        let group = &group[..members];
+        if members > 1 {
+            self.fetch_first_keys(group, scratch);
+        }
+        for member in group {
+            let fresh = &scratch[member.from..][..member.taken.bytes];
+            let go_on = |of: &mut Slot<S, E::Protocol>, executor: &mut E, lent: &mut _| {
+                of.connection.go_on(&mut of.stream, executor, member.taken, (lent, fresh))
+            };
+            self.with(member.slot, go_on).into_iter().for_each(&mut *closed);
+        }
+        members
+    }
+
+    /// Asks for the keys that the first requests of a group name.
+    fn fetch_first_keys(&mut self, group: &[Member], scratch: &[u8]) {
+        let mut keys = [(KeyHash(0), 0); RESP_CONNECTIONS_PER_TURN];
+        let mut count = 0;
+        for member in group {
+            let fresh = &scratch[member.from..][..member.taken.bytes];
+            let of = self.slots.get(member.slot).and_then(Option::as_ref);
+            if let Some((database, key)) = of.and_then(|of| of.connection.peek(fresh)) {
+                keys[count] = self.executor.port().route(database, key);
+                count += 1;
+            }
+        }
+        self.executor.fetch_ahead(&keys[..count]);
+    }
+
+    /// Takes out a connection that is to be served by another thread: of those that
+    /// wait for nothing, the one with the most turns since this was last asked, but
+    /// no more than this share of all. `None` if there is none, or if one
+    /// connection alone was served.
+    pub fn take_out(&mut self, most_share: f64) -> Option<(S, Connection<E::Protocol>)> {
+        let most = (self.turns as f64 * most_share) as u64;
+        let mut chosen = None;
+        let mut active = 0;
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            let Some(slot) = slot else { continue };
+            let turns = std::mem::take(&mut slot.turns);
+            active += (turns > 0) as usize;
+            let may = turns > 0 && turns <= most && slot.connection.may_move();
+            if may && chosen.is_none_or(|(_, chosen)| turns > chosen) {
+                chosen = Some((at, turns));
+            }
+        }
+        self.turns = 0;
+        let (at, _) = chosen.filter(|_| active > 1)?;
+        let slot = self.slots[at].take()?;
+        self.free.push(at);
+        self.with_part.remove(&at);
+        self.executor.port().note_end();
+        Some((slot.stream, slot.connection))
+    }
+
+    /// Whether some wait for the rest of a large request.
+    pub fn wait_for_parts(&self) -> bool {
+        !self.with_part.is_empty()
+    }
+
+    /// Refuses large requests of which nothing came for longer than
+    /// `upload_idle_s`. To be called once a second while
+    /// [`Connections::wait_for_parts`].
+    pub fn count_idle(&mut self, upload_idle_s: u64, mut closed: impl FnMut(S)) {
+        for slot in std::mem::take(&mut self.with_part) {
+            let look = |of: &mut Slot<S, E::Protocol>, executor: &mut E, _: &mut _| {
+                of.connection.count_idle(upload_idle_s, executor.port().counts())
+            };
+            self.with(slot, look).into_iter().for_each(&mut closed);
+        }
+    }
+
+    /// The last turn in which each takes requests: what has arrived is still
+    /// read, nothing after it.
+    pub fn stop_reading(&mut self, mut closed: impl FnMut(S)) {
+        (0..self.slots.len()).for_each(|slot| self.stop_reading_of(slot, &mut closed));
+    }
+
+    /// The same for the connection of one slot.
+    pub fn stop_reading_of(&mut self, slot: usize, closed: impl FnMut(S)) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let stop = |of: &mut Slot<S, E::Protocol>, executor: &mut E, lent: &mut _| {
+            let Slot { stream, connection, .. } = of;
+            let flow = connection.serve_last(stream, executor, (lent, &mut scratch));
+            connection.stop_reading();
+            if flow == Flow::Close { Flow::Close } else { Flow::Again }
+        };
+        self.with(slot, stop).into_iter().for_each(closed);
+        self.scratch = scratch;
+    }
+
+    /// Lets a connection do something, and gives its stream back if it is over.
+    fn with(
+        &mut self,
+        slot: usize,
+        act: impl FnOnce(&mut Slot<S, E::Protocol>, &mut E, &mut Lent<Request<E>>) -> Flow,
+    ) -> Option<S> {
+        let of = self.slots.get_mut(slot)?.as_mut()?;
+        let before = of.connection.responder().pending_bytes();
+        let flow = act(of, &mut self.executor, &mut self.lent);
+        let held = of.connection.responder().pending_bytes();
+        let after = if flow == Flow::Close { 0 } else { held };
+        self.executor.port().counts().pending_bytes.change(before, after);
+        if flow != Flow::Close && of.connection.keeps_part() {
+            self.with_part.insert(slot);
+        } else {
+            self.with_part.remove(&slot);
+        }
+        match flow {
+            Flow::Go => None,
+            Flow::Again => {
+                self.put_due(slot);
+                None
+            }
+            Flow::Close => {
+                of.connection.responder().abandon(self.executor.port_mut());
+                let gone = self.slots[slot].take();
+                self.free.push(slot);
+                self.executor.port().note_end();
+                gone.map(|gone| gone.stream)
+            }
+        }
+    }
+
+    /// Takes what a shard has answered.
+    pub fn take_reply(&mut self, token: Token, reply: OwnedReply) {
+        let slot = self.slots.get(token.connection).and_then(Option::as_ref);
+        let serial = slot.map(|slot| slot.connection.responder().serial);
+        let is_there = serial == Some(token.serial);
+        let Some(reply) = self.executor.take(token, reply, is_there) else { return };
+        if !is_there && reply.has_more {
+            let port = self.executor.port_mut();
+            port.hand(token.shard, Job::new(Order::Abandon, token));
+        }
+        let Some(Some(slot)) = self.slots.get_mut(token.connection) else { return };
+        // A connection that has gone needs no reply; its slot may have a new one.
+        let responder = slot.connection.responder_mut();
+        if responder.serial == token.serial {
+            let before = responder.pending_bytes();
+            responder.answer(token, reply);
+            let after = responder.pending_bytes();
+            self.executor.port().counts().pending_bytes.change(before, after);
+            self.put_due(token.connection);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What carries requests out.
+
+use crate::job::{OwnedReply, Token};
+use crate::many_keys::ManyKeys;
+use crate::port::ShardPort;
+use crate::protocol::Protocol;
+use crate::responder::Responder;
+use remora_layout::hash::KeyHash;
+
+/// Carries out the requests of all connections of one thread.
+pub trait Executor {
+    /// What the connections speak.
+    type Protocol: Protocol;
+    /// What it needs of the shards.
+    type Port: ShardPort;
+
+    /// The shards.
+    fn port(&self) -> &Self::Port;
+
+    /// The shards, to ask them.
+    fn port_mut(&mut self) -> &mut Self::Port;
+
+    /// Asks the processor for what requests about these keys, each with its shard, will
+    /// look at. A hint.
+    fn fetch_ahead(&mut self, keys: &[(KeyHash, usize)]);
+
+    /// Carries out one request. `at` is where the key is that it names first, if that is
+    /// known.
+    fn request(
+        &mut self,
+        responder: &mut Responder<Self::Protocol>,
+        request: (&<Self::Protocol as Protocol>::Request, &[u8]),
+        at: Option<(KeyHash, usize)>,
+    );
+
+    /// A further turn of a request that has keys left ([`ManyKeys::has_left`]).
+    fn go_on_with_keys(
+        &mut self,
+        responder: &mut Responder<Self::Protocol>,
+        many: ManyKeys<<Self::Protocol as Protocol>::Form>,
+        request: (&<Self::Protocol as Protocol>::Request, &[u8]),
+    );
+
+    /// Takes what a shard has answered, for a connection that `is_there` or has gone. The
+    /// answer that is the connection's; `None` if something is asked first, or if the
+    /// executor has asked it for itself.
+    fn take(&mut self, token: Token, reply: OwnedReply, is_there: bool) -> Option<OwnedReply>;
+}

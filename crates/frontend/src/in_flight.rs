@@ -1,0 +1,149 @@
+//! What a connection has asked of the shards and not been answered: it says
+//! when the connection may read a key from a shard's memory by itself, so that
+//! what it sees never goes back, and when its own shard may execute a command at
+//! once, so that no command overtakes another one.
+
+use remora_layout::hash::KeyHash;
+
+/// Keys are told apart by so many values of their hash: two that fall together
+/// are asked for where one could have been read. The counts come and go with a
+/// connection's requests: they are small enough for an allocator's list of a thread.
+const READ_GROUPS: usize = 128;
+
+/// What one part of a request asks of a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// The shard.
+    pub shard: usize,
+    /// What it is to do.
+    pub what: What,
+    /// Bytes of the job that asks it.
+    pub bytes: usize,
+}
+
+/// What a shard is asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// To change something.
+    Write,
+    /// To read a key of this group.
+    Read(usize),
+    /// Something that no later reading is compared with.
+    Other,
+}
+
+/// The group of the key with this hash.
+pub fn group(hash: KeyHash) -> usize {
+    hash.0 as usize % READ_GROUPS
+}
+
+/// Counts of what one connection waits for.
+#[derive(Default)]
+pub struct InFlight {
+    /// Nothing while nothing is asked: most connections are idle.
+    counts: Option<Box<Counts>>,
+}
+
+struct Counts {
+    /// All that is in flight.
+    all: u32,
+    /// By shard.
+    of_shards: Vec<OfShard>,
+    /// By group of keys. A read of such a key is asked for too: by itself it
+    /// could see an older value than the one that is asked for will.
+    reads: [u32; READ_GROUPS],
+}
+
+#[derive(Clone, Default)]
+struct OfShard {
+    all: u32,
+    /// A read goes to the shard too while there are any, so that the connection
+    /// sees its own writes.
+    writes: u32,
+}
+
+impl InFlight {
+    /// Something is asked, of one of so many shards.
+    pub fn ask(&mut self, asked: Asked, shards: usize) {
+        let counts = self.counts.get_or_insert_with(|| {
+            let of_shards = vec![OfShard::default(); shards];
+            Box::new(Counts { all: 0, of_shards, reads: [0; READ_GROUPS] })
+        });
+        counts.change(asked, |count| *count += 1);
+    }
+
+    /// The shard has replied to it.
+    pub fn answered(&mut self, asked: Asked) {
+        if let Some(counts) = &mut self.counts {
+            counts.change(asked, |count| *count -= 1);
+        }
+    }
+
+    /// Gives back what the counts take, if nothing is asked.
+    pub fn settle(&mut self) {
+        if self.counts.as_ref().is_some_and(|counts| counts.all == 0) {
+            self.counts = None;
+        }
+    }
+
+    /// Whether the key with this hash may be read from the memory of its
+    /// shard.
+    #[inline]
+    pub fn may_read(&self, shard: usize, hash: KeyHash) -> bool {
+        let Some(counts) = &self.counts else { return true };
+        counts.reads[group(hash)] == 0 && counts.of_shards[shard].writes == 0
+    }
+
+    /// Whether nothing is asked of this shard.
+    #[inline]
+    pub fn is_quiet(&self, shard: usize) -> bool {
+        self.counts.as_ref().is_none_or(|counts| counts.of_shards[shard].all == 0)
+    }
+}
+
+impl Counts {
+    fn change(&mut self, asked: Asked, change: impl Fn(&mut u32)) {
+        change(&mut self.all);
+        let of_shard = &mut self.of_shards[asked.shard];
+        change(&mut of_shard.all);
+        match asked.what {
+            What::Write => change(&mut of_shard.writes),
+            What::Read(group) => change(&mut self.reads[group]),
+            What::Other => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_holds_up_reads_of_its_key_or_shard_until_it_is_answered() {
+        let (key, other) = (KeyHash(7), KeyHash(8));
+        let mut in_flight = InFlight::default();
+        let may_read = |in_flight: &InFlight| {
+            [(0, key), (0, other), (1, key)].map(|(shard, hash)| in_flight.may_read(shard, hash))
+        };
+        let of = |shard, what| Asked { shard, what, bytes: 0 };
+        assert_eq!(may_read(&in_flight), [true; 3]);
+        let read = of(0, What::Read(group(key)));
+        in_flight.ask(read, 2);
+        in_flight.ask(read, 2);
+        in_flight.answered(read);
+        assert_eq!(may_read(&in_flight), [false, true, false], "one is still asked for");
+        assert_eq!([0, 1].map(|shard| in_flight.is_quiet(shard)), [false, true]);
+        in_flight.answered(read);
+        in_flight.ask(of(1, What::Other), 2);
+        in_flight.ask(of(0, What::Write), 2);
+        assert_eq!(may_read(&in_flight), [false, false, true]);
+        in_flight.answered(of(0, What::Write));
+        assert_eq!([0, 1].map(|shard| in_flight.is_quiet(shard)), [true, false]);
+        in_flight.settle();
+        assert!(in_flight.counts.is_some(), "something is asked");
+        in_flight.answered(of(1, What::Other));
+        assert_eq!(may_read(&in_flight), [true; 3]);
+        in_flight.settle();
+        assert!(in_flight.counts.is_none());
+    }
+}

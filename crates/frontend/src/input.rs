@@ -1,0 +1,70 @@
+//! What was read from a connection and is not executed.
+//!
+//! What it keeps true: a connection reads only while it holds no whole request, as far
+//! as it knows. So it holds less than one request and what one turn reads, however fast
+//! its client sends, and a turn does not move what earlier ones have left.
+
+/// Bytes in the order in which they came.
+#[derive(Default)]
+pub struct Input {
+    bytes: Vec<u8>,
+    /// So many at the start are executed.
+    taken: usize,
+}
+
+impl Input {
+    /// Bytes that are not executed.
+    pub const fn len(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes that are not executed.
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.taken..]
+    }
+
+    /// Adds what was read. Only here is moved what is not executed: behind a large
+    /// request, that is less than one turn has read.
+    pub fn add(&mut self, fresh: &[u8]) {
+        if fresh.is_empty() {
+            return;
+        }
+        self.bytes.drain(..std::mem::take(&mut self.taken));
+        self.bytes.extend_from_slice(fresh);
+    }
+
+    /// So many more are executed. The buffer is given back with the last one.
+    pub fn take(&mut self, bytes: usize) {
+        self.taken += bytes;
+        if self.is_empty() {
+            *self = Self::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_not_moved_before_more_is_added() {
+        let mut input = Input::default();
+        input.add(&[7; 1_000]);
+        let at = input.rest().as_ptr().addr();
+        for taken in [100, 200, 300] {
+            input.take(100);
+            input.add(&[]);
+            assert_eq!((input.len(), input.rest().as_ptr().addr()), (1_000 - taken, at + taken));
+        }
+        input.add(&[8; 10]);
+        let expected = [&[7; 5][..], &[8; 10]].concat();
+        assert_eq!((input.len(), &input.rest()[695..]), (710, &expected[..]));
+        input.take(710);
+        assert!(input.is_empty() && input.bytes.capacity() == 0, "the buffer is given back");
+    }
+}

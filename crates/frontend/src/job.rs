@@ -1,0 +1,91 @@
+//! What shards are asked for connections, and what they answer.
+
+use crate::key_batch::KeyBatch;
+use remora_layout::hash::KeyHash;
+use remora_protocol::Reply;
+use remora_protocol::message::Status;
+
+/// What a shard is to do for a connection.
+pub enum Order {
+    /// Execute this encoded command.
+    Execute(Vec<u8>),
+    /// Execute a command for each of these keys, with one reply for all.
+    ExecuteEach(Box<KeyBatch>),
+    /// Send the next piece of the reply to the command with the job's token.
+    Continue,
+    /// Send no more of it.
+    Abandon,
+}
+
+/// One order for a shard.
+pub struct Job {
+    /// What to do.
+    pub order: Order,
+    /// What the reply answers, and where it goes.
+    pub token: Token,
+    /// Objects that a search of a tree gives at most.
+    pub most_objects: usize,
+    /// Of the key that is needed first; a hint.
+    pub hash: Option<KeyHash>,
+}
+
+impl Job {
+    /// Executes an encoded command, which finds as many objects as there are.
+    pub const fn execute(command: Vec<u8>, token: Token) -> Self {
+        Self::new(Order::Execute(command), token)
+    }
+
+    /// An order that is about no key, and not about a search.
+    pub const fn new(order: Order, token: Token) -> Self {
+        Self { order, token, most_objects: usize::MAX, hash: None }
+    }
+}
+
+/// Names the request that a reply answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Token {
+    /// The shard whose thread has the connection.
+    pub home: usize,
+    /// Connection slot there.
+    pub connection: usize,
+    /// Which connection of that slot.
+    pub serial: u64,
+    /// Which of its requests.
+    pub request: u64,
+    /// Which part of the request.
+    pub part: usize,
+    /// The shard that is asked first.
+    pub shard: usize,
+}
+
+/// A reply that owns its value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnedReply {
+    /// How it went.
+    pub status: Status,
+    /// The operation's number.
+    pub number: i64,
+    /// The value, if any.
+    pub value: Option<Vec<u8>>,
+    /// More of the value is sent when it is asked for ([`Order::Continue`]).
+    pub has_more: bool,
+}
+
+impl OwnedReply {
+    /// A reply with nothing but a status.
+    pub const fn status(status: Status) -> Self {
+        Self { status, number: 0, value: None, has_more: false }
+    }
+
+    /// Bytes of its value.
+    pub fn value_bytes(&self) -> usize {
+        self.value.as_ref().map_or(0, Vec::len)
+    }
+}
+
+impl From<Reply<'_>> for OwnedReply {
+    fn from(reply: Reply<'_>) -> Self {
+        let value = reply.value.map(<[u8]>::to_vec);
+        Self { status: reply.status, number: reply.number, value, has_more: false }
+    }
+}

@@ -1,0 +1,69 @@
+//! Connections of clients that speak some [`Protocol`]: bytes in, replies out, in the order
+//! of the requests.
+//!
+//! The crate knows no protocol and no shard. A protocol parses requests and writes replies
+//! ([`Protocol`]). An [`Executor`] carries requests out through a [`ShardPort`]: at once in
+//! the thread's own shard, or as jobs for the shards that own the keys. What comes later
+//! waits in the connection's [`Responder`] until all replies before it are written.
+//!
+//! ```text
+//!   connections     slots, turns, and which connection is served next
+//!        |
+//!   connection      one stream: what was read, parsed ahead, paused or given up
+//!     |     \
+//!     |   executor, port      what a request does, and the shards that it needs
+//!     |     /
+//!   responder       replies in order, what is in flight, what is unsent
+//!        |
+//!   pending, many_keys, in_flight, output, job, key_batch, counts
+//!        |
+//!   protocol        what a protocol is
+//! ```
+//!
+//! What it keeps true:
+//! * replies leave in the order of their requests, whatever the shards answer first;
+//! * a turn of a connection is bounded in requests, keys and bytes, both ways;
+//! * what is kept for a client that sends too fast or reads too slowly is bounded and
+//!   counted;
+//! * a connection sees its own writes: a key is read past the owner only while nothing of
+//!   the connection is in flight that could change it ([`InFlight`]).
+//!
+//! It does no I/O, reads no clock and draws no random numbers: streams and time are handed
+//! in, so that a simulator runs the same code.
+
+#![forbid(unsafe_code)]
+
+mod ahead;
+mod connection;
+mod connections;
+mod counts;
+mod executor;
+mod in_flight;
+mod input;
+mod job;
+mod key_batch;
+mod many_keys;
+mod output;
+mod pending;
+mod port;
+mod protocol;
+mod responder;
+
+pub use connection::{Connection, Flow};
+pub use connections::{Connections, READ_BYTES};
+pub use counts::{Counter, Counts};
+pub use executor::Executor;
+pub use in_flight::{Asked, InFlight, What, group};
+pub use job::{Job, Order, OwnedReply, Token};
+pub use key_batch::{
+    Each, FoundBytes, KeyBatch, KeyCommand, KeyReplies, KeyReply, PartRequest, REPLY_HEAD_BYTES,
+    WantedBytes,
+};
+pub use many_keys::{Answers, Jobs, ManyKeys};
+pub use pending::Waiting;
+pub use port::{Here, ShardPort};
+pub use protocol::{Dialect, LongReply, Parsed, ParsedRequest, Part, Protocol, ReplyForm, Skipped};
+pub use responder::Responder;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! What a protocol is to the connections that speak it.
+
+use crate::job::OwnedReply;
+use remora_protocol::Reply;
+use remora_protocol::message::Status;
+use std::fmt::Display;
+
+/// A protocol: how requests are parsed and replies are written. It does no I/O.
+pub trait Protocol: 'static {
+    /// A request, as far as it is parsed.
+    type Request: ParsedRequest;
+    /// How the answers of shards become a reply.
+    type Form: ReplyForm;
+    /// What a client has told about itself.
+    type Client: Default;
+
+    /// The dialect in which this client wants its replies.
+    fn dialect(client: &Self::Client) -> Dialect<Self>;
+
+    /// Appends an error that is about the connection, with this text.
+    fn write_error(out: &mut Vec<u8>, text: &str);
+}
+
+/// The dialect of a protocol's replies.
+pub type Dialect<P> = <<P as Protocol>::Form as ReplyForm>::Dialect;
+
+/// How far a request is parsed, and where its words stand in the bytes. It is used again
+/// for the next request, so that parsing allocates nothing.
+pub trait ParsedRequest: Default {
+    /// Why bytes are no request: nobody knows where the next one begins.
+    type Violation: Display;
+    /// What passes over the rest of a request that was given up.
+    type Skip;
+
+    /// Parses the request at the start of `input`. After [`Parsed::Incomplete`] the next
+    /// call brings the same bytes with more behind them, or [`ParsedRequest::reset`] comes
+    /// first.
+    ///
+    /// # Errors
+    /// Bytes that are no request.
+    fn parse(&mut self, input: &[u8]) -> Result<Parsed, Self::Violation>;
+
+    /// Forgets everything.
+    fn reset(&mut self);
+
+    /// Gives back the memory that one huge request has left. The request may be lost.
+    fn shrink(&mut self);
+
+    /// Words of the request; 0 of one that has no reply.
+    fn words(&self) -> usize;
+
+    /// The key that it names first, or nothing. A hint.
+    fn first_key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8];
+
+    /// Words that the request at the start of `input` announces, as far as they are known:
+    /// what parsing it may cost. A hint.
+    fn announced_words(input: &[u8]) -> usize;
+
+    /// The key that the request at the start of `input` names first, as far as it is there.
+    /// A hint.
+    fn peek_key(input: &[u8]) -> Option<&[u8]>;
+
+    /// Where in the bytes the part begins that is not whole, and what passes over the rest.
+    /// `None` if a request cannot be given up where it stands.
+    fn give_up(&self) -> Option<(usize, Self::Skip)>;
+
+    /// Passes over what is there of the rest.
+    ///
+    /// # Errors
+    /// Bytes that are no part of a request.
+    fn pass(skip: &mut Self::Skip, input: &[u8]) -> Result<Skipped, Self::Violation>;
+}
+
+/// What parsing a request came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parsed {
+    /// The request is not all there.
+    Incomplete {
+        /// Bytes of the whole buffer below which calling again is useless.
+        need: usize,
+    },
+    /// The words are those of a whole request; none for an empty one.
+    Request {
+        /// Bytes that the request took from the start of the buffer.
+        consumed: usize,
+    },
+}
+
+/// What was passed over of a request that was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Skipped {
+    /// Bytes at the start of the buffer that belong to the request.
+    pub bytes: usize,
+    /// Whether the request ends with them.
+    pub is_whole: bool,
+}
+
+/// How the answers of shards become a reply: plain data that a request carries until they
+/// are there.
+pub trait ReplyForm: Copy {
+    /// What clients choose between.
+    type Dialect: Copy;
+    /// A reply that is written piece by piece.
+    type Long: LongReply<Dialect = Self::Dialect>;
+
+    /// Appends the reply that the parts make.
+    fn write(self, out: &mut Vec<u8>, dialect: Self::Dialect, parts: &[Part<'_>]);
+
+    /// Whether a reply of this form may be one that is written piece by piece.
+    fn is_long(self) -> bool;
+
+    /// The reply that its only part makes, if it is one that is written piece by piece: then
+    /// it takes the value.
+    fn long_reply(self, answer: (Status, i64), value: &mut Option<Vec<u8>>) -> Option<Self::Long>;
+}
+
+/// A reply that is written piece by piece.
+pub trait LongReply {
+    /// See [`ReplyForm::Dialect`].
+    type Dialect;
+
+    /// Bytes of what it is made of.
+    fn bytes(&self) -> usize;
+
+    /// Appends the next piece. Whether it was the last one of what is there.
+    fn write_piece(&mut self, out: &mut Vec<u8>, dialect: Self::Dialect) -> bool;
+
+    /// Goes on with this value, behind what is written; false if no shard answers such a
+    /// reply in several.
+    fn go_on(&mut self, value: Vec<u8>) -> bool;
+}
+
+/// One shard's answer, of which a reply is made. Mostly there is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part<'a> {
+    /// How it went.
+    pub status: Status,
+    /// The number.
+    pub number: i64,
+    /// The bytes, if there are any.
+    pub value: Option<&'a [u8]>,
+}
+
+impl<'a> From<&Reply<'a>> for Part<'a> {
+    #[inline]
+    fn from(reply: &Reply<'a>) -> Self {
+        Self { status: reply.status, number: reply.number, value: reply.value }
+    }
+}
+
+impl<'a> From<&'a OwnedReply> for Part<'a> {
+    #[inline]
+    fn from(reply: &'a OwnedReply) -> Self {
+        Self { status: reply.status, number: reply.number, value: reply.value.as_deref() }
+    }
+}
+
+impl<'a> From<(Status, i64, Option<&'a [u8]>)> for Part<'a> {
+    #[inline]
+    fn from((status, number, value): (Status, i64, Option<&'a [u8]>)) -> Self {
+        Self { status, number, value }
+    }
+}

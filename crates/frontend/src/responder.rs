@@ -1,0 +1,380 @@
+//! The reply side of one connection: replies in the order of their requests, those that
+//! wait for shards or for an earlier one, and what the client has not been sent. What waits
+//! is counted until it is in the output.
+
+use crate::counts::Counts;
+use crate::in_flight::{Asked, InFlight};
+use crate::job::{Job, Order, OwnedReply, Token};
+use crate::many_keys::ManyKeys;
+use crate::output::Output;
+use crate::pending::{Pending, Piece, Waiting, Writing};
+use crate::port::ShardPort;
+use crate::protocol::{Dialect, Part, Protocol, ReplyForm};
+use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::{
+    RESP_MAX_OUTPUT_BYTES, RESP_MAX_REPLY_BYTES, RESP_PAUSE_JOB_BYTES, RESP_PAUSE_OUTPUT_BYTES,
+    RESP_PAUSE_PENDING,
+};
+use remora_protocol::message::Status;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::io::Write;
+use std::net::SocketAddr;
+
+/// A connection that waits for nothing keeps no more room for what waits.
+const KEEP_PENDING: usize = 32;
+
+/// See the module's text.
+pub struct Responder<P: Protocol> {
+    /// Where the client is.
+    pub peer: SocketAddr,
+    /// The connection's slot in its thread.
+    pub slot: usize,
+    /// Its number in the server; also its id for clients.
+    pub serial: u64,
+    /// What the client has told about itself.
+    pub client: P::Client,
+    /// The database that it has selected.
+    pub database: Database,
+    output: Output,
+    pending: VecDeque<Pending<P::Form>>,
+    /// Parts of waiting requests, and bytes of replies that wait for an earlier one: not
+    /// yet output, but as good as.
+    held_parts: usize,
+    held_bytes: usize,
+    /// Bytes of its jobs that are not answered.
+    job_bytes: usize,
+    /// Number of the first pending request.
+    first_pending: u64,
+    /// No request is executed before the one with this number is the first pending one:
+    /// what is asked before it is large.
+    large_until: u64,
+    in_flight: InFlight,
+    /// The rest of a long reply, to be asked for.
+    rest_due: Option<Token>,
+    /// Why a reply cannot be written to its end.
+    broken_off: Option<Status>,
+    /// Nothing that was read behind the present request is executed.
+    has_quit: bool,
+}
+
+impl<P: Protocol> Responder<P> {
+    /// Of a fresh connection.
+    pub fn new(peer: SocketAddr, serial: u64) -> Self {
+        Self {
+            peer,
+            slot: 0,
+            serial,
+            client: P::Client::default(),
+            database: Database::ZERO,
+            output: Output::default(),
+            pending: VecDeque::new(),
+            held_parts: 0,
+            held_bytes: 0,
+            job_bytes: 0,
+            first_pending: 0,
+            large_until: 0,
+            in_flight: InFlight::default(),
+            rest_due: None,
+            broken_off: None,
+            has_quit: false,
+        }
+    }
+
+    /// The dialect of its replies.
+    #[inline]
+    pub fn dialect(&self) -> Dialect<P> {
+        P::dialect(&self.client)
+    }
+
+    /// Appends a reply that is known at once.
+    #[inline]
+    pub fn reply(&mut self, write: impl FnOnce(&mut Vec<u8>, Dialect<P>)) {
+        let dialect = self.dialect();
+        if self.pending.is_empty() {
+            write(self.output.bytes_mut(), dialect);
+        } else {
+            let mut bytes = Vec::new();
+            write(&mut bytes, dialect);
+            self.held_bytes += bytes.len();
+            self.pending.push_back(Pending::Ready(bytes));
+        }
+    }
+
+    /// Adds a request of which parts are missing.
+    pub fn wait(&mut self, waiting: Waiting<P::Form>) {
+        self.held_parts += waiting.parts.len();
+        self.held_bytes += waiting.bytes;
+        self.job_bytes += waiting.job_bytes;
+        let dialect = self.dialect();
+        self.pending.push_back(Pending::Waiting(waiting, dialect));
+    }
+
+    /// Adds a request of which keys are missing.
+    pub fn wait_for_keys(&mut self, many: ManyKeys<P::Form>) {
+        self.held_parts += many.keys();
+        self.held_bytes += many.value_bytes();
+        self.job_bytes += many.job_bytes();
+        let dialect = self.dialect();
+        self.pending.push_back(Pending::Keys(many, dialect));
+    }
+
+    /// Takes the last request out again, if a further turn is to take keys of it.
+    pub(crate) fn take_keys_left(&mut self) -> Option<ManyKeys<P::Form>> {
+        if !self.has_keys_left() {
+            return None;
+        }
+        let Some(Pending::Keys(many, _)) = self.pending.pop_back() else { return None };
+        self.held_parts -= many.keys();
+        self.held_bytes -= many.value_bytes();
+        self.job_bytes -= many.job_bytes();
+        Some(many)
+    }
+
+    /// Whether a further turn is to take keys of the last request.
+    pub(crate) fn has_keys_left(&self) -> bool {
+        matches!(self.pending.back(), Some(Pending::Keys(many, _)) if many.has_left())
+    }
+
+    /// Takes no more input, and executes nothing more of what was read.
+    pub const fn quit(&mut self) {
+        self.has_quit = true;
+    }
+
+    pub(crate) const fn has_quit(&self) -> bool {
+        self.has_quit
+    }
+
+    /// The request that is about to wait moves a large value: the requests behind it are
+    /// not executed before it is answered.
+    pub fn expect_large(&mut self) {
+        self.large_until = self.next_request() + 1;
+    }
+
+    /// Whether this connection may read the key with this hash from its shard's memory.
+    #[inline]
+    pub fn may_read(&self, shard: usize, hash: KeyHash) -> bool {
+        self.in_flight.may_read(shard, hash)
+    }
+
+    /// Whether it waits for nothing of this shard.
+    #[inline]
+    pub fn is_quiet(&self, shard: usize) -> bool {
+        self.in_flight.is_quiet(shard)
+    }
+
+    /// A part of the next request is asked of its shard, one of so many.
+    pub fn ask(&mut self, asked: Asked, shards: usize) {
+        self.in_flight.ask(asked, shards);
+    }
+
+    /// Number that the next waiting request will have.
+    pub fn next_request(&self) -> u64 {
+        self.first_pending + self.pending.len() as u64
+    }
+
+    /// Names a part of the request that the connection will next wait for, for a shard.
+    pub fn token(&self, home: usize, shard: usize, part: usize) -> Token {
+        let (serial, request) = (self.serial, self.next_request());
+        Token { home, connection: self.slot, serial, request, part, shard }
+    }
+
+    /// Takes a part's reply from a shard.
+    pub fn answer(&mut self, token: Token, mut reply: OwnedReply) {
+        let Some(at) = token.request.checked_sub(self.first_pending) else { return };
+        let waiting = match self.pending.get_mut(at as usize) {
+            Some(Pending::Waiting(waiting, _)) => waiting,
+            Some(Pending::Keys(many, _)) => {
+                self.held_bytes -= many.value_bytes();
+                self.job_bytes -= many.job_bytes();
+                many.take(token.part, reply, |asked| self.in_flight.answered(asked));
+                self.held_bytes += many.value_bytes();
+                self.job_bytes += many.job_bytes();
+                return self.settle();
+            }
+            Some(Pending::Writing(writing)) => {
+                self.held_bytes -= writing.bytes();
+                self.broken_off = writing.take(reply).err();
+                self.held_bytes += writing.bytes();
+                return self.settle();
+            }
+            _ => return,
+        };
+        let asked = waiting.asked[token.part];
+        self.in_flight.answered(asked);
+        waiting.job_bytes -= asked.bytes;
+        self.job_bytes -= asked.bytes;
+        waiting.missing -= 1;
+        waiting.rest = Some(token).filter(|_| reply.has_more);
+        let bytes = reply.value_bytes();
+        // The shard bounds what it sends as one part.
+        if waiting.bytes > 0 && waiting.bytes + bytes > RESP_MAX_REPLY_BYTES {
+            reply = OwnedReply::status(Status::TooLarge);
+        } else {
+            waiting.bytes += bytes;
+            self.held_bytes += bytes;
+        }
+        waiting.parts[token.part] = Some(reply);
+        self.settle();
+    }
+
+    /// Moves the replies that are due into the output; of one that is written
+    /// piece by piece one piece, so that other connections are served between
+    /// two, and only as fast as the client reads.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            match self.pending.front_mut() {
+                Some(Pending::Ready(bytes)) => {
+                    self.held_bytes -= bytes.len();
+                    self.output.bytes_mut().append(bytes);
+                }
+                Some(Pending::Waiting(waiting, dialect)) if waiting.missing == 0 => {
+                    let dialect = *dialect;
+                    self.held_parts -= waiting.parts.len();
+                    if let [Some(part)] = &waiting.parts[..]
+                        && !waiting.form.is_long()
+                    {
+                        self.held_bytes -= waiting.bytes;
+                        let part = [Part::from(part)];
+                        waiting.form.write(self.output.bytes_mut(), dialect, &part);
+                        self.pending.pop_front();
+                        self.first_pending += 1;
+                        continue;
+                    }
+                    let parts = std::mem::take(&mut waiting.parts).into_iter().flatten();
+                    let mut parts: SmallVec<[OwnedReply; 1]> = parts.collect();
+                    if let [OwnedReply { status, number, value, .. }] = &mut parts[..]
+                        && let Some(long) = waiting.form.long_reply((*status, *number), value)
+                    {
+                        let writing = Writing::new(long, dialect, waiting.rest);
+                        self.pending[0] = Pending::Writing(writing);
+                        continue;
+                    }
+                    self.held_bytes -= waiting.bytes;
+                    let parts: SmallVec<[Part<'_>; 1]> = parts.iter().map(Part::from).collect();
+                    waiting.form.write(self.output.bytes_mut(), dialect, &parts);
+                }
+                Some(Pending::Keys(many, dialect)) if many.is_complete() => {
+                    self.held_parts -= many.keys();
+                    self.held_bytes -= many.value_bytes();
+                    many.write(self.output.bytes_mut(), *dialect);
+                }
+                Some(Pending::Writing(writing)) => {
+                    if !self.output.may_write() || !writing.can_go_on() {
+                        return;
+                    }
+                    match writing.write_piece(self.output.bytes_mut()) {
+                        Piece::Some => return,
+                        Piece::Ask(token) => {
+                            self.rest_due = Some(token);
+                            return;
+                        }
+                        Piece::Last => self.held_bytes -= writing.bytes(),
+                    }
+                }
+                _ => return,
+            }
+            self.pending.pop_front();
+            self.first_pending += 1;
+        }
+    }
+
+    /// Asks for the rest of a long reply, if that is due.
+    pub(crate) fn order_rest(&mut self, port: &mut impl ShardPort) {
+        if let Some(token) = self.rest_due.take() {
+            port.hand(token.shard, Job::new(Order::Continue, token));
+        }
+    }
+
+    /// The connection is closed: no shard keeps the rest of a reply for it.
+    pub(crate) fn abandon(&self, port: &mut impl ShardPort) {
+        let rest = self.pending.iter().filter_map(|pending| match pending {
+            Pending::Writing(writing) => writing.rest(),
+            Pending::Waiting(waiting, _) => waiting.rest,
+            Pending::Ready(_) | Pending::Keys(..) => None,
+        });
+        rest.for_each(|token| port.hand(token.shard, Job::new(Order::Abandon, token)));
+    }
+
+    /// Whether a reply is being written of which the next turn can write more.
+    pub(crate) fn writes_on(&self) -> bool {
+        matches!(
+            self.pending.front(),
+            Some(Pending::Writing(writing)) if writing.can_go_on() && self.output.may_write()
+        )
+    }
+
+    /// Whether nothing waits and nothing is unsent.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.pending.is_empty() && self.output.is_empty()
+    }
+
+    /// Whether so much waits or is unsent that nothing more is executed.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.unsent_bytes() > RESP_PAUSE_OUTPUT_BYTES
+            || self.pending.len() + self.held_parts > RESP_PAUSE_PENDING
+            || self.job_bytes > RESP_PAUSE_JOB_BYTES
+            || self.first_pending < self.large_until
+    }
+
+    /// Whether the jobs under way leave room for others.
+    pub(crate) const fn may_ask(&self) -> bool {
+        self.job_bytes <= RESP_PAUSE_JOB_BYTES
+    }
+
+    /// Bytes of its jobs that are not answered, and of replies that wait for a shard or for
+    /// an earlier reply.
+    pub const fn pending_bytes(&self) -> usize {
+        self.job_bytes + self.held_bytes
+    }
+
+    /// Bytes of replies that the client has not been sent.
+    pub(crate) const fn unsent_bytes(&self) -> usize {
+        self.output.unsent() + self.held_bytes
+    }
+
+    /// Gives back what an idle connection does not need.
+    pub(crate) fn rest(&mut self) {
+        if self.pending.is_empty() {
+            self.in_flight.settle();
+            if self.pending.capacity() > KEEP_PENDING {
+                self.pending = VecDeque::new();
+            }
+        }
+    }
+
+    /// See [`Output`].
+    pub(crate) const fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
+    /// Sends what the stream takes, as much as a turn may. False if the connection is over:
+    /// its stream is broken, it reads too little, or a reply cannot be written to its end.
+    pub(crate) fn flush(&mut self, stream: &mut impl Write, counts: &Counts) -> bool {
+        let goes_on = self.output.send(stream, counts)
+            && self.unsent_bytes() <= RESP_MAX_OUTPUT_BYTES
+            && self.broken_off.is_none();
+        if !goes_on {
+            self.count_over(counts);
+        }
+        goes_on
+    }
+
+    /// The connection is over; whether that was our doing is counted.
+    #[cold]
+    fn count_over(&self, counts: &Counts) {
+        let (serial, peer, unread) = (self.serial, self.peer, self.output.unsent());
+        if unread > RESP_MAX_OUTPUT_BYTES {
+            counts.output_cut_off.add(1);
+            tracing::info!(serial, unread, "a connection that does not read was cut off");
+        }
+        if let Some(why) = self.broken_off {
+            counts.output_cut_off.add(1);
+            tracing::warn!(
+                serial, %peer, unread, ?why,
+                "a connection was cut off: what it reads changed faster than it reads"
+            );
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! RESP as the frontend's connections speak it.
+
+use crate::form::ReplyForm;
+use crate::reply::LongReply;
+use crate::wire::{Args, Protocol, ProtocolError, Skip, encode, parse, peek_key, peek_words};
+use remora_frontend::{self as frontend, Parsed, ParsedRequest, Part, Skipped};
+use remora_protocol::message::Status;
+
+/// The protocol of Redis and its clients.
+pub enum Resp {}
+
+/// What a client of RESP has told about itself.
+#[derive(Default)]
+pub struct RespClient {
+    /// The dialect that it speaks.
+    pub protocol: Protocol,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its library's name and version.
+    pub library: [Vec<u8>; 2],
+}
+
+impl frontend::Protocol for Resp {
+    type Request = Args;
+    type Form = ReplyForm;
+    type Client = RespClient;
+
+    #[inline]
+    fn dialect(client: &RespClient) -> Protocol {
+        client.protocol
+    }
+
+    fn write_error(out: &mut Vec<u8>, text: &str) {
+        encode::error(out, &format!("ERR {text}"));
+    }
+}
+
+impl ParsedRequest for Args {
+    type Violation = ProtocolError;
+    type Skip = Skip;
+
+    #[inline]
+    fn parse(&mut self, input: &[u8]) -> Result<Parsed, ProtocolError> {
+        parse(input, self)
+    }
+
+    fn reset(&mut self) {
+        Self::reset(self);
+    }
+
+    #[inline]
+    fn shrink(&mut self) {
+        Self::shrink(self);
+    }
+
+    #[inline]
+    fn words(&self) -> usize {
+        self.len()
+    }
+
+    /// All commands of one key name it first.
+    #[inline]
+    fn first_key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8] {
+        self.get(1, bytes)
+    }
+
+    #[inline]
+    fn announced_words(input: &[u8]) -> usize {
+        peek_words(input).unwrap_or_default()
+    }
+
+    #[inline]
+    fn peek_key(input: &[u8]) -> Option<&[u8]> {
+        peek_key(input)
+    }
+
+    fn give_up(&self) -> Option<(usize, Skip)> {
+        Skip::of(self)
+    }
+
+    fn pass(skip: &mut Skip, input: &[u8]) -> Result<Skipped, ProtocolError> {
+        skip.pass(input)
+    }
+}
+
+impl frontend::ReplyForm for ReplyForm {
+    type Dialect = Protocol;
+    type Long = LongReply;
+
+    #[inline]
+    fn write(self, out: &mut Vec<u8>, dialect: Protocol, parts: &[Part<'_>]) {
+        Self::write(self, out, dialect, parts);
+    }
+
+    #[inline]
+    fn is_long(self) -> bool {
+        Self::is_long(self)
+    }
+
+    fn long_reply(self, answer: (Status, i64), value: &mut Option<Vec<u8>>) -> Option<LongReply> {
+        Self::long_reply(self, answer, value)
+    }
+}
+
+impl frontend::LongReply for LongReply {
+    type Dialect = Protocol;
+
+    fn bytes(&self) -> usize {
+        Self::bytes(self)
+    }
+
+    fn write_piece(&mut self, out: &mut Vec<u8>, dialect: Protocol) -> bool {
+        Self::write_piece(self, out, dialect)
+    }
+
+    fn go_on(&mut self, value: Vec<u8>) -> bool {
+        Self::go_on(self, value)
+    }
+}

@@ -1,0 +1,226 @@
+//! What the server's threads tell each other.
+//!
+//! Each shard's thread has an [`Inbox`]. Other shards' threads put *mail* into
+//! it: jobs for its shard, and replies to jobs that it handed out itself. Each
+//! pair of threads has a bounded queue of its own ([`MailQueues`]; [`Mail`] is what
+//! one turn of the sender gathers for one receiver), so that no two threads write the
+//! same line of it, and a turn rings the receiver once, however much it sends.
+//! Threads without a shard (control, the acceptor) send a [`Message`].
+//!
+//! What wakes the receiver is the protocol of the rings:
+//! [`remora_fabric::shm::asleep`].
+
+use crate::mail_queues::{MailQueues, bits};
+use crate::ring_session::RingSession;
+use crate::thread_counts::ThreadCounts;
+use crossbeam_queue::SegQueue;
+use remora_fabric::shm::Bell;
+use remora_frontend::{Connection, Job, OwnedReply, Token};
+use remora_layout::limits::MAIL_UNDER_WAY;
+use remora_resp::Resp;
+use std::net::TcpStream;
+use std::sync::mpsc::Sender;
+
+/// What threads without a shard tell a shard's thread.
+pub enum Message {
+    /// A client's rings.
+    Attach(Box<RingSession>),
+    /// The session with this number has ended.
+    Detach(u64),
+    /// A RESP connection to serve.
+    Serve(Box<Handed>),
+    /// Changes up to this sequence are durable.
+    Durable(u64),
+    /// Take no more RESP requests. The sender is dropped once those that were
+    /// taken are answered, or have been unread for too long.
+    Drain(Sender<()>),
+    /// Finish what is there and end.
+    Stop,
+}
+
+/// A connection on its way to the thread that is to serve it.
+pub struct Handed {
+    /// Its socket, which does not block.
+    pub stream: TcpStream,
+    /// Its state.
+    pub connection: Connection<Resp>,
+}
+
+/// Emptied mail that a thread keeps for what it sends next, at most; none with room for
+/// more than [`SPARE_ITEMS`] jobs or replies.
+const SPARE_MAIL: usize = 16;
+const SPARE_ITEMS: usize = 32;
+
+/// What one turn of a shard's thread has for another one.
+#[derive(Default)]
+pub struct Mail {
+    /// Jobs for its shard, in the order of their connections' requests.
+    pub jobs: Vec<Job>,
+    /// Replies for its connections.
+    pub replies: Vec<(Token, OwnedReply)>,
+}
+
+impl Mail {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.replies.is_empty()
+    }
+}
+
+/// Wakes the thread that has an inbox.
+pub trait Wake {
+    /// Wakes it if it sleeps. Whether it had to be signalled.
+    fn ring(&self) -> bool;
+}
+
+impl Wake for Bell {
+    fn ring(&self) -> bool {
+        Self::ring(self)
+    }
+}
+
+impl<W: Wake> Wake for std::sync::Arc<W> {
+    fn ring(&self) -> bool {
+        W::ring(self)
+    }
+}
+
+/// What other threads tell the thread of one shard.
+pub struct Inbox<W = Bell> {
+    messages: SegQueue<Message>,
+    /// By the number of the shard that sends it.
+    mail: MailQueues<Mail>,
+    bell: W,
+}
+
+impl<W: Wake> Inbox<W> {
+    /// An inbox of a server with so many shards; its thread is woken by `bell`.
+    pub fn new(shards: usize, bell: W) -> Self {
+        Self { messages: SegQueue::new(), mail: MailQueues::new(shards, MAIL_UNDER_WAY), bell }
+    }
+
+    /// Tells the thread something.
+    pub fn push(&self, message: Message) {
+        self.messages.push(message);
+        self.bell.ring();
+    }
+
+    /// The next message.
+    pub fn pop(&self) -> Option<Message> {
+        self.messages.pop()
+    }
+
+    /// Sends what a turn of the thread of shard `from` has gathered.
+    ///
+    /// # Errors
+    /// Too much of it has not been taken yet: the mail is given back, to be
+    /// sent with what comes. The receiver rings for that shard's thread when there
+    /// is room.
+    pub fn post(&self, from: usize, mail: Mail) -> Result<(), Mail> {
+        self.mail.post(from, mail, || _ = self.bell.ring())
+    }
+
+    /// The mail of other shards' threads.
+    pub fn mail(&self) -> &MailQueues<Mail> {
+        &self.mail
+    }
+
+    /// Wakes the thread if it sleeps: somebody wrote into its rings. Whether it
+    /// had to be signalled.
+    pub fn ring(&self) -> bool {
+        self.bell.ring()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.mail.is_empty()
+    }
+}
+
+/// Mail that a thread has for the others, and has not sent.
+pub struct Outbox {
+    /// The thread's own shard.
+    from: usize,
+    /// By the number of the shard that receives it.
+    mail: Vec<Mail>,
+    /// A bit for each of them that has some.
+    has_mail: u64,
+    /// A bit for each of them whose mail waits for room.
+    waits: u64,
+    /// Empty mail with room for what is next added to that of some receiver.
+    spare: Vec<Mail>,
+}
+
+impl Outbox {
+    /// The thread of shard `from` has nothing for any of so many.
+    pub fn new(from: usize, shards: usize) -> Self {
+        Self {
+            from,
+            mail: (0..shards).map(|_| Mail::default()).collect(),
+            has_mail: 0,
+            waits: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Adds a job for a shard.
+    pub fn add_job(&mut self, to: usize, job: Job) {
+        self.mail[to].jobs.push(job);
+        self.has_mail |= 1 << to;
+    }
+
+    /// Adds a reply for a connection of another thread, which its token names.
+    pub fn add_reply(&mut self, token: Token, reply: OwnedReply) {
+        self.mail[token.home].replies.push((token, reply));
+        self.has_mail |= 1 << token.home;
+    }
+
+    /// Keeps mail that the thread has received and emptied: what it sends next needs as
+    /// much room, as jobs and replies go to and fro.
+    pub fn keep(&mut self, mail: Mail) {
+        debug_assert!(mail.is_empty());
+        let room = mail.jobs.capacity().max(mail.replies.capacity());
+        if self.spare.len() < SPARE_MAIL && room <= SPARE_ITEMS {
+            self.spare.push(mail);
+        }
+    }
+
+    /// Whether there is room for mail that had to wait. To be asked in the last scan
+    /// before the thread sleeps.
+    pub fn may_send<'i, W: Wake + 'i>(&self, inbox: impl Fn(usize) -> &'i Inbox<W>) -> bool {
+        bits(self.has_mail).any(|to| inbox(to).mail.has_room(self.from))
+    }
+
+    /// The end of a turn: sends its mail. What cannot be sent, as a receiver has not
+    /// taken earlier mail, goes with a later turn's.
+    pub fn send<'i, W: Wake + 'i>(
+        &mut self,
+        inbox: impl Fn(usize) -> &'i Inbox<W>,
+        counts: &ThreadCounts,
+    ) {
+        counts.turns.add(1);
+        for to in bits(self.has_mail) {
+            let empty = self.spare.pop().unwrap_or_default();
+            let mail = std::mem::replace(&mut self.mail[to], empty);
+            let jobs = mail.jobs.len() as u64;
+            match inbox(to).post(self.from, mail) {
+                Ok(()) => {
+                    self.has_mail &= !(1 << to);
+                    self.waits &= !(1 << to);
+                    counts.mail_sent.add(1);
+                    counts.jobs_sent.add(jobs);
+                }
+                Err(mail) => {
+                    let empty = std::mem::replace(&mut self.mail[to], mail);
+                    self.spare.push(empty);
+                    // Counted once, however many turns it waits.
+                    counts.mail_waited.add((self.waits >> to & 1) ^ 1);
+                    self.waits |= 1 << to;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! How requests about which keys there are go on with the answers of shards.
+
+use remora_engine::moving::Moving;
+use remora_engine::storing::Storing;
+use remora_frontend::Token;
+use remora_layout::database::Database;
+use remora_resp::request::KeyFilter;
+use std::collections::BTreeMap;
+
+/// A part of a request that waits, as tokens name it.
+pub(super) type Part = (usize, u64, u64, usize);
+
+pub(super) fn part_of(token: &Token) -> Part {
+    (token.connection, token.serial, token.request, token.part)
+}
+
+/// What is to be done with answers.
+#[derive(Default)]
+pub(super) struct KeyAnswers {
+    /// With the bytes of each one's job and of what it has found, which are counted among
+    /// those that are pending.
+    pub(super) going_on: BTreeMap<Part, (GoingOn, usize)>,
+    /// Random numbers that were drawn.
+    pub(super) drawn: u64,
+}
+
+/// How a request goes on with the answer of a shard.
+pub(super) enum GoingOn {
+    /// SCAN: one step of this shard.
+    Scan { shard: usize, filter: KeyFilter },
+    /// KEYS: the shard is gone through to its end.
+    Keys { shard: usize, database: Database, filter: KeyFilter, found: Vec<u8> },
+    /// RANDOMKEY: this shard, then the others. The draw stays while a shard goes on.
+    Random { shard: usize, database: Database, random: u32, left: usize },
+    /// A key goes to another one.
+    Moving(Box<Moving>),
+    /// A key gets what was found.
+    Storing(Box<Storing>),
+    /// The answer is the reply.
+    Last,
+}
+
+impl GoingOn {
+    /// Bytes that were found.
+    pub(super) const fn found_bytes(&self) -> usize {
+        match self {
+            Self::Keys { found, .. } => found.len(),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Whole connections with a shard whose jobs wait until they are executed.
+
+mod ahead;
+mod input;
+mod long_replies;
+mod output;
+mod stalled;
+pub mod world;

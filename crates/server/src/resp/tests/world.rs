@@ -1,0 +1,388 @@
+//! Connections and one shard in one thread: what is read, what is asked, and
+//! who is served in between.
+
+use crate::large_jobs::LargeJobs;
+use crate::resp::{Ahead, Host, RespExecutor, Sections};
+use crate::thread_counts::ThreadCounts;
+use remora_arena::{NoJournal, Owner, ReadView};
+use remora_engine::{Now, Shard, ShardOptions};
+use remora_frontend::{Connection, Connections, Counts, Here, Job, Order, ShardPort, Token};
+use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
+use remora_layout::pointer::RemotePointer;
+use remora_layout::slot::SlotTable;
+use remora_protocol::Command;
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+/// A stream.
+#[derive(Clone, Default)]
+pub struct Pipe(Arc<Mutex<Ends>>);
+
+/// Its two ends.
+struct Ends {
+    /// What is to be read.
+    input: VecDeque<u8>,
+    /// What was written.
+    output: Vec<u8>,
+    /// Bytes that the peer takes before it reads.
+    room: usize,
+    /// The peer has gone.
+    is_cut: bool,
+    /// How often the server looked for input.
+    reads: usize,
+}
+
+impl Default for Ends {
+    /// They never wait.
+    fn default() -> Self {
+        let (input, output) = Default::default();
+        Self { input, output, room: usize::MAX, is_cut: false, reads: 0 }
+    }
+}
+
+impl Read for Pipe {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let ends = &mut *self.0.lock().unwrap();
+        ends.reads += 1;
+        if ends.is_cut {
+            return Err(ErrorKind::ConnectionReset.into());
+        }
+        match ends.input.read(into)? {
+            0 => Err(ErrorKind::WouldBlock.into()),
+            bytes => Ok(bytes),
+        }
+    }
+}
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let ends = &mut *self.0.lock().unwrap();
+        if ends.is_cut {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        let bytes = &bytes[..bytes.len().min(ends.room - ends.output.len())];
+        ends.output.extend_from_slice(bytes);
+        match bytes.len() {
+            0 => Err(ErrorKind::WouldBlock.into()),
+            bytes => Ok(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Number of the only shard.
+const SHARD: usize = 0;
+
+/// A server of one shard, whose jobs wait until they are executed.
+pub struct Fake {
+    /// The number of the thread's own shard: [`SHARD`], or one that has no keys.
+    home: usize,
+    shard: Shard<NoJournal>,
+    jobs: LargeJobs,
+    words: ReadView,
+    waiting: VecDeque<Job>,
+    pub counts: ThreadCounts,
+    /// The time of the connections' thread.
+    now: Now,
+}
+
+impl ShardPort for Fake {
+    fn home(&self) -> usize {
+        self.home
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now.unix_ms
+    }
+
+    fn slots(&self) -> &SlotTable {
+        static ALL_OF_ONE: SlotTable = SlotTable::even(1);
+        &ALL_OF_ONE
+    }
+
+    fn hash_seed(&self) -> u64 {
+        ShardOptions::default().hash_seed
+    }
+
+    fn hand(&mut self, _: usize, job: Job) {
+        self.waiting.push_back(job);
+    }
+
+    fn is_free(&mut self, token: &Token) -> bool {
+        self.jobs.is_free(token)
+    }
+
+    fn execute<R>(
+        &mut self,
+        command: (&Command<'_>, KeyHash),
+        token: Token,
+        take: impl FnOnce(Here<'_>) -> R,
+    ) -> Option<R> {
+        assert_eq!(self.home, SHARD, "asked of a shard that is none");
+        Some(take(self.jobs.execute_here(&mut self.shard, command, token, Now::default())))
+    }
+
+    fn counts(&self) -> &Counts {
+        &self.counts.frontend
+    }
+
+    fn note_end(&self) {}
+}
+
+impl Host for Fake {
+    type Memory = ReadView;
+    type Journal = NoJournal;
+
+    fn keys_in(&self, _: usize, _: Database) -> u64 {
+        1
+    }
+
+    fn memory(&self, _: usize) -> &ReadView {
+        &self.words
+    }
+
+    fn own_memory(&self, shard: usize) -> Option<&Owner<NoJournal>> {
+        (shard == self.home).then(|| self.shard.owner())
+    }
+
+    #[inline]
+    fn prefetch(&mut self, what: Ahead, keys: impl Iterator<Item = KeyHash>) {
+        match what {
+            Ahead::Buckets => keys.for_each(|hash| self.shard.prefetch(hash)),
+            Ahead::Records => keys.for_each(|hash| self.shard.prefetch_record(hash)),
+        }
+    }
+
+    fn touched(&self, _: usize, _: RemotePointer) {}
+
+    fn thread(&self) -> &ThreadCounts {
+        &self.counts
+    }
+
+    fn info(&self, _: &Sections<'_>) -> String {
+        String::new()
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+}
+
+pub struct World {
+    pub connections: Connections<Pipe, RespExecutor<Fake>>,
+    pub pipes: Vec<Pipe>,
+}
+
+impl World {
+    /// Connections whose thread has another shard: it asks, or reads.
+    pub fn new(connections: usize) -> Self {
+        Self::with(connections, SHARD + 1)
+    }
+
+    /// Connections whose thread has the shard.
+    pub fn at_home(connections: usize) -> Self {
+        Self::with(connections, SHARD)
+    }
+
+    fn with(connections: usize, home: usize) -> Self {
+        let shard = Shard::new(Owner::heap(64 << 20, NoJournal), ShardOptions::default());
+        let host = Fake {
+            home,
+            words: shard.owner().view().clone(),
+            shard,
+            jobs: LargeJobs::default(),
+            waiting: VecDeque::new(),
+            counts: ThreadCounts::default(),
+            now: Now::default(),
+        };
+        let mut world =
+            Self { connections: Connections::new(RespExecutor::new(host)), pipes: vec![] };
+        for serial in 1..=connections as u64 {
+            let (pipe, peer) = (Pipe::default(), SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
+            world.connections.add(pipe.clone(), Connection::new(peer, serial));
+            world.pipes.push(pipe);
+        }
+        world
+    }
+
+    pub fn send(&mut self, connection: usize, lines: &str) {
+        self.pipes[connection].0.lock().unwrap().input.extend(lines.as_bytes());
+        self.connections.stir(connection);
+    }
+
+    /// One turn of the connections that have something to do.
+    pub fn serve(&mut self) {
+        while let Some((token, reply)) = self.connections.port_mut().jobs.pop_reply() {
+            self.connections.take_reply(token, reply);
+        }
+        self.connections.serve(drop);
+    }
+
+    /// The server ends: what has arrived is still read.
+    pub fn stop_reading(&mut self) {
+        self.connections.stop_reading(drop);
+    }
+
+    /// The shard begins what it was asked, and does one turn.
+    pub fn begin(&mut self) {
+        let Fake { shard, jobs, waiting, .. } = self.connections.port_mut();
+        waiting.drain(..).for_each(|job| jobs.execute(shard, job, Now::default()));
+        jobs.turn(shard, Now::default());
+    }
+
+    /// The shard does all that it was asked.
+    pub fn execute(&mut self) {
+        let Fake { shard, jobs, waiting, .. } = self.connections.port_mut();
+        while let Some(job) = waiting.pop_front() {
+            jobs.execute(shard, job, Now::default());
+        }
+        while jobs.has_work() {
+            jobs.turn(shard, Now::default());
+            // As the shard's loop does.
+            if shard.wants_release() {
+                shard.release_some(Now::default());
+            }
+        }
+    }
+
+    /// What was written since the last time.
+    pub fn written(&mut self, connection: usize) -> String {
+        let bytes = std::mem::take(&mut self.pipes[connection].0.lock().unwrap().output);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// How often the server looked for input.
+    pub fn looks(&self, connection: usize) -> usize {
+        self.pipes[connection].0.lock().unwrap().reads
+    }
+
+    /// Bytes that the client has sent and the server has not read.
+    pub fn unread(&self, connection: usize) -> usize {
+        self.pipes[connection].0.lock().unwrap().input.len()
+    }
+
+    /// The client takes no more than so many bytes before it reads.
+    pub fn bound(&mut self, connection: usize, bytes: usize) {
+        self.pipes[connection].0.lock().unwrap().room = bytes;
+    }
+
+    /// How many connections are open, and how many were cut off.
+    pub fn open(&self) -> (usize, u64) {
+        let cut_off = self.connections.port().counts.frontend.output_cut_off.get();
+        (self.connections.open(), cut_off)
+    }
+
+    /// The client goes, and takes no more.
+    pub fn cut(&mut self, connection: usize) {
+        self.pipes[connection].0.lock().unwrap().is_cut = true;
+        self.call(connection, "");
+    }
+
+    /// Bytes on the heap that the shard keeps for objects and reads, once all that was
+    /// removed is released.
+    pub fn heap_bytes(&mut self) -> u64 {
+        let shard = &mut self.connections.port_mut().shard;
+        while shard.wants_release() {
+            shard.release_some(Now::default());
+        }
+        shard.tick(Now::default());
+        shard.stats().heap_bytes
+    }
+
+    /// Everything that the requests bring, and how many jobs they took.
+    pub fn call(&mut self, connection: usize, lines: &str) -> (String, usize) {
+        self.send(connection, lines);
+        let mut jobs = 0;
+        loop {
+            self.serve();
+            if self.is_done() {
+                return (self.written(connection), jobs);
+            }
+            jobs += self.connections.port().waiting.len();
+            self.execute();
+        }
+    }
+
+    /// Whether nothing is asked, under way or to be served.
+    pub fn is_done(&self) -> bool {
+        let Fake { jobs, waiting, .. } = self.connections.port();
+        let has_jobs = !waiting.is_empty() || jobs.has_replies() || jobs.has_work();
+        self.connections.are_idle() && !has_jobs
+    }
+
+    /// Serves all connections; how many jobs wait for the shard then.
+    pub fn serve_until_idle(&mut self) -> usize {
+        while !self.connections.are_idle() {
+            self.serve();
+        }
+        self.connections.port().waiting.len()
+    }
+
+    /// What INFO tells of bytes that jobs and replies hold: of connections, and of what
+    /// the shard has found.
+    pub fn pending_bytes(&self) -> (usize, usize) {
+        let Fake { jobs, counts, .. } = self.connections.port();
+        (counts.frontend.pending_bytes.get() as usize, jobs.found_bytes())
+    }
+
+    /// Keys of the jobs about many that wait for the shard, and bytes of these jobs.
+    pub fn waiting_keys(&self) -> (usize, usize) {
+        let jobs = self.connections.port().waiting.iter().map(|job| match &job.order {
+            Order::ExecuteEach(batch) => (batch.keys(), batch.bytes()),
+            _ => (0, 0),
+        });
+        jobs.fold((0, 0), |(keys, bytes), job| (keys + job.0, bytes + job.1))
+    }
+
+    /// Keys that were looked up so far or wait for the shard.
+    pub fn keys_taken(&self) -> usize {
+        let here = self.connections.port().counts.keys_here.get();
+        (here + self.reads().0) as usize + self.waiting_keys().0
+    }
+
+    /// The connections' thread has this time, Unix ms.
+    pub fn set_time(&mut self, unix_ms: u64) {
+        self.connections.port_mut().now.unix_ms = unix_ms;
+    }
+
+    /// A second goes by, and requests may be idle for so many.
+    pub fn pass_second(&mut self, upload_idle_s: u64) {
+        self.connections.count_idle(upload_idle_s, drop);
+    }
+
+    /// Whether connections wait for the rest of large requests, and how many of
+    /// those were given up.
+    pub fn parts(&self) -> (bool, u64) {
+        let abandoned = self.connections.port().counts.frontend.requests_abandoned.get();
+        (self.connections.wait_for_parts(), abandoned)
+    }
+
+    /// Hits of reads in memory, and of the shard.
+    pub fn hits(&self) -> (u64, u64) {
+        let Fake { counts, shard, .. } = self.connections.port();
+        (counts.hits.get(), shard.stats().hits)
+    }
+
+    pub fn reads(&self) -> (u64, u64) {
+        let counts = &self.connections.port().counts;
+        (counts.optimistic_reads.get(), counts.asked_reads.get())
+    }
+}
+
+pub fn add_row(world: &mut World, count: usize) {
+    let lines: String = (0..count).map(|id| format!("RTREE.ADDPOINT t {id} {id} 0\r\n")).collect();
+    assert_eq!(world.call(0, &lines).0, ":1\r\n".repeat(count));
+}
+
+/// A request that is no inline one: it may be long.
+pub fn request(words: &str) -> String {
+    let words: Vec<&str> = words.split(' ').collect();
+    let bulk = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
+    format!("*{}\r\n", words.len()) + &words.iter().map(bulk).collect::<String>()
+}

@@ -1,0 +1,33 @@
+//! Why a server did not start.
+
+use remora_arena::MapError;
+use remora_fabric::verbs::VerbsError;
+use std::path::PathBuf;
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A setting cannot be.
+    #[error("{0}")]
+    Config(String),
+    /// An address or path cannot be listened on.
+    #[error("cannot listen on {what}; is another server running?")]
+    Listen {
+        /// The address or path.
+        what: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// Another server is there.
+    #[error("another server answers at {0}: stop it, or choose another socket")]
+    Taken(PathBuf),
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] MapError),
+    /// RDMA was asked for, and is not to be had.
+    #[error("transport verbs: {0}")]
+    Verbs(#[from] VerbsError),
+    /// The kernel refused something else.
+    #[error("cannot start")]
+    System(#[from] std::io::Error),
+}
