@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs tests under ThreadSanitizer and Miri, where a nightly toolchain has them.
 #
-# Each tool also runs a control arm: a planted data race (feature "plants",
-# Plant::PlainCopy) that it must report. One that reports nothing there would
-# report nothing elsewhere, so that is a failure.
+# Each tool also runs a control arm: a copy of the tree with a planted data race
+# (xtask/planted/plain-copy.patch), which it must report. One that reports nothing
+# there would report nothing elsewhere, so that is a failure.
 # What a nightly toolchain lacks for them, rustup is asked for once. Without a
 # nightly toolchain, or without a tool, the script says so and goes on.
 #
@@ -47,7 +47,7 @@ remora-index  --test index rtree_cursor::what_is_there
 remora-engine --test engine readers::walks_beside
 remora-client-core --lib read_lease::tests
 '
-planted='remora-arena --features plants --test arena publication::planted_plain_copy'
+planted='remora-arena --test arena publication::readers_see_one_record'
 
 say() { echo "sanitize: $*"; }
 
@@ -88,9 +88,10 @@ run_list() {
 
 # The planted race: the tool must fail, and say why.
 run_planted() {
-    local tool=$1 words
+    local tool=$1 words tree
     read -ra words <<<"$planted"
-    if ! run_one "$tool" "${words[@]}" && grep -qi 'data race' "$log"; then
+    tree=$(cargo xtask planted --copy plain-copy)
+    if ! (cd "$tree" && run_one "$tool" "${words[@]}") && grep -qi 'data race' "$log"; then
         say "$tool: the planted race was caught"
     else
         tail -n 40 "$log" >&2

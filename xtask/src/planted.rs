@@ -16,6 +16,15 @@ const SHOWN_LINES: usize = 15;
 /// A run that takes longer is ended, and has found nothing. A mistake may let a test
 /// wait for ever.
 const MOST_SECONDS: &str = "1800";
+/// Nobody debugs these builds, and they run for seconds: they are to be made quickly.
+/// Tests of whole processes build the release binary.
+const QUICK_BUILDS: [(&str, &str); 5] = [
+    ("CARGO_PROFILE_DEV_DEBUG", "0"),
+    ("CARGO_PROFILE_TEST_DEBUG", "0"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
+    ("CARGO_PROFILE_RELEASE_LTO", "off"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+];
 /// One mistake of each group of crates; what finds it is quick.
 const SHORT: [&str; 1] = ["credit-too-early"];
 
@@ -95,6 +104,7 @@ fn look_for(run: &Run, expect: &str, copy: &Path, builds: &Path) -> Result<Optio
     let mut command = Command::new("timeout");
     command.arg(MOST_SECONDS).arg(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(copy).env("CARGO_TARGET_DIR", builds).env("CARGO_TERM_COLOR", "never");
+    command.envs(QUICK_BUILDS);
     // The binary of the tree has no mistake.
     command.env_remove("REMORA_BIN");
     match run {
