@@ -104,6 +104,7 @@ fn look_for(run: &Run, expect: &str, copy: &Path, builds: &Path) -> Result<Optio
     let mut command = Command::new("timeout");
     command.arg(MOST_SECONDS).arg(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(copy).env("CARGO_TARGET_DIR", builds).env("CARGO_TERM_COLOR", "never");
+    command.env("RUST_BACKTRACE", "0");
     command.envs(QUICK_BUILDS);
     // The binary of the tree has no mistake.
     command.env_remove("REMORA_BIN");

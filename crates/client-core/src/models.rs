@@ -302,6 +302,18 @@ fn threads_that_share_a_network_connection_lose_no_reply_and_no_wake_up() {
     assert!(sleeps > CROWDS.len() * RUNS, "they did sleep by their links: {sleeps}");
 }
 
+/// A reply that comes between a thread's last look at its inbox and its sleep is met in
+/// few orders of steps: there have to be many.
+#[test]
+fn threads_that_poll_before_they_sleep_miss_no_reply_over_a_network() {
+    let _guard = lock_for_test();
+    const POLLS_FIRST: &[Asker] = CROWDS[4];
+    let random = RandomScheduler::new_from_seed(1, 4 * RUNS);
+    run_with(random, Over::Network, POLLS_FIRST, Core::ask, false);
+    let pct = PctScheduler::new_from_seed(2, 3, 8 * RUNS);
+    run_with(pct, Over::Network, POLLS_FIRST, Core::ask, false);
+}
+
 /// With rings of their own no thread waits for another, and with fewer sets than
 /// threads some share.
 #[test]
