@@ -69,7 +69,7 @@ else
     # A type that a newcomer adds has to build and pass its tests.
     one_test newcomer cargo xtask newcomer
     # Mistakes in a copy of the tree have to be found.
-    one_test "planted mistakes" cargo xtask planted --short
+    one_test "planted mistakes, short" cargo xtask planted --short
 fi
 
 # Nightly-only tools, where they are: what they could not run is told at the
