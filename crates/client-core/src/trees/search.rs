@@ -71,17 +71,16 @@ impl TreeSearcher {
         let mut cost = Counts { operations: 1, ..Counts::default() };
         if let Some(walked) = self.read_tree(core, tree, query, most_reads, &mut cost)?
             && let Some(Resolved { asked, gone }) = self.resolve_found(core, tree, &mut cost)?
+            && (gone == 0 || matches!(query, Query::Window { .. }))
         {
-            if gone == 0 || matches!(query, Query::Window { .. }) {
-                cost.read = u64::from(asked == 0);
-                cost.asked = u64::from(asked > 0);
-                core.meter.add(&cost);
-                let served_by = match asked {
-                    0 => ServedBy::read_after(walked.retries),
-                    _ => ServedBy::AskedAfterRead,
-                };
-                return Ok(Searched { served_by, counts: cost, nodes_visited: walked.nodes });
-            }
+            cost.read = u64::from(asked == 0);
+            cost.asked = u64::from(asked > 0);
+            core.meter.add(&cost);
+            let served_by = match asked {
+                0 => ServedBy::read_after(walked.retries),
+                _ => ServedBy::AskedAfterRead,
+            };
+            return Ok(Searched { served_by, counts: cost, nodes_visited: walked.nodes });
         }
         cost.undecided += (cost.read_lease_lapsed + cost.behind_writes == 0) as u64;
         self.search_asked(core, tree, query, Counts { operations: 0, ..cost })
