@@ -152,6 +152,26 @@ fn get_step(shard: &mut Shard, (key, value): (&[u8], Option<&[u8]>), now: Now) {
     }
 }
 
+/// Returns whether memory was full.
+fn multi_set_step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -> bool {
+    let (mut list, mut pairs) = (Vec::new(), Vec::new());
+    for _ in 0..1 + random.below(12) {
+        let pair = (random.key(), random.value());
+        Pairs::push(&mut list, &pair.0, &pair.1);
+        pairs.push(pair);
+    }
+    let command = Command::MultiSet { pairs: Pairs::parse(&list).unwrap() };
+    let hash = shard.hash(&pairs[0].0);
+    match shard.execute(&command, hash, now).status {
+        Status::OutOfMemory => return true,
+        status => assert_eq!(status, Status::Ok),
+    }
+    for (key, value) in pairs {
+        oracle.keys.insert(key, (value, 0));
+    }
+    false
+}
+
 fn expire_step(
     shard: &mut Shard,
     oracle: &mut Oracle,
@@ -239,21 +259,7 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
             assert_eq!(reply.number, expected);
         }
         90..=98 => {
-            let mut list = Vec::new();
-            let mut pairs = Vec::new();
-            for _ in 0..1 + random.below(12) {
-                let pair = (random.key(), random.value());
-                Pairs::push(&mut list, &pair.0, &pair.1);
-                pairs.push(pair);
-            }
-            let command = Command::MultiSet { pairs: Pairs::parse(&list).unwrap() };
-            match shard.execute(&command, hash, now).status {
-                Status::OutOfMemory => return true,
-                status => assert_eq!(status, Status::Ok),
-            }
-            for (key, value) in pairs {
-                oracle.keys.insert(key, (value, 0));
-            }
+            return multi_set_step(shard, oracle, random, now);
         }
         _ if random.below(40) == 0 => {
             shard.execute(&Command::Flush, hash, now);
