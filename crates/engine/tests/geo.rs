@@ -112,7 +112,6 @@ struct Fixture {
 }
 
 impl Fixture {
-    #[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
     fn step(&mut self) {
         let random = &mut self.random;
         let key = KEYS[random.below(3) as usize];
@@ -146,42 +145,13 @@ impl Fixture {
             }
             3 => self.shard.tick(now),
             4..8 => {
-                let list = list(&[(0.0, member(random)), (0.0, member(random))]);
-                let places = Places::parse(&list).unwrap();
-                let command = GeoCommand::Remove { places };
-                let answer =
-                    ask(&mut self.shard, &Command::Of { key, request: command.request() }, now);
-                match held {
-                    Some(Held::String) => assert_eq!(answer.0, Status::WrongType),
-                    Some(Held::Geo(scores, _)) => {
-                        let mut gone = 0;
-                        for place in places.iter() {
-                            gone += scores.remove(place.member).is_some() as i64;
-                        }
-                        if scores.is_empty() {
-                            self.model.remove(key);
-                        }
-                        assert_eq!((answer.0, answer.1), (Status::Ok, gone));
-                    }
-                    None => assert_eq!((answer.0, answer.1), (Status::Ok, 0)),
-                }
+                let pair = [member(random), member(random)];
+                self.remove(key, pair);
             }
             8..16 => self.search(key),
             16 => {
                 let count = random.below(150);
-                let places: Vec<(f64, Vec<u8>)> = (0..count)
-                    .map(|at| (position(random).score(), format!("stored {at}").into_bytes()))
-                    .collect();
-                let list = list(&places);
-                let command = GeoCommand::Store { places: Places::parse(&list).unwrap() };
-                let answer =
-                    ask(&mut self.shard, &Command::Of { key, request: command.request() }, now);
-                assert_eq!((answer.0, answer.1), (Status::Ok, count as i64));
-                self.model.remove(key);
-                if count > 0 {
-                    let scores = places.into_iter().map(|(score, member)| (member, score));
-                    self.model.insert(key, Held::Geo(scores.collect(), 0));
-                }
+                self.store(key, count);
             }
             _ => {
                 let places: Vec<(f64, Vec<u8>)> = (0..1 + random.below(3))
@@ -200,6 +170,44 @@ impl Fixture {
                     }
                 }
             }
+        }
+    }
+
+    fn remove(&mut self, key: &'static [u8], members: [Vec<u8>; 2]) {
+        let list = list(&members.map(|member| (0.0, member)));
+        let places = Places::parse(&list).unwrap();
+        let command = Command::Of { key, request: GeoCommand::Remove { places }.request() };
+        let answer = ask(&mut self.shard, &command, self.now);
+        match self.model.get_mut(key) {
+            Some(Held::String) => assert_eq!(answer.0, Status::WrongType),
+            Some(Held::Geo(scores, _)) => {
+                let mut gone = 0;
+                for place in places.iter() {
+                    gone += scores.remove(place.member).is_some() as i64;
+                }
+                if scores.is_empty() {
+                    self.model.remove(key);
+                }
+                assert_eq!((answer.0, answer.1), (Status::Ok, gone));
+            }
+            None => assert_eq!((answer.0, answer.1), (Status::Ok, 0)),
+        }
+    }
+
+    /// A key of any type is replaced by so many members.
+    fn store(&mut self, key: &'static [u8], count: u64) {
+        let places: Vec<(f64, Vec<u8>)> = (0..count)
+            .map(|at| (position(&mut self.random).score(), format!("stored {at}").into_bytes()))
+            .collect();
+        let list = list(&places);
+        let command = GeoCommand::Store { places: Places::parse(&list).unwrap() };
+        let command = Command::Of { key, request: command.request() };
+        let answer = ask(&mut self.shard, &command, self.now);
+        assert_eq!((answer.0, answer.1), (Status::Ok, count as i64));
+        self.model.remove(key);
+        if count > 0 {
+            let scores = places.into_iter().map(|(score, member)| (member, score));
+            self.model.insert(key, Held::Geo(scores.collect(), 0));
         }
     }
 

@@ -100,8 +100,35 @@ fn release_all(shard: &mut Shard) -> u64 {
     turns
 }
 
+/// Adds 3 to a field that holds `old`. What it holds then, if that was a number.
+fn increment(shard: &mut Shard, key: &[u8], (name, old): (&[u8], Option<Vec<u8>>)) -> Option<i64> {
+    let (status, sum, _) = of(shard, key, HashCommand::Increment { name, by: 3 });
+    let before = match &old {
+        None => Some(0),
+        Some(text) => std::str::from_utf8(text).unwrap().parse::<i64>().ok(),
+    };
+    match before {
+        Some(before) => assert_eq!((status, sum), (Status::Ok, before + 3)),
+        None => assert_eq!(status, Status::NotAnInteger),
+    }
+    before.map(|_| sum)
+}
+
+/// Asks for so many fields of a hash by chance: as HRANDFIELD does.
+fn draw_fields(shard: &mut Shard, key: &[u8], held: &Hash, count: i64) {
+    let command = HashCommand::Random { count, told: Told::Both };
+    let (_, items, value) = of(shard, key, command);
+    let list = Items::parse(value.as_deref().unwrap()).unwrap();
+    let told: Vec<&[u8]> = list.iter().flatten().collect();
+    assert_eq!(items as usize, told.len());
+    assert!(told.chunks(2).all(|pair| held.get(pair[0]).is_some_and(|v| v == pair[1])));
+    let least = count.unsigned_abs() as usize;
+    let most = if count > 0 { least.min(held.len()) } else { least };
+    assert_eq!(told.len() / 2, if held.is_empty() { 0 } else { most });
+    assert!(count < 0 || as_map(value.as_deref().unwrap()).len() == most);
+}
+
 /// One random operation on both.
-#[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
 fn step(shard: &mut Shard, model: &mut BTreeMap<Vec<u8>, Hash>, random: &mut Random) {
     let key = format!("hash {}", random.below(4)).into_bytes();
     // Most names come back; some make a hash large, and one is long.
@@ -140,18 +167,9 @@ fn step(shard: &mut Shard, model: &mut BTreeMap<Vec<u8>, Hash>, random: &mut Ran
             }
         }
         8 => {
-            let (status, sum, _) = of(shard, &key, HashCommand::Increment { name: &name, by: 3 });
-            let before = match &old {
-                None => Some(0),
-                Some(text) => std::str::from_utf8(text).unwrap().parse::<i64>().ok(),
-            };
-            match before {
-                Some(before) => {
-                    assert_eq!((status, sum), (Status::Ok, before + 3));
-                    let text = sum.to_string().into_bytes();
-                    model.entry(key).or_default().insert(name, text);
-                }
-                None => assert_eq!(status, Status::NotAnInteger),
+            let sum = increment(shard, &key, (&name, old));
+            if let Some(sum) = sum {
+                model.entry(key).or_default().insert(name, sum.to_string().into_bytes());
             }
         }
         9 => {
@@ -164,17 +182,7 @@ fn step(shard: &mut Shard, model: &mut BTreeMap<Vec<u8>, Hash>, random: &mut Ran
             assert!(root == 0 || old.is_some());
         }
         10 => {
-            let count = random.below(12) as i64 - 4;
-            let command = HashCommand::Random { count, told: Told::Both };
-            let (_, items, value) = of(shard, &key, command);
-            let list = Items::parse(value.as_deref().unwrap()).unwrap();
-            let told: Vec<&[u8]> = list.iter().flatten().collect();
-            assert_eq!(items as usize, told.len());
-            assert!(told.chunks(2).all(|pair| held.get(pair[0]).is_some_and(|v| v == pair[1])));
-            let least = count.unsigned_abs() as usize;
-            let most = if count > 0 { least.min(held.len()) } else { least };
-            assert_eq!(told.len() / 2, if held.is_empty() { 0 } else { most });
-            assert!(count < 0 || as_map(value.as_deref().unwrap()).len() == most);
+            draw_fields(shard, &key, &held, random.below(12) as i64 - 4);
         }
         11 => {
             let length = of(shard, &key, HashCommand::Length);

@@ -59,8 +59,132 @@ impl Oracle {
     }
 }
 
+/// What a key holds, and when it expires; 0 for never.
+type Held = Option<(Vec<u8>, u64)>;
+
+/// A SET of any form. Returns whether memory was full.
+fn set_step(
+    shard: &mut Shard,
+    oracle: &mut Oracle,
+    random: &mut Random,
+    (key, present): (Vec<u8>, Held),
+    now: Now,
+) -> bool {
+    let hash = shard.hash(&key);
+    let value = random.value(oracle.value_most);
+    let condition =
+        [Condition::Always, Condition::IfAbsent, Condition::IfPresent][random.below(3) as usize];
+    let expiry = match random.below(4) {
+        0 => Expiry::At(now.unix_ms + 1 + random.below(3_000)),
+        1 => Expiry::Keep,
+        _ => Expiry::Never,
+    };
+    let get = random.below(2) == 0;
+    let command = Command::Set { key: &key, value: &value, condition, expiry, get };
+    let reply = shard.execute(&command, hash, now);
+    if reply.status == Status::OutOfMemory {
+        return true;
+    }
+    let allowed = match condition {
+        Condition::Always => true,
+        Condition::IfAbsent => present.is_none(),
+        Condition::IfPresent => present.is_some(),
+    };
+    assert_eq!(reply.status, if allowed { Status::Ok } else { Status::NotDone });
+    let old = present.as_ref().filter(|_| get).map(|(value, _)| value.as_slice());
+    assert_eq!(reply.value, old);
+    if allowed {
+        let at = match expiry {
+            Expiry::Never => 0,
+            Expiry::Keep => present.map_or(0, |(_, at)| at),
+            Expiry::At(at) => at,
+        };
+        oracle.keys.insert(key, (value, at));
+    }
+    false
+}
+
+/// A GET, and a walk to the record that it names.
+fn get_step(shard: &mut Shard, (key, value): (&[u8], Option<&[u8]>), now: Now) {
+    let hash = shard.hash(key);
+    let reply = shard.execute(&Command::Get { key }, hash, now);
+    assert_eq!(reply.value, value);
+    if let Some(value) = value {
+        let length = RECORD_HEADER_BYTES + key.len() + value.len();
+        let pointer = reply.pointer;
+        let is_ask_only = !pointer.is_some();
+        assert!(pointer.length as usize == length || is_ask_only);
+        let mut scratch = Vec::new();
+        let words = shard.owner().view().clone();
+        match walk_locally(&words, &mut shard.table_ref(), key, hash, Kind::STRING, &mut scratch) {
+            Ok(found) => {
+                assert_eq!((found.value, found.pointer), (value, pointer));
+            }
+            Err(reason) if is_ask_only => {
+                assert!(reason == AskReason::Pending && value.len() > ASK_ONLY_BYTES);
+            }
+            Err(reason) => panic!("a quiet shard can be read: {reason:?}"),
+        }
+    }
+}
+
+/// Returns whether memory was full.
+fn multi_set_step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -> bool {
+    let (mut list, mut pairs) = (Vec::new(), Vec::new());
+    for _ in 0..1 + random.below(12) {
+        let pair = (random.key("key-", KEYS), random.value(oracle.value_most));
+        Pairs::push(&mut list, &pair.0, &pair.1);
+        pairs.push(pair);
+    }
+    let command = Command::MultiSet { pairs: Pairs::parse(&list).unwrap() };
+    let hash = shard.hash(&pairs[0].0);
+    match shard.execute(&command, hash, now).status {
+        Status::OutOfMemory => return true,
+        status => assert_eq!(status, Status::Ok),
+    }
+    for (key, value) in pairs {
+        oracle.keys.insert(key, (value, 0));
+    }
+    false
+}
+
+fn expire_step(
+    shard: &mut Shard,
+    oracle: &mut Oracle,
+    random: &mut Random,
+    (key, present): (Vec<u8>, Held),
+    now: Now,
+) {
+    let hash = shard.hash(&key);
+    let at_ms = (now.unix_ms + random.below(4_000)).saturating_sub(1_000);
+    let conditions = [
+        ExpireCondition::Always,
+        ExpireCondition::IfNone,
+        ExpireCondition::IfSome,
+        ExpireCondition::IfLater,
+        ExpireCondition::IfEarlier,
+        ExpireCondition::IfSomeEarlier,
+    ];
+    let condition = conditions[random.below(6) as usize];
+    let reply = shard.execute(&Command::Expire { key: &key, at_ms, condition }, hash, now);
+    let allowed = present.as_ref().is_some_and(|(_, at)| {
+        let effective = if *at == 0 { u64::MAX } else { *at };
+        match condition {
+            ExpireCondition::Always => true,
+            ExpireCondition::IfNone => *at == 0,
+            ExpireCondition::IfSome => *at != 0,
+            ExpireCondition::IfLater => at_ms > effective,
+            ExpireCondition::IfEarlier => at_ms < effective,
+            ExpireCondition::IfSomeEarlier => *at != 0 && at_ms < effective,
+        }
+    });
+    assert_eq!(reply.number, allowed as i64);
+    if allowed {
+        oracle.keys.get_mut(&key).unwrap().1 = at_ms;
+    }
+}
+
 /// One random command against both. Returns whether memory was full.
-#[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
 fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -> bool {
     let key = random.key("key-", KEYS);
     let hash = shard.hash(&key);
@@ -70,36 +194,7 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
     }
     match random.below(100) {
         0..=29 => {
-            let value = random.value(oracle.value_most);
-            let condition = [Condition::Always, Condition::IfAbsent, Condition::IfPresent]
-                [random.below(3) as usize];
-            let expiry = match random.below(4) {
-                0 => Expiry::At(now.unix_ms + 1 + random.below(3_000)),
-                1 => Expiry::Keep,
-                _ => Expiry::Never,
-            };
-            let get = random.below(2) == 0;
-            let command = Command::Set { key: &key, value: &value, condition, expiry, get };
-            let reply = shard.execute(&command, hash, now);
-            if reply.status == Status::OutOfMemory {
-                return true;
-            }
-            let allowed = match condition {
-                Condition::Always => true,
-                Condition::IfAbsent => present.is_none(),
-                Condition::IfPresent => present.is_some(),
-            };
-            assert_eq!(reply.status, if allowed { Status::Ok } else { Status::NotDone });
-            let old = present.as_ref().filter(|_| get).map(|(value, _)| value.as_slice());
-            assert_eq!(reply.value, old);
-            if allowed {
-                let at = match expiry {
-                    Expiry::Never => 0,
-                    Expiry::Keep => present.map_or(0, |(_, at)| at),
-                    Expiry::At(at) => at,
-                };
-                oracle.keys.insert(key, (value, at));
-            }
+            return set_step(shard, oracle, random, (key, present), now);
         }
         30..=44 => {
             let reply = shard.execute(&Command::Del { key: &key }, hash, now);
@@ -107,32 +202,8 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
             oracle.keys.remove(&key);
         }
         45..=69 => {
-            let reply = shard.execute(&Command::Get { key: &key }, hash, now);
-            assert_eq!(reply.value, present.as_ref().map(|(value, _)| value.as_slice()));
-            if let Some((value, _)) = &present {
-                let length = RECORD_HEADER_BYTES + key.len() + value.len();
-                let pointer = reply.pointer;
-                let is_ask_only = !pointer.is_some();
-                assert!(pointer.length as usize == length || is_ask_only);
-                let mut scratch = Vec::new();
-                let words = shard.owner().view().clone();
-                match walk_locally(
-                    &words,
-                    &mut shard.table_ref(),
-                    &key,
-                    hash,
-                    Kind::STRING,
-                    &mut scratch,
-                ) {
-                    Ok(found) => {
-                        assert_eq!((found.value, found.pointer), (value.as_slice(), pointer));
-                    }
-                    Err(reason) if is_ask_only => {
-                        assert!(reason == AskReason::Pending && value.len() > ASK_ONLY_BYTES);
-                    }
-                    Err(reason) => panic!("a quiet shard can be read: {reason:?}"),
-                }
-            }
+            let value = present.as_ref().map(|(value, _)| value.as_slice());
+            get_step(shard, (&key, value), now);
         }
         70..=76 => {
             let by = random.below(2000) as i64 - 1000;
@@ -152,32 +223,7 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
             }
         }
         77..=84 => {
-            let at_ms = (now.unix_ms + random.below(4_000)).saturating_sub(1_000);
-            let conditions = [
-                ExpireCondition::Always,
-                ExpireCondition::IfNone,
-                ExpireCondition::IfSome,
-                ExpireCondition::IfLater,
-                ExpireCondition::IfEarlier,
-                ExpireCondition::IfSomeEarlier,
-            ];
-            let condition = conditions[random.below(6) as usize];
-            let reply = shard.execute(&Command::Expire { key: &key, at_ms, condition }, hash, now);
-            let allowed = present.as_ref().is_some_and(|(_, at)| {
-                let effective = if *at == 0 { u64::MAX } else { *at };
-                match condition {
-                    ExpireCondition::Always => true,
-                    ExpireCondition::IfNone => *at == 0,
-                    ExpireCondition::IfSome => *at != 0,
-                    ExpireCondition::IfLater => at_ms > effective,
-                    ExpireCondition::IfEarlier => at_ms < effective,
-                    ExpireCondition::IfSomeEarlier => *at != 0 && at_ms < effective,
-                }
-            });
-            assert_eq!(reply.number, allowed as i64);
-            if allowed {
-                oracle.keys.get_mut(&key).unwrap().1 = at_ms;
-            }
+            expire_step(shard, oracle, random, (key, present), now);
         }
         85..=89 => {
             let reply = shard.execute(&Command::Ttl { key: &key }, hash, now);
@@ -189,21 +235,7 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, now: Now) -
             assert_eq!(reply.number, expected);
         }
         90..=98 => {
-            let mut list = Vec::new();
-            let mut pairs = Vec::new();
-            for _ in 0..1 + random.below(12) {
-                let pair = (random.key("key-", KEYS), random.value(oracle.value_most));
-                Pairs::push(&mut list, &pair.0, &pair.1);
-                pairs.push(pair);
-            }
-            let command = Command::MultiSet { pairs: Pairs::parse(&list).unwrap() };
-            match shard.execute(&command, hash, now).status {
-                Status::OutOfMemory => return true,
-                status => assert_eq!(status, Status::Ok),
-            }
-            for (key, value) in pairs {
-                oracle.keys.insert(key, (value, 0));
-            }
+            return multi_set_step(shard, oracle, random, now);
         }
         _ if random.below(40) == 0 => {
             shard.execute(&Command::Flush, hash, now);

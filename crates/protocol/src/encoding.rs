@@ -53,7 +53,6 @@ impl<'a> Command<'a> {
     /// database goes into its form ([`form::within`]). `scratch` is overwritten if the
     /// value has to be made.
     #[inline]
-    #[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
     pub fn encode<'s>(
         &'s self,
         id: u32,
@@ -113,6 +112,22 @@ impl<'a> Command<'a> {
                 let argument = u64::from(random) | u64::from(place.unwrap_or(0)) << 32;
                 (Op::RandomKey, place.is_some() as u8, argument as i64, none, none)
             }
+            Self::Transfer { .. }
+            | Self::Dump { .. }
+            | Self::Restore { .. }
+            | Self::DelDumped { .. }
+            | Self::DumpPart { .. }
+            | Self::EndDump { .. }
+            | Self::Load { .. } => self.encode_move(),
+            Self::Of { .. } => unreachable!("encoded above"),
+        };
+        (header(0, op as u8, flags, argument, (key, value), id), key, value)
+    }
+
+    /// Operation, flags, argument, key and value of what gives an object to another key.
+    fn encode_move(&self) -> (Op, u8, i64, &[u8], &[u8]) {
+        let none: &[u8] = &[];
+        match *self {
             Self::Transfer { key, to, database, replaces, keeps } => {
                 let flags = replaces as u8 | (keeps as u8) << 1;
                 (Op::Transfer, flags, database.number().into(), key, to)
@@ -128,9 +143,8 @@ impl<'a> Command<'a> {
                 let (flags, value) = step.encode();
                 (Op::Load, flags, load as i64, key, value)
             }
-            Self::Of { .. } => unreachable!("encoded above"),
-        };
-        (header(0, op as u8, flags, argument, (key, value), id), key, value)
+            _ => unreachable!("it moves nothing"),
+        }
     }
 
     /// Appends the encoded command, for database 0, to `out`.
@@ -222,65 +236,17 @@ impl<'a> Command<'a> {
 
     /// The command whose key is not too long.
     #[inline(never)]
-    #[expect(clippy::too_many_lines, reason = "written before functions had a bound")]
     fn decode_op(
         op: Op,
         header: &RequestHeader,
         key: &'a [u8],
         value: &'a [u8],
     ) -> Result<Self, Status> {
-        let malformed = Status::Malformed;
-        let brings_value =
-            matches!(op, Op::Set | Op::Append | Op::SetRange | Op::Restore | Op::Transfer);
-        if brings_value && value.len() > MAX_VALUE_BYTES {
-            return Err(Status::TooLarge);
-        }
-        // Nothing is carried that the operation does not use: every command
-        // has one encoding, and the log replays to the same bytes.
-        let argument = header.argument.get();
-        let flags_used = match op {
-            Op::Set => 0x1f,
-            Op::Expire | Op::Load => 0xff,
-            Op::SetBit | Op::GetEx | Op::Restore | Op::Digest | Op::Dump | Op::RandomKey => ON,
-            Op::Transfer => 3,
-            _ => 0,
-        };
-        let uses_argument = match op {
-            Op::Incr | Op::Expire | Op::SetRange | Op::GetRange | Op::SetBit | Op::GetBit => true,
-            Op::Scan | Op::RandomKey | Op::Transfer | Op::DelDumped => true,
-            Op::DumpPart | Op::EndDump | Op::Load => true,
-            Op::Set => header.flags >> 2 & 3 == 2,
-            Op::GetEx => header.flags == ON,
-            _ => false,
-        };
-        let stray = header.form & form::MASK != 0
-            || header.flags & !flags_used != 0
-            || (!uses_argument && argument != 0)
-            || (!brings_value && !matches!(op, Op::MultiSet | Op::Load) && !value.is_empty())
-            || (op.has_no_key() && !key.is_empty());
-        let is_keyless = op == Op::Digest && header.flags == 0;
-        if stray || (is_keyless && !key.is_empty()) {
-            return Err(malformed);
-        }
+        check_parts(op, header, key, value)?;
+        let (malformed, argument) = (Status::Malformed, header.argument.get());
         let command = match op {
             Op::Get => Self::Get { key },
-            Op::Set => Self::Set {
-                key,
-                value,
-                condition: match header.flags & 3 {
-                    0 => Condition::Always,
-                    1 => Condition::IfAbsent,
-                    2 => Condition::IfPresent,
-                    _ => return Err(malformed),
-                },
-                expiry: match header.flags >> 2 & 3 {
-                    0 => Expiry::Never,
-                    1 => Expiry::Keep,
-                    2 => Expiry::At(argument as u64),
-                    _ => return Err(malformed),
-                },
-                get: header.flags & SET_GET != 0,
-            },
+            Op::Set => Self::decode_set(header, key, value)?,
             Op::Del => Self::Del { key },
             Op::Exists => Self::Exists { key },
             Op::Touch => Self::Touch { key },
@@ -288,15 +254,7 @@ impl<'a> Command<'a> {
             Op::Expire => Self::Expire {
                 key,
                 at_ms: argument as u64,
-                condition: match header.flags {
-                    0 => ExpireCondition::Always,
-                    1 => ExpireCondition::IfNone,
-                    2 => ExpireCondition::IfSome,
-                    3 => ExpireCondition::IfLater,
-                    4 => ExpireCondition::IfEarlier,
-                    5 => ExpireCondition::IfSomeEarlier,
-                    _ => return Err(malformed),
-                },
+                condition: expire_condition(header.flags)?,
             },
             Op::Ttl => Self::Ttl { key },
             Op::Type => Self::Type { key },
@@ -333,6 +291,42 @@ impl<'a> Command<'a> {
                 }
                 Self::RandomKey { random: argument as u32, place }
             }
+            Op::Transfer
+            | Op::Dump
+            | Op::Restore
+            | Op::DelDumped
+            | Op::DumpPart
+            | Op::EndDump
+            | Op::Load => Self::decode_move(op, header, key, value)?,
+        };
+        Ok(command)
+    }
+
+    fn decode_set(header: &RequestHeader, key: &'a [u8], value: &'a [u8]) -> Result<Self, Status> {
+        let condition = match header.flags & 3 {
+            0 => Condition::Always,
+            1 => Condition::IfAbsent,
+            2 => Condition::IfPresent,
+            _ => return Err(Status::Malformed),
+        };
+        let expiry = match header.flags >> 2 & 3 {
+            0 => Expiry::Never,
+            1 => Expiry::Keep,
+            2 => Expiry::At(header.argument.get() as u64),
+            _ => return Err(Status::Malformed),
+        };
+        Ok(Self::Set { key, value, condition, expiry, get: header.flags & SET_GET != 0 })
+    }
+
+    /// What gives an object to another key.
+    fn decode_move(
+        op: Op,
+        header: &RequestHeader,
+        key: &'a [u8],
+        value: &'a [u8],
+    ) -> Result<Self, Status> {
+        let (malformed, argument) = (Status::Malformed, header.argument.get());
+        let command = match op {
             Op::Transfer => {
                 if value.len() > MAX_KEY_BYTES {
                     return Err(Status::TooLarge);
@@ -355,7 +349,52 @@ impl<'a> Command<'a> {
                 let step = LoadStep::decode(header.flags, value)?;
                 Self::Load { key, load: argument as u64, step }
             }
+            _ => unreachable!("it moves nothing"),
         };
         Ok(command)
     }
+}
+
+/// Whether a message carries nothing that its operation does not use: every command has
+/// one encoding, and the log replays to the same bytes.
+fn check_parts(op: Op, header: &RequestHeader, key: &[u8], value: &[u8]) -> Result<(), Status> {
+    let brings_value =
+        matches!(op, Op::Set | Op::Append | Op::SetRange | Op::Restore | Op::Transfer);
+    if brings_value && value.len() > MAX_VALUE_BYTES {
+        return Err(Status::TooLarge);
+    }
+    let flags_used = match op {
+        Op::Set => 0x1f,
+        Op::Expire | Op::Load => 0xff,
+        Op::SetBit | Op::GetEx | Op::Restore | Op::Digest | Op::Dump | Op::RandomKey => ON,
+        Op::Transfer => 3,
+        _ => 0,
+    };
+    let uses_argument = match op {
+        Op::Incr | Op::Expire | Op::SetRange | Op::GetRange | Op::SetBit | Op::GetBit => true,
+        Op::Scan | Op::RandomKey | Op::Transfer | Op::DelDumped => true,
+        Op::DumpPart | Op::EndDump | Op::Load => true,
+        Op::Set => header.flags >> 2 & 3 == 2,
+        Op::GetEx => header.flags == ON,
+        _ => false,
+    };
+    let stray = header.form & form::MASK != 0
+        || header.flags & !flags_used != 0
+        || (!uses_argument && header.argument.get() != 0)
+        || (!brings_value && !matches!(op, Op::MultiSet | Op::Load) && !value.is_empty())
+        || (op.has_no_key() && !key.is_empty());
+    let is_keyless = op == Op::Digest && header.flags == 0;
+    if stray || (is_keyless && !key.is_empty()) { Err(Status::Malformed) } else { Ok(()) }
+}
+
+fn expire_condition(flags: u8) -> Result<ExpireCondition, Status> {
+    Ok(match flags {
+        0 => ExpireCondition::Always,
+        1 => ExpireCondition::IfNone,
+        2 => ExpireCondition::IfSome,
+        3 => ExpireCondition::IfLater,
+        4 => ExpireCondition::IfEarlier,
+        5 => ExpireCondition::IfSomeEarlier,
+        _ => return Err(Status::Malformed),
+    })
 }

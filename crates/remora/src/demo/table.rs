@@ -70,7 +70,10 @@ impl Report {
     /// Says what the table means and how to go on.
     pub fn print_ending(&self, out: &mut impl Write, is_kept: bool) -> anyhow::Result<()> {
         let (key, value) = (self.example_key, &self.example_value);
-        writeln!(out, "\nresp  over TCP, as any Redis client does")?;
+        writeln!(
+            out,
+            "\nresp  over TCP, as any Redis client does; costs more where the two run on different cores"
+        )?;
         writeln!(out, "ask   by message through shared memory")?;
         writeln!(out, "read  the client reads the server's memory itself; updates go by message")?;
         writeln!(out, "Every value was compared with the one loaded.")?;

@@ -2,6 +2,7 @@
 
 use super::shapes::{geometry, refine};
 use super::{ANSWERED, LENGTHS, OTHERS, Peer, SEED, TIMES_MS};
+use remora_engine::{Now, Shard};
 use remora_geometry::Wkb;
 use remora_layout::buffer_name::BufferName;
 use remora_layout::frame::{FRAME_HEADER_BYTES, WRAP, first_word, frame_bytes, frame_checksum};
@@ -12,7 +13,7 @@ use remora_layout::node::NodeRef;
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::session::{credit_word, ring_offset};
-use remora_layout::tree::{RootPlace, TreeKind};
+use remora_layout::tree::{RootPlace, TreeInfo, TreeKind};
 use remora_protocol::message::{Op, PIECE, RELEASE, RequestHeader, form};
 use remora_protocol::tree::{Objects, ReadObjects, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, Expiry, Operation, Request};
@@ -140,7 +141,10 @@ impl Peer<'_> {
             13 => TreeCommand::Nearest { x, y: number, wanted: script.word() as u32 % 3_000 },
             14 => TreeCommand::Info,
             15..=18 => {
-                let of = script.one_in(2).then_some(ReadObjects { tree: at, words: &ids });
+                // Mostly of the tree that is there, as a client that has read it asks.
+                let there = tree_at(&mut self.shard, name, self.now).filter(|_| at.slot % 4 > 0);
+                let objects = ReadObjects { tree: there.unwrap_or(at), words: &ids };
+                let of = script.one_in(2).then_some(objects);
                 TreeCommand::Refine { refine: &refine, of }
             }
             _ if script.one_in(3) => TreeCommand::Build { load },
@@ -337,6 +341,15 @@ impl Peer<'_> {
             _ => self.lost.store(true, std::sync::atomic::Ordering::Relaxed),
         }
     }
+}
+
+/// Where the header of a tree lies.
+fn tree_at(shard: &mut Shard, key: &[u8], now: Now) -> Option<NodeRef> {
+    let info = Command::Of { key, request: Request::Tree(TreeCommand::Info) };
+    let words = shard.execute(&info, shard.hash(key), now).value?;
+    let (words, _) = words.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    TreeInfo::from_words(&words).map(|info| info.at)
 }
 
 /// Whether a payload asks for a refined search.
