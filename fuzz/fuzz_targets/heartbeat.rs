@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
             sequence: words[0],
             utilisation_ppm_plus_1: words[1] as u32,
             wait_ns: (words[1] >> 32) as u32,
-            life: words[2],
+            incarnation: words[2],
             epoch: words[3],
             server_unix_ms: words[4],
             echoed_client_clock_ns: words[5],

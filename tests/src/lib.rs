@@ -27,7 +27,7 @@ pub use redis_py::run_redis_py;
 pub use remora_testing::{Random, in_own_process};
 pub use resp::{Resp, Value, encode};
 pub use role::{Role, role};
-pub use server::{Place, ServerProcess};
+pub use server::{ServerDirectory, ServerProcess};
 pub use session::{by_pointers, long_leases, options, while_right_lapses};
 pub use wait::{DEADLINE, wait_for, wait_until};
 

@@ -15,11 +15,11 @@ use std::sync::mpsc::channel;
 use tempfile::TempDir;
 
 /// Where a server has its socket and its log; it can be used again.
-pub struct Place {
+pub struct ServerDirectory {
     directory: TempDir,
 }
 
-impl Place {
+impl ServerDirectory {
     /// A fresh place.
     pub fn new() -> Arc<Self> {
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -39,7 +39,7 @@ impl Place {
 
 /// A running server process; it is killed when this is dropped.
 pub struct ServerProcess {
-    place: Arc<Place>,
+    place: Arc<ServerDirectory>,
     child: Child,
     resp: SocketAddr,
     _stdin: Option<ChildStdin>,
@@ -48,20 +48,20 @@ pub struct ServerProcess {
 impl ServerProcess {
     /// Starts a server with these flags in a place of its own.
     pub fn start(flags: &[&str]) -> Self {
-        Self::start_at(&Place::new(), flags)
+        Self::start_at(&ServerDirectory::new(), flags)
     }
 
     /// Starts a server that can have so many open files at most.
     pub fn start_with_open_files(most: usize, flags: &[&str]) -> Self {
-        Self::start_command(&Place::new(), remora_with_open_files(most), flags)
+        Self::start_command(&ServerDirectory::new(), remora_with_open_files(most), flags)
     }
 
     /// Starts a server at this place and waits until it is ready.
-    pub fn start_at(place: &Arc<Place>, flags: &[&str]) -> Self {
+    pub fn start_at(place: &Arc<ServerDirectory>, flags: &[&str]) -> Self {
         Self::start_command(place, remora(), flags)
     }
 
-    fn start_command(place: &Arc<Place>, mut command: Command, flags: &[&str]) -> Self {
+    fn start_command(place: &Arc<ServerDirectory>, mut command: Command, flags: &[&str]) -> Self {
         let socket = place.socket();
         std::fs::create_dir_all(socket.parent().expect("it has one")).expect("a directory");
         let log = File::options().create(true).append(true).open(place.log()).expect("a log");
@@ -101,7 +101,7 @@ impl ServerProcess {
     }
 
     /// Its place.
-    pub fn place(&self) -> Arc<Place> {
+    pub fn place(&self) -> Arc<ServerDirectory> {
         Arc::clone(&self.place)
     }
 

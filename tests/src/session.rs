@@ -20,13 +20,13 @@ pub fn long_leases() -> Options {
     Options { lease: Some(Duration::from_secs(3600)), ..by_pointers() }
 }
 
-/// Takes a step again as long as the session's reading right lapses in it.
+/// Takes a step again as long as the session's read lease lapses in it.
 ///
-/// The right lasts `RIGHT_MS`. Where client or server is held up for longer, an
+/// The read lease lasts `READ_LEASE_MS`. Where client or server is held up for longer, an
 /// operation is asked that else is read. A step whose counts are to be exact is
 /// taken again then; it must be one that can be.
 pub fn while_right_lapses<T>(session: &mut Session, mut step: impl FnMut(&mut Session) -> T) -> T {
-    wait_for("the reading right holds during a step", || {
+    wait_for("the read lease holds during a step", || {
         let before = session.totals().read_lease_lapsed;
         let done = step(session);
         (session.totals().read_lease_lapsed == before).then_some(done)

@@ -105,9 +105,9 @@ fn by_pointers_a_batch_is_one_trip() {
 fn without_pointers_a_batch_walks_in_step_or_asks() {
     let server = server();
     set(&mut server.session(), 0..KEYS, 0);
-    // Pointers that a session learns while its right has lapsed are no part of
+    // Pointers that a session learns while its read lease has lapsed are no part of
     // this: then it takes fresh sessions.
-    let both = wait_for("two sessions have a reading right all the while", || {
+    let both = wait_for("two sessions have a read lease all the while", || {
         let mut session = cold(&server);
         let many = batch(&mut session, &keys(), Path::Read);
         let single = singles(&mut cold(&server), &keys(), Path::Read);

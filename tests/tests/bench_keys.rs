@@ -46,7 +46,7 @@ fn count(report: &serde_json::Value, name: &str) -> u64 {
     report[name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"))
 }
 
-/// What was asked for, but for what a reading right that lapsed on a busy machine
+/// What was asked for, but for what a read lease that lapsed on a busy machine
 /// was asked for.
 fn asked_in_time(report: &serde_json::Value) -> u64 {
     count(report, "asked") - count(report, "read_lease_lapsed")
@@ -102,7 +102,7 @@ fn over_tcp_pointers_are_shared_through_the_users_directory() {
     // About once for each key: what one asked for, the other reads.
     assert!((1900..2400).contains(&asked_in_time(&report)), "{report}");
     let tables = std::fs::read_dir(runtime.path().join("remora")).unwrap();
-    assert_eq!(tables.count(), 1, "one for the life of the bench's server");
+    assert_eq!(tables.count(), 1, "one for the incarnation of the bench's server");
 }
 
 #[test]

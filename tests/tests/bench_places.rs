@@ -129,7 +129,7 @@ fn sums_are_those_of_brute_force_on_every_way() {
         let searched = windows.len() as u64;
         assert_eq!(count("asked") + count("read"), searched, "{way}");
         // Nobody writes; but on a machine that is too busy for heartbeats the
-        // right to read lapses, and is renewed a few times before it is asked.
+        // read lease lapses, and is renewed a few times before it is asked.
         match is_read {
             true => assert!(count("asked") <= count("read_lease_lapsed"), "{way}: {counts}"),
             false => assert_eq!(count("asked"), searched, "{way}"),
@@ -210,7 +210,7 @@ fn searches_and_inserts_go_side_by_side() {
         assert_eq!((&report["ops"], &report["wrong"]), (&4001.into(), &0.into()), "{way}");
         assert!(report["inserts_per_s"].as_f64().unwrap() > 0.0, "{way}");
         // A tenth are inserts, which are asked; the seed decides which. A search
-        // that is asked too has found torn nodes, or its right has lapsed.
+        // that is asked too has found torn nodes, or its read lease has lapsed.
         let count = |name: &str| report[name].as_u64().unwrap();
         let (asked, disturbed) = (count("asked"), count("retries") + count("read_lease_lapsed"));
         match way {

@@ -50,7 +50,7 @@ fn a_key_is_asked_then_read() {
     assert_eq!((&value, via, counts.round_trips), (&old, ServedBy::Read, 1));
     assert_eq!((counts.hits, counts.nodes), (1, 1));
     // Another session has no pointer: bucket, then record. Asking for
-    // anything first gives it the reading right.
+    // anything first gives it the read lease.
     let (mut other, (value, via, counts)) = wait_for("another session reads", || {
         let mut other = self::session(&server);
         assert!(other.exists(b"k").unwrap());

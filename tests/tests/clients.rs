@@ -5,7 +5,7 @@ use remora_client_core::{ConnectError, Path, Session, SetOptions};
 use remora_fabric::shm;
 use remora_layout::frame::{FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES, first_word};
 use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal};
-use remora_layout::limits::{RIGHT_MS, TORN_FRAME_MS};
+use remora_layout::limits::{READ_LEASE_MS, TORN_FRAME_MS};
 use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
 use remora_protocol::Command;
 use remora_protocol::message::{ReplyHeader, RequestHeader};
@@ -395,15 +395,15 @@ fn a_client_that_floods_its_control_socket_holds_nobody_up() {
             written
         }
     });
-    // A right that a reply gave ends after RIGHT_MS. What is read later was read
-    // by a right that a heartbeat gave.
+    // A read lease that a reply gave ends after READ_LEASE_MS. What is read later was read
+    // by a read lease that a heartbeat gave.
     let (mut asked_at, mut by_heartbeats) = (Instant::now(), 0);
     wait_until("heartbeats come during the flood", || {
         let began = Instant::now();
         let got = other.get(b"k", Path::Read).unwrap();
         if got.counts.asked > 0 {
             asked_at = Instant::now();
-        } else if began - asked_at > Duration::from_millis(RIGHT_MS) {
+        } else if began - asked_at > Duration::from_millis(READ_LEASE_MS) {
             by_heartbeats += 1;
         }
         by_heartbeats >= 100

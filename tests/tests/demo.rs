@@ -112,7 +112,7 @@ fn every_path_of_the_bench_counts_what_it_did() {
         );
         let count = |name: &str| report[name].as_u64().unwrap();
         assert_eq!(count("asked") + count("read"), OPS, "{report}");
-        // On a busy machine the reading right lapses now and then.
+        // On a busy machine the read lease lapses now and then.
         match path {
             // It asks for what the cache lost.
             "choose" => {

@@ -1,7 +1,7 @@
 //! How a server ends and how the next one begins: draining, taken places,
 //! what a killed one leaves.
 
-use remora_tests::{Place, ServerProcess, Value, encode, remora, run, wait_until};
+use remora_tests::{ServerDirectory, ServerProcess, Value, encode, remora, run, wait_until};
 use rustix::process::Signal;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
@@ -80,7 +80,7 @@ fn a_burst_that_is_under_way_is_answered_in_whole_replies_up_to_a_point() {
 fn a_taken_place_is_refused_with_a_clear_word() {
     let mut server = ServerProcess::start(&FLAGS);
     let port = server.resp_address().port().to_string();
-    let other = Place::new();
+    let other = ServerDirectory::new();
     std::fs::create_dir_all(other.socket().parent().unwrap()).unwrap();
     let mut command = remora();
     command.args(["serve", "--port", &port, "--socket"]).arg(other.socket());
@@ -102,7 +102,7 @@ fn a_taken_place_is_refused_with_a_clear_word() {
 
 #[test]
 fn the_socket_of_a_killed_server_is_replaced_and_other_files_are_not() {
-    let place = Place::new();
+    let place = ServerDirectory::new();
     let mut first = ServerProcess::start_at(&place, &FLAGS);
     first.kill();
     assert!(place.socket().exists(), "kill -9 leaves it");
@@ -123,7 +123,7 @@ fn the_socket_of_a_killed_server_is_replaced_and_other_files_are_not() {
 /// second one puts its own there, and the first one ends after that.
 #[test]
 fn a_server_that_drains_leaves_the_socket_of_its_successor_alone() {
-    let place = Place::new();
+    let place = ServerDirectory::new();
     let mut first = ServerProcess::start_at(&place, &FLAGS);
     let mut resp = first.resp();
     // The drain waits for a client that does not read its replies.
@@ -144,7 +144,7 @@ fn a_server_that_drains_leaves_the_socket_of_its_successor_alone() {
 
 #[test]
 fn a_socket_of_another_program_is_left_alone() {
-    let place = Place::new();
+    let place = ServerDirectory::new();
     std::fs::create_dir_all(place.socket().parent().unwrap()).unwrap();
     let _listener = UnixListener::bind(place.socket()).unwrap();
     let mut command = remora();

@@ -49,7 +49,7 @@ fn a_session_with_an_old_view_refreshes_it_and_reads_on() {
     let totals = reader.totals();
     println!("one by one: {totals:?}");
     assert_eq!(totals.operations, totals.read + totals.asked);
-    // A right that lapsed on a busy machine may send some to the owner.
+    // A read lease that lapsed on a busy machine may send some to the owner.
     assert_eq!(totals.asked, totals.read_lease_lapsed + totals.undecided, "{totals:?}");
     assert!(totals.undecided <= 2, "{totals:?}");
     assert_eq!(totals.retries, 1, "told once, and the view holds from then on");

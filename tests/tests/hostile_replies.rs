@@ -17,7 +17,7 @@ use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
 
 const SEED: u64 = 5;
-const LIFE: u64 = 1;
+const INCARNATION: u64 = 1;
 
 /// A connection at whose other end nobody is; the test writes the replies.
 struct Fixture {
@@ -35,7 +35,7 @@ impl Fixture {
         let target = SimTarget::new();
         target.mailbox(1, Words::new(Mapping::heap(mailbox_bytes(1))));
         let mut hello = ServerHello::new_zeroed();
-        hello.life = LIFE.into();
+        hello.incarnation = INCARNATION.into();
         hello.shards = 1.into();
         hello.session_seed = SEED.into();
         let time = world.clone();
@@ -77,7 +77,7 @@ impl Fixture {
     }
 
     fn put(&mut self, mut header: ReplyHeader, value: &[u8]) {
-        header.life = LIFE.into();
+        header.incarnation = INCARNATION.into();
         let payload = [header.as_bytes(), value].concat();
         let seed = ring_seed(SEED, 0, 1);
         let word = first_word(self.frames, payload.len() as u32, seed);

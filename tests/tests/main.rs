@@ -49,7 +49,7 @@ mod tcp;
 // A server: settings, threads, its beginning and its end, durability.
 mod endings;
 mod held;
-mod life;
+mod incarnation;
 mod numa;
 mod serve;
 mod thread_panics;

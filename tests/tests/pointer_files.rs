@@ -171,7 +171,7 @@ fn tables_that_nobody_maps_are_removed_by_whoever_makes_another() {
     let (first, second) = (server(), server());
     let other = directory.join("not-a-table");
 
-    // One life's table with a living process, another's whose process was killed.
+    // One incarnation's table with a living process, another's whose process was killed.
     let socket = second.socket();
     let arguments = [socket.to_str().unwrap(), directory.to_str().unwrap()];
     let mut killed = Role::start(module_path!(), "client", &arguments);
@@ -182,7 +182,7 @@ fn tables_that_nobody_maps_are_removed_by_whoever_makes_another() {
     let mut all = files(&directory);
     assert!(all.remove(&of_second), "its process lives");
     assert!(all.remove(&other));
-    let of_first = all.into_iter().next().expect("each life has its own");
+    let of_first = all.into_iter().next().expect("each incarnation has its own");
 
     killed.kill();
     drop(second);
@@ -214,7 +214,7 @@ fn sweeping_never_takes_a_table_from_those_who_use_it() {
         for server in &servers {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    let life = format!("{:016x}", life_of(server));
+                    let incarnation = format!("{:016x}", incarnation_of(server));
                     for _ in 0..10 {
                         let one = connect(server, &directory).unwrap();
                         let names = files(&directory);
@@ -222,7 +222,7 @@ fn sweeping_never_takes_a_table_from_those_who_use_it() {
                         drop(one);
                         // What this one maps was there while `one` lived.
                         let is_there = |names: &HashSet<PathBuf>| {
-                            names.iter().any(|name| name.to_str().unwrap().contains(&life))
+                            names.iter().any(|name| name.to_str().unwrap().contains(&incarnation))
                         };
                         assert!(is_there(&names) && is_there(&files(&directory)));
                         drop(other);
@@ -235,6 +235,6 @@ fn sweeping_never_takes_a_table_from_those_who_use_it() {
     assert!(!maps.contains(directory.to_str().unwrap()), "nothing stays mapped");
 }
 
-fn life_of(server: &ServerProcess) -> u64 {
-    remora_fabric::shm::connect(&server.socket()).unwrap().hello.life.get()
+fn incarnation_of(server: &ServerProcess) -> u64 {
+    remora_fabric::shm::connect(&server.socket()).unwrap().hello.incarnation.get()
 }

@@ -151,7 +151,7 @@ fn read_in_rounds(machine: &Machine, socket: &FilePath, name: &str) {
 }
 
 /// Lets one reader read: how many keys it asked for and found stale, and how
-/// often it asked for one unread or stale because its reading right had lapsed.
+/// often it asked for one unread or stale because its read lease had lapsed.
 fn one_round(session: &mut Session, reader: &mut Role, name: usize, round: u64) -> [u64; 3] {
     let go = format!("go:{name}:{round}");
     session.set(go.as_bytes(), b"", SetOptions::default()).unwrap();
@@ -170,7 +170,7 @@ fn over_tcp_too_one_client_warms_the_others_and_one_stale_read_serves_the_machin
     one_client_warms_the_others(&Machine::new(Transport::Tcp));
 }
 
-/// A reader has asked for nothing but what its reading right lapsed for.
+/// A reader has asked for nothing but what its read lease lapsed for.
 fn all_are_read([asked, stale, lapsed]: &[u64; 3]) -> bool {
     asked == lapsed && *stale == 0
 }

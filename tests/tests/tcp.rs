@@ -113,7 +113,7 @@ fn reads_over_tcp_are_reads() {
 }
 
 #[test]
-fn the_end_of_the_server_is_noticed_and_a_restarted_one_is_another_life() {
+fn the_end_of_the_server_is_noticed_and_a_restarted_one_is_another_incarnation() {
     let mut server = ServerProcess::start(&FLAGS);
     let client = Client::connect(fabric(&server), &options(Wanted::Tcp)).unwrap();
     let mut session = client.session().unwrap();
@@ -198,7 +198,7 @@ impl ByHand {
         let connected =
             remora_fabric::connect(&address.into(), Wanted::Tcp, DEADLINE, Packets::default())
                 .unwrap();
-        let Connected::Far(connected) = connected else { panic!("over TCP") };
+        let Connected::Remote(connected) = connected else { panic!("over TCP") };
         let (seed, ring) = (connected.hello.session_seed.get(), ring_offset(0));
         let mailbox = connected.hello.shards.get();
         let sender = Sender::new(mailbox, ring as u64, ring_seed(seed, 0, 0));

@@ -102,7 +102,7 @@ impl Fixture {
         assert_eq!(objects, expected, "{:?}", WAYS[way]);
         let (read, asked) = (found.counts.read, found.counts.asked);
         assert_eq!(read + asked, 1);
-        // A search whose reading right lapses again and again is asked after all.
+        // A search whose read lease lapses again and again is asked after all.
         let is_read = *path == Path::Read && (read == 1 || found.counts.read_lease_lapsed == 0);
         assert_eq!(read == 1, is_read, "{found:?}");
     }
@@ -232,7 +232,7 @@ fn round_trips_are_the_nodes_the_height_or_two() {
         for (round, window) in windows.iter().chain(&windows).enumerate() {
             // To renew a right that has lapsed takes trips too: then it is searched
             // again, the first time by a view that knows nothing.
-            let (counts, visited, is_empty) = wait_for("a search within the reading right", || {
+            let (counts, visited, is_empty) = wait_for("a search within the read lease", || {
                 if round == 0 {
                     let fresh = session.open_tree(NAME).unwrap().unwrap();
                     let settings = TreeRead { issue: *issue, cache_bytes: *cache_bytes };
@@ -301,7 +301,7 @@ fn views_of_a_tree_that_ends_give_nothing() {
             for round in 0..2 {
                 for (path, tree) in &mut views {
                     let reads = u64::from(*path == Path::Read);
-                    let found = wait_for("a search within the reading right", || {
+                    let found = wait_for("a search within the read lease", || {
                         let found = search(*path, tree).unwrap();
                         (found.1 == reads).then_some(found.0)
                     });

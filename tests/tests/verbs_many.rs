@@ -9,7 +9,7 @@ use remora_client_core::{
 };
 use remora_fabric::{Address, Transport, client_hello};
 use remora_layout::hello::{Refusal, ServerHello};
-use remora_layout::limits::{MAX_HALF_OPEN, RIGHT_MS};
+use remora_layout::limits::{MAX_HALF_OPEN, READ_LEASE_MS};
 use remora_layout::verbs::VerbsEnd;
 use remora_tests::proc::descriptors;
 use remora_tests::{Resp, Role, ServerProcess, Value, role, wait_until};
@@ -74,7 +74,7 @@ fn plays_its_part() {
 
 /// Connects so many clients at once, uses each, and lives on until it is killed.
 fn storm(count: usize) {
-    // What is looked at is the server, and it has processors of its own in life.
+    // What is looked at is the server, and it has processors of its own in incarnation.
     rustix::process::nice(19).unwrap();
     let gate = Barrier::new(count);
     let all = Mutex::new(Vec::new());
@@ -164,7 +164,7 @@ fn standstills(stop: &AtomicBool, processor: usize) -> u64 {
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
         std::thread::sleep(nap);
-        count += u64::from(began.elapsed() > Duration::from_millis(RIGHT_MS / 4));
+        count += u64::from(began.elapsed() > Duration::from_millis(READ_LEASE_MS / 4));
     }
     count
 }

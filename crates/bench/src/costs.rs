@@ -22,7 +22,7 @@ pub struct Costs {
     pub retries: u64,
     /// Cached pointers whose lease had ended.
     pub lease_expired: u64,
-    /// Operations asked because the reading right had lapsed.
+    /// Operations asked because the read lease had lapsed.
     pub read_lease_lapsed: u64,
     /// Operations asked to renew a lease.
     pub renewals: u64,

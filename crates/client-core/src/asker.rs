@@ -401,7 +401,7 @@ impl Asker {
         if !fits || header.id.get() != flight.id.to_number() {
             return Err(self.endpoint.end(Error::DOES_NOT_FIT));
         }
-        if self.endpoint.lease.renew_by_reply(header.life.get(), flight.sent_ns).is_err() {
+        if self.endpoint.lease.renew_by_reply(header.incarnation.get(), flight.sent_ns).is_err() {
             return Err(self.endpoint.end(Error::SessionEnded));
         }
         Ok((header, status))

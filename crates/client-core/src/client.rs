@@ -2,7 +2,7 @@
 //! session.
 
 use crate::admission::Admission;
-use crate::connection::{Carrier, Connection, Parts};
+use crate::connection::{Backend, Connection, Parts};
 use crate::counts::SendCounts;
 use crate::data_buffers::DataBufferCounts;
 use crate::error::{ConnectError, Error};
@@ -30,11 +30,13 @@ impl Client {
     /// asked for and not to be had.
     pub fn connect(address: impl Into<Address>, options: &Options) -> Result<Self, ConnectError> {
         let address = address.into();
-        let (transport, patience) = (options.transport, options.connect_timeout);
+        let (transport, backoff) = (options.transport, options.connect_timeout);
         let connection =
-            match remora_fabric::connect(&address, transport, patience, options.rdma_packets)? {
+            match remora_fabric::connect(&address, transport, backoff, options.rdma_packets)? {
                 Connected::Shm(connected) => Connection::over_shm(&address, *connected)?,
-                Connected::Far(connected) => Connection::over_far(&address, *connected, options)?,
+                Connected::Remote(connected) => {
+                    Connection::over_far(&address, *connected, options)?
+                }
             };
         if options.pointer_cache == PointerCacheKind::Shared && connection.pointer_table.is_none() {
             return Err(ConnectError::NoPointerSharing { server: address });
@@ -71,8 +73,8 @@ impl Client {
 
     /// The RDMA device of this machine that carries the connection, if one does.
     pub fn rdma_device(&self) -> Option<&str> {
-        match &self.connection.carrier {
-            Carrier::Far(carrier) => carrier.device(),
+        match &self.connection.backend {
+            Backend::Remote(connection) => connection.device(),
             _ => None,
         }
     }
@@ -94,9 +96,9 @@ impl Client {
     /// locks are held for a copy of frames, and for the signal to their receiver.
     pub fn lock_waits(&self) -> u64 {
         let at_rings: u64 = self.connection.sets().map(|set| set.lock_waits.get()).sum();
-        let over_network = match &self.connection.carrier {
-            Carrier::Far(carrier) => carrier.lock_waits(),
-            Carrier::Shm { .. } | Carrier::Other(_) => 0,
+        let over_network = match &self.connection.backend {
+            Backend::Remote(connection) => connection.lock_waits(),
+            Backend::Shm { .. } | Backend::Other(_) => 0,
         };
         at_rings + self.connection.data_buffers.lock_waits() + over_network
     }

@@ -1,6 +1,6 @@
 //! The client's clock: CLOCK_BOOTTIME, which all processes of a machine read
 //! alike, so that a lease which one of them was given means the same to all. It
-//! goes on while the machine is suspended, as the server's does elsewhere: a right
+//! goes on while the machine is suspended, as the server's does elsewhere: a read lease
 //! does not outlast a sleep.
 //! (A process in another time namespace takes leases for longer or shorter
 //! than they are. It loses hits or READs by that, never a right value.)

@@ -11,7 +11,7 @@ use crate::pointer_file::PointerTable;
 use crate::ring_set::{RingSet, SetParts};
 use crate::sync::AtomicUsize;
 use remora_arena::{ForkGuard, Mapping, ReadView, Words};
-use remora_fabric::far::{self, LargeMemory};
+use remora_fabric::remote::{self, LargeMemory};
 use remora_fabric::shm::{self, Bell, Doorbell, ShmLink};
 use remora_fabric::{Address, AnyLink, Link, Transport};
 use remora_index::hash::TableRef;
@@ -33,7 +33,7 @@ pub(crate) struct Connection {
     pub guard: ForkGuard,
     /// The session's number at the server.
     pub number: u64,
-    pub life: u64,
+    pub incarnation: u64,
     pub hash_seed: u64,
     /// Which shard has which slot; none where one shard has all.
     pub slots: Option<Arc<SlotTable>>,
@@ -57,14 +57,14 @@ pub(crate) struct Connection {
     sets: Vec<OnceLock<Arc<RingSet>>>,
     /// Memory into which the server writes large replies.
     pub data_buffers: Arc<DataBuffers>,
-    pub carrier: Carrier,
+    pub backend: Backend,
     /// Threads that poll for their replies.
     pub pollers: AtomicUsize,
     over: OnceLock<Error>,
 }
 
 /// What carries a connection.
-pub(crate) enum Carrier {
+pub(crate) enum Backend {
     Shm {
         /// Its end is the session's end.
         socket: UnixStream,
@@ -74,7 +74,7 @@ pub(crate) enum Carrier {
         bells: Vec<Bell>,
     },
     /// With a server that is reached by TCP.
-    Far(far::Carrier),
+    Remote(remote::RemoteConnection),
     /// What makes a link for one session.
     Other(Box<MakeLink>),
 }
@@ -117,25 +117,25 @@ impl Connection {
             pointer_table.map(|fd| PointerTable::of_server(fd.as_fd(), seed)).transpose()?;
         connected.socket.set_nonblocking(true)?;
         let clock = connected.to_server.clone();
-        let carrier = Carrier::Shm {
+        let backend = Backend::Shm {
             socket: connected.socket,
             to_server: connected.to_server,
             arenas: connected.arenas,
             bells: connected.bells,
         };
         let large = DataBuffers::region(connected.large);
-        Self::new(&hello, clock, connected.to_client, pointer_table, tables, large, carrier)
+        Self::new(&hello, clock, connected.to_client, pointer_table, tables, large, backend)
     }
 
     pub fn over_far(
         address: &Address,
-        connected: far::Connected,
+        connected: remote::Connected,
         options: &Options,
     ) -> Result<Self, ConnectError> {
         let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
         let hello = connected.hello;
         let arenas = connected.arenas.iter().enumerate();
-        let table = |(shard, arena): (usize, &far::ArenaHeader)| {
+        let table = |(shard, arena): (usize, &remote::ArenaHeader)| {
             TableRef::parse(hello.region(shard), arena.word(word::REGION_BYTES), arena.page())
         };
         let tables: Option<Vec<TableRef>> = arenas.map(table).collect();
@@ -146,7 +146,7 @@ impl Connection {
         let pointer_table =
             is_shared.then(|| PointerTable::of_machine(directory, &hello)).transpose()?;
         let clock = Words::new(Mapping::heap(LINES_BYTES));
-        let carrier = Carrier::Far(connected.carrier);
+        let backend = Backend::Remote(connected.connection);
         let large = match connected.large {
             LargeMemory::Region(view) => DataBuffers::region(view),
             LargeMemory::Registered(memory) => {
@@ -154,16 +154,16 @@ impl Connection {
                 DataBuffers::registered(Box::new(ByLoad { memory, base_bytes }), Clock::default())
             }
         };
-        Self::new(&hello, clock, connected.to_client, pointer_table, tables, large, carrier)
+        Self::new(&hello, clock, connected.to_client, pointer_table, tables, large, backend)
     }
 
     pub fn over_parts(parts: Parts) -> Result<Self, ConnectError> {
         let Parts { hello, tables, to_client, large, link, clock: time, pointers } = parts;
         let clock = Words::new(Mapping::heap(LINES_BYTES));
         let large = DataBuffers::region(large);
-        let carrier = Carrier::Other(link);
+        let backend = Backend::Other(link);
         let pointers = pointers.map(PointerTable::of_parts);
-        let connection = Self::new(&hello, clock, to_client, pointers, tables, large, carrier)?;
+        let connection = Self::new(&hello, clock, to_client, pointers, tables, large, backend)?;
         Ok(Self { time, ..connection })
     }
 
@@ -175,12 +175,12 @@ impl Connection {
         pointer_table: Option<PointerTable>,
         tables: Vec<TableRef>,
         data_buffers: Arc<DataBuffers>,
-        carrier: Carrier,
+        backend: Backend,
     ) -> Result<Self, ConnectError> {
         let slots = hello.slot_table().expect("looked at when the client connected");
-        let sets = match carrier {
-            Carrier::Shm { .. } => hello.ring_sets().expect("looked at when the client connected"),
-            Carrier::Far(_) | Carrier::Other(_) => 1,
+        let sets = match backend {
+            Backend::Shm { .. } => hello.ring_sets().expect("looked at when the client connected"),
+            Backend::Remote(_) | Backend::Other(_) => 1,
         };
         let largest = tables.iter().map(|table| table.region_bytes).max().unwrap_or(0);
         Ok(Self {
@@ -189,7 +189,7 @@ impl Connection {
                 .clamp(MIN_SEARCH_REPLY_BYTES, MAX_SEARCH_REPLY_BYTES),
             guard: ForkGuard::new()?,
             number: hello.session.get(),
-            life: hello.life.get(),
+            incarnation: hello.incarnation.get(),
             hash_seed: hello.hash_seed.get(),
             slots: (tables.len() > 1).then(|| Arc::new(slots)),
             server_pid: hello.pid.get(),
@@ -201,7 +201,7 @@ impl Connection {
             seed: hello.session_seed.get(),
             sets: (0..sets).map(|_| OnceLock::new()).collect(),
             data_buffers,
-            carrier,
+            backend,
             pollers: AtomicUsize::new(0),
             over: OnceLock::new(),
         })
@@ -209,18 +209,18 @@ impl Connection {
 
     /// What carries it.
     pub fn transport(&self) -> Transport {
-        match &self.carrier {
-            Carrier::Shm { .. } => Transport::Shm,
-            Carrier::Far(carrier) => carrier.transport(),
-            Carrier::Other(link) => link().transport(),
+        match &self.backend {
+            Backend::Shm { .. } => Transport::Shm,
+            Backend::Remote(connection) => connection.transport(),
+            Backend::Other(link) => link().transport(),
         }
     }
 
     /// A link for one session that stands at this ring set: regions 0 .. shards are
     /// the arenas, region `shards` is this client's mailbox at the server.
     pub fn link(&self, set: usize) -> AnyLink {
-        match &self.carrier {
-            Carrier::Shm { to_server, arenas, bells, .. } => {
+        match &self.backend {
+            Backend::Shm { to_server, arenas, bells, .. } => {
                 let mut link = ShmLink::new(Some((self.to_client.clone(), WITHDRAWN_WORD)));
                 for (shard, (arena, bell)) in arenas.iter().zip(bells).enumerate() {
                     let mailboxes = (to_server.clone(), self.to_client.clone());
@@ -232,21 +232,21 @@ impl Connection {
                 link.add_writable(self.mailbox(), to_server.clone());
                 AnyLink::Shm(link)
             }
-            Carrier::Far(carrier) => carrier.link(),
-            Carrier::Other(link) => link(),
+            Backend::Remote(connection) => connection.link(),
+            Backend::Other(link) => link(),
         }
     }
 
     /// Whether the memory for large replies is the server's, which gives pages
     /// back once it is told that a reply has been taken.
     pub fn gives_pages_back(&self) -> bool {
-        matches!(self.carrier, Carrier::Shm { .. })
+        matches!(self.backend, Backend::Shm { .. })
     }
 
     /// Whether nothing but a link can make a thread wait: it is not one of the
     /// system's.
     pub fn sleeps_by_link_alone(&self) -> bool {
-        matches!(self.carrier, Carrier::Other(_))
+        matches!(self.backend, Backend::Other(_))
     }
 
     /// Region of this client's mailbox at the server.
@@ -256,12 +256,12 @@ impl Connection {
 
     /// Whether the server still holds its end.
     pub fn look_after_server(&self) -> Result<(), Error> {
-        let socket = match &self.carrier {
-            Carrier::Shm { socket, .. } => socket,
-            Carrier::Far(carrier) => {
-                return carrier.look_after_peer().map_err(|error| self.end(error.into()));
+        let socket = match &self.backend {
+            Backend::Shm { socket, .. } => socket,
+            Backend::Remote(connection) => {
+                return connection.look_after_peer().map_err(|error| self.end(error.into()));
             }
-            Carrier::Other(_) => return Ok(()),
+            Backend::Other(_) => return Ok(()),
         };
         let mut byte = [0u8; 1];
         match rustix::net::recv(socket, &mut byte[..], rustix::net::RecvFlags::DONTWAIT) {
@@ -278,9 +278,9 @@ impl Connection {
         (0..MAX_CLIENT_SESSIONS).find_map(|number| {
             let at = number % self.sets.len();
             let set = self.sets[at].get_or_init(|| {
-                let to_server = match &self.carrier {
-                    Carrier::Shm { to_server, .. } => Some(to_server),
-                    Carrier::Far(_) | Carrier::Other(_) => None,
+                let to_server = match &self.backend {
+                    Backend::Shm { to_server, .. } => Some(to_server),
+                    Backend::Remote(_) | Backend::Other(_) => None,
                 };
                 let (sets, to_client) = (self.sets.len(), &self.to_client);
                 let parts = SetParts { seed: self.seed, shards, sets, to_client, to_server };
@@ -309,8 +309,8 @@ impl Connection {
             set.nudge_all();
             set.wake_sleeper();
         }
-        if let Carrier::Far(carrier) = &self.carrier {
-            carrier.close();
+        if let Backend::Remote(connection) = &self.backend {
+            connection.close();
         }
         error
     }

@@ -39,7 +39,7 @@ pub struct Counts {
     pub retries: u64,
     /// Cached pointers not used because their lease had ended.
     pub lease_expired: u64,
-    /// Operations asked because the reading right had lapsed; and times that a
+    /// Operations asked because the read lease had lapsed; and times that a
     /// search of a tree renewed it by a small request, to go on reading.
     pub read_lease_lapsed: u64,
     /// Operations asked to renew the lease of a pointer that could be read.

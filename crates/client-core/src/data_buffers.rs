@@ -147,12 +147,12 @@ impl DataBuffers {
     }
 
     /// Stands in line for a part of this length.
-    pub fn line_up(self: &Arc<Self>, bytes: usize) -> Place {
+    pub fn line_up(self: &Arc<Self>, bytes: usize) -> Ticket {
         let mut pool = self.lock_pool();
         let ticket = pool.next_ticket;
         pool.next_ticket += 1;
         pool.line.push_back(ticket);
-        Place { buffers: Arc::clone(self), ticket, bytes: bytes.next_multiple_of(8).max(8) }
+        Ticket { buffers: Arc::clone(self), ticket, bytes: bytes.next_multiple_of(8).max(8) }
     }
 
     fn lock_pool(&self) -> MutexGuard<'_, Pool> {
@@ -250,13 +250,13 @@ impl Held {
 }
 
 /// A place in the line of those who wait for a part.
-pub(crate) struct Place {
+pub(crate) struct Ticket {
     buffers: Arc<DataBuffers>,
     ticket: u64,
     bytes: usize,
 }
 
-impl Place {
+impl Ticket {
     /// The part, if it is one's turn and there is room for it.
     ///
     /// # Errors
@@ -297,7 +297,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Ticket {
     fn drop(&mut self) {
         self.buffers.lock_pool().line.retain(|ticket| *ticket != self.ticket);
     }

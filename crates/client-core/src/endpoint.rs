@@ -74,7 +74,7 @@ impl Endpoint {
                 connection.clock.clone(),
                 connection.to_client.clone(),
                 connection.number,
-                connection.life,
+                connection.incarnation,
             ),
             number,
             set,

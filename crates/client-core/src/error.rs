@@ -18,7 +18,7 @@ pub enum Error {
     /// The server's process has gone.
     #[error("the server has gone: connect again once it is back")]
     ServerGone,
-    /// The server ended the session, or begins another life.
+    /// The server ended the session, or begins another incarnation.
     #[error("the server has ended this session: connect again")]
     SessionEnded,
     /// No reply in time, and no heartbeats either.

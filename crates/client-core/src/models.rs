@@ -14,7 +14,7 @@ mod network;
 use crate::asker::Answer;
 use crate::client::Client;
 use crate::clock::Clock;
-use crate::connection::{Carrier, Connection};
+use crate::connection::{Backend, Connection};
 use crate::core::Core;
 use crate::data_buffers::DataBuffers;
 use crate::endpoint::PAUSE;
@@ -47,7 +47,7 @@ use std::time::Duration;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 const SHARDS: usize = 2;
-const LIFE: u64 = 7;
+const INCARNATION: u64 = 7;
 const SEED: u64 = 0x5eed;
 
 /// What carries the connection.
@@ -81,7 +81,7 @@ impl Fixture {
         let to_client = Words::new(Mapping::heap(sets * mailbox_bytes(SHARDS)));
         let mut hello = ServerHello::new_zeroed();
         hello.ring_sets.set(sets as u32);
-        hello.life.set(LIFE);
+        hello.incarnation.set(INCARNATION);
         hello.session_seed.set(SEED);
         hello.tell_shards(0..SHARDS as u32, &SlotTable::even(SHARDS));
         let eventfd = Bell::eventfd().expect("an eventfd");
@@ -89,8 +89,8 @@ impl Fixture {
             (0..SHARDS).map(|_| Words::new(Mapping::heap(ARENA_HEADER_BYTES)).view()).collect();
         let (socket, of_server) = UnixStream::pair().expect("a pair of sockets");
         let arrivals = matches!(over, Over::Network).then(Arc::<Arrivals>::default);
-        let carrier = match &arrivals {
-            None => Carrier::Shm {
+        let backend = match &arrivals {
+            None => Backend::Shm {
                 socket,
                 to_server: to_server.clone(),
                 bells: arenas
@@ -102,7 +102,7 @@ impl Fixture {
             Some(arrivals) => {
                 let (to_server, arrivals) = (to_server.clone(), Arc::clone(arrivals));
                 let link = move || NetworkLink::new(&to_server, &arrivals);
-                Carrier::Other(Box::new(move || AnyLink::Other(Box::new(link()))))
+                Backend::Other(Box::new(move || AnyLink::Other(Box::new(link()))))
             }
         };
         let mut page = vec![0; ARENA_HEADER_BYTES];
@@ -117,7 +117,7 @@ impl Fixture {
             None,
             vec![table; SHARDS],
             DataBuffers::region(Words::new(Mapping::heap(LARGE_BUFFER_BYTES)).view()),
-            carrier,
+            backend,
         );
         // Each look takes a while, and nobody's time is ever up.
         let ns = AtomicU64::new(1);
@@ -172,7 +172,7 @@ impl Fixture {
                 reply.status = Status::Ok as u8;
                 reply.id = request.id;
                 reply.number = request.argument;
-                reply.life.set(LIFE);
+                reply.incarnation.set(INCARNATION);
                 sender.send(&mut link, &[reply.as_bytes()]).expect("room");
                 self.wake(at / SHARDS);
                 answered += 1;

@@ -1,7 +1,7 @@
 //! Where the table of shared pointers comes from (H28). Over shared memory the
 //! server gives it. Over a network the server is on another machine: there the
 //! clients of this one make it themselves, as a file in a directory of their
-//! user's own, one for each life of each server.
+//! user's own, one for each incarnation of each server.
 //!
 //! What it keeps true:
 //! * a file has a name only once it is whole: it is made without one, filled
@@ -56,12 +56,12 @@ impl PointerTable {
         Ok(Self { words: Words::new(mapping), seed, _lock: None })
     }
 
-    /// The one that this machine's clients of this server's life share. It
+    /// The one that this machine's clients of this server's incarnation share. It
     /// lies in `directory`, else in the user's default one.
     pub fn of_machine(directory: Option<&Path>, hello: &ServerHello) -> Result<Self, ConnectError> {
         let seed = hello.pointer_table_seed.get();
         let server = mix(seed, hello.hash_seed.get());
-        let name = format!("{PREFIX}{:016x}{server:016x}", hello.life.get());
+        let name = format!("{PREFIX}{:016x}{server:016x}", hello.incarnation.get());
         let file = TableFile::new(directory.map_or_else(default_directory, Path::to_owned), name)?;
         let fd = file.open_or_make()?;
         let mapping = Mapping::of_own_file(fd.as_fd(), POINTER_TABLE_BYTES)?;
@@ -197,7 +197,7 @@ impl TableFile {
         }
     }
 
-    /// Removes the tables that nobody maps: those of servers' former lives.
+    /// Removes the tables that nobody maps: those of servers' former incarnations.
     /// What cannot be removed stays; it harms nobody.
     fn sweep(&self) {
         let Ok(entries) = Dir::read_from(&self.directory) else { return };

@@ -1,7 +1,7 @@
 //! The read lease: how long what is read may be taken for fresh.
 //!
 //! The client writes its own clock into its mailbox; each heartbeat echoes
-//! it, with the server's life and epoch. The lease lasts `RIGHT_MS`, less a
+//! it, with the server's incarnation and epoch. The lease lasts `READ_LEASE_MS`, less a
 //! margin for clock drift, from the echoed value, on the client's clock. A
 //! READ counts only if its completion is seen before the lease ends. A reply
 //! to a request renews it likewise, from the moment before it was sent.
@@ -11,12 +11,12 @@
 
 use remora_arena::{ReadView, Words};
 use remora_layout::limits::{
-    CLOCK_REFRESH_MS, HEARTBEAT_LOOK_US, READER_CLOCK_PERCENT, RIGHT_MARGIN_MS, RIGHT_MS,
+    CLOCK_REFRESH_MS, HEARTBEAT_LOOK_US, READ_LEASE_MARGIN_MS, READ_LEASE_MS, READER_CLOCK_PERCENT,
     SERVER_SILENT_MS,
 };
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat};
 
-const LEASE_NS: u64 = (RIGHT_MS - RIGHT_MARGIN_MS) * 1_000_000;
+const LEASE_NS: u64 = (READ_LEASE_MS - READ_LEASE_MARGIN_MS) * 1_000_000;
 const REFRESH_NS: u64 = CLOCK_REFRESH_MS * 1_000_000;
 const LOOK_NS: u64 = HEARTBEAT_LOOK_US * 1_000;
 const SILENT_NS: u64 = SERVER_SILENT_MS * 1_000_000;
@@ -30,7 +30,7 @@ pub struct ReadLease {
     to_server: Words,
     to_client: ReadView,
     session: u64,
-    life: u64,
+    incarnation: u64,
     /// How long the lease lasts from the echoed clock.
     term_ns: u64,
     until_ns: u64,
@@ -58,18 +58,18 @@ pub struct ServerLoad {
     pub wait_ns: u32,
 }
 
-/// The heartbeats no longer come from the life that the session began with.
+/// The heartbeats no longer come from the incarnation that the session began with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OtherLife;
+pub struct OtherIncarnation;
 
 impl ReadLease {
     /// No lease yet. `to_server` and `to_client` are the session's mailboxes.
-    pub fn new(to_server: Words, to_client: ReadView, session: u64, life: u64) -> Self {
+    pub fn new(to_server: Words, to_client: ReadView, session: u64, incarnation: u64) -> Self {
         Self {
             to_server,
             to_client,
             session,
-            life,
+            incarnation,
             term_ns: LEASE_NS,
             until_ns: 0,
             clock_written_ns: 0,
@@ -97,7 +97,7 @@ impl ReadLease {
 
     /// Looks for a heartbeat and writes the clock, if it is time to.
     #[inline(always)]
-    pub fn refresh(&mut self, now_ns: u64) -> Result<(), OtherLife> {
+    pub fn refresh(&mut self, now_ns: u64) -> Result<(), OtherIncarnation> {
         if now_ns - self.looked_ns.min(now_ns) >= LOOK_NS {
             return self.refresh_now(now_ns);
         }
@@ -107,7 +107,7 @@ impl ReadLease {
     /// Looks for a heartbeat and writes the clock. In this order: a heartbeat
     /// that has come already does not answer the clock that is written now.
     #[cold]
-    pub fn refresh_now(&mut self, now_ns: u64) -> Result<(), OtherLife> {
+    pub fn refresh_now(&mut self, now_ns: u64) -> Result<(), OtherIncarnation> {
         self.looked_ns = now_ns;
         self.look(now_ns)?;
         if now_ns.saturating_sub(self.clock_written_ns) >= REFRESH_NS {
@@ -122,7 +122,7 @@ impl ReadLease {
         Ok(())
     }
 
-    fn look(&mut self, now_ns: u64) -> Result<(), OtherLife> {
+    fn look(&mut self, now_ns: u64) -> Result<(), OtherIncarnation> {
         // A heartbeat is consumed by its sequence, once.
         if self.to_client.load_acquire(HEARTBEAT_WORD) == self.sequence {
             return Ok(());
@@ -140,12 +140,12 @@ impl ReadLease {
         }
     }
 
-    fn take(&mut self, beat: &Heartbeat, now_ns: u64) -> Result<(), OtherLife> {
+    fn take(&mut self, beat: &Heartbeat, now_ns: u64) -> Result<(), OtherIncarnation> {
         if beat.session != self.session || beat.sequence <= self.sequence {
             return Ok(());
         }
-        if beat.life != self.life {
-            return Err(OtherLife);
+        if beat.incarnation != self.incarnation {
+            return Err(OtherIncarnation);
         }
         self.sequence = beat.sequence;
         // Another session may have written an older clock over this one's, so
@@ -166,11 +166,15 @@ impl ReadLease {
         Ok(())
     }
 
-    /// A reply of this life has come to a request sent after `sent_ns`.
+    /// A reply of this incarnation has come to a request sent after `sent_ns`.
     #[inline]
-    pub fn renew_by_reply(&mut self, life: u64, sent_ns: u64) -> Result<(), OtherLife> {
-        if life != self.life {
-            return Err(OtherLife);
+    pub fn renew_by_reply(
+        &mut self,
+        incarnation: u64,
+        sent_ns: u64,
+    ) -> Result<(), OtherIncarnation> {
+        if incarnation != self.incarnation {
+            return Err(OtherIncarnation);
         }
         self.until_ns = self.until_ns.max(sent_ns + self.term_ns);
         Ok(())
@@ -231,17 +235,17 @@ mod tests {
     }
 
     impl Fixture {
-        fn beat(&mut self, life: u64, unix_ms: u64) {
-            self.beat_for(4, life, unix_ms);
+        fn beat(&mut self, incarnation: u64, unix_ms: u64) {
+            self.beat_for(4, incarnation, unix_ms);
         }
 
-        fn beat_for(&mut self, session: u64, life: u64, unix_ms: u64) {
+        fn beat_for(&mut self, session: u64, incarnation: u64, unix_ms: u64) {
             self.beats += 1;
             let words = Heartbeat {
                 sequence: self.beats,
                 utilisation_ppm_plus_1: 1 + self.beats as u32,
                 wait_ns: 7,
-                life,
+                incarnation,
                 epoch: 1,
                 server_unix_ms: unix_ms,
                 echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_is_consumed_once_and_only_of_this_life() {
+    fn a_heartbeat_is_consumed_once_and_only_of_this_incarnation() {
         let mut fixture = fixture();
         fixture.lease.refresh_now(5 * MS).unwrap();
         fixture.beat(77, 1_000);
@@ -278,8 +282,8 @@ mod tests {
         fixture.lease.refresh_now(50 * MS).unwrap();
         assert_eq!(fixture.lease.until_ns, until, "the same beat renews nothing");
         fixture.beat(78, 1_000);
-        assert_eq!(fixture.lease.refresh_now(60 * MS), Err(OtherLife));
-        assert_eq!(fixture.lease.renew_by_reply(78, 60 * MS), Err(OtherLife));
+        assert_eq!(fixture.lease.refresh_now(60 * MS), Err(OtherIncarnation));
+        assert_eq!(fixture.lease.renew_by_reply(78, 60 * MS), Err(OtherIncarnation));
         assert_eq!(fixture.lease.until_ns, until);
     }
 
@@ -306,7 +310,7 @@ mod tests {
         fixture.lease.refresh(start + REFRESH_NS - 1 + LOOK_NS).unwrap();
         assert_eq!(fixture.lease.clock_written_ns(), start + REFRESH_NS - 1 + LOOK_NS);
         fixture.beat(78, 1_000);
-        assert_eq!(fixture.lease.refresh(start + 2 * REFRESH_NS), Err(OtherLife));
+        assert_eq!(fixture.lease.refresh(start + 2 * REFRESH_NS), Err(OtherIncarnation));
     }
 
     #[test]
@@ -381,7 +385,7 @@ mod tests {
         assert!(fixture.lease.holds(end_ns) && fixture.lease.may_have_expired(60_000, end_ns));
     }
 
-    /// At the very edge: the slowest client and the fastest new life. What lies
+    /// At the very edge: the slowest client and the fastest new incarnation. What lies
     /// between is the business of the model in `clocks`.
     #[test]
     fn no_lease_outlasts_the_wait_of_a_restarted_server() {
@@ -393,7 +397,7 @@ mod tests {
         fixture.beat(77, 1_000);
         // The server dies at once after it copied; the beat is seen late.
         fixture.lease.refresh_now(50 * MS).unwrap();
-        let waited_ms = (RIGHT_MS + RIGHT_MARGIN_MS) * 100 / FAST;
+        let waited_ms = (READ_LEASE_MS + READ_LEASE_MARGIN_MS) * 100 / FAST;
         let first_write_ms = copied_ms + waited_ms;
         assert!(fixture.lease.holds((first_write_ms * SLOW / 100 - 1) * MS), "it is used up");
         assert!(!fixture.lease.holds(first_write_ms * MS * SLOW / 100));

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use zerocopy::FromZeros;
 
-const LIFE: u64 = 6;
+const INCARNATION: u64 = 6;
 const SESSION: u64 = 9;
 const MS: u64 = 1_000_000;
 
@@ -75,7 +75,7 @@ fn server(timeout: Duration) -> Server {
     Table::new(&mut owner, ARENA_HEADER_BYTES, 1);
     let [to_server, to_client] = [(); 2].map(|()| Words::new(Mapping::heap(mailbox_bytes(1))));
     let mut hello = ServerHello::new_zeroed();
-    hello.life = LIFE.into();
+    hello.incarnation = INCARNATION.into();
     hello.session = SESSION.into();
     hello.shards = 1.into();
     let beats = Arc::new(AtomicBool::new(true));
@@ -117,7 +117,7 @@ fn beat(sequence: u64, echoed_client_clock_ns: u64, to_client: &Words) {
         sequence,
         utilisation_ppm_plus_1: 1,
         wait_ns: 0,
-        life: LIFE,
+        incarnation: INCARNATION,
         epoch: 1,
         server_unix_ms: 1_700_000_000_000,
         echoed_client_clock_ns,

@@ -15,7 +15,7 @@ use remora_ring::Sender;
 use std::time::Duration;
 use zerocopy::{FromZeros, IntoBytes};
 
-const LIFE: u64 = 6;
+const INCARNATION: u64 = 6;
 const SEED: u64 = 0x5eed;
 
 /// Asks whether a key exists, where this reply stands in the ring already.
@@ -25,7 +25,7 @@ fn ask(reply: &[u8]) -> (Result<bool, Error>, Option<Error>) {
     Table::new(&mut owner, ARENA_HEADER_BYTES, 1);
     let [to_server, to_client] = [(); 2].map(|()| Words::new(Mapping::heap(mailbox_bytes(1))));
     let mut hello = ServerHello::new_zeroed();
-    hello.life = LIFE.into();
+    hello.incarnation = INCARNATION.into();
     hello.session_seed = SEED.into();
     hello.shards = 1.into();
     hello.pid = 4242.into();
@@ -63,7 +63,7 @@ fn header() -> ReplyHeader {
     let mut header = ReplyHeader::new_zeroed();
     header.status = Status::Ok as u8;
     header.number = 1.into();
-    header.life = LIFE.into();
+    header.incarnation = INCARNATION.into();
     header
 }
 
@@ -101,8 +101,8 @@ fn a_reply_that_does_not_fit_ends_the_connection() {
 }
 
 #[test]
-fn a_reply_of_another_life_ends_the_session() {
+fn a_reply_of_another_incarnation_ends_the_session() {
     let mut other = header();
-    other.life = (LIFE + 1).into();
+    other.incarnation = (INCARNATION + 1).into();
     assert_eq!(ask(other.as_bytes()), (Err(Error::SessionEnded), Some(Error::SessionEnded)));
 }

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::session::Session;
 use remora_client_core as core;
-use remora_protocol::geo::{self, Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places};
+use remora_protocol::geo::{self, Centre, GeoCommand, GeoQuery, GeoSearch, Member, Members};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Request};
 
@@ -139,13 +139,13 @@ impl Session {
 fn named<'a>(names: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut list = Vec::new();
     for member in names {
-        Places::push(&mut list, &Place { member, ..Place::default() });
+        Members::push(&mut list, &Member { member, ..Member::default() });
     }
     list
 }
 
-fn places(list: &[u8]) -> Result<Places<'_>, Error> {
-    Places::parse(list).ok_or(Error::KeyTooLong)
+fn places(list: &[u8]) -> Result<Members<'_>, Error> {
+    Members::parse(list).ok_or(Error::KeyTooLong)
 }
 
 impl GeoKey<'_> {
@@ -169,7 +169,7 @@ impl GeoKey<'_> {
         let mut list = Vec::new();
         for (member, position) in members {
             let score = position.to_protocol().score();
-            Places::push(&mut list, &Place { score, member, ..Place::default() });
+            Members::push(&mut list, &Member { score, member, ..Member::default() });
         }
         let (condition, places) = (Condition::Always, places(&list)?);
         let command = GeoCommand::Add { condition, tell_changed: false, places };
@@ -286,12 +286,12 @@ impl GeoKey<'_> {
         let mut list = Vec::new();
         let request = GeoCommand::Search { query }.request();
         self.core.ask_long(self.key, request, &mut |part| list.extend_from_slice(part))?;
-        let member = |place: Place<'_>| GeoMember {
+        let member = |place: Member<'_>| GeoMember {
             name: place.member.to_vec(),
             position: Position::of(geo::Position::of_score(place.score)),
             distance_m: place.distance,
         };
-        let mut found: Vec<GeoMember> = Places::in_list(&list).map(member).collect();
+        let mut found: Vec<GeoMember> = Members::in_list(&list).map(member).collect();
         found.sort_by(|a, b| a.distance_m.total_cmp(&b.distance_m).then(a.name.cmp(&b.name)));
         found.dedup_by(|a, b| a.name == b.name);
         Ok(found)

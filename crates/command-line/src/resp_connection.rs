@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// A peer that is silent for so long is not coming back.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BACKOFF: Duration = Duration::from_secs(10);
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// Room for several replies to a pipeline of small values.
 const FIRST_BUFFER_BYTES: usize = 64 << 10;
@@ -40,8 +40,8 @@ impl Connection {
             match TcpStream::connect_timeout(&candidate, CONNECT_LIMIT) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(PATIENCE))?;
-                    stream.set_write_timeout(Some(PATIENCE))?;
+                    stream.set_read_timeout(Some(BACKOFF))?;
+                    stream.set_write_timeout(Some(BACKOFF))?;
                     return Ok(Self::over(stream));
                 }
                 Err(error) => last = Some(error),

@@ -15,7 +15,7 @@ use tracing::warn;
 use tracing_subscriber::EnvFilter;
 
 /// How long draining may take before the process ends anyway: longer than
-/// any honest reply takes, shorter than the patience of a service manager.
+/// any honest reply takes, shorter than the backoff of a service manager.
 const DRAIN_LIMIT: Duration = Duration::from_secs(8);
 const DRAIN_LIMIT_PASSED: i32 = 1;
 

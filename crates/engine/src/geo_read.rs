@@ -17,7 +17,7 @@ use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::RootPlace;
 use remora_protocol::geo::{Area, Position};
-use remora_protocol::geo::{Centre, GeoSearch, Places};
+use remora_protocol::geo::{Centre, GeoSearch, Members};
 use remora_walk::Memory;
 use remora_walk::local::WalkLimits;
 
@@ -27,7 +27,7 @@ use remora_walk::local::WalkLimits;
 pub struct ReadLimits {
     /// Of the walk, whose objects are the members within the search's window.
     pub walk: WalkLimits,
-    /// Bytes of what was found, as [`Places`].
+    /// Bytes of what was found, as [`Members`].
     pub found_bytes: usize,
 }
 
@@ -70,8 +70,9 @@ fn one_window(search: &GeoSearch<'_>) -> Option<(Position, Rect)> {
     (search.enough == 0).then_some((centre, window))
 }
 
-/// Searches the tree of a key at `at`, its place and the time in Unix ms, for members, which are appended to `found` as
-/// [`Places`]: with their distances and the scores of their positions, or with 0
+/// Searches the tree of a key at `at`, its place and the time in Unix ms, for members, which are
+/// appended to `found` as
+/// [`Members`]: with their distances and the scores of their positions, or with 0
 /// for both if `names_only`. The search is around a position, for all there are.
 /// `scratch` is grown as needed.
 ///
@@ -133,6 +134,6 @@ fn read_member<M: Memory>(
     (lengths.kind == Kind::GEO_MEMBER).then_some(())?;
     let bytes = lengths.key_bytes as usize;
     let fetch = |name: &mut [u8]| memory.fetch(record + RECORD_HEADER_BYTES as u64, name);
-    (bytes <= NAME_BYTES && Places::push_fetched(found, (score, distance, bytes), fetch))
+    (bytes <= NAME_BYTES && Members::push_fetched(found, (score, distance, bytes), fetch))
         .then_some(())
 }

@@ -13,7 +13,7 @@ use remora_protocol::{Command, Dumped, LoadStep, Reply, Source};
 
 /// A key, its database, and its shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct KeyAt {
     /// The key.
     pub key: Box<[u8]>,
     /// Its database.
@@ -22,7 +22,7 @@ pub struct Place {
     pub shard: usize,
 }
 
-impl Place {
+impl KeyAt {
     pub(crate) fn ask(&self, command: &Command<'_>) -> Next {
         let mut bytes = Vec::new();
         command.encode_within(self.database, 0, &mut bytes);
@@ -52,8 +52,8 @@ pub enum Next {
 /// A key on its way.
 #[derive(Debug)]
 pub struct Moving {
-    from: Place,
-    to: Place,
+    from: KeyAt,
+    to: KeyAt,
     how: How,
     step: Step,
     /// Which dump it is.
@@ -84,7 +84,7 @@ enum Step {
 
 impl Moving {
     /// A move that has not begun.
-    pub fn new(from: Place, to: Place, how: How) -> Self {
+    pub fn new(from: KeyAt, to: KeyAt, how: How) -> Self {
         let step = if from.shard == to.shard { Step::Transfer } else { Step::Dump };
         Self { from, to, how, step, dump: 0, load: 0 }
     }
@@ -187,7 +187,7 @@ impl Moving {
     fn enter(&mut self) -> Next {
         self.step = Step::Enter;
         let goes_at_once = !self.how.keeps && self.from.shard == self.to.shard;
-        let Place { key, database, .. } = &self.from;
+        let KeyAt { key, database, .. } = &self.from;
         let from = goes_at_once.then_some(Source { key, database: *database });
         self.load_step(LoadStep::Enter { replaces: self.how.replaces, from })
     }

@@ -5,7 +5,7 @@
 //! and keeps it if anything fails. A piece is one bounded turn of the shard, and so is
 //! each other step.
 
-use crate::moving::{Next, Place};
+use crate::moving::{KeyAt, Next};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
 use remora_protocol::message::Status;
@@ -14,7 +14,7 @@ use remora_protocol::{Command, Dumped, LoadStep, Reply};
 /// A key that gets an object.
 ///
 /// ```
-/// use remora_engine::moving::{Next, Place};
+/// use remora_engine::moving::{Next, KeyAt};
 /// use remora_engine::storing::{Parts, Storing};
 /// use remora_layout::{database::Database, kind::Kind};
 /// use remora_protocol::message::Status;
@@ -22,7 +22,7 @@ use remora_protocol::{Command, Dumped, LoadStep, Reply};
 ///
 /// // Parts of this type take eight bytes each.
 /// let parts = Parts { kind: Kind(9), list: vec![0; 80], first_bytes: |_| 8 };
-/// let to = Place { key: (*b"key").into(), database: Database::default(), shard: 0 };
+/// let to = KeyAt { key: (*b"key").into(), database: Database::default(), shard: 0 };
 /// let mut storing = Storing::new(to, parts);
 /// let Next::Ask(0, begin) = storing.first() else { panic!("the shard is asked") };
 /// assert!(matches!(Command::decode_within(&begin), Ok((_, Command::Load { .. }, _))));
@@ -32,7 +32,7 @@ use remora_protocol::{Command, Dumped, LoadStep, Reply};
 /// ```
 #[derive(Debug)]
 pub struct Storing {
-    to: Place,
+    to: KeyAt,
     parts: Parts,
     /// Where the next piece begins.
     at: usize,
@@ -65,7 +65,7 @@ enum Step {
 
 impl Storing {
     /// A key is to have these parts, and nothing else.
-    pub fn new(to: Place, parts: Parts) -> Self {
+    pub fn new(to: KeyAt, parts: Parts) -> Self {
         Self { to, parts, at: 0, given: 0, load: 0, step: Step::Begin }
     }
 

@@ -1,13 +1,13 @@
 //! Apply mode: a copy is changed by entries alone, each once; what is refused has
 //! changed nothing, and may come again.
 
-use crate::give::{How, Place, give_some};
+use crate::give::{How, KeyRef, give_some};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Applied, ApplyError, Eviction, LargeSet, Now, Origin, Shard, ShardOptions};
 use remora_layout::database::Database;
 use remora_layout::rect::Rect;
 use remora_log::{KnownLog, Log, LogKey, LogOptions, OwnedEntry, Part, consistent_cut};
-use remora_protocol::geo::{GeoCommand, Place as Member, Places};
+use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeCommand};
@@ -228,8 +228,8 @@ fn make(shard: &mut Shard, key: &[u8]) {
                 let mut list = Vec::new();
                 let score = (at * 7_000_000_000) as f64;
                 let member = name.as_bytes();
-                Places::push(&mut list, &Member { score, distance: 0.0, member });
-                let places = Places::parse(&list).unwrap();
+                Members::push(&mut list, &Member { score, distance: 0.0, member });
+                let places = Members::parse(&list).unwrap();
                 let condition = Condition::Always;
                 ask(GeoCommand::Add { condition, tell_changed: false, places }.request());
             }
@@ -264,7 +264,7 @@ fn an_entry_that_found_no_room_is_applied_once_there_is_some() {
             let reply = source.execute(command, hash, START);
             (reply.status, reply.number, reply.value.map(<[u8]>::to_vec))
         };
-        let place = |key| Place { shard: 0, database: Database::ZERO, key };
+        let place = |key| KeyRef { shard: 0, database: Database::ZERO, key };
         let rename = How { replaces: true, keeps: false };
         let given = give_some(&mut ask, place(key), place(b"to"), rename, usize::MAX);
         assert_eq!(given, (Status::Ok, 1));

@@ -51,7 +51,7 @@ impl Day {
     fn new(seed: u64) -> Self {
         let options = ShardOptions {
             region: 1,
-            life: 1,
+            incarnation: 1,
             epoch: 1,
             hash_seed: 3,
             buckets: BUCKETS,

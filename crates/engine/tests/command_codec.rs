@@ -6,7 +6,7 @@ use remora_geometry::{Refine, Shape};
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_COMMAND_MEMBERS, MAX_VALUE_BYTES};
-use remora_protocol::geo::{GeoCommand, Place, Places};
+use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::message::{Op, REQUEST_HEADER_BYTES, Status};
 use remora_protocol::tree::TreeCommand;
 use remora_protocol::{
@@ -251,9 +251,9 @@ fn every_operation_can_be_asked() {
 fn a_command_gives_no_more_members_than_a_turn_takes() {
     let with = |members: usize| {
         let mut list = Vec::new();
-        let place = Place { score: 1.0, distance: 0.0, member: b"m" };
-        (0..members).for_each(|_| Places::push(&mut list, &place));
-        let places = Places::parse(&list).unwrap();
+        let place = Member { score: 1.0, distance: 0.0, member: b"m" };
+        (0..members).for_each(|_| Members::push(&mut list, &place));
+        let places = Members::parse(&list).unwrap();
         let mut bytes = Vec::new();
         let request = GeoCommand::Store { places }.request();
         Command::Of { key: b"k", request }.encode_into(1, &mut bytes);

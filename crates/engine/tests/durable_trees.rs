@@ -10,7 +10,7 @@ use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo};
 use remora_protocol::Reply;
-use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places};
+use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Member, Members};
 use remora_protocol::geo::{Position, Shape};
 use remora_protocol::message::Status;
 use remora_protocol::tree::TreeCommand;
@@ -171,8 +171,8 @@ fn the_tree_of_a_geo_key_is_durable_with_the_member_that_brought_it() {
     for at in 0..GEO_TREE_MEMBERS {
         let (mut list, member) = (Vec::new(), at.to_le_bytes());
         let score = Position::new(at as f64, 1.0).unwrap().score();
-        Places::push(&mut list, &Place { score, distance: 0.0, member: &member });
-        let places = Places::parse(&list).unwrap();
+        Members::push(&mut list, &Member { score, distance: 0.0, member: &member });
+        let places = Members::parse(&list).unwrap();
         let condition = Condition::Always;
         assert_eq!(geo(&mut shard, GeoCommand::Add { condition, tell_changed: false, places }), 1);
     }

@@ -7,7 +7,7 @@ use remora_engine::{Eviction, LargeSet, Now, Outcome, Shard, ShardOptions};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::GEO_TREE_MEMBERS;
 use remora_protocol::Reply;
-use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places};
+use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Member, Members};
 use remora_protocol::geo::{Position, Shape};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
@@ -52,14 +52,14 @@ fn ask(shard: &mut Shard, command: &Command<'_>, now: Now) -> Answer {
 fn list(places: &[(f64, Vec<u8>)]) -> Vec<u8> {
     let mut list = Vec::new();
     for (score, member) in places {
-        Places::push(&mut list, &Place { score: *score, distance: 0.0, member });
+        Members::push(&mut list, &Member { score: *score, distance: 0.0, member });
     }
     list
 }
 
 fn add(shard: &mut Shard, key: &[u8], places: &[(f64, Vec<u8>)], now: Now) -> Answer {
     let list = list(places);
-    let places = Places::parse(&list).unwrap();
+    let places = Members::parse(&list).unwrap();
     let command = GeoCommand::Add { condition: Condition::Always, tell_changed: false, places };
     ask(shard, &Command::Of { key, request: command.request() }, now)
 }
@@ -74,7 +74,7 @@ fn encoded(search: &GeoSearch<'_>) -> Vec<u8> {
 /// they are.
 fn members(found: &[u8], centre: Position) -> BTreeMap<Vec<u8>, u64> {
     let mut all = BTreeMap::new();
-    for place in Places::parse(found).unwrap().iter() {
+    for place in Members::parse(found).unwrap().iter() {
         assert_eq!(place.distance, centre.distance(Position::of_score(place.score)));
         let before = all.insert(place.member.to_vec(), place.score.to_bits());
         assert!(before.is_none(), "a member twice");
@@ -175,7 +175,7 @@ impl Fixture {
 
     fn remove(&mut self, key: &'static [u8], members: [Vec<u8>; 2]) {
         let list = list(&members.map(|member| (0.0, member)));
-        let places = Places::parse(&list).unwrap();
+        let places = Members::parse(&list).unwrap();
         let command = Command::Of { key, request: GeoCommand::Remove { places }.request() };
         let answer = ask(&mut self.shard, &command, self.now);
         match self.model.get_mut(key) {
@@ -200,7 +200,7 @@ impl Fixture {
             .map(|at| (position(&mut self.random).score(), format!("stored {at}").into_bytes()))
             .collect();
         let list = list(&places);
-        let command = GeoCommand::Store { places: Places::parse(&list).unwrap() };
+        let command = GeoCommand::Store { places: Members::parse(&list).unwrap() };
         let command = Command::Of { key, request: command.request() };
         let answer = ask(&mut self.shard, &command, self.now);
         assert_eq!((answer.0, answer.1), (Status::Ok, count as i64));
@@ -316,7 +316,7 @@ fn a_search_in_turns_finds_what_stands_still() {
             add(&mut shard, b"a", &[(position(&mut random).score(), moving.clone())], START);
             if random.below(3) == 0 {
                 let list = list(&[(0.0, moving)]);
-                let command = GeoCommand::Remove { places: Places::parse(&list).unwrap() };
+                let command = GeoCommand::Remove { places: Members::parse(&list).unwrap() };
                 ask(&mut shard, &Command::Of { key: b"a", request: command.request() }, START);
             }
         }
@@ -373,7 +373,7 @@ fn full_memory_refuses_and_loses_nothing() {
     // A store that has no room leaves what was there.
     let all: Vec<(f64, Vec<u8>)> = model.iter().map(|(m, &s)| (s, m.clone())).collect();
     let list = list(&all);
-    let command = GeoCommand::Store { places: Places::parse(&list).unwrap() };
+    let command = GeoCommand::Store { places: Members::parse(&list).unwrap() };
     for key in [&b"a"[..], b"b"] {
         let answer = ask(&mut shard, &Command::Of { key, request: command.request() }, START);
         assert_eq!(answer.0, Status::OutOfMemory);
@@ -457,7 +457,7 @@ fn bytes_that_encode_nothing_are_refused() {
     assert_eq!(GeoQuery::parse(&query).unwrap().search(), search);
     let places = list(&[(1.5, b"one".to_vec()), (2.5, Vec::new())]);
     for cut in 1..places.len() {
-        assert_eq!(Places::parse(&places[..cut]).is_some(), cut == 23, "{cut}");
+        assert_eq!(Members::parse(&places[..cut]).is_some(), cut == 23, "{cut}");
     }
     for cut in 0..32 {
         assert!(GeoQuery::parse(&query[..cut]).is_none(), "{cut}");
@@ -472,6 +472,6 @@ fn bytes_that_encode_nothing_are_refused() {
             let (first, second) = query.search().shape.windows(Position::of_score(1e15));
             assert!(first.checked().is_ok() && second.is_none_or(|rect| rect.checked().is_ok()));
         }
-        let _ = Places::parse(&bytes).map(|places| places.iter().count());
+        let _ = Members::parse(&bytes).map(|places| places.iter().count());
     }
 }

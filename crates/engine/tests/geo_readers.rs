@@ -10,7 +10,7 @@ use remora_layout::kind::Kind;
 use remora_layout::node::{Home, NodeRef};
 use remora_layout::record::Lengths;
 use remora_layout::tree::RootPlace;
-use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places};
+use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Member, Members};
 use remora_protocol::geo::{Position, Shape};
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
 use remora_testing::Random;
@@ -60,8 +60,8 @@ impl World {
 
     fn geo(&mut self, add: bool, member: &[u8], position: Position) {
         let mut list = Vec::new();
-        Places::push(&mut list, &Place { score: position.score(), distance: 0.0, member });
-        let places = Places::parse(&list).unwrap();
+        Members::push(&mut list, &Member { score: position.score(), distance: 0.0, member });
+        let places = Members::parse(&list).unwrap();
         let condition = Condition::Always;
         let command = match add {
             true => GeoCommand::Add { condition, tell_changed: false, places },
@@ -153,7 +153,7 @@ fn within(shape: Shape, moment: &Moment) -> BTreeMap<Vec<u8>, f64> {
 fn judge(shape: Shape, tells: bool, moments: &[Moment], found: &[u8]) {
     let moments: Vec<_> = moments.iter().map(|moment| within(shape, moment)).collect();
     let mut read = BTreeSet::new();
-    for Place { member, distance, score } in Places::parse(found).unwrap().iter() {
+    for Member { member, distance, score } in Members::parse(found).unwrap().iter() {
         assert!(read.insert(member.to_vec()), "{} twice", member.escape_ascii());
         let at = Position::of_score(score);
         let fits = !tells || shape.distance_within(CENTRE, at) == Some(distance);
@@ -291,7 +291,7 @@ fn a_key_that_has_ended_is_not_read() {
         let words = world.shard.owner().view().clone();
         let buffers = (&mut scratch, &mut found);
         read_members(&words, home, (at, now_ms), (&search, true), LIMITS, buffers)
-            .map(|()| Places::parse(&found).unwrap().iter().count())
+            .map(|()| Members::parse(&found).unwrap().iter().count())
     };
     for ends in 0..3 {
         let mut world = World::new(9);

@@ -7,16 +7,16 @@ use remora_protocol::{Command, Reply};
 
 /// A key, its database, and which shard has it.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct KeyRef<'a> {
     pub shard: usize,
     pub database: Database,
     pub key: &'a [u8],
 }
 
-impl Place<'_> {
-    fn owned(&self) -> moving::Place {
+impl KeyRef<'_> {
+    fn owned(&self) -> moving::KeyAt {
         let Self { shard, database, key } = *self;
-        moving::Place { key: key.into(), database, shard }
+        moving::KeyAt { key: key.into(), database, shard }
     }
 }
 
@@ -34,8 +34,8 @@ type Ask<'a> = &'a mut dyn FnMut(usize, Database, &Command<'_>) -> Answer;
 /// it is none, before it removes a key. Status and number of the reply.
 pub fn give_some(
     ask: Ask<'_>,
-    from: Place<'_>,
-    to: Place<'_>,
+    from: KeyRef<'_>,
+    to: KeyRef<'_>,
     How { replaces, keeps }: How,
     most_pieces: usize,
 ) -> (Status, i64) {

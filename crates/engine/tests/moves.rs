@@ -1,7 +1,7 @@
 //! RENAME, RENAMENX, COPY and MOVE of objects of any type and size: what arrives is
 //! what was given, nothing changes meanwhile, and nothing is left of what fails.
 
-use crate::give::{Answer, How, Place, give_some};
+use crate::give::{Answer, How, KeyRef, give_some};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Digest, LargeSet, Now, Outcome, Shard, ShardOptions};
 use remora_geometry::Wkb;
@@ -14,7 +14,7 @@ use remora_layout::limits::{
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
 use remora_protocol::geo::Position;
-use remora_protocol::geo::{GeoCommand, Place as Member, Places};
+use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeCommand, TreeSettings};
@@ -37,8 +37,8 @@ struct World {
 
 fn give(
     ask: &mut dyn FnMut(usize, Database, &Command<'_>) -> Answer,
-    from: Place<'_>,
-    to: Place<'_>,
+    from: KeyRef<'_>,
+    to: KeyRef<'_>,
     how: How,
 ) -> (Status, i64) {
     give_some(ask, from, to, how, usize::MAX)
@@ -69,31 +69,31 @@ impl World {
         (reply.status, reply.number, reply.value.map(<[u8]>::to_vec))
     }
 
-    fn of(&mut self, place: Place<'_>, command: &Command<'_>) -> Answer {
+    fn of(&mut self, place: KeyRef<'_>, command: &Command<'_>) -> Answer {
         self.ask(place.shard, place.database, command)
     }
 
-    fn give(&mut self, from: Place<'_>, to: Place<'_>, how: How) -> (Status, i64) {
+    fn give(&mut self, from: KeyRef<'_>, to: KeyRef<'_>, how: How) -> (Status, i64) {
         give(&mut |at, on, command| self.ask(at, on, command), from, to, how)
     }
 
-    fn exists(&mut self, place: Place<'_>) -> bool {
+    fn exists(&mut self, place: KeyRef<'_>) -> bool {
         self.of(place, &Command::Exists { key: place.key }).1 == 1
     }
 
-    fn digest(&mut self, place: Place<'_>) -> Option<Digest> {
+    fn digest(&mut self, place: KeyRef<'_>) -> Option<Digest> {
         let shard = &mut self.shards[place.shard];
         let hash = shard.hash_of(place.database, &Command::Get { key: place.key });
         shard.digest_value(place.key, hash, self.now)
     }
 
-    fn set(&mut self, place: Place<'_>, value: &[u8]) -> Status {
+    fn set(&mut self, place: KeyRef<'_>, value: &[u8]) -> Status {
         let (condition, expiry, get) = (Condition::Always, Expiry::Never, false);
         let set = Command::Set { key: place.key, value, condition, expiry, get };
         self.of(place, &set).0
     }
 
-    fn get(&mut self, place: Place<'_>) -> Option<Vec<u8>> {
+    fn get(&mut self, place: KeyRef<'_>) -> Option<Vec<u8>> {
         self.of(place, &Command::Get { key: place.key }).2
     }
 
@@ -120,7 +120,7 @@ impl World {
         self.shards.iter().map(|shard| shard.stats().slots.used_bytes).sum()
     }
 
-    fn hash(&mut self, place: Place<'_>, fields: usize) {
+    fn hash(&mut self, place: KeyRef<'_>, fields: usize) {
         for at in 0..fields {
             let mut list = Vec::new();
             Items::push(&mut list, format!("field {at}").as_bytes());
@@ -131,26 +131,26 @@ impl World {
         }
     }
 
-    fn geo(&mut self, place: Place<'_>, members: usize) {
+    fn geo(&mut self, place: KeyRef<'_>, members: usize) {
         let mut list = Vec::new();
         for at in 0..members {
             let east = (at % 360) as f64 - 180.0;
             let score = Position::new(east, (at % 160) as f64 - 80.0).unwrap().score();
             let member = format!("member {at}");
-            Places::push(&mut list, &Member { score, distance: 0.0, member: member.as_bytes() });
+            Members::push(&mut list, &Member { score, distance: 0.0, member: member.as_bytes() });
         }
-        let places = Places::parse(&list).unwrap();
+        let places = Members::parse(&list).unwrap();
         let request = GeoCommand::Store { places }.request();
         let answer = self.of(place, &Command::Of { key: place.key, request });
         assert_eq!(answer.1, members as i64);
     }
 
-    fn tree_command(&mut self, place: Place<'_>, command: &TreeCommand<'_>) -> Answer {
+    fn tree_command(&mut self, place: KeyRef<'_>, command: &TreeCommand<'_>) -> Answer {
         let request = command.checked().map(TreeCommand::request).unwrap();
         self.of(place, &Command::Of { key: place.key, request })
     }
 
-    fn tree(&mut self, place: Place<'_>, objects: u64) {
+    fn tree(&mut self, place: KeyRef<'_>, objects: u64) {
         let bounds = Rect { min_x: -5.0, max_x: 99.0, min_y: 0.0, max_y: 99.0 };
         let settings = TreeSettings { kind: TreeKind::Hilbert, capacity: 12, bounds };
         assert_eq!(self.tree_command(place, &TreeCommand::Create(settings)).0, Status::Ok);
@@ -173,7 +173,7 @@ impl World {
     }
 
     /// An object of one of the types, by its key's name.
-    fn make(&mut self, place: Place<'_>, parts: usize) {
+    fn make(&mut self, place: KeyRef<'_>, parts: usize) {
         match place.key {
             b"hash" => self.hash(place, parts),
             b"geo" => self.geo(place, parts),
@@ -182,7 +182,7 @@ impl World {
     }
 
     /// A command that changes an object in part.
-    fn change(&mut self, place: Place<'_>) -> Status {
+    fn change(&mut self, place: KeyRef<'_>) -> Status {
         match place.key {
             b"hash" => {
                 let request = HashCommand::Increment { name: b"count", by: 1 }.request();
@@ -190,8 +190,8 @@ impl World {
             }
             b"geo" => {
                 let mut list = Vec::new();
-                Places::push(&mut list, &Member { member: b"member 3", ..Member::default() });
-                let places = Places::parse(&list).unwrap();
+                Members::push(&mut list, &Member { member: b"member 3", ..Member::default() });
+                let places = Members::parse(&list).unwrap();
                 let request = GeoCommand::Remove { places }.request();
                 self.of(place, &Command::Of { key: place.key, request }).0
             }
@@ -207,8 +207,8 @@ fn point_wkb(rect: &Rect) -> Vec<u8> {
     wkb
 }
 
-fn at(shard: usize, on: usize, key: &[u8]) -> Place<'_> {
-    Place { shard, database: database(on), key }
+fn at(shard: usize, on: usize, key: &[u8]) -> KeyRef<'_> {
+    KeyRef { shard, database: database(on), key }
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn all_that_an_object_has_arrives_within_a_shard_and_at_another_one() {
             assert_eq!(world.give(from, to, COPY_REPLACE), (Status::Ok, 1));
             assert_eq!((world.digest(from), world.digest(to)), (Some(digest), Some(digest)));
             // The copy is an object of its own.
-            let copy = Place { key, ..at(shard, on + 1, b"") };
+            let copy = KeyRef { key, ..at(shard, on + 1, b"") };
             assert_eq!(world.give(to, copy, RENAME), (Status::Ok, 1));
             assert_eq!((world.exists(to), world.digest(copy)), (false, Some(digest)));
             assert_eq!(world.change(copy), Status::Ok);
@@ -409,7 +409,7 @@ fn so_many_are_given_at_a_time_and_no_more() {
 }
 
 /// Every command that would change a key is refused.
-fn every_change_is_refused(world: &mut World, place: Place<'_>) {
+fn every_change_is_refused(world: &mut World, place: KeyRef<'_>) {
     let key = place.key;
     let mut pairs = Vec::new();
     Pairs::push(&mut pairs, b"other", b"");
@@ -581,7 +581,7 @@ fn a_held_record_may_be_moved_to_another_slot() {
         match number % 16 {
             0 => {
                 let dump = Command::Dump { key: &key, holds: true };
-                let bytes = world.of(Place { key: &key, ..place }, &dump).2.unwrap();
+                let bytes = world.of(KeyRef { key: &key, ..place }, &dump).2.unwrap();
                 held.push((number, Dumped::parse(&bytes).unwrap().dump));
             }
             _ => assert_eq!(world.of(place, &Command::Del { key: &key }).1, 1),

@@ -10,7 +10,7 @@ use remora_layout::limits::{EVICTION_SLACK_BYTES, ROOM_TRIES, SPAN_BYTES, STAGE_
 use remora_layout::rect::Rect;
 use remora_log::{Assembler, Cursor, Frames, LogKey};
 use remora_protocol::geo::Position;
-use remora_protocol::geo::{GeoCommand, Place, Places};
+use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
@@ -119,10 +119,10 @@ impl Fixture {
                     let (x, y) = ((at * 7 % 359) as f64 - 179.0, (at * 3 % 169) as f64 - 84.0);
                     let score = Position::new(x, y).unwrap().score();
                     let member = format!("a member with a long name {at}");
-                    let place = Place { score, distance: 0.0, member: member.as_bytes() };
-                    Places::push(&mut places, &place);
+                    let place = Member { score, distance: 0.0, member: member.as_bytes() };
+                    Members::push(&mut places, &place);
                 }
-                let places = Places::parse(&places).unwrap();
+                let places = Members::parse(&places).unwrap();
                 let condition = Condition::Always;
                 let add = GeoCommand::Add { condition, tell_changed: false, places };
                 let (status, added, _) = self.geo(key, add);
@@ -404,13 +404,13 @@ fn a_member_that_is_named_twice_is_given_twice_and_no_more() {
         let mut places = Vec::new();
         let mut push = |member: &[u8], x: f64| {
             let score = Position::new(x, 1.0).unwrap().score();
-            Places::push(&mut places, &Place { score, distance: 0.0, member });
+            Members::push(&mut places, &Member { score, distance: 0.0, member });
         };
         push(b"twice", 1.0);
         push(b"twice", 2.0);
         // Short names: they take more than is reckoned for them.
         (0..8_000).for_each(|at| push(format!("{at}").as_bytes(), 3.0));
-        let places = Places::parse(&places).unwrap();
+        let places = Members::parse(&places).unwrap();
         let add = GeoCommand::Add { condition: Condition::Always, tell_changed: true, places };
         let key = format!("geo {key}");
         let (status, number, _) = fixture.geo(key.as_bytes(), add);

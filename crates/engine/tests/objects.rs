@@ -11,7 +11,7 @@ use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeInfo;
 use remora_protocol::geo::Position;
-use remora_protocol::geo::{GeoCommand, Place, Places};
+use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::message::Status;
 use remora_protocol::tree::{TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
@@ -44,8 +44,8 @@ fn put(shard: &mut Shard, key: &[u8], id: u64) -> Status {
 fn geo(shard: &mut Shard, key: &[u8], member: &[u8]) -> Status {
     let score = Position::new(2.35, 48.86).unwrap().score();
     let mut list = Vec::new();
-    Places::push(&mut list, &Place { score, distance: 0.0, member });
-    let places = Places::parse(&list).unwrap();
+    Members::push(&mut list, &Member { score, distance: 0.0, member });
+    let places = Members::parse(&list).unwrap();
     let add = GeoCommand::Add { condition: Condition::Always, tell_changed: false, places };
     ask(shard, &Command::Of { key, request: add.request() }, NOW).0
 }

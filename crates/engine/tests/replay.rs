@@ -1,7 +1,7 @@
 //! Replay: what the logs of some shards say makes the same keys in another number
 //! of shards. Random histories of all types, with expiry and eviction.
 
-use crate::give::{Answer, How, Place as KeyPlace, give_some};
+use crate::give::{Answer, How, KeyRef, give_some};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{
     Applied, ApplyError, Digest, Eviction, LargeSet, Now, Origin, Outcome, Shard, ShardOptions,
@@ -12,7 +12,7 @@ use remora_layout::limits::STAGE_IDLE_S;
 use remora_layout::rect::Rect;
 use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
 use remora_protocol::geo::Position;
-use remora_protocol::geo::{GeoCommand, Place, Places};
+use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand, TreeSettings};
@@ -125,7 +125,7 @@ impl Source {
         let on = |random: &mut Random| Database::new(3 * random.one_in(6) as usize).unwrap();
         let (from_on, to_on) = (on(&mut self.random), on(&mut self.random));
         let shards = self.shards.len();
-        let place = |key, database| KeyPlace { shard: home(key, shards), database, key };
+        let place = |key, database| KeyRef { shard: home(key, shards), database, key };
         let (from, to) = (place(&key[..], from_on), place(&other[..], to_on));
         if key == other && from_on == to_on {
             return;
@@ -252,7 +252,7 @@ impl Source {
             let (east, north) = (self.random.below(3600) as f64, self.random.below(1600) as f64);
             let score = Position::new(east / 10.0 - 180.0, north / 10.0 - 80.0).unwrap().score();
             let member = format!("m{}", self.random.below(most * 2)).into_bytes();
-            Places::push(&mut list, &Place { score, distance: 0.0, member: &member });
+            Members::push(&mut list, &Member { score, distance: 0.0, member: &member });
         }
         list
     }
@@ -260,7 +260,7 @@ impl Source {
     fn geo(&mut self) {
         let key = &self.key_or_other("g")[..];
         let list = if self.random.one_in(4) { self.places(150) } else { self.places(6) };
-        let places = Places::parse(&list).unwrap();
+        let places = Members::parse(&list).unwrap();
         let condition = match self.random.below(5) {
             0 => Condition::IfAbsent,
             1 => Condition::IfPresent,

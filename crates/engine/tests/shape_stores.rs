@@ -11,7 +11,7 @@ use remora_geometry::{Refine, Shape, Wkb};
 use remora_index::rtree::{Query, Search};
 use remora_layout::kind::Kind;
 use remora_layout::node::{Home, NodeRef, Proof};
-use remora_layout::object::{Carried, VERDICT_BYTES, Verdict, object_key};
+use remora_layout::object::{Payload, VERDICT_BYTES, Verdict, object_key};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::verify;
 use remora_layout::rect::Predicate;
@@ -135,12 +135,12 @@ fn who_reads_a_live_record_has_found_the_object_as_it_was() {
         let id = random.below(IDS);
         let pointer = told(&mut shard, at, id);
         let (_, was_at) = memory.find(at, id).expect("nothing changes it");
-        let carried = pointer.map(|pointer| memory.record(pointer, id).expect("it was told"));
+        let payload = pointer.map(|pointer| memory.record(pointer, id).expect("it was told"));
         change(&mut shard, &mut random, id);
         let now = told(&mut shard, at, id);
         let has_geometry = |memory: &Memory| {
             let value = now.and_then(|now| memory.record(now, id)).unwrap_or_default();
-            Carried::parse(&value).is_some_and(|carried| !carried.geometry.is_empty())
+            Payload::parse(&value).is_some_and(|payload| !payload.geometry.is_empty())
         };
         // What walks found that a READ of the record may follow.
         let mut other = None;
@@ -157,7 +157,7 @@ fn who_reads_a_live_record_has_found_the_object_as_it_was() {
             let Some(pointer) = pointer else { continue };
             match memory.record(pointer, id) {
                 Some(value) => {
-                    assert_eq!(Some(value), carried, "change {step}: a record stays what it is");
+                    assert_eq!(Some(value), payload, "change {step}: a record stays what it is");
                     assert_eq!(
                         other, None,
                         "change {step}: found at {other:?}, record of {was_at:?}"

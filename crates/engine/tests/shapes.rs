@@ -6,7 +6,7 @@ use remora_engine::{Eviction, Now, Shard, ShardOptions, Turn};
 use remora_geometry::{Refine, Shape, Wkb, work_done};
 use remora_layout::limits::{MAX_GEOMETRY_BYTES, MAX_REFINE_IDS, REFINE_TURN_WORK};
 use remora_layout::node::{ENTRY_BYTES, Entry, NodeRef};
-use remora_layout::object::{Carried, VERDICT_BYTES, Verdict};
+use remora_layout::object::{Payload, VERDICT_BYTES, Verdict};
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeInfo;
 use remora_protocol::message::Status;
@@ -83,12 +83,12 @@ fn get(shard: &mut Shard, id: u64) -> Option<Known> {
         return None;
     }
     let (rect, rest) = Rect::read_from_prefix(&value).unwrap();
-    let carried = Carried::parse(&rest[8..]).unwrap();
-    assert_eq!(flags & i64::from(HAS_GEOMETRY) != 0, !carried.geometry.is_empty());
-    assert_eq!(flags & i64::from(HAS_DATA) != 0, !carried.data.is_empty());
-    let shape = Some(carried.geometry).filter(|wkb| !wkb.is_empty());
+    let payload = Payload::parse(&rest[8..]).unwrap();
+    assert_eq!(flags & i64::from(HAS_GEOMETRY) != 0, !payload.geometry.is_empty());
+    assert_eq!(flags & i64::from(HAS_DATA) != 0, !payload.data.is_empty());
+    let shape = Some(payload.geometry).filter(|wkb| !wkb.is_empty());
     let shape = shape.map(|wkb| Shape::from_wkb(wkb).unwrap());
-    Some(Known { rect, shape, data: carried.data.to_vec() })
+    Some(Known { rect, shape, data: payload.data.to_vec() })
 }
 
 fn info(shard: &mut Shard) -> TreeInfo {

@@ -50,7 +50,7 @@ fn key_of(number: u64) -> Vec<u8> {
 fn shard(bytes: usize, eviction: Eviction) -> Shard {
     let options = ShardOptions {
         region: 3,
-        life: 1,
+        incarnation: 1,
         epoch: 1,
         hash_seed: 11,
         buckets: 64,

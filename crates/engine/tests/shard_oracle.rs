@@ -23,7 +23,7 @@ fn shard(bytes: usize) -> Shard {
 fn shard_with(bytes: usize, buckets: u64) -> Shard {
     let options = ShardOptions {
         region: 3,
-        life: 1,
+        incarnation: 1,
         epoch: 1,
         hash_seed: 11,
         buckets,

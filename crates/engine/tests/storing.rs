@@ -1,14 +1,14 @@
 //! Members in pieces: a key has what it had, or all that it is given.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::moving::{Next, Place};
+use remora_engine::moving::{KeyAt, Next};
 use remora_engine::storing::{Parts, Storing};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
 use remora_protocol::Expiry;
-use remora_protocol::geo::{GeoCommand, Place as Member, Places};
+use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, LoadStep, Reply};
 
@@ -26,14 +26,14 @@ fn list(members: usize, bytes: usize) -> Vec<u8> {
     for at in 0..members {
         let member = format!("{at:0bytes$}");
         let place = Member { score: at as f64, distance: 0.0, member: member.as_bytes() };
-        Places::push(&mut list, &place);
+        Members::push(&mut list, &place);
     }
     list
 }
 
 fn storing(list: Vec<u8>) -> Storing {
-    let first_bytes = |list: &[u8]| Places::bytes_of(&Places::first(list).unwrap());
-    let to = Place { key: KEY.into(), database: Database::default(), shard: 0 };
+    let first_bytes = |list: &[u8]| Members::bytes_of(&Members::first(list).unwrap());
+    let to = KeyAt { key: KEY.into(), database: Database::default(), shard: 0 };
     Storing::new(to, Parts { kind: Kind::GEO, list, first_bytes })
 }
 
@@ -78,7 +78,7 @@ fn a_key_gets_all_members_at_once_and_in_bounded_steps() {
         let done = carry_out(&mut shard, storing(list(members, bytes)), |shard, command| {
             let Command::Load { step, .. } = command else { panic!("{command:?}") };
             if let LoadStep::Piece(piece) = step {
-                let places = Places::parse(piece).unwrap().iter().count();
+                let places = Members::parse(piece).unwrap().iter().count();
                 assert!((1..=DUMP_PIECE_PARTS).contains(&places), "{places} members");
                 assert!(piece.len() <= DUMP_PIECE_BYTES + LONG_BYTES + 64);
                 (pieces, given) = (pieces + 1, given + places);
@@ -94,7 +94,7 @@ fn a_key_gets_all_members_at_once_and_in_bounded_steps() {
         // The same in one step is the same.
         let mut whole = self::shard(256 << 20);
         let list = list(members, bytes);
-        let places = Places::parse(&list).unwrap();
+        let places = Members::parse(&list).unwrap();
         assert_eq!(geo(&mut whole, GeoCommand::Store { places }), done);
         assert_eq!(shard.digest(), whole.digest());
     }
@@ -104,7 +104,7 @@ fn a_key_gets_all_members_at_once_and_in_bounded_steps() {
 fn what_fails_leaves_the_key_and_nothing_else() {
     let mut shard = shard(4 << 20);
     let few = list(10, 5);
-    let places = Places::parse(&few).unwrap();
+    let places = Members::parse(&few).unwrap();
     assert_eq!(geo(&mut shard, GeoCommand::Store { places }), (Status::Ok, 10));
     let before = (shard.digest(), shard.stats().geo_members);
     // There is no room.

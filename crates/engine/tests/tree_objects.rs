@@ -10,7 +10,7 @@ use remora_layout::limits::{
     EXPIRE_TURN_OBJECTS, MAX_FIELDS_BYTES, MAX_OBJECT_ID_BYTES, MAX_RESOLVE_WORDS,
 };
 use remora_layout::node::{Entry, NodeRef};
-use remora_layout::object::{Carried, SURROGATE, is_surrogate};
+use remora_layout::object::{Payload, SURROGATE, is_surrogate};
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeInfo;
@@ -198,12 +198,12 @@ impl Fixture {
         };
         let (rect, rest) = Rect::read_from_prefix(&value).unwrap();
         let (at_ms, rest) = rest.split_first_chunk().unwrap();
-        let carried = Carried::parse(rest).unwrap();
+        let payload = Payload::parse(rest).unwrap();
         let told = Known {
             rect,
-            data: carried.data.to_vec(),
-            has_geometry: !carried.geometry.is_empty(),
-            fields: fields_of(carried.fields),
+            data: payload.data.to_vec(),
+            has_geometry: !payload.geometry.is_empty(),
+            fields: fields_of(payload.fields),
             expires_at_ms: u64::from_le_bytes(*at_ms),
         };
         assert_eq!((status, &told), (Status::Ok, known), "{id}");

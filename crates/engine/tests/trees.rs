@@ -6,7 +6,7 @@ use remora_engine::{Eviction, LongRead, Now, Shard, ShardOptions};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{MAX_NEAREST, MAX_OBJECT_BYTES};
 use remora_layout::node::{ENTRY_BYTES, Entry};
-use remora_layout::object::Carried;
+use remora_layout::object::Payload;
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
@@ -113,7 +113,7 @@ impl Fixture {
                         let mut value = zerocopy::IntoBytes::as_bytes(rect).to_vec();
                         value.extend(0_u64.to_le_bytes());
                         let bytes = data.as_deref().unwrap_or_default();
-                        Carried { data: bytes, ..Carried::default() }.write(&mut value);
+                        Payload { data: bytes, ..Payload::default() }.write(&mut value);
                         (Status::Ok, data.is_some() as i64, Some(value))
                     }
                 };

@@ -5,11 +5,11 @@
 //! its answer says where to dial again (RDMA_Mongo 4.1, algorithm 1).
 
 use crate::address::Address;
+use crate::backoff::Backoff;
 use crate::detect::{Offer, Unavailable, Wanted, choose, chosen_of};
 use crate::hello::{ConnectError, Dialled, own_offer};
-use crate::patience::Patience;
 use crate::verbs::Packets;
-use crate::{Transport, far, shm};
+use crate::{Transport, remote, shm};
 use remora_layout::hello::{Refusal, ServerHello, text_of};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ pub enum Connected {
     /// Over shared memory.
     Shm(Box<shm::Connected>),
     /// With a server that is reached by TCP.
-    Far(Box<far::Connected>),
+    Remote(Box<remote::Connected>),
 }
 
 impl Connected {
@@ -28,7 +28,7 @@ impl Connected {
     pub fn transport(&self) -> Transport {
         match self {
             Self::Shm(_) => Transport::Shm,
-            Self::Far(connected) => connected.carrier.transport(),
+            Self::Remote(connected) => connected.connection.transport(),
         }
     }
 }
@@ -37,7 +37,7 @@ impl Connected {
 /// dialling again if it is not the one that the address belongs to.
 /// [`Wanted::Auto`] takes shared memory if it can be had, else RDMA, else TCP,
 /// and says so once in the log where it is TCP, or where the first choice
-/// failed. A server that is busy is dialled again for as long as `patience`.
+/// failed. A server that is busy is dialled again for as long as `backoff`.
 /// `packets`: of the queue pair, where it is RDMA.
 ///
 /// # Errors
@@ -46,10 +46,10 @@ impl Connected {
 pub fn connect(
     address: &Address,
     wanted: Wanted,
-    patience: Duration,
+    backoff: Duration,
     packets: Packets,
 ) -> Result<Connected, ConnectError> {
-    let mut caller = Caller { patience: Patience::new(Instant::now(), patience), packets };
+    let mut caller = Caller { backoff: Backoff::new(Instant::now(), backoff), packets };
     let (named, error) = match caller.dial_twice(address, wanted) {
         Ok(connected) => return Ok(connected),
         Err(failed) => failed,
@@ -71,7 +71,7 @@ pub fn connect(
 
 /// Who makes one session.
 struct Caller {
-    patience: Patience,
+    backoff: Backoff,
     packets: Packets,
 }
 
@@ -86,8 +86,8 @@ impl Caller {
         let first = self.dial(address, wanted);
         let answer = match first {
             Ok(Dialled::Session(connected)) => {
-                if let (Wanted::Auto, Connected::Far(connected)) = (wanted, &connected)
-                    && connected.carrier.transport() == Transport::Tcp
+                if let (Wanted::Auto, Connected::Remote(connected)) = (wanted, &connected)
+                    && connected.connection.transport() == Transport::Tcp
                 {
                     warn_of_tcp(address, &connected.hello);
                 }
@@ -116,7 +116,7 @@ impl Caller {
     }
 
     /// Dials; a server that is busy once more after a pause, while the
-    /// patience lasts.
+    /// backoff lasts.
     fn dial(
         &mut self,
         address: &Address,
@@ -129,7 +129,7 @@ impl Caller {
             }
             let mut random = [0u8; 4];
             getrandom(&mut random, GetRandomFlags::empty()).map_err(std::io::Error::from)?;
-            match self.patience.pause(Instant::now(), u32::from_ne_bytes(random)) {
+            match self.backoff.pause(Instant::now(), u32::from_ne_bytes(random)) {
                 Some(pause) => std::thread::sleep(pause),
                 None => return dialled,
             }
@@ -148,9 +148,9 @@ impl Caller {
                 }
                 Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
             },
-            Address::Tcp(address) => match far::dial(*address, wanted, &self.packets)? {
+            Address::Tcp(address) => match remote::dial(*address, wanted, &self.packets)? {
                 Dialled::Session(connected) => {
-                    Dialled::Session(Connected::Far(Box::new(connected)))
+                    Dialled::Session(Connected::Remote(Box::new(connected)))
                 }
                 Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
             },

@@ -27,15 +27,15 @@
 mod address;
 mod answer;
 mod any;
+mod backoff;
 mod client_regions;
 pub mod conformance;
 mod connect;
 pub mod detect;
-pub mod far;
 mod hello;
-mod ledger;
 mod locks;
-mod patience;
+mod pending_ops;
+pub mod remote;
 pub mod shm;
 pub mod sim;
 mod sync;

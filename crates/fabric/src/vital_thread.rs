@@ -126,7 +126,7 @@ mod tests {
 
     const ROLE: &str = "VITAL_THREAD_TEST_ROLE";
     /// Far more than the end of a process takes on a busy machine.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const BACKOFF: Duration = Duration::from_secs(60);
 
     struct NeverDropped;
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     fn ended(mut child: Child) -> Output {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + BACKOFF;
         while child.try_wait().unwrap().is_none() {
             if Instant::now() > deadline {
                 child.kill().unwrap();

@@ -28,11 +28,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-const LIFE: u64 = 99;
+const INCARNATION: u64 = 99;
 const PLANTED: u64 = 0x1122_3344_5566_7788;
 
 /// The least of a server: one shard with an arena that nobody changes.
-struct Place {
+struct FakeServer {
     arena: Region,
     offer: Offer,
     socket: PathBuf,
@@ -58,17 +58,17 @@ enum BrokenRdma {
 }
 
 struct Server {
-    place: Arc<Place>,
-    patience: Duration,
+    place: Arc<FakeServer>,
+    backoff: Duration,
     threads: Vec<JoinHandle<()>>,
     _directory: tempfile::TempDir,
 }
 
-impl Place {
+impl FakeServer {
     fn hello(&self, chosen: Transport) -> ServerHello {
         let mut hello = elsewhere(chosen, self.offer, None, None).unwrap();
         hello.session = 1.into();
-        hello.life = LIFE.into();
+        hello.incarnation = INCARNATION.into();
         hello.shards = 1.into();
         hello
     }
@@ -166,13 +166,13 @@ impl Server {
         let mut owner = arena.owner(NoJournal).unwrap();
         owner.store(word::MAGIC, ARENA_MAGIC);
         owner.store(word::VERSION, PROTOCOL_VERSION as u64);
-        owner.store(word::LIFE, LIFE);
+        owner.store(word::INCARNATION, INCARNATION);
         owner.store(word::REGION_BYTES, MIN_ARENA_BYTES);
         owner.store(512, PLANTED);
         let mut offered = Offer::of_this_process(true, true, false);
         offer(&mut offered);
         let told_socket = if reachable { socket.clone() } else { "/nowhere/s".into() };
-        let place = Arc::new(Place {
+        let place = Arc::new(FakeServer {
             arena,
             offer: offered,
             socket,
@@ -195,7 +195,7 @@ impl Server {
                 }
             }),
         ];
-        Self { place, patience: DEADLINE, threads, _directory: directory }
+        Self { place, backoff: DEADLINE, threads, _directory: directory }
     }
 
     fn connect(&self, by: Transport, wanted: Wanted) -> Result<Connected, ConnectError> {
@@ -203,7 +203,7 @@ impl Server {
             Transport::Tcp => Address::Tcp(self.place.tcp),
             _ => Address::Unix(self.place.socket.clone()),
         };
-        connect(&address, wanted, self.patience, Packets::default())
+        connect(&address, wanted, self.backoff, Packets::default())
     }
 
     fn stop(self) {
@@ -216,7 +216,7 @@ impl Server {
     }
 }
 
-impl Place {
+impl FakeServer {
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
@@ -247,7 +247,7 @@ fn used(connected: Result<Connected, ConnectError>) -> Transport {
     let mut connected = connected.unwrap();
     match &mut connected {
         Connected::Shm(connected) => works(&mut connected.link),
-        Connected::Far(connected) => {
+        Connected::Remote(connected) => {
             assert_eq!(connected.arenas[0].word(word::REGION_BYTES), MIN_ARENA_BYTES);
             works(&mut connected.link);
         }
@@ -323,10 +323,10 @@ fn rdma_that_comes_to_nothing_is_tcp_or_an_error() {
 /// it has time, or the client has none any more.
 #[test]
 fn a_busy_server_is_come_to_again() {
-    let busy = |times, patience| {
+    let busy = |times, backoff| {
         let how = BrokenRdma::IsBusy(times);
         let server = Server::start_with(|offer| offer.host ^= 1, true, Some(how));
-        Server { patience, ..server }
+        Server { backoff, ..server }
     };
     let server = busy(3, DEADLINE);
     // The fourth time it chooses RDMA, and goes.

@@ -142,14 +142,14 @@ fn ends() -> (Arc<remora_fabric::verbs::Domain>, QueuePair, Raw) {
 
 fn ends_in(
     far_domain: &Arc<remora_fabric::verbs::Domain>,
-    far_place: &remora_fabric::verbs::Place,
+    far_place: &remora_fabric::verbs::Gid,
     control: std::net::TcpStream,
 ) -> (QueuePair, Raw) {
     let (domain, place) = open(None, &devices().1).unwrap();
     let far = Unconnected::new(far_domain, far_place).unwrap();
     let near = Unconnected::new(&domain, &place).unwrap();
-    let (far_end, near_end) = (far.end(), near.end());
-    let (far, near) = (far.connect(&near_end).unwrap(), near.connect(&far_end).unwrap());
+    let (remote_end, near_end) = (far.end(), near.end());
+    let (far, near) = (far.connect(&near_end).unwrap(), near.connect(&remote_end).unwrap());
     (far, Raw::new(near, domain, control))
 }
 

@@ -1,7 +1,7 @@
 //! Geometries that cost as much to compare as their length allows: a server
 //! takes them from anybody. Counted in steps, as times are a machine's.
 
-use crate::side::{steps_taken, work_done};
+use crate::orientation::{steps_taken, work_done};
 use crate::{Refine, Shape};
 use geo_types::{
     Coord, Geometry, GeometryCollection, LineString, MultiPoint, MultiPolygon, Polygon,

@@ -7,16 +7,16 @@
 
 #![forbid(unsafe_code)]
 
-mod along;
 #[cfg(test)]
 mod hostile;
+mod orientation;
 mod parts;
 mod predicate;
 mod refine;
 mod ring;
 mod segment;
+mod segment_overlap;
 mod shape;
-mod side;
 mod text;
 mod wkb;
 

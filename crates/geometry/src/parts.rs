@@ -2,8 +2,8 @@
 //! over runs of them, so that those near a place are found without looking at
 //! all. A point is a segment without extent.
 
+use crate::orientation::{look, orientation};
 use crate::segment::{Segment, rect_of};
-use crate::side::{look, side};
 use geo_types::{Coord, Geometry, LineString, Polygon};
 use remora_layout::rect::Rect;
 use std::ops::Range;
@@ -161,8 +161,8 @@ impl Parts {
                 if is_up { (rect.min_x, rect.max_x) } else { (rect.max_x, rect.min_x) };
             let (above, below) =
                 if is_right { (rect.max_y, rect.min_y) } else { (rect.min_y, rect.max_y) };
-            side(p, q, Coord { x: left, y: above }) >= 0.0
-                && side(p, q, Coord { x: right, y: below }) <= 0.0
+            orientation(p, q, Coord { x: left, y: above }) >= 0.0
+                && orientation(p, q, Coord { x: right, y: below }) <= 0.0
         };
         self.any_in(only, &Rect { min_x, max_x, min_y, max_y }, is_crossed, each)
     }
@@ -237,7 +237,7 @@ impl Parts {
             let (a, b) = (segment.a, segment.b);
             if (a.y <= point.y) != (b.y <= point.y) {
                 let (low, high) = if a.y < b.y { (a, b) } else { (b, a) };
-                odd ^= side(low, high, point) > 0.0;
+                odd ^= orientation(low, high, point) > 0.0;
             }
             inside
         });

@@ -10,10 +10,10 @@
 //! pair of segments is looked at a small number of times, whatever they look
 //! like (`hostile.rs`).
 
-use crate::along::{Along, is_covered, wide};
+use crate::orientation::{steps, work_done};
 use crate::parts::{Parts, Position};
 use crate::segment::Line;
-use crate::side::{steps, work_done};
+use crate::segment_overlap::{Along, is_covered, wide};
 use remora_layout::rect::Rect;
 use std::cell::LazyCell;
 

@@ -5,7 +5,7 @@
 //! ```
 
 use crate::predicate::{Budget, Covers, Intersects, IsNear, inflated};
-use crate::{Shape, ShapeError, side};
+use crate::{Shape, ShapeError, orientation};
 use remora_layout::rect::Rect;
 
 /// Bytes before the WKB.
@@ -71,7 +71,7 @@ impl Comparison {
 /// Work that this thread has done to compare geometries, in the unit of
 /// [`Comparison::turn`].
 pub fn work_done() -> u64 {
-    side::work_done()
+    orientation::work_done()
 }
 
 /// Whether a rectangle is a point: then its object's geometry is that too.

@@ -1,6 +1,6 @@
 //! Segments: their boxes, distances, and the sides of their lines.
 
-use crate::side::{side, steps};
+use crate::orientation::{orientation, steps};
 use geo_types::Coord;
 use remora_layout::rect::Rect;
 
@@ -27,7 +27,7 @@ impl Segment {
 
     /// Whether a point lies on it.
     pub fn has(&self, point: Coord<f64>) -> bool {
-        self.rect().intersects(&rect_of(point, point)) && side(self.a, self.b, point) == 0.0
+        self.rect().intersects(&rect_of(point, point)) && orientation(self.a, self.b, point) == 0.0
     }
 
     /// Whether two segments that do not meet are at most so far apart.
@@ -67,7 +67,7 @@ impl<'a> Line<'a> {
 
     /// On which sides the ends of a segment lie, as [`side`] tells.
     pub fn sides(&mut self, other: &Segment) -> (f64, f64) {
-        let side = |point| side(self.segment.a, self.segment.b, point);
+        let side = |point| orientation(self.segment.a, self.segment.b, point);
         let known = self.last.filter(|(point, _)| *point == other.a);
         let a = known.map_or_else(|| side(other.a), |(_, known)| known);
         let b = side(other.b);

@@ -1,7 +1,7 @@
 //! The first page of an arena: what a reader needs before it can read.
 //!
 //! ```text
-//!    0  magic            8  layout version    16  life            24  epoch
+//!    0  magic            8  layout version    16  incarnation            24  epoch
 //!   32  region          40  hash seed         48  table offset    56  buckets
 //!   64  region bytes    72  base buckets        80  record secret
 //!  960  durable (a line of its own: it changes, and READs fetch it alone)
@@ -24,8 +24,8 @@ pub mod word {
     pub const MAGIC: usize = 0;
     /// The layout's version, [`crate::hello::PROTOCOL_VERSION`].
     pub const VERSION: usize = 1;
-    /// The life of the server, new at every start.
-    pub const LIFE: usize = 2;
+    /// The incarnation of the server, new at every start.
+    pub const INCARNATION: usize = 2;
     /// The epoch under which this shard is primary.
     pub const EPOCH: usize = 3;
     /// This region's id.
@@ -40,7 +40,7 @@ pub mod word {
     pub const REGION_BYTES: usize = 8;
     /// Buckets that the table began with, a power of two.
     pub const BASE_BUCKETS: usize = 9;
-    /// Seed of the records' checksums, random in each life: only who may read
+    /// Seed of the records' checksums, random in each incarnation: only who may read
     /// the arena can compute one (decision 0011).
     pub const RECORD_SECRET: usize = 10;
     /// How far the shard's changes are durable, see [`super::durable_of`].

@@ -96,8 +96,8 @@ pub struct ServerHello {
     pub refusal: U32,
     /// The session's number; 0 where the client has to dial again.
     pub session: U64,
-    /// The server's life.
-    pub life: U64,
+    /// The server's incarnation.
+    pub incarnation: U64,
     /// The server's epoch.
     pub epoch: U64,
     /// Seed of this session's rings.
@@ -124,7 +124,7 @@ pub struct ServerHello {
     pub padding: [u8; 4],
     /// The server's TCP address, for a client that came by the Unix socket.
     pub tcp_address: [u8; TCP_ADDRESS_BYTES],
-    /// Numbers of the shards' regions: unique in the server's life, and not the
+    /// Numbers of the shards' regions: unique in the server's incarnation, and not the
     /// shards' own. Zero behind the last shard.
     pub regions: [U32; MAX_SHARDS],
     /// The first slot of each shard's range ([`crate::slot`]). Zero behind the

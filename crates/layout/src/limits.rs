@@ -166,14 +166,14 @@ pub const TCP_USER_TIMEOUT_MS: u32 = 25_000;
 pub const HEARTBEAT_MS: u64 = 10;
 /// While no client is active the server looks for active ones this often.
 pub const IDLE_HEARTBEAT_MS: u64 = 100;
-/// How long a reading right lasts, counted from the echoed client clock.
+/// How long a read lease lasts, counted from the echoed client clock.
 /// Twenty heartbeats: a busy machine may lose some without harm.
-pub const RIGHT_MS: u64 = 200;
+pub const READ_LEASE_MS: u64 = 200;
 /// A clock may run this much too fast or too slow, far beyond any crystal:
 /// every promise about time holds for two clocks that err in opposite ways.
 pub const CLOCK_DRIFT_PERCENT: u64 = 10;
-/// Taken off the right for clock drift, and added to what a new life waits.
-pub const RIGHT_MARGIN_MS: u64 = RIGHT_MS * CLOCK_DRIFT_PERCENT / 100;
+/// Taken off the read lease for clock drift, and added to what a new incarnation waits.
+pub const READ_LEASE_MARGIN_MS: u64 = READ_LEASE_MS * CLOCK_DRIFT_PERCENT / 100;
 /// What a reader that bounds the server's clock adds to the time that passed on
 /// its own clock, per cent: both clocks may drift, and the server's is slewed.
 pub const READER_CLOCK_PERCENT: u64 = 25;
@@ -674,11 +674,11 @@ const _: () = assert!(
         <= MAX_INLINE_BYTES
 );
 const _: () = assert!(STREAM_PIECE_BYTES <= MAX_INLINE_BYTES);
-const _: () = assert!(RIGHT_MARGIN_MS < RIGHT_MS && 4 * HEARTBEAT_MS < RIGHT_MS);
-// The longest right on a slow clock ends within the shortest wait on a fast one.
+const _: () = assert!(READ_LEASE_MARGIN_MS < READ_LEASE_MS && 4 * HEARTBEAT_MS < READ_LEASE_MS);
+// The longest read lease on a slow clock ends within the shortest wait on a fast one.
 const _: () = assert!(
-    (RIGHT_MS - RIGHT_MARGIN_MS) * (100 + CLOCK_DRIFT_PERCENT)
-        <= (RIGHT_MS + RIGHT_MARGIN_MS) * (100 - CLOCK_DRIFT_PERCENT)
+    (READ_LEASE_MS - READ_LEASE_MARGIN_MS) * (100 + CLOCK_DRIFT_PERCENT)
+        <= (READ_LEASE_MS + READ_LEASE_MARGIN_MS) * (100 - CLOCK_DRIFT_PERCENT)
 );
 // A fast server's clock that is slewed forward stays within what a slow reader adds.
 const _: () = assert!(
@@ -686,7 +686,7 @@ const _: () = assert!(
         <= (100 - CLOCK_DRIFT_PERCENT) * (100 + READER_CLOCK_PERCENT) * 1_000_000
 );
 const _: () = assert!(CLOCK_SLEW_MS < CLOCK_TOLERANCE_MS && CLOCK_TOLERANCE_MS < CLOCK_STEP_MS);
-const _: () = assert!(IDLE_HEARTBEAT_MS + HEARTBEAT_MS < RIGHT_MS - RIGHT_MARGIN_MS);
+const _: () = assert!(IDLE_HEARTBEAT_MS + HEARTBEAT_MS < READ_LEASE_MS - READ_LEASE_MARGIN_MS);
 const _: () = assert!(10 * IDLE_HEARTBEAT_MS <= SERVER_SILENT_MS);
 const _: () = assert!(LEASE_MAX_S < 1 << 15);
 const _: () = assert!(MAX_CLIENT_SESSIONS <= 1 << 16 && MAX_IN_FLIGHT < 1 << 16);

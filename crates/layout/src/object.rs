@@ -42,7 +42,7 @@ pub const fn object_key(word: u64) -> [u8; 8] {
 
 /// What an object carries; each part may be empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Carried<'a> {
+pub struct Payload<'a> {
     /// Its geometry in WKB.
     pub geometry: &'a [u8],
     /// Its fields, as they are encoded.
@@ -53,7 +53,7 @@ pub struct Carried<'a> {
     pub data: &'a [u8],
 }
 
-impl<'a> Carried<'a> {
+impl<'a> Payload<'a> {
     /// Whether it is nothing.
     pub const fn is_empty(&self) -> bool {
         let Self { geometry, fields, id, data } = self;
@@ -122,18 +122,18 @@ mod tests {
         let parts = [&b""[..], b"x", b"longer bytes"];
         for (geometry, fields) in parts.iter().flat_map(|one| parts.map(|two| (*one, two))) {
             for (id, data) in parts.iter().flat_map(|one| parts.map(|two| (*one, two))) {
-                let carried = Carried { geometry, fields, id, data };
+                let payload = Payload { geometry, fields, id, data };
                 let mut value = Vec::new();
-                carried.write(&mut value);
-                assert_eq!(Carried::parse(&value), Some(carried));
-                assert_eq!(carried.is_empty(), value.len() == OBJECT_HEAD_BYTES);
+                payload.write(&mut value);
+                assert_eq!(Payload::parse(&value), Some(payload));
+                assert_eq!(payload.is_empty(), value.len() == OBJECT_HEAD_BYTES);
             }
         }
-        assert_eq!(Carried::parse(&[0; OBJECT_HEAD_BYTES - 1]), None);
+        assert_eq!(Payload::parse(&[0; OBJECT_HEAD_BYTES - 1]), None);
         for at in [0, 4, 8] {
             let mut value = [0; OBJECT_HEAD_BYTES + 1];
             value[at] = 2;
-            assert_eq!(Carried::parse(&value), None);
+            assert_eq!(Payload::parse(&value), None);
         }
     }
 }

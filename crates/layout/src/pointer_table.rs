@@ -12,7 +12,7 @@
 //! (H25) and stand outside the checksum: a lost count harms nobody.
 //!
 //! The checksum is keyed by a seed that the server tells with the hello, new
-//! in each of its lives. A hash may stand in any of the [`POINTER_WINDOW_LINES`]
+//! in each of its incarnations. A hash may stand in any of the [`POINTER_WINDOW_LINES`]
 //! lines from its home on.
 
 use crate::hash::{KeyHash, checksum};
@@ -115,7 +115,7 @@ mod tests {
     fn a_line_says_what_was_put_and_no_mix_of_two_does() {
         let (one, other) = (hint(1).to_words(SEED), hint(2).to_words(SEED));
         assert_eq!(Hint::from_line(&line(&one), SEED), Some(hint(1)));
-        assert_eq!(Hint::from_line(&line(&one), SEED + 1), None, "another life's");
+        assert_eq!(Hint::from_line(&line(&one), SEED + 1), None, "another incarnation's");
         // Every choice of words from either.
         for choice in 0..1u32 << one.len() {
             let mixed: Vec<u64> = (0..one.len())

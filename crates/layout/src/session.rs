@@ -100,7 +100,7 @@ pub const fn mailbox_bytes(shards: usize) -> usize {
 /// A heartbeat: one cache line, written every 10 ms (Catfish 4.1).
 ///
 /// ```text
-///  word 0 sequence | 1 utilisation 32, wait 32 | 2 life | 3 epoch
+///  word 0 sequence | 1 utilisation 32, wait 32 | 2 incarnation | 3 epoch
 ///       4 server's Unix ms | 5 echoed client clock | 6 session | 7 checksum of words 0 to 6
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,8 +113,8 @@ pub struct Heartbeat {
     /// How long a request waits at the server before its turn comes, ns: the
     /// mean over the time since the heartbeat before.
     pub wait_ns: u32,
-    /// The server's life.
-    pub life: u64,
+    /// The server's incarnation.
+    pub incarnation: u64,
     /// The server's epoch.
     pub epoch: u64,
     /// The server's clock, Unix ms.
@@ -135,7 +135,7 @@ impl Heartbeat {
         let mut words = [
             self.sequence,
             self.utilisation_ppm_plus_1 as u64 | (self.wait_ns as u64) << 32,
-            self.life,
+            self.incarnation,
             self.epoch,
             self.server_unix_ms,
             self.echoed_client_clock_ns,
@@ -155,7 +155,7 @@ impl Heartbeat {
             sequence: words[0],
             utilisation_ppm_plus_1: words[1] as u32,
             wait_ns: (words[1] >> 32) as u32,
-            life: words[2],
+            incarnation: words[2],
             epoch: words[3],
             server_unix_ms: words[4],
             echoed_client_clock_ns: words[5],
@@ -190,7 +190,7 @@ mod tests {
             sequence: 7,
             utilisation_ppm_plus_1: 1,
             wait_ns: 70_000,
-            life: 99,
+            incarnation: 99,
             epoch: 1,
             server_unix_ms: 1_700_000_000_000,
             echoed_client_clock_ns: 5,

@@ -11,13 +11,14 @@
 //! It reads no clock itself: times come in, so that tests and worlds own them.
 
 use remora_layout::limits::{
-    CLOCK_SLEW_MS, CLOCK_SLEW_PPM, CLOCK_STEP_MS, CLOCK_TOLERANCE_MS, RIGHT_MARGIN_MS, RIGHT_MS,
+    CLOCK_SLEW_MS, CLOCK_SLEW_PPM, CLOCK_STEP_MS, CLOCK_TOLERANCE_MS, READ_LEASE_MARGIN_MS,
+    READ_LEASE_MS,
 };
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// How long heartbeats announce a step before it counts, ms of the monotonic clock: as long
-/// as a new life waits for the rights of the one before.
-const WAIT_MS: u64 = RIGHT_MS + RIGHT_MARGIN_MS;
+/// as a new incarnation waits for the read leases of the one before.
+const WAIT_MS: u64 = READ_LEASE_MS + READ_LEASE_MARGIN_MS;
 /// Between two changes by `CLOCK_SLEW_MS`, ms.
 const SLEW_EVERY_MS: u64 = CLOCK_SLEW_MS * 1_000_000 / CLOCK_SLEW_PPM;
 

@@ -1,9 +1,9 @@
 //! Requests and replies as they stand in a frame's payload.
 //!
 //! ```text
-//! request   0 op 1 | flags 1 | form 1 | of 1 | key_bytes 4 | value_bytes 4 | id 4 | argument 8 | key | value
-//! reply     0 status 1 | flags 1 | 0 2 | value_bytes 4 | id 4 | lease_ms 4 |
-//!          16 remote pointer 16 | number 8 | life 8 | value
+//! request   0 op 1 | flags 1 | form 1 | of 1 | key_bytes 4 | value_bytes 4 | id 4 | argument 8 |
+//! key | value reply     0 status 1 | flags 1 | 0 2 | value_bytes 4 | id 4 | lease_ms 4 |
+//!          16 remote pointer 16 | number 8 | incarnation 8 | value
 //! ```
 
 use zerocopy::little_endian::{I64, U16, U32, U64};
@@ -96,8 +96,8 @@ pub struct ReplyHeader {
     pub pointer: [U64; 2],
     /// The operation's number: a count, a TTL in ms.
     pub number: I64,
-    /// The server's life: a reply renews the reading right like a heartbeat.
-    pub life: U64,
+    /// The server's incarnation: a reply renews the read lease like a heartbeat.
+    pub incarnation: U64,
 }
 
 /// What is asked of a key of any type, or of a string. Other types number

@@ -2,7 +2,7 @@
 //! replies in pieces.
 
 use remora_layout::limits::MAX_MEMBER_BYTES;
-use remora_protocol::geo::{GeoCommand, Place, Places};
+use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::geo::{Position, Shape};
 use remora_resp::commands::geo::{FoundReply, stored};
 use remora_resp::form::{GeoForm, Order, ReplyForm, Stored};
@@ -79,7 +79,7 @@ fn a_long_reply_comes_in_pieces_and_in_order() {
     for at in 0..2_000 {
         let member = format!("m{at}");
         let distance = (at * 7 % 2_000) as f64;
-        Places::push(&mut found, &Place { score, distance, member: member.as_bytes() });
+        Members::push(&mut found, &Member { score, distance, member: member.as_bytes() });
     }
     let mut reply = FoundReply::new(found.clone(), form());
     let (mut out, mut pieces) = (Vec::new(), 1);
@@ -92,7 +92,7 @@ fn a_long_reply_comes_in_pieces_and_in_order() {
     assert!(text.ends_with("$6\r\n1.9990\r\n"));
     let most = 3;
     let kept = stored(&found, &GeoForm { most, stored: Some(Stored::Distance), ..form() });
-    let scores: Vec<f64> = Places::parse(&kept).unwrap().iter().map(|place| place.score).collect();
+    let scores: Vec<f64> = Members::parse(&kept).unwrap().iter().map(|place| place.score).collect();
     assert_eq!(scores, [0.0, 0.001, 0.002]);
     let mut empty = FoundReply::new(Vec::new(), form());
     let mut out = Vec::new();

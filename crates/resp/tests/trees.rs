@@ -8,7 +8,7 @@ use remora_layout::limits::{
     RESP_MAX_REPLY_BYTES, STREAM_BYTES,
 };
 use remora_layout::node::{ENTRY_BYTES, Entry};
-use remora_layout::object::{Carried, SURROGATE};
+use remora_layout::object::{Payload, SURROGATE};
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TreeInfo, TreeKind};
@@ -410,17 +410,17 @@ fn replies() {
         |out: &mut Vec<u8>| assert!(ObjectsReply::new(vec![], plain).write_piece(out, Resp2));
     assert_eq!(written(none), "*0\r\n");
 
-    let value = |carried: Carried<'_>| {
+    let value = |payload: Payload<'_>| {
         let mut value = rect(1.0, 2.0, 3.0, 4.0).as_bytes().to_vec();
         value.extend(1_700_000_000_000_u64.to_le_bytes());
-        carried.write(&mut value);
+        payload.write(&mut value);
         value
     };
     let object = |value, flags, protocol| reply("rtree.get t 1", protocol, value, flags);
-    let plain = value(Carried::default());
+    let plain = value(Payload::default());
     assert_eq!(object(None, 0, Resp3), "_\r\n");
     assert_eq!(object(Some(&plain), 0, Resp3), "*5\r\n,1\r\n,2\r\n,3\r\n,4\r\n_\r\n");
-    let with_data = value(Carried { data: b"hi", ..Carried::default() });
+    let with_data = value(Payload { data: b"hi", ..Payload::default() });
     let text = "*5\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n$2\r\nhi\r\n";
     assert_eq!(object(Some(&with_data), 1, Resp2), text);
     let told = |value: &[u8], flags| {
@@ -431,7 +431,7 @@ fn replies() {
     let shape = Shape::from_wkt("LINESTRING (1 2, 3 4)").unwrap();
     let wkb = shape.to_wkb();
     let fields = Fields::encode([(&b"b"[..], &b"2"[..]), (b"a", b"")]).unwrap();
-    let whole = value(Carried { geometry: &wkb, data: b"hi", fields: &fields, id: b"" });
+    let whole = value(Payload { geometry: &wkb, data: b"hi", fields: &fields, id: b"" });
     assert_eq!(told(&whole, 3), "$2\r\nhi\r\n$19\r\nLINESTRING(1 2,3 4)\r\n");
     assert_eq!(object(Some(&whole), 3, Resp2), text, "not asked for");
     let rest = |value: &[u8], flags| {

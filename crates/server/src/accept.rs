@@ -1,7 +1,7 @@
 //! Accepting clients when file descriptors run out.
 //!
 //! Both listeners are edge-triggered: who waits in the queue is announced
-//! once. So when `accept` fails, the gate remembers to try again. What it
+//! once. So when `accept` fails, the limiter remembers to try again. What it
 //! keeps true:
 //! * nobody waits in the queue for ever: after a failure the thread tries
 //!   again at its next turn, [`RETRY`] later at the latest;
@@ -23,7 +23,7 @@ pub const ACCEPTS_PER_TURN: usize = 64;
 const RETRY: Duration = Duration::from_millis(100);
 
 /// What one listener has to remember.
-pub struct Gate {
+pub struct AcceptLimiter {
     /// What the spare descriptor is a duplicate of.
     anchor: Option<OwnedFd>,
     /// `None` while some other thread was quicker to take it.
@@ -43,8 +43,8 @@ enum Wants {
     Retry,
 }
 
-impl Gate {
-    /// A gate with its spare descriptor.
+impl AcceptLimiter {
+    /// A limiter with its spare descriptor.
     pub fn new() -> Self {
         Self { anchor: spare(), spare: spare(), wants: Wants::Event, told: false }
     }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn the_spare_is_lent_and_only_an_empty_queue_ends_the_trying() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut gate = Gate::new();
+        let mut limiter = AcceptLimiter::new();
         let is_spare = |number: i32| {
             let link = std::fs::read_link(format!("/proc/self/fd/{number}"));
             link.is_ok_and(|path| path.as_os_str() == "/dev/null")
@@ -159,30 +159,30 @@ mod tests {
         let mut clients = Vec::new();
         for _ in 0..3 {
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let number = gate.spare.as_ref().unwrap().as_raw_fd();
+            let number = limiter.spare.as_ref().unwrap().as_raw_fd();
             assert!(is_spare(number));
             let turn_away = || {
                 assert!(!is_spare(number), "it is not free");
                 Ok(listener.accept()?.0.into())
             };
-            assert!(gate.failed(&full(), &listener, turn_away));
-            assert!(is_spare(gate.spare.as_ref().unwrap().as_raw_fd()));
+            assert!(limiter.failed(&full(), &listener, turn_away));
+            assert!(is_spare(limiter.spare.as_ref().unwrap().as_raw_fd()));
             assert_eq!(client.read(&mut [0]).unwrap(), 0, "the client is not closed");
-            assert!(gate.is_due());
+            assert!(limiter.is_due());
             clients.push(client);
         }
         let _waits = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert!(!gate.failed(&full(), &listener, || Err(full())));
-        assert!(gate.is_due());
-        assert_eq!(gate.bound(None), Some(RETRY));
-        assert_eq!(gate.bound(Some(Duration::from_millis(7))), Some(Duration::from_millis(7)));
+        assert!(!limiter.failed(&full(), &listener, || Err(full())));
+        assert!(limiter.is_due());
+        assert_eq!(limiter.bound(None), Some(RETRY));
+        assert_eq!(limiter.bound(Some(Duration::from_millis(7))), Some(Duration::from_millis(7)));
         drop(listener.accept().unwrap());
-        assert!(!gate.failed(&full(), &listener, || panic!("nobody waits")));
-        assert!(!gate.is_due());
-        assert_eq!(gate.bound(None), None);
-        gate.turn_ended();
-        assert_eq!(gate.bound(None), Some(Duration::ZERO));
-        gate.emptied();
-        assert!(!gate.is_due());
+        assert!(!limiter.failed(&full(), &listener, || panic!("nobody waits")));
+        assert!(!limiter.is_due());
+        assert_eq!(limiter.bound(None), None);
+        limiter.turn_ended();
+        assert_eq!(limiter.bound(None), Some(Duration::ZERO));
+        limiter.emptied();
+        assert!(!limiter.is_due());
     }
 }

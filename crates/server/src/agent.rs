@@ -15,7 +15,7 @@ use crate::agent_inbox::{AgentInbox, Served};
 use crate::shared::{AgentCounts, Shared};
 use crate::thread_counts::{count, count_alone};
 use remora_fabric::LinkError;
-use remora_fabric::far::Carrier;
+use remora_fabric::remote::RemoteConnection;
 use remora_fabric::shm::Sleeper;
 use remora_fabric::tcp::{Progress, ReceiveBuffer, State};
 use remora_layout::limits::{
@@ -39,10 +39,12 @@ pub fn choose_agent(shared: &Shared) -> usize {
 /// What becomes ready when there is something to do. The end of a queue pair,
 /// which others than the agent may bring about, completes nothing: it has a
 /// descriptor of its own.
-fn watched(carrier: &Carrier) -> [Option<BorrowedFd<'_>>; 2] {
-    match carrier {
-        Carrier::Tcp(connection) => [Some(connection.as_fd()), None],
-        Carrier::Verbs(connection) => [Some(connection.as_fd()), Some(connection.end_fd())],
+fn watched(connection: &RemoteConnection) -> [Option<BorrowedFd<'_>>; 2] {
+    match connection {
+        RemoteConnection::Tcp(connection) => [Some(connection.as_fd()), None],
+        RemoteConnection::Verbs(connection) => {
+            [Some(connection.as_fd()), Some(connection.end_fd())]
+        }
     }
 }
 
@@ -156,17 +158,17 @@ impl Agent {
     fn adopt(&mut self, served: Served, sleeper: &Sleeper) {
         let token = self.next_token;
         self.next_token += 1;
-        for fd in watched(&served.carrier).into_iter().flatten() {
-            let watched = match &served.carrier {
-                Carrier::Tcp(_) => sleeper.watch_stream(fd, token),
-                Carrier::Verbs(_) => sleeper.watch_source(fd, token),
+        for fd in watched(&served.connection).into_iter().flatten() {
+            let watched = match &served.connection {
+                RemoteConnection::Tcp(_) => sleeper.watch_stream(fd, token),
+                RemoteConnection::Verbs(_) => sleeper.watch_source(fd, token),
             };
             if let Err(error) = watched {
                 tracing::warn!(%error, session = served.session, "cannot watch a connection");
                 return self.end(&served, sleeper);
             }
         }
-        if let Carrier::Tcp(connection) = &served.carrier {
+        if let RemoteConnection::Tcp(connection) = &served.connection {
             let inbox = Arc::clone(self.inbox());
             connection.set_wake_agent(move || inbox.want(token));
         }
@@ -183,8 +185,8 @@ impl Agent {
         moved.connections += 1;
         let (shared, rings) = (&self.shared, &mut self.rings);
         let marks = &client.served.marks;
-        let (state, takes_more) = match &client.served.carrier {
-            Carrier::Tcp(connection) => {
+        let (state, takes_more) = match &client.served.connection {
+            RemoteConnection::Tcp(connection) => {
                 let told = &mut |imm| {
                     if let Some(shard) = shared.mark(marks, imm) {
                         rings.shards |= 1 << shard;
@@ -197,7 +199,7 @@ impl Agent {
                 moved.read_bytes += read_bytes;
                 (state, connection.takes_more_again())
             }
-            Carrier::Verbs(connection) => {
+            RemoteConnection::Verbs(connection) => {
                 connection.serve();
                 let ended = connection.failure().map_or(State::Idle, State::Failed);
                 (ended, connection.takes_more_again())
@@ -245,10 +247,10 @@ impl Agent {
 
     /// No longer watches a connection, and ends it.
     fn end(&self, served: &Served, sleeper: &Sleeper) {
-        for fd in watched(&served.carrier).into_iter().flatten() {
+        for fd in watched(&served.connection).into_iter().flatten() {
             sleeper.forget(fd);
         }
-        served.carrier.close();
+        served.connection.close();
         served.has_ended.store(true, Ordering::Release);
         let counts = &self.shared.agents[self.number];
         counts.connections.fetch_sub(1, Ordering::Relaxed);

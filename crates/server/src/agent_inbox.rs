@@ -1,7 +1,7 @@
 //! How other threads reach an agent.
 
 use crossbeam_queue::SegQueue;
-use remora_fabric::far::Carrier;
+use remora_fabric::remote::RemoteConnection;
 use remora_fabric::shm::Bell;
 use remora_fabric::shm::mark::ReadyMark;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 /// A connection for an agent to serve.
 pub struct Served {
     /// The connection.
-    pub carrier: Carrier,
+    pub connection: RemoteConnection,
     /// The session's number.
     pub session: u64,
     /// By which each shard learns that something has come.

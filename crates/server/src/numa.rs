@@ -34,7 +34,7 @@ pub struct Topology {
 
 /// Where a shard runs, and where its arena lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Place {
+pub struct ShardPlacement {
     /// Its core; `None` leaves it to the kernel.
     pub core: Option<usize>,
     /// The node of its arena; `None` leaves it to the kernel.
@@ -105,11 +105,11 @@ impl Topology {
     /// A place for each shard: a core of its own (H2), spread over the nodes
     /// as evenly as their cores allow. Without enough cores, or without `pin`,
     /// the kernel places them; on one node their memory is there all the same.
-    pub fn places(&self, shards: usize, pin: bool) -> Vec<Place> {
+    pub fn places(&self, shards: usize, pin: bool) -> Vec<ShardPlacement> {
         let only = self.numbers.first().copied().filter(|_| !self.has_several());
         let cores: usize = self.nodes.iter().map(|node| node.cores.len()).sum();
         if !pin || shards > cores {
-            return vec![Place { core: None, node: only }; shards];
+            return vec![ShardPlacement { core: None, node: only }; shards];
         }
         let mut taken: BTreeMap<u32, usize> = BTreeMap::new();
         let mut places = Vec::with_capacity(shards);
@@ -126,7 +126,7 @@ impl Topology {
                 })
                 .expect("there are as many cores as shards");
             let at = taken.entry(node.number).or_default();
-            places.push(Place { core: Some(node.cores[*at]), node: node.memory });
+            places.push(ShardPlacement { core: Some(node.cores[*at]), node: node.memory });
             *at += 1;
         }
         places
@@ -160,14 +160,14 @@ fn allowed_memory(status: &str) -> Option<BTreeSet<u32>> {
 }
 
 /// Says in the log how shards were placed.
-pub fn tell(topology: &Topology, places: &[Place]) {
+pub fn tell(topology: &Topology, places: &[ShardPlacement]) {
     if !topology.has_several() {
         tracing::info!("one NUMA node: all shards and arenas are on it");
         return;
     }
     for (shard, place) in places.iter().enumerate() {
         match *place {
-            Place { core: Some(core), node: Some(node) } => {
+            ShardPlacement { core: Some(core), node: Some(node) } => {
                 tracing::info!(shard, core, node, "placed by NUMA node");
             }
             _ => tracing::warn!(shard, "not placed: pin is off, or there are not enough cores"),

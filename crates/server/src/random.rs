@@ -2,7 +2,7 @@
 
 use remora_layout::hash::mix;
 
-/// Random bits from the kernel, for seeds and lives.
+/// Random bits from the kernel, for seeds and incarnations.
 pub fn random_u64() -> u64 {
     let mut bytes = [0u8; 8];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {

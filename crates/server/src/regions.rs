@@ -1,6 +1,6 @@
 //! Numbers of regions, by which records and pointers name an arena.
 //!
-//! What it keeps true: no number is given out twice in a server's life, so that
+//! What it keeps true: no number is given out twice in a server's incarnation, so that
 //! a pointer into an arena that has gone never leads into another. A number is
 //! neither its shard's nor the one by which a link addresses the region; the
 //! hello tells which shard has which.
@@ -11,7 +11,7 @@ use remora_layout::limits::MAX_REGIONS;
 pub struct RegionNumbers(u32);
 
 impl RegionNumbers {
-    /// Begins anywhere, so that another life hardly has the same numbers, but
+    /// Begins anywhere, so that another incarnation hardly has the same numbers, but
     /// beyond those by which links address regions.
     pub fn begin(random: u64) -> Self {
         Self((random as u32 >> 1).max(MAX_REGIONS as u32))

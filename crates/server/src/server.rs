@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Wanted};
 use crate::control::{self, Control};
 use crate::inbox::{Inbox, Message};
-use crate::numa::{self, Place, Topology};
+use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
 use crate::regions::RegionNumbers;
 use crate::resp::Acceptor;
@@ -24,7 +24,7 @@ use remora_fabric::vital_thread;
 use remora_layout::arena_header::word;
 use remora_layout::limits::{
     LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES, POINTER_TABLE_BYTES,
-    RIGHT_MARGIN_MS, RIGHT_MS, SMALLEST_CHUNK_BUCKETS,
+    READ_LEASE_MARGIN_MS, READ_LEASE_MS, SMALLEST_CHUNK_BUCKETS,
 };
 use remora_layout::slot::SlotTable;
 use std::net::{SocketAddr, TcpListener};
@@ -51,7 +51,7 @@ pub struct Server {
 
 impl Server {
     /// Starts a server. Its listeners are bound and its shards run when this
-    /// returns, which takes at least as long as a reading right of a former
+    /// returns, which takes at least as long as a read lease of a former
     /// server on the same socket can last: until then nothing is acknowledged.
     pub fn start(config: Config) -> Result<Self, StartError> {
         Self::start_with(config, Durability::Memory)
@@ -86,7 +86,7 @@ impl Server {
         let fabric_address = fabric.as_ref().map(TcpListener::local_addr).transpose()?;
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
         let clock = Clock::start();
-        let (life, epoch, hash_seed) = (random_u64() | 1, 1, random_u64());
+        let (incarnation, epoch, hash_seed) = (random_u64() | 1, 1, random_u64());
         let topology = Topology::of_this_process();
         let places = topology.places(shards, config.pin);
         numa::tell(&topology, &places);
@@ -96,7 +96,7 @@ impl Server {
         for place in &places {
             let options = ShardOptions {
                 region: regions.next(),
-                life,
+                incarnation,
                 epoch,
                 hash_seed,
                 buckets,
@@ -123,7 +123,7 @@ impl Server {
             resp_address,
             fabric_address,
             clock,
-            life,
+            incarnation,
             epoch,
             numa_nodes: topology.nodes(),
             hash_seed,
@@ -138,9 +138,9 @@ impl Server {
             tcp_traffic: TrafficSums::default(),
             verbs_traffic: TrafficSums::default(),
         });
-        // A client of a former life may read its memory as fresh until its
-        // right has lapsed; nothing may be acknowledged before.
-        let lapse = Duration::from_millis(RIGHT_MS + RIGHT_MARGIN_MS);
+        // A client of a former incarnation may read its memory as fresh until its
+        // read lease has lapsed; nothing may be acknowledged before.
+        let lapse = Duration::from_millis(READ_LEASE_MS + READ_LEASE_MARGIN_MS);
         std::thread::sleep(lapse.saturating_sub(shared.clock.started().elapsed()));
         let mut server = Self { socket, shared, shards: Vec::new(), control: None, acceptor: None };
         server.spawn(loops, &places, unix, fabric, listener)?;
@@ -150,7 +150,7 @@ impl Server {
     fn spawn(
         &mut self,
         loops: Vec<(Shard<NoJournal>, Sleeper)>,
-        places: &[Place],
+        places: &[ShardPlacement],
         unix: UnixListener,
         fabric: Option<TcpListener>,
         listener: TcpListener,
@@ -216,9 +216,9 @@ impl Server {
         self.shared.verbs.as_ref().map(verbs::Host::devices).unwrap_or_default()
     }
 
-    /// The server's life.
-    pub fn life(&self) -> u64 {
-        self.shared.life
+    /// The server's incarnation.
+    pub fn incarnation(&self) -> u64 {
+        self.shared.incarnation
     }
 
     /// What all its threads know.
@@ -286,7 +286,7 @@ fn arena(bytes: u64, node: Option<u32>) -> Result<Region, StartError> {
 fn make_shard(
     region: Region,
     options: ShardOptions,
-    place: &Place,
+    place: &ShardPlacement,
     config: &Config,
 ) -> Result<(ShardHandle, Shard<NoJournal>, Sleeper), StartError> {
     let region_number = options.region;
@@ -373,7 +373,7 @@ fn rdma_devices(
     }
 }
 
-/// One for each life: what a former life's clients wrote is not in it.
+/// One for each incarnation: what a former incarnation's clients wrote is not in it.
 fn pointer_table() -> Result<PointerTable, MapError> {
     let region = Region::create("remora-pointers", RegionKind::Hints, POINTER_TABLE_BYTES)?;
     Ok(PointerTable { region, seed: random_u64() | 1 })

@@ -4,15 +4,15 @@
 use crate::agent::choose_agent;
 use crate::agent_inbox::Served;
 use crate::inbox::Message;
-use crate::ring_session::{ClientEnd, FarEnd, RingParts, RingSession, ShmEnd, StoredBy};
+use crate::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession, ShmEnd, StoredBy};
 use crate::shared::Shared;
 use crate::thread_counts::count;
 use crate::utilisation::Utilisation;
 use remora_arena::{Mapping, ReadView, Words};
-use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
+use remora_fabric::remote::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::shm::mark::ReadyMark;
 use remora_fabric::shm::{self, Bell, ShmLink};
-use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work, far, tcp, verbs};
+use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work, remote, tcp, verbs};
 use remora_layout::hello::{Refusal, ServerHello};
 use remora_layout::limits::MAX_RING_SETS;
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Session {
     /// Its number.
     pub number: u64,
-    carrier: Carrier,
+    backend: Backend,
     to_server: ReadView,
     beats: u64,
     /// The client's clock as it was last echoed.
@@ -41,15 +41,15 @@ pub struct Session {
     counted: u64,
 }
 
-enum Carrier {
+enum Backend {
     Shm {
         memory: shm::SessionMemory,
         to_client: Words,
         /// By which the client wakes each shard.
         eventfds: Vec<Arc<OwnedFd>>,
     },
-    Far {
-        carrier: far::Carrier,
+    Remote {
+        connection: remote::RemoteConnection,
         /// For heartbeats.
         link: Box<AnyLink>,
     },
@@ -92,7 +92,7 @@ impl Session {
                     session: number,
                     seed,
                     shard,
-                    life: shared.life,
+                    incarnation: shared.incarnation,
                     arenas: Arc::clone(&arenas),
                     touched: Arc::clone(&touched),
                     to_server: to_server.view(),
@@ -111,8 +111,8 @@ impl Session {
                 },
             );
         }
-        let carrier = Carrier::Shm { memory, to_client, eventfds };
-        Ok(Self::new(number, carrier, to_server.view(), violated, threads))
+        let backend = Backend::Shm { memory, to_client, eventfds };
+        Ok(Self::new(number, backend, to_server.view(), violated, threads))
     }
 
     /// Hands a client over shared memory what it needs.
@@ -125,7 +125,7 @@ impl Session {
         socket: impl AsFd,
         hello: ServerHello,
     ) -> std::io::Result<()> {
-        let Carrier::Shm { memory, eventfds, .. } = &self.carrier else { return Ok(()) };
+        let Backend::Shm { memory, eventfds, .. } = &self.backend else { return Ok(()) };
         let shards: Vec<_> = shared
             .shards
             .iter()
@@ -153,8 +153,8 @@ impl Session {
         let grant = tcp::Grant { hello, to_server: to_server.clone(), arenas: &arenas };
         let connection = grant.send(stream).map_err(no_room)?;
         shared.tcp_traffic.enter(number, Arc::clone(&connection));
-        let carrier = far::Carrier::Tcp(connection);
-        Ok(Self::over(shared, (number, seed), (carrier, shared.marks()), to_server.view()))
+        let connection = remote::RemoteConnection::Tcp(connection);
+        Ok(Self::over(shared, (number, seed), (connection, shared.marks()), to_server.view()))
     }
 
     /// A session of this number and seed over RDMA, whose queue pairs are
@@ -166,20 +166,20 @@ impl Session {
         to_server: ReadView,
     ) -> Self {
         shared.verbs_traffic.enter(granted.0, Arc::clone(&connection));
-        Self::over(shared, granted, (far::Carrier::Verbs(connection), marks), to_server)
+        Self::over(shared, granted, (remote::RemoteConnection::Verbs(connection), marks), to_server)
     }
 
     fn over(
         shared: &Shared,
         (number, seed): (u64, u64),
-        (carrier, marks): (far::Carrier, Arc<[ReadyMark]>),
+        (connection, marks): (remote::RemoteConnection, Arc<[ReadyMark]>),
         to_server: ReadView,
     ) -> Self {
         let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (arenas, touched) = (shared.arenas(), shared.touched());
         let agent = choose_agent(shared);
         for shard in 0..shared.shards.len() {
-            let stored_by = match carrier.transport() {
+            let stored_by = match connection.transport() {
                 Transport::Tcp if agent == shard => StoredBy::OwnThread,
                 Transport::Tcp => StoredBy::OtherThread,
                 _ => StoredBy::Device,
@@ -190,37 +190,41 @@ impl Session {
                     session: number,
                     seed,
                     shard,
-                    life: shared.life,
+                    incarnation: shared.incarnation,
                     arenas: Arc::clone(&arenas),
                     touched: Arc::clone(&touched),
                     to_server: to_server.clone(),
-                    link: carrier.link(),
+                    link: connection.link(),
                     large: None,
-                    client: ClientEnd::Far(FarEnd { marks: Arc::clone(&marks), shard, stored_by }),
+                    client: ClientEnd::Remote(RemoteEnd {
+                        marks: Arc::clone(&marks),
+                        shard,
+                        stored_by,
+                    }),
                     violated: Arc::clone(&violated),
                     threads: Arc::clone(&threads),
                     searches: Arc::clone(&shared.shards[shard].searches),
                 },
             );
         }
-        let link = carrier.link();
-        let far = Carrier::Far { carrier: carrier.clone(), link: Box::new(link) };
-        let session = Self::new(number, far, to_server, violated, threads);
+        let link = connection.link();
+        let backend = Backend::Remote { connection: connection.clone(), link: Box::new(link) };
+        let session = Self::new(number, backend, to_server, violated, threads);
         let has_ended = Arc::clone(&session.has_ended);
-        shared.shards[agent].agent.serve(Served { carrier, session: number, marks, has_ended });
+        shared.shards[agent].agent.serve(Served { connection, session: number, marks, has_ended });
         session
     }
 
     fn new(
         number: u64,
-        carrier: Carrier,
+        backend: Backend,
         to_server: ReadView,
         violated: Arc<AtomicBool>,
         threads: Arc<AtomicU64>,
     ) -> Self {
         let has_ended = Arc::new(AtomicBool::new(false));
         let (beats, echoed_ns, counted) = (0, 0, 0);
-        Self { number, carrier, to_server, beats, echoed_ns, violated, has_ended, threads, counted }
+        Self { number, backend, to_server, beats, echoed_ns, violated, has_ended, threads, counted }
     }
 
     /// Brings the server's count of its clients' threads over RDMA up to date.
@@ -234,9 +238,9 @@ impl Session {
 
     /// What carries it.
     pub fn transport(&self) -> Transport {
-        match &self.carrier {
-            Carrier::Shm { .. } => Transport::Shm,
-            Carrier::Far { carrier, .. } => carrier.transport(),
+        match &self.backend {
+            Backend::Shm { .. } => Transport::Shm,
+            Backend::Remote { connection, .. } => connection.transport(),
         }
     }
 
@@ -249,7 +253,7 @@ impl Session {
     }
 
     /// Whether the client has written its clock since the last heartbeat. Who
-    /// has not is not reading, and its right would not be renewed by an echo
+    /// has not is not reading, and its read lease would not be renewed by an echo
     /// of the old one.
     pub fn clock_has_moved(&self) -> bool {
         self.to_server.load(CLIENT_CLOCK_WORD) != self.echoed_ns
@@ -274,7 +278,7 @@ impl Session {
             sequence: self.beats,
             utilisation_ppm_plus_1: utilisation.ppm() + 1,
             wait_ns: utilisation.wait_ns(),
-            life: shared.life,
+            incarnation: shared.incarnation,
             epoch: shared.epoch,
             server_unix_ms: shared.clock.told_unix_ms(),
             echoed_client_clock_ns,
@@ -286,9 +290,9 @@ impl Session {
             chunk.copy_from_slice(&word.to_le_bytes());
         }
         let offset = HEARTBEAT_WORD * 8;
-        match &mut self.carrier {
-            Carrier::Shm { to_client, .. } => to_client.copy_in(offset, &bytes),
-            Carrier::Far { link, .. } => {
+        match &mut self.backend {
+            Backend::Shm { to_client, .. } => to_client.copy_in(offset, &bytes),
+            Backend::Remote { link, .. } => {
                 let to = RemoteAddress { region: CLIENT_MAILBOX, offset: offset as u64 };
                 link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
                 // Bounded by the beats posted; a failure shows at the agent.
@@ -301,14 +305,14 @@ impl Session {
     /// operations completes successfully any more.
     pub fn withdraw(&self, shared: &Shared) {
         shared.counts.client_threads.fetch_sub(self.counted, Ordering::Relaxed);
-        match &self.carrier {
+        match &self.backend {
             // A thread that has asked nothing yet sees it by itself.
-            Carrier::Shm { memory, .. } => {
+            Backend::Shm { memory, .. } => {
                 memory.withdraw(self.threads.load(Ordering::Relaxed) as usize)
             }
-            Carrier::Far { carrier, .. } => {
-                carrier.withdraw();
-                carrier.close();
+            Backend::Remote { connection, .. } => {
+                connection.withdraw();
+                connection.close();
             }
         }
         shared.tcp_traffic.leave(self.number);

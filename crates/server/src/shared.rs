@@ -116,7 +116,7 @@ pub struct Shared {
     /// The time.
     pub clock: Clock,
     /// New at every start; never 0.
-    pub life: u64,
+    pub incarnation: u64,
     /// The epoch under which this server is primary.
     pub epoch: u64,
     /// NUMA nodes that have cores or memory for this process.

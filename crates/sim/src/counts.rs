@@ -3,7 +3,7 @@
 
 use remora_server::thread_counts::ThreadCounts;
 
-/// Sums over the threads of one life.
+/// Sums over the threads of one incarnation.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counts {
     /// Frames of ring clients, executed.

@@ -3,7 +3,7 @@
 //! process. A disk that fails makes nothing durable any more; the process that
 //! comes next has another one.
 //!
-//! What it keeps true: what it has told to be durable stays; a new life begins
+//! What it keeps true: what it has told to be durable stays; a new incarnation begins
 //! with a prefix of the changes that holds all of that, and replays it.
 
 use crate::faults::{Fault, Faults};
@@ -133,7 +133,7 @@ impl Disk {
         last - self.durable
     }
 
-    /// A new life begins with what was kept, some of it given twice.
+    /// A new incarnation begins with what was kept, some of it given twice.
     pub fn replay(&mut self, shard: &mut Shard<SimJournal>, world: &SimWorld) {
         let now = Now::default();
         shard.begin_applying();

@@ -1,10 +1,10 @@
-//! A simulated server: the production shards and rings of one life after
+//! A simulated server: the production shards and rings of one incarnation after
 //! another, driven by one task. What a control thread does in production,
 //! granting sessions and writing heartbeats, is done here in few lines by the
 //! same formats.
 //!
-//! What it keeps true, as production does: a new life serves nobody before
-//! every right that its predecessor gave has lapsed; a session that breaks the
+//! What it keeps true, as production does: a new incarnation serves nobody before
+//! every read lease that its predecessor gave has lapsed; a session that breaks the
 //! protocol is withdrawn.
 
 mod evicted;
@@ -30,7 +30,7 @@ use remora_engine::{Eviction, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, MAX_REGIONS, RIGHT_MARGIN_MS, RIGHT_MS,
+    CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, MAX_REGIONS, READ_LEASE_MARGIN_MS, READ_LEASE_MS,
 };
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
@@ -56,7 +56,7 @@ pub struct NodeOptions {
     pub shards: usize,
     /// Bytes of each shard's arena.
     pub arena_bytes: usize,
-    /// What each shard is told; region, life and epoch are filled in.
+    /// What each shard is told; region, incarnation and epoch are filled in.
     pub shard: ShardOptions,
     /// By how much the server's clock gains, ppm.
     pub clock_gains_ppm: i64,
@@ -75,7 +75,7 @@ pub struct NodeOptions {
     pub disk: Option<DiskSwarm>,
 }
 
-struct Life {
+struct Incarnation {
     number: u64,
     began_ns: u64,
     shards: Vec<Shard<SimJournal>>,
@@ -99,8 +99,8 @@ pub struct Node {
     options: NodeOptions,
     faults: Rc<Faults>,
     /// None while it is down.
-    life: Option<Life>,
-    lives: u64,
+    incarnation: Option<Incarnation>,
+    incarnations: u64,
     sessions: u64,
     /// Sessions that were ended because the client broke the protocol: none
     /// may be, all clients are honest.
@@ -125,7 +125,7 @@ impl Node {
     pub fn new(world: &SimWorld, options: NodeOptions, faults: Rc<Faults>) -> Self {
         let time = NodeTime::new(world, options.clock_gains_ppm);
         let world = world.clone();
-        let (life, lives, sessions) = (None, 0, 0);
+        let (incarnation, incarnations, sessions) = (None, 0, 0);
         let (violations, misfits) = (Vec::new(), Vec::new());
         let disks = options.disk.iter().flat_map(|_| 0..options.shards).map(|_| Disk::default());
         let (disks, dies_ns, held, lost) = (disks.collect(), None, 0, 0);
@@ -134,8 +134,8 @@ impl Node {
             time,
             options,
             faults,
-            life,
-            lives,
+            incarnation,
+            incarnations,
             sessions,
             violations,
             misfits,
@@ -148,9 +148,9 @@ impl Node {
         }
     }
 
-    /// The number of the present life, or of the last.
-    pub fn life(&self) -> u64 {
-        self.lives
+    /// The number of the present incarnation, or of the last.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnations
     }
 
     /// The server's clock, ms.
@@ -169,12 +169,12 @@ impl Node {
         self.time.virtual_ns_of_monotonic(shows_ns).saturating_sub(self.world.now_ns()) + 1
     }
 
-    /// Whether a new life begins with what was durable.
+    /// Whether a new incarnation begins with what was durable.
     pub fn has_disks(&self) -> bool {
         self.options.disk.is_some()
     }
 
-    /// Whether a disk of the present life has failed: its process is to die.
+    /// Whether a disk of the present incarnation has failed: its process is to die.
     pub fn is_to_die(&self) -> bool {
         self.dies_ns.is_some()
     }
@@ -197,7 +197,8 @@ impl Node {
         let disks = self.disks.iter().map(Disk::failed_ns).enumerate();
         let mut failed = disks.filter(|(_, failed)| failed.is_some_and(|ns| ns <= at_ns));
         failed.any(|(shard, _)| {
-            let mut sessions = self.life.iter().flat_map(|life| &life.sessions);
+            let mut sessions =
+                self.incarnation.iter().flat_map(|incarnation| &incarnation.sessions);
             sessions.any(|session| session.rings[shard].held_replies() > 0)
         })
     }
@@ -207,27 +208,27 @@ impl Node {
         self.disks[shard].fail(&self.world);
     }
 
-    /// Begins a life with empty memory, or with what the disks have.
+    /// Begins an incarnation with empty memory, or with what the disks have.
     pub fn start(&mut self) {
-        assert!(self.life.is_none());
-        self.lives += 1;
+        assert!(self.incarnation.is_none());
+        self.incarnations += 1;
         let mut journals = Vec::new();
         let shards = (0..self.options.shards).map(|number| {
             let journal = SimJournal::new();
             journals.push(journal.clone());
             let owner = Owner::heap(self.options.arena_bytes, journal);
-            let life = self.lives;
+            let incarnation = self.incarnations;
             // Unlike the numbers by which links address arenas, and those of any
-            // other life.
-            let region = MAX_REGIONS as u32 * life as u32 + number as u32;
-            let options = ShardOptions { region, life, ..self.options.shard };
+            // other incarnation.
+            let region = MAX_REGIONS as u32 * incarnation as u32 + number as u32;
+            let options = ShardOptions { region, incarnation, ..self.options.shard };
             Shard::new(owner, options)
         });
         let mut shards: Vec<_> = shards.collect();
         for (disk, shard) in self.disks.iter_mut().zip(&mut shards) {
             disk.replay(shard, &self.world);
         }
-        let (number, began_ns) = (self.lives, self.time.monotonic_ns());
+        let (number, began_ns) = (self.incarnations, self.time.monotonic_ns());
         let eviction = self.options.shard.eviction;
         let jobs = ShardJobs::of_server(&self.world, self.options.shards, eviction);
         let lines = self.options.pointer_lines;
@@ -237,7 +238,7 @@ impl Node {
         let (sessions, busy_until_ns) = (Vec::new(), vec![0; self.options.shards]);
         let evicts = self.options.shard.eviction != Eviction::None;
         let followers = vec![Follower::default(); if evicts { self.options.shards } else { 0 }];
-        self.life = Some(Life {
+        self.incarnation = Some(Incarnation {
             number,
             began_ns,
             shards,
@@ -253,8 +254,8 @@ impl Node {
 
     /// Looks which keys were evicted.
     fn note_removed(&mut self) {
-        let Some(life) = &mut self.life else { return };
-        for (follower, shard) in life.followers.iter_mut().zip(&life.shards) {
+        let Some(incarnation) = &mut self.incarnation else { return };
+        for (follower, shard) in incarnation.followers.iter_mut().zip(&incarnation.shards) {
             follower.look(shard, self.world.now_ns(), &mut self.removed);
         }
     }
@@ -263,13 +264,14 @@ impl Node {
     /// its clients; until that is called its memory can be read, as memory
     /// that a client of the same host has mapped.
     pub fn crash(&mut self) -> impl FnOnce() + use<> {
-        if let Some(life) = &self.life {
-            for (disk, shard) in self.disks.iter_mut().zip(&life.shards) {
+        if let Some(incarnation) = &self.incarnation {
+            for (disk, shard) in self.disks.iter_mut().zip(&incarnation.shards) {
                 self.lost += disk.crash(shard, &self.world);
             }
         }
         self.dies_ns = None;
-        let sessions = self.life.take().map_or(Vec::new(), |life| life.sessions);
+        let sessions =
+            self.incarnation.take().map_or(Vec::new(), |incarnation| incarnation.sessions);
         let world = self.world.clone();
         move || sessions.into_iter().for_each(|session| session.lose(&world))
     }
@@ -277,8 +279,8 @@ impl Node {
     /// Keeps a shard busy with one long step: it serves nobody for so long, while
     /// the other shards do, and heartbeats go on.
     pub fn occupy_shard(&mut self, shard: usize, for_ns: u64) {
-        if let Some(life) = &mut self.life {
-            life.busy_until_ns[shard] = self.world.now_ns() + for_ns;
+        if let Some(incarnation) = &mut self.incarnation {
+            incarnation.busy_until_ns[shard] = self.world.now_ns() + for_ns;
         }
     }
 
@@ -296,57 +298,62 @@ impl Node {
         self.occupy_shard(shard as usize, for_ns);
     }
 
-    /// Tells of the shards of this life, if there is one.
+    /// Tells of the shards of this incarnation, if there is one.
     pub fn tell(&mut self, probes: &mut Probes) {
-        for shard in self.life.iter().flat_map(|life| &life.shards) {
+        for shard in self.incarnation.iter().flat_map(|incarnation| &incarnation.shards) {
             probes.add_shard(&shard.stats(), self.options.shard.buckets);
         }
         probes.add(Probe::ReplyHeld, std::mem::take(&mut self.held));
         probes.add(Probe::ChangeLost, std::mem::take(&mut self.lost));
     }
 
-    /// How long a new life waits before it serves, ns of its clock.
+    /// How long a new incarnation waits before it serves, ns of its clock.
     pub fn waits_ns() -> u64 {
-        (RIGHT_MS + RIGHT_MARGIN_MS) * MS
+        (READ_LEASE_MS + READ_LEASE_MARGIN_MS) * MS
     }
 
     /// Lets go of some session, as when its connection breaks.
     pub fn lose_any_session(&mut self, draw: u64) {
-        if let Some(life) = &mut self.life
-            && !life.sessions.is_empty()
+        if let Some(incarnation) = &mut self.incarnation
+            && !incarnation.sessions.is_empty()
         {
-            life.end((draw % life.sessions.len() as u64) as usize, &self.world, &self.time);
+            incarnation.end(
+                (draw % incarnation.sessions.len() as u64) as usize,
+                &self.world,
+                &self.time,
+            );
         }
     }
 
     /// The client of this session has gone.
     pub fn end_session(&mut self, number: u64) {
-        if let Some(life) = &mut self.life
-            && let Some(at) = life.sessions.iter().position(|session| session.number == number)
+        if let Some(incarnation) = &mut self.incarnation
+            && let Some(at) =
+                incarnation.sessions.iter().position(|session| session.number == number)
         {
-            life.end(at, &self.world, &self.time);
+            incarnation.end(at, &self.world, &self.time);
         }
     }
 
     /// Grants a session to a client with this clock.
     pub fn connect(&mut self, client: &HostClock) -> Option<Parts> {
-        let life = self.life.as_mut()?;
+        let incarnation = self.incarnation.as_mut()?;
         self.sessions += 1;
         let granting = Granting {
-            life: life.number,
-            shards: &life.shards,
-            journals: &life.journals,
+            incarnation: incarnation.number,
+            shards: &incarnation.shards,
+            journals: &incarnation.journals,
             options: &self.options.shard,
-            pointers: &life.pointers,
+            pointers: &incarnation.pointers,
         };
         let (session, parts) = Session::grant(&self.world, &granting, self.sessions, client);
-        life.sessions.push(session);
+        incarnation.sessions.push(session);
         Some(parts)
     }
 
     /// Until when a shard is at one long step, virtual ns.
     pub fn busy_until_ns(&self, shard: usize) -> u64 {
-        self.life.as_ref().map_or(0, |life| life.busy_until_ns[shard])
+        self.incarnation.as_ref().map_or(0, |incarnation| incarnation.busy_until_ns[shard])
     }
 
     /// From now on the memory of what is removed comes back in ticks alone.
@@ -356,14 +363,14 @@ impl Node {
 
     /// Takes jobs and serves every ring once. Whether there was anything to do.
     fn turn(&mut self) -> bool {
-        let Some(life) = &mut self.life else { return false };
-        let now = self.time.now(life.began_ns);
-        let is_free = life.free_shards(&self.world);
+        let Some(incarnation) = &mut self.incarnation else { return false };
+        let now = self.time.now(incarnation.began_ns);
+        let is_free = incarnation.free_shards(&self.world);
         let percent = self.options.release_percent;
         let releases = || percent == 100 || self.world.draw(|random| random.below(100)) < percent;
         let mut worked = false;
         if let Some(swarm) = &self.options.disk {
-            let disks = self.disks.iter_mut().zip(&mut life.shards).zip(&is_free);
+            let disks = self.disks.iter_mut().zip(&mut incarnation.shards).zip(&is_free);
             for ((disk, shard), _) in disks.filter(|(_, free)| **free) {
                 worked |= disk.turn(shard, (&self.world, &self.faults), swarm);
             }
@@ -374,11 +381,15 @@ impl Node {
                 });
                 self.dies_ns = Some(self.world.now_ns() + lives_ns);
             }
-            let rings = life.sessions.iter().flat_map(|session| &session.rings);
+            let rings = incarnation.sessions.iter().flat_map(|session| &session.rings);
             self.held += rings.map(|ring| ring.held_replies()).sum::<usize>().min(1) as u64;
         }
-        for ((jobs, shard), _) in
-            life.jobs.iter_mut().zip(&mut life.shards).zip(&is_free).filter(|(_, free)| **free)
+        for ((jobs, shard), _) in incarnation
+            .jobs
+            .iter_mut()
+            .zip(&mut incarnation.shards)
+            .zip(&is_free)
+            .filter(|(_, free)| **free)
         {
             worked |= jobs.turn(shard, now);
             if shard.wants_release() && releases() {
@@ -386,8 +397,8 @@ impl Node {
                 worked = true;
             }
         }
-        for session in &mut life.sessions {
-            let rings = session.rings.iter_mut().zip(&mut life.shards).zip(&is_free);
+        for session in &mut incarnation.sessions {
+            let rings = session.rings.iter_mut().zip(&mut incarnation.shards).zip(&is_free);
             for ((ring, shard), _) in rings.filter(|(_, free)| **free) {
                 match ring.turn(shard, now) {
                     Ok(frames) => worked |= frames > 0,
@@ -401,8 +412,9 @@ impl Node {
                 }
             }
         }
-        if let Some(rings) = &mut life.rings {
-            let shards = life.shards.iter_mut().enumerate().filter(|(shard, _)| is_free[*shard]);
+        if let Some(rings) = &mut incarnation.rings {
+            let shards =
+                incarnation.shards.iter_mut().enumerate().filter(|(shard, _)| is_free[*shard]);
             for (number, shard) in shards {
                 let failed = |error| self.violations.push(error);
                 worked |= rings.turn(number, (shard, now), self.world.now_ns(), failed);
@@ -410,9 +422,9 @@ impl Node {
             rings.wake_signalled(&self.world);
         }
         while let Some(at) =
-            life.sessions.iter().position(|session| session.violated.load(Ordering::Relaxed))
+            incarnation.sessions.iter().position(|session| session.violated.load(Ordering::Relaxed))
         {
-            life.end(at, &self.world, &self.time);
+            incarnation.end(at, &self.world, &self.time);
         }
         worked
     }
@@ -423,37 +435,37 @@ impl Node {
     }
 
     fn has_work(&self) -> bool {
-        let Some(life) = &self.life else { return false };
-        let is_free = life.free_shards(&self.world);
+        let Some(incarnation) = &self.incarnation else { return false };
+        let is_free = incarnation.free_shards(&self.world);
         (0..is_free.len()).filter(|&shard| is_free[shard]).any(|shard| {
-            let mut sessions = life.sessions.iter();
-            life.shards[shard].wants_release()
-                || life.jobs[shard].has_work()
-                || life.rings.as_ref().is_some_and(|rings| rings.has_work(shard))
+            let mut sessions = incarnation.sessions.iter();
+            incarnation.shards[shard].wants_release()
+                || incarnation.jobs[shard].has_work()
+                || incarnation.rings.as_ref().is_some_and(|rings| rings.has_work(shard))
                 || sessions.any(|session| session.rings[shard].has_work())
         })
     }
 
     /// What is due every few milliseconds.
     fn tick(&mut self) {
-        let Some(life) = &mut self.life else { return };
-        let now = self.time.now(life.began_ns);
-        let is_free = life.free_shards(&self.world);
+        let Some(incarnation) = &mut self.incarnation else { return };
+        let now = self.time.now(incarnation.began_ns);
+        let is_free = incarnation.free_shards(&self.world);
         let percent = self.options.sweep_percent;
         let sweeps = || percent == 100 || self.world.draw(|random| random.below(100)) < percent;
-        for (shard, _) in life.shards.iter_mut().zip(&is_free).filter(|(_, free)| **free) {
+        for (shard, _) in incarnation.shards.iter_mut().zip(&is_free).filter(|(_, free)| **free) {
             if sweeps() {
                 shard.tick(now);
             }
         }
-        for session in &mut life.sessions {
-            for (ring, shard) in session.rings.iter_mut().zip(&mut life.shards) {
+        for session in &mut incarnation.sessions {
+            for (ring, shard) in session.rings.iter_mut().zip(&mut incarnation.shards) {
                 if ring.abandon_stalled(shard, now).is_err() {
                     session.violated.store(true, Ordering::Relaxed);
                 }
             }
             session.beat(
-                life.number,
+                incarnation.number,
                 self.options.shard.epoch,
                 self.time.told_unix_ms(),
                 self.told_ppm,
@@ -474,22 +486,22 @@ impl Node {
 
     /// Audits memory; what does not fit is in `misfits` then.
     pub fn audit(&mut self, when: &str) {
-        let shards = self.life.iter().flat_map(|life| &life.shards);
+        let shards = self.incarnation.iter().flat_map(|incarnation| &incarnation.shards);
         let misfits = shards.filter_map(|shard| shard.audit().err());
         self.misfits.extend(misfits.map(|misfit| format!("{when}: {misfit}")));
     }
 
-    /// Ends this life in order: all sessions end, all keys are removed, all
+    /// Ends this incarnation in order: all sessions end, all keys are removed, all
     /// leases run out. Nothing may be held by anybody after that.
     pub fn close(&mut self) {
-        let Some(life) = &mut self.life else { return };
-        while !life.sessions.is_empty() {
-            life.end(0, &self.world, &self.time);
+        let Some(incarnation) = &mut self.incarnation else { return };
+        while !incarnation.sessions.is_empty() {
+            incarnation.end(0, &self.world, &self.time);
         }
         self.audit("after all sessions");
-        let Some(life) = &mut self.life else { return };
-        let mut now = self.time.now(life.began_ns);
-        for shard in &mut life.shards {
+        let Some(incarnation) = &mut self.incarnation else { return };
+        let mut now = self.time.now(incarnation.began_ns);
+        for shard in &mut incarnation.shards {
             shard.execute(&Command::FlushAll, KeyHash(0), now);
             // Bounded: each turn releases something.
             while shard.wants_release() {
@@ -508,18 +520,18 @@ impl Node {
     }
 
     fn set_waiting(&mut self, task: Option<u64>) {
-        if let Some(life) = &mut self.life
-            && let Some(rings) = &mut life.rings
+        if let Some(incarnation) = &mut self.incarnation
+            && let Some(rings) = &mut incarnation.rings
         {
             match task {
-                Some(task) => rings.announce(life.shards.len(), task),
+                Some(task) => rings.announce(incarnation.shards.len(), task),
                 None => rings.awake(),
             }
         }
-        for session in self.life.iter().flat_map(|life| &life.sessions) {
+        for session in self.incarnation.iter().flat_map(|incarnation| &incarnation.sessions) {
             session.target.set_waiting(task);
         }
-        for jobs in self.life.iter().flat_map(|life| &life.jobs) {
+        for jobs in self.incarnation.iter().flat_map(|incarnation| &incarnation.jobs) {
             jobs.set_waiting(task);
         }
     }
@@ -569,7 +581,7 @@ impl Node {
     }
 }
 
-impl Life {
+impl Incarnation {
     /// Which shards are not at a long step.
     fn free_shards(&self, world: &SimWorld) -> Vec<bool> {
         self.busy_until_ns.iter().map(|until_ns| *until_ns <= world.now_ns()).collect()

@@ -17,7 +17,7 @@ pub enum Probe {
     TornRead,
     /// A pointer's lease had ended.
     LeaseExpired,
-    /// The reading right had lapsed.
+    /// The read lease had lapsed.
     RightLapsed,
     /// Reading did not conclude, and the server was asked after all.
     AskedAfterRead,
@@ -37,7 +37,7 @@ pub enum Probe {
     OutOfMemory,
     /// A link failed with operations under way.
     LinkLost,
-    /// A server ended a session, or another life began.
+    /// A server ended a session, or another incarnation began.
     SessionEnded,
     /// A call timed out while heartbeats went on.
     TimedOut,

@@ -41,7 +41,7 @@ pub struct Outcome {
     pub hash: u64,
     /// Rare paths that ran.
     pub probes: Probes,
-    /// What the server's last life has counted.
+    /// What the server's last incarnation has counted.
     pub counts: Counts,
     /// Promises that were broken.
     pub violations: Vec<Violation>,
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// The server's present life tells of itself.
+    /// The server's present incarnation tells of itself.
     fn tell(&self) {
         self.node.borrow_mut().tell(&mut self.probes.borrow_mut());
         self.resp.tell(&mut self.probes.borrow_mut());

@@ -107,7 +107,7 @@ fn bad_histories_are_found() {
             call(5, 6, get(Some(1))),
             call(7, 8, get(Some(7))),
         ],
-        // What was asked of one life of the server takes effect in the next.
+        // What was asked of one incarnation of the server takes effect in the next.
         &[
             open(0, set_if(7, If::Always, None)),
             call(5, 6, KeyOp::Restart),

@@ -9,7 +9,7 @@ use remora_client_core::{
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::bucket::BUCKET_BYTES;
 use remora_layout::frame::frame_bytes;
-use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT, MAX_KEY_BYTES, RIGHT_MS, RING_BYTES};
+use remora_layout::limits::{LEASE_MIN_S, MAX_IN_FLIGHT, MAX_KEY_BYTES, READ_LEASE_MS, RING_BYTES};
 use remora_protocol::message::{REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Status};
 use remora_protocol::{Command, Condition, Expiry, Reply};
 use std::collections::BTreeSet;
@@ -41,12 +41,12 @@ fn read_for(alone: &Alone, session: &mut Session, in_batch: bool, path: Path, ns
 }
 
 /// The client's clock goes out by WRITEs, and heartbeats bring it back: that
-/// is all that the right needs.
+/// is all that the read lease needs.
 #[test]
 fn who_only_reads_never_has_to_ask() {
     each_way(|alone, session, in_batch| {
         set(session, Expiry::Never);
-        let counts = read_for(alone, session, in_batch, Path::Read, 10 * RIGHT_MS * MS);
+        let counts = read_for(alone, session, in_batch, Path::Read, 10 * READ_LEASE_MS * MS);
         assert_eq!((counts.asked, counts.read_lease_lapsed), (0, 0), "{counts:?}");
         assert!(counts.operations > 300, "{counts:?}");
     });
@@ -58,8 +58,8 @@ fn without_heartbeats_the_right_ends_and_reads_do_not_count() {
         set(session, Expiry::Never);
         for is_stalled in [false, true, false] {
             if is_stalled {
-                alone.stall_server((RIGHT_MS + 50) * MS);
-                alone.pause(RIGHT_MS * MS);
+                alone.stall_server((READ_LEASE_MS + 50) * MS);
+                alone.pause(READ_LEASE_MS * MS);
             }
             let seen = read(session, b"key", in_batch, Path::Read);
             assert_eq!(seen.value.as_deref(), Some(&b"value"[..]));
@@ -186,7 +186,7 @@ fn walks_follow_a_table_that_has_grown() {
             writer.set(key, key, SetOptions::default()).expect("room");
         }
         drop(writer);
-        // A heartbeat echoes what it wrote of its clock: that is a right for all.
+        // A heartbeat echoes what it wrote of its clock: that is a read lease for all.
         alone.pause(20 * MS);
         let names: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
         let mut each = |at: usize, value: Option<&[u8]>, _| assert_eq!(value, Some(names[at]));

@@ -2,7 +2,7 @@
 //!
 //! What is read has no order inside, so that nodes are proved by their
 //! checksums. Whether what a walk found may be used is for the caller to say,
-//! once the last READ has completed: by the reading right, and by the expiry.
+//! once the last READ has completed: by the read lease, and by the expiry.
 
 mod cache;
 mod step;

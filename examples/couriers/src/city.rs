@@ -37,7 +37,7 @@ impl City {
         Self { couriers, rng }
     }
 
-    /// A second in the life of a courier; whether he has become free or busy.
+    /// A second in the incarnation of a courier; whether he has become free or busy.
     pub fn ride(&mut self, courier: usize) -> bool {
         let angle = self.rng.random_range(0.0..std::f64::consts::TAU);
         let one = &mut self.couriers[courier];

@@ -41,13 +41,13 @@ rxe_loss 0
 [[ $(counts asks) == "$(counts whole)" ]] || fail "loss: other counts: $(counts asks)"
 (($(number reads asked) + $(number reads read) == 600)) || fail "loss: other counts: $(counts reads)"
 explained reads || fail "loss: asked without a reason: $(counts reads)"
-# What was lost once is there before the right to read lapses.
+# What was lost once is there before the read lease lapses.
 lapsed=$(number reads read_lease_lapsed)
-((tried > 0 && 2 * lapsed <= tried)) || fail "loss: $tried tries more, the right to read lapsed $lapsed times"
+((tried > 0 && 2 * lapsed <= tried)) || fail "loss: $tried tries more, the read lease lapsed $lapsed times"
 on_wire=$(record_reads "$work/capture") counted=$(reads_of reads)
 [[ $on_wire == "$counted" ]] || fail "loss: the client has READ $counted times, on the wire are $on_wire READs"
 passed "$dropped packets lost: all is asked and READ as without loss, $counted READs, $on_wire on the wire," \
-    "$tried tries more, the right to read lapsed $lapsed times"
+    "$tried tries more, the read lease lapsed $lapsed times"
 
 for path in choose ask; do
     bench_start broken --path $path --transport verbs --seconds 40

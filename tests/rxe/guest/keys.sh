@@ -74,7 +74,7 @@ immediates=$(info verbs_immediates) signals=$(info verbs_signals)
 passed "$pieces pieces by $posts posts, $immediates immediates, $signals signals"
 
 # A run gives the same counts over verbs as over shared memory. A machine that
-# stands still for 200 ms lets a reading right lapse, and then the client asks:
+# stands still for 200 ms lets a read lease lapse, and then the client asks:
 # it counts these, and the counts are the same without them.
 run=0
 same() {

@@ -101,7 +101,7 @@ counts() {
         "$work/$1"
 }
 
-# How many lookups of a run the clock let ask instead of READ: the right to read
+# How many lookups of a run the clock let ask instead of READ: the read lease
 # had lapsed, or a lease was to be renewed.
 late() { echo $(($(number "$1" read_lease_lapsed) + $(number "$1" renewals))); }
 

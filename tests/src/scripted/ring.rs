@@ -18,7 +18,7 @@ use super::direct::Direct;
 use remora_arena::{Mapping, NoJournal, Owner, Words};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_fabric::AnyLink;
-use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
+use remora_fabric::remote::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_layout::frame::ring_seed;
 use remora_layout::limits::{
     FRAMES_PER_TURN, LARGE_BUFFER_BYTES, MAX_INLINE_BYTES, STREAM_BYTES, TORN_FRAME_MS,
@@ -27,13 +27,13 @@ use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
 use remora_protocol::message::{HAS_VALUE, IN_BUFFER, MORE, ReplyHeader, Status};
 use remora_protocol::{Command, Condition, Expiry};
 use remora_ring::{Poll, Receiver, Sender};
-use remora_server::ring_session::{ClientEnd, FarEnd, RingParts, RingSession, SessionError};
+use remora_server::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession, SessionError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use zerocopy::FromBytes;
 
-const LIFE: u64 = 3;
+const INCARNATION: u64 = 3;
 const SEED: u64 = 0x5eed_0000_0000_0007;
 const ARENA_BYTES: usize = 2 << 20;
 const MAILBOX: u32 = 0;
@@ -126,8 +126,12 @@ impl<'s> Peer<'s> {
         let evicts = script.one_in(4);
         let eviction = if evicts { Eviction::S3Fifo } else { Eviction::None };
         let upload_idle_s = 1;
-        let options =
-            ShardOptions { life: LIFE, eviction, upload_idle_s, ..ShardOptions::default() };
+        let options = ShardOptions {
+            incarnation: INCARNATION,
+            eviction,
+            upload_idle_s,
+            ..ShardOptions::default()
+        };
         let shard = Shard::new(Owner::heap(ARENA_BYTES, NoJournal), options);
         let to_server = Words::new(Mapping::heap(mailbox_bytes(1)));
         let to_client = Words::new(Mapping::heap(mailbox_bytes(1)));
@@ -139,12 +143,12 @@ impl<'s> Peer<'s> {
             session: 1,
             seed: SEED,
             shard: 0,
-            life: LIFE,
+            incarnation: INCARNATION,
             arenas: Arc::from([shard.owner().view().clone()]),
             touched: Arc::default(),
             to_server: to_server.view(),
             link: AnyLink::Other(Box::new(Direct::new(back, Arc::clone(&lost)))),
-            client: ClientEnd::Far(FarEnd::unmarked(0)),
+            client: ClientEnd::Remote(RemoteEnd::unmarked(0)),
             large: None,
             violated: Arc::new(AtomicBool::new(false)),
             threads: Arc::default(),
@@ -277,7 +281,7 @@ impl<'s> Peer<'s> {
             }
             flags => panic!("flags {flags}"),
         }
-        assert_eq!(header.life.get(), LIFE);
+        assert_eq!(header.incarnation.get(), INCARNATION);
         self.seen.replies += 1;
         let is_upload = id & ANSWERED == 0 && status == Status::Ok && header.pointer[0].get() != 0;
         self.seen.uploads += is_upload as usize;

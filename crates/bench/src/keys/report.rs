@@ -148,7 +148,7 @@ impl KeysReport {
         )?;
         writeln!(
             out,
-            "asked as     right lapsed {}, renewals {}, behind writes {}, undecided {}",
+            "asked as     read lease lapsed {}, renewals {}, behind writes {}, undecided {}",
             self.read_lease_lapsed, self.renewals, self.behind_writes, self.undecided
         )?;
         writeln!(out, "again        {}", self.command)?;

@@ -175,7 +175,7 @@ impl PlacesReport {
         writeln!(out, "server CPU   {cpu}")?;
         writeln!(
             out,
-            "counts       asked {}, read {}, retries {}, right lapsed {}",
+            "counts       asked {}, read {}, retries {}, read lease lapsed {}",
             self.asked, self.read, self.retries, self.read_lease_lapsed
         )?;
         writeln!(out, "again        {}", self.command)?;

@@ -13,7 +13,7 @@ pub struct SumCounts {
     read: u64,
     retries: u64,
     round_trips: u64,
-    /// Of those asked: because the right to read had lapsed, on a machine that
+    /// Of those asked: because the read lease had lapsed, on a machine that
     /// is too busy for heartbeats.
     read_lease_lapsed: u64,
 }

@@ -1,5 +1,5 @@
 //! The client of the variants: a connection for each client thread, and the
-//! least that a client needs: no pointers, no rights, no sharing of rings.
+//! least that a client needs: no pointers, no read leases, no sharing of rings.
 
 use super::conversation::ends;
 use super::ends::{Broken, Receiving, Sending, Side};
@@ -25,8 +25,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const HYBRID_SPIN: Duration = Duration::from_micros(50);
 /// Empty polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 128;
-/// Who polls looks after the server's life this often.
-const LIFE_LOOK: Duration = Duration::from_millis(10);
+/// Who polls looks after the server's incarnation this often.
+const INCARNATION_LOOK: Duration = Duration::from_millis(10);
 
 /// A connection of its own to every shard.
 pub struct VariantTarget {
@@ -115,7 +115,7 @@ impl Wait {
             }
             let waited = began.elapsed();
             ensure!(waited < TIMEOUT, "no reply from the server in {TIMEOUT:?}");
-            if waited - looked > LIFE_LOOK {
+            if waited - looked > INCARNATION_LOOK {
                 looked = waited;
                 self.look_after_server()?;
             }

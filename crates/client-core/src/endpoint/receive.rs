@@ -37,8 +37,8 @@ use zerocopy::FromBytes;
 
 /// Hybrid mode polls this long for a reply before it blocks.
 const HYBRID_SPIN: Duration = Duration::from_micros(50);
-/// A poller looks after the server's life this often.
-const LIFE_LOOK: Duration = Duration::from_millis(10);
+/// A poller looks after the server's incarnation this often.
+const INCARNATION_LOOK: Duration = Duration::from_millis(10);
 
 /// While requests wait for room in a ring a parked thread looks for it this often: who
 /// sleeps in the kernel may have gone there before they were handed over, and credit
@@ -117,7 +117,7 @@ impl Endpoint {
             let polls = self.polls_after(waited, || polling.may_poll(waited));
             if !polls {
                 self.sleep(shard, self.timeout - waited)?;
-            } else if waited - looked > LIFE_LOOK {
+            } else if waited - looked > INCARNATION_LOOK {
                 looked = waited;
                 self.connection.look_after_server()?;
             }
@@ -412,8 +412,8 @@ impl AtRing<'_> {
         if !is_own {
             self.deliver(id)?;
         }
-        // Not before its session has it: the thread that sleeps for all looks at this ring for as long
-        // as a reply is due in it, and into its inbox afterwards.
+        // Not before its session has it: the thread that sleeps for all looks at this ring for as
+        // long as a reply is due in it, and into its inbox afterwards.
         if is_last {
             self.lane.outstanding.fetch_sub(1, Ordering::Release);
         }

@@ -17,7 +17,7 @@ fn answer_without_end(fixture: &Fixture, id: u32, is_over: &AtomicBool) {
     part.status = Status::Ok as u8;
     part.flags = HAS_VALUE | MORE;
     part.id.set(id);
-    part.life.set(LIFE);
+    part.incarnation.set(INCARNATION);
     part.value_bytes.set(PART.len() as u32);
     while !is_over.load(Ordering::SeqCst) {
         let credit = set_offset(SHARDS, 0) / 8 + credit_word(0);

@@ -2,7 +2,7 @@
 //! nobody in it can see.
 //!
 //! A client and a server, each with a clock of its own rate and offset, act in
-//! any order and pause anywhere. The server is killed; a new life starts, waits
+//! any order and pause anywhere. The server is killed; a new incarnation starts, waits
 //! as servers do, and acknowledges its first write. What must hold:
 //! * no READ that counted was made after that write;
 //! * no record that had expired by the server's clock was taken for live.
@@ -16,12 +16,12 @@ use remora_arena::Mapping;
 use remora_layout::limits::CLOCK_DRIFT_PERCENT;
 use remora_protocol::{ClockFollower, ServerClock};
 
-const LIFE: u64 = 77;
+const INCARNATION: u64 = 77;
 const SESSION: u64 = 4;
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_US: u64 = 1_000;
 const UNIX_MS: u64 = 1_700_000_000_000;
-const WAIT_MS: u64 = RIGHT_MS + RIGHT_MARGIN_MS;
+const WAIT_MS: u64 = READ_LEASE_MS + READ_LEASE_MARGIN_MS;
 
 /// A clock: what it shows as true time passes.
 #[derive(Clone, Copy, Debug)]
@@ -71,13 +71,13 @@ enum Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Planted {
     Nothing,
-    /// The lease lasts as long as a new life waits, less nothing.
+    /// The lease lasts as long as a new incarnation waits, less nothing.
     MarginIgnored,
     /// The lease counts from when the heartbeat was seen.
     LeaseFromReceipt,
     /// A reply's lease counts from when it arrived.
     ReplyFromArrival,
-    /// A new life does not wait.
+    /// A new incarnation does not wait.
     NoWait,
     /// A step of the server's clock counts at once.
     StepUntold,
@@ -87,13 +87,13 @@ enum Planted {
 struct Case {
     client: Clock,
     server: Clock,
-    /// The rate of the new life's clock, which may be another machine's.
+    /// The rate of the new incarnation's clock, which may be another machine's.
     next_rate_ppm: u64,
     /// Steps, and the true time before each, us.
     steps: Vec<(u64, Step)>,
     /// The server is killed before this step.
     killed_at: usize,
-    /// True time from the kill to the start of the new life, us.
+    /// True time from the kill to the start of the new incarnation, us.
     gap_us: u64,
 }
 
@@ -170,7 +170,7 @@ struct World {
     /// When requests were sent, by the client's clock: sent, and answered.
     requests: Vec<u64>,
     replies: Vec<u64>,
-    /// True time of the first write that the new life acknowledges.
+    /// True time of the first write that the new incarnation acknowledges.
     first_write_ns: Option<u64>,
     /// READs that counted.
     counted: u64,
@@ -184,9 +184,9 @@ impl World {
     fn new(case: Case, planted: Planted) -> Self {
         let to_server = Words::new(Mapping::heap(8192));
         let to_client = Words::new(Mapping::heap(8192));
-        let mut lease = ReadLease::new(to_server.clone(), to_client.view(), SESSION, LIFE);
+        let mut lease = ReadLease::new(to_server.clone(), to_client.view(), SESSION, INCARNATION);
         if planted == Planted::MarginIgnored {
-            lease.term_ns = RIGHT_MS * NS_PER_MS;
+            lease.term_ns = READ_LEASE_MS * NS_PER_MS;
         }
         Self {
             case,
@@ -280,7 +280,7 @@ impl World {
                 if let Some(sent_ns) = self.replies.pop() {
                     let arrived = self.planted == Planted::ReplyFromArrival;
                     let from_ns = if arrived { self.client_ns() } else { sent_ns };
-                    self.lease.renew_by_reply(LIFE, from_ns).expect("of this life");
+                    self.lease.renew_by_reply(INCARNATION, from_ns).expect("of this incarnation");
                 }
             }
             Step::Copy if alive => {
@@ -304,7 +304,7 @@ impl World {
         if self.planted == Planted::LeaseFromReceipt && self.beats > 0 {
             self.write_beat(now_ns, self.lease.server_unix_ms.max(1));
         }
-        self.lease.refresh_now(now_ns).expect("heartbeats are of one life");
+        self.lease.refresh_now(now_ns).expect("heartbeats are of one incarnation");
     }
 
     fn beat(&mut self) {
@@ -320,7 +320,7 @@ impl World {
             sequence: self.beats,
             utilisation_ppm_plus_1: 1,
             wait_ns: 0,
-            life: LIFE,
+            incarnation: INCARNATION,
             epoch: 1,
             server_unix_ms,
             echoed_client_clock_ns,
@@ -345,7 +345,7 @@ impl World {
         }
         self.counted += 1;
         let too_late = self.first_write_ns.is_some_and(|first| read_at_ns >= first);
-        prop_assert!(!too_late, "a READ after the new life's first write counted");
+        prop_assert!(!too_late, "a READ after the new incarnation's first write counted");
         if !self.lease.may_have_expired(expires_at_ms, now_ns) {
             self.live += 1;
             prop_assert!(server_ms < expires_at_ms, "an expired record was taken for live");
@@ -370,7 +370,7 @@ fn first_failure(planted: Planted, cases: u32) -> Option<String> {
 }
 
 #[test]
-fn no_lease_outlives_the_wait_of_a_new_life_and_no_expired_record_is_live() {
+fn no_lease_outlives_the_wait_of_a_new_incarnation_and_no_expired_record_is_live() {
     assert_eq!(first_failure(Planted::Nothing, 30_000), None);
 }
 

@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::error::Error;
 use remora_layout::limits::STAGE_OBJECTS;
 use remora_layout::node::ENTRY_BYTES;
-use remora_layout::object::Carried;
+use remora_layout::object::Payload;
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_protocol::message::Status;
@@ -160,12 +160,12 @@ fn place_in(value: &[u8], flags: i64) -> Option<TreeObject<'_>> {
     let has = |flag: u8| flags & i64::from(flag) != 0;
     let (rect, rest) = Rect::read_from_prefix(value).ok()?;
     let (&at_ms, rest) = rest.split_first_chunk()?;
-    let carried = Carried::parse(rest)?;
+    let payload = Payload::parse(rest)?;
     Some(TreeObject {
         rect,
-        data: has(HAS_DATA).then_some(carried.data),
-        geometry: has(HAS_GEOMETRY).then_some(carried.geometry),
-        fields: Fields::parse(carried.fields)?,
+        data: has(HAS_DATA).then_some(payload.data),
+        geometry: has(HAS_GEOMETRY).then_some(payload.geometry),
+        fields: Fields::parse(payload.fields)?,
         expires_at_ms: Some(u64::from_le_bytes(at_ms)).filter(|at_ms| *at_ms != 0),
     })
 }

@@ -23,7 +23,7 @@ use remora_geometry::{Refine, is_point};
 use remora_index::rtree::{Object, Query};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{CACHE_LINE_BYTES, MAX_RECORD_READS, MAX_REFINE_IDS, READ_RETRIES};
-use remora_layout::object::{Carried, VERDICT_BYTES, Verdict, object_key};
+use remora_layout::object::{Payload, VERDICT_BYTES, Verdict, object_key};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{Reject, verify};
 use remora_protocol::message::Status;
@@ -314,8 +314,8 @@ impl TreeSearcher {
                 let key = object_key(id);
                 match verify(bytes, secret, region, pointer.slot, generation, Kind::OBJECT, &key) {
                     Ok(record) => {
-                        let carried = Carried::parse(record.value).unwrap_or_default();
-                        if refine.fits(&object.rect, carried.geometry) {
+                        let payload = Payload::parse(record.value).unwrap_or_default();
+                        if refine.fits(&object.rect, payload.geometry) {
                             self.found.push(object);
                         }
                     }

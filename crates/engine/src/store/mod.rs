@@ -139,7 +139,7 @@ impl<J: Journal> Store<J> {
         let slots = Slots::with_last_generation(from, region_bytes, options.last_generation)
             .with_quarantine_bytes(options.quarantine_bytes);
         owner.store(word::VERSION, PROTOCOL_VERSION as u64);
-        owner.store(word::LIFE, options.life);
+        owner.store(word::INCARNATION, options.incarnation);
         owner.store(word::EPOCH, options.epoch);
         owner.store(word::REGION, options.region as u64);
         owner.store(word::HASH_SEED, options.hash_seed);

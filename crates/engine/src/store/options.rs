@@ -20,8 +20,8 @@ pub enum Durability {
 pub struct ShardOptions {
     /// Region id of its arena.
     pub region: u32,
-    /// The server's life.
-    pub life: u64,
+    /// The server's incarnation.
+    pub incarnation: u64,
     /// The epoch under which the shard is primary.
     pub epoch: u64,
     /// Seed of the key hash.
@@ -50,11 +50,11 @@ pub struct ShardOptions {
 }
 
 impl Default for ShardOptions {
-    /// A small shard of region 0 in life 1, without secrets.
+    /// A small shard of region 0 in incarnation 1, without secrets.
     fn default() -> Self {
         Self {
             region: 0,
-            life: 1,
+            incarnation: 1,
             epoch: 1,
             hash_seed: 0,
             buckets: 64,

@@ -18,7 +18,7 @@ use remora_arena::{
     BUCKET_CLASS, Journal, Owner, Slot, Slots, class_bytes, copy_pending, flip_dead, kind_of,
     mutable_of, publish_live, slot_of, state_in,
 };
-use remora_index::hash::{Place, Table, record_key};
+use remora_index::hash::{SlotIndex, Table, record_key};
 use remora_layout::bucket::BucketSlot;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
@@ -126,7 +126,7 @@ impl Parts {
         &self,
         owner: &Owner<J>,
         name: &[u8],
-    ) -> Option<(Place, BucketSlot)> {
+    ) -> Option<(SlotIndex, BucketSlot)> {
         self.table.find(owner, name, self.hash(name))
     }
 

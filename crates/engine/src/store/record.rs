@@ -1,7 +1,7 @@
 //! Records as commands meet them: found, about to be a key's, or dead.
 
 use remora_arena::{Journal, Owner, Slot, database_of};
-use remora_index::hash::{Place, record_key};
+use remora_index::hash::{SlotIndex, record_key};
 use remora_layout::bucket::BucketSlot;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
@@ -10,7 +10,7 @@ use remora_layout::record::Mutable;
 /// A key that was found: where its slot word stands, what it says, word 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
-    pub place: Place,
+    pub place: SlotIndex,
     pub slot: BucketSlot,
     pub mutable: Mutable,
 }

@@ -113,12 +113,13 @@ pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, Co
     let mut arenas = Vec::with_capacity(shards);
     let mut bells = Vec::with_capacity(shards);
     for shard in 0..shards {
-        let arena = map_arena(next(), answer.region(shard), answer.life.get()).map_err(
-            |error| match error {
-                ArenaError::Map(error) => ConnectError::Memory(error),
-                ArenaError::Wrong(what) => not_a_server(what),
-            },
-        )?;
+        let arena =
+            map_arena(next(), answer.region(shard), answer.incarnation.get()).map_err(|error| {
+                match error {
+                    ArenaError::Map(error) => ConnectError::Memory(error),
+                    ArenaError::Wrong(what) => not_a_server(what),
+                }
+            })?;
         bells.push(Bell::new(arena.clone(), word::ASLEEP, Arc::new(next())));
         link.add_readable(shard as u32, arena.clone());
         arenas.push(arena);
@@ -145,7 +146,7 @@ enum ArenaError {
     Wrong(&'static str),
 }
 
-fn map_arena(fd: OwnedFd, region: u32, life: u64) -> Result<ReadView, ArenaError> {
+fn map_arena(fd: OwnedFd, region: u32, incarnation: u64) -> Result<ReadView, ArenaError> {
     let size = rustix::fs::fstat(&fd)
         .map_err(|_| ArenaError::Wrong("an arena is not a file"))?
         .st_size as u64;
@@ -157,7 +158,7 @@ fn map_arena(fd: OwnedFd, region: u32, life: u64) -> Result<ReadView, ArenaError
         (word::MAGIC, ARENA_MAGIC),
         (word::VERSION, PROTOCOL_VERSION as u64),
         (word::REGION, region as u64),
-        (word::LIFE, life),
+        (word::INCARNATION, incarnation),
         (word::REGION_BYTES, size),
     ];
     if expected.iter().any(|&(index, value)| arena.load_acquire(index) != value) {

@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::outbound::Posted;
-use crate::ledger::Ledger;
+use crate::pending_ops::PendingOps;
 use crate::waiting::{self, Handle};
 use crate::{Completion, Link, LinkError, Transport, Waited, Work};
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES, STREAM_AHEAD_BYTES};
@@ -22,7 +22,7 @@ pub struct TcpLink {
     connection: Arc<Connection>,
     handle: Arc<Handle>,
     landing: Vec<u8>,
-    ledger: Ledger,
+    pending_ops: PendingOps,
     /// READs whose bytes have not all come, oldest first.
     landings: VecDeque<Landing>,
     incoming: Vec<u8>,
@@ -41,7 +41,7 @@ impl TcpLink {
             connection,
             handle,
             landing: Vec::new(),
-            ledger: Ledger::default(),
+            pending_ops: PendingOps::default(),
             landings: VecDeque::new(),
             incoming: Vec::new(),
             is_held: false,
@@ -105,7 +105,7 @@ impl TcpLink {
     /// Takes what was delivered: bytes to their places, counts, the failure.
     fn absorb(&mut self) {
         let (executed, failure) = self.handle.take(&mut self.incoming);
-        self.ledger.absorb(executed, failure);
+        self.pending_ops.absorb(executed, failure);
         let mut bytes = &self.incoming[..];
         while let Some(landing) = self.landings.front_mut()
             && (!bytes.is_empty() || landing.left == 0)
@@ -127,7 +127,7 @@ impl TcpLink {
     /// What `wait` can report without sleeping.
     fn found(&mut self) -> Option<Waited> {
         self.absorb();
-        self.ledger.found(self.connection.arrivals.load(Ordering::SeqCst))
+        self.pending_ops.found(self.connection.arrivals.load(Ordering::SeqCst))
     }
 }
 
@@ -148,7 +148,7 @@ impl Link for TcpLink {
         let mut out = connection.lock_out();
         for work in batch {
             // A link that failed by itself sends nothing more.
-            let taken = match self.ledger.failure().or(out.failure) {
+            let taken = match self.pending_ops.failure().or(out.failure) {
                 Some(reason) => Err(reason),
                 None => self.check(work).and_then(|()| match *work {
                     Work::Read { from, bytes, .. } => {
@@ -165,7 +165,7 @@ impl Link for TcpLink {
             if let (Work::Read { into, bytes, .. }, Ok(())) = (*work, taken) {
                 self.landings.push_back(Landing { into, left: bytes });
             }
-            self.ledger.post(work.id(), taken);
+            self.pending_ops.post(work.id(), taken);
         }
         drop(out);
         if !self.is_held {
@@ -174,16 +174,16 @@ impl Link for TcpLink {
     }
 
     fn poll(&mut self) -> Option<Completion> {
-        if let Some(completion) = self.ledger.next() {
+        if let Some(completion) = self.pending_ops.next() {
             return Some(completion);
         }
         self.absorb();
-        if let Some(completion) = self.ledger.next() {
+        if let Some(completion) = self.pending_ops.next() {
             return Some(completion);
         }
         self.connection.pump_by_link();
         self.absorb();
-        self.ledger.next()
+        self.pending_ops.next()
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> Waited {
@@ -203,6 +203,6 @@ impl Link for TcpLink {
     }
 
     fn failure(&self) -> Option<LinkError> {
-        self.ledger.failure()
+        self.pending_ops.failure()
     }
 }

@@ -14,7 +14,7 @@ use super::memlock;
 use super::objects::{Context, Domain};
 use super::packets::Packets;
 use super::peer::PeerRegion;
-use super::places::{Place, is_listed, ranked};
+use super::places::{Gid, is_listed, ranked};
 use super::registration::{Registration, access};
 use super::session::ClientSide;
 use super::setup::{Unconnected, bind_window, key_of, usable};
@@ -127,7 +127,7 @@ impl Host {
     /// None does, for the reason of the first.
     pub fn welcome(&self, local: IpAddr) -> Result<Welcome, VerbsError> {
         // Asked anew each time: ports go down and come up.
-        let places: Vec<Place> = ranked(known_places(), Some(local.to_canonical()));
+        let places: Vec<Gid> = ranked(known_places(), Some(local.to_canonical()));
         let devices = lock(&self.hosted.devices).clone();
         let mut first = None;
         for place in &places {
@@ -158,7 +158,7 @@ impl Drop for Host {
 }
 
 /// The names of the devices of these places, each once.
-fn devices_of(places: Vec<Place>) -> Vec<String> {
+fn devices_of(places: Vec<Gid>) -> Vec<String> {
     let mut names: Vec<String> = places.into_iter().map(|place| place.device).collect();
     names.sort();
     names.dedup();

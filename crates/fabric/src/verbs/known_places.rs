@@ -6,7 +6,7 @@
 //! read once, and from then on those that are known, with their ports' states.
 //! What else has come about, a thread finds out that reads all once more.
 
-use super::places::{Place, SYSFS, gid_at, is_port_active, names, places_in};
+use super::places::{Gid, SYSFS, gid_at, is_port_active, names, places_in};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -17,7 +17,7 @@ const RESCAN: Duration = Duration::from_secs(5);
 
 /// The addresses of all ports of this machine, as [`super::places()`] gives
 /// them, but an address that is new may be missing for some seconds.
-pub fn known_places() -> Vec<Place> {
+pub fn known_places() -> Vec<Gid> {
     static OF_THIS_MACHINE: LazyLock<Arc<KnownPlaces>> =
         LazyLock::new(|| KnownPlaces::new(Path::new(SYSFS)));
     OF_THIS_MACHINE.now()
@@ -30,7 +30,7 @@ struct KnownPlaces {
 
 struct Known {
     devices: Vec<String>,
-    places: Vec<Place>,
+    places: Vec<Gid>,
     read: Instant,
     /// Reads all once more, or has tried to.
     reader: Option<JoinHandle<()>>,
@@ -81,7 +81,7 @@ impl KnownPlaces {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(self: &Arc<Self>) -> Vec<Place> {
+    fn now(self: &Arc<Self>) -> Vec<Gid> {
         let mut known = self.known();
         if known.places.is_empty() || !known.look(&self.root) {
             *known = Known { reader: known.reader.take(), ..Known::read(&self.root) };

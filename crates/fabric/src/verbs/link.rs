@@ -4,7 +4,7 @@ use super::connection::Connection;
 use super::peer::Remote;
 use super::posting::Posting;
 use super::registration::Registration;
-use crate::ledger::Ledger;
+use crate::pending_ops::PendingOps;
 use crate::waiting::{self, Handle};
 use crate::{Completion, Link, LinkError, Transport, Waited, Work};
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
@@ -19,8 +19,8 @@ pub struct VerbsLink {
     handle: Arc<Handle>,
     /// Registered; what is READ into it is kept by the READ too.
     landing: Option<Arc<Registration>>,
-    ledger: Ledger,
-    /// For each operation in the ledger, where it READs into.
+    pending_ops: PendingOps,
+    /// For each operation in the pending_ops, where it READs into.
     reads: VecDeque<(usize, usize)>,
     /// Never filled: READs go to their places by themselves.
     nothing: Vec<u8>,
@@ -39,7 +39,7 @@ impl VerbsLink {
             connection,
             handle,
             landing: None,
-            ledger: Ledger::default(),
+            pending_ops: PendingOps::default(),
             reads: VecDeque::new(),
             nothing: Vec::new(),
             posting: Posting::default(),
@@ -68,7 +68,7 @@ impl VerbsLink {
     /// Posts a WRITE to an address of the peer's, with the key that it gave for
     /// it. Its device checks both; a wrong name ends the connection.
     pub fn post_to_named(&mut self, id: u64, address: u64, rkey: u32, bytes: &[u8]) {
-        let taken = match self.ledger.failure().or(self.connection.failure()) {
+        let taken = match self.pending_ops.failure().or(self.connection.failure()) {
             Some(reason) => Err(reason),
             None if bytes.len() > MAX_WRITE_BYTES => Err(LinkError::TooLong(bytes.len())),
             None => {
@@ -91,7 +91,7 @@ impl VerbsLink {
 
     /// One operation was posted, or was not; it READs into this place.
     fn entered(&mut self, id: u64, taken: Result<(), LinkError>, reads: (usize, usize)) {
-        self.ledger.post(id, taken);
+        self.pending_ops.post(id, taken);
         self.reads.push_back(reads);
     }
 
@@ -124,11 +124,11 @@ impl VerbsLink {
 
     fn absorb(&mut self) {
         let (executed, failure) = self.handle.take(&mut self.nothing);
-        self.ledger.absorb(executed, failure);
+        self.pending_ops.absorb(executed, failure);
     }
 
     fn next(&mut self) -> Option<Completion> {
-        let completion = self.ledger.next()?;
+        let completion = self.pending_ops.next()?;
         self.reads.pop_front();
         Some(completion)
     }
@@ -136,7 +136,7 @@ impl VerbsLink {
     /// What `wait` can report without sleeping.
     fn found(&mut self) -> Option<Waited> {
         self.absorb();
-        self.ledger.found(self.connection.arrivals.load(Ordering::SeqCst))
+        self.pending_ops.found(self.connection.arrivals.load(Ordering::SeqCst))
     }
 }
 
@@ -155,7 +155,7 @@ impl Link for VerbsLink {
         }
         for work in batch {
             // A link that failed by itself sends nothing more.
-            let taken = match self.ledger.failure().or(self.connection.failure()) {
+            let taken = match self.pending_ops.failure().or(self.connection.failure()) {
                 Some(reason) => Err(reason),
                 None => self.post_one(work),
             };
@@ -209,12 +209,12 @@ impl Link for VerbsLink {
             }
             Err(error) => {
                 tracing::warn!(%error, "no memory to READ into");
-                self.ledger.fail(LinkError::NotRegistered(error));
+                self.pending_ops.fail(LinkError::NotRegistered(error));
             }
         }
     }
 
     fn failure(&self) -> Option<LinkError> {
-        self.ledger.failure()
+        self.pending_ops.failure()
     }
 }

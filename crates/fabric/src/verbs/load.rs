@@ -10,7 +10,7 @@
 //! threshold that the paper does not tell. Then buffers would be largest where
 //! there is least room for them. Here the formula holds everywhere.
 
-use super::places::Place;
+use super::places::Gid;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use sysinfo::{MemoryRefreshKind, System};
@@ -60,7 +60,7 @@ struct Counters {
 
 impl Counters {
     /// The port's own, else those of the network device behind it.
-    fn of(sysfs: &Path, place: &Place) -> Option<Self> {
+    fn of(sysfs: &Path, place: &Gid) -> Option<Self> {
         let port = port_of(sysfs, place).join("counters");
         let of_port = ["port_rcv_data", "port_xmit_data"].map(|file| port.join(file));
         if number(&of_port[0]).is_some() {
@@ -78,11 +78,11 @@ impl Counters {
 
 impl LoadMeter {
     /// A meter for the port of this place. Its window begins now.
-    pub fn new(place: &Place) -> Self {
+    pub fn new(place: &Gid) -> Self {
         Self::in_sysfs(Path::new("/sys/class"), place)
     }
 
-    fn in_sysfs(sysfs: &Path, place: &Place) -> Self {
+    fn in_sysfs(sysfs: &Path, place: &Gid) -> Self {
         let counters = Counters::of(sysfs, place);
         let bytes = counters.as_ref().map_or([0; 2], Counters::bytes);
         Self {
@@ -130,7 +130,7 @@ fn used(before: [u64; 2], after: [u64; 2], passed: Duration, rate: f64) -> f64 {
 }
 
 /// What the port carries in each direction, bits per second.
-fn rate(sysfs: &Path, place: &Place) -> Option<f64> {
+fn rate(sysfs: &Path, place: &Gid) -> Option<f64> {
     // A software device tells of a rate that has nothing to do with it.
     let net = net_of(sysfs, place).and_then(|net| number(&net.join("speed")));
     if let Some(megabits) = net.filter(|megabits| *megabits > 0) {
@@ -142,11 +142,11 @@ fn rate(sysfs: &Path, place: &Place) -> Option<f64> {
     gigabits.trim().parse::<f64>().ok().filter(|gigabits| *gigabits > 0.0).map(|rate| rate * 1e9)
 }
 
-fn port_of(sysfs: &Path, place: &Place) -> PathBuf {
+fn port_of(sysfs: &Path, place: &Gid) -> PathBuf {
     sysfs.join("infiniband").join(&place.device).join("ports").join(place.port.to_string())
 }
 
-fn net_of(sysfs: &Path, place: &Place) -> Option<PathBuf> {
+fn net_of(sysfs: &Path, place: &Gid) -> Option<PathBuf> {
     Some(sysfs.join("net").join(place.netdev.as_ref()?))
 }
 
@@ -195,8 +195,8 @@ mod tests {
         root
     }
 
-    fn place() -> Place {
-        Place {
+    fn place() -> Gid {
+        Gid {
             device: "mlx5_0".into(),
             port: 1,
             gid_index: 3,

@@ -5,7 +5,7 @@ use super::errors::VerbsError;
 use super::memlock::NotRegistered;
 use super::objects::{Context, Domain};
 use super::packets::{Packets, mtu_bytes};
-use super::places::Place;
+use super::places::Gid;
 use super::queue_pair::{QueuePair, Request, Verb};
 use super::registration::{Registration, access};
 use super::setup::{Unconnected, bind_window};
@@ -62,7 +62,7 @@ pub struct Loopback {
 /// # Errors
 /// One of that does not work, or brings wrong bytes, or the port has no such
 /// partition key.
-pub fn loopback(place: &Place, packets: &Packets) -> Result<Loopback, LoopbackError> {
+pub fn loopback(place: &Gid, packets: &Packets) -> Result<Loopback, LoopbackError> {
     let domain = Domain::new(Context::open(&place.device)?)?;
     // Declared before the queue pairs, and so dropped after them.
     let [arena, mailbox] = [(); 2].map(|()| Words::new(Mapping::heap(BYTES)));
@@ -74,8 +74,8 @@ pub fn loopback(place: &Place, packets: &Packets) -> Result<Loopback, LoopbackEr
     let landing = Registration::own(&domain, BYTES)?;
     let unconnected = || Unconnected::with_packets(&domain, place, packets);
     let (far, near) = (unconnected()?, unconnected()?);
-    let (far_end, near_end) = (far.end(), near.end());
-    let (far, near) = (far.connect(&near_end)?, near.connect(&far_end)?);
+    let (remote_end, near_end) = (far.end(), near.end());
+    let (far, near) = (far.connect(&near_end)?, near.connect(&remote_end)?);
     let window = bind_window(&domain, &far, &writable)?;
     let request = |verb, remote| Request {
         id: 0,

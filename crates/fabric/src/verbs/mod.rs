@@ -58,7 +58,7 @@ pub use memlock::NotRegistered;
 pub use objects::{Context, Domain};
 pub use packets::{Mtu, Packets};
 pub use peer::{PeerArena, PeerRegion};
-pub use places::{Carriage, Place, Port, is_listed, is_software, places, ports, ranked};
+pub use places::{Carriage, Gid, Port, is_listed, is_software, places, ports, ranked};
 pub use queue_pair::{QueuePair, Request, Verb};
 pub use registration::{Registration, access};
 pub use session::ClientSide;

@@ -39,7 +39,7 @@ impl fmt::Display for Carriage {
 
 /// One address of one port.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct Gid {
     /// The device's name, as in `ibv_devices`.
     pub device: String,
     /// Its port, from 1.
@@ -56,7 +56,7 @@ pub struct Place {
     pub is_active: bool,
 }
 
-impl Place {
+impl Gid {
     /// The IP address that the GID is, if it is one: of RoCE v2.
     pub fn ip(&self) -> Option<IpAddr> {
         let ip = Ipv6Addr::from(self.gid);
@@ -106,11 +106,11 @@ impl Place {
 
 /// What can be used, best first; in equal rank in the order of names, ports
 /// and indices. `local` is this machine's address on the way to the peer.
-pub fn ranked(places: Vec<Place>, local: Option<IpAddr>) -> Vec<Place> {
-    let mut ranked: Vec<(u32, Place)> =
+pub fn ranked(places: Vec<Gid>, local: Option<IpAddr>) -> Vec<Gid> {
+    let mut ranked: Vec<(u32, Gid)> =
         places.into_iter().filter_map(|place| Some((place.rank(local)?, place))).collect();
     ranked.sort_by(|(a, first), (b, second)| {
-        let name = |place: &Place| (place.device.clone(), place.port, place.gid_index);
+        let name = |place: &Gid| (place.device.clone(), place.port, place.gid_index);
         (Reverse(a), name(first)).cmp(&(Reverse(b), name(second)))
     });
     ranked.into_iter().map(|(_, place)| place).collect()
@@ -137,7 +137,7 @@ fn is_listed_in(root: &Path, device: &str) -> bool {
 }
 
 /// All addresses of all ports of this machine; empty without RDMA devices.
-pub fn places() -> Vec<Place> {
+pub fn places() -> Vec<Gid> {
     places_in(Path::new(SYSFS))
 }
 
@@ -147,7 +147,7 @@ pub fn is_software(device: &str) -> bool {
     place.is_ok_and(|place| place.starts_with("/sys/devices/virtual"))
 }
 
-pub(super) fn places_in(root: &Path) -> Vec<Place> {
+pub(super) fn places_in(root: &Path) -> Vec<Gid> {
     let mut places = Vec::new();
     for device in names(root) {
         let ports = root.join(&device).join("ports");
@@ -172,7 +172,7 @@ pub(super) fn places_in(root: &Path) -> Vec<Place> {
                 let netdev = text(&port.join("gid_attrs/ndevs").join(&index));
                 let device = device.clone();
                 let place =
-                    Place { device, port: number, gid_index, gid, carriage, netdev, is_active };
+                    Gid { device, port: number, gid_index, gid, carriage, netdev, is_active };
                 places.push(place);
             }
         }
@@ -184,17 +184,17 @@ fn is_active(port: &Path) -> bool {
     text(&port.join("state")).is_some_and(|state| state.starts_with("4:"))
 }
 
-fn port_of(root: &Path, place: &Place) -> PathBuf {
+fn port_of(root: &Path, place: &Gid) -> PathBuf {
     root.join(&place.device).join("ports").join(place.port.to_string())
 }
 
 /// Whether the port of a place is active now.
-pub(super) fn is_port_active(root: &Path, place: &Place) -> bool {
+pub(super) fn is_port_active(root: &Path, place: &Gid) -> bool {
     is_active(&port_of(root, place))
 }
 
 /// The address that stands at a place now.
-pub(super) fn gid_at(root: &Path, place: &Place) -> Option<[u8; 16]> {
+pub(super) fn gid_at(root: &Path, place: &Gid) -> Option<[u8; 16]> {
     let gids = port_of(root, place).join("gids");
     text(&gids.join(place.gid_index.to_string())).and_then(|text| gid_of(&text))
 }
@@ -257,10 +257,10 @@ fn gid_of(text: &str) -> Option<[u8; 16]> {
 mod tests {
     use super::*;
 
-    fn place(device: &str, gid: &str, carriage: Carriage) -> Place {
+    fn place(device: &str, gid: &str, carriage: Carriage) -> Gid {
         let gid = gid.parse::<Ipv6Addr>().unwrap().octets();
         let (port, gid_index, netdev) = (1, 0, None);
-        Place { device: device.into(), port, gid_index, gid, carriage, netdev, is_active: true }
+        Gid { device: device.into(), port, gid_index, gid, carriage, netdev, is_active: true }
     }
 
     #[test]
@@ -271,13 +271,13 @@ mod tests {
         let routed = place("c", "::ffff:10.0.0.2", Carriage::RoceV2);
         let global = place("d", "2001:db8::1", Carriage::RoceV2);
         let fabric = place("e", "fe80::2", Carriage::InfiniBand);
-        let down = Place { is_active: false, ..place("f", "::ffff:10.0.0.2", Carriage::RoceV2) };
+        let down = Gid { is_active: false, ..place("f", "::ffff:10.0.0.2", Carriage::RoceV2) };
         let empty = place("g", "::", Carriage::RoceV2);
         let all =
-            [&empty, &down, &old, &fabric, &link_local, &global, &routed, &v4].map(Place::clone);
+            [&empty, &down, &old, &fabric, &link_local, &global, &routed, &v4].map(Gid::clone);
         let local = Some("10.0.0.2".parse().unwrap());
         let best = ranked(all.to_vec(), local);
-        assert_eq!(best, [&routed, &v4, &global, &fabric, &link_local, &old].map(Place::clone));
+        assert_eq!(best, [&routed, &v4, &global, &fabric, &link_local, &old].map(Gid::clone));
         // Without a route the order of names decides.
         assert_eq!(ranked(all.to_vec(), None)[..2], [v4, routed]);
     }

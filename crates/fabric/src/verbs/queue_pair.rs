@@ -5,7 +5,7 @@ use super::errors::{VerbsError, checked};
 use super::library::may_release;
 use super::objects::Domain;
 use super::packets::Packets;
-use super::places::{Carriage, Place};
+use super::places::{Carriage, Gid};
 use super::registration::Registration;
 use super::window::Window;
 use remora_layout::limits::MAX_READS_PER_CLIENT;
@@ -25,7 +25,7 @@ const INLINE_BYTES: u32 = 128;
 /// READs that may be under way on the wire.
 const READ_DEPTH: i32 = MAX_READS_PER_CLIENT as i32;
 /// A packet is sent again after 4.096 us * 2^14 = 67 ms without an answer: a
-/// READ that was lost once comes before the right to read has lapsed, which
+/// READ that was lost once comes before the read lease has lapsed, which
 /// lasts 180 ms (docs/decisions/0020-lost-packets.md has what was measured) ...
 const TIMEOUT: u8 = 14;
 /// ... and given up after as many tries. Seven would mean for ever on some
@@ -134,7 +134,7 @@ impl QueuePair {
     }
 
     /// What the peer has to know of this end.
-    pub fn end(&self, place: &Place, psn: u32) -> Result<VerbsEnd, VerbsError> {
+    pub fn end(&self, place: &Gid, psn: u32) -> Result<VerbsEnd, VerbsError> {
         let context = &self.domain.context;
         let reads = context.limits.max_qp_rd_atom.clamp(1, READ_DEPTH) as u8;
         Ok(VerbsEnd {
@@ -151,7 +151,7 @@ impl QueuePair {
     /// was told allow.
     pub(super) fn connect(
         &self,
-        place: &Place,
+        place: &Gid,
         packets: &Packets,
         own: &VerbsEnd,
         peer: &VerbsEnd,

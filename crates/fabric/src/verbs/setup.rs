@@ -5,7 +5,7 @@ use super::errors::VerbsError;
 use super::known_places::known_places;
 use super::objects::{Context, Domain};
 use super::packets::Packets;
-use super::places::{Place, ranked};
+use super::places::{Gid, ranked};
 use super::queue_pair::{BIND, QueuePair};
 use super::registration::Registration;
 use super::window::Window;
@@ -34,7 +34,7 @@ pub(super) fn devices_of_environment() -> Vec<String> {
 ///
 /// # Errors
 /// There is no library, or no device of one of the names.
-pub(super) fn usable(local: Option<IpAddr>, devices: &[String]) -> Result<Vec<Place>, VerbsError> {
+pub(super) fn usable(local: Option<IpAddr>, devices: &[String]) -> Result<Vec<Gid>, VerbsError> {
     super::library::library()?;
     let all = known_places();
     let is_there = |name: &&String| all.iter().any(|place| place.device == **name);
@@ -53,7 +53,7 @@ pub(super) fn usable(local: Option<IpAddr>, devices: &[String]) -> Result<Vec<Pl
 /// # Errors
 /// There is no library, no such device, or none with an active port; or none
 /// can be opened, for the reason of the first.
-pub fn open(local: Option<IpAddr>, devices: &[String]) -> Result<(Arc<Domain>, Place), VerbsError> {
+pub fn open(local: Option<IpAddr>, devices: &[String]) -> Result<(Arc<Domain>, Gid), VerbsError> {
     let mut first = None;
     for place in usable(local, devices)? {
         let opened = Context::open(&place.device).and_then(Domain::new);
@@ -68,14 +68,14 @@ pub fn open(local: Option<IpAddr>, devices: &[String]) -> Result<(Arc<Domain>, P
 /// A queue pair before it knows its peer.
 pub struct Unconnected {
     pair: QueuePair,
-    place: Place,
+    place: Gid,
     packets: Packets,
     end: VerbsEnd,
 }
 
 impl Unconnected {
     /// A fresh one, in this domain.
-    pub fn new(domain: &Arc<Domain>, place: &Place) -> Result<Self, VerbsError> {
+    pub fn new(domain: &Arc<Domain>, place: &Gid) -> Result<Self, VerbsError> {
         let mut random = [0u8; 4];
         let drawn = getrandom(&mut random, GetRandomFlags::empty());
         drawn.map_err(|error| VerbsError::Failed { step: "draw", why: error.into() })?;
@@ -90,7 +90,7 @@ impl Unconnected {
     /// The port has no such partition key.
     pub fn with_packets(
         domain: &Arc<Domain>,
-        place: &Place,
+        place: &Gid,
         packets: &Packets,
     ) -> Result<Self, VerbsError> {
         packets.check(&domain.context, place.port)?;

@@ -149,8 +149,8 @@ pub fn bare() -> (Arc<Domain>, QueuePair, Raw, TcpStream) {
     let (domain, place) = open(None, &devices().1).unwrap();
     let far = Unconnected::new(&far_domain, &far_place).unwrap();
     let end = Unconnected::new(&domain, &place).unwrap();
-    let (far_end, near_end) = (far.end(), end.end());
-    let (far, pair) = (far.connect(&near_end).unwrap(), end.connect(&far_end).unwrap());
+    let (remote_end, near_end) = (far.end(), end.end());
+    let (far, pair) = (far.connect(&near_end).unwrap(), end.connect(&remote_end).unwrap());
     (far_domain, far, Raw::new(pair, domain, near), far_control)
 }
 

@@ -24,7 +24,7 @@
 //! that the key is absent, but asks. One that comes late to the freed bucket
 //! meets old slot words, or bytes of something else: records prove themselves.
 
-use super::table::{ALL_USED, OVERFLOW_SHIFT, Place, Table};
+use super::table::{ALL_USED, OVERFLOW_SHIFT, SlotIndex, Table};
 use remora_arena::{ArenaFull, Journal, Owner, Slot, Slots, database_of, flip_bucket_dead};
 use remora_layout::bucket::{BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::database::Database;
@@ -250,8 +250,9 @@ impl Table {
                 if header.used() == ALL_USED {
                     break;
                 }
-                let from = Place { header_word: last, index: used.trailing_zeros() as usize };
-                let to = Place { header_word, index: (!header.used()).trailing_zeros() as usize };
+                let from = SlotIndex { header_word: last, index: used.trailing_zeros() as usize };
+                let to =
+                    SlotIndex { header_word, index: (!header.used()).trailing_zeros() as usize };
                 owner.store(to.slot_word(), owner.word(from.slot_word()));
                 owner.store_release(header_word, header.with_used(to.index, true).0);
                 used &= used - 1;

@@ -10,6 +10,6 @@ mod view;
 mod walk;
 
 pub use object::ObjectRef;
-pub use table::{Place, Table, record_key, record_value};
+pub use table::{SlotIndex, Table, record_key, record_value};
 pub use view::TableRef;
 pub use walk::{AskReason, Found, Lookup, Part, Want, find_locally, walk_locally};

@@ -32,12 +32,12 @@ const _: () = assert!(
 
 /// Where a key's slot word stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct SlotIndex {
     pub(super) header_word: usize,
     pub(super) index: usize,
 }
 
-impl Place {
+impl SlotIndex {
     pub(super) fn slot_word(self) -> usize {
         self.header_word + 1 + self.index
     }
@@ -58,7 +58,7 @@ pub struct Table {
     /// Insertions to let pass before growth is tried again.
     pub(super) pause: u32,
     /// Places that a split is about to move; empty between splits.
-    pub(super) leaving: Vec<Place>,
+    pub(super) leaving: Vec<SlotIndex>,
 }
 
 impl Table {
@@ -211,15 +211,15 @@ impl Table {
     }
 
     /// The place and slot of `key` of the hash's database, of whatever kind its
-    /// record is: there is one space of keys in each. The full key is compared only where the signature
-    /// matches (H10).
+    /// record is: there is one space of keys in each. The full key is compared only where the
+    /// signature matches (H10).
     #[inline]
     pub fn find<J: Journal>(
         &self,
         owner: &Owner<J>,
         key: &[u8],
         hash: KeyHash,
-    ) -> Option<(Place, BucketSlot)> {
+    ) -> Option<(SlotIndex, BucketSlot)> {
         for header_word in self.chain(owner, self.bucket(hash)) {
             let used = BucketHeader(owner.word(header_word)).used();
             for index in 0..BUCKET_SLOTS {
@@ -230,7 +230,7 @@ impl Table {
                 if slot.signature == hash.signature()
                     && is_named(owner, slot.slot, hash.database(), key)
                 {
-                    return Some((Place { header_word, index }, slot));
+                    return Some((SlotIndex { header_word, index }, slot));
                 }
             }
         }
@@ -275,7 +275,7 @@ impl Table {
             last = header_word;
             let used = BucketHeader(owner.word(header_word)).used();
             if used != ALL_USED {
-                free = Some(Place { header_word, index: (!used).trailing_zeros() as usize });
+                free = Some(SlotIndex { header_word, index: (!used).trailing_zeros() as usize });
                 break;
             }
         }
@@ -312,13 +312,18 @@ impl Table {
     }
 
     /// Lets a key's slot word name another record.
-    pub fn replace<J: Journal>(&mut self, owner: &mut Owner<J>, place: Place, slot: BucketSlot) {
+    pub fn replace<J: Journal>(
+        &mut self,
+        owner: &mut Owner<J>,
+        place: SlotIndex,
+        slot: BucketSlot,
+    ) {
         owner.store_release(place.slot_word(), slot.to_word());
     }
 
     /// Takes a key out. [`Table::shed`] then frees what its chain no longer
     /// needs; until that is called, other places of the chain stay valid.
-    pub fn remove<J: Journal>(&mut self, owner: &mut Owner<J>, place: Place) {
+    pub fn remove<J: Journal>(&mut self, owner: &mut Owner<J>, place: SlotIndex) {
         self.records -= 1;
         let header = BucketHeader(owner.word(place.header_word)).with_used(place.index, false);
         owner.store_release(place.header_word, header.0);
@@ -329,16 +334,20 @@ impl Table {
         &self,
         owner: &Owner<J>,
         bucket: u64,
-    ) -> impl Iterator<Item = Place> {
+    ) -> impl Iterator<Item = SlotIndex> {
         self.chain(owner, bucket).flat_map(|header_word| {
             let used = BucketHeader(owner.word(header_word)).used();
             let in_use = (0..BUCKET_SLOTS).filter(move |index| used & 1 << index != 0);
-            in_use.map(move |index| Place { header_word, index })
+            in_use.map(move |index| SlotIndex { header_word, index })
         })
     }
 
     /// Every place in use in the chain of main bucket `bucket`.
-    pub fn places<J: Journal>(&self, owner: &Owner<J>, bucket: u64) -> Vec<(Place, BucketSlot)> {
+    pub fn places<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        bucket: u64,
+    ) -> Vec<(SlotIndex, BucketSlot)> {
         self.places_of(owner, bucket)
             .map(|place| (place, BucketSlot::from_word(owner.word(place.slot_word()))))
             .collect()

@@ -5,13 +5,13 @@
 //! It is done in steps, between which the tree's owner serves others. No way
 //! leads to a node before the last step.
 
-use super::edit::write_new_node;
-use super::geometry::around;
+use super::geometry::mbr;
 use super::hilbert;
-use super::ids::Ids;
+use super::leaf_index::LeafIndex;
 use super::pool::Arena;
 use super::sort::Sort;
 use super::tree::{Tree, TreeError};
+use super::write_set::write_new_node;
 use remora_arena::Journal;
 use remora_layout::node::{Entry, NodeRef, NodeShape};
 use remora_layout::rect::Rect;
@@ -42,7 +42,7 @@ pub struct Build {
     tasks: Vec<Task>,
     above: Vec<Entry>,
     lhvs_above: Vec<u64>,
-    ids: Option<Ids>,
+    ids: Option<LeafIndex>,
     made: Vec<NodeRef>,
 }
 
@@ -99,7 +99,7 @@ impl Build {
         let lists = [&self.entries, &self.written, &self.above].map(Vec::capacity);
         let words = self.lhvs.capacity() + self.lhvs_above.capacity() + self.made.capacity();
         let bytes = lists.iter().sum::<usize>() * size_of::<Entry>() + words * 8;
-        bytes as u64 + self.ids.as_ref().map_or(0, Ids::bytes)
+        bytes as u64 + self.ids.as_ref().map_or(0, LeafIndex::bytes)
     }
 
     fn list(&self) -> &Vec<Entry> {
@@ -143,7 +143,7 @@ impl Tree {
             return Ok(true);
         }
         if build.ids.is_none() {
-            build.ids = Some(Ids::new(self.home.secret, build.entries.len()));
+            build.ids = Some(LeafIndex::new(self.home.secret, build.entries.len()));
             self.begin_level(build);
         }
         // Bounded by the work.
@@ -276,7 +276,7 @@ impl Tree {
         if let Some(ids) = build.ids.as_mut().filter(|_| build.level == 0) {
             ids.add_leaf(arena.owner, at.slot, part).map_err(TreeError::TwiceGiven)?;
         }
-        build.above.push(Entry { rect: around(part), word: at.to_word() });
+        build.above.push(Entry { rect: mbr(part), word: at.to_word() });
         if kind == TreeKind::Hilbert {
             build.lhvs_above.push(lhv);
         }

@@ -2,10 +2,10 @@
 //! on images of nodes. The kinds differ in which way an entry goes and in what
 //! becomes of a node with one entry too many.
 
-use super::edit::{Changed, Edit};
-use super::geometry::{around, least_growth};
+use super::geometry::{least_growth, mbr};
 use super::owned_node::prefetch_node;
 use super::pool::{Arena, Pool};
+use super::write_set::{Changed, WriteSet};
 use super::{guttman, rstar};
 use remora_arena::{ArenaFull, Journal};
 use remora_layout::node::{Entry, NodeRef};
@@ -19,7 +19,7 @@ pub(super) type Path = Vec<(NodeRef, usize)>;
 pub(super) struct Change<'c, 'a, J: Journal> {
     pub arena: &'c mut Arena<'a, J>,
     pub pool: &'c mut Pool,
-    pub edit: &'c mut Edit,
+    pub edit: &'c mut WriteSet,
     /// The tree's header as it will be, but for the counter.
     pub header: TreeHeader,
     /// Fewest entries of a node that is not the root.
@@ -48,7 +48,7 @@ impl<J: Journal> Change<'_, '_, J> {
         if self.header.kind == TreeKind::Hilbert {
             return self.put_in_order(entry);
         }
-        self.edit.homeless.push((entry, 0));
+        self.edit.orphans.push((entry, 0));
         self.settle()
     }
 
@@ -75,7 +75,7 @@ impl<J: Journal> Change<'_, '_, J> {
             return self.go_up(at, 0, &mut path, None);
         }
         self.take_out(path)?;
-        if self.edit.homeless.is_empty() {
+        if self.edit.orphans.is_empty() {
             // Who shares with neighbours needs some.
             self.shrink_root();
         }
@@ -96,11 +96,11 @@ impl<J: Journal> Change<'_, '_, J> {
         self.header.height - 1
     }
 
-    /// Gives all the homeless a node. Bounded: entries are reinserted once for
+    /// Gives all the orphans a node. Bounded: entries are reinserted once for
     /// each level and change.
     fn settle(&mut self) -> Result<(), ArenaFull> {
         let mut path = Path::with_capacity(self.header.height as usize);
-        while let Some((entry, level)) = self.edit.homeless.pop() {
+        while let Some((entry, level)) = self.edit.orphans.pop() {
             let at = self.way_to(&entry.rect, level, &mut path);
             self.entries_mut(at).push(entry);
             self.go_up(at, level, &mut path, Some(entry.rect))?;
@@ -145,7 +145,7 @@ impl<J: Journal> Change<'_, '_, J> {
             let mut sibling = None;
             if self.entries(at).len() > self.header.capacity as usize {
                 added = None;
-                sibling = self.relieve(at, level)?;
+                sibling = self.overflow_treatment(at, level)?;
             }
             let Some((parent, index)) = path.pop() else {
                 return match sibling {
@@ -156,14 +156,14 @@ impl<J: Journal> Change<'_, '_, J> {
             let before = self.entries(parent)[index].rect;
             let after = match &added {
                 Some(rect) => before.union(rect),
-                None => around(self.entries(at)),
+                None => mbr(self.entries(at)),
             };
             if after == before && sibling.is_none() {
                 return Ok(());
             }
             self.entries_mut(parent)[index].rect = after;
             if let Some(sibling) = sibling {
-                let rect = around(self.entries(sibling));
+                let rect = mbr(self.entries(sibling));
                 self.entries_mut(parent).push(Entry { rect, word: sibling.to_word() });
             }
             (at, level) = (parent, level + 1);
@@ -171,13 +171,13 @@ impl<J: Journal> Change<'_, '_, J> {
     }
 
     /// Takes entries out of a node that has one too many: a new node with some
-    /// of them, or some are homeless.
-    fn relieve(&mut self, at: NodeRef, level: u8) -> Result<Option<NodeRef>, ArenaFull> {
+    /// of them, or some are orphans.
+    fn overflow_treatment(&mut self, at: NodeRef, level: u8) -> Result<Option<NodeRef>, ArenaFull> {
         let is_first = self.edit.reinserted & 1 << level == 0;
         if self.header.kind == TreeKind::RStar && level < self.top_level() && is_first {
             self.edit.reinserted |= 1 << level;
-            let far = rstar::take_far(self.entries_mut(at));
-            self.edit.homeless.extend(far.into_iter().map(|entry| (entry, level)));
+            let far = rstar::reinsert_candidates(self.entries_mut(at));
+            self.edit.orphans.extend(far.into_iter().map(|entry| (entry, level)));
             return Ok(None);
         }
         let sibling = self.new_node(level)?;
@@ -200,7 +200,7 @@ impl<J: Journal> Change<'_, '_, J> {
     ) -> Result<(), ArenaFull> {
         let root = self.new_node(level + 1)?;
         for child in [old, sibling] {
-            let rect = around(self.entries(child));
+            let rect = mbr(self.entries(child));
             self.entries_mut(root).push(Entry { rect, word: child.to_word() });
         }
         self.header.root = root;
@@ -240,7 +240,7 @@ impl<J: Journal> Change<'_, '_, J> {
     }
 
     /// Takes out the entry at the end of a way. Nodes that become too small
-    /// are freed, and their entries homeless.
+    /// are freed, and their entries orphans.
     fn condense(&mut self, mut path: Path) {
         let (mut at, index) = path.pop().expect("a way ends at a leaf");
         self.entries_mut(at).swap_remove(index);
@@ -249,10 +249,10 @@ impl<J: Journal> Change<'_, '_, J> {
             if self.entries(at).len() < self.least {
                 self.entries_mut(parent).swap_remove(index);
                 let entries = std::mem::take(self.entries_mut(at));
-                self.edit.homeless.extend(entries.into_iter().map(|entry| (entry, level)));
+                self.edit.orphans.extend(entries.into_iter().map(|entry| (entry, level)));
                 self.free_node(at);
             } else {
-                let after = around(self.entries(at));
+                let after = mbr(self.entries(at));
                 if self.entries(parent)[index].rect == after {
                     return;
                 }

@@ -7,7 +7,7 @@ use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 
 /// The smallest rectangle around entries; of none, the point 0.
-pub(super) fn around(entries: &[Entry]) -> Rect {
+pub(super) fn mbr(entries: &[Entry]) -> Rect {
     let Some((first, rest)) = entries.split_first() else { return Rect::default() };
     rest.iter().fold(first.rect, |all, entry| all.union(&entry.rect))
 }

@@ -1,6 +1,6 @@
 //! Guttman's R-tree (Catfish 2.1, C3; SIGMOD 1984): the quadratic split.
 
-use super::geometry::{around, best_by, growth_of};
+use super::geometry::{best_by, growth_of, mbr};
 use remora_layout::node::Entry;
 use remora_layout::rect::Rect;
 
@@ -12,7 +12,7 @@ pub(super) fn split(entries: &mut Vec<Entry>, least: usize) -> Vec<Entry> {
     // `second` is the later one: taking it out leaves `first` where it is.
     let mut right = vec![rest.swap_remove(second)];
     let mut left = vec![rest.swap_remove(first)];
-    let (mut left_box, mut right_box) = (around(&left), around(&right));
+    let (mut left_box, mut right_box) = (mbr(&left), mbr(&right));
     while !rest.is_empty() {
         if left.len() + rest.len() <= least {
             left.append(&mut rest);

@@ -7,7 +7,7 @@
 //! versions and `left_at`.
 
 use super::change::{Change, Path};
-use super::geometry::around;
+use super::geometry::mbr;
 use remora_arena::{ArenaFull, Journal};
 use remora_layout::node::{Entry, NodeRef};
 use remora_layout::rect::Rect;
@@ -86,7 +86,7 @@ impl<J: Journal> Change<'_, '_, J> {
             if count > self.header.capacity as usize || count < self.least {
                 self.share_with_neighbour(parent, index, level)?;
             } else {
-                let rect = around(self.entries(at));
+                let rect = mbr(self.entries(at));
                 if self.entries(parent)[index].rect != rect {
                     self.entries_mut(parent)[index].rect = rect;
                 }
@@ -129,7 +129,7 @@ impl<J: Journal> Change<'_, '_, J> {
         self.share(&nodes, level);
         let ways: Vec<Entry> = nodes
             .iter()
-            .map(|&node| Entry { rect: around(self.entries(node)), word: node.to_word() })
+            .map(|&node| Entry { rect: mbr(self.entries(node)), word: node.to_word() })
             .collect();
         self.entries_mut(parent).splice(first..first + 2, ways);
         Ok(())

@@ -12,11 +12,10 @@
 
 mod bulk;
 mod change;
-mod edit;
 mod geometry;
 mod guttman;
 mod hilbert;
-mod ids;
+mod leaf_index;
 mod local;
 mod nearest;
 mod owned_node;
@@ -27,6 +26,7 @@ mod search;
 mod sort;
 mod tree;
 mod walk;
+mod write_set;
 
 pub use bulk::Build;
 pub use local::{LocalWalk, read_header, walk_locally};

@@ -1,7 +1,7 @@
 //! The R*-tree (Catfish 3.1, C5; Beckmann et al., SIGMOD 1990): which way an
 //! entry goes, which entries are reinserted, how a full node is split.
 
-use super::geometry::{around, growth_of, rank};
+use super::geometry::{growth_of, mbr, rank};
 use remora_layout::node::Entry;
 use remora_layout::rect::Rect;
 
@@ -54,8 +54,8 @@ fn overlap_growth(entries: &[Entry], own: usize, added: &Rect, most: f64) -> Opt
 
 /// Takes out the entries that lie farthest from the middle of a node, the
 /// farthest first: put back from the end, they come near ones first.
-pub(super) fn take_far(entries: &mut Vec<Entry>) -> Vec<Entry> {
-    let (x, y) = around(entries).centre();
+pub(super) fn reinsert_candidates(entries: &mut Vec<Entry>) -> Vec<Entry> {
+    let (x, y) = mbr(entries).centre();
     let distance = |entry: &Entry| {
         let centre = entry.rect.centre();
         (centre.0 - x) * (centre.0 - x) + (centre.1 - y) * (centre.1 - y)

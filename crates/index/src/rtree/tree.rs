@@ -1,10 +1,10 @@
 //! The writer's side of a tree: what its owner calls.
 
 use super::change::Change;
-use super::edit::{Edit, store_header, write_new_node};
-use super::ids::Ids;
+use super::leaf_index::LeafIndex;
 use super::owned_node::{entries_in, shape_in};
 use super::pool::{Arena, Pool, set_dead, set_state};
+use super::write_set::{WriteSet, store_header, write_new_node};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES};
 use remora_layout::node::{Entry, Home, NodeRef, NodeShape, node_bytes};
@@ -62,8 +62,8 @@ pub struct Tree {
     pub(super) at: NodeRef,
     pub(super) header: TreeHeader,
     pub(super) pool: Pool,
-    edit: Edit,
-    ids: Ids,
+    edit: WriteSet,
+    ids: LeafIndex,
     /// What is worked out, and not yet published.
     planned: Option<Planned>,
 }
@@ -73,13 +73,13 @@ struct Planned {
     /// The header as it will be, but for the counter.
     header: TreeHeader,
     /// Where objects will be found, if all of them change.
-    ids: Option<Ids>,
+    ids: Option<LeafIndex>,
 }
 
 impl Tree {
-    /// An empty tree, whose header is to lie at `at`: [`remora_layout::tree::TREE_HEADER_BYTES`] that
-    /// are the caller's, under a generation never used there before. Readers
-    /// that know the place can read it when this returns.
+    /// An empty tree, whose header is to lie at `at`: [`remora_layout::tree::TREE_HEADER_BYTES`]
+    /// that are the caller's, under a generation never used there before. Readers that know the
+    /// place can read it when this returns.
     ///
     /// # Errors
     /// No memory for its first node, or a capacity beyond the limits.
@@ -108,8 +108,8 @@ impl Tree {
         };
         store_header(arena.owner, home, at, &header, true);
         set_state(arena.owner, at, State::Live);
-        let ids = Ids::new(home.secret, 0);
-        Ok(Self { home, at, header, pool, edit: Edit::default(), ids, planned: None })
+        let ids = LeafIndex::new(home.secret, 0);
+        Ok(Self { home, at, header, pool, edit: WriteSet::default(), ids, planned: None })
     }
 
     /// Ends the tree and gives its nodes' memory back; its header is dead, and
@@ -294,7 +294,7 @@ impl Tree {
         &mut self,
         arena: &mut Arena<'_, J>,
         header: TreeHeader,
-        ids: Ids,
+        ids: LeafIndex,
     ) {
         let old = self.header.root;
         self.edit.free_node(arena.owner, old);

@@ -8,7 +8,7 @@ use crate::serve::DEFAULT_MAX_MEMORY;
 use remora_command_line::Size;
 use remora_command_line::shards::default_shards;
 use remora_fabric::verbs::memlock::{self, Locked};
-use remora_fabric::verbs::{self, Loopback, LoopbackError, Packets, Place, Port};
+use remora_fabric::verbs::{self, Gid, Loopback, LoopbackError, Packets, Port};
 use std::collections::BTreeSet;
 
 /// All of it; devices are tried with these settings of packets.
@@ -36,7 +36,7 @@ pub fn findings(packets: &Packets) -> Vec<Finding> {
         found.extend(flow::findings(network));
     }
     // The best address of each device, in the order of their ranks.
-    let mut best: Vec<&Place> = Vec::new();
+    let mut best: Vec<&Gid> = Vec::new();
     for place in &usable {
         if best.iter().all(|other| other.device != place.device) {
             best.push(place);
@@ -100,9 +100,9 @@ fn unlisted(ports: &[Port], is_listed: impl Fn(&str) -> bool) -> Vec<Finding> {
 
 /// First those that can be used, in the order in which they are taken; then
 /// the others, with the reason.
-fn gids(places: &[Place], usable: &[Place]) -> Vec<Finding> {
-    let topic = |place: &Place| format!("gid {}/{}/{}", place.device, place.port, place.gid_index);
-    let address = |place: &Place| {
+fn gids(places: &[Gid], usable: &[Gid]) -> Vec<Finding> {
+    let topic = |place: &Gid| format!("gid {}/{}/{}", place.device, place.port, place.gid_index);
+    let address = |place: &Gid| {
         let gid = std::net::Ipv6Addr::from(place.gid);
         let address = place.ip().map_or(gid.to_string(), |ip| ip.to_string());
         let network = place.netdev.as_deref().map(|name| format!(" on {name}"));
@@ -146,7 +146,7 @@ fn locked_memory(locked: Locked, devices: u64) -> Finding {
     Finding::new("memlock", verdict, found).change(memlock::REMEDY.join("\n"))
 }
 
-fn loopback(place: &Place, packets: &Packets, tried: Result<Loopback, LoopbackError>) -> Finding {
+fn loopback(place: &Gid, packets: &Packets, tried: Result<Loopback, LoopbackError>) -> Finding {
     let topic = format!("loopback {}", place.device);
     match tried {
         Ok(Loopback { bytes, read, mtu }) => {
@@ -183,10 +183,10 @@ mod tests {
     use remora_fabric::verbs::{Carriage, Mtu, VerbsError};
     use std::time::Duration;
 
-    fn place(device: &str, last: u8, is_active: bool) -> Place {
+    fn place(device: &str, last: u8, is_active: bool) -> Gid {
         let gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, last];
         let (netdev, carriage) = (Some(format!("net-{device}")), Carriage::RoceV2);
-        Place { device: device.into(), port: 1, gid_index: 3, gid, carriage, netdev, is_active }
+        Gid { device: device.into(), port: 1, gid_index: 3, gid, carriage, netdev, is_active }
     }
 
     #[test]

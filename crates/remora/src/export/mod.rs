@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use pbf::Pbf;
 use remora_client_core::{Error, ObjectId, Predicate, Query, Rect, Session};
 use remora_command_line::{Address, DEFAULT_SERVER, Transport, usage};
-use remora_layout::object::Carried;
+use remora_layout::object::Payload;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{HAS_DATA, HAS_GEOMETRY, TreeCommand};
@@ -206,8 +206,8 @@ fn write_one(
     flags: i64,
 ) -> anyhow::Result<()> {
     let has = |flag: u8| flags & i64::from(flag) != 0;
-    let carried = rest.split_at_checked(8).and_then(|(_, carried)| Carried::parse(carried));
-    let carried = carried.context("an object that cannot be")?;
-    let geometry = has(HAS_GEOMETRY).then_some(carried.geometry);
-    writer.object(id, rect, geometry, has(HAS_DATA).then_some(carried.data))
+    let payload = rest.split_at_checked(8).and_then(|(_, payload)| Payload::parse(payload));
+    let payload = payload.context("an object that cannot be")?;
+    let geometry = has(HAS_GEOMETRY).then_some(payload.geometry);
+    writer.object(id, rect, geometry, has(HAS_DATA).then_some(payload.data))
 }

@@ -1,7 +1,7 @@
 //! From a client's hello to its session, or to the answer that it gets
 //! instead.
 
-use super::doors::Socket;
+use super::listeners::Socket;
 use super::{Client, Control, Stage};
 use crate::random::random_u64;
 use crate::session::Session;
@@ -203,7 +203,7 @@ impl Control {
             version: PROTOCOL_VERSION.into(),
             refusal: 0.into(),
             session: self.next_session.into(),
-            life: self.shared.life.into(),
+            incarnation: self.shared.incarnation.into(),
             epoch: self.shared.epoch.into(),
             session_seed: random_u64().into(),
             hash_seed: self.shared.hash_seed.into(),

@@ -3,15 +3,15 @@
 //!
 //! What takes long, making queue pairs and ending sessions, it does in steps,
 //! and looks at its heartbeats every few milliseconds between them
-//! ([`admission`]): readers' rights depend on these (M30).
+//! ([`admission`]): read leases depend on these (M30).
 //!
 //! A heartbeat copies the client's clock first, then checks that the server
-//! is still the primary, then echoes: the reading right of the client counts
+//! is still the primary, then echoes: the read lease of the client counts
 //! from the echoed clock (design, "What a late reader may do").
 
 mod admission;
-mod doors;
 mod hello;
+mod listeners;
 mod set_up;
 
 use crate::accept::ACCEPTS_PER_TURN;
@@ -20,7 +20,7 @@ use crate::shared::Shared;
 use crate::thread_counts::count;
 use crate::utilisation::Utilisation;
 use admission::{Admission, Step};
-use doors::{Arrival, Door, Listener, Socket};
+use listeners::{Arrival, Listener, ListeningSocket, Socket};
 use mio::net::{TcpListener, UnixListener};
 use mio::{Events, Interest, Poll, Token};
 use remora_fabric::detect::Offer;
@@ -48,7 +48,7 @@ const FIRST_CLIENT: usize = 3;
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Without any active client for this long, the server looks for one more
-/// seldom. The first operation after a pause is asked, and its reply's right
+/// seldom. The first operation after a pause is asked, and its reply's read lease
 /// outlasts the longer wait.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
@@ -109,7 +109,7 @@ struct Welcomed {
 pub struct Control {
     shared: Arc<Shared>,
     poll: Poll,
-    doors: Vec<Door>,
+    listeners: Vec<Listener>,
     clients: HashMap<Token, Client>,
     admission: Admission<Token>,
     next_token: usize,
@@ -134,14 +134,14 @@ impl Control {
         if let Some(tcp) = &mut tcp {
             poll.registry().register(tcp, TCP_LISTENER, Interest::READABLE)?;
         }
-        let listeners = [Some(Listener::Unix(unix)), tcp.map(Listener::Tcp)];
-        let doors = listeners.into_iter().flatten().map(Door::new).collect();
+        let listeners = [Some(ListeningSocket::Unix(unix)), tcp.map(ListeningSocket::Tcp)];
+        let listeners = listeners.into_iter().flatten().map(Listener::new).collect();
         // Read once, while there are descriptors for it.
         let _ = Offer::of_this_process(true, true, false);
         Ok(Self {
             shared,
             poll,
-            doors,
+            listeners,
             clients: HashMap::new(),
             admission: Admission::new(MAX_SET_UPS_WAITING, MAX_HALF_OPEN),
             next_token: FIRST_CLIENT,
@@ -161,7 +161,8 @@ impl Control {
             let due = if self.clients.is_empty() { next_look } else { next_beat.min(next_look) };
             let timeout = Some(due.saturating_duration_since(Instant::now()));
             let timeout = if self.admission.has_step() { Some(Duration::ZERO) } else { timeout };
-            let timeout = self.doors.iter().fold(timeout, |timeout, door| door.bound(timeout));
+            let timeout =
+                self.listeners.iter().fold(timeout, |timeout, listener| listener.bound(timeout));
             if let Err(error) = self.poll.poll(&mut events, timeout) {
                 if error.kind() == ErrorKind::Interrupted {
                     continue;
@@ -176,9 +177,9 @@ impl Control {
                     token => self.read(token),
                 }
             }
-            for door in 0..self.doors.len() {
-                if self.doors[door].is_due() {
-                    self.accept(door);
+            for listener in 0..self.listeners.len() {
+                if self.listeners[listener].is_due() {
+                    self.accept(listener);
                 }
             }
             self.work();
@@ -223,12 +224,12 @@ impl Control {
         }
     }
 
-    /// Takes in who waits at a door, up to a bound.
-    fn accept(&mut self, door: usize) {
+    /// Takes in who waits at a listener, up to a bound.
+    fn accept(&mut self, listener: usize) {
         let no_resources = refusal(Refusal::NoResources, self.offer());
         for _ in 0..ACCEPTS_PER_TURN {
             let refused = &self.shared.counts.sessions_refused;
-            let mut socket = match self.doors[door].accept(&no_resources, refused) {
+            let mut socket = match self.listeners[listener].accept(&no_resources, refused) {
                 Arrival::Client(socket) => socket,
                 Arrival::TurnedAway => continue,
                 Arrival::Nobody => return,
@@ -245,7 +246,7 @@ impl Control {
             // What has already arrived raises no further event.
             self.read(token);
         }
-        self.doors[door].turn_ended();
+        self.listeners[listener].turn_ended();
     }
 
     /// A client is to end; at once if it holds nothing that takes long.

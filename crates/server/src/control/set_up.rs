@@ -1,6 +1,6 @@
 //! The steps by which a client over RDMA gets its session.
 
-use super::doors::Socket;
+use super::listeners::Socket;
 use super::{Client, Control, Stage, Welcomed};
 use crate::session::Session;
 use crate::thread_counts::count;

@@ -47,7 +47,7 @@ fn one_node() {
     assert_eq!(places(&topology, 3), [(0, 0), (1, 0), (2, 0)]);
     assert_eq!(places(&topology, 5), [(-1, 0); 5], "more shards than cores");
     let unpinned = topology.places(2, false);
-    assert_eq!(unpinned, [Place { core: None, node: Some(0) }; 2]);
+    assert_eq!(unpinned, [ShardPlacement { core: None, node: Some(0) }; 2]);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn two_nodes_take_turns() {
     let topology = machine.read("0-15", None);
     assert_eq!(topology.nodes(), 2);
     assert_eq!(places(&topology, 5), [(0, 0), (4, 1), (1, 0), (5, 1), (2, 0)]);
-    assert_eq!(topology.places(2, false), [Place::default(); 2]);
+    assert_eq!(topology.places(2, false), [ShardPlacement::default(); 2]);
     assert_eq!(places(&topology, 17), [(-1, -1); 17]);
     let all = places(&topology, 16);
     let cores: BTreeSet<i64> = all.iter().map(|(core, _)| *core).collect();
@@ -131,7 +131,7 @@ fn cores_that_are_offline_or_not_allowed_are_left_out() {
     assert_eq!(places(&topology, 4), [(-1, -1); 4]);
     let one = machine.read("4-7", Some("1"));
     assert_eq!((one.nodes(), places(&one, 1)), (1, vec![(4, 1)]));
-    assert_eq!(one.places(1, false), [Place { core: None, node: Some(1) }]);
+    assert_eq!(one.places(1, false), [ShardPlacement { core: None, node: Some(1) }]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The thread that accepts RESP clients. It gives each to the shard's thread that
 //! has the fewest, and never serves one itself.
 
-use crate::accept::{ACCEPTS_PER_TURN, Gate};
+use crate::accept::{ACCEPTS_PER_TURN, AcceptLimiter};
 use crate::inbox::{Handed, Message};
 use crate::shared::Shared;
 use crate::thread_counts::count;
@@ -42,7 +42,7 @@ pub struct Acceptor {
     shared: Arc<Shared>,
     poll: Poll,
     listener: TcpListener,
-    gate: Gate,
+    limiter: AcceptLimiter,
     next_serial: u64,
 }
 
@@ -57,19 +57,19 @@ impl Acceptor {
         let mut watched = mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(&listener));
         poll.registry().register(&mut watched, LISTENER, Interest::READABLE)?;
         let waker = Waker::new(poll.registry(), WAKER)?;
-        Ok((Self { shared, poll, listener, gate: Gate::new(), next_serial: 1 }, waker))
+        Ok((Self { shared, poll, listener, limiter: AcceptLimiter::new(), next_serial: 1 }, waker))
     }
 
     /// Runs until the server is to end.
     pub fn run(mut self) {
         let mut events = Events::with_capacity(8);
         while !self.shared.is_stopping() {
-            if let Err(error) = self.poll.poll(&mut events, self.gate.bound(None))
+            if let Err(error) = self.poll.poll(&mut events, self.limiter.bound(None))
                 && error.kind() != ErrorKind::Interrupted
             {
                 panic!("the acceptor cannot poll: {error}");
             }
-            if self.gate.is_due() || events.iter().any(|event| event.token() == LISTENER) {
+            if self.limiter.is_due() || events.iter().any(|event| event.token() == LISTENER) {
                 self.accept();
             }
         }
@@ -79,10 +79,12 @@ impl Acceptor {
         for _ in 0..ACCEPTS_PER_TURN {
             match self.listener.accept() {
                 Ok((socket, peer)) => {
-                    self.gate.passed();
+                    self.limiter.passed();
                     self.take(socket, peer);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.gate.emptied(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return self.limiter.emptied();
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     let (listener, counts) = (&self.listener, &self.shared.counts);
@@ -93,13 +95,13 @@ impl Acceptor {
                         let _ = socket.write(NO_DESCRIPTOR);
                         Ok(socket.into())
                     };
-                    if !self.gate.failed(&error, listener, turn_away) {
+                    if !self.limiter.failed(&error, listener, turn_away) {
                         return;
                     }
                 }
             }
         }
-        self.gate.turn_ended();
+        self.limiter.turn_ended();
     }
 
     /// Gives a client to a thread, or turns it away if there are too many.

@@ -14,7 +14,7 @@ use super::host::Host;
 use super::trees::places::KEPT_NAME_BYTES;
 use answers::asked_by;
 use remora_engine::geo_read::{ReadLimits, Unread, may_be_read, read_members};
-use remora_engine::moving::Place;
+use remora_engine::moving::KeyAt;
 use remora_engine::storing::{Parts, Storing};
 use remora_frontend::{OwnedReply, Token};
 use remora_layout::kind::Kind;
@@ -22,7 +22,7 @@ use remora_layout::limits::{MAX_COMMAND_MEMBERS, STREAM_BYTES};
 use remora_layout::node::ENTRY_BYTES;
 use remora_layout::tree::RootPlace;
 use remora_protocol::Command;
-use remora_protocol::geo::{GeoCommand, Places};
+use remora_protocol::geo::{GeoCommand, Members};
 use remora_protocol::message::Status;
 use remora_resp::ReplyForm;
 use remora_resp::commands::geo;
@@ -140,14 +140,14 @@ impl<H: Host> RespExecutor<H> {
         }
         let list = geo::stored(&reply.value.unwrap_or_default(), &form);
         let (_, shard) = self.host.route(database, &key);
-        if Places::in_list(&list).nth(MAX_COMMAND_MEMBERS).is_some() {
+        if Members::in_list(&list).nth(MAX_COMMAND_MEMBERS).is_some() {
             let first_bytes =
-                |list: &[u8]| Places::first(list).map_or(0, |place| Places::bytes_of(&place));
+                |list: &[u8]| Members::first(list).map_or(0, |place| Members::bytes_of(&place));
             let parts = Parts { kind: Kind::GEO, list, first_bytes };
-            self.store(token, Storing::new(Place { key, database, shard }, parts));
+            self.store(token, Storing::new(KeyAt { key, database, shard }, parts));
             return None;
         }
-        let places = Places::parse(&list).expect("members of a checked list");
+        let places = Members::parse(&list).expect("members of a checked list");
         let mut command = Vec::new();
         Command::Of { key: &key, request: GeoCommand::Store { places }.request() }.encode_within(
             database,

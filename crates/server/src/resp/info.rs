@@ -95,7 +95,7 @@ impl Facts<'_> {
             ("tcp_port", self.shared.resp_address.port().to_string()),
             ("socket", self.shared.config.socket_path.display().to_string()),
             ("uptime_in_seconds", self.shared.clock.started().elapsed().as_secs().to_string()),
-            ("life", format!("{:016x}", self.shared.life)),
+            ("incarnation", format!("{:016x}", self.shared.incarnation)),
             ("epoch", self.shared.epoch.to_string()),
             ("shards", self.shared.shards.len().to_string()),
             ("wake", self.shared.config.wake.name().into()),

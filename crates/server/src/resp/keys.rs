@@ -8,7 +8,7 @@
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::{GoingOn, part_of};
-use remora_engine::moving::{self, How, Moving, Place};
+use remora_engine::moving::{self, How, KeyAt, Moving};
 use remora_engine::storing::Storing;
 use remora_frontend::{Job, OwnedReply, Token, Waiting};
 use remora_layout::database::Database;
@@ -96,7 +96,7 @@ impl<H: Host> RespExecutor<H> {
         let slots = self.host.slots();
         let place = |key: &[u8], database| {
             let shard = slots.shard_of(key);
-            Place { key: key.into(), database, shard }
+            KeyAt { key: key.into(), database, shard }
         };
         let (from, to) = (place(key, self.database), place(to, to_database));
         let moving = Moving::new(from, to, How { replaces, keeps });

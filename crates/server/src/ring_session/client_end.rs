@@ -20,11 +20,11 @@ pub enum ClientEnd {
     Shm(ShmEnd),
     /// There is one ring set. What arrives wakes the client; the thread that receives
     /// for it marks it as ready, and wakes the shard.
-    Far(FarEnd),
+    Remote(RemoteEnd),
 }
 
 /// A client over a network, at one shard.
-pub struct FarEnd {
+pub struct RemoteEnd {
     /// A mark for each shard; the thread that takes an immediate of the client sets it.
     pub marks: Arc<[ReadyMark]>,
     /// The shard's number.
@@ -44,7 +44,7 @@ pub enum StoredBy {
     Device,
 }
 
-impl FarEnd {
+impl RemoteEnd {
     /// The end at this shard of a client whose immediates are not taken: nothing sets
     /// a mark, and the shard finds what comes by looking at the ring.
     pub fn unmarked(shard: usize) -> Self {
@@ -79,7 +79,7 @@ impl ClientEnd {
     pub fn ring_sets(&self) -> usize {
         match self {
             Self::Shm(end) => end.ring_sets,
-            Self::Far(_) => 1,
+            Self::Remote(_) => 1,
         }
     }
 
@@ -87,7 +87,7 @@ impl ClientEnd {
     pub fn mailboxes(&self) -> Option<(Words, Words)> {
         match self {
             Self::Shm(end) => Some((end.to_server.clone(), end.to_client.clone())),
-            Self::Far(_) => None,
+            Self::Remote(_) => None,
         }
     }
 }

@@ -23,8 +23,8 @@ pub fn request_header(frame: &[u8]) -> Option<RequestHeader> {
     RequestHeader::read_from_prefix(frame).ok().map(|(header, _)| header)
 }
 
-/// The header of an encoded reply, in a server's life.
-pub fn reply_header(reply: &Reply<'_>, id: u32, life: u64) -> ReplyHeader {
+/// The header of an encoded reply, in a server's incarnation.
+pub fn reply_header(reply: &Reply<'_>, id: u32, incarnation: u64) -> ReplyHeader {
     let value = reply.value.unwrap_or_default();
     let [low, high] = reply.pointer.to_words();
     ReplyHeader {
@@ -36,6 +36,6 @@ pub fn reply_header(reply: &Reply<'_>, id: u32, life: u64) -> ReplyHeader {
         lease_ms: reply.lease_ms.into(),
         pointer: [low.into(), high.into()],
         number: reply.number.into(),
-        life: life.into(),
+        incarnation: incarnation.into(),
     }
 }

@@ -236,7 +236,7 @@ impl Large {
         &mut self,
         shard: &mut Shard<J>,
         (link, blocked): (&mut AnyLink, u64),
-        (life, now): (u64, Now),
+        (incarnation, now): (u64, Now),
         replies: &mut Vec<Vec<u8>>,
     ) -> Result<Option<u16>, SessionError> {
         let next = self.next(blocked).and_then(|at| self.outgoing.remove(at));
@@ -254,7 +254,7 @@ impl Large {
             }
         }
         if let Some(Item::Asked(command)) = items.front() {
-            let begun = Searching::begin(shard, command, (life, now));
+            let begun = Searching::begin(shard, command, (incarnation, now));
             let asked = items.pop_front().expect("it was there");
             self.count(&asked, false);
             let begun = match begun {

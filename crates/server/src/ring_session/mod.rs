@@ -19,7 +19,7 @@ mod searching;
 mod special;
 mod uploads;
 
-pub use client_end::{ClientEnd, FarEnd, ShmEnd, StoredBy};
+pub use client_end::{ClientEnd, RemoteEnd, ShmEnd, StoredBy};
 pub use error::SessionError;
 
 use crate::other_searches::OtherSearches;
@@ -43,7 +43,7 @@ use remora_protocol::Command;
 use remora_protocol::Reply;
 use remora_protocol::message::{PIECE, Status, form};
 use remora_ring::{Poll, Receiver};
-use replies::{Place, Replies};
+use replies::{Replies, ReplyOrigin};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -121,8 +121,8 @@ pub struct RingParts {
     pub seed: u64,
     /// The shard it is for.
     pub shard: usize,
-    /// The server's life.
-    pub life: u64,
+    /// The server's incarnation.
+    pub incarnation: u64,
     /// The arenas of all shards, by number.
     pub arenas: Arc<[ReadView]>,
     /// Hints to the shards: records that other threads have read. None without eviction.
@@ -130,7 +130,7 @@ pub struct RingParts {
     /// The mailbox that the client writes.
     pub to_server: ReadView,
     /// A link on which the mailbox that the server writes is
-    /// [`remora_fabric::far::CLIENT_MAILBOX`].
+    /// [`remora_fabric::remote::CLIENT_MAILBOX`].
     pub link: AnyLink,
     /// How client and shard wake each other.
     pub client: ClientEnd,
@@ -157,8 +157,8 @@ impl Incoming {
 impl RingSession {
     /// Both ends at the server.
     pub fn new(parts: RingParts) -> Self {
-        let RingParts { life, seed, shard, .. } = parts;
-        let place = Place { life, seed, shard, shards: parts.arenas.len() };
+        let RingParts { incarnation, seed, shard, .. } = parts;
+        let place = ReplyOrigin { incarnation, seed, shard, shards: parts.arenas.len() };
         Self {
             session: parts.session,
             seed: parts.seed,
@@ -187,7 +187,7 @@ impl RingSession {
     pub fn eventfd(&self) -> Option<BorrowedFd<'_>> {
         match &self.client {
             ClientEnd::Shm(end) => Some(end.eventfd()),
-            ClientEnd::Far(_) => None,
+            ClientEnd::Remote(_) => None,
         }
     }
 
@@ -206,13 +206,13 @@ impl RingSession {
     fn ready(&self) -> u64 {
         match &self.client {
             ClientEnd::Shm(end) => end.ready(),
-            ClientEnd::Far(end) => (end.mark().is_set() || self.sees(end)) as u64,
+            ClientEnd::Remote(end) => (end.mark().is_set() || self.sees(end)) as u64,
         }
     }
 
     /// Whether the memory of a far client shows what it waits for, where a device
     /// stores that: its immediate may come later.
-    fn sees(&self, end: &FarEnd) -> bool {
+    fn sees(&self, end: &RemoteEnd) -> bool {
         end.stored_by == StoredBy::Device
             && match self.replies.blocked() {
                 0 => !self.large.is_full() && self.has_frame(),
@@ -243,7 +243,7 @@ impl RingSession {
     pub fn park(&self, place: usize) -> bool {
         match &self.client {
             ClientEnd::Shm(end) => end.park(|| self.has_work()),
-            ClientEnd::Far(end) => end.mark().park(place, || self.has_work()),
+            ClientEnd::Remote(end) => end.mark().park(place, || self.has_work()),
         }
     }
 
@@ -251,19 +251,19 @@ impl RingSession {
     pub fn unpark(&self) {
         match &self.client {
             ClientEnd::Shm(end) => end.unpark(),
-            ClientEnd::Far(end) => end.mark().unpark(),
+            ClientEnd::Remote(end) => end.mark().unpark(),
         }
     }
 
     /// Whether a look at its rings may find what came since the last one: another
     /// process, a device or another thread writes them.
     pub fn is_written_by_others(&self) -> bool {
-        !matches!(self.client, ClientEnd::Far(FarEnd { stored_by: StoredBy::OwnThread, .. }))
+        !matches!(self.client, ClientEnd::Remote(RemoteEnd { stored_by: StoredBy::OwnThread, .. }))
     }
 
     /// Whether the client's mark is set only once a frame is whole, and each time.
     fn is_marked_whole(&self) -> bool {
-        matches!(&self.client, ClientEnd::Far(end) if end.stored_by != StoredBy::Device)
+        matches!(&self.client, ClientEnd::Remote(end) if end.stored_by != StoredBy::Device)
     }
 
     /// Rings that the shard has looked at, since this was asked last.
@@ -277,7 +277,7 @@ impl RingSession {
         let receiver = Receiver::new(self.to_server.clone(), ring, seed);
         match self.client {
             ClientEnd::Shm(_) => receiver.in_short_laps(),
-            ClientEnd::Far(_) => receiver,
+            ClientEnd::Remote(_) => receiver,
         }
     }
 
@@ -306,7 +306,7 @@ impl RingSession {
         self.pending |= self.replies.take_newly_blocked()
             | match &self.client {
                 ClientEnd::Shm(end) => end.take_ready(),
-                ClientEnd::Far(end) => (end.mark().take() || self.sees(end)) as u64,
+                ClientEnd::Remote(end) => (end.mark().take() || self.sees(end)) as u64,
             };
         self.replies.flush(self.pending)?;
         self.send_large(shard, now)?;

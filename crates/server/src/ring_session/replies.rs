@@ -3,7 +3,7 @@
 use super::frames::{reply_header, session_of, sets_of};
 use super::{ClientEnd, SessionError};
 use remora_arena::{ReadView, Words};
-use remora_fabric::far::CLIENT_MAILBOX;
+use remora_fabric::remote::CLIENT_MAILBOX;
 use remora_fabric::shm::ThreadBell;
 use remora_fabric::{AnyLink, Link, RemoteAddress, Transport, Work};
 use remora_layout::frame::ring_seed;
@@ -27,9 +27,9 @@ struct Outgoing {
 
 /// Whose replies they are.
 #[derive(Clone, Copy)]
-pub struct Place {
-    /// The server's life.
-    pub life: u64,
+pub struct ReplyOrigin {
+    /// The server's incarnation.
+    pub incarnation: u64,
     /// Seed of the session's rings.
     pub seed: u64,
     /// The shard, and how many there are.
@@ -39,7 +39,7 @@ pub struct Place {
 
 /// One client's response rings at one shard.
 pub struct Replies {
-    place: Place,
+    place: ReplyOrigin,
     /// A mask that takes a session's number to its ring set.
     set_mask: usize,
     to_server: ReadView,
@@ -61,7 +61,7 @@ pub struct Replies {
 
 impl Replies {
     /// Nothing is sent yet.
-    pub fn new(place: Place, to_server: ReadView, link: AnyLink, client: &ClientEnd) -> Self {
+    pub fn new(place: ReplyOrigin, to_server: ReadView, link: AnyLink, client: &ClientEnd) -> Self {
         Self {
             place,
             set_mask: client.ring_sets() - 1,
@@ -85,7 +85,7 @@ impl Replies {
         if self.outgoing.len() <= set {
             self.outgoing.resize_with(set + 1, || None);
         }
-        let Self { place: Place { seed, shard, shards, .. }, shm, link, .. } = self;
+        let Self { place: ReplyOrigin { seed, shard, shards, .. }, shm, link, .. } = self;
         self.outgoing[set].get_or_insert_with(|| {
             let block = set_offset(*shards, set);
             let ring = (block + ring_offset(*shard)) as u64;
@@ -164,14 +164,14 @@ impl Replies {
         })
     }
 
-    /// The server's life, which each reply tells.
-    pub fn life(&self) -> u64 {
-        self.place.life
+    /// The server's incarnation, which each reply tells.
+    pub fn incarnation(&self) -> u64 {
+        self.place.incarnation
     }
 
     /// The header of an encoded reply.
     pub fn header(&self, reply: &Reply<'_>, id: u32) -> ReplyHeader {
-        reply_header(reply, id, self.place.life)
+        reply_header(reply, id, self.place.incarnation)
     }
 
     /// Sends the reply to this request, or keeps it until there is room.
@@ -202,7 +202,7 @@ impl Replies {
     /// it wake the shard when it gives some.
     fn say_stuck(&self, set: usize, is_stuck: u64) {
         if let Some((_, to_client)) = &self.shm {
-            let Place { shard, shards, .. } = self.place;
+            let ReplyOrigin { shard, shards, .. } = self.place;
             to_client.store(set_offset(shards, set) / 8 + stuck_word(shard), is_stuck);
             Words::full_fence();
         }

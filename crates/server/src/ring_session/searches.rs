@@ -55,7 +55,8 @@ impl RingSession {
         self.answer_in_turns(shard, read, id, now)
     }
 
-    /// Removes every key, or those of a database; the reply comes once all of them are dead for readers.
+    /// Removes every key, or those of a database; the reply comes once all of them are dead for
+    /// readers.
     pub(super) fn flush<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,
@@ -77,7 +78,7 @@ impl RingSession {
         id: u32,
         now: Now,
     ) -> Result<(), SessionError> {
-        let mut searching = Searching::new(id, self.replies.life(), read);
+        let mut searching = Searching::new(id, self.replies.incarnation(), read);
         let session = session_of(id);
         let Self { large, replies, search_scratch, .. } = self;
         let ended = !large.holds_up(session)

@@ -20,14 +20,14 @@ const _: () = assert!(FRAME_BYTES + size_of::<ReplyHeader>() <= MAX_INLINE_BYTES
 /// A search that its tree's owner has begun.
 pub struct Searching {
     id: u32,
-    life: u64,
+    incarnation: u64,
     read: LongRead,
 }
 
 impl Searching {
     /// A search that has begun, for this request.
-    pub const fn new(id: u32, life: u64, read: LongRead) -> Self {
-        Self { id, life, read }
+    pub const fn new(id: u32, incarnation: u64, read: LongRead) -> Self {
+        Self { id, incarnation, read }
     }
 
     /// Begins the search that an encoded command asks for.
@@ -37,15 +37,16 @@ impl Searching {
     pub fn begin<J: Journal>(
         shard: &mut Shard<J>,
         command: &[u8],
-        (life, now): (u64, Now),
+        (incarnation, now): (u64, Now),
     ) -> Result<Self, (Vec<u8>, u64)> {
-        let refused =
-            |reply: Reply<'_>, id| (reply_header(&reply, id, life).as_bytes().to_vec(), reply.wait);
+        let refused = |reply: Reply<'_>, id| {
+            (reply_header(&reply, id, incarnation).as_bytes().to_vec(), reply.wait)
+        };
         match Command::decode_within(command) {
             Ok((database, asked @ Command::Of { key, request }, id)) => {
                 let hash = shard.hash_of(database, &asked);
                 match shard.begin_read((key, hash), request, now) {
-                    Ok(read) => Ok(Self::new(id, life, read)),
+                    Ok(read) => Ok(Self::new(id, incarnation, read)),
                     Err(reply) => Err(refused(reply, id)),
                 }
             }
@@ -64,19 +65,19 @@ impl Searching {
         mut send: impl FnMut(&ReplyHeader, &[u8], u64) -> Result<(), SessionError>,
     ) -> Result<bool, SessionError> {
         found.clear();
-        let Self { id, life, read } = self;
+        let Self { id, incarnation, read } = self;
         let wait = shard.wait_of(read);
         let turn = match shard.read_turn(read, found, now) {
             Ok(turn) => turn,
             Err(status) => {
-                send(&reply_header(&Reply::status(status), *id, *life), &[], wait)?;
+                send(&reply_header(&Reply::status(status), *id, *incarnation), &[], wait)?;
                 return Ok(true);
             }
         };
         let header = |part: &[u8], more| {
             let value = turn.gives_value.then_some(part);
             let reply = Reply { value, ..Reply::number(turn.number) };
-            let mut header = reply_header(&reply, *id, *life);
+            let mut header = reply_header(&reply, *id, *incarnation);
             header.flags |= more;
             header
         };

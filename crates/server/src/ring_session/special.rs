@@ -170,9 +170,10 @@ impl RingSession {
             return Ok(());
         }
         let mut replies = Vec::new();
-        let life = self.replies.life();
+        let incarnation = self.replies.incarnation();
         let by = (&mut self.replies.link, blocked);
-        let Some(session) = self.large.send_piece(shard, by, (life, now), &mut replies)? else {
+        let Some(session) = self.large.send_piece(shard, by, (incarnation, now), &mut replies)?
+        else {
             return Ok(());
         };
         for reply in &replies {

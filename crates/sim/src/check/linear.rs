@@ -14,7 +14,7 @@
 //! * A call whose outcome nobody learnt may take effect at any later time, or
 //!   never. It does so only where what it leaves is needed: see
 //!   `super::wants`.
-//! * A restart of the server ends what was asked of the life before.
+//! * A restart of the server ends what was asked of the incarnation before.
 
 use super::calls::{Call, Calls};
 use super::keys::{KeyOp, Keys, Moment, Value};
@@ -64,7 +64,7 @@ pub fn check(
 }
 
 /// A place in the search, and what is to be tried from there.
-struct Place {
+struct SearchState {
     now: Moment,
     /// Calls that had taken effect.
     trail: usize,
@@ -93,7 +93,7 @@ struct Search<'c> {
 impl Search<'_> {
     /// Whether there is an explanation; `None` if it was given up.
     fn run(&mut self, initial: Moment) -> Option<bool> {
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<SearchState> = Vec::new();
         let mut entered = Some((initial, 0));
         // Bounded by the steps: each place is entered once.
         loop {
@@ -112,7 +112,7 @@ impl Search<'_> {
                     self.undo(trail);
                 } else {
                     let next = self.returned_next(now);
-                    places.push(Place { now, trail, next, tried_unknown: false });
+                    places.push(SearchState { now, trail, next, tried_unknown: false });
                 }
             }
             let Some(place) = places.last_mut() else { return Some(false) };

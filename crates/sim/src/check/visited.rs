@@ -54,13 +54,13 @@ impl Done {
 }
 
 /// Which returned calls had taken effect, and what they left.
-type Place = (usize, Box<[u64]>, Option<Value>);
+type SearchState = (usize, Box<[u64]>, Option<Value>);
 /// The calls of unknown outcome that had taken effect, and the time.
 type Spent = (Box<[u64]>, u64);
 
 /// Places from which no explanation was found.
 pub(super) struct Visited {
-    places: BTreeMap<Place, Vec<Spent>>,
+    places: BTreeMap<SearchState, Vec<Spent>>,
     /// Calls of unknown outcome that others may need to have taken effect.
     free: Vec<u64>,
 }

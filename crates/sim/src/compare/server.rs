@@ -8,7 +8,7 @@ use crate::clock::HostClock;
 use remora_arena::{Mapping, NoJournal, Owner, ReadView, Words};
 use remora_client_core::{Clock, Parts};
 use remora_engine::{Now, Shard, ShardOptions};
-use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
+use remora_fabric::remote::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::sim::{SimJournal, SimLink, SimStage, SimTarget, SimWorld};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_index::hash::TableRef;
@@ -21,14 +21,14 @@ use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_ring::WRITE_ID;
-use remora_server::ring_session::{ClientEnd, FarEnd, RingParts, RingSession};
+use remora_server::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession};
 use std::sync::{Arc, Mutex};
 use zerocopy::FromZeros;
 
 const MS: u64 = 1_000_000;
 /// Any number: nothing here is secret.
 const SEED: u64 = 0x7265_6d6f_7261;
-const LIFE: u64 = 1;
+const INCARNATION: u64 = 1;
 
 /// What the server keeps of a session.
 struct Session {
@@ -58,10 +58,10 @@ impl Server {
         let core = |(region, &bytes)| {
             let owner = Owner::heap(bytes, NoJournal);
             let hash_seed = SEED;
-            let (life, record_secret) = (LIFE, SEED);
+            let (incarnation, record_secret) = (INCARNATION, SEED);
             let options = ShardOptions {
                 region,
-                life,
+                incarnation,
                 hash_seed,
                 record_secret,
                 buckets,
@@ -141,12 +141,12 @@ impl Server {
                 session: number,
                 seed: SEED ^ number,
                 shard,
-                life: LIFE,
+                incarnation: INCARNATION,
                 arenas: Arc::clone(&arenas),
                 touched: Arc::default(),
                 to_server: to_server.view(),
                 link: AnyLink::Other(Box::new(core.gate().link(link(), has_searches))),
-                client: ClientEnd::Far(FarEnd::unmarked(shard)),
+                client: ClientEnd::Remote(RemoteEnd::unmarked(shard)),
                 large: None,
                 violated: Arc::default(),
                 threads: Arc::default(),
@@ -162,7 +162,7 @@ impl Server {
         hello.magic = HELLO_MAGIC.into();
         hello.version = PROTOCOL_VERSION.into();
         hello.session = number.into();
-        hello.life = LIFE.into();
+        hello.incarnation = INCARNATION.into();
         hello.epoch = 1.into();
         hello.session_seed = (SEED ^ number).into();
         hello.hash_seed = SEED.into();
@@ -221,7 +221,7 @@ impl Session {
             sequence: self.beats,
             utilisation_ppm_plus_1: utilisation_ppm + 1,
             wait_ns,
-            life: LIFE,
+            incarnation: INCARNATION,
             epoch: 1,
             server_unix_ms,
             echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),

@@ -13,25 +13,27 @@ impl Node {
     /// The server is down.
     pub fn connect_process(&mut self, ring_sets: usize, is_far: bool) -> Process {
         assert!(!is_far || ring_sets == 1, "over a network there is one ring set");
-        let life = self.life.as_mut().expect("it is up");
+        let incarnation = self.incarnation.as_mut().expect("it is up");
         self.sessions += 1;
         let seed = self.world.draw(|random| random.number());
-        let arenas = life.shards.iter().map(|shard| shard.owner().view().clone()).collect();
-        let shards = life.shards.len();
-        let rings = life.rings.get_or_insert_with(|| NodeRings::new(&self.world, shards));
-        rings.connect((life.number, self.sessions, seed), &arenas, (ring_sets, is_far))
+        let arenas = incarnation.shards.iter().map(|shard| shard.owner().view().clone()).collect();
+        let shards = incarnation.shards.len();
+        let rings = incarnation.rings.get_or_insert_with(|| NodeRings::new(&self.world, shards));
+        rings.connect((incarnation.number, self.sessions, seed), &arenas, (ring_sets, is_far))
     }
 
     /// A thread of such a process sleeps until it is signalled.
     pub fn thread_sleeps(&mut self, of: &Process, set: usize, task: Arc<Mutex<Option<u64>>>) {
-        if let Some(rings) = self.life.as_mut().and_then(|life| life.rings.as_mut()) {
+        if let Some(rings) =
+            self.incarnation.as_mut().and_then(|incarnation| incarnation.rings.as_mut())
+        {
             rings.sleeps(of, set, task);
         }
     }
 
     /// A process over a network has sent something to these shards.
     pub fn received(&self, of: &Process, shards: &[usize]) {
-        let rings = self.life.as_ref().and_then(|life| life.rings.as_ref());
+        let rings = self.incarnation.as_ref().and_then(|incarnation| incarnation.rings.as_ref());
         if let (Some(rings), Some(marks)) = (rings, &of.marks) {
             rings.receive(&self.world, marks, shards);
         }
@@ -39,15 +41,17 @@ impl Node {
 
     /// Such a thread had to signal so often.
     pub fn signalled(&mut self, signals: u64) {
-        if let Some(rings) = self.life.as_mut().and_then(|life| life.rings.as_mut()) {
+        if let Some(rings) =
+            self.incarnation.as_mut().and_then(|incarnation| incarnation.rings.as_mut())
+        {
             rings.counts.signals += signals;
             self.world.wake(&rings.waiting);
         }
     }
 
-    /// What this life has counted of such processes.
+    /// What this incarnation has counted of such processes.
     pub fn ring_counts(&self) -> Counts {
-        let rings = self.life.as_ref().and_then(|life| life.rings.as_ref());
+        let rings = self.incarnation.as_ref().and_then(|incarnation| incarnation.rings.as_ref());
         rings.map_or_else(Counts::default, |rings| Counts {
             parked: rings.parked() as u64,
             ..rings.counts

@@ -10,48 +10,49 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 impl Node {
-    /// What the RESP connections of each shard's thread know of the present life,
+    /// What the RESP connections of each shard's thread know of the present incarnation,
     /// whose reads take so long.
     pub fn resp_hosts(node: &Rc<RefCell<Self>>, read_ns: u64) -> Vec<SimHost> {
         let this = node.borrow();
-        let Some(life) = &this.life else { return Vec::new() };
+        let Some(incarnation) = &this.incarnation else { return Vec::new() };
         let host = |home: usize| {
-            let shards = life.shards.iter().zip(&life.journals).map(|(shard, journal)| {
-                let words = shard.owner().view().clone();
-                BesideMemory::new(&this.world, words, journal.clone(), read_ns)
-            });
+            let shards =
+                incarnation.shards.iter().zip(&incarnation.journals).map(|(shard, journal)| {
+                    let words = shard.owner().view().clone();
+                    BesideMemory::new(&this.world, words, journal.clone(), read_ns)
+                });
             let slots = Box::new(SlotTable::even(this.options.shards));
-            let of_life = (Rc::clone(node), life.number);
+            let of_incarnation = (Rc::clone(node), incarnation.number);
             let hash_seed = this.options.shard.hash_seed;
-            let thread = (life.jobs[home].mailboxes(), life.jobs[home].counts());
+            let thread = (incarnation.jobs[home].mailboxes(), incarnation.jobs[home].counts());
             let time = this.time.clone();
-            SimHost::new(of_life, home, time, (hash_seed, slots), shards.collect(), thread)
+            SimHost::new(of_incarnation, home, time, (hash_seed, slots), shards.collect(), thread)
         };
         (0..this.options.shards).map(host).collect()
     }
 
-    /// Lets a shard of a life do something at once, as its thread would. `None` if
-    /// that life is over.
+    /// Lets a shard of an incarnation do something at once, as its thread would. `None` if
+    /// that incarnation is over.
     pub fn with_shard<R>(
         &mut self,
-        (life, shard): (u64, usize),
+        (incarnation, shard): (u64, usize),
         act: impl FnOnce(&mut Shard<SimJournal>, &mut LargeJobs, Now) -> R,
     ) -> Option<R> {
-        let life = self.life.as_mut().filter(|now| now.number == life)?;
-        let now = self.time.now(life.began_ns);
-        let done = act(&mut life.shards[shard], life.jobs[shard].large(), now);
+        let incarnation = self.incarnation.as_mut().filter(|now| now.number == incarnation)?;
+        let now = self.time.now(incarnation.began_ns);
+        let done = act(&mut incarnation.shards[shard], incarnation.jobs[shard].large(), now);
         self.note_removed();
         Some(done)
     }
 
-    /// Lets the thread of a shard of a life do something about its jobs. `None` if
-    /// that life is over.
+    /// Lets the thread of a shard of an incarnation do something about its jobs. `None` if
+    /// that incarnation is over.
     pub fn with_jobs<R>(
         &mut self,
-        (life, shard): (u64, usize),
+        (incarnation, shard): (u64, usize),
         act: impl FnOnce(&mut ShardJobs) -> R,
     ) -> Option<R> {
-        let life = self.life.as_mut().filter(|now| now.number == life)?;
-        Some(act(&mut life.jobs[shard]))
+        let incarnation = self.incarnation.as_mut().filter(|now| now.number == incarnation)?;
+        Some(act(&mut incarnation.jobs[shard]))
     }
 }

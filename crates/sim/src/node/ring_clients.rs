@@ -12,14 +12,14 @@ use crate::resp::lock;
 use remora_arena::{AsleepWord, Mapping, ReadView, Words};
 use remora_engine::{Now, Shard};
 use remora_fabric::AnyLink;
-use remora_fabric::far::CLIENT_MAILBOX;
+use remora_fabric::remote::CLIENT_MAILBOX;
 use remora_fabric::shm::mark::{ReadyMark, RungClients};
 use remora_fabric::shm::{Bell, ShmLink, Sleeper, asleep};
 use remora_fabric::sim::{SimJournal, SimWorld};
 use remora_layout::session::{CLIENT_SIGNALS_WORD, mailbox_bytes, set_offset};
 use remora_server::ring_clients::{RingClients, Served};
 use remora_server::ring_session::{
-    ClientEnd, FarEnd, RingParts, RingSession, SessionError, ShmEnd, StoredBy,
+    ClientEnd, RemoteEnd, RingParts, RingSession, SessionError, ShmEnd, StoredBy,
 };
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -105,7 +105,7 @@ impl NodeRings {
     /// A process with so many ring sets; over a network, if that is `is_far`, with one.
     pub fn connect(
         &mut self,
-        (life, number, seed): (u64, u64, u64),
+        (incarnation, number, seed): (u64, u64, u64),
         arenas: &Arc<[ReadView]>,
         (ring_sets, is_far): (usize, bool),
     ) -> Process {
@@ -123,7 +123,7 @@ impl NodeRings {
             let client = match &marks {
                 Some(marks) => {
                     let marks = Arc::clone(marks);
-                    ClientEnd::Far(FarEnd { marks, shard, stored_by: StoredBy::OtherThread })
+                    ClientEnd::Remote(RemoteEnd { marks, shard, stored_by: StoredBy::OtherThread })
                 }
                 None => ClientEnd::Shm(ShmEnd {
                     to_server: to_server.clone(),
@@ -137,7 +137,7 @@ impl NodeRings {
                 session: number,
                 seed,
                 shard,
-                life,
+                incarnation,
                 arenas: Arc::clone(arenas),
                 touched: Arc::default(),
                 to_server: to_server.view(),

@@ -4,7 +4,7 @@ use crate::clock::HostClock;
 use remora_arena::{Mapping, ReadView, Words};
 use remora_client_core::{Clock, Parts};
 use remora_engine::{Shard, ShardOptions};
-use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
+use remora_fabric::remote::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::sim::{SimBundle, SimJournal, SimLink, SimTarget, SimWorld};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::hello::{HELLO_MAGIC, PROTOCOL_VERSION, ServerHello};
@@ -12,17 +12,17 @@ use remora_layout::limits::LARGE_BUFFER_BYTES;
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
 use remora_layout::slot::SlotTable;
 use remora_ring::WRITE_ID;
-use remora_server::ring_session::{ClientEnd, FarEnd, RingParts, RingSession};
+use remora_server::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use zerocopy::FromZeros;
 
 const MS: u64 = 1_000_000;
 
-/// The life of the server that grants it.
+/// The incarnation of the server that grants it.
 pub(super) struct Granting<'l> {
-    /// Number of the life.
-    pub life: u64,
+    /// Number of the incarnation.
+    pub incarnation: u64,
     pub shards: &'l [Shard<SimJournal>],
     /// One for each shard.
     pub journals: &'l [SimJournal],
@@ -54,7 +54,7 @@ impl Session {
         number: u64,
         client: &HostClock,
     ) -> (Self, Parts) {
-        let &Granting { life, journals, options, pointers, .. } = granting;
+        let &Granting { incarnation, journals, options, pointers, .. } = granting;
         let shards = granting.shards.len();
         let seed = world.draw(|random| random.number());
         let to_server = Words::new(Mapping::heap(mailbox_bytes(shards)));
@@ -82,12 +82,12 @@ impl Session {
                 session: number,
                 seed,
                 shard,
-                life,
+                incarnation,
                 arenas: Arc::clone(&arenas),
                 touched: Arc::default(),
                 to_server: to_server.view(),
                 link: link_to_client(),
-                client: ClientEnd::Far(FarEnd::unmarked(shard)),
+                client: ClientEnd::Remote(RemoteEnd::unmarked(shard)),
                 large: None,
                 violated: Arc::clone(&violated),
                 threads: Arc::default(),
@@ -101,7 +101,7 @@ impl Session {
         hello.magic = HELLO_MAGIC.into();
         hello.version = PROTOCOL_VERSION.into();
         hello.session = number.into();
-        hello.life = life.into();
+        hello.incarnation = incarnation.into();
         hello.epoch = options.epoch.into();
         hello.session_seed = seed.into();
         hello.hash_seed = options.hash_seed.into();
@@ -132,13 +132,19 @@ impl Session {
         world.schedule(closes_ns, move || self.links.lose());
     }
 
-    pub fn beat(&mut self, life: u64, epoch: u64, server_unix_ms: u64, utilisation_ppm: u32) {
+    pub fn beat(
+        &mut self,
+        incarnation: u64,
+        epoch: u64,
+        server_unix_ms: u64,
+        utilisation_ppm: u32,
+    ) {
         self.beats += 1;
         let beat = Heartbeat {
             sequence: self.beats,
             utilisation_ppm_plus_1: utilisation_ppm + 1,
             wait_ns: 0,
-            life,
+            incarnation,
             epoch,
             server_unix_ms,
             echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),

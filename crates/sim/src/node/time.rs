@@ -61,7 +61,7 @@ impl NodeTime {
         self.0.clock.told_unix_ms(self.monotonic_ns() / MS)
     }
 
-    /// The time for a life that began then, by the machine's own clock.
+    /// The time for an incarnation that began then, by the machine's own clock.
     pub fn now(&self, began_ns: u64) -> Now {
         let since_ns = self.monotonic_ns() - began_ns;
         Now { unix_ms: self.unix_ms(), since_start_s: since_ns / (1_000 * MS) }

@@ -102,8 +102,8 @@ impl RespClient {
         let (input, asked) = (Vec::new(), VecDeque::new());
         let last = BTreeMap::new();
         let mut pipeline = Pipeline { stream, input, asked, last };
-        let life = self.world.node.borrow().life();
-        self.with_moves(|moves| moves.note_connection(&self.maker, life));
+        let incarnation = self.world.node.borrow().incarnation();
+        self.with_moves(|moves| moves.note_connection(&self.maker, incarnation));
         let Err(ended) = self.operate(&mut pipeline) else { return };
         self.with_moves(|moves| moves.begin_anew(&self.maker));
         self.world.probes.borrow_mut().add(Probe::RespLost, pipeline.asked.len() as u64);

@@ -18,7 +18,7 @@ pub const MOVED_KEYS: u8 = 2;
 
 /// A key that such a hash may have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct MovedKey {
     database: u8,
     key: u8,
 }
@@ -29,7 +29,7 @@ pub struct Moves {
     generation: u16,
     moving: Moving,
     /// The number of each field's value, by the keys.
-    held: BTreeMap<Place, BTreeMap<u32, i64>>,
+    held: BTreeMap<MovedKey, BTreeMap<u32, i64>>,
 }
 
 /// A client that moves what lies under keys.
@@ -46,11 +46,11 @@ pub trait Mover {
     /// The next request.
     fn next(&mut self, maker: &Maker) -> Request;
 
-    /// A connection to this life of the server has begun. Other keys, if the one before
+    /// A connection to this incarnation of the server has begun. Other keys, if the one before
     /// was to another.
-    fn note_connection(&mut self, maker: &Maker, life: u64) {
+    fn note_connection(&mut self, maker: &Maker, incarnation: u64) {
         self.moving().database = maker.database;
-        if std::mem::replace(&mut self.moving().life, life) != life {
+        if std::mem::replace(&mut self.moving().incarnation, incarnation) != incarnation {
             self.begin_anew(maker);
         }
     }
@@ -68,8 +68,8 @@ pub trait Mover {
 /// What each of them knows.
 #[derive(Default)]
 pub struct Moving {
-    /// The life of the server that has the keys.
-    life: u64,
+    /// The incarnation of the server that has the keys.
+    incarnation: u64,
     /// The database that the connection has selected.
     database: u8,
     /// The last request moves an object of several pieces.
@@ -93,9 +93,9 @@ impl Mover for Moves {
 
     fn next(&mut self, maker: &Maker) -> Request {
         let databases = maker.world.swarm.databases;
-        let place = |database| Place { database, key: maker.draw(MOVED_KEYS as u64) as u8 };
+        let place = |database| MovedKey { database, key: maker.draw(MOVED_KEYS as u64) as u8 };
         let from = place(self.moving.database);
-        let other = Place { key: MOVED_KEYS - 1 - from.key, ..from };
+        let other = MovedKey { key: MOVED_KEYS - 1 - from.key, ..from };
         let elsewhere = place(maker.draw(databases as u64) as u8);
         let is_there = self.held.contains_key(&from);
         match maker.draw(20) {
@@ -110,7 +110,7 @@ impl Mover for Moves {
                 self.go(maker, "COPY", (from, elsewhere), true)
             }
             9 | 10 if is_there && elsewhere.database != from.database => {
-                let to = Place { key: from.key, ..elsewhere };
+                let to = MovedKey { key: from.key, ..elsewhere };
                 self.go(maker, "MOVE", (from, to), false)
             }
             _ => self.set(maker, from),
@@ -119,15 +119,15 @@ impl Mover for Moves {
 }
 
 impl Moves {
-    fn register(&self, place: Place, number: u32) -> Register {
+    fn register(&self, place: MovedKey, number: u32) -> Register {
         Register { database: place.database, hash: Some(self.name(place)), number }
     }
 
-    fn name(&self, place: Place) -> HashName {
+    fn name(&self, place: MovedKey) -> HashName {
         HashName::Moved { generation: self.generation, key: place.key }
     }
 
-    fn key(&self, place: Place) -> Vec<u8> {
+    fn key(&self, place: MovedKey) -> Vec<u8> {
         self.name(place).key()
     }
 
@@ -140,7 +140,7 @@ impl Moves {
         hashes.with_twins((0..1 + maker.draw(most)).map(|_| maker.draw(fields) as u32))
     }
 
-    fn set(&mut self, maker: &Maker, to: Place) -> Request {
+    fn set(&mut self, maker: &Maker, to: MovedKey) -> Request {
         let number = maker.world.next_number();
         let (mut words, mut ops) = (vec![b"HSET".to_vec(), self.key(to)], Vec::new());
         let mut new = 0;
@@ -154,7 +154,7 @@ impl Moves {
         Request::new(words, Expect::Exactly(new), ops)
     }
 
-    fn remove(&mut self, maker: &Maker, from: Place) -> Request {
+    fn remove(&mut self, maker: &Maker, from: MovedKey) -> Request {
         let (mut words, mut ops) = (vec![b"HDEL".to_vec(), self.key(from)], Vec::new());
         let mut removed = 0;
         for field in Self::some_fields(maker) {
@@ -168,14 +168,14 @@ impl Moves {
         Request::new(words, Expect::Exactly(removed), ops)
     }
 
-    fn del(&mut self, maker: &Maker, from: Place) -> Request {
+    fn del(&mut self, maker: &Maker, from: MovedKey) -> Request {
         self.held.remove(&from);
         let ops = self.ops_of(maker, from);
         Request::new(vec![b"DEL".to_vec(), self.key(from)], Expect::Exactly(1), ops)
     }
 
     /// What a key has now, as operations that leave it.
-    fn ops_of(&self, maker: &Maker, place: Place) -> Vec<(Register, KeyOp)> {
+    fn ops_of(&self, maker: &Maker, place: MovedKey) -> Vec<(Register, KeyOp)> {
         let held = self.held.get(&place);
         let number = |field| held.and_then(|held| held.get(&field)).copied();
         let op = |field| (self.register(place, field), number(field).map_or(GONE, written));
@@ -187,7 +187,7 @@ impl Moves {
         &mut self,
         maker: &Maker,
         command: &str,
-        (from, to): (Place, Place),
+        (from, to): (MovedKey, MovedKey),
         keeps: bool,
     ) -> Request {
         let mut words = vec![command.as_bytes().to_vec(), self.key(from)];

@@ -1,5 +1,5 @@
 //! RESP connections of the shards' threads: production code over simulated streams,
-//! for one life of the server after another.
+//! for one incarnation of the server after another.
 
 use super::jobs::{Mailboxes, ShardJobs};
 use super::stream::{Accepted, ClientEnd, Events, ServerEnd, StreamOptions, connect, lock};
@@ -84,10 +84,10 @@ impl Memory for BesideMemory {
 }
 
 /// What the RESP connections of one shard's thread know of their server, in one of
-/// its lives.
+/// its incarnations.
 pub struct SimHost {
     node: Rc<RefCell<Node>>,
-    life: u64,
+    incarnation: u64,
     home: usize,
     time: NodeTime,
     hash_seed: u64,
@@ -100,7 +100,7 @@ pub struct SimHost {
 impl SimHost {
     /// The thread of the shard with the number `home`.
     pub fn new(
-        (node, life): (Rc<RefCell<Node>>, u64),
+        (node, incarnation): (Rc<RefCell<Node>>, u64),
         home: usize,
         time: NodeTime,
         (hash_seed, slots): (u64, Box<SlotTable>),
@@ -108,12 +108,12 @@ impl SimHost {
         (mailboxes, counts): (Mailboxes, Rc<ThreadCounts>),
     ) -> Self {
         let shards = Rc::new(shards);
-        Self { node, life, home, time, hash_seed, slots, shards, mailboxes, counts }
+        Self { node, incarnation, home, time, hash_seed, slots, shards, mailboxes, counts }
     }
 
-    /// What the thread has beside its connections. `None` if its life is over.
+    /// What the thread has beside its connections. `None` if its incarnation is over.
     fn with_jobs<R>(&self, act: impl FnOnce(&mut ShardJobs) -> R) -> Option<R> {
-        self.node.borrow_mut().with_jobs((self.life, self.home), act)
+        self.node.borrow_mut().with_jobs((self.incarnation, self.home), act)
     }
 }
 
@@ -139,7 +139,7 @@ impl ShardPort for SimHost {
     }
 
     fn is_free(&mut self, token: &Token) -> bool {
-        let home = (self.life, self.home);
+        let home = (self.incarnation, self.home);
         let is_free = self.node.borrow_mut().with_shard(home, |_, jobs, _| jobs.is_free(token));
         is_free == Some(true)
     }
@@ -150,7 +150,7 @@ impl ShardPort for SimHost {
         token: Token,
         take: impl FnOnce(Here<'_>) -> R,
     ) -> Option<R> {
-        self.node.borrow_mut().with_shard((self.life, self.home), |shard, jobs, now| {
+        self.node.borrow_mut().with_shard((self.incarnation, self.home), |shard, jobs, now| {
             take(jobs.execute_here(shard, command, token, now))
         })
     }
@@ -182,10 +182,13 @@ impl Host for SimHost {
     }
 
     fn prefetch(&mut self, what: Ahead, keys: impl Iterator<Item = KeyHash>) {
-        self.node.borrow_mut().with_shard((self.life, self.home), |shard, _, _| match what {
-            Ahead::Buckets => keys.for_each(|hash| shard.prefetch(hash)),
-            Ahead::Records => keys.for_each(|hash| shard.prefetch_record(hash)),
-        });
+        self.node.borrow_mut().with_shard(
+            (self.incarnation, self.home),
+            |shard, _, _| match what {
+                Ahead::Buckets => keys.for_each(|hash| shard.prefetch(hash)),
+                Ahead::Records => keys.for_each(|hash| shard.prefetch_record(hash)),
+            },
+        );
     }
 
     fn touched(&self, shard: usize, pointer: RemotePointer) {
@@ -217,7 +220,7 @@ struct OfThread {
     counts: Rc<ThreadCounts>,
 }
 
-/// RESP of a server: of its present life, if it has one.
+/// RESP of a server: of its present incarnation, if it has one.
 #[derive(Default)]
 pub struct Resp {
     threads: RefCell<Vec<OfThread>>,
@@ -225,7 +228,7 @@ pub struct Resp {
 }
 
 impl Resp {
-    /// The shards' threads of the server's new life serve RESP.
+    /// The shards' threads of the server's new incarnation serve RESP.
     pub fn begin(
         &self,
         world: &SimWorld,
@@ -263,12 +266,12 @@ impl Resp {
         Some(connect(world, options, &thread.events))
     }
 
-    /// Adds what the threads of this life have counted, if there is one.
+    /// Adds what the threads of this incarnation have counted, if there is one.
     pub fn count(&self, counts: &mut Counts) {
         self.threads.borrow().iter().for_each(|thread| counts.add_thread(&thread.counts));
     }
 
-    /// Tells of this life, if there is one.
+    /// Tells of this incarnation, if there is one.
     pub fn tell(&self, probes: &mut Probes) {
         for thread in self.threads.borrow().iter() {
             probes.add(Probe::RespHere, thread.counts.executed_here.get());

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-const LIFE: u64 = 3;
+const INCARNATION: u64 = 3;
 const SEED: u64 = 0x5eed_0000_0000_0008;
 const SESSION: u64 = 9;
 const ARENA_BYTES: usize = 1 << 20;
@@ -131,7 +131,7 @@ impl Server {
         back.mailbox(LARGE, buffer.clone());
         let mut hello = ServerHello::new_zeroed();
         hello.session = SESSION.into();
-        hello.life = LIFE.into();
+        hello.incarnation = INCARNATION.into();
         hello.session_seed = SEED.into();
         hello.shards = 1.into();
         let looks = AtomicU64::new(0);
@@ -250,7 +250,7 @@ impl Server {
     fn answer(&mut self, request: &Request, script: &mut Script<'_>) {
         let mut reply = ReplyHeader::new_zeroed();
         reply.id = request.id.into();
-        reply.life = LIFE.into();
+        reply.incarnation = INCARNATION.into();
         let mut value = Vec::new();
         let is_odd = script.byte() < self.temper;
         match script.below(9) + if is_odd { 7 } else { 0 } {
@@ -299,7 +299,9 @@ impl Server {
             }
             12 => self.send(&[reply.as_bytes()]),
             13 => return,
-            14 => reply.life = script.pick(&[LIFE, 0, LIFE + 1, u64::MAX]).into(),
+            14 => {
+                reply.incarnation = script.pick(&[INCARNATION, 0, INCARNATION + 1, u64::MAX]).into()
+            }
             _ => return self.send(&[script.bytes()]),
         }
         self.send(&[reply.as_bytes(), &value]);
@@ -335,7 +337,7 @@ impl Server {
             sequence: self.beats,
             utilisation_ppm_plus_1: 1,
             wait_ns: 0,
-            life: LIFE,
+            incarnation: INCARNATION,
             epoch: 1,
             server_unix_ms: 1_700_000_000_000,
             echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
@@ -357,7 +359,7 @@ impl Server {
                     sequence: script.pick(&[0, self.beats + 1, u64::MAX]),
                     utilisation_ppm_plus_1: script.word() as u32,
                     wait_ns: script.word() as u32,
-                    life: LIFE + script.one_in(16) as u64,
+                    incarnation: INCARNATION + script.one_in(16) as u64,
                     epoch: script.word(),
                     server_unix_ms: script.word(),
                     echoed_client_clock_ns: script.word() >> script.below(64),
@@ -381,7 +383,7 @@ impl Server {
             5 => {
                 let mut reply = ReplyHeader::new_zeroed();
                 reply.id = (script.word() as u32 & 0x0001_0003).into();
-                reply.life = LIFE.into();
+                reply.incarnation = INCARNATION.into();
                 self.send(&[reply.as_bytes()]);
             }
             // The arena: its header page, its table, any word, any bit.

@@ -30,7 +30,7 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Host {
     pub messages: Messages,
     pub message_bytes: usize,
-    pub life: u64,
+    pub incarnation: u64,
     pub hash_seed: u64,
     pub posts: Vec<Post>,
 }
@@ -40,11 +40,11 @@ pub struct Post {
     /// Its arena.
     pub region: Region,
     /// Its threads that take messages: a connection is at one of them.
-    pub doors: Vec<Arc<Door>>,
+    pub accept_queues: Vec<Arc<AcceptQueue>>,
 }
 
 /// Where new conversations wait for the thread that will serve them.
-pub struct Door {
+pub struct AcceptQueue {
     waiting: Mutex<Vec<Conversation>>,
     is_open: AtomicBool,
     /// Wakes the thread.
@@ -56,7 +56,7 @@ pub struct Conversation<O = Outgoing> {
     pub incoming: Box<dyn Receiving>,
     pub outgoing: O,
     /// Whether it goes on.
-    pub life: Life,
+    pub incarnation: Incarnation,
     /// By which the client wakes the shard.
     eventfd: Arc<OwnedFd>,
 }
@@ -66,15 +66,15 @@ pub struct Outgoing {
     sending: Box<dyn Sending>,
     /// Wakes the client; none where messages are only polled for.
     bell: Option<ThreadBell>,
-    life: Life,
+    incarnation: Incarnation,
 }
 
 /// Whether a connection goes on, at all shards: its flag is set when the
 /// client has gone, or has broken the protocol.
 #[derive(Clone)]
-pub struct Life(Arc<(AtomicBool, UnixStream)>);
+pub struct Incarnation(Arc<(AtomicBool, UnixStream)>);
 
-impl Life {
+impl Incarnation {
     fn begin(socket: UnixStream) -> Self {
         Self(Arc::new((AtomicBool::new(false), socket)))
     }
@@ -101,7 +101,7 @@ impl<O> Conversation<O> {
     /// Whether there is something to take.
     #[inline]
     pub fn has_message(&self) -> bool {
-        !self.life.has_ended() && self.incoming.has_message()
+        !self.incarnation.has_ended() && self.incoming.has_message()
     }
 
     /// Takes up to `most` messages; each is given to `each` with the way back
@@ -120,14 +120,14 @@ impl<O> Conversation<O> {
                 Err(broken) => Err(broken),
             };
             if let Err(broken) = taken {
-                return self.life.end(broken);
+                return self.incarnation.end(broken);
             }
         }
     }
 }
 
-impl Door {
-    /// An empty door.
+impl AcceptQueue {
+    /// An empty accept_queue.
     pub fn new() -> anyhow::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             waiting: Mutex::default(),
@@ -146,17 +146,17 @@ impl Door {
         self.is_open.store(false, Ordering::SeqCst);
         let came =
             std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-        for Conversation { incoming, outgoing, life, eventfd } in came {
+        for Conversation { incoming, outgoing, incarnation, eventfd } in came {
             match rest.watch(eventfd.as_fd()) {
                 Ok(()) => {
                     let outgoing = way_back(outgoing);
-                    inside.push(Conversation { incoming, outgoing, life, eventfd });
+                    inside.push(Conversation { incoming, outgoing, incarnation, eventfd });
                 }
-                Err(_) => life.end(Broken("cannot wait for it")),
+                Err(_) => incarnation.end(Broken("cannot wait for it")),
             }
         }
         inside.retain(|conversation| {
-            let stays = !conversation.life.has_ended();
+            let stays = !conversation.incarnation.has_ended();
             if !stays {
                 rest.forget(conversation.eventfd.as_fd());
             }
@@ -182,7 +182,7 @@ impl Door {
     }
 }
 
-impl AsFd for Door {
+impl AsFd for AcceptQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.eventfd.as_fd()
     }
@@ -199,8 +199,8 @@ impl Outgoing {
                     bell.ring();
                 }
             }
-            Ok(false) => self.life.end(Broken("it left no room for a reply")),
-            Err(broken) => self.life.end(broken),
+            Ok(false) => self.incarnation.end(Broken("it left no room for a reply")),
+            Err(broken) => self.incarnation.end(broken),
         }
     }
 }
@@ -238,14 +238,14 @@ fn serve(host: &Host, number: u64, mut socket: &UnixStream) -> anyhow::Result<()
         decline(socket, &refusal(why, offer()))?;
         anyhow::bail!(why);
     }
-    let life = Life::begin(socket.try_clone()?);
-    let sent = grant(host, number, socket, &life);
+    let incarnation = Incarnation::begin(socket.try_clone()?);
+    let sent = grant(host, number, socket, &incarnation);
     if sent.is_ok() {
         // The client says nothing more: what is read is its end.
         socket.set_read_timeout(None)?;
         let _ = socket.read(&mut [0u8; 1]);
     }
-    life.0.0.store(true, Ordering::Release);
+    incarnation.0.0.store(true, Ordering::Release);
     for post in &host.posts {
         post.door_of(number).knock();
     }
@@ -253,8 +253,8 @@ fn serve(host: &Host, number: u64, mut socket: &UnixStream) -> anyhow::Result<()
 }
 
 impl Post {
-    fn door_of(&self, connection: u64) -> &Door {
-        &self.doors[connection as usize % self.doors.len()]
+    fn door_of(&self, connection: u64) -> &AcceptQueue {
+        &self.accept_queues[connection as usize % self.accept_queues.len()]
     }
 }
 
@@ -263,7 +263,12 @@ fn offer() -> Offer {
     Offer::of_this_process(true, false, false)
 }
 
-fn grant(host: &Host, number: u64, socket: &UnixStream, life: &Life) -> anyhow::Result<()> {
+fn grant(
+    host: &Host,
+    number: u64,
+    socket: &UnixStream,
+    incarnation: &Incarnation,
+) -> anyhow::Result<()> {
     let shards = host.posts.len();
     let memory = SessionMemory::create(shards, 1)?;
     let seed = rand::random();
@@ -273,17 +278,17 @@ fn grant(host: &Host, number: u64, socket: &UnixStream, life: &Life) -> anyhow::
         let side = Side::of_server(memory.to_server(), memory.to_client(), shard, seed);
         let (incoming, sending) = ends(host.messages, &side, host.message_bytes);
         let bell = (host.messages != Messages::Indicator).then(|| memory.thread_bell(0));
-        let outgoing = Outgoing { sending, bell, life: life.clone() };
+        let outgoing = Outgoing { sending, bell, incarnation: incarnation.clone() };
         eventfds.push(Arc::clone(&eventfd));
-        let life = life.clone();
-        post.door_of(number).push(Conversation { incoming, outgoing, life, eventfd });
+        let incarnation = incarnation.clone();
+        post.door_of(number).push(Conversation { incoming, outgoing, incarnation, eventfd });
     }
     let mut hello = ServerHello {
         magic: HELLO_MAGIC.into(),
         version: PROTOCOL_VERSION.into(),
         refusal: 0.into(),
         session: number.into(),
-        life: host.life.into(),
+        incarnation: host.incarnation.into(),
         epoch: 1.into(),
         session_seed: seed.into(),
         hash_seed: host.hash_seed.into(),

@@ -2,7 +2,7 @@
 //! memory, served by other messages or other threads. It belongs to the bench
 //! that starts it and ends with it.
 //!
-//! There is no RESP, no heartbeat and no reading right: only GET and SET by
+//! There is no RESP, no heartbeat and no read lease: only GET and SET by
 //! message. A connection that breaks the protocol ends; so does one whose
 //! replies find no room, because an honest client never lets that happen.
 
@@ -94,7 +94,7 @@ fn start(args: &VariantServerArgs) -> anyhow::Result<Host> {
     let arena_bytes = (args.max_memory_bytes / shards).max(MIN_ARENA_BYTES) & !4095;
     let buckets = (args.buckets / shards).max(SMALLEST_CHUNK_BUCKETS).next_power_of_two();
     anyhow::ensure!(table_end(buckets) <= arena_bytes / 2, "the table leaves no room for records");
-    let life = rand::random::<u64>() | 1;
+    let incarnation = rand::random::<u64>() | 1;
     let hash_seed = rand::random();
     let clock = Clock::start();
     let mut pins = Pins::new(args.shards * args.shard_model.threads(), args.pin);
@@ -106,7 +106,7 @@ fn start(args: &VariantServerArgs) -> anyhow::Result<Host> {
             owner,
             ShardOptions {
                 region: number as u32,
-                life,
+                incarnation,
                 epoch: 1,
                 hash_seed,
                 buckets,
@@ -117,7 +117,7 @@ fn start(args: &VariantServerArgs) -> anyhow::Result<Host> {
         );
         let asleep = Asleep::new(region.asleep_word());
         let rest = || Rest::new(args.wake, args.messages, Arc::clone(&asleep), pins.is_crowded);
-        let doors = match args.shard_model {
+        let accept_queues = match args.shard_model {
             ShardModel::Single => {
                 let store = Store::new(shard, hash_seed, clock);
                 vec![single::start(number, store, rest()?, pins.next())?]
@@ -128,7 +128,13 @@ fn start(args: &VariantServerArgs) -> anyhow::Result<Host> {
                 pipelined::start(number, store, rests, &mut pins)?
             }
         };
-        posts.push(Post { region, doors });
+        posts.push(Post { region, accept_queues });
     }
-    Ok(Host { messages: args.messages, message_bytes: args.message_bytes, life, hash_seed, posts })
+    Ok(Host {
+        messages: args.messages,
+        message_bytes: args.message_bytes,
+        incarnation,
+        hash_seed,
+        posts,
+    })
 }

@@ -6,8 +6,8 @@
 //! threads take from the queue. A client knows the replies by their ids.
 
 use super::super::form::{DISPATCHERS, WORKERS};
-use super::connection::{Conversation, Door, Outgoing};
-use super::rest::{HYBRID_SPIN, POLLS_PER_CLOCK, Patience, Rest};
+use super::connection::{AcceptQueue, Conversation, Outgoing};
+use super::rest::{HYBRID_SPIN, POLLS_PER_CLOCK, Rest, WaitMode};
 use super::threads::{Pins, spawn};
 use super::work::{Asked, MESSAGES_PER_TURN, Store};
 use remora_command_line::Wake;
@@ -42,44 +42,46 @@ struct HandOver {
     came: Condvar,
 }
 
-/// Starts the threads; gives the doors of those that take messages.
+/// Starts the threads; gives the accept_queues of those that take messages.
 pub fn start(
     number: usize,
     store: Store,
     rests: [Rest; DISPATCHERS],
     pins: &mut Pins,
-) -> anyhow::Result<Vec<Arc<Door>>> {
+) -> anyhow::Result<Vec<Arc<AcceptQueue>>> {
     let hash_seed = store.hash_seed;
-    let patience = rests[0].patience();
+    let wait_mode = rests[0].wait_mode();
     let queue = Arc::new(HandOver::default());
-    let mut doors = Vec::with_capacity(DISPATCHERS);
+    let mut accept_queues = Vec::with_capacity(DISPATCHERS);
     for (at, rest) in rests.into_iter().enumerate() {
-        let door = Door::new()?;
-        rest.watch(door.as_fd())?;
-        doors.push(Arc::clone(&door));
+        let accept_queue = AcceptQueue::new()?;
+        rest.watch(accept_queue.as_fd())?;
+        accept_queues.push(Arc::clone(&accept_queue));
         let queue = Arc::clone(&queue);
-        let dispatch = move || dispatch(&queue, &door, rest, hash_seed);
+        let dispatch = move || dispatch(&queue, &accept_queue, rest, hash_seed);
         spawn(format!("dispatch-{number}-{at}"), pins.next(), dispatch)?;
     }
     let store = Arc::new(Mutex::new(store));
     for at in 0..WORKERS {
         let (queue, store) = (Arc::clone(&queue), Arc::clone(&store));
-        let execute = move || execute(&queue, &store, patience);
+        let execute = move || execute(&queue, &store, wait_mode);
         spawn(format!("execute-{number}-{at}"), pins.next(), execute)?;
     }
-    Ok(doors)
+    Ok(accept_queues)
 }
 
-fn dispatch(queue: &HandOver, door: &Door, mut rest: Rest, hash_seed: u64) {
+fn dispatch(queue: &HandOver, accept_queue: &AcceptQueue, mut rest: Rest, hash_seed: u64) {
     rest.begin();
     let mut conversations: Vec<Conversation<WayBack>> = Vec::new();
     let mut message = Vec::new();
     loop {
-        if door.is_open() {
-            door.pass(&mut conversations, &rest, |outgoing| Arc::new(Mutex::new(outgoing)));
+        if accept_queue.is_open() {
+            accept_queue.pass(&mut conversations, &rest, |outgoing| Arc::new(Mutex::new(outgoing)));
         }
         if !conversations.iter().any(Conversation::has_message) {
-            rest.wait(|| door.is_open() || conversations.iter().any(Conversation::has_message));
+            rest.wait(|| {
+                accept_queue.is_open() || conversations.iter().any(Conversation::has_message)
+            });
             continue;
         }
         for conversation in &mut conversations {
@@ -99,10 +101,10 @@ fn dispatch(queue: &HandOver, door: &Door, mut rest: Rest, hash_seed: u64) {
     }
 }
 
-fn execute(queue: &HandOver, store: &Mutex<Store>, patience: Patience) {
+fn execute(queue: &HandOver, store: &Mutex<Store>, wait_mode: WaitMode) {
     let mut value = Vec::new();
     loop {
-        let job = queue.wait(patience);
+        let job = queue.wait(wait_mode);
         let header = {
             let mut store = lock(store);
             let now = store.clock.now();
@@ -144,8 +146,8 @@ impl HandOver {
     }
 
     /// The next job: polls for it, or sleeps, or one after the other.
-    fn wait(&self, patience: Patience) -> Job {
-        if let Some(job) = self.poll(patience) {
+    fn wait(&self, wait_mode: WaitMode) -> Job {
+        if let Some(job) = self.poll(wait_mode) {
             return job;
         }
         let mut jobs = lock(&self.jobs);
@@ -158,8 +160,8 @@ impl HandOver {
     }
 
     /// Polls for the next job, until it is time to sleep.
-    fn poll(&self, patience: Patience) -> Option<Job> {
-        if patience.wake == Wake::Event {
+    fn poll(&self, wait_mode: WaitMode) -> Option<Job> {
+        if wait_mode.wake == Wake::Event {
             return None;
         }
         let began = Instant::now();
@@ -170,10 +172,10 @@ impl HandOver {
             }
             std::hint::spin_loop();
             if empty_polls.is_multiple_of(POLLS_PER_CLOCK.into()) {
-                if patience.wake == Wake::Hybrid && began.elapsed() > HYBRID_SPIN {
+                if wait_mode.wake == Wake::Hybrid && began.elapsed() > HYBRID_SPIN {
                     break;
                 }
-                if patience.is_crowded {
+                if wait_mode.is_crowded {
                     std::thread::yield_now();
                 }
             }

@@ -42,7 +42,7 @@ impl Asleep {
 
 /// How a thread waits that is woken by others of its process.
 #[derive(Clone, Copy)]
-pub struct Patience {
+pub struct WaitMode {
     pub wake: Wake,
     /// Whether who polls has to offer the core to others.
     pub is_crowded: bool,
@@ -89,8 +89,8 @@ impl Rest {
     }
 
     /// How those wait to whom this thread hands over.
-    pub fn patience(&self) -> Patience {
-        Patience { wake: self.wake, is_crowded: self.is_crowded }
+    pub fn wait_mode(&self) -> WaitMode {
+        WaitMode { wake: self.wake, is_crowded: self.is_crowded }
     }
 
     /// Wakes also for this descriptor.

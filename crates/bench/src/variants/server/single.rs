@@ -1,7 +1,7 @@
 //! One thread for each shard: it detects a message, executes it and replies
 //! before it looks at the next connection, in turn (HydraDB 4.1.1, H3).
 
-use super::connection::{Conversation, Door};
+use super::connection::{AcceptQueue, Conversation};
 use super::rest::Rest;
 use super::threads::spawn;
 use super::work::{Asked, MESSAGES_PER_TURN, Store};
@@ -11,31 +11,33 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// Starts the thread; gives its door.
+/// Starts the thread; gives its accept_queue.
 pub fn start(
     number: usize,
     store: Store,
     rest: Rest,
     core: Option<CoreId>,
-) -> anyhow::Result<Arc<Door>> {
-    let door = Door::new()?;
-    rest.watch(door.as_fd())?;
-    let inside = Arc::clone(&door);
+) -> anyhow::Result<Arc<AcceptQueue>> {
+    let accept_queue = AcceptQueue::new()?;
+    rest.watch(accept_queue.as_fd())?;
+    let inside = Arc::clone(&accept_queue);
     spawn(format!("shard-{number}"), core, move || run(store, &inside, rest))?;
-    Ok(door)
+    Ok(accept_queue)
 }
 
-fn run(mut store: Store, door: &Door, mut rest: Rest) {
+fn run(mut store: Store, accept_queue: &AcceptQueue, mut rest: Rest) {
     rest.begin();
     let (clock, hash_seed) = (store.clock, store.hash_seed);
     let mut conversations: Vec<Conversation> = Vec::new();
     let mut message = Vec::new();
     loop {
-        if door.is_open() {
-            door.pass(&mut conversations, &rest, |outgoing| outgoing);
+        if accept_queue.is_open() {
+            accept_queue.pass(&mut conversations, &rest, |outgoing| outgoing);
         }
         if !conversations.iter().any(Conversation::has_message) {
-            rest.wait(|| door.is_open() || conversations.iter().any(Conversation::has_message));
+            rest.wait(|| {
+                accept_queue.is_open() || conversations.iter().any(Conversation::has_message)
+            });
             continue;
         }
         let now = clock.now();

@@ -113,7 +113,7 @@ fn header<'v>(reply: &Reply<'v>, id: u32) -> (ReplyHeader, &'v [u8]) {
         pointer: [low.into(), high.into()],
         number: reply.number.into(),
         // Of use to who reads only.
-        life: 0.into(),
+        incarnation: 0.into(),
     };
     (header, value)
 }

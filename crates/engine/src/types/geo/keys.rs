@@ -9,7 +9,7 @@ use remora_arena::{Journal, NewRecord, Slot, publish_live, write_pending};
 use remora_index::rtree::{Arena, Tree, TreeError};
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
-use remora_protocol::geo::{Place, Position};
+use remora_protocol::geo::{Member, Position};
 use remora_protocol::message::Status;
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl GeoKeys {
         &mut self,
         store: &mut Store<J>,
         (on, root): (On<'_>, u32),
-        place: &Place<'_>,
+        place: &Member<'_>,
     ) -> Result<Slot, Status> {
         let point = Position::of_score(place.score).point();
         let slot = self.keep_member(store, place, on.now)?;
@@ -88,7 +88,7 @@ impl GeoKeys {
     pub(super) fn keep_member<J: Journal>(
         &mut self,
         store: &mut Store<J>,
-        place: &Place<'_>,
+        place: &Member<'_>,
         now: Now,
     ) -> Result<Slot, Status> {
         let score = place.score.to_le_bytes();

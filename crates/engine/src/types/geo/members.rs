@@ -8,7 +8,7 @@ use crate::types::object::On;
 use remora_arena::{Journal, slot_of};
 use remora_layout::kind::Kind;
 use remora_layout::tree::TREE_HEADER_BYTES;
-use remora_protocol::geo::{GeoCommand, Place, Places, Position};
+use remora_protocol::geo::{GeoCommand, Member, Members, Position};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Reply};
 
@@ -25,7 +25,7 @@ impl GeoKeys {
         &mut self,
         store: &mut Store<J>,
         (on, mut root): (On<'_>, Option<u32>),
-        (condition, tell_changed, places): (Condition, bool, Places<'_>),
+        (condition, tell_changed, places): (Condition, bool, Members<'_>),
     ) -> Reply<'static> {
         let mut counted = 0;
         // Those that were given before memory was full stay as they are.
@@ -59,15 +59,15 @@ impl GeoKeys {
         &mut self,
         store: &mut Store<J>,
         (on, root): (On<'_>, &mut Option<u32>),
-        place: &Place<'_>,
+        place: &Member<'_>,
         slot: Option<u32>,
     ) -> Result<Put, Status> {
         if slot.is_some_and(|slot| score_in(&store.owner, slot) == place.score) {
             return Ok(Put::Unchanged);
         }
         let mut list = Vec::new();
-        Places::push(&mut list, &Place { distance: 0.0, ..*place });
-        let places = Places::parse(&list).expect("one member of a checked list");
+        Members::push(&mut list, &Member { distance: 0.0, ..*place });
+        let places = Members::parse(&list).expect("one member of a checked list");
         let command = GeoCommand::Add { condition: Condition::Always, tell_changed: false, places };
         let entry = Command::Of { key: on.key, request: command.request() };
         let point = Position::of_score(place.score).point();
@@ -99,7 +99,7 @@ impl GeoKeys {
         &mut self,
         store: &mut Store<J>,
         on: On<'_>,
-        place: &Place<'_>,
+        place: &Member<'_>,
         entry: &Command<'_>,
     ) -> Result<u32, Status> {
         let root = store.new_root((on.key, on.hash), Kind::GEO, TREE_HEADER_BYTES, 0, on.now);
@@ -129,7 +129,7 @@ impl GeoKeys {
         &mut self,
         store: &mut Store<J>,
         (on, root): (On<'_>, u32),
-        place: &Place<'_>,
+        place: &Member<'_>,
         entry: &Command<'_>,
     ) -> Result<(), Status> {
         let slot = self.plan_member(store, (on, root), place)?;
@@ -142,11 +142,11 @@ impl GeoKeys {
         &mut self,
         store: &mut Store<J>,
         (on, root): (On<'_>, Option<u32>),
-        places: Places<'_>,
+        places: Members<'_>,
     ) -> Reply<'static> {
         let mut removed = 0;
         let Some(root) = root else { return Reply::number(0) };
-        for Place { member, .. } in places.iter() {
+        for Member { member, .. } in places.iter() {
             let set = &self.by_root[&root];
             let Some(slot) = set.find(&store.owner, member) else { continue };
             if set.members() == 1 {
@@ -160,8 +160,8 @@ impl GeoKeys {
                 return Reply { number: removed, ..Reply::status(status) };
             }
             let mut list = Vec::new();
-            Places::push(&mut list, &Place { member, ..Place::default() });
-            let places = Places::parse(&list).expect("one member of a checked list");
+            Members::push(&mut list, &Member { member, ..Member::default() });
+            let places = Members::parse(&list).expect("one member of a checked list");
             let request = GeoCommand::Remove { places }.request();
             store.commit(on.hash.database(), &Command::Of { key: on.key, request }, |store| {
                 self.publish(store, root);
@@ -180,11 +180,11 @@ impl GeoKeys {
         &'s mut self,
         store: &Store<J>,
         root: Option<u32>,
-        places: Places<'_>,
+        places: Members<'_>,
     ) -> Reply<'s> {
         self.scratch.clear();
         let set = root.map(|root| &self.by_root[&root]);
-        for Place { member, .. } in places.iter() {
+        for Member { member, .. } in places.iter() {
             let slot = set.and_then(|set| set.find(&store.owner, member));
             let score = slot.map_or(f64::NAN, |slot| score_in(&store.owner, slot));
             self.scratch.extend_from_slice(&score.to_le_bytes());

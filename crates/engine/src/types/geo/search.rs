@@ -11,7 +11,7 @@ use remora_layout::limits::{NODE_ENTRIES, SEARCH_TURN_BYTES, SEARCH_TURN_NODES};
 use remora_layout::node::node_bytes;
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
-use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, Place, Places};
+use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, Member, Members};
 use remora_protocol::geo::{Position, Shape};
 use remora_protocol::message::Status;
 use remora_protocol::{Reply, Request};
@@ -69,7 +69,7 @@ impl GeoKeys {
     }
 
     /// Goes on with a search for one turn of the shard; `found` is all that it
-    /// has found, as [`Places`]. True at its end. A key that has gone meanwhile is
+    /// has found, as [`Members`]. True at its end. A key that has gone meanwhile is
     /// as one that went before it: nothing is found.
     pub(super) fn search_turn<J: Journal>(
         &self,
@@ -87,7 +87,7 @@ impl GeoKeys {
         let take = |slot: u32, position: Position, found: &mut Vec<u8>| {
             let Some(distance) = shape.distance_within(centre, position) else { return 0 };
             let (member, score) = (member_in(&store.owner, slot), score_in(&store.owner, slot));
-            Places::push(found, &Place { score, distance, member });
+            Members::push(found, &Member { score, distance, member });
             1
         };
         let Some(tree) = &set.tree else {

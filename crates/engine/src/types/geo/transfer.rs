@@ -9,7 +9,7 @@ use remora_arena::{Journal, Slot};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
 use remora_layout::tree::TREE_HEADER_BYTES;
-use remora_protocol::geo::{Place, Places};
+use remora_protocol::geo::{Member, Members};
 use remora_protocol::message::Status;
 
 /// A part of the members' table, and how many of its members are written.
@@ -34,7 +34,7 @@ impl GeoKeys {
                     return false;
                 }
                 let (member, score) = (member_in(&store.owner, slot), score_in(&store.owner, slot));
-                Places::push(piece, &Place { score, distance: 0.0, member });
+                Members::push(piece, &Member { score, distance: 0.0, member });
                 written += 1;
                 at.1 += 1;
             }
@@ -62,7 +62,7 @@ impl GeoKeys {
         (on, root): (On<'_>, u32),
         piece: &[u8],
     ) -> Result<(), Status> {
-        let places = Places::parse(piece).ok_or(Status::Malformed)?;
+        let places = Members::parse(piece).ok_or(Status::Malformed)?;
         self.touched.push(root);
         for place in places.iter() {
             if self.by_root[&root].find(&store.owner, place.member).is_some() {

@@ -14,7 +14,7 @@ use remora_layout::node::Home;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
 use remora_protocol::geo::Position;
-use remora_protocol::geo::{GeoCommand, Places};
+use remora_protocol::geo::{GeoCommand, Members};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply};
 
@@ -44,7 +44,7 @@ impl GeoKeys {
         &mut self,
         store: &mut Store<J>,
         on: On<'_>,
-        places: Places<'_>,
+        places: Members<'_>,
     ) -> Reply<'static> {
         let On { key, hash, now } = on;
         let entry = Command::Of { key, request: GeoCommand::Store { places }.request() };
@@ -77,7 +77,7 @@ impl GeoKeys {
         &mut self,
         store: &mut Store<J>,
         on: On<'_>,
-        places: Places<'_>,
+        places: Members<'_>,
     ) -> Option<GeoSet> {
         let root =
             store.new_root((on.key, on.hash), Kind::GEO, TREE_HEADER_BYTES, 0, on.now).ok()?;

@@ -43,15 +43,15 @@ impl Trees {
         debug_assert_eq!(cursor.restarts(), 0, "nothing is changed meanwhile");
         for object in objects {
             let slot = named.record(store, object.word);
-            let carried = slot.map(|slot| carried_in(store, slot)).unwrap_or_default();
+            let payload = slot.map(|slot| carried_in(store, slot)).unwrap_or_default();
             let expires = slot.map_or(0, |slot| expires_at_ms(store, slot)).to_le_bytes();
             let rect = object.rect.as_bytes();
             let mut add = |id: &[u8]| {
-                content.add(&[id, rect, carried.geometry, carried.fields, carried.data, &expires]);
+                content.add(&[id, rect, payload.geometry, payload.fields, payload.data, &expires]);
             };
             // A surrogate says nothing outside this shard.
             match is_surrogate(object.word) {
-                true => add(carried.id),
+                true => add(payload.id),
                 false => ObjectId::Number(object.word).with_text(add),
             }
         }

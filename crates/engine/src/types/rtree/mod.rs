@@ -9,10 +9,10 @@
 
 mod arena;
 mod build;
-mod carried;
 mod digest;
 mod expire;
 mod named;
+mod payload;
 mod put;
 mod record;
 mod refine;

@@ -46,11 +46,11 @@ pub(super) struct With {
 impl With {
     /// What the object has whose record lies in a slot.
     pub fn of<J: Journal>(store: &Store<J>, slot: u32) -> Self {
-        let carried = carried_in(store, slot);
+        let payload = carried_in(store, slot);
         Self {
-            data: u64::from(!carried.data.is_empty()),
-            geometry: u64::from(!carried.geometry.is_empty()),
-            fields: u64::from(!carried.fields.is_empty()),
+            data: u64::from(!payload.data.is_empty()),
+            geometry: u64::from(!payload.geometry.is_empty()),
+            fields: u64::from(!payload.fields.is_empty()),
             expiry: u64::from(expires_at_ms(store, slot) != 0),
             surrogate: u64::from(is_surrogate(word_in(store, slot))),
         }
@@ -224,7 +224,7 @@ impl Named {
         let mut with = With::default();
         let mut data_bytes = 0;
         for slot in self.record_slots() {
-            let (word, carried) = (word_in(store, slot), carried_in(store, slot));
+            let (word, payload) = (word_in(store, slot), carried_in(store, slot));
             with.replace(With::default(), With::of(store, slot));
             data_bytes += bytes_of(store, slot);
             if self.record(store, word) != Some(slot)
@@ -232,10 +232,10 @@ impl Named {
             {
                 return Err(format!("the record in slot {slot} is of no object: {word:#x}"));
             }
-            if is_surrogate(word) == carried.id.is_empty() {
+            if is_surrogate(word) == payload.id.is_empty() {
                 return Err(format!("object {word:#x} has an id of its own, or lacks one"));
             }
-            let id = ObjectId::of_text(carried.id);
+            let id = ObjectId::of_text(payload.id);
             if is_surrogate(word) && self.surrogate_record(store, id) != Some(slot) {
                 return Err(format!("object {id} is not where it is looked for"));
             }

@@ -10,7 +10,7 @@ use super::trees::Trees;
 use crate::store::Store;
 use crate::types::object::On;
 use remora_arena::{Journal, Slot};
-use remora_layout::object::{Carried, SURROGATE, is_surrogate};
+use remora_layout::object::{Payload, SURROGATE, is_surrogate};
 use remora_protocol::message::Status;
 use remora_protocol::tree::{ObjectId, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Expiry, Reply};
@@ -99,7 +99,7 @@ impl Trees {
             }
         };
         let old = known.or_else(|| self.named(root).record(store, before));
-        let carried = old.map_or_else(Carried::default, |slot| carried_in(store, slot));
+        let payload = old.map_or_else(Payload::default, |slot| carried_in(store, slot));
         let expires_at_ms = match put.expiry {
             Expiry::Keep => old.map_or(0, |slot| expires_at_ms(store, slot)),
             Expiry::Never => 0,
@@ -109,21 +109,21 @@ impl Trees {
         let is_kept = put.data.is_none()
             && put.fields.is_none()
             && put.geometry.is_none()
-            && carried.geometry.is_empty()
+            && payload.geometry.is_empty()
             && before == after
             && (old.is_some() || !is_surrogate(after));
         let mut new = None;
         if !is_kept {
             let mut value = Vec::new();
             let mut write = |id: &[u8]| {
-                let carried = Carried {
+                let payload = Payload {
                     geometry: put.geometry.map_or(&[], |geometry| geometry.bytes()),
-                    fields: put.fields.map_or(carried.fields, |fields| fields.as_bytes()),
-                    data: put.data.unwrap_or(carried.data),
+                    fields: put.fields.map_or(payload.fields, |fields| fields.as_bytes()),
+                    data: put.data.unwrap_or(payload.data),
                     id,
                 };
-                carried.write(&mut value);
-                carried.is_empty()
+                payload.write(&mut value);
+                payload.is_empty()
             };
             let is_empty = match is_surrogate(after) {
                 true => put.id.with_text(write),

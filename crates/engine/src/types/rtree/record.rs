@@ -4,12 +4,12 @@
 use crate::store::{Now, Store};
 use remora_arena::{Journal, lengths_of, mutable_of, slot_of};
 use remora_index::hash::{record_key, record_value};
-use remora_layout::object::Carried;
+use remora_layout::object::Payload;
 use remora_layout::pointer::RemotePointer;
 
 /// What the record in a slot says.
-pub(super) fn carried_in<J: Journal>(store: &Store<J>, slot: u32) -> Carried<'_> {
-    Carried::parse(record_value(&store.owner, slot)).unwrap_or_default()
+pub(super) fn carried_in<J: Journal>(store: &Store<J>, slot: u32) -> Payload<'_> {
+    Payload::parse(record_value(&store.owner, slot)).unwrap_or_default()
 }
 
 /// Where a reader finds an object's record.

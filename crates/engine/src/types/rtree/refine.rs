@@ -175,9 +175,9 @@ fn begin<J: Journal>(
     }
     refining.candidates += 1;
     let record = named.record(store, word);
-    let carried = record.map(|slot| carried_in(store, slot)).unwrap_or_default();
-    let comparison = refining.refine.compare_with(&object.rect, carried.geometry);
+    let payload = record.map(|slot| carried_in(store, slot)).unwrap_or_default();
+    let comparison = refining.refine.compare_with(&object.rect, payload.geometry);
     let pointer = record.map_or(RemotePointer::NONE, |slot| record_pointer(store, slot));
     refining.paused = Some(Comparing { object, pointer, comparison });
-    carried.geometry.len().max(REFINE_LEAST_BYTES)
+    payload.geometry.len().max(REFINE_LEAST_BYTES)
 }

@@ -96,18 +96,18 @@ impl Trees {
 /// Appends an object with all that it has.
 fn dump_object<J: Journal>(store: &Store<J>, named: &Named, object: &Object, piece: &mut Vec<u8>) {
     let slot = named.record(store, object.word);
-    let carried = slot.map(|slot| carried_in(store, slot)).unwrap_or_default();
+    let payload = slot.map(|slot| carried_in(store, slot)).unwrap_or_default();
     let some = |bytes| Some(bytes).filter(|bytes: &&[u8]| !bytes.is_empty());
     let id = match is_surrogate(object.word) {
-        true => ObjectId::of_text(carried.id),
+        true => ObjectId::of_text(payload.id),
         false => ObjectId::Number(object.word),
     };
     let put = PutObject {
         id,
         rect: object.rect,
-        data: some(carried.data),
-        geometry: some(carried.geometry).map(|wkb| Wkb::known(wkb, object.rect)),
-        fields: some(carried.fields).and_then(Fields::parse),
+        data: some(payload.data),
+        geometry: some(payload.geometry).map(|wkb| Wkb::known(wkb, object.rect)),
+        fields: some(payload.fields).and_then(Fields::parse),
         expiry: match slot.map_or(0, |slot| expires_at_ms(store, slot)) {
             0 => Expiry::Keep,
             at_ms => Expiry::At(at_ms),

@@ -28,7 +28,7 @@ use remora_layout::limits::{MAX_COMMAND_MEMBERS, MAX_MEMBER_BYTES};
 
 /// One member in a list.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Place<'a> {
+pub struct Member<'a> {
     /// Its score; 0 where only the member counts.
     pub score: f64,
     /// How far it is from a search's centre, metres; 0 elsewhere.
@@ -39,11 +39,11 @@ pub struct Place<'a> {
 
 /// Members in their encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Places<'a>(&'a [u8]);
+pub struct Members<'a>(&'a [u8]);
 
-impl<'a> Places<'a> {
+impl<'a> Members<'a> {
     /// Appends one to an encoded list.
-    pub fn push(list: &mut Vec<u8>, place: &Place<'_>) {
+    pub fn push(list: &mut Vec<u8>, place: &Member<'_>) {
         list.extend_from_slice(&place.score.to_le_bytes());
         list.extend_from_slice(&place.distance.to_le_bytes());
         list.extend_from_slice(&(place.member.len() as u32).to_le_bytes());
@@ -58,7 +58,7 @@ impl<'a> Places<'a> {
         fill: impl FnOnce(&mut [u8]) -> bool,
     ) -> bool {
         let before = list.len();
-        Self::push(list, &Place { score, distance, member: &[] });
+        Self::push(list, &Member { score, distance, member: &[] });
         list[before + 16..].copy_from_slice(&(bytes as u32).to_le_bytes());
         let from = list.len();
         list.resize(from + bytes, 0);
@@ -83,12 +83,12 @@ impl<'a> Places<'a> {
     }
 
     /// The members, in order.
-    pub fn iter(self) -> impl Iterator<Item = Place<'a>> {
+    pub fn iter(self) -> impl Iterator<Item = Member<'a>> {
         Self::in_list(self.0)
     }
 
     /// The members of an encoded list, in order, up to what is none.
-    pub fn in_list(mut list: &'a [u8]) -> impl Iterator<Item = Place<'a>> {
+    pub fn in_list(mut list: &'a [u8]) -> impl Iterator<Item = Member<'a>> {
         std::iter::from_fn(move || {
             let (place, after) = split(list)?;
             list = after;
@@ -97,12 +97,12 @@ impl<'a> Places<'a> {
     }
 
     /// The first member of an encoded list, or of its rest.
-    pub fn first(list: &'a [u8]) -> Option<Place<'a>> {
+    pub fn first(list: &'a [u8]) -> Option<Member<'a>> {
         split(list).map(|(place, _)| place)
     }
 
     /// Bytes that a member takes in a list.
-    pub const fn bytes_of(place: &Place<'_>) -> usize {
+    pub const fn bytes_of(place: &Member<'_>) -> usize {
         20 + place.member.len()
     }
 
@@ -112,13 +112,13 @@ impl<'a> Places<'a> {
     }
 }
 
-fn split(bytes: &[u8]) -> Option<(Place<'_>, &[u8])> {
+fn split(bytes: &[u8]) -> Option<(Member<'_>, &[u8])> {
     let (&score, rest) = bytes.split_first_chunk()?;
     let (&distance, rest) = rest.split_first_chunk()?;
     let (&length, rest) = rest.split_first_chunk()?;
     let (member, rest) = rest.split_at_checked(u32::from_le_bytes(length) as usize)?;
     let (score, distance) = (f64::from_le_bytes(score), f64::from_le_bytes(distance));
-    Some((Place { score, distance, member }, rest))
+    Some((Member { score, distance, member }, rest))
 }
 
 /// Where a search's centre is.
@@ -223,22 +223,22 @@ pub enum GeoCommand<'a> {
         /// `number` counts those with another score too.
         tell_changed: bool,
         /// The members with their scores.
-        places: Places<'a>,
+        places: Members<'a>,
     },
     /// Removes members; `number` counts those that were there.
     Remove {
         /// The members.
-        places: Places<'a>,
+        places: Members<'a>,
     },
     /// The value is the members' scores, 8 bytes each, NaN for those that are
     /// not there; `number` is 1 if the key is there.
     Scores {
         /// The members.
-        places: Places<'a>,
+        places: Members<'a>,
     },
     /// `number` counts the members; `NotFound` without the key.
     Members,
-    /// The value is the members found, as [`Places`], in no order; `NotFound`
+    /// The value is the members found, as [`Members`], in no order; `NotFound`
     /// without the key, `NotDone` without the member that is the centre.
     /// `number` is the word of the `NodeRef` to the key's tree, for who reads
     /// it; 0 where there is none to be read.
@@ -250,7 +250,7 @@ pub enum GeoCommand<'a> {
     /// held; without members it is removed. `number` counts the members.
     Store {
         /// The members with their scores, each once.
-        places: Places<'a>,
+        places: Members<'a>,
     },
 }
 
@@ -278,7 +278,7 @@ impl<'a> Operation<'a> for GeoCommand<'a> {
         }
         // One command is one turn of its shard.
         let places = || {
-            let places = Places::parse(value).ok_or(Status::Malformed)?;
+            let places = Members::parse(value).ok_or(Status::Malformed)?;
             match places.iter().nth(MAX_COMMAND_MEMBERS) {
                 Some(_) => Err(Status::TooLarge),
                 None => Ok(places),

@@ -186,7 +186,7 @@ pub enum TreeCommand<'a> {
         id: ObjectId<'a>,
     },
     /// The value is the object's rectangle, when it expires (Unix ms, 0 for
-    /// never), and a [`remora_layout::object::Carried`]; `number` has the flags
+    /// never), and a [`remora_layout::object::Payload`]; `number` has the flags
     /// `HAS_DATA`, `HAS_GEOMETRY`, `HAS_FIELDS` and `HAS_EXPIRY`.
     Get {
         /// Its id.

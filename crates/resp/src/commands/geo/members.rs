@@ -13,7 +13,7 @@ use crate::wire::{Protocol, Words, encode};
 use remora_frontend::Part;
 use remora_layout::limits::MAX_COMMAND_MEMBERS;
 use remora_protocol::Condition;
-use remora_protocol::geo::{GeoCommand, Place, Places, Position};
+use remora_protocol::geo::{GeoCommand, Member, Members, Position};
 
 fn request<'a>(
     words: Words<'a>,
@@ -25,19 +25,19 @@ fn request<'a>(
 }
 
 /// The arguments from some index on as members.
-fn members(words: Words<'_>, from: usize, to: usize) -> Result<Places<'_>, GeoError> {
+fn members(words: Words<'_>, from: usize, to: usize) -> Result<Members<'_>, GeoError> {
     if to - from > MAX_COMMAND_MEMBERS {
         return Err(GeoError::TooManyMembers);
     }
     let mut list = Vec::new();
     for at in from..to {
-        Places::push(&mut list, &Place { member: member(words.get(at))?, ..Place::default() });
+        Members::push(&mut list, &Member { member: member(words.get(at))?, ..Member::default() });
     }
     Ok(made(words, list))
 }
 
-fn made(words: Words<'_>, list: Vec<u8>) -> Places<'_> {
-    Places::parse(words.keep(list)).expect("it was just made")
+fn made(words: Words<'_>, list: Vec<u8>) -> Members<'_> {
+    Members::parse(words.keep(list)).expect("it was just made")
 }
 
 const CONDITION: Argument = Argument::of(
@@ -97,7 +97,7 @@ fn geoadd(words: Words<'_>, _now: u64) -> Asked<'_> {
     for at in (at..words.len()).step_by(3) {
         let score = words::position(words, at)?.score();
         let member = member(words.get(at + 2))?;
-        Places::push(&mut list, &Place { score, distance: 0.0, member });
+        Members::push(&mut list, &Member { score, distance: 0.0, member });
     }
     let places = made(words, list);
     request(words, GeoCommand::Add { condition, tell_changed, places }, &ADDED)

@@ -10,7 +10,7 @@ use crate::request::Request;
 use crate::spec::{Argument, Asked, CommandSpec, Flag, KeyPlaces, Kind};
 use crate::wire::{Protocol, Words, encode};
 use remora_frontend::Part;
-use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Place, Places, Shape};
+use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Member, Members, Shape};
 use remora_protocol::integer;
 use remora_protocol::message::Status;
 use std::cmp::Ordering;
@@ -241,9 +241,9 @@ fn search<'a>(words: Words<'a>, form: Form) -> Asked<'a> {
     };
     let mut asked = Vec::new();
     if let Some(Centre::Member(member)) = search.centre {
-        Places::push(&mut asked, &Place { member, ..Place::default() });
+        Members::push(&mut asked, &Member { member, ..Member::default() });
     }
-    let places = Places::parse(words.keep(asked)).expect("it was just made");
+    let places = Members::parse(words.keep(asked)).expect("it was just made");
     let request = GeoCommand::Scores { places }.request();
     Ok(Request::Object { key, request, form: ReplyForm::GeoRefused(error) })
 }
@@ -405,7 +405,7 @@ pub(crate) fn write_refused(out: &mut Vec<u8>, error: GeoError, part: Part<'_>) 
     encode::error(out, &error.to_string());
 }
 
-/// Appends a reply in one piece that tells of these members (as [`Places`]
+/// Appends a reply in one piece that tells of these members (as [`Members`]
 /// encodes them). It must be so small that nobody waits for it.
 pub fn write_members(out: &mut Vec<u8>, protocol: Protocol, found: &[u8], form: &GeoForm) {
     if !form.is_bare() {
@@ -413,7 +413,7 @@ pub fn write_members(out: &mut Vec<u8>, protocol: Protocol, found: &[u8], form: 
         while !reply.write_piece(out, protocol) {}
         return;
     }
-    let members = || Places::in_list(found);
+    let members = || Members::in_list(found);
     encode::array(out, members().count());
     members().for_each(|place| encode::bulk(out, place.member));
 }
@@ -434,7 +434,7 @@ pub struct FoundReply {
 }
 
 impl FoundReply {
-    /// The reply that tells of these members (as [`Places`] encodes them).
+    /// The reply that tells of these members (as [`Members`] encodes them).
     pub fn new(found: Vec<u8>, form: GeoForm) -> Self {
         let places = in_order(&found, &form);
         Self { found, places, form, written: 0, is_open: false }
@@ -476,8 +476,8 @@ impl FoundReply {
     }
 }
 
-fn place_at(found: &[u8], at: usize) -> Option<Place<'_>> {
-    Places::first(found.get(at..)?)
+fn place_at(found: &[u8], at: usize) -> Option<Member<'_>> {
+    Members::first(found.get(at..)?)
 }
 
 /// Where the members begin that are told, in their order.
@@ -486,7 +486,7 @@ fn in_order(found: &[u8], form: &GeoForm) -> Vec<usize> {
     let mut places = Vec::new();
     while let Some(place) = place_at(found, at) {
         places.push((place.distance, at));
-        at += Places::bytes_of(&place);
+        at += Members::bytes_of(&place);
     }
     let order = |a: &(f64, usize), b: &(f64, usize)| match form.order {
         Some(Order::Nearest) => a.0.total_cmp(&b.0),
@@ -500,7 +500,7 @@ fn in_order(found: &[u8], form: &GeoForm) -> Vec<usize> {
     places.into_iter().map(|(_, at)| at).collect()
 }
 
-/// What another key is to hold of the members found (both as [`Places`]
+/// What another key is to hold of the members found (both as [`Members`]
 /// encodes them).
 pub fn stored(found: &[u8], form: &GeoForm) -> Vec<u8> {
     let mut list = Vec::new();
@@ -510,7 +510,7 @@ pub fn stored(found: &[u8], form: &GeoForm) -> Vec<u8> {
             Some(Stored::Distance) => place.distance / form.unit,
             _ => place.score,
         };
-        Places::push(&mut list, &Place { score, distance: 0.0, ..place });
+        Members::push(&mut list, &Member { score, distance: 0.0, ..place });
     }
     list
 }

@@ -14,7 +14,7 @@ use crate::wire::{Protocol, Words, encode};
 use remora_frontend::Part;
 use remora_geometry::{self as geometry, Wkb};
 use remora_layout::limits::{MAX_FIELDS, MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MIN_NODE_ENTRIES};
-use remora_layout::object::Carried;
+use remora_layout::object::Payload;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_INFO_WORDS, TreeInfo, TreeKind};
 use remora_protocol::message::Status;
@@ -469,22 +469,22 @@ fn write_object<const PARTS: usize>(out: &mut Vec<u8>, protocol: Protocol, part:
     let parsed = value.and_then(|value| {
         let (rect, rest) = Rect::read_from_prefix(value).ok()?;
         let (&at_ms, rest) = rest.split_first_chunk()?;
-        Some((rect, u64::from_le_bytes(at_ms), Carried::parse(rest)?))
+        Some((rect, u64::from_le_bytes(at_ms), Payload::parse(rest)?))
     });
-    let Some((rect, expires_at_ms, carried)) = parsed else {
+    let Some((rect, expires_at_ms, payload)) = parsed else {
         return encode::null(out, protocol);
     };
     let has = |flag: u8| flags & i64::from(flag) != 0;
     encode::array(out, 5 + PARTS.count_ones() as usize);
     write_rect(out, protocol, &rect);
-    encode::bulk_or_null(out, protocol, has(HAS_DATA).then_some(carried.data));
+    encode::bulk_or_null(out, protocol, has(HAS_DATA).then_some(payload.data));
     if PARTS & GEOMETRY_PART != 0 {
-        let shape = geometry::Shape::from_wkb(carried.geometry).ok().filter(|_| has(HAS_GEOMETRY));
+        let shape = geometry::Shape::from_wkb(payload.geometry).ok().filter(|_| has(HAS_GEOMETRY));
         let wkt = shape.map(|shape| shape.to_wkt());
         encode::bulk_or_null(out, protocol, wkt.as_deref().map(str::as_bytes));
     }
     if PARTS & FIELDS_PART != 0 {
-        let fields = Fields::parse(carried.fields).unwrap_or_default();
+        let fields = Fields::parse(payload.fields).unwrap_or_default();
         encode::map(out, protocol, fields.iter().count());
         for (name, value) in fields.iter() {
             encode::bulk(out, name);

@@ -1,9 +1,9 @@
 //! A client that sends some pieces and then none, second by second.
 
-use crate::ring_session::{ClientEnd, FarEnd, RingParts, RingSession};
+use crate::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession};
 use remora_arena::{Mapping, NoJournal, Owner, Words};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
-use remora_fabric::far::{CLIENT_LARGE, CLIENT_MAILBOX};
+use remora_fabric::remote::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::shm::ShmLink;
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::buffer_name::BufferName;
@@ -51,12 +51,12 @@ impl Client {
             session: 1,
             seed: SEED,
             shard: 0,
-            life: 1,
+            incarnation: 1,
             arenas: Arc::from([shard.owner().view().clone()]),
             touched: Arc::default(),
             to_server: to_server.view(),
             link: AnyLink::Shm(back),
-            client: ClientEnd::Far(FarEnd::unmarked(0)),
+            client: ClientEnd::Remote(RemoteEnd::unmarked(0)),
             large: None,
             violated: Arc::new(AtomicBool::new(false)),
             threads: Arc::default(),

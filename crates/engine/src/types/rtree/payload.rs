@@ -15,7 +15,7 @@ use remora_arena::{
 };
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
-use remora_layout::object::{Carried, object_key};
+use remora_layout::object::{Payload, object_key};
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, HAS_DATA, HAS_EXPIRY, HAS_FIELDS, HAS_GEOMETRY, ObjectId};
 use remora_protocol::{Items, Reply};
@@ -134,17 +134,17 @@ impl Trees {
             return Reply::status(Status::NotFound);
         };
         let expires_at_ms = slot.map_or(0, |slot| expires_at_ms(store, slot));
-        let carried = slot.map_or_else(Carried::default, |slot| carried_in(store, slot));
-        let carried = Carried { id: &[], ..carried };
+        let payload = slot.map_or_else(Payload::default, |slot| carried_in(store, slot));
+        let payload = Payload { id: &[], ..payload };
         let scratch = &mut self.scratch;
         scratch.clear();
         scratch.extend_from_slice(rect.as_bytes());
         scratch.extend_from_slice(&expires_at_ms.to_le_bytes());
-        carried.write(scratch);
+        payload.write(scratch);
         let flag = |flag: u8, is_set: bool| if is_set { flag } else { 0 };
-        let flags = flag(HAS_DATA, !carried.data.is_empty())
-            | flag(HAS_GEOMETRY, !carried.geometry.is_empty())
-            | flag(HAS_FIELDS, !carried.fields.is_empty())
+        let flags = flag(HAS_DATA, !payload.data.is_empty())
+            | flag(HAS_GEOMETRY, !payload.geometry.is_empty())
+            | flag(HAS_FIELDS, !payload.fields.is_empty())
             | flag(HAS_EXPIRY, expires_at_ms != 0);
         Reply { value: Some(scratch), ..Reply::number(flags.into()) }
     }
@@ -160,20 +160,20 @@ impl Trees {
             return Reply::status(Status::NotFound);
         };
         let (mut value, mut expires_at) = (Vec::new(), 0);
-        let mut carried = Carried::default();
+        let mut payload = Payload::default();
         if let Some(slot) = slot {
-            (carried, expires_at) = (carried_in(store, slot), expires_at_ms(store, slot));
+            (payload, expires_at) = (carried_in(store, slot), expires_at_ms(store, slot));
         }
-        let known = Fields::parse(carried.fields).unwrap_or_default();
+        let known = Fields::parse(payload.fields).unwrap_or_default();
         let added = fields.iter().filter(|(name, _)| known.get(name).is_none()).count();
         let Some(merged) = Fields::encode(known.iter().chain(fields.iter())) else {
             return Reply::status(Status::TooLarge);
         };
-        let carried = Carried { fields: &merged, ..carried };
-        if carried.is_empty() {
+        let payload = Payload { fields: &merged, ..payload };
+        if payload.is_empty() {
             return Reply::number(0);
         }
-        carried.write(&mut value);
+        payload.write(&mut value);
         let Ok(new) = self.keep(store, on, (word, expires_at), &value) else {
             return Reply::status(Status::OutOfMemory);
         };
@@ -193,8 +193,8 @@ impl Trees {
         let Some((_, slot)) = self.locate_live(store, root, id, on.now) else {
             return Reply::status(Status::NotFound);
         };
-        let carried = slot.map_or_else(Carried::default, |slot| carried_in(store, slot));
-        let fields = Fields::parse(carried.fields).unwrap_or_default();
+        let payload = slot.map_or_else(Payload::default, |slot| carried_in(store, slot));
+        let fields = Fields::parse(payload.fields).unwrap_or_default();
         let (scratch, mut count) = (&mut self.scratch, 0);
         scratch.clear();
         for name in names.iter().flatten() {

@@ -1,9 +1,9 @@
 //! The server is killed under load and started again: errors are clear, and
-//! no client takes a value of the former life for a fresh one.
+//! no client takes a value of the former incarnation for a fresh one.
 
 use remora_client_core::{Error, Options, Path, ServedBy, Session, SetOptions, Wake};
 use remora_tests::{
-    Place, Role, ServerProcess, Value, long_leases, role, wait_until, while_right_lapses,
+    Role, ServerDirectory, ServerProcess, Value, long_leases, role, wait_until, while_right_lapses,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ fn options() -> Options {
     Options { wake: Wake::Hybrid, ..long_leases() }
 }
 
-/// What the reader of the old life saw. `Instant` is CLOCK_MONOTONIC.
+/// What the reader of the old incarnation saw. `Instant` is CLOCK_MONOTONIC.
 struct Seen {
     /// When the last successful read began.
     last: Instant,
@@ -70,7 +70,7 @@ struct Outcome {
 }
 
 fn kill_and_restart(stop: &'static AtomicBool) -> Outcome {
-    let place = Place::new();
+    let place = ServerDirectory::new();
     let mut old = ServerProcess::start_at(&place, &FLAGS);
     let mut session = old.session_with(&options());
     session.set(b"key", b"old", SetOptions::default()).unwrap();
@@ -94,7 +94,7 @@ fn kill_and_restart(stop: &'static AtomicBool) -> Outcome {
         assert!(matches!(error, Error::ServerGone | Error::SessionEnded), "{error}");
     }
     assert!(resp.try_call(&[b"PING"]).is_err(), "the old connection is closed");
-    // A client that trusts the former life goes on: the second READ from now on
+    // A client that trusts the former incarnation goes on: the second READ from now on
     // has begun after the write.
     let before = reads.load(Ordering::Relaxed);
     wait_until("the reader fails, or reads on", || {
@@ -105,14 +105,14 @@ fn kill_and_restart(stop: &'static AtomicBool) -> Outcome {
     Outcome { acknowledged, seen, server }
 }
 
-/// The check itself: did a read of the old life begin after the new life's
+/// The check itself: did a read of the old incarnation begin after the new incarnation's
 /// first acknowledged write, and succeed?
 fn reads_the_dead(outcome: &Outcome) -> bool {
     outcome.seen.last > outcome.acknowledged
 }
 
 #[test]
-fn nothing_of_a_former_life_is_read_as_fresh() {
+fn nothing_of_a_former_incarnation_is_read_as_fresh() {
     static STOP: AtomicBool = AtomicBool::new(false);
     let mut outcome = kill_and_restart(&STOP);
     assert!(!reads_the_dead(&outcome));
@@ -123,7 +123,7 @@ fn nothing_of_a_former_life_is_read_as_fresh() {
     // The old session stays over.
     assert_eq!(seen.session.get(b"key", Path::Read).unwrap_err(), error);
     assert_eq!(seen.session.set(b"key", b"x", SetOptions::default()).unwrap_err(), error);
-    // Others connect again and see the new life only.
+    // Others connect again and see the new incarnation only.
     let mut other = Role::start(module_path!(), "reader", &[server.socket().to_str().unwrap()]);
     assert_eq!(other.hear().as_deref(), Some("new"));
     let mut session = server.session();

@@ -39,7 +39,7 @@ pub fn look() {
 
 /// On which side of the line from `a` to `b` a point lies: positive is left;
 /// the sign is exact.
-pub fn side(a: Coord<f64>, b: Coord<f64>, point: Coord<f64>) -> f64 {
+pub fn orientation(a: Coord<f64>, b: Coord<f64>, point: Coord<f64>) -> f64 {
     steps(1);
     if !is_small(a, b, point) {
         return told(a, b, point);
@@ -55,7 +55,7 @@ pub fn sides(a: Coord<f64>, b: Coord<f64>, one: Coord<f64>, two: Coord<f64>) -> 
         let scaled = scaling(&[a, b, one, two]);
         let size = |point| told(scaled(a), scaled(b), scaled(point)).abs();
         // The sign is exact if each has a scale of its own.
-        let signed = |point| match side(a, b, point) {
+        let signed = |point| match orientation(a, b, point) {
             0.0 => 0.0,
             sign => size(point).max(f64::MIN_POSITIVE).copysign(sign),
         };

@@ -1,6 +1,6 @@
 //! Where clients come in: two listeners, and the sockets that they give.
 
-use crate::accept::Gate;
+use crate::accept::AcceptLimiter;
 use crate::thread_counts::count;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use remora_fabric::Transport;
@@ -13,9 +13,9 @@ use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// A listener, with what it has to remember when descriptors run out.
-pub struct Door {
-    listener: Listener,
-    gate: Gate,
+pub struct Listener {
+    listener: ListeningSocket,
+    limiter: AcceptLimiter,
 }
 
 /// What one try to take in a client led to.
@@ -28,38 +28,38 @@ pub enum Arrival {
     Nobody,
 }
 
-impl Door {
-    /// A door at which nobody has knocked.
-    pub fn new(listener: Listener) -> Self {
-        Self { listener, gate: Gate::new() }
+impl Listener {
+    /// A listener at which nobody has knocked.
+    pub fn new(listener: ListeningSocket) -> Self {
+        Self { listener, limiter: AcceptLimiter::new() }
     }
 
     /// Whether to try again although no event says so.
     pub fn is_due(&self) -> bool {
-        self.gate.is_due()
+        self.limiter.is_due()
     }
 
     /// How long the thread may sleep that wants to sleep for `timeout`.
     pub fn bound(&self, timeout: Option<Duration>) -> Option<Duration> {
-        self.gate.bound(timeout)
+        self.limiter.bound(timeout)
     }
 
     /// The turn has ended, perhaps before the queue.
     pub fn turn_ended(&mut self) {
-        self.gate.turn_ended();
+        self.limiter.turn_ended();
     }
 
     /// Takes in one client. Who has to be turned away for want of descriptors
     /// gets this answer, and is counted in `refused`.
     pub fn accept(&mut self, no_resources: &ServerHello, refused: &AtomicU64) -> Arrival {
-        let Self { listener, gate } = self;
+        let Self { listener, limiter } = self;
         match listener.accept() {
             Ok(socket) => {
-                gate.passed();
+                limiter.passed();
                 Arrival::Client(socket)
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                gate.emptied();
+                limiter.emptied();
                 Arrival::Nobody
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Arrival::TurnedAway,
@@ -70,7 +70,7 @@ impl Door {
                     socket.answer(no_resources);
                     Ok(socket.into())
                 };
-                match gate.failed(&error, &*listener, turn_away) {
+                match limiter.failed(&error, &*listener, turn_away) {
                     true => Arrival::TurnedAway,
                     false => Arrival::Nobody,
                 }
@@ -80,12 +80,12 @@ impl Door {
 }
 
 /// What is listened on.
-pub enum Listener {
+pub enum ListeningSocket {
     Unix(UnixListener),
     Tcp(TcpListener),
 }
 
-impl Listener {
+impl ListeningSocket {
     fn accept(&self) -> std::io::Result<Socket> {
         match self {
             Self::Unix(listener) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
@@ -94,7 +94,7 @@ impl Listener {
     }
 }
 
-impl AsFd for Listener {
+impl AsFd for ListeningSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Unix(listener) => listener.as_fd(),
@@ -119,7 +119,7 @@ impl From<Socket> for OwnedFd {
 }
 
 impl Socket {
-    /// How its sessions are carried, unless another way is chosen.
+    /// How its sessions are payload, unless another way is chosen.
     pub fn transport(&self) -> Transport {
         match self {
             Self::Unix(_) => Transport::Shm,

@@ -14,16 +14,16 @@ use remora_layout::hash::mix;
 use remora_layout::node::{Entry, NodeRef};
 
 /// See the module's text.
-pub(super) struct Ids {
+pub(super) struct LeafIndex {
     /// Nobody else knows which ids share a bucket.
     seed: u64,
     leaves: SlotTable,
-    /// Ids that a change takes out of leaves, and puts into leaves.
+    /// LeafIndex that a change takes out of leaves, and puts into leaves.
     gone: Vec<(u64, u32)>,
     come: Vec<(u64, u32)>,
 }
 
-impl Ids {
+impl LeafIndex {
     /// No ids yet; room for so many.
     pub fn new(seed: u64, objects: usize) -> Self {
         let leaves = SlotTable::with_room(objects);
@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn ids_of_equal_hash_are_told_apart_wherever_they_go() {
-        // Ids whose 32 bits of hash are equal: among many at random some are.
-        let ids = Ids::new(7, 0);
+        // LeafIndex whose 32 bits of hash are equal: among many at random some are.
+        let ids = LeafIndex::new(7, 0);
         let mut by_hash: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for number in 0..400_000 {
             let id = mix(mix(number, 1), 2);
@@ -169,7 +169,7 @@ mod tests {
             let (a, b) = (twin[0], twin[1]);
             let mut owner = Owner::heap(1 << 16, NoJournal);
             let (left, right) = (64, 512);
-            let mut ids = Ids::new(7, 0);
+            let mut ids = LeafIndex::new(7, 0);
             // Leaves before and after each change.
             let mut before = [vec![], vec![]];
             let changes: [[Vec<u64>; 2]; 7] = [
@@ -198,7 +198,7 @@ mod tests {
                 before = after;
             }
             // Loaded: twins are two objects, and neither is given twice.
-            let mut ids = Ids::new(7, 4);
+            let mut ids = LeafIndex::new(7, 4);
             let pair = write(&mut owner, left, &[a, b]);
             assert_eq!(ids.add_leaf(&owner, left, &pair), Ok(()));
             let again = write(&mut owner, right, &[9, b]);
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn an_object_takes_few_bytes() {
-        let mut ids = Ids::new(1, 0);
+        let mut ids = LeafIndex::new(1, 0);
         for id in 0..300_000 {
             ids.add(id, 5);
         }

@@ -44,16 +44,16 @@ impl ArenaHeader {
     }
 }
 
-/// What carries a session with a far peer, at either end.
+/// What carries a session with a remote peer, at either end.
 #[derive(Clone)]
-pub enum Carrier {
+pub enum RemoteConnection {
     /// Frames.
     Tcp(Arc<tcp::Connection>),
     /// A queue pair.
     Verbs(Arc<verbs::Connection>),
 }
 
-impl Carrier {
+impl RemoteConnection {
     /// What it is.
     pub fn transport(&self) -> Transport {
         match self {
@@ -136,7 +136,7 @@ pub struct Connected {
     /// What the server said.
     pub hello: ServerHello,
     /// Its end is the session's end.
-    pub carrier: Carrier,
+    pub connection: RemoteConnection,
     /// The mailbox that the server writes; our own memory.
     pub to_client: ReadView,
     /// Where the server writes large replies.
@@ -178,7 +178,7 @@ pub(crate) fn dial(
         return Err(not_a_server("its table of slots is impossible"));
     }
     let to_client = Words::new(Mapping::heap(mailbox_bytes(shards)));
-    let (carrier, large) = match chosen {
+    let (connection, large) = match chosen {
         Transport::Verbs => {
             let begun = verbs::begin(stream, shards, &to_client, packets);
             let (connection, large) = begun.map_err(|why| match why {
@@ -191,14 +191,14 @@ pub(crate) fn dial(
                     ConnectError::Refused { server: server(), refusal }
                 }
             })?;
-            (Carrier::Verbs(connection), LargeMemory::Registered(Box::new(large)))
+            (RemoteConnection::Verbs(connection), LargeMemory::Registered(Box::new(large)))
         }
         _ => {
             let (connection, large) = tcp::begin(stream, &to_client)?;
-            (Carrier::Tcp(connection), LargeMemory::Region(large))
+            (RemoteConnection::Tcp(connection), LargeMemory::Region(large))
         }
     };
-    let mut link = carrier.link();
+    let mut link = connection.link();
     let arenas = read_headers(&mut link, shards).map_err(|error| match chosen {
         Transport::Verbs => {
             ConnectError::Verbs { server: server(), why: VerbsError::NoReach(error) }
@@ -206,10 +206,10 @@ pub(crate) fn dial(
         _ => error.into(),
     })?;
     for (shard, arena) in arenas.iter().enumerate() {
-        check_header(arena, hello.region(shard), hello.life.get()).map_err(not_a_server)?;
+        check_header(arena, hello.region(shard), hello.incarnation.get()).map_err(not_a_server)?;
     }
     let to_client = to_client.view();
-    Ok(Dialled::Session(Connected { hello, carrier, to_client, large, arenas, link }))
+    Ok(Dialled::Session(Connected { hello, connection, to_client, large, arenas, link }))
 }
 
 /// READs all headers in one batch.
@@ -241,7 +241,7 @@ fn read_headers(link: &mut AnyLink, shards: usize) -> Result<Vec<ArenaHeader>, L
     Ok((0..shards).map(page).collect())
 }
 
-fn check_header(arena: &ArenaHeader, region: u32, life: u64) -> Result<(), &'static str> {
+fn check_header(arena: &ArenaHeader, region: u32, incarnation: u64) -> Result<(), &'static str> {
     if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&arena.word(word::REGION_BYTES)) {
         return Err("an arena has an impossible size");
     }
@@ -249,7 +249,7 @@ fn check_header(arena: &ArenaHeader, region: u32, life: u64) -> Result<(), &'sta
         (word::MAGIC, ARENA_MAGIC),
         (word::VERSION, PROTOCOL_VERSION as u64),
         (word::REGION, region as u64),
-        (word::LIFE, life),
+        (word::INCARNATION, incarnation),
     ];
     if expected.iter().any(|&(index, value)| arena.word(index) != value) {
         return Err("an arena's header is not as it should be");

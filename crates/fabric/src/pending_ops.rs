@@ -11,7 +11,7 @@ struct Pending {
 
 /// Operations in the order in which they were posted.
 #[derive(Default)]
-pub(crate) struct Ledger {
+pub(crate) struct PendingOps {
     pending: VecDeque<Pending>,
     /// Executed operations at the front of `pending`.
     executed: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Ledger {
     seen_arrivals: u64,
 }
 
-impl Ledger {
+impl PendingOps {
     /// Why later posts fail, as far as this link knows.
     pub fn failure(&self) -> Option<LinkError> {
         self.failure
@@ -81,7 +81,7 @@ impl Ledger {
         Some(Completion { id, result })
     }
 
-    /// Whether [`Ledger::next`] has one.
+    /// Whether [`PendingOps::next`] has one.
     fn has_next(&self) -> bool {
         self.pending.front().is_some_and(|front| {
             front.unsent.is_some() || self.executed > 0 || self.broken.is_some()

@@ -18,7 +18,7 @@
 //! object in its new place is never shown the old one afterwards. If memory is
 //! full nothing is published.
 
-use super::ids::Ids;
+use super::leaf_index::LeafIndex;
 use super::owned_node::{entries_in, shape_in};
 use super::pool::{Arena, Pool, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
@@ -57,12 +57,12 @@ pub(super) enum Changed {
 
 /// A change in the making. It is kept between changes for its memory.
 #[derive(Default)]
-pub(super) struct Edit {
+pub(super) struct WriteSet {
     /// Where each image belongs; apart from the images, as it is searched.
     at: Vec<NodeRef>,
     images: Vec<Image>,
     /// Entries that look for a node of a level.
-    pub homeless: Vec<(Entry, u8)>,
+    pub orphans: Vec<(Entry, u8)>,
     /// The object that the change is about, if it was there before.
     pub changed: Option<Changed>,
     /// Levels, one bit each, in which entries were reinserted already.
@@ -71,13 +71,13 @@ pub(super) struct Edit {
     room: usize,
 }
 
-impl Edit {
+impl WriteSet {
     /// Bytes of the heap that it keeps between changes: a few nodes' entries.
     pub fn heap_bytes(&self) -> u64 {
         let bytes = self.room * ENTRY_BYTES
             + self.images.capacity() * size_of::<Image>()
             + self.at.capacity() * size_of::<NodeRef>()
-            + self.homeless.capacity() * size_of::<(Entry, u8)>();
+            + self.orphans.capacity() * size_of::<(Entry, u8)>();
         bytes as u64
     }
 
@@ -172,14 +172,14 @@ impl Edit {
             self.room = self.room + room - std::mem::replace(&mut image.room, room);
         }
         self.at.clear();
-        self.homeless.clear();
+        self.orphans.clear();
         self.changed = None;
         self.reinserted = 0;
     }
 
     /// Compares the images with what is there, and tells of entries that leave
     /// leaves or come into them. To be published next.
-    pub fn compare<J: Journal>(&mut self, owner: &Owner<J>, ids: &mut Ids) {
+    pub fn compare<J: Journal>(&mut self, owner: &Owner<J>, ids: &mut LeafIndex) {
         for (image, &at) in self.images.iter_mut().zip(&self.at) {
             let old = if image.is_new { &[] } else { entries_in(owner, at) };
             let new = if image.is_freed { &[] } else { &image.entries[..] };

@@ -6,9 +6,9 @@
 //! so is whether they do so before its start or beyond its end. The places of
 //! the others are rounded.
 
+use crate::orientation::{sides, steps};
 use crate::parts::{Parts, Position};
 use crate::segment::{Line, Segment};
-use crate::side::{sides, steps};
 use geo_types::Coord;
 
 /// What is shorter than this, of its segment's length, is not looked at: it

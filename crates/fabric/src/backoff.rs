@@ -9,14 +9,14 @@ const FIRST: Duration = Duration::from_millis(20);
 /// No pause is longer.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// What is left of a client's patience.
+/// What is left of a client's backoff.
 #[derive(Debug)]
-pub struct Patience {
+pub struct Backoff {
     until: Instant,
     next: Duration,
 }
 
-impl Patience {
+impl Backoff {
     /// All of it.
     pub fn new(now: Instant, time: Duration) -> Self {
         Self { until: now + time, next: FIRST }
@@ -42,10 +42,10 @@ mod tests {
         let began = Instant::now();
         let time = Duration::from_secs(10);
         for random in [0, 1 << 31, u32::MAX] {
-            let (mut patience, mut now, mut before) =
-                (Patience::new(began, time), began, Duration::ZERO);
+            let (mut backoff, mut now, mut before) =
+                (Backoff::new(began, time), began, Duration::ZERO);
             let mut pauses = 0;
-            while let Some(pause) = patience.pause(now, random) {
+            while let Some(pause) = backoff.pause(now, random) {
                 now += pause;
                 assert!(now <= began + time, "beyond its time");
                 assert!(pause >= FIRST / 2 && pause <= LONGEST);
@@ -56,9 +56,9 @@ mod tests {
             assert_eq!(now, began + time, "it gives up early");
             assert!((10..40).contains(&pauses), "{pauses} times");
         }
-        let first = |random| Patience::new(began, time).pause(began, random).unwrap();
+        let first = |random| Backoff::new(began, time).pause(began, random).unwrap();
         assert_eq!((first(0), first(u32::MAX)), (FIRST / 2, FIRST));
         assert!(first(1 << 30) < first(1 << 31));
-        assert_eq!(Patience::new(began, Duration::ZERO).pause(began, 0), None);
+        assert_eq!(Backoff::new(began, Duration::ZERO).pause(began, 0), None);
     }
 }
