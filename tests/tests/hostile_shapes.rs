@@ -194,7 +194,8 @@ fn what_is_no_geometry_or_no_predicate_is_refused() {
     let of_ids = |bytes: usize| (REFINE, OF_OBJECTS, [sized(&good), vec![0; bytes]].concat());
     cases.push((of_ids(7), Status::Malformed));
     cases.push((of_ids(8 * MAX_REFINE_IDS + 8), Status::TooLarge));
-    cases.push((of_ids(8 * MAX_REFINE_IDS), Status::Ok));
+    // Not too many, but of a tree whose header lies nowhere.
+    cases.push((of_ids(8 * MAX_REFINE_IDS), Status::NoTree));
     for flags in [COUNTS | OF_OBJECTS, 4, 128] {
         cases.push(((REFINE, flags, sized(&good)), Status::Malformed));
     }

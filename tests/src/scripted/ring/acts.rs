@@ -141,9 +141,7 @@ impl Peer<'_> {
             13 => TreeCommand::Nearest { x, y: number, wanted: script.word() as u32 % 3_000 },
             14 => TreeCommand::Info,
             15..=18 => {
-                // Mostly of the tree that is there, as a client that has read it asks.
-                let there = tree_at(&mut self.shard, name, self.now).filter(|_| at.slot % 4 > 0);
-                let objects = ReadObjects { tree: there.unwrap_or(at), words: &ids };
+                let objects = objects_of(&mut self.shard, (name, at), &ids, self.now);
                 let of = script.one_in(2).then_some(objects);
                 TreeCommand::Refine { refine: &refine, of }
             }
@@ -341,6 +339,18 @@ impl Peer<'_> {
             _ => self.lost.store(true, std::sync::atomic::Ordering::Relaxed),
         }
     }
+}
+
+/// Objects mostly of the tree that is there, as a client that has read it asks; else of
+/// one at a place that is made up.
+fn objects_of<'a>(
+    shard: &mut Shard,
+    (key, made_up): (&[u8], NodeRef),
+    words: &'a [u8],
+    now: Now,
+) -> ReadObjects<'a> {
+    let there = tree_at(shard, key, now).filter(|_| !made_up.slot.is_multiple_of(4));
+    ReadObjects { tree: there.unwrap_or(made_up), words }
 }
 
 /// Where the header of a tree lies.
