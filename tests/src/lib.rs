@@ -28,7 +28,7 @@ pub use remora_testing::{Random, in_own_process};
 pub use resp::{Resp, Value, encode};
 pub use role::{Role, role};
 pub use server::{ServerDirectory, ServerProcess};
-pub use session::{by_pointers, long_leases, options, while_right_lapses};
+pub use session::{by_pointers, long_leases, options, while_read_lease_lapses};
 pub use wait::{DEADLINE, wait_for, wait_until};
 
 /// Whether a tool that the tests need was said to be missing.

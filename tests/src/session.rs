@@ -25,7 +25,10 @@ pub fn long_leases() -> Options {
 /// The read lease lasts `READ_LEASE_MS`. Where client or server is held up for longer, an
 /// operation is asked that else is read. A step whose counts are to be exact is
 /// taken again then; it must be one that can be.
-pub fn while_right_lapses<T>(session: &mut Session, mut step: impl FnMut(&mut Session) -> T) -> T {
+pub fn while_read_lease_lapses<T>(
+    session: &mut Session,
+    mut step: impl FnMut(&mut Session) -> T,
+) -> T {
     wait_for("the read lease holds during a step", || {
         let before = session.totals().read_lease_lapsed;
         let done = step(session);

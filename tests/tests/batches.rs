@@ -3,7 +3,7 @@
 
 use remora_client_core::{Counts, Options, Path, ServedBy, Session, SetOptions, Wake};
 use remora_protocol::{Condition, Expiry};
-use remora_tests::{ServerProcess, long_leases, wait_for, wait_until, while_right_lapses};
+use remora_tests::{ServerProcess, long_leases, wait_for, wait_until, while_read_lease_lapses};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const KEYS: u32 = 60;
@@ -89,7 +89,7 @@ fn by_pointers_a_batch_is_one_trip() {
     set(&mut session, 0..KEYS, 0);
     batch(&mut session, &keys(), Path::Ask);
     for path in [Path::Choose, Path::Read] {
-        let (many, (answers, counts, _)) = while_right_lapses(&mut session, |session| {
+        let (many, (answers, counts, _)) = while_read_lease_lapses(&mut session, |session| {
             (batch(session, &keys(), path), singles(session, &keys(), path))
         });
         assert_eq!(many.0, answers);
@@ -120,7 +120,7 @@ fn without_pointers_a_batch_walks_in_step_or_asks() {
     assert_eq!(many.1, with_trips(counts, most_trips));
     // What it found it knows from now on.
     let (_, again) =
-        while_right_lapses(&mut session, |session| batch(session, &keys(), Path::Choose));
+        while_read_lease_lapses(&mut session, |session| batch(session, &keys(), Path::Choose));
     assert_eq!((again.hits, again.round_trips, again.asked), (KEYS as u64, 1, 0));
     for path in [Path::Choose, Path::Ask] {
         let (asked, counts) = batch(&mut cold(&server), &keys(), path);
@@ -139,7 +139,7 @@ fn what_was_overwritten_or_is_absent_is_asked_for() {
     for (path, round) in [(Path::Choose, 1), (Path::Read, 2)] {
         let mut wanted = keys();
         wanted.push(b"absent".to_vec());
-        let (answers, counts) = while_right_lapses(&mut reader, |reader| {
+        let (answers, counts) = while_read_lease_lapses(&mut reader, |reader| {
             set(&mut writer, 0..KEYS, 0);
             batch(reader, &keys(), Path::Ask);
             set(&mut writer, (0..KEYS).step_by(3), round);

@@ -11,7 +11,7 @@ use remora_protocol::{Command, Condition, Expiry};
 const MOST: usize = MAX_INLINE_BYTES - 16;
 use remora_protocol::message::Status;
 use remora_tests::{
-    DEADLINE, ServerProcess, Value, long_leases, wait_for, wait_until, while_right_lapses,
+    DEADLINE, ServerProcess, Value, long_leases, wait_for, wait_until, while_read_lease_lapses,
 };
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -46,7 +46,7 @@ fn a_key_is_asked_then_read() {
     let (value, via, counts) = get(&mut session, Path::Ask);
     assert_eq!((&value, via, counts.round_trips), (&old, ServedBy::Asked, 1));
     let (value, via, counts) =
-        while_right_lapses(&mut session, |session| get(session, Path::Choose));
+        while_read_lease_lapses(&mut session, |session| get(session, Path::Choose));
     assert_eq!((&value, via, counts.round_trips), (&old, ServedBy::Read, 1));
     assert_eq!((counts.hits, counts.nodes), (1, 1));
     // Another session has no pointer: bucket, then record. Asking for
@@ -58,16 +58,16 @@ fn a_key_is_asked_then_read() {
         (got.2.read_lease_lapsed == 0).then_some((other, got))
     });
     assert_eq!((&value, via, counts.round_trips), (&old, ServedBy::Read, 2));
-    let (_, via, counts) = while_right_lapses(&mut other, |other| get(other, Path::Read));
+    let (_, via, counts) = while_read_lease_lapses(&mut other, |other| get(other, Path::Read));
     assert_eq!((via, counts.round_trips, counts.nodes), (ServedBy::Read, 1, 1));
     // An update makes its pointer stale: one wasted READ, then it asks.
-    let (value, via, counts) = while_right_lapses(&mut other, |other| {
+    let (value, via, counts) = while_read_lease_lapses(&mut other, |other| {
         session.set(b"k", b"w", SetOptions::default()).unwrap();
         get(other, Path::Choose)
     });
     assert_eq!((&value, via, counts.stale), (&new, ServedBy::AskedAfterRead, 1));
     assert_eq!(counts.round_trips, 2);
-    let (value, via, _) = while_right_lapses(&mut other, |other| get(other, Path::Choose));
+    let (value, via, _) = while_read_lease_lapses(&mut other, |other| get(other, Path::Choose));
     assert_eq!((value, via), (new, ServedBy::Read));
 }
 
@@ -314,7 +314,7 @@ fn a_shortened_expiry_holds_for_cached_pointers_too() {
     let server = server(&["--shards=1", "--max-memory=32MiB"]);
     let mut session = session(&server);
     session.set(b"k", b"v", SetOptions::default()).unwrap();
-    let (_, via, _) = while_right_lapses(&mut session, |session| get(session, Path::Read));
+    let (_, via, _) = while_read_lease_lapses(&mut session, |session| get(session, Path::Read));
     assert_eq!(via, ServedBy::Read);
     let mut resp = server.resp();
     assert_eq!(resp.call("PEXPIRE k 60"), Value::Integer(1));

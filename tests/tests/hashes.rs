@@ -6,7 +6,8 @@ use remora_protocol::message::Status;
 use remora_resp::Value as Front;
 use remora_resp::wire::ParsedValue;
 use remora_tests::{
-    Bytes, Random, RedisServer, Resp, ServerProcess, Value, is_skipped, options, while_right_lapses,
+    Bytes, Random, RedisServer, Resp, ServerProcess, Value, is_skipped, options,
+    while_read_lease_lapses,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -321,7 +322,7 @@ fn fields_are_read_in_one_round_trip_once_they_are_known() {
         fill(&mut session, key, fields, 1);
         let mut hash = session.open_hash(key).unwrap();
         let trips = |session: &mut Session, hash: &mut _, at: u64| {
-            while_right_lapses(session, |session| {
+            while_read_lease_lapses(session, |session| {
                 let got = session.hash_get(hash, &name(at), Path::Read).unwrap();
                 assert_eq!(got.value, Some(format!("field {at}:1").as_bytes()));
                 assert!(

@@ -3,7 +3,8 @@
 
 use remora_client_core::{Error, Options, Path, ServedBy, Session, SetOptions, Wake};
 use remora_tests::{
-    Role, ServerDirectory, ServerProcess, Value, long_leases, role, wait_until, while_right_lapses,
+    Role, ServerDirectory, ServerProcess, Value, long_leases, role, wait_until,
+    while_read_lease_lapses,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -139,7 +140,7 @@ fn a_server_that_drains_ends_sessions_at_once() {
     let mut session = server.session_with(&options());
     session.set(b"key", b"old", SetOptions::default()).unwrap();
     let read = |session: &mut Session| session.get(b"key", Path::Read).unwrap().served_by;
-    assert_eq!(while_right_lapses(&mut session, read), ServedBy::Read);
+    assert_eq!(while_read_lease_lapses(&mut session, read), ServedBy::Read);
     server.terminate();
     assert_eq!(server.ended(), Some(0));
     let error = session.get(b"key", Path::Read).unwrap_err();

@@ -3,7 +3,7 @@
 use remora_client_core::{
     Client, Error, Options, Path, PointerCacheKind, ServedBy, Session, SetOptions, Wake, Wanted,
 };
-use remora_tests::{Random, ServerProcess, long_leases, wait_until, while_right_lapses};
+use remora_tests::{Random, ServerProcess, long_leases, wait_until, while_read_lease_lapses};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const MIB: usize = 1 << 20;
@@ -266,7 +266,7 @@ fn a_large_value_is_read_by_its_pointer() {
     let big = value(3, 10 * MIB);
     session.set(b"big", &big, SetOptions::default()).unwrap();
     session.get(b"big", Path::Read).unwrap();
-    let (via, round_trips) = while_right_lapses(&mut session, |session| {
+    let (via, round_trips) = while_read_lease_lapses(&mut session, |session| {
         let got = session.get(b"big", Path::Read).unwrap();
         assert!(got.value == Some(&big[..]));
         (got.served_by, got.counts.round_trips)

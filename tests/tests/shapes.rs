@@ -7,7 +7,9 @@ use remora_client_core::{
     TreeRead, TreeSettings, Wanted,
 };
 use remora_protocol::message::Status;
-use remora_tests::{DEADLINE, Random, Resp, ServerProcess, Value, wait_until, while_right_lapses};
+use remora_tests::{
+    DEADLINE, Random, Resp, ServerProcess, Value, wait_until, while_read_lease_lapses,
+};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -216,7 +218,7 @@ fn a_reader_asks_once_about_what_it_does_not_know() {
     };
     for _ in 0..2 {
         let (_, counts, candidates, found) =
-            while_right_lapses(&mut session, |session| search(session, &middle));
+            while_read_lease_lapses(&mut session, |session| search(session, &middle));
         assert_eq!((counts.read, counts.asked), (1, 0), "{counts:?}");
         assert!(candidates > 10 && found > 0);
     }
@@ -228,14 +230,16 @@ fn a_reader_asks_once_about_what_it_does_not_know() {
     }
     let all = Refine::DistanceAtMost { from: shape(&mut random), most: 1e6 };
     // With a right that lapses it asks for the whole search, and learns nothing.
-    let (via, first, _, found) = while_right_lapses(&mut session, |session| search(session, &all));
+    let (via, first, _, found) =
+        while_read_lease_lapses(&mut session, |session| search(session, &all));
     assert_eq!((via, first.hits, found), (ServedBy::AskedAfterRead, 0, 200));
-    let (via, second, _, _) = while_right_lapses(&mut session, |session| search(session, &all));
+    let (via, second, _, _) =
+        while_read_lease_lapses(&mut session, |session| search(session, &all));
     assert_eq!((via, second.hits), (ServedBy::Read, shapes), "{second:?}");
     assert!(second.round_trips <= first.round_trips + 4);
     assert_eq!((second.asked, second.stale), (0, 0));
     // What has changed is asked about, and only that.
-    let (via, third, _, found) = while_right_lapses(&mut session, |session| {
+    let (via, third, _, found) = while_read_lease_lapses(&mut session, |session| {
         for id in 0..3 {
             session.put_shape(NAME, id, &island(&mut random, 9.0, 9.0, 5.0, 8), None).unwrap();
         }
@@ -243,7 +247,8 @@ fn a_reader_asks_once_about_what_it_does_not_know() {
     });
     assert_eq!((via, found), (ServedBy::AskedAfterRead, 200));
     assert!(third.stale <= 3, "{third:?}");
-    let (via, fourth, _, _) = while_right_lapses(&mut session, |session| search(session, &all));
+    let (via, fourth, _, _) =
+        while_read_lease_lapses(&mut session, |session| search(session, &all));
     assert_eq!((via, fourth.asked), (ServedBy::Read, 0));
 }
 

@@ -157,10 +157,18 @@ impl PointerCache {
     pub fn put(&mut self, hash: KeyHash, pointer: RemotePointer, term_ms: u64, lease_end_ns: u64) {
         let entry = Entry::new(hash, pointer, term_ms, lease_end_ns);
         let Some(entry) = entry.filter(|_| self.is_on()) else { return };
-        if self.used * 2 > self.entries.len() && self.entries.len() - WINDOW < self.most {
+        while self.entries.len() - WINDOW < self.most && self.is_crowded(hash) {
             self.grow();
         }
         self.place(entry);
+    }
+
+    /// Whether half of all entries are used, or all that this hash may have by others.
+    fn is_crowded(&self, hash: KeyHash) -> bool {
+        let home = self.home(hash);
+        let is_others = |old: &Entry| old.lease_end_ns != 0 && old.hash != hash.0;
+        self.used * 2 > self.entries.len()
+            || self.entries[home..home + WINDOW].iter().all(is_others)
     }
 
     /// The same key's entry, else a free one, else the one whose lease ends first.
@@ -234,6 +242,19 @@ mod tests {
             }
         }
         assert!(hits * 100 > lookups * 99, "it keeps what fits: {hits} of {lookups}");
+    }
+
+    /// However the keys' hashes fall: a window of a small cache may be full before half of it
+    /// is used.
+    #[test]
+    fn a_cache_that_may_grow_loses_no_pointer() {
+        for seed in 0..200 {
+            let mut cache = PointerCache::new(1 << 12);
+            let hash = |key| KeyHash(remora_layout::hash::mix(key, seed));
+            (0..200).for_each(|key| cache.put(hash(key), pointer(key as u32), 1_000, 1 + key));
+            let lost = (0..200).filter(|key| cache.find(hash(*key)).is_none()).count();
+            assert_eq!(lost, 0, "seed {seed}");
+        }
     }
 
     #[test]
