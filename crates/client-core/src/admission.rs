@@ -9,7 +9,12 @@
 //! Peterson, 1995): from how much longer a READ takes than it does at best,
 //! the number of threads that wait at the card is known; it is kept between
 //! [`FEWEST_QUEUED`] and [`MOST_QUEUED`].
+//!
+//! Clients of one machine that share a table of pointers share the card by it, too
+//! ([`MachineShare`]): of a number that is given each has its part, at least one; where each
+//! finds its own, all of them together let as many wait as one would alone.
 
+use crate::machine_share::MachineShare;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +28,8 @@ pub enum ConcurrencyLimit {
     /// the sessions of a [`Client`](crate::Client) find the number.
     #[default]
     Auto,
-    /// At most so many of the sessions of a client, at least 1.
+    /// At most so many of the sessions of a client, at least 1; of all clients of the
+    /// machine, if they share their pointers.
     AtMost(usize),
     /// Together with other clients of the process.
     With(Arc<Admission>),
@@ -82,6 +88,10 @@ struct State {
     waiting: usize,
     /// Nothing if the limit was given.
     vegas: Option<Vegas>,
+    /// Where the clients of the machine tell each other that they walk.
+    machine: Option<MachineShare>,
+    /// As many of them walk, this one included.
+    clients: usize,
 }
 
 impl Admission {
@@ -96,25 +106,31 @@ impl Admission {
     }
 
     fn new(limit: usize, vegas: Option<Vegas>) -> Self {
-        let state = State { limit, walking: 0, waiting: 0, vegas };
+        let state = State { limit, walking: 0, waiting: 0, vegas, machine: None, clients: 1 };
         Self { state: Mutex::new(state), freed: Condvar::new() }
+    }
+
+    /// The card is shared with the machine's other clients. Those of a process that have one
+    /// admission are one client.
+    pub(crate) fn share(&self, machine: MachineShare) {
+        self.lock().machine.get_or_insert(machine);
     }
 
     /// How many may walk at a time now.
     pub fn limit(&self) -> usize {
-        self.lock().limit
+        self.lock().most()
     }
 
     /// Admits a walk, if it need not wait.
-    pub(crate) fn try_enter(&self) -> Option<Admitted<'_>> {
-        self.lock().enter().then(|| Admitted { admission: self, round_trip_ns: 0 })
+    pub(crate) fn try_enter(&self, now_ns: u64) -> Option<Admitted<'_>> {
+        self.lock().enter(now_ns).then(|| Admitted { admission: self, round_trip_ns: 0 })
     }
 
     /// Admits a walk once it may; the thread sleeps meanwhile.
-    pub(crate) fn enter(&self) -> Admitted<'_> {
+    pub(crate) fn enter(&self, now_ns: impl Fn() -> u64) -> Admitted<'_> {
         let mut state = self.lock();
         // Bounded by the walks before it, each of which has a bound.
-        while !state.enter() {
+        while !state.enter(now_ns()) {
             state.waiting += 1;
             let waited = self.freed.wait_timeout(state, LOOK_AGAIN);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -126,13 +142,13 @@ impl Admission {
     fn leave(&self, round_trip_ns: u64) {
         let mut state = self.lock();
         state.walking -= 1;
-        let State { vegas, limit, .. } = &mut *state;
+        let State { vegas, limit, clients, .. } = &mut *state;
         if round_trip_ns > 0
             && let Some(vegas) = vegas
         {
-            *limit = vegas.limit(round_trip_ns as f64, *limit);
+            *limit = vegas.limit(round_trip_ns as f64, *limit, *clients);
         }
-        let is_awaited = state.waiting > 0 && state.walking < state.limit;
+        let is_awaited = state.waiting > 0 && state.walking < state.most();
         drop(state);
         if is_awaited {
             self.freed.notify_one();
@@ -145,13 +161,23 @@ impl Admission {
 }
 
 impl State {
-    fn enter(&mut self) -> bool {
-        let is_admitted = self.walking < self.limit;
+    fn enter(&mut self, now_ns: u64) -> bool {
+        if let Some(machine) = &mut self.machine {
+            self.clients = machine.clients(now_ns);
+        }
+        let is_admitted = self.walking < self.most();
         if let Some(vegas) = &mut self.vegas {
             vegas.is_wanted |= !is_admitted;
         }
         self.walking += is_admitted as usize;
         is_admitted
+    }
+}
+
+impl State {
+    /// How many may walk: a limit that was given is the machine's.
+    fn most(&self) -> usize {
+        if self.vegas.is_some() { self.limit } else { (self.limit / self.clients).max(1) }
     }
 }
 
@@ -170,8 +196,9 @@ struct Vegas {
 }
 
 impl Vegas {
-    /// The limit after one more walk, which took so long for each round trip.
-    fn limit(&mut self, round_trip_ns: f64, limit: usize) -> usize {
+    /// The limit after one more walk, which took so long for each round trip, while so many
+    /// clients of the machine walk.
+    fn limit(&mut self, round_trip_ns: f64, limit: usize, clients: usize) -> usize {
         self.sum_ns += round_trip_ns;
         self.walks += 1;
         if self.walks < WALKS_PER_LOOK * limit as u32 {
@@ -197,7 +224,8 @@ impl Vegas {
         if self.best_ns == 0.0 || mean_ns < self.best_ns {
             self.best_ns = mean_ns;
         }
-        let queued = limit as f64 * (1.0 - self.best_ns / mean_ns);
+        // Of all clients: the others are taken to be as this one.
+        let queued = (limit * clients) as f64 * (1.0 - self.best_ns / mean_ns);
         if queued > MOST_QUEUED {
             (limit - 1).max(1)
         } else if queued < FEWEST_QUEUED && is_wanted {
@@ -211,6 +239,7 @@ impl Vegas {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_arena::{Mapping, Words};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// A card that serves one READ in `stage_ns`; a READ takes `base_ns` alone.
@@ -222,7 +251,7 @@ mod tests {
     fn settle(admission: &Admission, base_ns: f64, stage_ns: f64) -> usize {
         for _ in 0..40_000 {
             let limit = admission.limit();
-            let mut walks: Vec<_> = std::iter::from_fn(|| admission.try_enter()).collect();
+            let mut walks: Vec<_> = std::iter::from_fn(|| admission.try_enter(0)).collect();
             assert_eq!(walks.len(), limit);
             walks
                 .iter_mut()
@@ -247,16 +276,74 @@ mod tests {
         assert!(fast >= 20 && slow <= 7, "{fast}, then {slow}");
     }
 
+    fn shared(admission: Admission, words: &Words, number: u64) -> Admission {
+        admission.share(MachineShare::new(words.clone(), number));
+        admission
+    }
+
+    /// As many as may walk at this time, ms.
+    fn walks(admission: &Admission, ms: u64) -> Vec<Admitted<'_>> {
+        std::iter::from_fn(|| admission.try_enter(ms * 1_000_000)).collect()
+    }
+
+    #[test]
+    fn processes_of_a_machine_share_the_number_that_is_given() {
+        let words = Words::new(Mapping::heap(4096));
+        let clients = [1, 2].map(|number| shared(Admission::at_most(4), &words, number));
+        let [one, other] = &clients;
+        assert_eq!(walks(one, 1_000).len(), 4, "it is alone");
+        for ms in [1_010, 1_020, 1_030] {
+            let held = [walks(other, ms), walks(one, ms)];
+            assert_eq!(held.each_ref().map(Vec::len), [2, 2], "{ms}");
+        }
+        // The other one is killed while it walks: it is forgotten.
+        std::mem::forget(walks(other, 1_040));
+        assert_eq!(walks(one, 1_050).len(), 2);
+        assert_eq!(walks(one, 1_200).len(), 4);
+        // More processes than the number: each has its turn.
+        let many: Vec<_> =
+            (3..9).map(|number| shared(Admission::at_most(4), &words, number)).collect();
+        let at = |ms| many.iter().map(|one| walks(one, ms).len()).collect::<Vec<_>>();
+        assert_ne!(at(1_300), [0; 6]);
+        assert_eq!(at(1_310), [1; 6]);
+    }
+
+    #[test]
+    fn processes_of_a_machine_let_as_many_wait_as_one_would() {
+        let in_all = |is_shared: bool| {
+            let words = Words::new(Mapping::heap(4096));
+            let clients: Vec<_> = (0..4)
+                .map(|number| match is_shared {
+                    true => shared(Admission::auto(), &words, number),
+                    false => Admission::auto(),
+                })
+                .collect();
+            let mut mean = 0.0;
+            for turn in 0..40_000u64 {
+                let mut held: Vec<_> =
+                    clients.iter().map(|client| walks(client, 1_000 + turn)).collect();
+                let walking = held.iter().map(Vec::len).sum();
+                mean += walking as f64 / 40_000.0;
+                let took_ns = round_trip_ns(walking, 20_000.0, 1_000.0);
+                held.iter_mut().flatten().for_each(|walk| walk.round_trip_ns = took_ns);
+            }
+            mean
+        };
+        let (shared, apart) = (in_all(true), in_all(false));
+        // Twenty keep the card busy.
+        assert!(shared < apart - 1.0 && (19.0..24.0).contains(&shared), "{shared}, {apart}");
+    }
+
     #[test]
     fn a_walk_that_ends_by_a_panic_has_left() {
         let admission = Admission::at_most(1);
         let walk = || {
-            let _walk = admission.enter();
-            assert!(admission.try_enter().is_none());
+            let _walk = admission.enter(|| 0);
+            assert!(admission.try_enter(0).is_none());
             panic!("in the middle of a walk");
         };
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(walk)).is_err());
-        assert!(admission.try_enter().is_some());
+        assert!(admission.try_enter(0).is_some());
     }
 
     #[test]
@@ -267,7 +354,7 @@ mod tests {
             for _ in 0..6 {
                 scope.spawn(|| {
                     for _ in 0..500 {
-                        let _walk = admission.enter();
+                        let _walk = admission.enter(|| 0);
                         let now = walking.fetch_add(1, Ordering::SeqCst) + 1;
                         most.fetch_max(now, Ordering::SeqCst);
                         walks.fetch_add(1, Ordering::SeqCst);

@@ -6,6 +6,7 @@ use crate::connection::{Backend, Connection, Parts};
 use crate::counts::SendCounts;
 use crate::data_buffers::DataBufferCounts;
 use crate::error::{ConnectError, Error};
+use crate::machine_share::MachineShare;
 use crate::options::{Options, PointerCacheKind};
 use crate::session::Session;
 use remora_fabric::{Address, Connected, Transport};
@@ -58,6 +59,9 @@ impl Client {
 
     fn of(connection: Connection, options: &Options) -> Self {
         let admission = options.concurrency_limit.admission();
+        if let (Some(admission), Some(table)) = (&admission, &connection.pointer_table) {
+            admission.share(MachineShare::new(table.words.clone(), connection.number));
+        }
         Self { connection: Arc::new(connection), options: options.clone(), admission }
     }
 

@@ -51,6 +51,7 @@ mod in_flight;
 mod inbox;
 mod lane;
 mod large;
+mod machine_share;
 #[cfg(test)]
 mod models;
 mod options;

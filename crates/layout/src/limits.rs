@@ -430,6 +430,9 @@ pub const POINTER_TABLE_BYTES: usize = 128 << 20;
 /// Lines of that table in which one hash may stand: at half load hardly any
 /// hint is pushed out by another, and a lookup in vain reads half a kilobyte.
 pub const POINTER_WINDOW_LINES: usize = 8;
+/// Client processes of a machine that know of each other that they walk trees (C24), each
+/// by a word of the table that they share: more than a machine has cores to walk with.
+pub const MACHINE_CLIENTS: usize = 64;
 
 /// The buffer of a client process for large replies: two of the largest at
 /// once. Only what is used is backed by memory, and given back after use.

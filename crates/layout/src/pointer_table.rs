@@ -3,20 +3,22 @@
 //!
 //! ```text
 //!  word 0 key's hash | 1, 2 remote pointer | 3 lease end, ns of CLOCK_BOOTTIME
-//!       4 lease term, ms | 5 checksum of words 0 to 4 | 6 uses | 7 free
+//!       4 lease term, ms | 5 checksum of words 0 to 4 | 6 uses | 7 a client
 //! ```
 //! Everyone may write every word at any time, and may die between any two
 //! stores. So a line is what its checksum says: one that does not pass is
 //! empty, be it half written, mixed from two writers, or garbage. There are no
 //! locks, no states, and nothing to repair. Uses are a guess of popularity
-//! (H25) and stand outside the checksum: a lost count harms nobody.
+//! (H25) and stand outside the checksum: a lost count harms nobody. The last words of the
+//! first [`MACHINE_CLIENTS`](crate::limits::MACHINE_CLIENTS) lines say which clients of the
+//! machine walk trees (C24); they are no part of their lines.
 //!
 //! The checksum is keyed by a seed that the server tells with the hello, new
 //! in each of its incarnations. A hash may stand in any of the [`POINTER_WINDOW_LINES`]
 //! lines from its home on.
 
 use crate::hash::{KeyHash, checksum};
-use crate::limits::{CACHE_LINE_BYTES, POINTER_TABLE_BYTES, POINTER_WINDOW_LINES};
+use crate::limits::{CACHE_LINE_BYTES, MACHINE_CLIENTS, POINTER_TABLE_BYTES, POINTER_WINDOW_LINES};
 use crate::pointer::RemotePointer;
 
 /// Words of a line.
@@ -27,6 +29,8 @@ pub const HASH_WORD: usize = 0;
 pub const CHECKSUM_WORD: usize = 5;
 /// Word of a line that counts uses.
 pub const USES_WORD: usize = 6;
+/// Word of one of the first lines that says when a client walked a tree last.
+pub const CLIENT_WORD: usize = 7;
 const CHECKED_BYTES: usize = CHECKSUM_WORD * 8;
 
 /// What a line says.
@@ -89,7 +93,9 @@ pub const fn home_line(hash: KeyHash, lines: usize) -> usize {
 }
 
 const _: () = assert!(USES_WORD > CHECKSUM_WORD && USES_WORD < LINE_WORDS);
+const _: () = assert!(CLIENT_WORD > USES_WORD && CLIENT_WORD < LINE_WORDS);
 const _: () = assert!(POINTER_TABLE_BYTES / CACHE_LINE_BYTES >= POINTER_WINDOW_LINES);
+const _: () = assert!(POINTER_TABLE_BYTES / CACHE_LINE_BYTES >= MACHINE_CLIENTS);
 const _: () = assert!((POINTER_TABLE_BYTES / CACHE_LINE_BYTES) as u64 <= 1 << 32);
 
 #[cfg(test)]

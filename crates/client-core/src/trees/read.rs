@@ -280,11 +280,12 @@ fn await_admission<'a>(
     admission: &'a Admission,
 ) -> Result<Admitted<'a>, Error> {
     if !endpoint.connection.sleeps_by_link_alone() {
-        return Ok(admission.enter());
+        let time = &endpoint.connection.time;
+        return Ok(admission.enter(|| time.now_ns()));
     }
     // Only the link knows how to sleep there.
     loop {
-        if let Some(walk) = admission.try_enter() {
+        if let Some(walk) = admission.try_enter(endpoint.connection.time.now_ns()) {
             return Ok(walk);
         }
         // A WRITE that has completed would end each pause at once.
