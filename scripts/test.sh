@@ -60,11 +60,11 @@ one_test() {
 
 if [[ $tier == fast ]]; then
     step "build of the tests" cargo test --locked --workspace "${not_fast[@]}" --no-run
-    step tests cargo_test --workspace "${not_fast[@]}" --lib --bins --tests -- --skip models::
+    step tests cargo_test --workspace "${not_fast[@]}" --tests -- --skip models::
 else
     step build cargo build --locked --release --workspace
     step "build of the tests" cargo test --locked --workspace --no-run
-    step tests cargo_test --workspace --lib --bins --tests
+    step tests cargo_test --workspace --tests
     step "documentation tests" cargo test --locked --workspace --no-fail-fast --doc
     # A type that a newcomer adds has to build and pass its tests.
     one_test newcomer cargo xtask newcomer

@@ -3,7 +3,7 @@
 //! what waits is bounded.
 
 use remora_client_core::{Path, Session};
-use remora_layout::limits::{HELD_REPLIES, RESP_PAUSE_PENDING};
+use remora_layout::limits::{CONNECTION_PAUSE_PENDING, HELD_REPLIES};
 use remora_protocol::Command;
 use remora_protocol::message::{ReplyHeader, Status};
 use remora_server::{Config, Server};
@@ -18,7 +18,7 @@ const TURN_REQUESTS: usize = 64;
 
 /// Requests of one part that one RESP connection may have under way: a request
 /// counts, and each part of it.
-const RESP_REQUESTS: usize = RESP_PAUSE_PENDING / 2;
+const RESP_REQUESTS: usize = CONNECTION_PAUSE_PENDING / 2;
 
 /// A server of one shard.
 struct Scene {
@@ -131,7 +131,7 @@ fn a_reply_waits_for_the_newest_change_that_it_looked_at() {
 fn a_connection_with_many_held_replies_waits_and_the_others_are_served() {
     let mut scene = Scene::new();
     scene.set_old();
-    let many = 3 * RESP_PAUSE_PENDING;
+    let many = 3 * CONNECTION_PAUSE_PENDING;
     let mut busy = scene.resp();
     let requests: Vec<u8> = (0..many)
         .flat_map(|number| encode(&[b"SET", format!("key-{number}").as_bytes(), b"v"]))

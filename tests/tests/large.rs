@@ -2,7 +2,7 @@
 //! asked for faster than they are read.
 
 use remora_layout::limits::{
-    MAX_KEY_BYTES, MAX_VALUE_BYTES, RESP_MAX_OUTPUT_BYTES, RESP_MAX_QUERY_BYTES,
+    CONNECTION_MAX_OUTPUT_BYTES, MAX_KEY_BYTES, MAX_REQUEST_BYTES, MAX_VALUE_BYTES,
 };
 use remora_tests::{Random, Resp, ServerProcess, Value, encode, is_skipped};
 use std::io::Write;
@@ -52,7 +52,7 @@ fn the_longest_key_and_value_are_kept_and_longer_ones_refused() {
     assert_eq!(call(&mut resp, &[b"GET", longest_key]), Value::bulk("short"));
     assert_eq!(resp.call("DBSIZE"), Value::Integer(1));
     // A length that no command can have ends the connection, with its reason.
-    let line = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", RESP_MAX_QUERY_BYTES + 1);
+    let line = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", MAX_REQUEST_BYTES + 1);
     resp.send_raw(line.as_bytes()).unwrap();
     let refused = Value::Error("ERR Protocol error: invalid bulk length".into());
     assert_eq!(resp.receive().unwrap(), refused);
@@ -166,7 +166,7 @@ fn many_large_replies_asked_at_once_are_all_sent() {
     let value = value_of(6, 30 << 20);
     assert_eq!(call(&mut resp, &[b"SET", b"k", &value]), Value::ok());
     // More than may wait to be read: each is fetched when the last has gone.
-    let asked = RESP_MAX_OUTPUT_BYTES / value.len() + 3;
+    let asked = CONNECTION_MAX_OUTPUT_BYTES / value.len() + 3;
     for ask_only in [false, true] {
         if ask_only {
             resp.call("SETBIT k 0 0");

@@ -36,7 +36,7 @@ impl Client {
             match remora_fabric::connect(&address, transport, backoff, options.rdma_packets)? {
                 Connected::Shm(connected) => Connection::over_shm(&address, *connected)?,
                 Connected::Remote(connected) => {
-                    Connection::over_far(&address, *connected, options)?
+                    Connection::over_network(&address, *connected, options)?
                 }
             };
         if options.pointer_cache == PointerCacheKind::Shared && connection.pointer_table.is_none() {

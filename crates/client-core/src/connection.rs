@@ -127,7 +127,7 @@ impl Connection {
         Self::new(&hello, clock, connected.to_client, pointer_table, tables, large, backend)
     }
 
-    pub fn over_far(
+    pub fn over_network(
         address: &Address,
         connected: remote::Connected,
         options: &Options,

@@ -46,7 +46,7 @@ impl fmt::Display for Address {
 impl Address {
     /// Where sessions over this transport are to be had.
     pub fn of_sessions(&self, transport: Transport) -> anyhow::Result<remora_client_core::Address> {
-        if !transport.is_far() {
+        if !transport.is_remote() {
             return Ok(self.socket()?.as_path().into());
         }
         let address = match self {

@@ -46,7 +46,7 @@ impl Transport {
     }
 
     /// Whether its sessions begin at a TCP address.
-    pub fn is_far(self) -> bool {
+    pub fn is_remote(self) -> bool {
         matches!(self, Self::Tcp | Self::Verbs)
     }
 }

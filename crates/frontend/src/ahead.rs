@@ -6,7 +6,7 @@
 
 use crate::protocol::{Parsed, ParsedRequest};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::RESP_KEYS_PER_TURN;
+use remora_layout::limits::CONNECTION_KEYS_PER_TURN;
 use std::ops::Range;
 
 /// A request that is parsed and not executed.
@@ -20,10 +20,10 @@ pub struct Next<R> {
     pub at: Option<(KeyHash, usize)>,
 }
 
-/// Parses requests from the start of `input`, so many at most, and about as many words
-/// as a turn takes keys: how many, and what is behind them: more (`None`), or a request
-/// that is not all there and the bytes without which parsing it again is useless, or no
-/// request at all. `last` keeps how far the last one came.
+/// Parses at most `most` requests from the start of `input`, and stops near
+/// [`CONNECTION_KEYS_PER_TURN`] words. Returns their number, and what follows: more (`None`),
+/// an incomplete request and the bytes that it needs (`Some(need)`), or a violation. `last`
+/// keeps how far the incomplete request is parsed.
 ///
 /// A request of more words is parsed only as the first one, which is executed at once:
 /// what is behind may have to be parsed again, as often as one before it pauses.
@@ -36,7 +36,7 @@ pub fn parse_ahead<R: ParsedRequest>(
     let (mut from, mut words) = (0, 0);
     for parsed in 0..most {
         let announced = || R::announced_words(&input[from..]);
-        let is_enough = parsed > 0 && words + announced() > RESP_KEYS_PER_TURN;
+        let is_enough = parsed > 0 && words + announced() > CONNECTION_KEYS_PER_TURN;
         if is_enough || from == input.len() {
             return (parsed, Ok(None));
         }

@@ -15,8 +15,8 @@ use crate::responder::Responder;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    RESP_KEYS_PER_TURN, RESP_MAX_QUERY_BYTES, RESP_REQUESTS_AHEAD, RESP_REQUESTS_PER_TURN,
-    STALL_BYTES,
+    CONNECTION_KEYS_PER_TURN, CONNECTION_REQUESTS_AHEAD, CONNECTION_REQUESTS_PER_TURN,
+    MAX_REQUEST_BYTES, STALL_BYTES,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -217,8 +217,8 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// The key that the first of these fresh bytes name, in its database, if a request
-    /// begins with them.
+    /// The first key of the request that `fresh` begins, with its database. `None` if `fresh`
+    /// continues an earlier request.
     pub(crate) fn peek<'a>(&self, fresh: &'a [u8]) -> Option<(Database, &'a [u8])> {
         let begins = self.input.is_empty() && self.given_up.is_none();
         let key = P::Request::peek_key(fresh).filter(|_| begins)?;
@@ -317,7 +317,7 @@ impl<P: Protocol> Connection<P> {
         }
         let mut turn = Turn { from: 0, requests: 0, ended: false };
         while !turn.ended
-            && turn.requests < RESP_REQUESTS_PER_TURN
+            && turn.requests < CONNECTION_REQUESTS_PER_TURN
             && input.len() - turn.from >= self.need
             && !self.responder.is_paused()
         {
@@ -349,7 +349,7 @@ impl<P: Protocol> Connection<P> {
         ahead: &mut Vec<Next<P::Request>>,
         turn: &mut Turn,
     ) {
-        let most = RESP_REQUESTS_AHEAD.min(RESP_REQUESTS_PER_TURN - turn.requests);
+        let most = CONNECTION_REQUESTS_AHEAD.min(CONNECTION_REQUESTS_PER_TURN - turn.requests);
         let (parsed, behind) = parse_ahead(&input[turn.from..], &mut self.request, ahead, most);
         self.need = 1;
         let (input, requests) = (&input[turn.from..], &mut ahead[..parsed]);
@@ -358,14 +358,14 @@ impl<P: Protocol> Connection<P> {
         }
         let begun = turn.from;
         for Next { request, bytes, at } in requests {
-            if self.responder.is_paused() || turn.requests >= RESP_REQUESTS_PER_TURN {
+            if self.responder.is_paused() || turn.requests >= CONNECTION_REQUESTS_PER_TURN {
                 // What is behind is parsed again when its turn has come.
                 ahead.clear();
                 return self.request.reset();
             }
             let words = request.words();
             // One of many keys takes the time of several.
-            turn.requests += 1 + words / (RESP_KEYS_PER_TURN / RESP_REQUESTS_PER_TURN);
+            turn.requests += 1 + words / (CONNECTION_KEYS_PER_TURN / CONNECTION_REQUESTS_PER_TURN);
             if words > 0 {
                 executor.request(&mut self.responder, (request, &input[bytes.clone()]), *at);
                 if self.responder.has_keys_left() {
@@ -387,9 +387,9 @@ impl<P: Protocol> Connection<P> {
         }
         match behind {
             Ok(None) => {}
-            Ok(Some(need)) if need <= RESP_MAX_QUERY_BYTES => self.need = need,
+            Ok(Some(need)) if need <= MAX_REQUEST_BYTES => self.need = need,
             Ok(Some(_)) => {
-                self.violation(executor.port().counts(), "Protocol error: too big request");
+                self.violation(executor.port().counts(), P::TOO_LONG);
                 turn.ended = true;
             }
             Err(error) => {
@@ -407,9 +407,9 @@ impl<P: Protocol> Connection<P> {
         input: &[u8],
         requests: &mut [Next<P::Request>],
     ) {
-        let mut keys = [(KeyHash(0), 0); RESP_REQUESTS_AHEAD];
+        let mut keys = [(KeyHash(0), 0); CONNECTION_REQUESTS_AHEAD];
         let mut count = 0;
-        for next in requests.iter_mut().take(RESP_REQUESTS_AHEAD) {
+        for next in requests.iter_mut().take(CONNECTION_REQUESTS_AHEAD) {
             let key = next.request.first_key(&input[next.bytes.clone()]);
             if !key.is_empty() {
                 keys[count] = executor.port().route(self.responder.database, key);
@@ -420,7 +420,7 @@ impl<P: Protocol> Connection<P> {
         executor.fetch_ahead(&keys[..count]);
     }
 
-    /// The client has sent what is no request: it is told, and nothing more is read.
+    /// Answers with a protocol error and stops reading.
     fn violation(&mut self, counts: &Counts, text: &str) {
         counts.protocol_errors.add(1);
         self.responder.reply(|out, _| P::write_error(out, text));
@@ -455,7 +455,7 @@ impl<P: Protocol> Connection<P> {
         bytes
     }
 
-    /// Whether it keeps much of a request that is not all there.
+    /// Whether the input holds more than [`STALL_BYTES`] of an incomplete request.
     pub(crate) fn keeps_part(&self) -> bool {
         let is_part = self.input.len() > STALL_BYTES && self.input.len() < self.need;
         is_part && !self.is_closing && !self.responder.is_paused()

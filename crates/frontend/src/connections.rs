@@ -7,7 +7,7 @@ use crate::job::{Job, Order, OwnedReply, Token};
 use crate::port::ShardPort;
 use crate::protocol::Protocol;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::RESP_CONNECTIONS_PER_TURN;
+use remora_layout::limits::CONNECTIONS_PER_TURN;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{Read, Write};
 
@@ -96,7 +96,7 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         if self.free.pop().is_none() {
             self.slots.push(None);
         }
-        connection.responder_mut().slot = slot;
+        connection.responder_mut().set_slot(slot);
         self.slots[slot] = Some(Slot { stream, connection, is_due: false, turns: 0 });
         self.stir(slot);
     }
@@ -133,7 +133,7 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
     /// One turn of some that may have something to do: how many. Streams of
     /// connections that are over go to `closed`.
     pub fn serve(&mut self, mut closed: impl FnMut(S)) -> usize {
-        let some = self.due.len().min(RESP_CONNECTIONS_PER_TURN);
+        let some = self.due.len().min(CONNECTIONS_PER_TURN);
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut left = some;
         while left > 0 {
@@ -154,7 +154,7 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         scratch: &mut [u8],
         closed: &mut impl FnMut(S),
     ) -> usize {
-        let mut group = [Member::default(); RESP_CONNECTIONS_PER_TURN];
+        let mut group = [Member::default(); CONNECTIONS_PER_TURN];
         let (mut members, mut used) = (0, 0);
         while members < most.min(group.len()) && scratch.len() - used >= READ_BYTES {
             let Some(slot) = self.due.pop_front() else { break };
@@ -184,7 +184,7 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
 
     /// Asks for the keys that the first requests of a group name.
     fn fetch_first_keys(&mut self, group: &[Member], scratch: &[u8]) {
-        let mut keys = [(KeyHash(0), 0); RESP_CONNECTIONS_PER_TURN];
+        let mut keys = [(KeyHash(0), 0); CONNECTIONS_PER_TURN];
         let mut count = 0;
         for member in group {
             let fresh = &scratch[member.from..][..member.taken.bytes];
@@ -295,7 +295,7 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
     /// Takes what a shard has answered.
     pub fn take_reply(&mut self, token: Token, reply: OwnedReply) {
         let slot = self.slots.get(token.connection).and_then(Option::as_ref);
-        let serial = slot.map(|slot| slot.connection.responder().serial);
+        let serial = slot.map(|slot| slot.connection.responder().serial());
         let is_there = serial == Some(token.serial);
         let Some(reply) = self.executor.take(token, reply, is_there) else { return };
         if !is_there && reply.has_more {
@@ -305,7 +305,7 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         let Some(Some(slot)) = self.slots.get_mut(token.connection) else { return };
         // A connection that has gone needs no reply; its slot may have a new one.
         let responder = slot.connection.responder_mut();
-        if responder.serial == token.serial {
+        if responder.serial() == token.serial {
             let before = responder.pending_bytes();
             responder.answer(token, reply);
             let after = responder.pending_bytes();

@@ -1,8 +1,4 @@
 //! What was read from a connection and is not executed.
-//!
-//! What it keeps true: a connection reads only while it holds no whole request, as far
-//! as it knows. So it holds less than one request and what one turn reads, however fast
-//! its client sends, and a turn does not move what earlier ones have left.
 
 /// Bytes in the order in which they came.
 #[derive(Default)]
@@ -28,8 +24,8 @@ impl Input {
         &self.bytes[self.taken..]
     }
 
-    /// Adds what was read. Only here is moved what is not executed: behind a large
-    /// request, that is less than one turn has read.
+    /// Appends bytes. Only this function moves bytes that are not executed; behind a large
+    /// request they are fewer than one turn reads.
     pub fn add(&mut self, fresh: &[u8]) {
         if fresh.is_empty() {
             return;

@@ -6,7 +6,7 @@
 
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    JOB_KEYS_AT_ONCE, RESP_KEYS_PER_TURN, RESP_MAX_REPLY_BYTES, RESP_REQUESTS_PER_TURN,
+    CONNECTION_KEYS_PER_TURN, CONNECTION_REQUESTS_PER_TURN, JOB_KEYS_AT_ONCE, MAX_REPLY_BYTES,
 };
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Request};
@@ -28,7 +28,7 @@ pub enum Each {
 }
 
 /// A change of a large object takes the time of so many keys.
-const KEYS_PER_PART: usize = RESP_KEYS_PER_TURN / RESP_REQUESTS_PER_TURN;
+const KEYS_PER_PART: usize = CONNECTION_KEYS_PER_TURN / CONNECTION_REQUESTS_PER_TURN;
 
 impl Each {
     /// The command for one of them.
@@ -67,13 +67,13 @@ impl FoundBytes {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Whether they are more than a reply may have, or wanted no more.
+    /// Whether the values exceed a reply, or the request has gone.
     pub fn is_too_large(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > RESP_MAX_REPLY_BYTES
+        self.0.load(Ordering::Relaxed) > MAX_REPLY_BYTES
     }
 }
 
-/// The request's own end of them: without it no more is wanted.
+/// Held by the request. When it is dropped, the batches of the request stop reading.
 #[derive(Default)]
 pub struct WantedBytes(FoundBytes);
 

@@ -26,7 +26,7 @@
 //! * what is kept for a client that sends too fast or reads too slowly is bounded and
 //!   counted;
 //! * a connection sees its own writes: a key is read past the owner only while nothing of
-//!   the connection is in flight that could change it ([`InFlight`]).
+//!   the connection is in flight that could change it (`in_flight`).
 //!
 //! It does no I/O, reads no clock and draws no random numbers: streams and time are handed
 //! in, so that a simulator runs the same code.
@@ -49,15 +49,14 @@ mod port;
 mod protocol;
 mod responder;
 
-pub use connection::{Connection, Flow};
+pub use connection::Connection;
 pub use connections::{Connections, READ_BYTES};
 pub use counts::{Counter, Counts};
 pub use executor::Executor;
-pub use in_flight::{Asked, InFlight, What, group};
+pub use in_flight::{Asked, What, group};
 pub use job::{Job, Order, OwnedReply, Token};
 pub use key_batch::{
-    Each, FoundBytes, KeyBatch, KeyCommand, KeyReplies, KeyReply, PartRequest, REPLY_HEAD_BYTES,
-    WantedBytes,
+    Each, KeyBatch, KeyCommand, KeyReplies, KeyReply, PartRequest, REPLY_HEAD_BYTES, WantedBytes,
 };
 pub use many_keys::{Answers, Jobs, ManyKeys};
 pub use pending::Waiting;

@@ -1,15 +1,15 @@
 //! A request that does the same with each of many keys: what is answered, what is asked,
 //! and what no turn has taken yet.
 //!
-//! What it keeps true: each answer stands in the reply where its key stands in the request;
-//! of values that are more than a reply may have nothing more is kept.
+//! What it keeps true: each answer stands in the reply where its key stands in the request.
+//! Once the values exceed the maximum size of a reply, no more of them are kept.
 
 use crate::in_flight::{Asked, What};
 use crate::job::{Job, Order, OwnedReply, Token};
 use crate::key_batch::{Each, KeyBatch, KeyReplies, REPLY_HEAD_BYTES, WantedBytes};
 use crate::protocol::{Part, ReplyForm};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{MAX_SHARDS, RESP_MAX_REPLY_BYTES};
+use remora_layout::limits::{MAX_REPLY_BYTES, MAX_SHARDS};
 use remora_protocol::Reply;
 use remora_protocol::message::Status;
 
@@ -77,7 +77,7 @@ pub struct ManyKeys<F> {
 }
 
 impl<F: ReplyForm> ManyKeys<F> {
-    /// No key of so many is taken yet. The memory of earlier answers is used again.
+    /// A request of `keys` keys, none taken yet. Reuses the memory of `answers`.
     pub fn new(each: Each, form: F, keys: usize, mut answers: Answers) -> Self {
         answers.replies.clear();
         answers.positions.clear();
@@ -142,12 +142,12 @@ impl<F: ReplyForm> ManyKeys<F> {
         self.groups.len()
     }
 
-    /// Whether the own shard executes the first of its keys now.
+    /// True on the first call only: a request counts once as executed by the own shard.
     pub const fn count_once(&mut self) -> bool {
         !std::mem::replace(&mut self.is_counted, true)
     }
 
-    /// A turn has taken so many more. Of a reply that is too large no more are taken.
+    /// Notes that a turn took `keys` keys. If the reply is too large, the rest is skipped.
     pub const fn took(&mut self, keys: usize) {
         self.left = if self.is_too_large { 0 } else { self.left - keys };
     }
@@ -157,7 +157,7 @@ impl<F: ReplyForm> ManyKeys<F> {
         let Answers { replies, positions } = &mut self.answers;
         self.value_bytes += replies.push(status, number, value);
         positions.push(position);
-        self.is_too_large |= self.value_bytes > RESP_MAX_REPLY_BYTES;
+        self.is_too_large |= self.value_bytes > MAX_REPLY_BYTES;
     }
 
     /// A key's answer comes later, by itself.
@@ -215,7 +215,7 @@ impl<F: ReplyForm> ManyKeys<F> {
         self.job_bytes -= group.job_bytes;
         let heads = if group.is_list { group.keys.len() * REPLY_HEAD_BYTES } else { 0 };
         let bytes = reply.value.as_ref().map_or(0, |value| value.len() - heads);
-        if reply.status == Status::TooLarge || self.value_bytes + bytes > RESP_MAX_REPLY_BYTES {
+        if reply.status == Status::TooLarge || self.value_bytes + bytes > MAX_REPLY_BYTES {
             self.is_too_large = true;
         } else {
             self.value_bytes += bytes;

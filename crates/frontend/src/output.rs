@@ -1,7 +1,7 @@
 //! Replies on their way to the client.
 
 use crate::counts::Counts;
-use remora_layout::limits::{RESP_PAUSE_OUTPUT_BYTES, RESP_SEND_BYTES_PER_TURN};
+use remora_layout::limits::{CONNECTION_PAUSE_OUTPUT_BYTES, CONNECTION_SEND_BYTES_PER_TURN};
 use std::io::{ErrorKind, Write};
 
 /// Buffers larger than this are given back when they are empty.
@@ -20,7 +20,7 @@ pub struct Output {
 impl Output {
     /// A turn begins.
     pub const fn begin_turn(&mut self) {
-        self.may_send = RESP_SEND_BYTES_PER_TURN;
+        self.may_send = CONNECTION_SEND_BYTES_PER_TURN;
     }
 
     /// Whether nothing is unsent.
@@ -41,7 +41,7 @@ impl Output {
 
     /// Whether the client takes replies as fast as they are written.
     pub const fn may_write(&self) -> bool {
-        self.unsent() <= RESP_PAUSE_OUTPUT_BYTES
+        self.unsent() <= CONNECTION_PAUSE_OUTPUT_BYTES
     }
 
     /// Whether the next turn sends more although no event will say so: the stream is
@@ -87,7 +87,9 @@ impl Output {
             if self.bytes.capacity() > KEEP_BYTES {
                 self.bytes = Vec::new();
             }
-        } else if self.sent > RESP_PAUSE_OUTPUT_BYTES && self.unsent() <= RESP_PAUSE_OUTPUT_BYTES {
+        } else if self.sent > CONNECTION_PAUSE_OUTPUT_BYTES
+            && self.unsent() <= CONNECTION_PAUSE_OUTPUT_BYTES
+        {
             // Little, and less than was sent since the last time.
             self.bytes.drain(..self.sent);
             self.sent = 0;
@@ -115,8 +117,11 @@ mod tests {
             assert_eq!(output.sends_on(), unsent > 0);
             assert_eq!(output.unsent(), unsent);
             let stays = output.bytes.len() == length && output.sent > sent;
-            assert!(stays || unsent <= RESP_PAUSE_OUTPUT_BYTES, "{unsent} bytes are moved");
-            assert!(output.sent <= RESP_PAUSE_OUTPUT_BYTES || unsent > RESP_PAUSE_OUTPUT_BYTES);
+            assert!(stays || unsent <= CONNECTION_PAUSE_OUTPUT_BYTES, "{unsent} bytes are moved");
+            assert!(
+                output.sent <= CONNECTION_PAUSE_OUTPUT_BYTES
+                    || unsent > CONNECTION_PAUSE_OUTPUT_BYTES
+            );
         }
         assert!(stream == all);
     }

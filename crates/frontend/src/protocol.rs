@@ -17,6 +17,9 @@ pub trait Protocol: 'static {
     /// The dialect in which this client wants its replies.
     fn dialect(client: &Self::Client) -> Dialect<Self>;
 
+    /// What a client is told that sends a longer request than any may be.
+    const TOO_LONG: &'static str;
+
     /// Appends an error that is about the connection, with this text.
     fn write_error(out: &mut Vec<u8>, text: &str);
 }
@@ -27,7 +30,8 @@ pub type Dialect<P> = <<P as Protocol>::Form as ReplyForm>::Dialect;
 /// How far a request is parsed, and where its words stand in the bytes. It is used again
 /// for the next request, so that parsing allocates nothing.
 pub trait ParsedRequest: Default {
-    /// Why bytes are no request: nobody knows where the next one begins.
+    /// A violation of the protocol. The start of the next request is unknown, so the
+    /// connection ends.
     type Violation: Display;
     /// What passes over the rest of a request that was given up.
     type Skip;

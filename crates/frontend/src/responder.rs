@@ -13,8 +13,8 @@ use crate::protocol::{Dialect, Part, Protocol, ReplyForm};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    RESP_MAX_OUTPUT_BYTES, RESP_MAX_REPLY_BYTES, RESP_PAUSE_JOB_BYTES, RESP_PAUSE_OUTPUT_BYTES,
-    RESP_PAUSE_PENDING,
+    CONNECTION_MAX_OUTPUT_BYTES, CONNECTION_PAUSE_JOB_BYTES, CONNECTION_PAUSE_OUTPUT_BYTES,
+    CONNECTION_PAUSE_PENDING, MAX_REPLY_BYTES,
 };
 use remora_protocol::message::Status;
 use smallvec::SmallVec;
@@ -27,12 +27,9 @@ const KEEP_PENDING: usize = 32;
 
 /// See the module's text.
 pub struct Responder<P: Protocol> {
-    /// Where the client is.
-    pub peer: SocketAddr,
-    /// The connection's slot in its thread.
-    pub slot: usize,
-    /// Its number in the server; also its id for clients.
-    pub serial: u64,
+    peer: SocketAddr,
+    slot: usize,
+    serial: u64,
     /// What the client has told about itself.
     pub client: P::Client,
     /// The database that it has selected.
@@ -80,6 +77,28 @@ impl<P: Protocol> Responder<P> {
             broken_off: None,
             has_quit: false,
         }
+    }
+
+    /// Where the client is.
+    pub const fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The connection's number in the server; also its id for clients.
+    #[inline]
+    pub const fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// The connection's slot in its thread.
+    #[inline]
+    pub const fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// The thread has this slot for the connection.
+    pub(crate) const fn set_slot(&mut self, slot: usize) {
+        self.slot = slot;
     }
 
     /// The dialect of its replies.
@@ -164,7 +183,8 @@ impl<P: Protocol> Responder<P> {
         self.in_flight.is_quiet(shard)
     }
 
-    /// A part of the next request is asked of its shard, one of so many.
+    /// Notes that a part of the next request was sent to its shard. `shards` is the number of
+    /// shards.
     pub fn ask(&mut self, asked: Asked, shards: usize) {
         self.in_flight.ask(asked, shards);
     }
@@ -209,7 +229,7 @@ impl<P: Protocol> Responder<P> {
         waiting.rest = Some(token).filter(|_| reply.has_more);
         let bytes = reply.value_bytes();
         // The shard bounds what it sends as one part.
-        if waiting.bytes > 0 && waiting.bytes + bytes > RESP_MAX_REPLY_BYTES {
+        if waiting.bytes > 0 && waiting.bytes + bytes > MAX_REPLY_BYTES {
             reply = OwnedReply::status(Status::TooLarge);
         } else {
             waiting.bytes += bytes;
@@ -312,15 +332,15 @@ impl<P: Protocol> Responder<P> {
 
     /// Whether so much waits or is unsent that nothing more is executed.
     pub(crate) fn is_paused(&self) -> bool {
-        self.unsent_bytes() > RESP_PAUSE_OUTPUT_BYTES
-            || self.pending.len() + self.held_parts > RESP_PAUSE_PENDING
-            || self.job_bytes > RESP_PAUSE_JOB_BYTES
+        self.unsent_bytes() > CONNECTION_PAUSE_OUTPUT_BYTES
+            || self.pending.len() + self.held_parts > CONNECTION_PAUSE_PENDING
+            || self.job_bytes > CONNECTION_PAUSE_JOB_BYTES
             || self.first_pending < self.large_until
     }
 
     /// Whether the jobs under way leave room for others.
     pub(crate) const fn may_ask(&self) -> bool {
-        self.job_bytes <= RESP_PAUSE_JOB_BYTES
+        self.job_bytes <= CONNECTION_PAUSE_JOB_BYTES
     }
 
     /// Bytes of its jobs that are not answered, and of replies that wait for a shard or for
@@ -353,7 +373,7 @@ impl<P: Protocol> Responder<P> {
     /// its stream is broken, it reads too little, or a reply cannot be written to its end.
     pub(crate) fn flush(&mut self, stream: &mut impl Write, counts: &Counts) -> bool {
         let goes_on = self.output.send(stream, counts)
-            && self.unsent_bytes() <= RESP_MAX_OUTPUT_BYTES
+            && self.unsent_bytes() <= CONNECTION_MAX_OUTPUT_BYTES
             && self.broken_off.is_none();
         if !goes_on {
             self.count_over(counts);
@@ -364,8 +384,8 @@ impl<P: Protocol> Responder<P> {
     /// The connection is over; whether that was our doing is counted.
     #[cold]
     fn count_over(&self, counts: &Counts) {
-        let (serial, peer, unread) = (self.serial, self.peer, self.output.unsent());
-        if unread > RESP_MAX_OUTPUT_BYTES {
+        let (serial, peer, unread) = (self.serial, self.peer, self.unsent_bytes());
+        if unread > CONNECTION_MAX_OUTPUT_BYTES {
             counts.output_cut_off.add(1);
             tracing::info!(serial, unread, "a connection that does not read was cut off");
         }

@@ -8,7 +8,10 @@ use crate::{
     Waiting, What, group,
 };
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{RESP_KEYS_PER_TURN, RESP_PAUSE_PENDING, RESP_REQUESTS_AHEAD};
+use remora_layout::limits::{
+    CONNECTION_KEYS_PER_TURN, CONNECTION_MAX_OUTPUT_BYTES, CONNECTION_PAUSE_PENDING,
+    CONNECTION_REQUESTS_AHEAD,
+};
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
@@ -118,6 +121,8 @@ impl Protocol for Lines {
     type Request = Line;
     type Form = Numbers;
     type Client = ();
+
+    const TOO_LONG: &'static str = "too long";
 
     fn dialect((): &()) {}
 
@@ -260,6 +265,10 @@ impl Write for Stream {
     }
 }
 
+fn peer() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, 1))
+}
+
 struct World {
     connections: Connections<Stream, Asks>,
     stream: Stream,
@@ -267,9 +276,9 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let (stream, peer) = (Stream::default(), SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
+        let stream = Stream::default();
         let mut connections = Connections::new(Asks::default());
-        connections.add(stream.clone(), Connection::new(peer, 1));
+        connections.add(stream.clone(), Connection::new(peer(), 1));
         Self { connections, stream }
     }
 
@@ -310,10 +319,10 @@ fn replies_leave_in_the_order_of_requests_whatever_is_answered_first() {
 #[test]
 fn a_client_for_which_much_waits_is_not_read_on() {
     let mut world = World::new();
-    let more = RESP_PAUSE_PENDING + 500;
+    let more = CONNECTION_PAUSE_PENDING + 500;
     world.send(&"key\n".repeat(more));
     let asked = world.connections.port().jobs.len();
-    assert!(asked > RESP_PAUSE_PENDING / 2 && asked < more, "{asked} are asked");
+    assert!(asked > CONNECTION_PAUSE_PENDING / 2 && asked < more, "{asked} are asked");
     let mut got = String::new();
     while !world.connections.port().jobs.is_empty() {
         got += &world.answer(0, 1);
@@ -331,6 +340,18 @@ fn what_is_no_request_is_told_behind_the_replies_before_it() {
     assert_eq!(world.connections.port().counts.protocol_errors.get(), 1);
 }
 
+/// Replies that wait behind another count as what the client has not read.
+#[test]
+fn a_connection_that_is_cut_off_is_counted() {
+    let (mut responder, counts) = (Responder::<Lines>::new(peer(), 1), Counts::default());
+    responder.wait(Waiting::all(Numbers, [Asked { shard: 0, what: What::Other, bytes: 1 }]));
+    responder.reply(|out, ()| out.resize(CONNECTION_MAX_OUTPUT_BYTES, b'x'));
+    assert!(responder.flush(&mut Stream::default(), &counts));
+    responder.reply(|out, ()| out.push(b'x'));
+    assert!(!responder.flush(&mut Stream::default(), &counts));
+    assert_eq!(counts.output_cut_off.get(), 1);
+}
+
 #[test]
 fn nothing_behind_the_last_request_is_executed() {
     let mut world = World::new();
@@ -342,21 +363,21 @@ fn nothing_behind_the_last_request_is_executed() {
 /// parsed again then.
 #[test]
 fn a_request_of_many_words_is_not_parsed_behind_others() {
-    let many = vec!["w"; RESP_KEYS_PER_TURN + 1].join(" ") + "\n";
+    let many = vec!["w"; CONNECTION_KEYS_PER_TURN + 1].join(" ") + "\n";
     for end in [&many[..], &many[..many.len() - 1]] {
-        let input = "a b\n".repeat(RESP_REQUESTS_AHEAD - 1) + end;
+        let input = "a b\n".repeat(CONNECTION_REQUESTS_AHEAD - 1) + end;
         let (mut last, mut ahead) = (Line::default(), Vec::<Next<Line>>::new());
         let parse = |last: &mut Line, ahead: &mut Vec<_>, from: usize| {
-            parse_ahead(&input.as_bytes()[from..], last, ahead, RESP_REQUESTS_AHEAD)
+            parse_ahead(&input.as_bytes()[from..], last, ahead, CONNECTION_REQUESTS_AHEAD)
         };
         let (parsed, behind) = parse(&mut last, &mut ahead, 0);
-        assert_eq!((parsed, behind), (RESP_REQUESTS_AHEAD - 1, Ok(None)));
+        assert_eq!((parsed, behind), (CONNECTION_REQUESTS_AHEAD - 1, Ok(None)));
         assert!(ahead.iter().all(|next| next.request.words() == 2) && last.scanned == 0);
         // As the first one it is; if it is not all there, how far it came is kept.
         let from = ahead[parsed - 1].bytes.end;
         let (parsed, behind) = parse(&mut last, &mut ahead, from);
         if end == many {
-            assert_eq!((parsed, ahead[0].request.words()), (1, RESP_KEYS_PER_TURN + 1));
+            assert_eq!((parsed, ahead[0].request.words()), (1, CONNECTION_KEYS_PER_TURN + 1));
         } else {
             assert_eq!((parsed, behind), (0, Ok(Some(many.len()))));
             assert_eq!(last.scanned, end.len());

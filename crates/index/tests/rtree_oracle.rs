@@ -215,7 +215,7 @@ fn generations_grow_over_trees_and_runs() {
 #[test]
 fn a_walk_visits_what_the_owner_visits_and_few_nodes() {
     // The measure of the papers, with fewer objects (W1, W2): the R*-tree
-    // visits hardly more nodes than it has levels. `examples/rtree_counts.rs`
+    // visits hardly more nodes than it has levels. `crates/index/examples/rtree_counts.rs`
     // counts at full size.
     let mut nodes = Vec::new();
     for kind in KINDS {

@@ -555,49 +555,49 @@ pub const RESP_MAX_ARGS: usize = 1 << 20;
 pub const RESP_MAX_INLINE_BYTES: usize = 64 << 10;
 /// Output that waits for a RESP client above which its requests wait too: a
 /// slow reader holds up itself.
-pub const RESP_PAUSE_OUTPUT_BYTES: usize = 1 << 20;
+pub const CONNECTION_PAUSE_OUTPUT_BYTES: usize = 1 << 20;
 /// Bytes of values in one RESP reply: the longest value.
-pub const RESP_MAX_REPLY_BYTES: usize = MAX_VALUE_BYTES;
+pub const MAX_REPLY_BYTES: usize = MAX_VALUE_BYTES;
 /// A reply of which the number of items is known at once is sent to a RESP
 /// connection in pieces of about so many bytes of items, one when the one before it
 /// is written.
-pub const RESP_PIECE_BYTES: usize = 256 << 10;
+pub const CONNECTION_PIECE_BYTES: usize = 256 << 10;
 /// Requests of one RESP connection that wait for shards, above which its
 /// further requests wait too.
-pub const RESP_PAUSE_PENDING: usize = 1024;
+pub const CONNECTION_PAUSE_PENDING: usize = 1024;
 /// Bytes of the jobs of one RESP connection, above which its further requests wait
 /// until some are answered: with one request more, what it can have other shards hold.
-pub const RESP_PAUSE_JOB_BYTES: usize = 1 << 20;
+pub const CONNECTION_PAUSE_JOB_BYTES: usize = 1 << 20;
 /// A RESP client that has not read this much of its replies is cut off. The
 /// longest reply, with the lengths of its parts, fits behind what pauses and
 /// what was asked for before that.
-pub const RESP_MAX_OUTPUT_BYTES: usize = 160 << 20;
+pub const CONNECTION_MAX_OUTPUT_BYTES: usize = 160 << 20;
 /// Unparsed bytes of one RESP command after which the connection is cut off:
 /// the longest key and value, with most of 1 MiB in hand.
-pub const RESP_MAX_QUERY_BYTES: usize = 65 << 20;
+pub const MAX_REQUEST_BYTES: usize = 65 << 20;
 /// A RESP request of which more than this is kept, and no more comes, is given
 /// up as an upload over rings is. Less is kept for every connection anyway.
 pub const STALL_BYTES: usize = RESP_MAX_INLINE_BYTES;
 /// RESP connections that a shard's thread serves before it looks at its rings, its
 /// mail and its sockets again.
-pub const RESP_CONNECTIONS_PER_TURN: usize = 16;
+pub const CONNECTIONS_PER_TURN: usize = 16;
 /// Requests of one RESP connection that its thread executes before it serves
 /// the next one: some tens of microseconds, and several times what pipelines
 /// usually hold, so that their replies leave in one write.
-pub const RESP_REQUESTS_PER_TURN: usize = 128;
+pub const CONNECTION_REQUESTS_PER_TURN: usize = 128;
 /// Bytes that its thread sends to one RESP connection before it serves the next one:
 /// some hundred microseconds. A client may read as fast as it is sent to.
-pub const RESP_SEND_BYTES_PER_TURN: usize = 1 << 20;
+pub const CONNECTION_SEND_BYTES_PER_TURN: usize = 1 << 20;
 /// Requests of one RESP connection that are parsed before the first of them is
 /// executed, so that what they will look at is fetched side by side: about as many
 /// lines as a core has under way at once, at two a request.
-pub const RESP_REQUESTS_AHEAD: usize = 16;
+pub const CONNECTION_REQUESTS_AHEAD: usize = 16;
 /// Keys of one RESP request that its thread takes in one turn of the connection: looks
 /// up, or hands to their shards. That takes some hundred microseconds; a request of
 /// more goes on in the next turn. Requests of a turn count as one more for each
-/// `RESP_KEYS_PER_TURN / RESP_REQUESTS_PER_TURN` of their words, so that all of a turn
+/// `CONNECTION_KEYS_PER_TURN / CONNECTION_REQUESTS_PER_TURN` of their words, so that all of a turn
 /// name at most about twice as many keys.
-pub const RESP_KEYS_PER_TURN: usize = 1024;
+pub const CONNECTION_KEYS_PER_TURN: usize = 1024;
 /// How often a shard's thread looks whether it should give a RESP connection to
 /// one that has less to do, ms: long against a turn, short against a client's life.
 pub const RESP_BALANCE_MS: u64 = 100;
@@ -653,7 +653,7 @@ pub const DOORBELL_LOOK_US: u64 = 50;
 /// server that sends more ends the connection.
 pub const SEARCH_REPLY_ARENAS: u64 = 2;
 /// The same at least, bytes, however small the arenas: a list may name one field many
-/// times, and has [`RESP_MAX_REPLY_BYTES`] whatever the arena; late replies to earlier
+/// times, and has [`MAX_REPLY_BYTES`] whatever the arena; late replies to earlier
 /// searches count, too.
 pub const MIN_SEARCH_REPLY_BYTES: u64 = 1 << 28;
 /// The same at most, bytes, however large an arena a server claims to have: a hundred
@@ -662,7 +662,7 @@ pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
 
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
-const _: () = assert!(JOBS_PER_TURN * JOB_KEYS_AT_ONCE <= RESP_KEYS_PER_TURN);
+const _: () = assert!(JOBS_PER_TURN * JOB_KEYS_AT_ONCE <= CONNECTION_KEYS_PER_TURN);
 const _: () = assert!(MAX_KEY_BYTES < MAX_INLINE_BYTES && MAX_INLINE_BYTES < MAX_FRAME_BYTES);
 const _: () = assert!(MAX_KEY_BYTES < 1 << 20 && MAX_VALUE_BYTES < 1 << 32);
 const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES < MAX_READ_BYTES);
@@ -702,16 +702,16 @@ const _: () = assert!(2 * TCP_PIECE_BYTES <= READ_WINDOW_BYTES);
 const _: () = assert!(
     2 * MAX_SHARDS * RING_BYTES + READ_WINDOW_BYTES + MAX_WRITE_BYTES <= MAX_OUTBOUND_BYTES
 );
-const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES + 1024 <= RESP_MAX_QUERY_BYTES);
+const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES + 1024 <= MAX_REQUEST_BYTES);
 // A value's length takes up to 16 bytes of a reply.
 const _: () = assert!(
-    RESP_PAUSE_OUTPUT_BYTES
-        + RESP_MAX_REPLY_BYTES
+    CONNECTION_PAUSE_OUTPUT_BYTES
+        + MAX_REPLY_BYTES
         + 16 * (RESP_MAX_ARGS + 1)
-        + RESP_PAUSE_PENDING * STREAM_BYTES
-        <= RESP_MAX_OUTPUT_BYTES
+        + CONNECTION_PAUSE_PENDING * STREAM_BYTES
+        <= CONNECTION_MAX_OUTPUT_BYTES
 );
-const _: () = assert!(4 * RESP_MAX_REPLY_BYTES as u64 <= MIN_SEARCH_REPLY_BYTES);
+const _: () = assert!(4 * MAX_REPLY_BYTES as u64 <= MIN_SEARCH_REPLY_BYTES);
 const _: () = assert!(2 * MAX_FRAME_BYTES + CREDIT_BYTES <= RING_BYTES);
 const _: () = assert!(RING_BYTES.is_multiple_of(FRAME_ALIGN_BYTES));
 const _: () = assert!(RING_LAP_BYTES < RING_BYTES && LAP_CREDIT_BYTES <= CREDIT_BYTES);

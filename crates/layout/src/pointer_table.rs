@@ -10,7 +10,7 @@
 //! empty, be it half written, mixed from two writers, or garbage. There are no
 //! locks, no states, and nothing to repair. Uses are a guess of popularity
 //! (H25) and stand outside the checksum: a lost count harms nobody. The last words of the
-//! first [`MACHINE_CLIENTS`](crate::limits::MACHINE_CLIENTS) lines say which clients of the
+//! first [`MACHINE_CLIENTS`] lines say which clients of the
 //! machine walk trees (C24); they are no part of their lines.
 //!
 //! The checksum is keyed by a seed that the server tells with the hello, new

@@ -4,8 +4,8 @@ use crate::limits::{MAX_COMMAND_NAMES, MAX_CONFIG_PATTERNS};
 use crate::wire::{Words, encode};
 use remora_layout::limits::{
     MAX_COMMAND_ITEMS, MAX_FIELDS, MAX_FIELDS_BYTES, MAX_KEY_BYTES, MAX_NODE_ENTRIES,
-    MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, MAX_PATTERN_BYTES, MAX_VALUE_BYTES, MIN_NODE_ENTRIES,
-    RESP_MAX_CLIENT_NAME_BYTES, RESP_MAX_REPLY_BYTES,
+    MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, MAX_PATTERN_BYTES, MAX_REPLY_BYTES, MAX_VALUE_BYTES,
+    MIN_NODE_ENTRIES, RESP_MAX_CLIENT_NAME_BYTES,
 };
 use remora_layout::node::ENTRY_BYTES;
 use remora_protocol::message::Status;
@@ -239,17 +239,17 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
             CommandError::StringTooLong.to_string().into()
         }
         Status::TooLarge if command == "geosearch" => format!(
-            "ERR more than {RESP_MAX_REPLY_BYTES} bytes of members found: ask for a smaller area"
+            "ERR more than {MAX_REPLY_BYTES} bytes of members found: ask for a smaller area"
         )
         .into(),
         Status::TooLarge if command == "keys" => format!(
-            "ERR more than {RESP_MAX_REPLY_BYTES} bytes of keys found: use SCAN, or a pattern that \
+            "ERR more than {MAX_REPLY_BYTES} bytes of keys found: use SCAN, or a pattern that \
              fewer keys match"
         )
         .into(),
         Status::TooLarge if command == "rtree.search" => format!(
             "ERR more than {} objects found: ask for a smaller window, or with LIMIT",
-            RESP_MAX_REPLY_BYTES / ENTRY_BYTES
+            MAX_REPLY_BYTES / ENTRY_BYTES
         )
         .into(),
         // NeedsBuffer is for rings only.

@@ -25,6 +25,8 @@ impl frontend::Protocol for Resp {
     type Form = ReplyForm;
     type Client = RespClient;
 
+    const TOO_LONG: &'static str = "Protocol error: too big request";
+
     #[inline]
     fn dialect(client: &RespClient) -> Protocol {
         client.protocol

@@ -4,8 +4,8 @@ use crate::spec::CommandSpec;
 use crate::table::{TABLE, groups};
 use remora_layout::database::DATABASES;
 use remora_layout::limits::{
-    MAX_KEY_BYTES, MAX_VALUE_BYTES, RESP_MAX_ARGS, RESP_MAX_INLINE_BYTES, RESP_MAX_OUTPUT_BYTES,
-    RESP_MAX_QUERY_BYTES,
+    CONNECTION_MAX_OUTPUT_BYTES, MAX_KEY_BYTES, MAX_REQUEST_BYTES, MAX_VALUE_BYTES, RESP_MAX_ARGS,
+    RESP_MAX_INLINE_BYTES,
 };
 use std::fmt::Write;
 
@@ -86,9 +86,9 @@ for each key only:\n  two values of one such read need not have been current at 
 | Key | {MAX_KEY_BYTES} bytes | `ERR key is longer than {MAX_KEY_BYTES} bytes` |\n\
 | Value | {MAX_VALUE_BYTES} bytes | `ERR value is longer than {MAX_VALUE_BYTES} bytes` |\n\
 | Arguments of a command | {RESP_MAX_ARGS} | the connection is closed |\n\
-| A whole command | {RESP_MAX_QUERY_BYTES} bytes | the connection is closed |\n\
+| A whole command | {MAX_REQUEST_BYTES} bytes | the connection is closed |\n\
 | An inline command | {RESP_MAX_INLINE_BYTES} bytes | the connection is closed |\n\
-| Replies that wait to be read | {RESP_MAX_OUTPUT_BYTES} bytes | the connection is closed |\n\
+| Replies that wait to be read | {CONNECTION_MAX_OUTPUT_BYTES} bytes | the connection is closed |\n\
 | Databases | {DATABASES} | `ERR DB index is out of range` |\n"
     )
 }

@@ -4,8 +4,8 @@
 use remora_frontend::Part;
 use remora_geometry::{Refine, Shape, Wkb};
 use remora_layout::limits::{
-    MAX_FIELDS, MAX_FIELDS_BYTES, MAX_NEAREST, MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, NODE_ENTRIES,
-    RESP_MAX_REPLY_BYTES, STREAM_BYTES,
+    MAX_FIELDS, MAX_FIELDS_BYTES, MAX_NEAREST, MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES,
+    MAX_REPLY_BYTES, NODE_ENTRIES, STREAM_BYTES,
 };
 use remora_layout::node::{ENTRY_BYTES, Entry};
 use remora_layout::object::{Payload, SURROGATE};
@@ -498,7 +498,7 @@ fn the_page_tells_the_limits() {
         (MAX_FIELDS_BYTES, "# bytes in all"),
         (MAX_NEAREST, "Count is 1 to #."),
         (NODE_ENTRIES, "# without it"),
-        (RESP_MAX_REPLY_BYTES / ENTRY_BYTES, "More than # objects"),
+        (MAX_REPLY_BYTES / ENTRY_BYTES, "More than # objects"),
         (STREAM_BYTES / ENTRY_BYTES, "more than # objects may come"),
     ] {
         let text = what.replace('#', &limit.to_string());

@@ -7,7 +7,7 @@
 use remora_arena::Journal;
 use remora_engine::{Download, Now, Outcome, Shard};
 use remora_frontend::{KeyBatch, KeyReplies, OwnedReply};
-use remora_layout::limits::{JOB_KEYS_PER_TURN, RESP_REQUESTS_AHEAD, STREAM_PIECE_BYTES};
+use remora_layout::limits::{CONNECTION_REQUESTS_AHEAD, JOB_KEYS_PER_TURN, STREAM_PIECE_BYTES};
 use remora_protocol::Reply;
 use remora_protocol::message::Status;
 
@@ -76,7 +76,7 @@ impl KeyWork {
         now: Now,
     ) {
         let Self { batch, found, .. } = self;
-        let until = until.min(self.done + RESP_REQUESTS_AHEAD);
+        let until = until.min(self.done + CONNECTION_REQUESTS_AHEAD);
         let hashes = || (self.done..until).map(|at| batch.hash(at));
         hashes().for_each(|hash| shard.prefetch(hash));
         hashes().for_each(|hash| shard.prefetch_record(hash));

@@ -14,7 +14,7 @@ use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Shar
 use remora_frontend::{Here, Job, Order, OwnedReply, Token};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    JOBS_PER_TURN, RELEASED_REPLIES, RESP_MAX_REPLY_BYTES, RESP_PIECE_BYTES, STREAM_PIECE_BYTES,
+    CONNECTION_PIECE_BYTES, JOBS_PER_TURN, MAX_REPLY_BYTES, RELEASED_REPLIES, STREAM_PIECE_BYTES,
 };
 use remora_layout::node::ENTRY_BYTES;
 use remora_protocol::Command;
@@ -390,8 +390,8 @@ fn advance<J: Journal>(
     left.map(|work| LargeJob { token, work })
 }
 
-/// One turn of a read that has found so much, of which the reply may have so many parts at
-/// most, and which waits for a sequence. What is left of it.
+/// One turn of a long read. `most`: maximum parts of the reply. `wait`: the sequence that the
+/// reply waits for. Returns the remaining work.
 fn read_on<J: Journal>(
     shard: &mut Shard<J>,
     (mut read, mut found): (LongRead, Vec<u8>),
@@ -409,14 +409,14 @@ fn read_on<J: Journal>(
     let is_enough = may_be_enough && shard.cut(&read, &mut found, most);
     let reply = match turn {
         Err(status) => OwnedReply::status(status),
-        Ok(turn) if !turn.is_counted && found.len() > RESP_MAX_REPLY_BYTES => {
+        Ok(turn) if !turn.is_counted && found.len() > MAX_REPLY_BYTES => {
             OwnedReply::status(Status::TooLarge)
         }
         Ok(turn) if turn.ended || is_enough => {
             let value = turn.gives_value.then_some(found);
             OwnedReply { status: Status::Ok, number: turn.number, value, has_more: false }
         }
-        Ok(turn) if turn.is_counted && found.len() >= RESP_PIECE_BYTES => {
+        Ok(turn) if turn.is_counted && found.len() >= CONNECTION_PIECE_BYTES => {
             let (number, value) = (turn.number, Some(found));
             let reply = OwnedReply { status: Status::Ok, number, value, has_more: true };
             replies.reply(token, reply, wait);

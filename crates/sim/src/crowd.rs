@@ -65,7 +65,7 @@ pub fn spawn_all(world: &Rc<World>) -> Vec<u64> {
     let Some(crowd) = world.swarm.crowd else { return Vec::new() };
     let mut tasks = Vec::new();
     for process in 0..crowd.processes {
-        let granted = world.node.borrow_mut().connect_process(crowd.sessions, crowd.is_far);
+        let granted = world.node.borrow_mut().connect_process(crowd.sessions, crowd.is_remote);
         for set in 0..crowd.sessions {
             // Busy ones are spread over processes.
             let is_busy = set * crowd.processes + process < crowd.busy;

@@ -80,7 +80,7 @@ pub struct CrowdSwarm {
     /// Requests that it sends at once.
     pub batch: u64,
     /// They come over a network.
-    pub is_far: bool,
+    pub is_remote: bool,
 }
 
 /// A kind of world.

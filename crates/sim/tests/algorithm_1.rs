@@ -1,6 +1,6 @@
 //! Catfish's algorithm 1 by whole sessions, in virtual time: a server that says how busy
 //! it is, and what its clients then read and ask. (By the machine that decides alone:
-//! `crates/client/src/choose/catfish.rs`. By a real server: `tests/tests/choice.rs`.)
+//! `crates/client-core/src/choose/catfish.rs`. By a real server: `tests/tests/choice.rs`.)
 //!
 //! The paper's numbers stand here as numbers: N 8, T 95 %, Inv 10 ms.
 
@@ -78,7 +78,7 @@ fn busy_heartbeats_send_away_for_longer_and_longer_runs() {
 }
 
 /// A14: a server is busy above 95 %, not at it. (N is in every test here. Inv:
-/// `the_papers_numbers_hold` in `crates/client/src/choose/catfish.rs`.)
+/// `the_papers_numbers_hold` in `crates/client-core/src/choose/catfish.rs`.)
 #[test]
 fn a_server_is_busy_above_95_percent() {
     by(Policy::CatfishKeep, |alone| {

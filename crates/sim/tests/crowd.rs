@@ -54,7 +54,7 @@ fn run_with(
 
 fn crowd(processes: usize, busy: usize, batch: u64) -> CrowdSwarm {
     let sessions = SESSIONS / processes;
-    CrowdSwarm { processes, sessions, busy, rounds: ROUNDS, batch, is_far: false }
+    CrowdSwarm { processes, sessions, busy, rounds: ROUNDS, batch, is_remote: false }
 }
 
 fn ratio(of: u64, to: u64) -> f64 {
@@ -65,16 +65,16 @@ fn ratio(of: u64, to: u64) -> f64 {
 #[test]
 fn a_frame_costs_as_many_looks_among_idle_sessions_as_alone() {
     let per_frame = |counts: &Counts| ratio(counts.rings_looked_at, counts.ring_frames);
-    let alone = |is_far| {
-        let alone = CrowdSwarm { sessions: 1, is_far, ..crowd(1, 1, 4) };
+    let alone = |is_remote| {
+        let alone = CrowdSwarm { sessions: 1, is_remote, ..crowd(1, 1, 4) };
         per_frame(&run(1, alone, NO_RESP))
     };
     let (near, far) = (alone(false), alone(true));
-    for (processes, is_far) in [(1, false), (8, false), (SESSIONS, false), (SESSIONS, true)] {
-        let among = run(1, CrowdSwarm { is_far, ..crowd(processes, 1, 4) }, NO_RESP);
-        println!("{processes} processes, over a network: {is_far}: {among:?}");
+    for (processes, is_remote) in [(1, false), (8, false), (SESSIONS, false), (SESSIONS, true)] {
+        let among = run(1, CrowdSwarm { is_remote, ..crowd(processes, 1, 4) }, NO_RESP);
+        println!("{processes} processes, over a network: {is_remote}: {among:?}");
         assert!(among.ring_frames >= 4 * ROUNDS);
-        let (few, many) = (if is_far { far } else { near }, per_frame(&among));
+        let (few, many) = (if is_remote { far } else { near }, per_frame(&among));
         assert!((many - few).abs() <= 0.1 * few, "{many} looks, {few} alone");
         // Ready bits: of the own process, and of those that are kept unparked.
         let clients = ratio(among.clients_looked_at, among.ring_turns);

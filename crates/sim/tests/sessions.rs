@@ -53,7 +53,7 @@ fn who_only_reads_never_has_to_ask() {
 }
 
 #[test]
-fn without_heartbeats_the_right_ends_and_reads_do_not_count() {
+fn without_heartbeats_the_read_lease_ends_and_reads_do_not_count() {
     each_way(|alone, session, in_batch| {
         set(session, Expiry::Never);
         for is_stalled in [false, true, false] {

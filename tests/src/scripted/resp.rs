@@ -14,7 +14,7 @@ mod stream;
 use super::{Script, await_any};
 use crate::Resp;
 use model::Model;
-use remora_layout::limits::RESP_MAX_QUERY_BYTES;
+use remora_layout::limits::MAX_REQUEST_BYTES;
 use remora_resp::wire::ParsedValue;
 use remora_resp::{Args, Parsed, Value, parse};
 use remora_server::{Config, Eviction, Packets, Server, Wake};
@@ -126,7 +126,7 @@ impl Expected {
                         return expected;
                     }
                 }
-                Ok(Parsed::Incomplete { need }) if need <= RESP_MAX_QUERY_BYTES => {
+                Ok(Parsed::Incomplete { need }) if need <= MAX_REQUEST_BYTES => {
                     return expected;
                 }
                 _ => {

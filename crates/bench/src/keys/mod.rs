@@ -64,7 +64,7 @@ pub fn run(mut args: KeysArgs) -> anyhow::Result<()> {
         let address = match args.path {
             BenchPath::Resp => Address::Resp(server.resp_address().to_string()),
             // It tells its other addresses.
-            _ if args.transport.is_far() => Address::Resp(server.resp_address().to_string()),
+            _ if args.transport.is_remote() => Address::Resp(server.resp_address().to_string()),
             _ => Address::Socket(server.socket_path().to_path_buf()),
         };
         let measured = measure(&args, &records, &workload, shards, &address)
@@ -84,7 +84,7 @@ fn own_server(args: &KeysArgs, shards: usize) -> ServerPlan {
         wake: args.wake,
         pin: pinning::is_wanted(args.wake),
         lease_min_ms: args.lease_ms,
-        over_tcp: args.transport.is_far(),
+        over_tcp: args.transport.is_remote(),
         ..ServerPlan::with_room(args.records, args.key_bytes, args.value_bytes)
     }
 }

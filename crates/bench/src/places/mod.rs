@@ -89,7 +89,7 @@ pub fn run(args: &PlacesArgs) -> anyhow::Result<()> {
         Some(address) => (None, address.clone()),
         None => {
             let server = ServerProcess::start(&own_server(args, &input))?;
-            let address = if search.transport.is_far() || search.path == PlacesPath::Resp {
+            let address = if search.transport.is_remote() || search.path == PlacesPath::Resp {
                 // It tells its other addresses.
                 Address::Resp(server.resp_address().to_string())
             } else {
@@ -119,7 +119,7 @@ fn own_server(args: &PlacesArgs, input: &Input) -> ServerPlan {
         shards: 1,
         wake,
         pin: pinning::is_wanted(wake),
-        over_tcp: transport.is_far(),
+        over_tcp: transport.is_remote(),
         max_memory_bytes: most * OBJECT_BYTES + SPARE_BYTES,
         ..ServerPlan::with_room(0, 0, 0)
     }

@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const HYBRID_SPIN: Duration = Duration::from_micros(50);
 /// Empty polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 128;
-/// Who polls looks after the server's incarnation this often.
+/// Interval at which a polling client checks the server's incarnation.
 const INCARNATION_LOOK: Duration = Duration::from_millis(10);
 
 /// A connection of its own to every shard.

@@ -15,7 +15,7 @@ use remora_layout::tree::{TreeHeader, TreeKind};
 /// Entries out of a hundred that a node keeps at least, unless it is the root.
 /// What makes searches visit fewest nodes: 2 M uniform rectangles, capacity 30,
 /// by inserts; with 33, 40, 50 the R*-tree visits 6.82, 6.75, 10.24 nodes at
-/// scale 1e-5, Guttman's 14.21, 20.49, 24.41 (`examples/rtree_counts.rs`).
+/// scale 1e-5, Guttman's 14.21, 20.49, 24.41 (`crates/index/examples/rtree_counts.rs`).
 const fn least_percent(kind: TreeKind) -> usize {
     match kind {
         TreeKind::RStar | TreeKind::Hilbert => 40,

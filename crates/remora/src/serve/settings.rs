@@ -278,7 +278,7 @@ impl Settings {
         if !(1..=MAX_SHARDS).contains(&self.shards) {
             return Err(usage(format!("shards: {} is not in 1..={MAX_SHARDS}", self.shards)));
         }
-        if self.transport.is_far() && self.fabric_address.is_none() {
+        if self.transport.is_remote() && self.fabric_address.is_none() {
             let transport = self.transport;
             return Err(unavailable(format!(
                 "{transport}: there is no address to listen on; set fabric_address"

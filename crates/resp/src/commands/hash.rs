@@ -7,7 +7,7 @@ use crate::keys::{key, value};
 use crate::request::Request;
 use crate::spec::{Argument, Asked, CommandSpec, Flag, Group, KeyPlaces, Kind};
 use crate::wire::Words;
-use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_PATTERN_BYTES, RESP_MAX_REPLY_BYTES};
+use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_PATTERN_BYTES, MAX_REPLY_BYTES};
 use remora_protocol::Items;
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::message::Status;
@@ -81,7 +81,7 @@ const TOO_LONG: &[(Status, &str)] = &[(
     Status::TooLarge,
     "ERR the reply is longer than 64 MiB: ask for fewer fields, or use HSCAN",
 )];
-const _: () = assert!(RESP_MAX_REPLY_BYTES == 64 << 20);
+const _: () = assert!(MAX_REPLY_BYTES == 64 << 20);
 
 const fn list(command: &'static str, form: ListForm) -> ObjectReply {
     ObjectReply { command, shape: Shape::List(form), errors: TOO_LONG }

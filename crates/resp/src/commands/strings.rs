@@ -11,7 +11,7 @@ use crate::request::Request;
 use crate::spec::{Argument, Asked, CommandSpec, Flag, Group, KeyPlaces, Kind};
 use crate::wire::{Protocol, Words, encode};
 use remora_frontend::Part;
-use remora_layout::limits::{MAX_VALUE_BYTES, RESP_MAX_REPLY_BYTES};
+use remora_layout::limits::{MAX_REPLY_BYTES, MAX_VALUE_BYTES};
 use remora_protocol::integer;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Expiry};
@@ -326,7 +326,7 @@ pub(crate) fn write_values(out: &mut Vec<u8>, protocol: Protocol, parts: &[Part<
     if parts.iter().any(|part| part.status == Status::TooLarge) {
         return encode::error(
             out,
-            &format!("ERR reply is longer than {RESP_MAX_REPLY_BYTES} bytes: ask for fewer keys"),
+            &format!("ERR reply is longer than {MAX_REPLY_BYTES} bytes: ask for fewer keys"),
         );
     }
     let mut statuses = parts.iter().map(|part| part.status);

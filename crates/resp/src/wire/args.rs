@@ -26,7 +26,7 @@ pub(super) enum Progress {
 /// [`crate::Parsed::Incomplete`] it also remembers how far the parser came.
 #[derive(Clone, Debug, Default)]
 pub struct Args {
-    // Offsets fit: RESP_MAX_QUERY_BYTES is below 4 GiB (asserted in parse.rs).
+    // Offsets fit: MAX_REQUEST_BYTES is below 4 GiB (asserted in parse.rs).
     pub(super) ranges: Vec<(u32, u32)>,
     pub(super) scratch: Vec<u8>,
     pub(super) inline: bool,

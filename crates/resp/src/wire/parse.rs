@@ -9,7 +9,7 @@ use super::args::{Args, Progress};
 use super::inline;
 use super::protocol_error::ProtocolError;
 use remora_frontend::Parsed;
-use remora_layout::limits::{RESP_MAX_ARGS, RESP_MAX_INLINE_BYTES, RESP_MAX_QUERY_BYTES};
+use remora_layout::limits::{MAX_REQUEST_BYTES, RESP_MAX_ARGS, RESP_MAX_INLINE_BYTES};
 use remora_protocol::integer;
 
 /// Longest line that holds a count. The longest number has 20 characters.
@@ -102,7 +102,7 @@ fn array(
         let to = from + length;
         let next = to + LINE_END_BYTES;
         let need = next + (left - 1) * MIN_BULK_BYTES;
-        if need > RESP_MAX_QUERY_BYTES {
+        if need > MAX_REQUEST_BYTES {
             return Err(ProtocolError::TooBigRequest);
         }
         if buffer.len() < next {
@@ -129,7 +129,7 @@ pub(super) fn bulk_line(
     }
     match count_line(buffer, position + 1, ProtocolError::TooBigBulkCount)? {
         None => Ok(None),
-        Some((Some(length), from)) if (0..=RESP_MAX_QUERY_BYTES as i64).contains(&length) => {
+        Some((Some(length), from)) if (0..=MAX_REQUEST_BYTES as i64).contains(&length) => {
             Ok(Some((length as usize, from)))
         }
         Some(_) => Err(ProtocolError::InvalidBulkLength),
@@ -169,9 +169,9 @@ fn count_line(
     }
 }
 
-const _: () = assert!(RESP_MAX_QUERY_BYTES <= u32::MAX as usize);
-const _: () = assert!(RESP_MAX_ARGS * MIN_BULK_BYTES <= RESP_MAX_QUERY_BYTES);
-const _: () = assert!(RESP_MAX_INLINE_BYTES < RESP_MAX_QUERY_BYTES);
+const _: () = assert!(MAX_REQUEST_BYTES <= u32::MAX as usize);
+const _: () = assert!(RESP_MAX_ARGS * MIN_BULK_BYTES <= MAX_REQUEST_BYTES);
+const _: () = assert!(RESP_MAX_INLINE_BYTES < MAX_REQUEST_BYTES);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Why bytes are no request.
 
-use remora_layout::limits::RESP_MAX_QUERY_BYTES;
+use remora_layout::limits::MAX_REQUEST_BYTES;
 use thiserror::Error;
 
 /// Why bytes are not a request. The connection cannot go on: nobody knows
@@ -29,8 +29,8 @@ pub enum ProtocolError {
     /// The line with the length of an argument does not end.
     #[error("Protocol error: too big bulk count string")]
     TooBigBulkCount,
-    /// The request would be longer than [`RESP_MAX_QUERY_BYTES`].
-    #[error("Protocol error: request is longer than {RESP_MAX_QUERY_BYTES} bytes")]
+    /// The request would be longer than [`MAX_REQUEST_BYTES`].
+    #[error("Protocol error: request is longer than {MAX_REQUEST_BYTES} bytes")]
     TooBigRequest,
 }
 

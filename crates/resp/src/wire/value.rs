@@ -1,12 +1,12 @@
 //! Replies as values: a complete parser of RESP2 and RESP3, for clients.
 //!
 //! Bounded in depth ([`MAX_VALUE_DEPTH`]) and in bytes
-//! ([`RESP_MAX_OUTPUT_BYTES`]); what it allocates is bounded by the bytes that
+//! ([`CONNECTION_MAX_OUTPUT_BYTES`]); what it allocates is bounded by the bytes that
 //! were really received, never by a count that the peer only announced.
 //! RESP3's streamed strings and aggregates, which no server sends, are refused.
 
 use super::encode::Protocol;
-use remora_layout::limits::{RESP_MAX_INLINE_BYTES, RESP_MAX_OUTPUT_BYTES};
+use remora_layout::limits::{CONNECTION_MAX_OUTPUT_BYTES, RESP_MAX_INLINE_BYTES};
 use thiserror::Error;
 
 /// Deepest nesting of values. Our own deepest reply has eight levels.
@@ -96,8 +96,8 @@ pub enum ValueError {
     /// Nested deeper than [`MAX_VALUE_DEPTH`].
     #[error("a RESP value is nested deeper than {MAX_VALUE_DEPTH} levels")]
     TooDeep,
-    /// Longer than [`RESP_MAX_OUTPUT_BYTES`], or a line of more than 64 KiB.
-    #[error("a RESP value is longer than the limit of {RESP_MAX_OUTPUT_BYTES} bytes")]
+    /// Longer than [`CONNECTION_MAX_OUTPUT_BYTES`], or a line of more than 64 KiB.
+    #[error("a RESP value is longer than the limit of {CONNECTION_MAX_OUTPUT_BYTES} bytes")]
     TooLong,
 }
 
@@ -203,7 +203,11 @@ impl<'a> Reader<'a> {
 
     fn missing(&self, need: usize) -> Stop {
         let need = need.max(self.buffer.len() + 1);
-        if need > RESP_MAX_OUTPUT_BYTES { ValueError::TooLong.into() } else { Stop::Need(need) }
+        if need > CONNECTION_MAX_OUTPUT_BYTES {
+            ValueError::TooLong.into()
+        } else {
+            Stop::Need(need)
+        }
     }
 
     /// The rest of the line after the type byte.
@@ -286,7 +290,7 @@ fn integer(text: &[u8]) -> Result<i64, ValueError> {
 /// A length or a count: not negative, and not above what may follow.
 fn length(text: &[u8]) -> Result<usize, ValueError> {
     let length = usize::try_from(integer(text)?).map_err(|_| ValueError::InvalidNumber)?;
-    if length > RESP_MAX_OUTPUT_BYTES { Err(ValueError::TooLong) } else { Ok(length) }
+    if length > CONNECTION_MAX_OUTPUT_BYTES { Err(ValueError::TooLong) } else { Ok(length) }
 }
 
 fn double(text: &[u8]) -> Result<f64, ValueError> {

@@ -29,7 +29,7 @@ pub enum Arrival {
 }
 
 impl Listener {
-    /// A listener at which nobody has knocked.
+    /// A listener without pending connections.
     pub fn new(listener: ListeningSocket) -> Self {
         Self { listener, limiter: AcceptLimiter::new() }
     }

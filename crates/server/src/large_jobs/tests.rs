@@ -233,7 +233,7 @@ fn more_objects_than_a_reply_may_bring() {
     let shard = Shard::new(Owner::heap(512 << 20, NoJournal), ShardOptions::default());
     let mut world = World { shard, ..World::new() };
     world.tree(1, 0, TreeCommand::Create(TreeSettings::default()), usize::MAX);
-    let most = RESP_MAX_REPLY_BYTES / ENTRY_BYTES;
+    let most = MAX_REPLY_BYTES / ENTRY_BYTES;
     let mut list = Vec::new();
     for id in 0..=most as u64 {
         let (x, y) = ((id % 1_000) as f64, (id / 1_000) as f64);
@@ -525,7 +525,7 @@ fn a_job_of_many_keys_ends_when_its_values_are_too_many() {
         turns += 1;
     }
     assert_eq!(world.jobs.pop_reply().unwrap().1, OwnedReply::status(Status::TooLarge));
-    let pieces = RESP_MAX_REPLY_BYTES / STREAM_PIECE_BYTES;
+    let pieces = MAX_REPLY_BYTES / STREAM_PIECE_BYTES;
     assert!(turns <= pieces + 20, "{turns} turns");
     assert!(!world.jobs.has_work());
 }

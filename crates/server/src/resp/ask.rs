@@ -23,13 +23,13 @@ impl<H: Host> RespExecutor<H> {
         &mut self,
         responder: &mut Responder,
         command: &Command<'_>,
-        render: ReplyForm,
+        form: ReplyForm,
     ) {
         let at = self.route(command.key().unwrap_or_default());
         if self.is_for_here(responder, at.1, command) {
-            self.execute_here(responder, (command, at.0), render);
-        } else if !self.look(responder, (command, at), render) {
-            self.ask_owner(responder, (command, at), render, usize::MAX);
+            self.execute_here(responder, (command, at.0), form);
+        } else if !self.look(responder, (command, at), form) {
+            self.ask_owner(responder, (command, at), form, usize::MAX);
         }
     }
 
@@ -39,24 +39,24 @@ impl<H: Host> RespExecutor<H> {
         &mut self,
         responder: &mut Responder,
         (command, (hash, shard)): (&Command<'_>, (KeyHash, usize)),
-        render: ReplyForm,
+        form: ReplyForm,
         most: usize,
     ) {
         if self.is_for_here(responder, shard, command) {
-            return self.execute_here(responder, (command, hash), render);
+            return self.execute_here(responder, (command, hash), form);
         }
-        self.ask_owner(responder, (command, (hash, shard)), render, most);
+        self.ask_owner(responder, (command, (hash, shard)), form, most);
     }
 
     pub(super) fn ask_owner(
         &mut self,
         responder: &mut Responder,
         (command, at): (&Command<'_>, (KeyHash, usize)),
-        render: ReplyForm,
+        form: ReplyForm,
         most: usize,
     ) {
         let asked = [self.submit_some(responder, at, 0, command, most)];
-        responder.wait(Waiting::all(render, asked));
+        responder.wait(Waiting::all(form, asked));
     }
 
     /// Whether the thread's own shard may execute a command at once: it overtakes
@@ -83,19 +83,19 @@ impl<H: Host> RespExecutor<H> {
         &mut self,
         responder: &mut Responder,
         (command, hash): (&Command<'_>, KeyHash),
-        render: ReplyForm,
+        form: ReplyForm,
     ) {
-        self.host.thread().executed_here.add(1);
+        self.host.thread_counts().executed_here.add(1);
         let home = self.host.home();
         let token = self.token_of(responder, home, 0);
         let is_answered = self.host.execute((command, hash), token, |here| {
             match here {
-                Here::Reply(reply) if render.is_long() => {
-                    responder.wait(Waiting::answered(render, reply.into()));
+                Here::Reply(reply) if form.is_long() => {
+                    responder.wait(Waiting::answered(form, reply.into()));
                 }
                 Here::Reply(reply) => {
                     let part = [Part::from(&reply)];
-                    responder.reply(|out, protocol| render.write(out, protocol, &part));
+                    responder.reply(|out, protocol| form.write(out, protocol, &part));
                 }
                 Here::Held => return false,
                 Here::Large => {
@@ -108,7 +108,7 @@ impl<H: Host> RespExecutor<H> {
         if is_answered != Some(true) {
             let asked = asked_of(command, hash, home, 0);
             responder.ask(asked, self.host.shards());
-            responder.wait(Waiting::all(render, [asked]));
+            responder.wait(Waiting::all(form, [asked]));
         }
     }
 
@@ -120,7 +120,7 @@ impl<H: Host> RespExecutor<H> {
         (command, hash): (&Command<'_>, KeyHash),
         part: usize,
     ) -> (Asked, Option<OwnedReply>) {
-        self.host.thread().executed_here.add(1);
+        self.host.thread_counts().executed_here.add(1);
         let home = self.host.home();
         let token = self.token_of(responder, home, part);
         let reply = self.host.execute((command, hash), token, |here| match here {
@@ -144,12 +144,12 @@ impl<H: Host> RespExecutor<H> {
         &mut self,
         responder: &mut Responder,
         command: &Command<'_>,
-        render: ReplyForm,
+        form: ReplyForm,
     ) {
         let shards = 0..self.host.shards();
         let asked: Vec<_> =
             shards.map(|shard| self.submit(responder, shard, shard, command)).collect();
-        responder.wait(Waiting::all(render, asked));
+        responder.wait(Waiting::all(form, asked));
     }
 
     /// Each shard's pairs as one change.

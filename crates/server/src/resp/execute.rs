@@ -43,7 +43,7 @@ impl<H: Host> Executor for RespExecutor<H> {
         at: Option<(KeyHash, usize)>,
     ) {
         self.set_first_key(args.get(1, bytes), at);
-        self.host.thread().commands.add(1);
+        self.host.thread_counts().commands.add(1);
         self.begin(responder.database);
         let made = Made::default();
         self.execute(responder, request(args, bytes, &made, self.now_ms));
@@ -73,15 +73,15 @@ impl<H: Host> Executor for RespExecutor<H> {
 }
 
 impl<H: Host> RespExecutor<H> {
-    /// Carries a request out, or tells why it is none. It takes the result whole: a request
-    /// that is taken out of it first is copied.
+    /// Executes a request, or writes the parser's error. Takes the `Result` by value: moving
+    /// the request out first copies it.
     fn execute(&mut self, responder: &mut Responder, request: Result<Request<'_>, CommandError>) {
         let request = match request {
             Ok(request) => request,
             Err(error) => return responder.reply(|out, _| error.write(out)),
         };
         match request {
-            Request::Key(command, render) => self.key_command(responder, &command, render),
+            Request::Key(command, form) => self.key_command(responder, &command, form),
             Request::Del(keys) => {
                 self.change_each(responder, keys, |key| Command::Del { key });
             }

@@ -2,7 +2,7 @@
 //! where keys are. What each request does stands in the files beside.
 
 use super::geo::answers::GeoAnswers;
-use super::host::{Ahead, Host};
+use super::host::{Host, Prefetch};
 use super::key_answers::KeyAnswers;
 use super::trees::places::TreePlaces;
 use remora_frontend::Answers;
@@ -108,11 +108,11 @@ impl<H: Host> RespExecutor<H> {
         let some_here = here().next().is_some();
         others().for_each(|&(hash, at)| tables[at].prefetch(host.memory(at), hash));
         if some_here {
-            host.prefetch(Ahead::Buckets, here());
+            host.prefetch(Prefetch::Buckets, here());
         }
         others().for_each(|&(hash, at)| tables[at].prefetch_record(host.memory(at), hash));
         if some_here {
-            host.prefetch(Ahead::Records, here());
+            host.prefetch(Prefetch::Records, here());
         }
     }
 }

@@ -62,7 +62,7 @@ impl<H: Host> RespExecutor<H> {
         if found_form.most > SMALL_REPLY || is_stored {
             responder.expect_large();
         }
-        let asked = (responder.slot, responder.serial, responder.next_request());
+        let asked = (responder.slot(), responder.serial(), responder.next_request());
         if key.len() <= KEPT_NAME_BYTES && !self.geo_answers.places(self.database).contains_key(key)
         {
             self.geo_answers.searched.insert(asked, (self.database, key.into()));
@@ -106,13 +106,13 @@ impl<H: Host> RespExecutor<H> {
         };
         match read {
             Ok(()) => {
-                self.host.thread().optimistic_reads.add(1);
+                self.host.thread_counts().optimistic_reads.add(1);
                 self.host.touched(shard, root.record_pointer());
                 responder.reply(|out, protocol| geo::write_members(out, protocol, found, form));
                 true
             }
             Err(unread) => {
-                self.host.thread().asked_reads.add(1);
+                self.host.thread_counts().asked_reads.add(1);
                 if unread == Unread::Gone {
                     self.geo_answers.places(self.database).remove(key);
                 }

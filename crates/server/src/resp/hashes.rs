@@ -65,7 +65,7 @@ impl<H: Host> RespExecutor<H> {
             _ => false,
         };
         let is_read = may && self.answer_hash(responder, (key, at), command, form).is_some();
-        let counts = self.host.thread();
+        let counts = self.host.thread_counts();
         counts.optimistic_reads.add(is_read.into());
         counts.asked_reads.add((may && !is_read).into());
         is_read

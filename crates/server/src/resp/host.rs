@@ -29,13 +29,13 @@ pub trait Host: ShardPort {
 
     /// Asks the processor for the buckets of keys of the own shard, or for their records, if
     /// the buckets are there.
-    fn prefetch(&mut self, what: Ahead, keys: impl Iterator<Item = KeyHash>);
+    fn prefetch(&mut self, what: Prefetch, keys: impl Iterator<Item = KeyHash>);
 
     /// Tells a shard that a record was read there.
     fn touched(&self, shard: usize, pointer: RemotePointer);
 
     /// Where this thread counts what happens.
-    fn thread(&self) -> &ThreadCounts;
+    fn thread_counts(&self) -> &ThreadCounts;
 
     /// The text of INFO.
     fn info(&self, sections: &Sections<'_>) -> String;
@@ -46,7 +46,7 @@ pub trait Host: ShardPort {
 
 /// What is fetched ahead of its use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ahead {
+pub enum Prefetch {
     /// The keys' buckets.
     Buckets,
     /// Their records, which the buckets name.

@@ -324,7 +324,7 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
 
 /// The text of CLIENT INFO.
 pub fn client(responder: &Responder) -> Vec<u8> {
-    let Responder { serial, peer, client, .. } = responder;
+    let (serial, peer, client) = (responder.serial(), responder.peer(), &responder.client);
     let mut text = format!("id={serial} addr={peer} name=").into_bytes();
     text.extend_from_slice(&client.name);
     text.extend_from_slice(b" lib-name=");

@@ -13,7 +13,7 @@ use remora_engine::storing::Storing;
 use remora_frontend::{Job, OwnedReply, Token, Waiting};
 use remora_layout::database::Database;
 use remora_layout::hash::mix;
-use remora_layout::limits::RESP_MAX_REPLY_BYTES;
+use remora_layout::limits::MAX_REPLY_BYTES;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply, ScannedKeys};
 use remora_resp::request::{KeyFilter, Transfer};
@@ -134,7 +134,7 @@ impl<H: Host> RespExecutor<H> {
 
     /// The next request of a connection goes on so when its part is answered.
     fn go_on_with(&mut self, responder: &Responder, part: usize, on: GoingOn) {
-        let part = (responder.slot, responder.serial, responder.next_request(), part);
+        let part = (responder.slot(), responder.serial(), responder.next_request(), part);
         self.key_answers.going_on.insert(part, (on, 0));
     }
 
@@ -241,7 +241,7 @@ fn keys_step(
     found: &mut Vec<u8>,
 ) -> Next {
     filtered(reply.value.as_deref().unwrap_or_default(), filter, found);
-    if found.len() > RESP_MAX_REPLY_BYTES {
+    if found.len() > MAX_REPLY_BYTES {
         return Next::Reply(OwnedReply::status(Status::TooLarge));
     }
     match u32::try_from(reply.number) {

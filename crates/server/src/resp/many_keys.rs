@@ -4,7 +4,7 @@
 //!
 //! Keys of the thread's own shard are executed in place, reads of other shards' keys
 //! are tried in their memory. What is left goes as one job to each shard, which comes
-//! back once. A request of more than [`RESP_KEYS_PER_TURN`] keys takes several turns.
+//! back once. A request of more than [`CONNECTION_KEYS_PER_TURN`] keys takes several turns.
 //! What it keeps true: a turn takes no more keys than that; each answer stands in the
 //! reply where its key stands in the request; a key that is asked for is not overtaken
 //! by a later one of the same shard that is executed or read at once; a connection sees
@@ -16,7 +16,7 @@ use super::read::Read;
 use remora_engine::STREAM_CLASS;
 use remora_frontend::{Asked, Each, Here, Jobs, KeyCommand, ManyKeys, What, group};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{RESP_KEYS_PER_TURN, RESP_REQUESTS_AHEAD, STREAM_BYTES};
+use remora_layout::limits::{CONNECTION_KEYS_PER_TURN, CONNECTION_REQUESTS_AHEAD, STREAM_BYTES};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply};
 use remora_resp::ReplyForm;
@@ -52,9 +52,9 @@ impl<H: Host> RespExecutor<H> {
         responder: &mut Responder,
         keys: Keys<'_>,
         of: KeyCommand,
-        render: ReplyForm,
+        form: ReplyForm,
     ) {
-        self.each(responder, keys, Each::Key(of), render);
+        self.each(responder, keys, Each::Key(of), form);
     }
 
     /// The same with each.
@@ -63,10 +63,10 @@ impl<H: Host> RespExecutor<H> {
         responder: &mut Responder,
         mut keys: Keys<'_>,
         each: Each,
-        render: ReplyForm,
+        form: ReplyForm,
     ) {
         let answers = std::mem::take(&mut self.answers);
-        let many = ManyKeys::new(each, render, keys.len(), answers);
+        let many = ManyKeys::new(each, form, keys.len(), answers);
         let many = self.take_keys(responder, many, &mut keys);
         if !many.is_complete() {
             return responder.wait_for_keys(many);
@@ -103,12 +103,12 @@ impl<H: Host> RespExecutor<H> {
             Each::Part(key, _) => Some(self.route(key)),
         };
         let mut request = Request { many, jobs: Jobs::default(), may_here: None };
-        let mut most = RESP_KEYS_PER_TURN;
-        let mut some = [(&[][..], (KeyHash(0), 0)); RESP_REQUESTS_AHEAD];
+        let mut most = CONNECTION_KEYS_PER_TURN;
+        let mut some = [(&[][..], (KeyHash(0), 0)); CONNECTION_REQUESTS_AHEAD];
         while most > 0 && request.many.has_left() && !request.many.is_too_large() {
-            let mut places = [(KeyHash(0), 0); RESP_REQUESTS_AHEAD];
+            let mut places = [(KeyHash(0), 0); CONNECTION_REQUESTS_AHEAD];
             let mut count = 0;
-            for key in keys.take(RESP_REQUESTS_AHEAD.min(most).min(request.many.left())) {
+            for key in keys.take(CONNECTION_REQUESTS_AHEAD.min(most).min(request.many.left())) {
                 places[count] = place_of_all.unwrap_or_else(|| self.route(key));
                 some[count] = (key, places[count]);
                 count += 1;
@@ -149,7 +149,7 @@ impl<H: Host> RespExecutor<H> {
             && let Read::Found { from, to, .. } = self.read(responder, key, (hash, shard))
         {
             let wants_value = matches!(command, Command::Get { .. });
-            self.host.thread().hits.add(wants_value.into());
+            self.host.thread_counts().hits.add(wants_value.into());
             let value = wants_value.then(|| &self.record[from..to]);
             return request.many.answer(position, (Status::Ok, 1, value));
         }
@@ -175,9 +175,9 @@ impl<H: Host> RespExecutor<H> {
         (command, hash): (&Command<'_>, KeyHash),
         position: u32,
     ) {
-        self.host.thread().keys_here.add(1);
+        self.host.thread_counts().keys_here.add(1);
         if request.many.count_once() {
-            self.host.thread().executed_here.add(1);
+            self.host.thread_counts().executed_here.add(1);
         }
         let home = self.host.home();
         let token = self.token_of(responder, home, request.many.next_part());

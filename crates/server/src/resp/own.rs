@@ -36,7 +36,7 @@ impl<H: Host> RespExecutor<H> {
                 responder.reply(|out, _| encode::ok(out));
             }
             Request::ClientId => {
-                let id = responder.serial as i64;
+                let id = responder.serial() as i64;
                 responder.reply(|out, _| encode::integer(out, id));
             }
             Request::ClientInfo => {
@@ -93,7 +93,7 @@ impl<H: Host> RespExecutor<H> {
         let facts = connection::ServerFacts {
             server: "remora",
             version: env!("CARGO_PKG_VERSION"),
-            connection: responder.serial as i64,
+            connection: responder.serial() as i64,
             mode: "standalone",
             role: "master",
         };

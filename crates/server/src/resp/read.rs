@@ -27,7 +27,7 @@ impl<H: Host> RespExecutor<H> {
         &mut self,
         responder: &mut Responder,
         (command, at): (&Command<'_>, (KeyHash, usize)),
-        render: ReplyForm,
+        form: ReplyForm,
     ) -> bool {
         let key = match *command {
             Command::Get { key }
@@ -50,7 +50,7 @@ impl<H: Host> RespExecutor<H> {
         let value = &self.record[from..to];
         match *command {
             Command::Get { .. } => {
-                self.host.thread().hits.add(1);
+                self.host.thread_counts().hits.add(1);
                 responder.reply(|out, _| encode::bulk(out, value));
             }
             // What is no string is the owner's to say.
@@ -71,7 +71,7 @@ impl<H: Host> RespExecutor<H> {
                     _ => value.len() as i64,
                 };
                 let part = [Part { status: Status::Ok, number, value: None }];
-                responder.reply(|out, protocol| render.write(out, protocol, &part));
+                responder.reply(|out, protocol| form.write(out, protocol, &part));
             }
         }
         true
@@ -97,12 +97,12 @@ impl<H: Host> RespExecutor<H> {
                 }
                 let to = found.pointer.length as usize;
                 let from = to - found.value.len();
-                self.host.thread().optimistic_reads.add(1);
+                self.host.thread_counts().optimistic_reads.add(1);
                 self.host.touched(shard, found.pointer);
                 Read::Found { from, to, expires_at_ms }
             }
             Err(_) => {
-                self.host.thread().asked_reads.add(1);
+                self.host.thread_counts().asked_reads.add(1);
                 Read::Ask
             }
         }

@@ -2,7 +2,7 @@
 //! itself, what the thread knows of the others, and the mail that a turn gathers
 //! for each of them.
 
-use super::host::{Ahead, Host};
+use super::host::{Host, Prefetch};
 use super::info;
 use crate::inbox::{Mail, Outbox};
 use crate::large_jobs::LargeJobs;
@@ -13,7 +13,7 @@ use remora_engine::{Now, Shard};
 use remora_frontend::{Counts, Here, Job, OwnedReply, ShardPort, Token};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{JOBS_PER_TURN, RESP_REQUESTS_AHEAD};
+use remora_layout::limits::{CONNECTION_REQUESTS_AHEAD, JOBS_PER_TURN};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
@@ -80,7 +80,7 @@ impl ShardHost {
     pub fn execute_jobs(&mut self) -> u64 {
         let mut jobs = 0;
         while jobs < JOBS_PER_TURN
-            && let some @ 1.. = self.jobs.len().min(RESP_REQUESTS_AHEAD)
+            && let some @ 1.. = self.jobs.len().min(CONNECTION_REQUESTS_AHEAD)
         {
             let hashes = || self.jobs.iter().take(some).filter_map(|job| job.hash);
             hashes().for_each(|hash| self.shard.prefetch(hash));
@@ -184,10 +184,10 @@ impl Host for ShardHost {
     }
 
     #[inline]
-    fn prefetch(&mut self, what: Ahead, keys: impl Iterator<Item = KeyHash>) {
+    fn prefetch(&mut self, what: Prefetch, keys: impl Iterator<Item = KeyHash>) {
         match what {
-            Ahead::Buckets => keys.for_each(|hash| self.shard.prefetch(hash)),
-            Ahead::Records => keys.for_each(|hash| self.shard.prefetch_record(hash)),
+            Prefetch::Buckets => keys.for_each(|hash| self.shard.prefetch(hash)),
+            Prefetch::Records => keys.for_each(|hash| self.shard.prefetch_record(hash)),
         }
     }
 
@@ -195,7 +195,7 @@ impl Host for ShardHost {
         self.shared.shards[shard].touched.push(pointer);
     }
 
-    fn thread(&self) -> &ThreadCounts {
+    fn thread_counts(&self) -> &ThreadCounts {
         &self.handle().thread
     }
 

@@ -86,7 +86,7 @@ impl<H: Host> RespExecutor<H> {
         };
         match walked {
             Ok(walk) => {
-                self.host.thread().optimistic_reads.add(1);
+                self.host.thread_counts().optimistic_reads.add(1);
                 self.host.touched(shard, root.record_pointer());
                 let found = walk.results();
                 let found = &found[..found.len().min(most_of(form))];
@@ -99,7 +99,7 @@ impl<H: Host> RespExecutor<H> {
                 true
             }
             Err(unread) => {
-                self.host.thread().asked_reads.add(1);
+                self.host.thread_counts().asked_reads.add(1);
                 if matches!(unread, Unread::Gone) {
                     self.tree_places.forget(self.database, name);
                 }

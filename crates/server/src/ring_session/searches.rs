@@ -1,4 +1,4 @@
-//! What the requests of a ring session ask that takes turns: searches, and flushes. A small
+//! Requests of a ring session that take several turns: searches and flushes. A small
 //! search of another shard's tree is read, as a client would, so that all shards' threads
 //! can serve those who search one tree.
 //!

@@ -11,15 +11,15 @@ impl Node {
     ///
     /// # Panics
     /// The server is down.
-    pub fn connect_process(&mut self, ring_sets: usize, is_far: bool) -> Process {
-        assert!(!is_far || ring_sets == 1, "over a network there is one ring set");
+    pub fn connect_process(&mut self, ring_sets: usize, is_remote: bool) -> Process {
+        assert!(!is_remote || ring_sets == 1, "over a network there is one ring set");
         let incarnation = self.incarnation.as_mut().expect("it is up");
         self.sessions += 1;
         let seed = self.world.draw(|random| random.number());
         let arenas = incarnation.shards.iter().map(|shard| shard.owner().view().clone()).collect();
         let shards = incarnation.shards.len();
         let rings = incarnation.rings.get_or_insert_with(|| NodeRings::new(&self.world, shards));
-        rings.connect((incarnation.number, self.sessions, seed), &arenas, (ring_sets, is_far))
+        rings.connect((incarnation.number, self.sessions, seed), &arenas, (ring_sets, is_remote))
     }
 
     /// A thread of such a process sleeps until it is signalled.

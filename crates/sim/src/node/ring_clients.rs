@@ -55,7 +55,7 @@ struct Sleeping {
     word: usize,
     seen: u64,
     /// It is woken by what arrives.
-    is_far: bool,
+    is_remote: bool,
     task: Arc<Mutex<Option<u64>>>,
 }
 
@@ -102,19 +102,19 @@ impl NodeRings {
         }
     }
 
-    /// A process with so many ring sets; over a network, if that is `is_far`, with one.
+    /// A process with so many ring sets; over a network, if that is `is_remote`, with one.
     pub fn connect(
         &mut self,
         (incarnation, number, seed): (u64, u64, u64),
         arenas: &Arc<[ReadView]>,
-        (ring_sets, is_far): (usize, bool),
+        (ring_sets, is_remote): (usize, bool),
     ) -> Process {
         let shards = arenas.len();
         let mailbox = || Words::new(Mapping::heap(ring_sets * mailbox_bytes(shards)));
         let (to_server, to_client) = (mailbox(), mailbox());
         let mut bells = Vec::new();
         let marks: Option<Arc<[ReadyMark]>> =
-            is_far.then(|| (0..shards).map(|_| ReadyMark::default()).collect());
+            is_remote.then(|| (0..shards).map(|_| ReadyMark::default()).collect());
         for shard in 0..shards {
             let eventfd = Bell::eventfd().expect("the kernel has eventfds");
             bells.push(Bell::new(self.asleep.view(), shard, Arc::clone(&eventfd)));
@@ -209,8 +209,8 @@ impl NodeRings {
     pub fn sleeps(&mut self, process: &Process, set: usize, task: Arc<Mutex<Option<u64>>>) {
         let word = set_offset(process.shards, set) / 8 + CLIENT_SIGNALS_WORD;
         let to_server = process.to_server.clone();
-        let (seen, is_far) = (to_server.load(word), process.marks.is_some());
-        self.sleeping.push(Sleeping { to_server, word, seen, is_far, task });
+        let (seen, is_remote) = (to_server.load(word), process.marks.is_some());
+        self.sleeping.push(Sleeping { to_server, word, seen, is_remote, task });
     }
 
     /// A process over a network has sent something to these shards.
@@ -230,7 +230,7 @@ impl NodeRings {
     pub fn wake_signalled(&mut self, world: &SimWorld) {
         let has_replied = std::mem::take(&mut self.has_replied);
         self.sleeping.retain(|sleeping| {
-            let is_signalled = (sleeping.is_far && has_replied)
+            let is_signalled = (sleeping.is_remote && has_replied)
                 || sleeping.to_server.load(sleeping.word) != sleeping.seen;
             if is_signalled {
                 world.wake(&sleeping.task);

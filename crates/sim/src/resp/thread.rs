@@ -18,7 +18,7 @@ use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
-use remora_server::resp::{Ahead, Host, RespExecutor, Sections};
+use remora_server::resp::{Host, Prefetch, RespExecutor, Sections};
 use remora_server::thread_counts::ThreadCounts;
 use remora_walk::Memory;
 use std::cell::{Cell, RefCell};
@@ -181,12 +181,12 @@ impl Host for SimHost {
         None
     }
 
-    fn prefetch(&mut self, what: Ahead, keys: impl Iterator<Item = KeyHash>) {
+    fn prefetch(&mut self, what: Prefetch, keys: impl Iterator<Item = KeyHash>) {
         self.node.borrow_mut().with_shard(
             (self.incarnation, self.home),
             |shard, _, _| match what {
-                Ahead::Buckets => keys.for_each(|hash| shard.prefetch(hash)),
-                Ahead::Records => keys.for_each(|hash| shard.prefetch_record(hash)),
+                Prefetch::Buckets => keys.for_each(|hash| shard.prefetch(hash)),
+                Prefetch::Records => keys.for_each(|hash| shard.prefetch_record(hash)),
             },
         );
     }
@@ -195,7 +195,7 @@ impl Host for SimHost {
         self.mailboxes[shard].touched.push(pointer);
     }
 
-    fn thread(&self) -> &ThreadCounts {
+    fn thread_counts(&self) -> &ThreadCounts {
         &self.counts
     }
 

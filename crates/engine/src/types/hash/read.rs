@@ -6,7 +6,7 @@ use remora_arena::{Journal, Slot, slot_of};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::hash::mix;
 use remora_layout::limits::{
-    PARTS_TURN_BUCKETS, PARTS_TURN_BYTES, RESP_MAX_REPLY_BYTES, SCAN_BYTES, SCAN_PARTS,
+    MAX_REPLY_BYTES, PARTS_TURN_BUCKETS, PARTS_TURN_BYTES, SCAN_BYTES, SCAN_PARTS,
 };
 use remora_layout::packed;
 use remora_protocol::glob::Glob;
@@ -90,7 +90,7 @@ impl Reading {
             match held.and_then(|held| value_of(store, held, name)) {
                 Some(value) => {
                     bytes += value.len();
-                    if bytes > RESP_MAX_REPLY_BYTES {
+                    if bytes > MAX_REPLY_BYTES {
                         return Err(Status::TooLarge);
                     }
                     Items::push(&mut list, value);

@@ -1,7 +1,9 @@
 //! Requests of more keys than a turn takes, and what comes behind them.
 
 use crate::resp::tests::world::{World, add_row, request};
-use remora_layout::limits::{RESP_KEYS_PER_TURN, RESP_PAUSE_JOB_BYTES, RESP_REQUESTS_PER_TURN};
+use remora_layout::limits::{
+    CONNECTION_KEYS_PER_TURN, CONNECTION_PAUSE_JOB_BYTES, CONNECTION_REQUESTS_PER_TURN,
+};
 
 #[test]
 fn what_goes_in_turns_is_not_overtaken_by_what_is_executed_at_once() {
@@ -63,7 +65,7 @@ fn a_request_of_very_many_keys_takes_turns() {
             let (found, most) = serve_in_turns(&mut world, &(lines + "GET key:19999\r\n"));
             let reply = if line == "UNLINK" { ":1\r\n".into() } else { reply };
             assert!(found == reply + "+OK\r\n$5\r\n19999\r\n", "{line}");
-            assert!(most <= RESP_KEYS_PER_TURN + 2, "{line}: {most} keys in a turn");
+            assert!(most <= CONNECTION_KEYS_PER_TURN + 2, "{line}: {most} keys in a turn");
         }
         let (found, _) = world.call(0, "DBSIZE\r\n");
         assert_eq!(found, ":1\r\n");
@@ -72,7 +74,7 @@ fn a_request_of_very_many_keys_takes_turns() {
         let lines = request(&format!("EXISTS{some}")).repeat(40);
         let (found, most) = serve_in_turns(&mut world, &lines);
         assert_eq!(found, ":0\r\n".repeat(40));
-        assert!(most <= 2 * RESP_KEYS_PER_TURN, "{most} keys in a turn");
+        assert!(most <= 2 * CONNECTION_KEYS_PER_TURN, "{most} keys in a turn");
     }
 }
 
@@ -83,10 +85,11 @@ fn objects_of_a_tree_are_removed_in_turns() {
     const OBJECTS: usize = 3_000;
     const IDS: usize = 10_000;
     let ids: String = (0..IDS).map(|id| format!(" {id}")).collect();
-    for (mut world, most_ids) in
-        [(World::at_home(2), RESP_REQUESTS_PER_TURN + 2), (World::new(2), RESP_KEYS_PER_TURN + 2)]
-    {
-        let is_home = most_ids < RESP_KEYS_PER_TURN;
+    for (mut world, most_ids) in [
+        (World::at_home(2), CONNECTION_REQUESTS_PER_TURN + 2),
+        (World::new(2), CONNECTION_KEYS_PER_TURN + 2),
+    ] {
+        let is_home = most_ids < CONNECTION_KEYS_PER_TURN;
         assert_eq!(world.call(0, "RTREE.REM t 0 1 2\r\n").0, ":0\r\n", "there is no tree");
         add_row(&mut world, OBJECTS);
         // One alone is executed as any command.
@@ -96,7 +99,7 @@ fn objects_of_a_tree_are_removed_in_turns() {
         assert_eq!(found, format!(":{}\r\n:1\r\n:1\r\n", OBJECTS - 1));
         assert!((most_ids / 2..=most_ids).contains(&most), "{most} ids in a turn");
         let (reply, jobs) = world.call(0, &request(&format!("RTREE.REM t{ids}")));
-        let most_jobs = if is_home { 0 } else { IDS.div_ceil(RESP_KEYS_PER_TURN) };
+        let most_jobs = if is_home { 0 } else { IDS.div_ceil(CONNECTION_KEYS_PER_TURN) };
         assert_eq!((reply, jobs), (":1\r\n".into(), most_jobs));
         world.call(0, "SET s 1\r\n");
         assert!(world.call(0, "RTREE.REM s 1 2\r\n").0.starts_with("-WRONGTYPE"));
@@ -111,7 +114,7 @@ fn jobs_about_objects_are_counted() {
     world.send(0, &request(&format!("RTREE.REM t{ids}")));
     world.serve_until_idle();
     let (ids, held) = world.waiting_keys();
-    assert!(ids < 60_000 && held > RESP_PAUSE_JOB_BYTES, "{ids} ids, {held} bytes");
+    assert!(ids < 60_000 && held > CONNECTION_PAUSE_JOB_BYTES, "{ids} ids, {held} bytes");
     assert_eq!(world.pending_bytes().0, held);
     assert_eq!(world.call(0, "PING\r\n").0, ":0\r\n+PONG\r\n");
     assert_eq!(world.pending_bytes(), (0, 0));
@@ -129,8 +132,11 @@ fn jobs_of_a_request_are_handed_out_as_earlier_ones_are_answered() {
     };
     world.send(0, &(exists.clone() + "PING\r\n"));
     let held = idle(&mut world);
-    let turn = RESP_KEYS_PER_TURN * 600;
-    assert!((RESP_PAUSE_JOB_BYTES..RESP_PAUSE_JOB_BYTES + turn).contains(&held), "{held} bytes");
+    let turn = CONNECTION_KEYS_PER_TURN * 600;
+    assert!(
+        (CONNECTION_PAUSE_JOB_BYTES..CONNECTION_PAUSE_JOB_BYTES + turn).contains(&held),
+        "{held} bytes"
+    );
     assert_eq!(world.call(0, "").0, ":0\r\n+PONG\r\n");
     world.send(0, &exists);
     idle(&mut world);
@@ -146,7 +152,7 @@ fn a_connection_with_many_keys_under_way_is_paused() {
     // The keys are long: one request's job is some bytes short of what pauses.
     let keys: String = (0..15).map(|key| format!(" {key}{}", "k".repeat(4_000))).collect();
     let exists = request(&format!("EXISTS{keys}"));
-    let requests = RESP_PAUSE_JOB_BYTES / exists.len() + 5;
+    let requests = CONNECTION_PAUSE_JOB_BYTES / exists.len() + 5;
     world.send(0, &exists.repeat(requests));
     let under_way = world.serve_until_idle();
     assert!((requests - 8..requests).contains(&under_way), "{under_way} of {requests}");
@@ -170,7 +176,7 @@ fn a_connection_with_long_jobs_under_way_is_paused() {
         world.call(0, "HSET h f 1\r\n");
         world.send(0, &request.repeat(100));
         let under_way = world.serve_until_idle();
-        assert_eq!(under_way, RESP_PAUSE_JOB_BYTES / VALUE_BYTES + 1);
+        assert_eq!(under_way, CONNECTION_PAUSE_JOB_BYTES / VALUE_BYTES + 1);
         let (held, found) = world.pending_bytes();
         let whole = under_way * VALUE_BYTES;
         assert!((whole..whole + whole / 10).contains(&held), "{held} bytes");

@@ -1,7 +1,7 @@
 //! Requests that are parsed ahead are answered as they are one by one.
 
 use crate::resp::tests::world::World;
-use remora_layout::limits::{RESP_REQUESTS_AHEAD, RESP_REQUESTS_PER_TURN};
+use remora_layout::limits::{CONNECTION_REQUESTS_AHEAD, CONNECTION_REQUESTS_PER_TURN};
 use remora_testing::Random;
 
 /// A request of a few keys in a few databases, which often depends on the one before.
@@ -67,14 +67,15 @@ fn a_pipeline_is_answered_as_its_requests_are_one_by_one() {
 #[test]
 fn what_is_behind_a_turn_is_executed_in_the_next() {
     let mut world = World::at_home(1);
-    let requests = RESP_REQUESTS_PER_TURN + RESP_REQUESTS_AHEAD / 2;
+    let requests = CONNECTION_REQUESTS_PER_TURN + CONNECTION_REQUESTS_AHEAD / 2;
     world.send(0, &array("INCR n").repeat(requests));
     world.serve();
-    let first: Vec<String> = (1..=RESP_REQUESTS_PER_TURN).map(|n| format!(":{n}\r\n")).collect();
+    let first: Vec<String> =
+        (1..=CONNECTION_REQUESTS_PER_TURN).map(|n| format!(":{n}\r\n")).collect();
     assert_eq!(world.written(0), first.concat());
     world.serve();
     let rest: Vec<String> =
-        (RESP_REQUESTS_PER_TURN + 1..=requests).map(|n| format!(":{n}\r\n")).collect();
+        (CONNECTION_REQUESTS_PER_TURN + 1..=requests).map(|n| format!(":{n}\r\n")).collect();
     assert_eq!(world.written(0), rest.concat());
 }
 

@@ -2,13 +2,13 @@
 
 use crate::resp::tests::world::{World, request};
 use remora_frontend::READ_BYTES;
-use remora_layout::limits::RESP_REQUESTS_PER_TURN;
+use remora_layout::limits::CONNECTION_REQUESTS_PER_TURN;
 
 /// The client sends as fast as the server reads, and reads all replies.
 #[test]
 fn a_client_that_sends_without_a_pause_is_read_as_fast_as_it_is_served() {
     const PING: &str = "PING\r\n";
-    let requests = 400 * RESP_REQUESTS_PER_TURN;
+    let requests = 400 * CONNECTION_REQUESTS_PER_TURN;
     let mut world = World::at_home(1);
     world.send(0, &PING.repeat(requests));
     let (mut answered, mut turns) = (0, 0);
@@ -17,13 +17,13 @@ fn a_client_that_sends_without_a_pause_is_read_as_fast_as_it_is_served() {
         let replies = world.written(0).len() / "+PONG\r\n".len();
         answered += replies;
         turns += 1;
-        assert!(replies <= RESP_REQUESTS_PER_TURN);
+        assert!(replies <= CONNECTION_REQUESTS_PER_TURN);
         let kept = (requests - answered) * PING.len() - world.unread(0);
         assert!(kept <= READ_BYTES + PING.len(), "{kept} bytes are kept after {turns} turns");
     }
     // Nothing but the first bytes has told of the others.
     assert_eq!(answered, requests);
-    assert!(turns <= requests / RESP_REQUESTS_PER_TURN + 10, "{turns} turns");
+    assert!(turns <= requests / CONNECTION_REQUESTS_PER_TURN + 10, "{turns} turns");
 }
 
 #[test]
@@ -61,11 +61,11 @@ fn a_turn_that_only_a_reply_asks_for_reads_nothing() {
 #[test]
 fn a_server_that_ends_reads_also_what_has_come_behind_requests_that_wait() {
     let mut world = World::at_home(1);
-    world.send(0, &"PING\r\n".repeat(RESP_REQUESTS_PER_TURN + 70));
+    world.send(0, &"PING\r\n".repeat(CONNECTION_REQUESTS_PER_TURN + 70));
     world.serve();
     world.send(0, &"PING\r\n".repeat(10));
     world.stop_reading();
     world.serve_until_idle();
     let pongs = world.written(0).matches("+PONG").count();
-    assert_eq!((pongs, world.unread(0)), (RESP_REQUESTS_PER_TURN + 80, 0));
+    assert_eq!((pongs, world.unread(0)), (CONNECTION_REQUESTS_PER_TURN + 80, 0));
 }

@@ -2,7 +2,7 @@
 
 use crate::resp::tests::world::World;
 use remora_frontend::{OwnedReply, Part};
-use remora_layout::limits::{RESP_PAUSE_OUTPUT_BYTES, RESP_PIECE_BYTES};
+use remora_layout::limits::{CONNECTION_PAUSE_OUTPUT_BYTES, CONNECTION_PIECE_BYTES};
 use remora_protocol::message::Status;
 use remora_resp::ReplyForm;
 use remora_resp::wire::Protocol;
@@ -13,7 +13,7 @@ const FIELDS: usize = 120_000;
 const SOCKET_BYTES: usize = 100_000;
 
 /// Pieces that a client gets which does not read.
-const MOST_PIECES: usize = RESP_PAUSE_OUTPUT_BYTES / RESP_PIECE_BYTES + 2;
+const MOST_PIECES: usize = CONNECTION_PAUSE_OUTPUT_BYTES / CONNECTION_PIECE_BYTES + 2;
 
 /// A value long enough that all are several times what is buffered.
 fn value(field: usize) -> String {
@@ -97,7 +97,7 @@ fn a_reader_for_which_too_much_is_kept_is_cut_off() {
     assert_eq!(world.open(), (3, 0));
     // It reads on, up to what was on its way.
     let mut told = 0;
-    for _ in 0..2 * MOST_PIECES * RESP_PIECE_BYTES / SOCKET_BYTES {
+    for _ in 0..2 * MOST_PIECES * CONNECTION_PIECE_BYTES / SOCKET_BYTES {
         let (more, _) = world.call(0, "");
         told += more.len();
     }

@@ -2,7 +2,7 @@
 //! who is served in between.
 
 use crate::large_jobs::LargeJobs;
-use crate::resp::{Ahead, Host, RespExecutor, Sections};
+use crate::resp::{Host, Prefetch, RespExecutor, Sections};
 use crate::thread_counts::ThreadCounts;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -152,16 +152,16 @@ impl Host for Fake {
     }
 
     #[inline]
-    fn prefetch(&mut self, what: Ahead, keys: impl Iterator<Item = KeyHash>) {
+    fn prefetch(&mut self, what: Prefetch, keys: impl Iterator<Item = KeyHash>) {
         match what {
-            Ahead::Buckets => keys.for_each(|hash| self.shard.prefetch(hash)),
-            Ahead::Records => keys.for_each(|hash| self.shard.prefetch_record(hash)),
+            Prefetch::Buckets => keys.for_each(|hash| self.shard.prefetch(hash)),
+            Prefetch::Records => keys.for_each(|hash| self.shard.prefetch_record(hash)),
         }
     }
 
     fn touched(&self, _: usize, _: RemotePointer) {}
 
-    fn thread(&self) -> &ThreadCounts {
+    fn thread_counts(&self) -> &ThreadCounts {
         &self.counts
     }
 

@@ -3,7 +3,7 @@
 
 use crate::resp::tests::world::{World, add_row, request};
 use crate::resp::trees::places::{KEPT_NAME_BYTES, KEPT_NAMES};
-use remora_layout::limits::{RESP_CONNECTIONS_PER_TURN, RESP_REQUESTS_PER_TURN};
+use remora_layout::limits::{CONNECTION_REQUESTS_PER_TURN, CONNECTIONS_PER_TURN};
 
 #[test]
 fn small_searches_are_read_once_the_place_is_known() {
@@ -197,13 +197,17 @@ fn a_turn_of_a_connection_and_of_all_is_bounded() {
     }
     let commands = |world: &World| world.connections.port().counts.commands.get() as usize;
     world.serve();
-    assert_eq!(commands(&world), RESP_CONNECTIONS_PER_TURN * RESP_REQUESTS_PER_TURN);
+    assert_eq!(commands(&world), CONNECTIONS_PER_TURN * CONNECTION_REQUESTS_PER_TURN);
     let quiet = 39;
     world.serve();
     world.serve();
-    assert_eq!(world.written(quiet), "+PONG\r\n".repeat(RESP_REQUESTS_PER_TURN), "its turn came");
+    assert_eq!(
+        world.written(quiet),
+        "+PONG\r\n".repeat(CONNECTION_REQUESTS_PER_TURN),
+        "its turn came"
+    );
     let (rest, _) = world.call(quiet, "");
-    assert_eq!(rest, "+PONG\r\n".repeat(300 - RESP_REQUESTS_PER_TURN));
+    assert_eq!(rest, "+PONG\r\n".repeat(300 - CONNECTION_REQUESTS_PER_TURN));
 }
 
 #[test]
@@ -223,7 +227,7 @@ fn a_connection_that_waits_for_nothing_goes_on_elsewhere() {
     }
     world.call(2, "SET k");
     let (pipe, connection) = world.connections.take_out(0.7).expect("one of them");
-    assert_eq!((connection.responder().serial, world.connections.open()), (3, 2));
+    assert_eq!((connection.responder().serial(), world.connections.open()), (3, 2));
     other.connections.add(pipe.clone(), connection);
     other.pipes.push(pipe);
     assert_eq!(other.call(1, " v\r\n"), ("+OK\r\n".into(), 0), "it had sent the half of it");
