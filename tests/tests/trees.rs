@@ -356,7 +356,7 @@ fn every_shards_thread_answers_searches_of_one_tree() {
     wait_until("each thread has counted what it answered", || {
         resp.info("ring_frames_least") > before + 100
     });
-    // Who asks for a tree that has gone is told so by its owner.
+    // The owner says that a tree has gone.
     let mut trees: Vec<_> =
         sessions.iter_mut().map(|session| session.open_tree(NAME).unwrap().unwrap()).collect();
     sessions[1].drop_tree(NAME).unwrap();

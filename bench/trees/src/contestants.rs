@@ -74,7 +74,7 @@ fn object((id, rect): &(u64, Rect)) -> Object {
     GeomWithData::new(Rectangle::from_corners(lower, upper), *id)
 }
 
-/// Who takes part: a name, and how it searches.
+/// A participant: its name, and how it searches.
 type Contestant<'a> = (String, Box<dyn Fn(&[Rect]) -> Found + 'a>);
 
 /// rstar with nodes of this size: inserted one by one, and loaded at once. Gives the

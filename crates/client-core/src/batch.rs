@@ -78,7 +78,7 @@ struct GroupRead {
 #[derive(Clone, Copy)]
 struct Left {
     key: usize,
-    /// READs that were made for it in vain.
+    /// READs that were made for it without a result.
     tries: u32,
 }
 

@@ -255,7 +255,7 @@ fn run_with(
 ) {
     let mut config = Config::new();
     config.stack_size = 1 << 18;
-    // A thread that sleeps for ever is a deadlock, or the server waits in vain.
+    // A thread that sleeps for ever is a deadlock, or the server waits for ever.
     config.max_steps = MaxSteps::FailAfter(200_000);
     Runner::new(scheduler, config).run(move || share(over, askers, ask, gives_up));
 }
@@ -288,7 +288,7 @@ fn threads_that_share_a_connection_lose_no_reply_and_no_wake_up() {
     assert!(handed_over > RUNS, "one thread sends for others: {handed_over}");
 }
 
-/// Who sleeps for all is woken by what arrives, and by nothing else.
+/// The thread that sleeps for all is woken by what arrives, and by nothing else.
 #[test]
 fn threads_that_share_a_network_connection_lose_no_reply_and_no_wake_up() {
     let _guard = lock_for_test();

@@ -41,7 +41,7 @@ pub struct ServerPlan {
     pub wake: Wake,
     /// Whether shards are pinned.
     pub pin: bool,
-    /// Whether clients may come by TCP.
+    /// Whether clients may connect over TCP.
     pub over_tcp: bool,
     /// Shortest lease, ms.
     pub lease_min_ms: u64,

@@ -1,5 +1,5 @@
 //! RENAME, COPY and MOVE: one question to a shard after the other
-//! (docs/decisions/0036). Who asks the shards is not its business.
+//! (docs/decisions/0036). It does not ask the shards itself.
 //!
 //! What it keeps true: what a key has is complete under the other key before the key
 //! is removed, and it does not change in between. Within a shard a record goes in one

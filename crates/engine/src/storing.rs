@@ -1,5 +1,5 @@
 //! Storing under a key what a command has found, in pieces: one question to the key's
-//! shard after the other (docs/decisions/0036). Who asks the shard is not its business.
+//! shard after the other (docs/decisions/0036). It does not ask the shard itself.
 //!
 //! What it keeps true: the key has what it had until all of the new object is there,
 //! and keeps it if anything fails. A piece is one bounded turn of the shard, and so is

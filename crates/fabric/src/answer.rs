@@ -50,7 +50,7 @@ pub fn refusal(refusal: Refusal, server: Offer) -> ServerHello {
 
 /// The answer that sends a client to the chosen transport: to the socket at
 /// this path, or to this TCP address (the loopback if the server listens on
-/// every address: who came by the Unix socket is on this host). `None` if the
+/// every address: a client on the Unix socket is on this host). `None` if the
 /// path does not fit.
 pub fn elsewhere(
     chosen: Transport,

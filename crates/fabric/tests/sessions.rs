@@ -40,7 +40,7 @@ struct FakeServer {
     tcp: SocketAddr,
     stop: AtomicBool,
     broken_rdma: Option<BrokenRdma>,
-    /// Times that a client came by TCP.
+    /// Times that a client connected over TCP.
     came: AtomicU32,
 }
 

@@ -42,7 +42,7 @@ pub fn feed<W: Walk>(
             Step::Found(found) => return Ok((found, bytes)),
             Step::Ask(reason) => return Err(reason),
             Step::Restart => {
-                // What is still under way is fed in vain, later.
+                // What is still under way is fed later, without an effect.
                 width += under_way.len();
                 walk.restart(&source.head())?;
             }

@@ -3,13 +3,13 @@
 //! The client sends a [`ClientHello`]; the server answers with a
 //! [`ServerHello`]. Both say what they offer; the server chooses (RDMA_Mongo,
 //! algorithm 1).
-//! * Chosen is shm, and the client came by the Unix socket: beside the hello
+//! * Chosen is shm, and the client connected over the Unix socket: beside the hello
 //!   come the file descriptors (SCM_RIGHTS) in this order: to_server mailbox,
 //!   to_client mailbox, the buffer for large replies, then for each shard its
 //!   arena and the eventfd that wakes it, and last the table of shared
 //!   pointers, if there is one. After that the socket carries nothing: its
 //!   end is the session's end.
-//! * Chosen is tcp, and the client came by TCP: frames follow
+//! * Chosen is tcp, and the client connected over TCP: frames follow
 //!   ([`crate::wire`]) on the same connection.
 //! * Chosen is the other one: there is no session (its number is 0), and the
 //!   client dials again where `socket_path` or `tcp_address` says.
@@ -117,12 +117,12 @@ pub struct ServerHello {
     pub transport: U32,
     /// Ring sets in each mailbox; 0 means one ([`crate::session`]).
     pub ring_sets: U32,
-    /// The server's Unix socket, for a client that came by TCP although
+    /// The server's Unix socket, for a client that connected over TCP although
     /// shared memory is possible.
     pub socket_path: [u8; SOCKET_PATH_BYTES],
     /// Zero.
     pub padding: [u8; 4],
-    /// The server's TCP address, for a client that came by the Unix socket.
+    /// The server's TCP address, for a client on the Unix socket.
     pub tcp_address: [u8; TCP_ADDRESS_BYTES],
     /// Numbers of the shards' regions: unique in the server's incarnation, and not the
     /// shards' own. Zero behind the last shard.

@@ -428,7 +428,7 @@ pub const STAGE_IDLE_S: u64 = 30;
 /// a line each. Only what is used is ever backed by memory.
 pub const POINTER_TABLE_BYTES: usize = 128 << 20;
 /// Lines of that table in which one hash may stand: at half load hardly any
-/// hint is pushed out by another, and a lookup in vain reads half a kilobyte.
+/// hint is pushed out by another, and a lookup without a hit reads half a kilobyte.
 pub const POINTER_WINDOW_LINES: usize = 8;
 /// Client processes of a machine that know of each other that they walk trees (C24), each
 /// by a word of the table that they share: more than a machine has cores to walk with.
@@ -515,7 +515,7 @@ pub const SCAN_TURN_BUCKETS: usize = 256;
 /// A step of a scan ends when it has found so many bytes of keys: with the
 /// longest key more they fit a frame.
 pub const SCAN_TURN_BYTES: usize = 24 << 10;
-/// Places that one search for any key looks at in vain before it goes from
+/// Places that one search for any key looks at without a result before it goes from
 /// bucket to bucket.
 pub const RANDOM_KEY_TRIES: u64 = 256;
 /// Buckets that it then goes through in one turn: those of a step of a scan.

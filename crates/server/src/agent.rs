@@ -1,4 +1,4 @@
-//! An agent: executes the READs and WRITEs of clients that come by TCP on the
+//! An agent: executes the READs and WRITEs of clients over TCP on the
 //! server's memory, takes what the completion queues of those over RDMA tell, and
 //! marks their clients as ready at the shards that both write to, and wakes these.
 //!

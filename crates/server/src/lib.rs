@@ -27,7 +27,6 @@ mod key_work;
 pub mod large_jobs;
 pub mod mail_queues;
 mod numa;
-mod number_list;
 pub mod other_searches;
 mod polling;
 mod random;

@@ -5,8 +5,7 @@
 //! pages come from there. Placing is a pure function of what the kernel lists
 //! and of what this process may use.
 
-use crate::cores::Cores;
-use crate::number_list::parse_list;
+use crate::cores::{Cores, parse_list};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

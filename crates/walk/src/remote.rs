@@ -14,7 +14,7 @@ pub use wide::Wide;
 
 use remora_fabric::{RemoteAddress, Work};
 
-/// Who posts READs and waits for their completions: a client's session.
+/// Posts READs and waits for their completions: a client's session.
 pub trait Reads {
     /// Why no READ completes any more.
     type Error;

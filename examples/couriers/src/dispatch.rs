@@ -66,7 +66,7 @@ impl Customers {
     }
 
     /// The free couriers nearest to `(x, y)`, the nearest first. What is found
-    /// says too how it was come by, and what it cost.
+    /// also says how it was obtained, and what it cost.
     pub fn nearest(&mut self, (x, y): (f64, f64), wanted: usize) -> anyhow::Result<TreeFound<'_>> {
         let query = Query::Nearest { x, y, wanted };
         Ok(self.session.search_tree(&mut self.free, &query, self.path)?)

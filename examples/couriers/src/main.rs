@@ -157,7 +157,7 @@ fn ride(
             at = (at + 1) % city.couriers.len();
         }
         moves.fetch_add(portion as u64, Ordering::Relaxed);
-        // Who is late does not try to catch up.
+        // A courier that is late does not try to catch up.
         next = (next + Duration::from_secs(1) / PORTIONS).max(Instant::now());
         std::thread::sleep(next - Instant::now());
     }

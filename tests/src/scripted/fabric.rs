@@ -159,7 +159,7 @@ pub fn run(script: &[u8]) -> Seen {
     }
     let broke = ended.is_some();
     let is_violation = |state| matches!(state, State::Failed(LinkError::Violation(_)));
-    // Who was refused before knows of that first.
+    // A client that was refused before learns that first.
     assert!(ended.is_none_or(is_violation) || model.has_failed, "{ended:?}");
     if !broke {
         // The peer goes; what it sent of an unfinished frame is there by then.

@@ -113,7 +113,7 @@ fn reached<'i>(imports: &'i Imports, from: &'i str) -> BTreeSet<&'i str> {
     reached
 }
 
-/// Who takes what from whom, and what to do.
+/// Which file takes what from which, and what to do.
 fn description(imports: &Imports, circle: &[&str]) -> String {
     let mut text = format!(
         "{} files import each other: make them one, or move what both ends need to a file below",

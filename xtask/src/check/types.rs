@@ -109,7 +109,7 @@ const EXCEPT: &[Except] = &[
     except("crates/server/src/resp/execute.rs", BOTH, "hands their requests to their modules"),
     except("crates/server/src/resp/executor.rs", BOTH, "keeps where trees and GEO keys are read"),
     except(
-        "crates/server/src/ring_session/searches.rs",
+        "crates/server/src/ring_session/long_requests.rs",
         TREES,
         "a thread that does not own a tree reads it for its client (decision 0024)",
     ),
@@ -362,7 +362,7 @@ mod tests {
                     KeyHash::of(hash)\nGeometry\nlet street = subtree;\nRender::Geo(form)\n";
         assert_eq!(lines("crates/server/src/large_jobs.rs", text), [1, 2, 3, 4, 8]);
         // What is excepted is so for the types that are named there.
-        let path = "crates/server/src/ring_session/searches.rs";
+        let path = "crates/server/src/ring_session/long_requests.rs";
         assert_eq!(lines(path, text), [2, 8]);
     }
 

@@ -14,7 +14,7 @@ pub struct Class {
     pub(super) read: Estimate,
     /// Nodes that crossed the fabric when it was read.
     pub(super) reads: Estimate,
-    /// The share of what was read lately that was read in vain.
+    /// The share of recent reads that had no result.
     pub(super) in_vain: f32,
     /// What reading takes over what asking takes, by a class of nearly the same
     /// size.

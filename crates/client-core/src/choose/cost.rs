@@ -229,7 +229,7 @@ impl Cost {
     /// Moves the score by what the two ways take, ns; gives the way that costs
     /// less.
     fn weigh(&mut self, class: &mut Class, ask: f32, read: f32) -> Route {
-        // What is read in vain costs the server as much as what is asked.
+        // A read without a result is asked after all, and costs the server as much as asking.
         let spares = 1.0 - 2.0 * class.in_vain;
         let spares = SPARES_SERVER * if self.reads_cost_server { -1.0 } else { spares };
         let difference = (read - ask) / read.min(ask) - spares;

@@ -21,7 +21,7 @@ pub struct Explanation {
     pub read_ns: Option<f64>,
     /// What it took, ns.
     pub actual_ns: u64,
-    /// How the result was come by in the end.
+    /// How the result was obtained.
     pub served_by: ServedBy,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Explanation {
         match served_by {
             ServedBy::Asked => f.write_str("asked"),
             ServedBy::Read => f.write_str("read"),
-            ServedBy::ReadAfter(tries) => write!(f, "read after {tries} READs in vain"),
+            ServedBy::ReadAfter(tries) => write!(f, "read after {tries} READs without a result"),
             ServedBy::AskedAfterRead => {
                 f.write_str("asked after reading did not conclude: both count as reading")
             }
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(
             explanation.to_string(),
             "read: expected to take less time (policy cost); ask expected 4.40 us; read unknown; \
-             took 2.92 us, read after 2 READs in vain"
+             took 2.92 us, read after 2 READs without a result"
         );
         let asked = Explanation { served_by: ServedBy::AskedAfterRead, ..explanation };
         let text = asked.to_string();

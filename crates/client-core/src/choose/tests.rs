@@ -15,7 +15,7 @@ struct Bench {
     read: u64,
     turns: u64,
     last: Route,
-    /// What share of its reading is in vain.
+    /// What share of its reads has no result.
     in_vain: f32,
 }
 

@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, TryLockError};
 use std::time::Duration;
 
-/// Who reads a connection.
+/// The reader of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pumping {
     /// The links themselves, in `poll` and `wait`: a client.

@@ -9,7 +9,7 @@
 //! * An initiator asks for READ bytes in pieces and never for more than a
 //!   window at once. A target can thus always buffer what it was asked for,
 //!   always goes on reading, and two ends that READ from each other cannot
-//!   wait for each other. Who asks for more breaks the protocol.
+//!   wait for each other. A peer that asks for more breaks the protocol.
 //! * Frames keep their order, so a large READ delays what stands behind it by
 //!   its window at most: WRITEs that are posted behind it do wait, because
 //!   operations take effect in order.

@@ -51,7 +51,7 @@ impl Counters {
         add(&self.written_bytes, bytes as u64);
     }
 
-    /// So many bytes came by one receive.
+    /// One receive brought so many bytes.
     pub fn received(&self, bytes: usize) {
         add(&self.receives, 1);
         add(&self.received_bytes, bytes as u64);

@@ -71,7 +71,7 @@ struct Device {
     out: Outbound,
 }
 
-/// Who takes what a connection's descriptor tells.
+/// The one that takes what a connection's descriptor tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Driver {
     Agent,

@@ -24,7 +24,7 @@ pub struct DataBuffer {
 }
 
 impl DataMemory {
-    /// For replies that come by this connection, whose port the meter is for.
+    /// For replies over this connection, whose port the meter is for.
     pub(super) fn new(connection: Arc<Connection>, meter: LoadMeter) -> Self {
         Self { connection, meter: Mutex::new(meter) }
     }

@@ -1,4 +1,4 @@
-//! Who waits for what comes on a connection.
+//! Which thread waits for what arrives on a connection.
 //!
 //! Either its links: one thread at a time sleeps, for all (`crate::waiting`).
 //! Before it sleeps it arms the completion channel, and polls once more (M24).

@@ -19,7 +19,7 @@ pub mod access {
     pub const READ: u32 = IBV_ACCESS_REMOTE_READ;
     /// Any peer of the domain may WRITE it.
     pub const WRITE: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-    /// Who has a window may WRITE it.
+    /// The holder of a window may WRITE it.
     pub const BY_WINDOW: u32 = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
 }
 

@@ -275,7 +275,7 @@ impl Walk for Lookup<'_> {
         Ok(())
     }
 
-    /// Times that a fetch was in vain so far: torn, dead, or of a bucket that
+    /// Fetches without a result so far: torn, dead, or of a bucket that
     /// the key has left.
     fn retries(&self) -> u32 {
         self.retries

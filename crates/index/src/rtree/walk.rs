@@ -329,7 +329,7 @@ impl Walk for Search {
         Ok(())
     }
 
-    /// Times that a node was fetched in vain, or the search began again.
+    /// Fetches of nodes without a result, and new beginnings of the search.
     fn retries(&self) -> u32 {
         self.retries + self.round
     }

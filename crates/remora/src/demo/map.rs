@@ -37,7 +37,7 @@ pub struct Window<'p> {
 pub struct Cost {
     /// `resp`, `ask`, `read` or `choose`.
     pub way: &'static str,
-    /// How the answer was come by, in words.
+    /// How the answer was obtained, in words.
     pub via: &'static str,
     /// Time of the middle one of all repetitions, in microseconds.
     pub p50_us: f64,
@@ -109,7 +109,7 @@ fn measure(
         _ => Path::Choose,
     };
     let mut target = SessionPlaces::open(client, TREE, path, TreeRead::default())?;
-    // How it is come by is told by one search more.
+    // One more search tells how it is obtained.
     let mut session = client.session()?;
     repeat(way, window, &mut target, |window| via(&mut session, window, path))
 }

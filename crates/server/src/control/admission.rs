@@ -106,7 +106,7 @@ impl<T: Copy + Eq + Hash> Admission<T> {
         !self.arrived.is_empty() && self.half_open.len() < self.most_half_open
     }
 
-    /// The next step. Who is to be greeted counts as half open from now on,
+    /// The next step. A client that is to be greeted counts as half open from now on,
     /// until it is settled.
     pub fn next(&mut self) -> Option<Step<T>> {
         const LANES: usize = 3;

@@ -49,7 +49,7 @@ impl Listener {
         self.limiter.turn_ended();
     }
 
-    /// Takes in one client. Who has to be turned away for want of descriptors
+    /// Takes in one client. A client that is turned away for want of descriptors
     /// gets this answer, and is counted in `refused`.
     pub fn accept(&mut self, no_resources: &ServerHello, refused: &AtomicU64) -> Arrival {
         let Self { listener, limiter } = self;

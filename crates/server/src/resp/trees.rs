@@ -133,6 +133,4 @@ fn walk_tree<M: Memory>(
 }
 
 #[cfg(test)]
-mod own_tests;
-#[cfg(test)]
 mod tests;

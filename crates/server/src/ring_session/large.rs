@@ -15,7 +15,7 @@
 //!   a client that takes nothing makes us keep what one turn finds.
 
 use super::SessionError;
-use super::searching::Searching;
+use super::search_turns::Searching;
 use remora_arena::{Journal, Region};
 use remora_engine::Download;
 use remora_engine::{Now, Shard};

@@ -13,9 +13,9 @@ mod client_end;
 mod error;
 mod frames;
 mod large;
+mod long_requests;
 mod replies;
-mod searches;
-mod searching;
+mod search_turns;
 mod special;
 mod uploads;
 

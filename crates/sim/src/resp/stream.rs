@@ -198,7 +198,7 @@ impl ClientEnd {
     }
 
     /// The connection breaks for the client. The server hears of it after so
-    /// long; until then it reads what is under way, and answers in vain.
+    /// long; until then it reads what is under way, and its answers are lost.
     pub fn break_off(&self, server_hears_ns: u64) {
         let stream = &self.0;
         lock(&stream.state).client_gone = true;

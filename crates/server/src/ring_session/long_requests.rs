@@ -9,7 +9,7 @@
 //! that it gets what it wrote, at the cost of a small search.
 
 use super::frames::session_of;
-use super::searching::Searching;
+use super::search_turns::Searching;
 use super::{RingSession, SessionError};
 use crate::thread_counts::count;
 use remora_arena::Journal;
