@@ -11,7 +11,7 @@
 //! write any word: at worst this client walks with one thread at a time.
 
 use crate::sync::Words;
-use remora_layout::limits::MACHINE_CLIENTS;
+use remora_layout::limits::{CACHE_LINE_BYTES, MACHINE_CLIENTS};
 use remora_layout::pointer_table::{CLIENT_WORD, LINE_WORDS};
 use std::fmt;
 
@@ -29,6 +29,8 @@ pub struct MachineShare {
     number: u64,
     /// The line whose word is its own, if it is still.
     line: usize,
+    /// Lines with such words: a table may be smaller than so many clients need.
+    lines: usize,
     looked_ms: u64,
     clients: usize,
 }
@@ -40,11 +42,13 @@ impl fmt::Debug for MachineShare {
 }
 
 impl MachineShare {
-    /// Of the client with this number at its server.
+    /// Of the client with this number at its server. The words are a table of whole lines,
+    /// at least one.
     pub fn new(words: Words, number: u64) -> Self {
         let number = number & ((1 << NUMBER_BITS) - 1);
-        let line = number as usize % MACHINE_CLIENTS;
-        Self { words, number, line, looked_ms: 0, clients: 1 }
+        let lines = MACHINE_CLIENTS.min(words.bytes() / CACHE_LINE_BYTES);
+        let line = number as usize % lines;
+        Self { words, number, line, lines, looked_ms: 0, clients: 1 }
     }
 
     /// How many clients walk, this one included, which is about to.
@@ -63,8 +67,8 @@ impl MachineShare {
 
     fn look(&mut self, now_ms: u64) {
         let (mut others, mut free, mut is_own) = (0, None, false);
-        for step in 0..MACHINE_CLIENTS {
-            let line = (self.line + step) % MACHINE_CLIENTS;
+        for step in 0..self.lines {
+            let line = (self.line + step) % self.lines;
             let told = self.words.load(Self::word(line));
             let (told_ms, number) = (told >> NUMBER_BITS, told & ((1 << NUMBER_BITS) - 1));
             let is_active = told_ms <= now_ms && now_ms - told_ms <= ACTIVE_MS;
@@ -123,6 +127,18 @@ mod tests {
             let counts = clients.each_mut().map(|client| client.clients(now));
             assert!(at == 1 || counts == [2, 2], "{at}: {counts:?}");
         }
+    }
+
+    #[test]
+    fn a_small_table_has_words_for_few() {
+        let words = Words::new(Mapping::heap(8 * CACHE_LINE_BYTES));
+        let mut clients: Vec<_> =
+            (0..20).map(|number| MachineShare::new(words.clone(), number)).collect();
+        let counts = |clients: &mut Vec<MachineShare>, ms: u64| {
+            clients.iter_mut().map(|client| client.clients(ms * MS)).max()
+        };
+        assert_eq!(counts(&mut clients, 1_000), Some(9), "eight that told, and the one that looks");
+        assert_eq!(counts(&mut clients, 1_010), Some(9));
     }
 
     #[test]
