@@ -1,11 +1,10 @@
-//! Which leaf an object's entry stands in, by the object's id.
+//! Maps an object's id to the leaf that holds its entry.
 //!
 //! ```text
 //!  a word for each object   | 32 bits of the id's hash | slot of the leaf 32 |
 //! ```
-//! The id itself stands in the leaf, and is looked for there. Two ids of equal
-//! hash in one leaf have equal words, and any one of them does for both
-//! ([`SlotTable`]).
+//! The id itself is in the leaf, and the index compares it there. Two ids of equal hash in one leaf
+//! have equal words, and either word serves both ([`SlotTable`]).
 
 use super::owned_node::entries_in;
 use crate::slot_table::SlotTable;

@@ -1,11 +1,10 @@
 //! The objects nearest to a point, as the owner finds them: in turns.
 //!
-//! What it keeps true: nodes are visited nearest first, so that every object nearer
-//! than the node in turn has been looked at. When a turn finds that entries have left
-//! nodes for others since the last one, nodes that wait may be gone: the search goes
-//! down from the root again, past what lies wholly within the distance that is done.
-//! So it comes further in each turn, unless the border of what is done is too long for
-//! one: then it gives up, if the tree goes on changing so.
+//! Invariants: the search visits nodes nearest first, so it has examined every object nearer than
+//! the present node. If entries have left nodes for others since the last turn, waiting nodes may
+//! be gone: the search then descends from the root again, past everything that lies wholly within
+//! the finished distance. So it advances in each turn, unless the border of the finished part is
+//! too long for one turn: then it gives up, if the tree keeps changing.
 
 use super::owned_node::{entries_in, prefetch_node};
 use super::search::Object;

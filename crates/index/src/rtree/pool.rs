@@ -1,8 +1,8 @@
-//! Places for nodes: all of one length, carved from runs of pages that hold no
-//! records, so that nothing moves or evicts them.
+//! Places for nodes: all of one length, carved from runs of pages that hold no records, so that the
+//! owner neither moves nor evicts them.
 //!
-//! What it keeps true: the generation at a place only grows, over runs that
-//! are given back and taken again too; a place that was given back is dead.
+//! Invariants: the generation at a place only grows, also over runs that are freed and taken again;
+//! a freed place is dead.
 
 use remora_arena::{ArenaFull, Journal, Owner, Slots};
 use remora_layout::limits::{NODE_RUN_BYTES, PAGE_BYTES, SLOT_UNIT_BYTES};

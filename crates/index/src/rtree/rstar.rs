@@ -1,5 +1,5 @@
-//! The R*-tree (Catfish 3.1, C5; Beckmann et al., SIGMOD 1990): which way an
-//! entry goes, which entries are reinserted, how a full node is split.
+//! The R*-tree (Catfish 3.1, C5; Beckmann et al., SIGMOD 1990): the choice of an entry's path, the
+//! choice of the entries to reinsert, and the split of a full node.
 
 use super::geometry::{growth_of, mbr, rank};
 use remora_layout::node::Entry;

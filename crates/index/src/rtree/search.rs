@@ -130,15 +130,14 @@ impl Tree {
         cursor.nodes()
     }
 
-    /// Goes on with a search, over at most `most_nodes` nodes. True: it is
-    /// finished, and every object that was there all the time, and for which
-    /// the predicate held all the time, has been handed to `found`; none that
-    /// was never there. The cursor is used with this tree only.
+    /// Continues a search, over at most `most_nodes` nodes. True: it is finished, and it has passed
+    /// to `found` every object that existed all the time, and for which the predicate held all the
+    /// time; it has passed none that never existed. Use the cursor with this tree only.
     ///
-    /// If entries have left nodes since the last slice the search begins
-    /// again, as nodes that it wanted may be gone. So an object may be handed
-    /// over twice, also with two rectangles if it moved: who collects them
-    /// drops doubles by id. After `WALK_RESTARTS` beginnings more there is no
+    /// If entries have left nodes since the last slice the search restarts, as its waiting nodes
+    /// may be gone. So it may pass an object twice, also with two rectangles if it moved: the
+    /// caller removes duplicates by id. After `WALK_RESTARTS` restarts there is no limit of nodes,
+    /// so that every search ends.
     /// limit of nodes, so that every search ends.
     pub fn search_some<J: Journal>(
         &self,

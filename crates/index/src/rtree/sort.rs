@@ -1,5 +1,5 @@
-//! Sorting a long list in bounded steps: quicksort whose ranges wait on a stack.
-//! Nothing is copied, so that a list may take half of a shard's memory.
+//! Sorts a long list in bounded steps: quicksort whose ranges wait on a stack. It copies nothing,
+//! so that a list may take half of a shard's memory.
 
 use remora_layout::hash::mix;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! The writer's side of a tree: what its owner calls.
+//! The writer's side of a tree: the owner's interface.
 
 use super::change::Change;
 use super::leaf_index::LeafIndex;

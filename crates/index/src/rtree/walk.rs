@@ -1,12 +1,10 @@
-//! The reader's side of all trees: a search that names the nodes that it wants
-//! and is fed their bytes, one after the other or many at once (C20, C23).
+//! The reader's side of all trees: a search that names the nodes that it wants and receives their
+//! bytes, one after the other or many at once (C20, C23).
 //!
-//! What it keeps true: it believes a node only if guardian, generation,
-//! version and checksum agree (C22), and its results only if no node said that
-//! entries have left it since the walk began, and that it has not changed since
-//! what is known to be durable. A result stands once. What it
-//! does not know for certain it does not say: it begins again, and after a
-//! bounded number of times it asks.
+//! Invariants: it accepts a node only if guardian, generation, version and checksum agree (C22). It
+//! accepts its results only if no node said that entries have left it since the walk began, or that
+//! it has changed since the known durable sequence. Each result occurs once. If it is not certain,
+//! it restarts, and after a bounded number of restarts the caller asks.
 
 use super::scan::{AT_A_TIME, Test};
 use super::search::{Candidate, Object};

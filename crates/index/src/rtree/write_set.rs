@@ -1,22 +1,20 @@
-//! One change of a tree: worked out on images of the nodes that it touches,
-//! then published in an order that every walk survives.
+//! One change of a tree: computed on images of the nodes that it touches, then published in an
+//! order that keeps every concurrent walk correct.
 //!
-//! A node *loses* if an entry goes, or if an entry's rectangle no longer covers
-//! what it covered: a walk that comes later may miss there what it would have
-//! found. What a change stores, in this order:
+//! A node *loses* if an entry goes, or if an entry's rectangle no longer covers what it covered: a
+//! later walk may miss there what it would have found. A change makes its stores in this order:
 //!
-//! 1. New nodes, whole. No way leads to them yet.
-//! 2. Nodes that lose get an odd version, nodes that are freed a dead guardian.
-//!    From here on no walk gets an old state of what the change takes away.
+//! 1. New nodes, whole. No path leads to them yet.
+//! 2. Losing nodes get an odd version, freed nodes a dead guardian. From here on no walk gets an
+//!    old state of what the change removes.
 //! 3. Nodes that only gain, from the root down: ancestors before new homes.
 //! 4. Nodes that lose, from the root down, with `left_at` = counter + 1.
 //! 5. The header: root, height, and the counter raised. It is last.
 //!
-//! A walk remembers the counter under which it began. If it meets a dead node,
-//! or a greater `left_at`, it begins again. So a walk that finishes has read
-//! every node that lost before it lost, and misses nothing; and who saw an
-//! object in its new place is never shown the old one afterwards. If memory is
-//! full nothing is published.
+//! A walk remembers the counter under which it began. If it finds a dead node, or a greater
+//! `left_at`, it restarts. So a walk that finishes has read every losing node before it lost, and
+//! misses nothing; and a reader that saw an object in its new place never sees the old one
+//! afterwards. If memory is full nothing is published.
 
 use super::leaf_index::LeafIndex;
 use super::owned_node::{entries_in, shape_in};
