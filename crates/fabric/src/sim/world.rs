@@ -1,4 +1,4 @@
-//! Virtual time, and what is to happen at which time.
+//! Virtual time, and the scheduled events.
 
 use super::random::Random;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ pub struct Scheduled {
     number: u64,
 }
 
-/// Who runs code that waits in the middle of its work, as clients do.
+/// Runs code that waits in the middle of its work, as clients do.
 pub trait Tasks: Send + Sync {
     /// The task that runs now, if one does.
     fn current(&self) -> Option<u64>;

@@ -1,5 +1,5 @@
-//! What an operator says about the packets of queue pairs: how switches treat
-//! them, which partition they belong to, how long they are.
+//! An operator's settings for the packets of queue pairs: their treatment in switches, their
+//! partition, their length.
 
 use super::errors::VerbsError;
 use super::objects::Context;
