@@ -1,4 +1,4 @@
-//! The only crate with raw memory: regions, atomic word access, pages and slots, generations,
+//! The crate for raw memory: regions, atomic word access, pages and slots, generations,
 //! quarantine.
 //!
 //! Invariants of this crate:

@@ -580,9 +580,9 @@ pub const CONNECTION_SEND_BYTES_PER_TURN: usize = 1 << 20;
 pub const CONNECTION_REQUESTS_AHEAD: usize = 16;
 /// Keys of one RESP request that its thread looks up, or hands to their shards, in one turn of the
 /// connection. That takes some hundred microseconds; a request with more keys continues in the next
-/// turn. Requests of a turn count as one more for each `CONNECTION_KEYS_PER_TURN /
-/// CONNECTION_REQUESTS_PER_TURN` of their words, so that all of a turn name at most about twice as
-/// many keys.
+/// turn. Requests of a turn count as one more for each
+/// `CONNECTION_KEYS_PER_TURN / CONNECTION_REQUESTS_PER_TURN` of their words, so that all of a turn
+/// name at most about twice as many keys.
 pub const CONNECTION_KEYS_PER_TURN: usize = 1024;
 /// How often a shard's thread checks whether it should move a RESP connection to a thread with less
 /// work, ms: long against a turn, short against a client's life.

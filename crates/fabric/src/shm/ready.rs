@@ -45,8 +45,7 @@ pub fn take(ready: &AtomicU64) -> u64 {
 }
 
 /// The shard will no longer look at a process's ready bits, unless `scan`, the last check, finds
-/// that it has to. Returns whether the process is parked now. `parked` is then `name`, which is not
-/// 0.
+/// that it has to. Returns whether the process is parked now. `parked` is then `name`, never 0.
 #[inline(always)]
 pub fn park(parked: &AtomicU64, name: u64, scan: impl FnOnce() -> bool) -> bool {
     parked.store(name, Ordering::Relaxed);

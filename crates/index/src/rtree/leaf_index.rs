@@ -17,7 +17,7 @@ pub(super) struct LeafIndex {
     /// Nobody else knows which ids share a bucket.
     seed: u64,
     leaves: SlotTable,
-    /// LeafIndex that a change takes out of leaves, and puts into leaves.
+    /// Ids that a change takes out of leaves, and puts into leaves.
     gone: Vec<(u64, u32)>,
     come: Vec<(u64, u32)>,
 }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn ids_of_equal_hash_are_told_apart_wherever_they_go() {
-        // LeafIndex whose 32 bits of hash are equal: among many at random some are.
+        // Ids whose 32 bits of hash are equal: among many at random some are.
         let ids = LeafIndex::new(7, 0);
         let mut by_hash: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for number in 0..400_000 {

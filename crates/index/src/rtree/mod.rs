@@ -2,11 +2,11 @@
 //! (Catfish 2.1, 5.2.3, C1 to C7). They differ only in how they are written.
 //!
 //! `tree` is the owner's interface; `bulk` builds a tree of many objects in steps, sorted by
-//! `sort`; `change` with `rstar`, `guttman`, `hilbert` computes a change on images of nodes; `edit`
-//! publishes it; `pool` has the memory; `ids` knows each object's leaf. The owner reads by `search`
-//! and `nearest`, over plain references (`owned_node`); all others, and small searches by RESP,
-//! read by `walk`; `local` is for threads that map the memory. The paper locks nodes against other
-//! writers (C8); here there is one writer.
+//! `sort`; `change` with `rstar`, `guttman`, `hilbert` computes a change on images of nodes;
+//! `write_set` publishes it; `pool` has the memory; `leaf_index` knows each object's leaf. The owner
+//! reads by `search` and `nearest`, over plain references (`owned_node`); all others, and small
+//! searches by RESP, read by `walk`; `local` is for threads that map the memory. The paper locks
+//! nodes against other writers (C8); here there is one writer.
 
 mod bulk;
 mod change;
