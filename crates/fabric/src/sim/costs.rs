@@ -49,7 +49,7 @@ impl SimStage {
 /// One step of an operation's way.
 #[derive(Clone, Default, Debug)]
 pub struct SimHop {
-    /// What serves it; without one it takes as long, and nobody waits.
+    /// The stage that serves it; without one it takes as long, and no operation waits.
     pub stage: Option<SimStage>,
     /// For each READ, ns.
     pub read_ns: u64,

@@ -118,7 +118,7 @@ impl SimWorld {
         }))
     }
 
-    /// Who runs the world's tasks. To be said once, before any of them runs.
+    /// Sets the runner of the world's tasks. Call it once, before any of them runs.
     pub fn run_tasks_by(&self, tasks: impl Tasks + 'static) {
         let is_first = self.0.tasks.set(Box::new(tasks)).is_ok();
         assert!(is_first, "tasks are run by one");

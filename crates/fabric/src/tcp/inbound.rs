@@ -21,7 +21,7 @@ pub(super) enum Expect {
         is_signalled: bool,
         discard: bool,
     },
-    /// Bytes of a READ of our own; `None` if nobody waits for them any more.
+    /// Bytes of a READ of our own; `None` if no link waits for them any more.
     Data { handle: Option<Arc<Handle>>, left: usize },
 }
 

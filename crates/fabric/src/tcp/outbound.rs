@@ -126,7 +126,7 @@ impl Sending {
 /// The outgoing half of a connection, initiator and target.
 pub(super) struct Outbound {
     /// What goes out next, and how much of it the socket has taken; elsewhere
-    /// while somebody sends it.
+    /// while a thread sends it.
     front: Vec<u8>,
     front_sent: usize,
     /// What goes out after that.
@@ -198,7 +198,7 @@ impl Outbound {
         self.pending
     }
 
-    /// Whether bytes wait for the socket, and nobody gives them to it.
+    /// Whether bytes wait for the socket, and no thread gives them to it.
     pub fn wants_room(&self) -> bool {
         self.pending > 0 && !self.is_sending
     }

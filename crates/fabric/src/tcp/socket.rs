@@ -14,12 +14,12 @@ use std::time::Duration;
 /// A stream that never blocks, and the descriptor that wakes a thread sleeping on it.
 pub(super) struct Socket {
     stream: TcpStream,
-    /// Ends a sleep; `None` if nobody sleeps here.
+    /// Ends a sleep; `None` if no thread sleeps here.
     kick: Option<OwnedFd>,
 }
 
 impl Socket {
-    /// A socket on which somebody may sleep, or nobody.
+    /// A socket; `sleeps` says whether threads may sleep on it.
     pub fn new(stream: TcpStream, sleeps: bool) -> std::io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;

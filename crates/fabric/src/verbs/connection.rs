@@ -106,10 +106,10 @@ pub struct Connection {
     /// peer that sends without pause does not keep a thread for itself; what
     /// has come meanwhile has signalled the channel.
     rounds: usize,
-    /// Held by who sleeps for all.
+    /// The thread that sleeps for all holds it.
     pub(super) leads: Mutex<()>,
     pub(super) kick: OwnedFd,
-    /// Who has driven it so far.
+    /// The driver so far.
     pub(super) driver: OnceLock<Driver>,
     over: OnceLock<LinkError>,
 }
@@ -307,7 +307,7 @@ impl Connection {
         if waits && may_arm {
             self.completions.arm(false);
         }
-        // In the order in which they came, whoever takes the next ones.
+        // In the order of arrival, whichever thread takes the next ones.
         for &imm in &told {
             self.arrivals.fetch_add(1, Ordering::SeqCst);
             (self.on_immediate)(imm);
@@ -379,7 +379,7 @@ impl Connection {
     }
 
     /// Whether a link has waited for room since the last call, and there is
-    /// some now: whoever drives it is to be woken.
+    /// some now: the caller wakes its driver.
     pub fn takes_more_again(&self) -> bool {
         self.room_wanted.load(Ordering::SeqCst)
             && self.intake.waiting_bytes() <= STREAM_AHEAD_BYTES

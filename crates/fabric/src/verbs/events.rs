@@ -74,7 +74,7 @@ impl Events {
         now_s() > self.looked_s.load(Ordering::Relaxed)
     }
 
-    /// Takes what the device of this name has told since somebody last looked.
+    /// Takes the events of the device of this name since the last check.
     ///
     /// # Safety
     /// `raw` is an open device, whose descriptor of events does not block.

@@ -146,7 +146,7 @@ impl Context {
         self.events.forget(queue_pair);
     }
 
-    /// Takes what the device has told since somebody last looked.
+    /// Takes the events of the device since the last check.
     pub(super) fn look(&self) {
         // SAFETY: an open device, whose descriptor was prepared when it was opened.
         unsafe { self.events.take(self.library, self.raw, &self.name) };

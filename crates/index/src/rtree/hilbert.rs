@@ -26,7 +26,7 @@ pub(super) fn value(rect: &Rect, bounds: &Rect) -> u64 {
     curve(scale(x, bounds.min_x, bounds.max_x), scale(y, bounds.min_y, bounds.max_y))
 }
 
-/// Where the curve comes by a cell.
+/// The position of a cell on the curve.
 fn curve(x: u32, y: u32) -> u64 {
     fast_hilbert::xy2h(x, y, ORDER)
 }

@@ -3,10 +3,10 @@
 //!
 //! `tree` is the owner's interface; `bulk` builds a tree of many objects in steps, sorted by
 //! `sort`; `change` with `rstar`, `guttman`, `hilbert` computes a change on images of nodes;
-//! `write_set` publishes it; `pool` has the memory; `leaf_index` knows each object's leaf. The owner
-//! reads by `search` and `nearest`, over plain references (`owned_node`); all others, and small
-//! searches by RESP, read by `walk`; `local` is for threads that map the memory. The paper locks
-//! nodes against other writers (C8); here there is one writer.
+//! `write_set` publishes it; `pool` has the memory; `leaf_index` knows each object's leaf. The
+//! owner reads by `search` and `nearest`, over plain references (`owned_node`); all others, and
+//! small searches by RESP, read by `walk`; `local` is for threads that map the memory. The paper
+//! locks nodes against other writers (C8); here there is one writer.
 
 mod bulk;
 mod change;

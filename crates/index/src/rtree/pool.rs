@@ -108,7 +108,7 @@ impl Pool {
         }
     }
 
-    /// Gives back everything.
+    /// Frees everything.
     pub fn give_all<J: Journal>(&mut self, arena: &mut Arena<'_, J>) {
         // Bounded by the number of runs.
         while !self.give_run(arena) {}

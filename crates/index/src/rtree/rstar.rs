@@ -12,7 +12,7 @@ const REINSERTED_PERCENT: usize = 30;
 /// the others; then least growth of area, then least area. `first` is the best
 /// way by area alone.
 pub(super) fn choose_leaf(entries: &[Entry], rect: &Rect, first: usize) -> usize {
-    // Mostly it overlaps with nobody more than before: no other is better.
+    // In most cases its overlap does not grow: no other child is better.
     let Some(mut overlap) = overlap_growth(entries, first, rect, f64::INFINITY) else {
         return first;
     };

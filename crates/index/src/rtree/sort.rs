@@ -13,7 +13,7 @@ const SAMPLES: usize = 9;
 
 /// A list that is being sorted.
 pub(super) struct Sort<K> {
-    /// Nobody else knows which keys part a range: no list takes quadratic time.
+    /// A secret, so that no client can choose a list that takes quadratic time.
     secret: u64,
     /// What is still to be sorted, the next range last. A longer one lies below
     /// a shorter one: there are at most as many as a length has bits.

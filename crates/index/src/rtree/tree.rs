@@ -26,7 +26,7 @@ const fn least_percent(kind: TreeKind) -> usize {
 /// Why a tree was not changed.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 pub enum TreeError {
-    /// What was given is no rectangle.
+    /// The given numbers are no rectangle.
     #[error(transparent)]
     BadRect(#[from] BadRect),
     /// There is no memory for another node.
@@ -43,7 +43,7 @@ pub enum TreeError {
     TwiceGiven(u64),
 }
 
-/// What a tree is to be.
+/// The settings of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeOptions {
     /// How it is written.
@@ -64,11 +64,11 @@ pub struct Tree {
     pub(super) pool: Pool,
     edit: WriteSet,
     ids: LeafIndex,
-    /// What is worked out, and not yet published.
+    /// The planned change, not yet published.
     planned: Option<Planned>,
 }
 
-/// A change that is worked out.
+/// A planned change.
 struct Planned {
     /// The header as it will be, but for the counter.
     header: TreeHeader,
@@ -301,7 +301,7 @@ impl Tree {
         self.planned = Some(Planned { header, ids: Some(ids) });
     }
 
-    /// Works a change out on images of the nodes.
+    /// Computes a change on images of the nodes.
     fn plan<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,

@@ -56,8 +56,8 @@ impl Query {
     }
 }
 
-/// Which beginning of a search wants a node: what an earlier one wanted is fed
-/// in vain.
+/// Which restart of a search wants a node: the search ignores the wants of earlier
+/// restarts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Round(u32);
 
@@ -67,7 +67,7 @@ pub type Want = remora_walk::Want<Round>;
 /// Why reading did not conclude.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AskReason {
-    /// The walk began again too often: the tree changes too fast.
+    /// The walk restarted too often: the tree changes too fast.
     TooManyRestarts,
     /// Nodes were being changed too often.
     TooManyRetries,
@@ -96,7 +96,7 @@ pub struct Search {
     waiting: Vec<(NodeRef, u8)>,
     /// How many of them waited before the last step.
     known: usize,
-    /// Nodes told of and not yet fed.
+    /// Nodes wanted and not yet fed.
     under_way: u64,
     /// What a nearest search has to look at.
     candidates: BinaryHeap<Candidate>,

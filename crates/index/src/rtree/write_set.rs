@@ -46,7 +46,7 @@ struct Image {
 /// What becomes of an object that was there before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Changed {
-    /// It goes: nobody will miss it.
+    /// It goes: walks need not find it any more.
     Removed(u64),
     /// It gets another rectangle. A leaf that keeps its entry changes it at
     /// once for all; one that gives it away loses.
