@@ -9,8 +9,8 @@ use remora_layout::limits::{NODE_RUN_BYTES, PAGE_BYTES, SLOT_UNIT_BYTES};
 use remora_layout::node::{NodeRef, word};
 use remora_layout::record::{Guardian, State};
 
-/// What a writer works with: the region, its allocator, and where in the
-/// operation log its change will stand.
+/// The context of a writer: the region, its allocator, and the position of its change in the
+/// operation log.
 pub struct Arena<'a, J: Journal> {
     /// The region.
     pub owner: &'a mut Owner<J>,
@@ -99,7 +99,7 @@ impl Pool {
         Ok(at)
     }
 
-    /// Gives back a place whose guardian is dead or pending.
+    /// Frees a place whose guardian is dead or pending.
     pub fn give<J: Journal>(&mut self, arena: &mut Arena<'_, J>, at: NodeRef) {
         set_state(arena.owner, at, State::Dead);
         self.used -= 1;

@@ -24,14 +24,14 @@ const WAITING: usize = 32;
 /// Results of most small searches.
 const FEW_RESULTS: usize = 16;
 
-/// What is searched for.
+/// The query of a search.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Query {
     /// The objects for which the predicate holds, in no order.
     Window {
         /// The window.
         window: Rect,
-        /// What an object has to do with it.
+        /// The required relation of an object to it.
         predicate: Predicate,
     },
     /// The objects nearest to a point, the nearest first.
@@ -145,8 +145,7 @@ impl Search {
         self.durable = sequence;
     }
 
-    /// Reads in the batch of the root how far changes are durable. To be called
-    /// before the walk wants anything.
+    /// Reads the durable sequence in the batch of the root. Call it before the walk wants anything.
     pub fn want_durable(&mut self) {
         self.wants_durable = true;
     }
@@ -230,7 +229,7 @@ impl Search {
         }
     }
 
-    /// What was found, once the walk is done: each id once; of a window by id.
+    /// The results, once the walk is done: each id once; of a window by id.
     pub fn results(&self) -> &[Object] {
         &self.results
     }
@@ -240,7 +239,7 @@ impl Search {
         self.nodes
     }
 
-    /// Times that a node was fetched while it was being changed.
+    /// Fetches of a node during a change by the owner.
     pub fn torn(&self) -> u32 {
         self.retries
     }
@@ -327,7 +326,7 @@ impl Walk for Search {
         Ok(())
     }
 
-    /// Fetches of nodes without a result, and new beginnings of the search.
+    /// Fetches of nodes without a result, and restarts of the search.
     fn retries(&self) -> u32 {
         self.retries + self.round
     }

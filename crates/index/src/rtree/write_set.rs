@@ -28,7 +28,7 @@ use remora_layout::record::State;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind};
 use zerocopy::IntoBytes;
 
-/// A node as it will be.
+/// The image of a node after the change.
 #[derive(Default)]
 struct Image {
     level: u8,
@@ -43,7 +43,7 @@ struct Image {
     room: usize,
 }
 
-/// What becomes of an object that was there before.
+/// The fate of an object that existed before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Changed {
     /// It goes: walks need not find it any more.
@@ -175,8 +175,8 @@ impl WriteSet {
         self.reinserted = 0;
     }
 
-    /// Compares the images with what is there, and tells of entries that leave
-    /// leaves or come into them. To be published next.
+    /// Compares the images with the present nodes, and records entries that leave leaves or enter
+    /// them. The caller publishes next.
     pub fn compare<J: Journal>(&mut self, owner: &Owner<J>, ids: &mut LeafIndex) {
         for (image, &at) in self.images.iter_mut().zip(&self.at) {
             let old = if image.is_new { &[] } else { entries_in(owner, at) };
