@@ -1,11 +1,11 @@
 //! RENAME, COPY and MOVE: one question to a shard after the other
 //! (docs/decisions/0036). It does not ask the shards itself.
 //!
-//! What it keeps true: what a key has is complete under the other key before the key
-//! is removed, and it does not change in between. Within a shard a record goes in one
-//! turn; else the shard holds the key from the dump on, and refuses its changes. An
-//! object of parts goes in pieces, one at a time. A move that fails has changed
-//! nothing: the other key has what it had, the hold ends, and what was loaded goes.
+//! Invariant: the value is complete under the other key before the first key is removed, and it
+//! does not change in between. Within a shard a record moves in one turn; otherwise the shard holds
+//! the key from the dump on, and refuses changes to it. An object of parts moves in pieces, one at
+//! a time. A move that fails changes nothing: the other key keeps its value, the hold ends, and the
+//! shard releases what was loaded.
 
 use remora_layout::database::Database;
 use remora_protocol::message::Status;
@@ -39,11 +39,11 @@ pub struct How {
     pub keeps: bool,
 }
 
-/// What follows from an answer.
+/// The next step after an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// The move is over: the status and the number of its reply. The number is 1 if the
-    /// other key has what this one had, 0 if there is a key of that name.
+    /// The move is over: the status and the number of its reply. The number is 1 if the other key
+    /// now has the value, 0 if a key of that name exists.
     Done(Status, i64),
     /// This shard is asked this encoded command.
     Ask(usize, Vec<u8>),
@@ -62,7 +62,7 @@ pub struct Moving {
     load: u64,
 }
 
-/// What was asked last.
+/// The last question.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// All of it, within one shard.
@@ -101,7 +101,7 @@ impl Moving {
         (self.from.shard, command)
     }
 
-    /// What follows from the answer to the last question.
+    /// The next step after the answer to the last question.
     pub fn next(&mut self, reply: &Reply<'_>) -> Next {
         let Reply { status, number, .. } = *reply;
         let (is_ok, keeps) = (status == Status::Ok, self.how.keeps);

@@ -1,7 +1,7 @@
 //! A queue of records: blocks of eight-byte entries.
 //!
-//! What it keeps true: entries leave in the order in which they came, whether
-//! or not some between them were swept away.
+//! Invariant: entries leave in the order in which they came, whether or not a sweep removed some
+//! between them.
 
 use super::id::Id;
 use std::collections::VecDeque;
@@ -53,7 +53,7 @@ impl Fifo {
         None
     }
 
-    /// Drops what is not current from one block, each time the next one.
+    /// Drops entries that are not current from one block, the next block at each call.
     pub fn sweep_block(&mut self, is_current: impl Fn(Id) -> bool) {
         let mut at = self.sweep.saturating_sub(self.first) as usize;
         if at >= self.blocks.len() {
@@ -68,8 +68,8 @@ impl Fifo {
         block.retain(|&id| is_current(id));
         self.len -= before - block.len();
         let left = block.len();
-        // What is left moves to the block before where there is room, so that
-        // no row of nearly empty blocks remains.
+        // The remaining entries move to the block before if it has room, so that no row of nearly
+        // empty blocks remains.
         let has_room =
             at > 0 && self.blocks.get(at - 1).is_some_and(|b| b.len() + left <= BLOCK_ENTRIES);
         if has_room {

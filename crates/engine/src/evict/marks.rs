@@ -9,20 +9,19 @@
 //! bytes of the arena (a sixty-fourth of it, touched only where records are)
 //! is enough, and no table has to be looked up.
 //!
-//! What it keeps true: a slot number is tracked only if a record starts exactly
-//! there. Pages change their class, so that the number of a former record may
-//! lie within another one's value, whose bytes prove nothing.
+//! Invariant: a slot number is tracked only if a record starts exactly there. Pages change their
+//! class, so the number of a former record may lie within the value of another record, whose bytes
+//! prove nothing.
 
 /// Slot numbers that share half a byte; a record takes two units or more.
 const SLOTS_PER_MARK: usize = 2;
-/// Touches that are told apart in the main queue; in the small one any touch
-/// is as good as many.
+/// Touches that the main queue distinguishes; in the small queue one touch is as good as many.
 const MAX_TOUCHES: u8 = 3;
 const MAX_SMALL_TOUCHES: u8 = 1;
 /// The first code of the main queue.
 const MAIN: u8 = 1 + 2 * (MAX_SMALL_TOUCHES + 1);
 
-/// What is known of one record.
+/// The marks of one record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mark {
     /// Whether there is a record that the policy knows.
@@ -34,7 +33,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// With one more touch.
+    /// Adds one touch.
     pub const fn touched(self) -> Self {
         let most = if self.small { MAX_SMALL_TOUCHES } else { MAX_TOUCHES };
         let touches = if self.touches < most { self.touches + 1 } else { most };
@@ -67,8 +66,8 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Marks for slot numbers below `slots`. The pages of what is never
-    /// tracked are never touched.
+    /// Marks for slot numbers below `slots`. Pages of slots that are never tracked are never
+    /// touched.
     pub fn new(slots: usize) -> Self {
         Self { bytes: vec![0; slots.div_ceil(SLOTS_PER_MARK).div_ceil(2)], slots }
     }

@@ -9,18 +9,17 @@
 //!      ^               ^__ touched: again, one mark less           |
 //!      '---------------- ghost: fingerprints of what went <--------'
 //! ```
-//! What it keeps true: every live record that it was told of stands in one
-//! queue exactly once; what was removed may stand there still, and is dropped
-//! when it is met, as its generation is over.
+//! Invariant: every live record that the policy knows is in exactly one queue, once. A removed
+//! record may still be there; the policy drops it when it meets it, because its generation is over.
 //!
 //! It lives with partial knowledge: clients read one-sidedly, so that one
 //! touch that is seen stands for many that are not. Hence one touch is enough
 //! to move from small to main, where the paper asks for two.
 //!
-//! The queues hold the records of keys, of all sizes, and the small one's tenth is
-//! one of their bytes. An object of parts stands there as its root record, with the
-//! bytes of all that it has, which change ([`Policy::weighs`]). Making room for one
-//! size out of what came free of others is the shard's (`store/evict.rs`).
+//! The queues hold the records of keys, of all sizes, and the small queue's tenth is one tenth of
+//! their bytes. An object of parts is in the queue as its root record, with the bytes of the whole
+//! object, which change ([`Policy::weighs`]). The shard makes room for one size from freed records
+//! of other sizes (`store/evict.rs`).
 
 mod fifo;
 mod ghost;
@@ -62,17 +61,17 @@ impl Eviction {
     }
 }
 
-/// What the caller says of a candidate.
+/// The caller's verdict on a candidate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It may go.
     Take {
-        /// What it weighs.
+        /// Its weight.
         bytes: usize,
     },
     /// It has to stay for now; it counts as touched.
     Spare {
-        /// What it weighs.
+        /// Its weight.
         bytes: usize,
     },
     /// It was removed before.
@@ -88,13 +87,13 @@ pub struct Victim {
     pub came_from_small: bool,
 }
 
-/// One queue, and what is live of it.
+/// One queue, and the live part of it.
 #[derive(Default)]
 struct Queue {
     entries: Fifo,
     /// Live records in it; the rest of the entries are stale.
     live: u64,
-    /// What they weigh.
+    /// Their weight.
     bytes: u64,
 }
 
@@ -196,7 +195,7 @@ impl Policy {
         self.small.live + self.main.live
     }
 
-    /// What all of them weigh.
+    /// The weight of all records.
     pub fn bytes(&self) -> u64 {
         self.small.bytes + self.main.bytes
     }
@@ -252,13 +251,13 @@ impl Policy {
     /// Remembers the fingerprint of a victim: should its key come back soon,
     /// it goes to the main queue at once.
     pub fn remember(&mut self, fingerprint: u64) {
-        // As many as there are records, not as there are in main: where little
-        // is seen, coming back is what fills main at all.
+        // As many as there are records, not as there are in main: if few keys are touched twice,
+        // only returning keys fill main.
         self.ghost.remember(fingerprint, self.records() as usize);
     }
 
-    /// Now and then drops some entries of removed records, so that there are
-    /// never many more of them than live ones. To be called after removals.
+    /// Occasionally drops entries of removed records, so that there are never many more of them
+    /// than live ones. The caller calls it after removals.
     pub fn tidy(&mut self, is_current: impl Fn(Id) -> bool) {
         if self.removals.is_multiple_of(TIDY_EVERY) {
             self.small.drop_stale(&self.marks, &is_current);

@@ -1,11 +1,10 @@
 //! The digest of a shard: one number for all that its keys hold (DEBUG DIGEST).
 //!
-//! What it keeps true: it is the sum of one number for each key, so that it
-//! depends neither on the order of keys nor on how many shards they are divided
-//! into: the digests of shards add up to that of the server. It goes in turns, and
-//! is that of one moment: when something was changed meanwhile, it begins again, so
-//! many times, and is refused then. A key that has expired counts until it is
-//! removed.
+//! Invariant: the digest is the sum of one number for each key, so that it depends neither on the
+//! order of keys nor on the number of shards: the digests of the shards add up to that of the
+//! server. The shard computes it in turns, for one moment: if a change happens meanwhile the shard
+//! starts again, a bounded number of times, and then refuses. A key that has expired counts until
+//! it is removed.
 
 use crate::store::Store;
 use crate::types::content::Content;
@@ -151,7 +150,7 @@ fn add_content<J: Journal>(
     types.get(kind).expect("every object is of a type").digest(store, slot, content)
 }
 
-/// What a digest tells of a record beside its key.
+/// The part of a record, beside its key, that goes into a digest.
 fn told<J: Journal>(store: &Store<J>, slot: u32, content: &Content) -> [u8; 32] {
     let owner = &store.owner;
     let mut told = [0; 32];

@@ -27,7 +27,8 @@ impl<J: Journal> Shard<J> {
         if let Command::Get { key } = *command
             && !self.store.lag.is_possible()
         {
-            // By itself, as it is the most frequent: it is looked up once.
+            // A function of its own, because this is the most frequent case: the key is looked up
+            // once.
             return match string::find(&mut self.store, key, hash, now) {
                 Ok(Some(found)) if found.slot.class >= STREAM_CLASS => {
                     self.execute_and_stream(command, hash, now)
@@ -83,7 +84,7 @@ impl<J: Journal> Shard<J> {
         Outcome::Reply(reply)
     }
 
-    /// Takes the memory for a SET whose value is to come in pieces.
+    /// Allocates the memory for a SET whose value comes in pieces.
     ///
     /// # Errors
     /// The status to reply with: too large, an expiry that makes no sense, or
@@ -107,8 +108,8 @@ impl<J: Journal> Shard<J> {
         }
     }
 
-    /// Sets memory aside for a request that comes in pieces and is put together on the
-    /// heap. To be given back by [`Shard::end_request`].
+    /// Reserves memory for a request that comes in pieces and is assembled on the heap.
+    /// [`Shard::end_request`] gives it back.
     ///
     /// # Errors
     /// The status to reply with: there is not so much memory.
@@ -173,8 +174,7 @@ impl<J: Journal> Shard<J> {
         self.store.ticked.get()
     }
 
-    /// Whether an upload is stalled whose last piece came at this time of
-    /// [`Shard::ticked_s`].
+    /// Whether an upload has stalled, given the time of its last piece by [`Shard::ticked_s`].
     pub fn has_stalled(&self, last_piece_s: u64) -> bool {
         self.ticked_s() - last_piece_s > self.store.options.upload_idle_s
     }

@@ -44,8 +44,8 @@ pub(super) fn execute<'s, J: Journal>(
     }
 }
 
-/// What a key has, whole, and held if that is wanted; or the beginning of a dump in
-/// pieces.
+/// The whole value of a key, which is then held if the caller wants that; or the beginning of a
+/// dump in pieces.
 fn dump<'s, J: Journal>(
     (store, types): (&'s mut Store<J>, &mut Types<J>),
     (key, hash): (&[u8], KeyHash),

@@ -1,8 +1,8 @@
 //! How far other logs are applied.
 //!
-//! What it keeps true: an entry that was applied does nothing, and none is left out.
-//! Entries of one log come in order, of no earlier epoch than those before. An entry of
-//! several shards is applied only where all its parts are known to be there.
+//! Invariant: an applied entry is not applied again, and no entry is left out. Entries of one log
+//! come in order, and none has an earlier epoch than those before it. An entry of several shards is
+//! applied only if all its parts are known to exist.
 
 use remora_log::Entry;
 use remora_protocol::message::Status;
@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 pub struct Origin<'a> {
     /// Number of the log.
     pub log: u32,
-    /// Whether a key is of that log's shard and of this one. Where the number of
-    /// shards is another one, this shard keeps a part of each log's keys.
+    /// Whether a key belongs to both that log's shard and this one. If the number of shards
+    /// differs, this shard keeps a part of each log's keys.
     pub takes: &'a dyn Fn(&[u8]) -> bool,
     /// Entries of several shards are applied up to this sequence of the log, its
     /// [`remora_log::consistent_cut`]; 0: none of them.
@@ -27,7 +27,7 @@ impl Origin<'_> {
     pub const WHOLE: Self = Self { log: 0, takes: &|_| true, cut: 0 };
 }
 
-/// What an entry has come to.
+/// The outcome of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Applied {
     /// It was carried out.
@@ -109,7 +109,7 @@ impl AppliedLogs {
         self.0.values().map(|progress| progress.epoch).max().unwrap_or(0)
     }
 
-    /// What an earlier epoch adds to the logs is refused from now on.
+    /// Refuses entries that an earlier epoch adds to the logs from now on.
     pub fn begin_epoch(&mut self, epoch: u64) {
         self.0.values_mut().for_each(|progress| progress.epoch = epoch);
     }

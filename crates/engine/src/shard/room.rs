@@ -1,11 +1,11 @@
 //! Room for a command where memory is full: what removed objects have held comes back
 //! in turns, and where keys may go, objects of parts go, too.
 //!
-//! What it keeps true: a command pays for its own room, and for no more than is in
-//! proportion to it. Objects of parts are evicted as wholes; they are hidden at once, as
-//! by DEL. A command whose plan finds no room, because what was evicted for it still
-//! holds memory, is executed again, once that is free: a plan that fails leaves no
-//! trace, and what a command has done before it failed it does not do twice.
+//! Invariant: a command pays for its own room, and for no more than is in proportion to it. Objects
+//! of parts are evicted as wholes; they are hidden at once, as by DEL. If a command's plan finds no
+//! room because evicted objects still hold memory, the shard frees that memory and executes the
+//! command again: a plan that fails leaves no trace, and work that a command did before it failed
+//! is not repeated.
 
 use crate::store::{Now, Store, free_bytes};
 use crate::types::object::Types;
@@ -27,8 +27,9 @@ impl Tries {
         Self(0)
     }
 
-    /// A command has found no room: evicts, and takes back what was evicted. Whether the
-    /// command is to be executed again, for the last time if there is no more to be had.
+    /// Handles a command that has found no room: evicts, and releases the memory of what was
+    /// evicted. Returns whether to execute the command again; if no more room can be made, that is
+    /// the last time.
     pub fn make_more_room<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -116,8 +117,7 @@ fn release_graves<J: Journal>(store: &mut Store<J>, types: &mut Types<J>, now: N
     }
 }
 
-/// What types keep on the heap counts in the shard's memory. False if that is
-/// full.
+/// Counts the heap bytes of types in the shard's memory. False if that is full.
 pub(super) fn cover_heap<J: Journal>(store: &mut Store<J>, types: &mut Types<J>, now: Now) -> bool {
     let of_types: u64 = types.iter_mut().map(|of| of.heap_bytes()).sum();
     let heap_bytes = of_types + store.parts.kept_bytes();

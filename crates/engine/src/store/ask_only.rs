@@ -7,7 +7,7 @@
 //!                               |    ^
 //!                               '----'  further edits, in place
 //! ```
-//! What it keeps true:
+//! Invariants:
 //! * The guardian says ask-only before the first byte changes, and live, under
 //!   a new generation, only after the last checksum is in place. A reader that
 //!   fetched while the guardian said live at g, and got some bytes of later,
@@ -80,7 +80,7 @@ impl AskOnly {
         }
     }
 
-    /// The record in this slot is no longer there, or not ask-only any more.
+    /// The record in this slot is gone, or no longer ask-only.
     pub fn forget(&mut self, slot: u32) {
         if self.by_slot.is_empty() {
             return;

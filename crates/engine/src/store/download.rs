@@ -1,11 +1,10 @@
 //! Large values on their way out: pinned, and sent in pieces while other
 //! commands run.
 //!
-//! What it keeps true: as long as a slot is pinned it is neither reused nor
-//! moved nor changed in place, so that a download is the value as it was when
-//! the command was executed. A record that is removed or replaced meanwhile
-//! is dead for readers at once; only the slot's release waits for the last
-//! pin. It counts as used memory until then.
+//! Invariant: a pinned slot is not reused, not moved and not changed in place, so that a download
+//! is the value at the time of the command. A record that is removed or replaced meanwhile is dead
+//! for readers at once; only the slot's release waits for the last pin. It counts as used memory
+//! until then.
 
 use remora_arena::{Journal, Owner, Slot, class_for};
 use remora_index::hash::{record_key, record_value};
@@ -99,8 +98,8 @@ impl Pins {
         Download { slot, bytes }
     }
 
-    /// Ends a download, and takes its pin away. What is to be released now, and the
-    /// end of the lease on it.
+    /// Ends a download, and removes its pin. Returns the slot to release now, and the end of the
+    /// lease on it.
     pub fn unpin(&mut self, download: Download) -> Option<(Slot, Option<u64>)> {
         let slot = download.slot;
         let pin = self.by_slot.get_mut(&slot).expect("a download has its pin");

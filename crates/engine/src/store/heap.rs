@@ -1,12 +1,11 @@
-//! What is kept on the heap beside the arena: tables by which types find parts of
-//! objects, and what has come and is to go into the arena. It counts in the shard's
-//! memory.
+//! Memory that the shard keeps on the heap beside the arena: tables by which types find parts of
+//! objects, and data that has arrived and is to go into the arena. It counts in the shard's memory.
 //!
-//! What it keeps true: arena and heap together stay within the shard's memory, but
-//! for what one change adds. The shard sets free pages of the arena aside, as many
-//! bytes as the heap takes, and nobody gets them before the heap is smaller. Keys
-//! make room where keys may go. A change that needs more of the heap is refused
-//! where there are no pages; what takes away goes on.
+//! Invariant: arena and heap together stay within the shard's memory, except for what one change
+//! adds. The shard sets free pages of the arena aside, as many bytes as the heap takes, and gives
+//! them out only after the heap has become smaller. If keys may be evicted, they make room. A
+//! change that needs more of the heap is refused if there are no pages; a change that removes data
+//! continues.
 
 use remora_arena::Slots;
 use remora_layout::limits::SPAN_BYTES;
@@ -29,7 +28,7 @@ impl Cover {
         (self.runs.len() * SPAN_BYTES) as u64
     }
 
-    /// What the heap was when it was looked at last.
+    /// The heap's bytes at the last count.
     pub fn heap_bytes(&self) -> u64 {
         self.heap_bytes
     }

@@ -1,9 +1,9 @@
-//! What is kept while a command makes room: what has to stay, and how far it has come.
+//! State of a command that makes room: the records that must stay, and the progress.
 
 use remora_arena::Slot;
 use std::collections::BTreeSet;
 
-/// What is kept while a command makes room.
+/// State of a command that makes room.
 #[derive(Default)]
 pub(crate) struct MakingRoom {
     /// The slot of a record that has to stay: the present command works on it.
@@ -17,11 +17,11 @@ pub(crate) struct MakingRoom {
     pub held: BTreeSet<u32>,
     /// The most bytes that the command has wanted without a result.
     pub wanted_bytes: u64,
-    /// If memory does not suffice for the command, more is made, and the command is
-    /// executed again: what it was given before is to be kept.
+    /// If memory does not suffice for the command, the shard makes more and executes the command
+    /// again: the command's input must be kept.
     pub tries_again: bool,
-    /// Chains that evicted keys stood in; they are shed when no place that
-    /// was found before is needed any more.
+    /// Chains from which keys were evicted; they are shortened once no place that was found before
+    /// is needed.
     pub thinned: Vec<u64>,
 }
 

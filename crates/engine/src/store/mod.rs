@@ -1,12 +1,12 @@
 //! The memory of one shard, and its table of keys (HydraDB 4.1.1, H2, H3).
 //!
-//! What it keeps true: a change is logged before any reader can see it; a new
-//! record is complete before it is reachable; the old record of a key is dead
-//! before the new one is reachable, so that no two paths lead to two values.
+//! Invariant: a change is logged before any reader can see it; a new record is complete before it
+//! is reachable; the old record of a key is dead before the new one is reachable, so that two paths
+//! never lead to two values.
 //!
-//! A store is made of parts, each of which keeps one thing true, in a file of its own
-//! that knows no store. What needs several of them is a method of [`Store`]: here what
-//! there is, and in the files above how it changes.
+//! A store has parts. Each part keeps one invariant, in a file of its own, and does not depend on
+//! the store. An operation that needs several parts is a method of [`Store`]: this file has the
+//! parts, and the files above have the changes.
 //!
 //! ```text
 //! turns    what goes by time: leases, expiry, flushes, idle limits
@@ -95,7 +95,7 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) options: ShardOptions,
     pub(crate) log: Log,
     pub(crate) stats: ShardStats,
-    /// What is changed and not yet durable.
+    /// The changes that are not yet durable.
     pub(crate) lag: Lag,
     pub(crate) flushes: Flushes,
     pub(crate) evictor: Evictor,
@@ -107,7 +107,7 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) parts: AllParts,
     /// Objects that are on their way to another key.
     pub(crate) moves: Moves,
-    /// Objects that no key leads to any more, and whose memory is to be released.
+    /// Objects that no key leads to any longer, and whose memory is to be released.
     pub(crate) graves: VecDeque<Grave>,
     /// Pages of the arena that are set aside for what types keep on the heap.
     pub(crate) cover: Cover,
@@ -124,9 +124,9 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) last_put: RemotePointer,
     /// A list of keys, or what a key has, that the last reply brings.
     pub(crate) listed: Vec<u8>,
-    /// Where a value that is changed piecemeal is made, kept between commands.
+    /// Buffer for a value that is changed piecemeal, kept between commands.
     pub(crate) edited: Vec<u8>,
-    /// What an entry's value is made in.
+    /// Buffer for an entry's value.
     entry_scratch: Vec<u8>,
 }
 
@@ -189,7 +189,7 @@ impl<J: Journal> Store<J> {
         record::hash_in(&self.owner, slot, self.options.hash_seed)
     }
 
-    /// What a reader needs to walk this shard's table, as of now.
+    /// Returns what a reader needs to walk this shard's table in its present state.
     pub(crate) fn table_ref(&self) -> TableRef {
         TableRef::read(self.options.region, self.owner.view()).expect("the owner wrote this page")
     }
@@ -269,7 +269,7 @@ impl<J: Journal> Store<J> {
         self.stats.expired += 1;
     }
 
-    /// Where a key stands, expired or not.
+    /// The position of a key, expired or not.
     #[inline]
     pub(crate) fn found(&self, key: &[u8], hash: KeyHash) -> Option<Found> {
         let (place, slot) = self.table.find(&self.owner, key, hash)?;
@@ -307,7 +307,7 @@ impl<J: Journal> Store<J> {
         lease::running_end_s(mutable, self.options.lease_min_s, now)
     }
 
-    /// Where readers find the state block of a root record.
+    /// The place of a root record's state block for readers.
     pub(crate) fn state_of(&self, root: Slot) -> NodeRef {
         let key_bytes = lengths_of(&self.owner, root.slot).key_bytes as usize;
         let units = (state_offset(key_bytes) / SLOT_UNIT_BYTES) as u32;

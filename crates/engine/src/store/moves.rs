@@ -1,11 +1,10 @@
 //! Keys on their way to another one (docs/decisions/0036): dumps of keys that are
 //! given away, and loads, objects that no key leads to yet.
 //!
-//! What it keeps true: a key that is being dumped does not change; commands that
-//! would change it are refused. It may go as a whole: then its dump is over, as
-//! its record is dead. A load is reached by no key, counts in no digest, and is released
-//! in turns if it is given up. Both are bounded in number, and end when nothing asks for
-//! them any more.
+//! Invariant: a key that is being dumped does not change; the shard refuses commands that would
+//! change it. The key may be removed as a whole: that ends its dump, because its record is dead. A
+//! load is reached by no key, counts in no digest, and is released in turns if it is abandoned.
+//! Dumps and loads are bounded in number, and end when nobody continues them.
 
 use remora_arena::{Slot, Slots};
 use remora_layout::database::Database;
@@ -17,14 +16,14 @@ use remora_protocol::{Command, Dumped, LoadStep};
 use std::any::Any;
 use std::collections::BTreeMap;
 
-/// Where a dump goes on: the type's own. `None` at its beginning.
+/// Where a dump continues, in the type's own form. `None` at its beginning.
 pub(crate) type DumpAt = Option<Box<dyn Any + Send>>;
 
 /// A key that is being dumped.
 struct Dump {
     /// Which one.
     number: u64,
-    /// Where the key's record is now.
+    /// The present slot of the key's record.
     slot: Slot,
     /// Of an object of parts.
     is_of_parts: bool,
@@ -121,8 +120,8 @@ impl Moves {
         self.dumps.get(&hash.0).is_some_and(|dump| dump.number == number)
     }
 
-    /// Begins a dump of a key, whose record is in this slot: it does not change until
-    /// that ends. Gives its number.
+    /// Begins a dump of a key whose record is in this slot: the key does not change until the dump
+    /// ends. Returns the dump's number.
     ///
     /// # Errors
     /// `TryAgain`: it is being dumped, or too many are.
@@ -234,8 +233,7 @@ impl Moves {
         self.loads.push(load);
     }
 
-    /// Takes out the loads of a database, or of all, whose keys are meant: a flush
-    /// gives them up.
+    /// Takes out the loads for keys of a database, or of all: a flush gives them up.
     pub fn take_loads(
         &mut self,
         only: Option<Database>,

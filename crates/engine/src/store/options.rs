@@ -30,9 +30,9 @@ pub struct ShardOptions {
     pub buckets: u64,
     /// Shortest lease term, seconds; at most 2^14.
     pub lease_min_s: u64,
-    /// Random; who may read the arena can compute its records' checksums.
+    /// Random; a client that may read the arena can compute its records' checksums.
     pub record_secret: u64,
-    /// Random; keys the checksums of the log. No client may learn it.
+    /// Random; keys the checksums of the log. Must stay secret from clients.
     pub log_secret: u64,
     /// Number of the shard's log among those of its server.
     pub log_shard: u32,
@@ -71,8 +71,7 @@ impl Default for ShardOptions {
     }
 }
 
-/// Bytes that an arena whose table begins with this many buckets needs before
-/// its first slot.
+/// Bytes before the first slot of an arena whose table begins with this many buckets.
 pub const fn table_end(buckets: u64) -> u64 {
     ARENA_HEADER_BYTES as u64 + buckets * BUCKET_BYTES as u64
 }

@@ -1,24 +1,23 @@
 //! Memory for a change: taken, and made where there is none.
 //!
-//! What it keeps true: an evicted key is logged as a DEL before its guardian is flipped,
-//! so that replicas and readers learn of it as of any removal; what the present command
-//! works on stays. A record is moved as it would be overwritten by itself: the copy is
-//! complete before the old guardian is dead, and that is dead before the copy is
-//! reachable. Readers of the old one ask. A move changes no key, so that it is not logged.
+//! Invariant: an evicted key is logged as a DEL before its guardian is flipped, so that replicas
+//! and readers see it as any removal; the records that the present command works on stay. A record
+//! is moved as if it were overwritten by itself: the copy is complete before the old guardian is
+//! dead, and the old guardian is dead before the copy is reachable. Readers of the old record ask
+//! the shard. A move changes no key, so it is not logged.
 //!
-//! Where nothing is evicted records are moved until pages come free
-//! ([`super::defragment`], decision 0011). Where keys may go, room is made in two steps.
-//! Keys go in the policy's order, until one has left a place that serves or enough is
-//! free in all; then a window of pages is emptied, by moving its records to what came
-//! free, and by evicting those that fit nowhere. The first step evicts about
-//! as many bytes as the command wants to write, two spans' worth at least; the
-//! second tries a few windows, of which the first serves unless something in it
-//! is not published yet (limits `DEFRAGMENT_*`).
+//! Without eviction the shard moves records until pages are free ([`super::defragment`], decision
+//! 0011). With eviction it makes room in two steps. First it evicts keys in the policy's order,
+//! until one has left a suitable place or enough bytes are free in total. Then it empties a window
+//! of pages: it moves the window's records to free places, and evicts those that fit nowhere. The
+//! first step evicts about as many bytes as the command wants to write, at least two spans' worth;
+//! the second step tries a few windows, and the first one serves unless a record in it is not
+//! published yet (limits `DEFRAGMENT_*`).
 //!
-//! An object of parts is hidden at once, and its memory comes back in turns, which
-//! are the shard's, not the store's. So where one was evicted there is no room yet:
-//! the plan fails, the shard carries out as many turns as the command wants bytes, and
-//! executes the command again (`shard/room.rs`).
+//! An object of parts is hidden at once, and its memory is released in turns, which belong to the
+//! shard, not to the store. So after the eviction of such an object there is no room yet: the plan
+//! fails, the shard runs as many turns as the command needs bytes, and executes the command again
+//! (`shard/room.rs`).
 
 use super::Store;
 use super::clock::Now;
@@ -148,14 +147,13 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Whether there are objects whose memory comes back in turns, or some that were
-    /// removed.
+    /// Whether there are objects whose memory is released in turns, or removed ones among them.
     pub(crate) fn has_objects(&self) -> bool {
         self.evictor.roots() > 0 || self.has_graves()
     }
 
-    /// Whether anything may be evicted at all whose memory comes back in turns, and so
-    /// many bytes may come free.
+    /// Whether the shard may evict any object whose memory is released in turns, and may free this
+    /// many bytes by it.
     pub(crate) fn may_evict_objects(&self, bytes: u64) -> bool {
         let evictor = &self.evictor;
         let may_be = evictor.is_on() && evictor.roots() > 0 && !self.is_applying;
@@ -188,7 +186,7 @@ impl<J: Journal> Store<J> {
         must_stay(&self.owner, parts, &self.options, slot)
     }
 
-    /// Evicts what the policy chooses. False if there is nothing.
+    /// Evicts the policy's next choice. False if there is none.
     fn evict_next(&mut self, now: Now) -> bool {
         if self.is_applying {
             // The log says what goes.
@@ -201,7 +199,7 @@ impl<J: Journal> Store<J> {
         true
     }
 
-    /// Evicts the key whose record lies in a slot, if there is one that may go.
+    /// Evicts the key whose record lies in this slot, if it may be evicted.
     fn evict_slot(&mut self, slot: u32, now: Now) -> bool {
         let may_go = !self.must_stay(slot) && !self.is_applying && self.evictor.tracks(slot);
         if may_go {
@@ -222,12 +220,12 @@ impl<J: Journal> Store<J> {
     }
 
     fn evict_found(&mut self, key: &[u8], hash: KeyHash, found: Found, now: Now) {
-        // Without the lease: a late reader is told by guardian and generation.
+        // Without the lease: guardian and generation show a late reader that the record is dead.
         let unleased = Mutable { lease_end_s: 0, popularity: 0, ..found.mutable };
         let found = Found { mutable: unleased, ..found };
         let bucket = self.table.bucket(hash);
         if self.flushes.include(bucket, hash.database()) {
-            // The flush's entry has told of it.
+            // The flush's entry covers this removal.
             self.take_out(found, now);
         } else {
             let is_object = self.kind(found).is_root();
@@ -391,7 +389,7 @@ impl<J: Journal> Store<J> {
         self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
     }
 
-    // What the heap takes.
+    // The heap's bytes.
 
     /// Sets pages aside until they are so many bytes. False if there are not so many:
     /// those that there were stay with it.

@@ -1,6 +1,5 @@
-//! What goes by time, and in turns: leases that end, keys that expire without being met,
-//! flushes, ask-only records that become readable again, and what clients do not go on
-//! with.
+//! Work by time, and in turns: leases that end, keys that expire unmet, flushes, ask-only records
+//! that become readable again, and operations that clients do not continue.
 
 use super::Store;
 use super::clock::Now;
@@ -19,8 +18,8 @@ use remora_protocol::{Command, Pairs};
 const SWEEP_BUCKETS: u64 = 64;
 
 impl<J: Journal> Store<J> {
-    /// Ends leases, republishes ask-only records and sweeps some buckets for expired
-    /// keys. To be called every few milliseconds while [`Store::wants_ticks`].
+    /// Ends leases, republishes ask-only records and sweeps some buckets for expired keys. The
+    /// caller calls it every few milliseconds while [`Store::wants_ticks`].
     pub fn tick(&mut self, now: Now) {
         self.slots.end_leases(&mut self.owner, now.since_start_s);
         self.republish(now);
@@ -32,7 +31,7 @@ impl<J: Journal> Store<J> {
             return;
         }
         for _ in 0..SWEEP_BUCKETS.min(self.table.buckets()) {
-            // The table may have grown: what was split since is met again.
+            // The table may have grown: the sweep meets the buckets that were split since again.
             let bucket = self.expire_cursor % self.table.buckets();
             self.expire_cursor = bucket + 1;
             self.expire_bucket(bucket, now);
@@ -52,7 +51,7 @@ impl<J: Journal> Store<J> {
 
     /// Removes the expired keys of a bucket.
     pub(crate) fn expire_bucket(&mut self, bucket: u64, now: Now) {
-        // What a flush is about to remove goes by the flush's entry.
+        // The flush's entry covers keys that a flush is about to remove.
         self.sweep_bucket(bucket, now);
         let before = self.stats.keys;
         for (place, slot) in self.table.places(&self.owner, bucket) {

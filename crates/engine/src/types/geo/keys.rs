@@ -23,11 +23,11 @@ pub(crate) struct GeoKeys {
     /// may have changed since.
     pub(super) counted_heap: u64,
     pub(super) touched: Vec<u32>,
-    /// What a reply's value is made in.
+    /// Buffer for a reply's value.
     pub(super) scratch: Vec<u8>,
 }
 
-/// What all GEO keys of a shard have.
+/// The state shared by all GEO keys of a shard.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Totals {
     pub(super) members: u64,
@@ -45,7 +45,7 @@ impl GeoKeys {
         }
     }
 
-    /// Where readers find the tree of a key; 0 if they are to ask.
+    /// The place of a key's tree for readers; 0 if they must ask.
     pub(super) fn place<J: Journal>(&self, store: &Store<J>, root: Slot) -> i64 {
         let set = self.by_root.get(&root.slot).filter(|_| store.is_live(root));
         let tree = set.and_then(|set| set.tree.as_ref());

@@ -1,11 +1,11 @@
-//! What a GEO key holds: its members by name, and their places in a tree once
-//! there are many.
+//! The content of a GEO key: its members by name, and their positions in a tree once there are
+//! many.
 //!
-//! A member's record is found by its name in a table of slots. The record, which no path of the shard's table leads to, has the member as
-//! its key and the score as its value. The score is changed in place: nobody
-//! but the owner reads it, and the record's checksum no longer holds. A tree's
-//! object has the record's slot as its id, and the place of the score as its
-//! rectangle. Readers take the name from the record: [`crate::geo_read`].
+//! A table of slots finds a member's record by its name. The record has the member as its key and
+//! the score as its value; no path of the shard's table leads to it. The score is changed in place:
+//! only the owner reads it, and the record's checksum no longer holds. A tree's object has the
+//! record's slot as its id, and the place of the score as its rectangle. Readers take the name from
+//! the record: [`crate::geo_read`].
 
 use remora_arena::{Journal, Owner, Slot};
 use remora_index::SlotTable;
@@ -16,7 +16,7 @@ use remora_layout::limits::SLOT_UNIT_BYTES;
 use remora_layout::record::RECORD_HEADER_BYTES;
 use remora_protocol::geo::Position;
 
-/// What a GEO key holds.
+/// The content of a GEO key.
 pub(super) struct GeoSet {
     /// The key's root record, in whose state block the tree's header lies.
     pub root: Slot,
@@ -26,7 +26,7 @@ pub(super) struct GeoSet {
     members: SlotTable,
     /// Bytes of the slots of the members' records.
     data_bytes: u64,
-    /// What [`GeoSet::heap_bytes`] was when it was counted last.
+    /// The value of [`GeoSet::heap_bytes`] at the last count.
     pub counted_heap: u64,
 }
 
@@ -98,7 +98,7 @@ impl GeoSet {
         self.members.slots_in(part)
     }
 
-    /// Takes out some members, to be released; their names are not found any more.
+    /// Takes out some members for release; their names are not found afterwards.
     pub fn take_some(&mut self, most: usize) -> Vec<u32> {
         self.members.take_some(most)
     }
@@ -132,7 +132,7 @@ impl GeoSet {
     /// Compares the table of names, the records and the tree.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A description of the first mismatch.
     pub fn audit<J: Journal>(&self, owner: &Owner<J>) -> Result<(), String> {
         let mut members = 0;
         for slot in self.slots() {

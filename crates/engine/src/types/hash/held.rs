@@ -11,7 +11,7 @@ use remora_protocol::message::Status;
 /// The hashes of one shard: what they are lies in the arena.
 #[derive(Default)]
 pub(crate) struct Hashes {
-    /// What a changed hash, or a reply's value, is made in.
+    /// Buffer for a changed hash, or a reply's value.
     pub(super) scratch: Vec<u8>,
     /// How many random numbers were drawn.
     pub(super) drawn: u64,

@@ -22,13 +22,13 @@ pub(super) struct Reading {
 }
 
 enum How {
-    /// What is left to be given.
+    /// The rest, not returned yet.
     Made(Vec<u8>),
     /// All fields, as they were when the read began.
     All(PartsRead),
-    /// So many of them, each as likely as any other.
+    /// This many of them, each equally likely.
     Some { read: PartsRead, wanted: u64, left: u64, random: Random, told: Told },
-    /// So many, of which some may be the same, of a packed hash.
+    /// This many of a packed hash, with repetitions allowed.
     AnyOf { all: Vec<u8>, wanted: u64, random: Random, told: Told },
     /// The same, of the hash with this root record, as it is at each turn.
     Any { root: Slot, wanted: u64, random: Random, draw: Draw, told: Told },
@@ -249,8 +249,8 @@ const LOTS: u64 = 256;
 /// Places of a chain of buckets that lots are drawn among, at least: three buckets.
 const LOT_PLACES: u64 = 21;
 
-/// How far the search for one random part has come. Each is as likely as any
-/// other, but in a table of which most was removed.
+/// Progress of the search for one random part. Each part is equally likely, except in a table of
+/// which most was removed.
 #[derive(Default)]
 struct Draw {
     /// Lots that were drawn.
@@ -260,8 +260,8 @@ struct Draw {
 }
 
 impl Draw {
-    /// Looks for a part of an object, which has some, in so many buckets at most.
-    /// With the slot of a part it begins anew.
+    /// Looks for a part of an object that has parts, in at most this many buckets. With the slot of
+    /// a part it starts again.
     fn go_on<J: Journal>(
         &mut self,
         store: &Store<J>,

@@ -1,5 +1,5 @@
-//! What a tree keeps beside its root record: which records its objects have, and
-//! which objects have ids that are not their words.
+//! A tree's state beside its root record: the records of its objects, and the objects whose ids are
+//! not their words.
 
 use super::record::{bytes_of, carried_in, expires_at_ms, has_expired, word_in};
 use super::stage::Stage;
@@ -13,7 +13,7 @@ use remora_layout::object::{is_surrogate, object_key};
 use remora_layout::rect::Rect;
 use remora_protocol::tree::{FoundObjects, ObjectId};
 
-/// What a tree keeps beside its root record, and what belongs to its objects.
+/// A tree's state beside its root record, and its objects' data.
 pub(super) struct Named {
     pub tree: Tree,
     pub root: Slot,
@@ -27,9 +27,9 @@ pub(super) struct Named {
     pub with: With,
     /// Bytes of the slots of their records.
     pub data_bytes: u64,
-    /// What [`Named::heap_bytes`] was when it was counted last.
+    /// The value of [`Named::heap_bytes`] at the last count.
     pub counted_heap: u64,
-    /// What it is to be built of, while it comes.
+    /// The objects from which it is to be built, while they arrive.
     pub stage: Option<Stage>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct With {
 }
 
 impl With {
-    /// What the object has whose record lies in a slot.
+    /// The payload of the object whose record lies in this slot.
     pub fn of<J: Journal>(store: &Store<J>, slot: u32) -> Self {
         let payload = carried_in(store, slot);
         Self {
@@ -81,7 +81,7 @@ impl Named {
         }
     }
 
-    /// Bytes that it takes on the heap, but for what is staged.
+    /// Bytes on the heap, without staged objects.
     pub fn heap_bytes(&self) -> u64 {
         let tables = self.records.heap_bytes() + self.names.heap_bytes();
         // The tree counts itself. Half as much again for the map that it stands in.
@@ -195,7 +195,7 @@ impl Named {
         }
     }
 
-    /// The record in this slot is no object's any more.
+    /// The record in this slot no longer belongs to an object.
     pub fn remove_record<J: Journal>(&mut self, store: &Store<J>, slot: u32) {
         let word = word_in(store, slot);
         let was_there = self.records.remove(self.hash_of_word(word), slot);
@@ -219,7 +219,7 @@ impl Named {
     /// Compares records, ids and the tree.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A description of the first mismatch.
     pub fn audit<J: Journal>(&self, store: &Store<J>) -> Result<(), String> {
         let mut with = With::default();
         let mut data_bytes = 0;

@@ -1,9 +1,7 @@
 //! Putting objects into trees, and taking them out.
 //!
-//! What it keeps true: an object keeps its surrogate as long as it is there,
-//! whatever becomes of it; so a surrogate that is not known any more is of an
-//! object that has gone. No surrogate is given twice by a shard. A word that is
-//! an id has no expiry.
+//! Invariant: an object keeps its surrogate during its whole life; so an unknown surrogate belongs
+//! to a removed object. A shard never gives a surrogate twice. A word that is an id has no expiry.
 
 use super::record::{carried_in, expires_at_ms, has_expired, word_in};
 use super::trees::Trees;
@@ -15,7 +13,7 @@ use remora_protocol::message::Status;
 use remora_protocol::tree::{ObjectId, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Expiry, Reply};
 
-/// A put that is worked out: nobody sees anything of it yet.
+/// A planned put, of which nothing is visible yet.
 pub(super) struct PlannedPut {
     is_new: bool,
     /// The object's record as it is.
@@ -105,7 +103,7 @@ impl Trees {
             Expiry::Never => 0,
             Expiry::At(at_ms) => at_ms,
         };
-        // What it carries stays as it is if only rectangle or expiry change.
+        // The payload stays as it is if only rectangle or expiry change.
         let is_kept = put.data.is_none()
             && put.fields.is_none()
             && put.geometry.is_none()

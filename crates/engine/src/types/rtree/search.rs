@@ -28,13 +28,13 @@ pub(super) struct Searching {
     cursor: Cursor,
     /// Objects that are counted, not given.
     count: Option<u64>,
-    /// What their geometries are compared with.
+    /// The geometry to compare with.
     refining: Option<Box<Refining>>,
-    /// What it is if it is no search of a window.
+    /// The search, if it is not one of a window.
     other: Option<Other>,
 }
 
-/// What is no search of a window.
+/// A search that is not one of a window.
 enum Other {
     /// The objects nearest to a point.
     Nearest(Box<Nearest>),
@@ -43,7 +43,7 @@ enum Other {
 }
 
 impl Searching {
-    /// What a command looks for.
+    /// The search of a command.
     pub fn new(command: &TreeCommand<'_>) -> Result<Self, Status> {
         let mut only = None;
         let (window, predicate, count, refining) = match *command {
@@ -100,7 +100,7 @@ impl Searching {
 }
 
 impl Trees {
-    /// A turn of what is no search of a window.
+    /// One turn of a search that is not one of a window.
     fn other_turn<J: Journal>(
         store: &Store<J>,
         named: &Named,

@@ -1,15 +1,16 @@
-//! What one tree is to be built of, as it comes: the books of the stage alone.
+//! The objects from which one tree is to be built, as they arrive: this file only keeps the stage's
+//! books.
 
 use crate::store::{Now, SetAside, Store};
 use remora_arena::Journal;
 use remora_index::rtree::Build;
 use remora_layout::node::ENTRY_BYTES;
 
-/// What one tree is to be built of.
+/// The objects from which one tree is to be built.
 pub(super) struct Stage {
     /// Which load it is: the client's number.
     pub load: u64,
-    /// The objects, and what is built of them.
+    /// The objects, and the tree built so far.
     pub build: Build,
     /// Pages that are set aside for it.
     pub aside: SetAside,
@@ -52,7 +53,7 @@ impl Stage {
         if wanted <= room {
             return true;
         }
-        // By halves, so that objects are seldom copied.
+        // Grows by halves, so that objects are seldom copied.
         let capacity = wanted.max(room / 2 * 3);
         if !store.set_aside(&mut self.aside, (capacity * ENTRY_BYTES) as u64, now) {
             return false;

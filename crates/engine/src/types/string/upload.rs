@@ -1,11 +1,9 @@
 //! A SET whose value comes in pieces, written straight into its slot.
 //!
-//! What it keeps true: until the upload is finished no path leads to its slot,
-//! whose guardian says pending, so that nothing moves or frees it. The SET
-//! happens when it is finished: condition and expiry are decided then, and
-//! what other commands did to the key meanwhile came before it. An upload
-//! that begins has its memory; it cannot fail for want of it later but for an
-//! overflow bucket of the index.
+//! Invariant: until the upload is finished no path leads to its slot, whose guardian is pending, so
+//! that nothing moves or frees it. The SET happens at the end of the upload: condition and expiry
+//! are decided then, and all commands on the key meanwhile come before it. An upload that begins
+//! has its memory; later it can fail for lack of memory only if the index needs an overflow bucket.
 
 use super::read::holds_other_type;
 use super::set::{expiry_of, is_allowed};
@@ -60,7 +58,7 @@ impl Upload {
     }
 }
 
-/// Takes the memory for a SET whose value is to come in pieces.
+/// Allocates the memory for a SET whose value comes in pieces.
 ///
 /// # Errors
 /// The status to reply with: too large, an expiry that makes no sense, or
