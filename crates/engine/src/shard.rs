@@ -331,9 +331,9 @@ impl<J: Journal> Shard<J> {
         }
     }
 
-    /// Begins a FLUSHALL, or a FLUSHDB of `only`, that is answered in turns: by the long read that it gives,
-    /// which finds nothing, and ends once everything is dead for readers.
-    /// [`Shard::release_some`] carries it out.
+    /// Begins a FLUSHALL, or a FLUSHDB of `only`, that is answered in turns. The returned long read
+    /// finds nothing, and ends once everything is dead for readers. [`Shard::release_some`] carries
+    /// it out.
     ///
     /// # Errors
     /// The reply: the shard applies a log.

@@ -31,7 +31,7 @@ impl Clock {
         Now { unix_ms: self.unix.unix_ms(since_ms), since_start_s: since_ms / 1000 }
     }
 
-    /// What a heartbeat tells of it, Unix ms.
+    /// The clock's time for heartbeats, Unix ms.
     pub fn told_unix_ms(&self) -> u64 {
         self.unix.told_unix_ms(self.since_ms(Instant::now()))
     }

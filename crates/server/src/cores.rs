@@ -18,8 +18,8 @@ impl Cores {
         Self::read(Path::new(CPUS), cpus.into_iter().map(|core| core.id).collect())
     }
 
-    /// Reads a directory laid out as `/sys/devices/system/cpu`. A CPU of which
-    /// it tells nothing is a core of its own.
+    /// Reads a directory laid out as `/sys/devices/system/cpu`. A CPU that the directory does not
+    /// describe counts as a core of its own.
     pub(crate) fn read(directory: &Path, mut cpus: BTreeSet<usize>) -> Self {
         let mut cores = Vec::new();
         while let Some(first) = cpus.first().copied() {

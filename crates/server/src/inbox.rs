@@ -1,4 +1,4 @@
-//! What the server's threads tell each other.
+//! Messages between the server's threads.
 //!
 //! Each shard's thread has an [`Inbox`]. Other shards' threads put *mail* into
 //! it: jobs for its shard, and replies to jobs that it handed out itself. Each
@@ -7,8 +7,7 @@
 //! same line of it, and a turn rings the receiver once, however much it sends.
 //! Threads without a shard (control, the acceptor) send a [`Message`].
 //!
-//! What wakes the receiver is the protocol of the rings:
-//! [`remora_fabric::shm::asleep`].
+//! The protocol of the rings wakes the receiver: [`remora_fabric::shm::asleep`].
 
 use crate::mail_queues::{MailQueues, bits};
 use crate::ring_session::RingSession;
@@ -21,7 +20,7 @@ use remora_resp::Resp;
 use std::net::TcpStream;
 use std::sync::mpsc::Sender;
 
-/// What threads without a shard tell a shard's thread.
+/// A message from a thread without a shard to a shard's thread.
 pub enum Message {
     /// A client's rings.
     Attach(Box<RingSession>),
@@ -34,7 +33,7 @@ pub enum Message {
     /// Take no more RESP requests. The sender is dropped once those that were
     /// taken are answered, or have been unread for too long.
     Drain(Sender<()>),
-    /// Finish what is there and end.
+    /// Finish the present work and end.
     Stop,
 }
 
@@ -51,7 +50,7 @@ pub struct Handed {
 const SPARE_MAIL: usize = 16;
 const SPARE_ITEMS: usize = 32;
 
-/// What one turn of a shard's thread has for another one.
+/// The mail of one turn of a shard's thread for another thread.
 #[derive(Default)]
 pub struct Mail {
     /// Jobs for its shard, in the order of their connections' requests.
@@ -85,7 +84,7 @@ impl<W: Wake> Wake for std::sync::Arc<W> {
     }
 }
 
-/// What other threads tell the thread of one shard.
+/// Messages from other threads to the thread of one shard.
 pub struct Inbox<W = Bell> {
     messages: SegQueue<Message>,
     /// By the number of the shard that sends it.
@@ -113,9 +112,8 @@ impl<W: Wake> Inbox<W> {
     /// Sends what a turn of the thread of shard `from` has gathered.
     ///
     /// # Errors
-    /// Too much of it has not been taken yet: the mail is given back, to be
-    /// sent with what comes. The receiver rings for that shard's thread when there
-    /// is room.
+    /// If the receiver has not taken enough of the earlier mail, the mail is returned, to be sent
+    /// with later mail. The receiver rings for that shard's thread when there is room.
     pub fn post(&self, from: usize, mail: Mail) -> Result<(), Mail> {
         self.mail.post(from, mail, || _ = self.bell.ring())
     }
@@ -145,9 +143,9 @@ pub struct Outbox {
     mail: Vec<Mail>,
     /// A bit for each of them that has some.
     has_mail: u64,
-    /// A bit for each of them whose mail waits for room.
+    /// A bit for each receiver whose mail waits for room.
     waits: u64,
-    /// Empty mail with room for what is next added to that of some receiver.
+    /// Empty mail with capacity, for the next mail to some receiver.
     spare: Vec<Mail>,
 }
 
@@ -185,14 +183,14 @@ impl Outbox {
         }
     }
 
-    /// Whether there is room for mail that had to wait. To be asked in the last scan
-    /// before the thread sleeps.
+    /// Whether there is room for mail that had to wait. The thread asks in its last scan before it
+    /// sleeps.
     pub fn may_send<'i, W: Wake + 'i>(&self, inbox: impl Fn(usize) -> &'i Inbox<W>) -> bool {
         bits(self.has_mail).any(|to| inbox(to).mail.has_room(self.from))
     }
 
-    /// The end of a turn: sends its mail. What cannot be sent, as a receiver has not
-    /// taken earlier mail, goes with a later turn's.
+    /// Sends a turn's mail at its end. Mail that cannot be sent, because a receiver has not taken
+    /// earlier mail, is sent with a later turn's.
     pub fn send<'i, W: Wake + 'i>(
         &mut self,
         inbox: impl Fn(usize) -> &'i Inbox<W>,

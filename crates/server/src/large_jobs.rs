@@ -1,10 +1,9 @@
 //! Jobs, one at once or, if they move a large value, search a tree, add up a digest
 //! or are about many keys, piece by piece.
 //!
-//! What it keeps true: in one turn of the shard one piece of one large value
-//! is moved, so that rings and other jobs never wait for a whole one; the jobs
-//! of one RESP connection are executed in the order in which they came, those
-//! behind a large one after it.
+//! Invariant: one turn of the shard moves one piece of one large value, so that rings and other
+//! jobs never wait for a whole one. The jobs of one RESP connection are executed in the order in
+//! which they came, so those behind a large one run after it.
 //!
 //! It does no I/O: jobs come in, replies go out by [`LargeJobs::pop_reply`].
 
@@ -39,17 +38,17 @@ pub fn is_one_step(command: &Command<'_>) -> bool {
     }
 }
 
-/// What is left of a large job.
+/// The rest of a large job.
 enum Work {
-    /// A SET: the encoded command, of whose value the last bytes are missing.
+    /// A SET: the encoded command, without the last bytes of its value.
     Upload { command: Vec<u8>, upload: Upload },
     /// A reply, the sequence that it waits for, and what has been copied of its
     /// value.
     Download { reply: OwnedReply, wait: u64, value: Vec<u8>, download: Download },
-    /// A read that goes in turns, what it has found so far, and how many parts of
-    /// that the reply may have at most. What was found waits for a sequence.
+    /// A read that goes in turns, its results so far, and the most parts of them that the reply may
+    /// have. The results wait for a sequence.
     Read { read: LongRead, found: Vec<u8>, most: usize, wait: u64 },
-    /// A read of which some was sent.
+    /// A read of which a part was sent.
     Paused(LongRead),
     /// The digest of all keys.
     Digest(Box<DigestRead>),
@@ -77,16 +76,16 @@ impl LargeJob {
     }
 }
 
-/// What is under way for one connection.
+/// The jobs under way for one connection.
 struct Line {
     origin: Origin,
     /// The large job; `None` once it is done.
     large: Option<LargeJob>,
 }
 
-/// Replies: those that may go, and those that are held back until what they tell
-/// of is durable. A connection has a bounded number of requests under way, and so
-/// of replies here. It puts replies in order itself.
+/// Replies: those that may be sent, and those that are held back until the changes that they show
+/// are durable. A connection has a bounded number of requests under way, and so of replies here. It
+/// puts replies in order itself.
 #[derive(Default)]
 struct Replies {
     ready: VecDeque<(Token, OwnedReply)>,
@@ -110,7 +109,7 @@ impl Replies {
         self.held.insert((wait, self.number), (token, reply));
     }
 
-    /// Lets replies go whose sequence is durable: a bounded part.
+    /// Releases a bounded number of the replies whose sequence is durable.
     fn release(&mut self, durable: u64) {
         for _ in 0..RELEASED_REPLIES {
             let due = self.held.first_entry().filter(|first| first.key().0 <= durable);
@@ -128,7 +127,7 @@ pub struct LargeJobs {
     lines: VecDeque<Line>,
     /// The jobs behind the large one of each line.
     behind: BTreeMap<Origin, VecDeque<Job>>,
-    /// Reads of which a piece was sent, until the next one is asked for.
+    /// Reads of which a piece was sent, until the connection asks for the next one.
     paused: BTreeMap<Origin, LargeJob>,
     replies: Replies,
 }
@@ -331,7 +330,7 @@ fn answer(outcome: Outcome<'_>, token: Token, replies: &mut Replies) -> Option<L
     }
 }
 
-/// Moves one piece of a large value. What is left of the job.
+/// Moves one piece of a large value. Returns the rest of the job.
 fn advance<J: Journal>(
     shard: &mut Shard<J>,
     LargeJob { token, work }: LargeJob,

@@ -1,4 +1,4 @@
-//! Where shards run and their arenas lie (HydraDB 4.1.2, H5).
+//! Placement of shards' threads and arenas (HydraDB 4.1.2, H5).
 //!
 //! A machine with several NUMA nodes has as many memory controllers: shards
 //! are spread over the nodes, each runs on a core of its node, and its arena's
@@ -18,7 +18,7 @@ struct Node {
     number: u32,
     /// Its cores: of each physical one the first, then the others.
     cores: Vec<usize>,
-    /// The node whose memory is nearest: itself, unless it has none.
+    /// The nearest node with memory: the node itself, unless it has none.
     memory: Option<u32>,
 }
 
@@ -31,7 +31,7 @@ pub struct Topology {
     numbers: BTreeSet<u32>,
 }
 
-/// Where a shard runs, and where its arena lies.
+/// The place of a shard's thread and of its arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ShardPlacement {
     /// Its core; `None` leaves it to the kernel.
@@ -58,9 +58,9 @@ impl Topology {
         self
     }
 
-    /// Reads a directory laid out as `/sys/devices/system/node`, and keeps what
-    /// a process with these cores and nodes of memory (`None`: all) may use.
-    /// Without such a directory all is one node, number 0.
+    /// Reads a directory laid out as `/sys/devices/system/node`, and keeps the part that a process
+    /// with these cores and nodes of memory (`None`: all) may use. Without such a directory the
+    /// machine is one node, number 0.
     fn read(directory: &Path, cores: &BTreeSet<usize>, memory: Option<&BTreeSet<u32>>) -> Self {
         let text = |name: &str| std::fs::read_to_string(directory.join(name)).ok();
         let list = |name: &str| text(name).and_then(|text| parse_list(&text));
@@ -151,8 +151,8 @@ fn nearest(
     near.min().map(|(_, node)| node).or_else(|| with_memory.first().copied())
 }
 
-/// Nodes whose memory a process may take, from its `/proc/PID/status`: a
-/// control group may leave out some.
+/// Nodes whose memory a process may take, from its `/proc/PID/status`: a control group may exclude
+/// some.
 fn allowed_memory(status: &str) -> Option<BTreeSet<u32>> {
     let list = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"))?;
     Some(parse_list(list)?.into_iter().map(|node| node as u32).collect())

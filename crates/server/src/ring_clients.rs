@@ -1,6 +1,6 @@
 //! The client processes whose rings one shard serves.
 //!
-//! What it keeps true:
+//! Invariants:
 //! * what a turn costs does not depend on how many clients there are, but on how
 //!   many of them have had something to do lately: the others are *parked*, and
 //!   looked at again when they ring. A client over shared memory signals its eventfd
@@ -29,7 +29,7 @@ struct Client {
     is_parked: bool,
 }
 
-/// What a turn came to.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Default)]
 pub struct Served {
     /// Clients that had frames.
@@ -38,7 +38,7 @@ pub struct Served {
     pub frames: u64,
     /// Some of them came without a system call of this thread.
     pub polled: bool,
-    /// Clients whose ready bits were looked at.
+    /// Clients whose ready bits the shard has looked at.
     pub looks: u64,
     /// Rings that were looked at.
     pub rings: u64,
@@ -46,7 +46,7 @@ pub struct Served {
 
 /// See the module's text. `C` tells the time.
 pub struct RingClients<C = fn() -> Instant> {
-    /// By place; a place is used again.
+    /// By slot; a free slot is used again.
     clients: Vec<Option<Box<Client>>>,
     /// The places of those that are not parked.
     unparked: Vec<usize>,
@@ -71,7 +71,7 @@ impl RingClients {
 }
 
 impl<C: Fn() -> Instant> RingClients<C> {
-    /// As [`RingClients::new`]; this clock tells the time.
+    /// As [`RingClients::new`], with this clock.
     pub fn with_clock(marked: Arc<RungClients>, clock: C) -> Self {
         let now = clock();
         Self {
@@ -161,7 +161,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
         !self.marked.is_empty() || self.sessions().any(RingSession::has_work)
     }
 
-    /// Whether requests are under way of which no more may come.
+    /// Whether there are requests under way that may stall.
     pub fn may_stall(&self) -> bool {
         self.sessions().any(RingSession::may_stall)
     }
@@ -171,8 +171,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
         self.sessions().map(RingSession::held_replies).sum()
     }
 
-    /// Each client that may have work gets its turn. Those that fail are told to
-    /// `lost`.
+    /// Each client that may have work gets its turn. Failed clients are passed to `lost`.
     pub fn serve(
         &mut self,
         (shard, now, at): (&mut Shard<impl Journal>, Now, Instant),
@@ -201,8 +200,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
         served
     }
 
-    /// Gives up requests of which no more comes. To be called with the shard's
-    /// ticks.
+    /// Gives up requests that have stalled. The caller calls it with the shard's ticks.
     pub fn abandon_stalled(
         &mut self,
         (shard, now): (&mut Shard<impl Journal>, Now),

@@ -36,7 +36,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Buckets that a shard's table begins with unless told: 64 KiB.
+/// Default number of a shard's first buckets: 64 KiB.
 const FIRST_BUCKETS: u64 = 1024;
 
 /// A running server.
@@ -78,7 +78,7 @@ impl Server {
         let shards = config.shards;
         let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
         let buckets = buckets_per_shard(&config, arena_bytes)?;
-        // From here on nothing is the settings' fault.
+        // Errors from here on are not caused by the settings.
         let listener = bind_tcp(config.resp_address)?;
         let resp_address = listener.local_addr()?;
         config.resp_address = resp_address;
@@ -221,14 +221,14 @@ impl Server {
         self.shared.incarnation
     }
 
-    /// What all its threads know.
+    /// The state that all its threads share.
     #[cfg(test)]
     pub(crate) const fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Drains: takes no new clients, finishes what was accepted, withdraws
-    /// all sessions, joins all threads, removes the socket if it is still its own.
+    /// Drains: takes no new clients, finishes accepted requests, withdraws all sessions, joins all
+    /// threads, and removes the socket if it is still its own.
     pub fn shutdown(mut self) {
         self.stop();
     }
@@ -281,8 +281,8 @@ fn arena(bytes: u64, node: Option<u32>) -> Result<Region, StartError> {
     Ok(region)
 }
 
-/// A fresh shard in this memory: what is public of it, itself, and what its thread sleeps
-/// by.
+/// A fresh shard in this memory: its public handle, the shard itself, and the object on which its
+/// thread sleeps.
 fn make_shard(
     region: Region,
     options: ShardOptions,
@@ -373,7 +373,7 @@ fn rdma_devices(
     }
 }
 
-/// One for each incarnation: what a former incarnation's clients wrote is not in it.
+/// One table for each incarnation: it contains nothing that a former incarnation's clients wrote.
 fn pointer_table() -> Result<PointerTable, MapError> {
     let region = Region::create("remora-pointers", RegionKind::Hints, POINTER_TABLE_BYTES)?;
     Ok(PointerTable { region, seed: random_u64() | 1 })

@@ -1,11 +1,10 @@
 //! The loop of one shard's thread: detect, execute, reply, next (H3).
 //!
-//! The thread serves all that reaches its shard: the rings of sessions, mail from
-//! other shards' threads, RESP connections of its own, whose commands it executes
-//! in place, and connections of sessions over TCP and RDMA, by its agent. It waits
-//! for all of them in one place.
+//! The thread serves all input of its shard: the rings of sessions, mail from other shards'
+//! threads, RESP connections of its own, whose commands it executes in place, and connections of
+//! sessions over TCP and RDMA, by its agent. It waits for all of them in one place.
 //!
-//! What it keeps true:
+//! Invariants:
 //! * a turn is bounded in each of its parts, and serves each ring, connection and
 //!   job in turn (round-robin);
 //! * requests that the agent has received are executed in the same turn;
@@ -45,10 +44,10 @@ const TICK: Duration = Duration::from_millis(10);
 const SLEEPING_TICK: Duration = Duration::from_millis(100);
 /// Empty polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 64;
-/// The same where sessions come over TCP or RDMA: of what they send only the kernel
-/// knows, and a look at the clock is one at the sockets.
+/// The same if sessions use TCP or RDMA: only the kernel knows about their data, and a look at the
+/// clock includes one at the sockets.
 const POLLS_PER_LOOK: u32 = 8;
-/// How often the thread looks for requests of which no more comes.
+/// How often the thread looks for stalled requests.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// How long a stopping server waits for replies to be taken.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -66,20 +65,21 @@ pub struct ShardLoop {
     last_tick: Instant,
     last_idle_look: Instant,
     balance: Balance,
-    /// Until when replies may be taken, and what then tells that none is left.
+    /// The time until which clients may take replies, and the channel that reports that none is
+    /// left.
     drains: Option<(Instant, Sender<()>)>,
     stopping: bool,
 }
 
-/// What one turn did.
+/// The outcome of one turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     /// There was nothing to do.
     Idle,
     /// There was, but nothing that makes it likely that polling pays.
     Worked,
-    /// There was what polling finds sooner than the kernel tells, or little work that
-    /// the kernel told of.
+    /// The turn found work that polling finds sooner than the kernel reports it, or little work
+    /// that the kernel reported.
     Polled,
 }
 
@@ -155,8 +155,8 @@ impl ShardLoop {
         self.connections.port()
     }
 
-    /// One look at everything. The clock is read only when there is some work: an
-    /// empty look costs a few loads. What was done, and when it was.
+    /// Looks at everything once. It reads the clock only if there is some work: an empty look costs
+    /// a few loads. Returns the outcome, and the time.
     fn turn(&mut self) -> (Turn, Option<Instant>) {
         if !has_work(&self.connections, &self.clients, &self.agent) {
             return (Turn::Idle, None);
@@ -372,7 +372,7 @@ impl ShardLoop {
         }
     }
 
-    /// Does what is due every few milliseconds.
+    /// Does the work that is due every few milliseconds.
     fn look_at_clock(&mut self, instant: Instant) {
         if instant - self.last_tick >= TICK {
             self.tick(instant);

@@ -1,13 +1,12 @@
 //! The file of the Unix socket: a server removes its own one only.
 //!
-//! A server that drains may have a successor at the same path already. So a
-//! server remembers the file that it bound, by device and inode, and removes
-//! the file at the path only if it is that one. Two rules make this sound:
+//! A successor may listen at the same path while a server drains. So a server remembers the file
+//! that it bound, by device and inode, and removes the file at the path only if it is that one. Two
+//! rules make this sound:
 //!
-//! * Nobody binds or removes the file without the lock of its path. So the
-//!   file cannot be replaced between the comparison and the removal, nor
-//!   between a successor's look for a server that answers and its removal of
-//!   what a killed server left.
+//! * A process binds or removes the file only with the lock of its path. So the file cannot be
+//!   replaced between the comparison and the removal, nor between a successor's look for a live
+//!   server and its removal of a killed server's file.
 //! * The server holds its file open (`O_PATH`) until then. So no other file
 //!   can have its inode.
 //!
@@ -95,8 +94,8 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> rustix::io::Result<bool> {
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
-/// Whether somebody listens there. It never waits for a listener whose queue
-/// is full: a server that drains may need the lock before it closes that.
+/// Whether a server listens there. It never waits for a listener whose queue is full: a server that
+/// drains may need the lock before it closes the listener.
 fn answers(path: &Path) -> Result<bool> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -1,5 +1,4 @@
-//! From a client's hello to its session, or to the answer that it gets
-//! instead.
+//! The path from a client's hello to its session, or to its refusal.
 
 use super::listeners::Socket;
 use super::{Client, Control, Stage};
@@ -71,7 +70,7 @@ impl Control {
         }
     }
 
-    /// What this server offers.
+    /// This server's offer.
     pub(super) fn offer(&self) -> Offer {
         let wanted = self.shared.config.transport;
         let offers = |transport| wanted == Wanted::Auto || wanted == transport;

@@ -1,4 +1,4 @@
-//! Where clients come in: two listeners, and the sockets that they give.
+//! Two listeners, and the sockets of the clients that they accept.
 
 use crate::accept::AcceptLimiter;
 use crate::thread_counts::count;
@@ -18,13 +18,13 @@ pub struct Listener {
     limiter: AcceptLimiter,
 }
 
-/// What one try to take in a client led to.
+/// The outcome of one try to accept a client.
 pub enum Arrival {
     /// There is one.
     Client(Socket),
     /// It was turned away, or the kernel wants another try: there may be more.
     TurnedAway,
-    /// Nobody waits, or nobody can be taken in now.
+    /// There is no client, or the server cannot accept one now.
     Nobody,
 }
 
@@ -79,7 +79,7 @@ impl Listener {
     }
 }
 
-/// What is listened on.
+/// A listening socket.
 pub enum ListeningSocket {
     Unix(UnixListener),
     Tcp(TcpListener),
@@ -103,7 +103,7 @@ impl AsFd for ListeningSocket {
     }
 }
 
-/// Where a client came from.
+/// The origin of a client.
 pub enum Socket {
     Unix(UnixStream),
     Tcp(TcpStream),

@@ -83,7 +83,7 @@ impl Control {
         self.end(token, "it did not say what it was to say");
     }
 
-    /// A client has told of its end of a queue pair: it gets its session.
+    /// A client has sent its end of a queue pair: it gets its session.
     pub(super) fn connect(&mut self, token: Token) {
         let Some(client) = self.clients.get_mut(&token) else { return };
         let stage = std::mem::replace(&mut client.stage, Stage::Silent);

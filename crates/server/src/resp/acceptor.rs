@@ -26,9 +26,9 @@ const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 const NO_DESCRIPTOR: &[u8] = b"-ERR the server has no file descriptor left for another client: \
 close some, or raise its limit of open files (ulimit -n)\r\n";
 
-/// Small replies must not wait for acknowledgements; and a peer whose machine
-/// died says no farewell: probes find out, so that it does not keep its place
-/// for ever. (No option fails on a fresh socket, and none is worth a client.)
+/// Small replies must not wait for acknowledgements. A peer whose machine has died closes nothing:
+/// keep-alive probes detect that, so that it does not keep its slot for ever. (These options do not
+/// fail on a fresh socket, and no failure justifies losing a client.)
 fn set_options(socket: &TcpStream) {
     let _ = socket.set_nodelay(true);
     let _ = sockopt::set_tcp_keepidle(socket, Duration::from_secs(TCP_KEEPALIVE_IDLE_S));

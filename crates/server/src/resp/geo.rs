@@ -1,11 +1,11 @@
-//! GEO keys: asked of the shards that own them; small searches are read from the
-//! shard's memory, where this connection may. What a search finds is stored
-//! in two steps: its shard's reply becomes a command for the shard that owns
-//! the other key, and that one's reply is the request's. What is more than one
-//! command may give goes there in pieces ([`remora_engine::storing`]).
+//! GEO keys: the thread asks the shards that own them; it reads small searches from the shard's
+//! memory, if this connection may. The result of a search is stored in two steps: its shard's reply
+//! becomes a command for the shard that owns the other key, and that shard's reply is the
+//! request's. A result that is too large for one command goes there in pieces
+//! ([`remora_engine::storing`]).
 //!
-//! A key is read by the place of its tree, of which the shard's answer to a
-//! search tells. It is kept by the key until there is no tree there any more.
+//! A key is read by the place of its tree, which is in the shard's answer to a search. The thread
+//! keeps the place by the key until the tree there is gone.
 
 pub(super) mod answers;
 
@@ -34,7 +34,7 @@ const SMALL_REPLY: usize = STREAM_BYTES / ENTRY_BYTES;
 /// Members within the window of a search that is read: each is compared on the
 /// globe, and its record fetched, while other connections wait.
 const READ_MEMBERS: usize = 512;
-/// What a search that is read may read and find.
+/// Limits of a search that the thread reads.
 const LIMITS: ReadLimits = ReadLimits {
     walk: WalkLimits { objects: READ_MEMBERS, ..WalkLimits::ONE_TURN },
     found_bytes: STREAM_BYTES,
@@ -121,8 +121,8 @@ impl<H: Host> RespExecutor<H> {
         }
     }
 
-    /// Goes on with what a shard has answered: the reply if that is all, none
-    /// if something is asked of another shard first.
+    /// Continues after a shard's answer: returns the reply if it is complete, none if another shard
+    /// must be asked first.
     pub(super) fn go_on(&mut self, token: Token, reply: OwnedReply) -> Option<OwnedReply> {
         let asked = asked_by(&token);
         if !self.geo_answers.searched.is_empty()

@@ -1,4 +1,4 @@
-//! What requests need of the server around them.
+//! The server's interface for requests.
 
 use crate::thread_counts::ThreadCounts;
 use remora_arena::{Journal, Owner};
@@ -34,7 +34,7 @@ pub trait Host: ShardPort {
     /// Tells a shard that a record was read there.
     fn touched(&self, shard: usize, pointer: RemotePointer);
 
-    /// Where this thread counts what happens.
+    /// This thread's counters.
     fn thread_counts(&self) -> &ThreadCounts;
 
     /// The text of INFO.
@@ -44,7 +44,7 @@ pub trait Host: ShardPort {
     fn parameters(&self) -> Vec<(&'static str, String)>;
 }
 
-/// What is fetched ahead of its use.
+/// The kind of prefetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prefetch {
     /// The keys' buckets.

@@ -1,4 +1,4 @@
-//! What the server tells about itself: INFO, CONFIG GET, CLIENT INFO.
+//! The server's own state: INFO, CONFIG GET, CLIENT INFO.
 
 use super::executor::Responder;
 use crate::config::Eviction;
@@ -54,7 +54,7 @@ fn load(counter: &AtomicU64) -> String {
     counter.load(Ordering::Relaxed).to_string()
 }
 
-/// What INFO tells of.
+/// The facts that INFO shows.
 struct Facts<'s> {
     shared: &'s Shared,
     /// By shard.
@@ -338,7 +338,7 @@ pub fn client(responder: &Responder) -> Vec<u8> {
     text
 }
 
-/// What clients' sessions may use, now.
+/// The transports that clients' sessions may use now.
 fn transports(shared: &Shared) -> String {
     let wanted = shared.config.transport;
     let may = |transport| wanted == Wanted::Auto || wanted == transport;

@@ -14,11 +14,10 @@ pub(super) fn part_of(token: &Token) -> Part {
     (token.connection, token.serial, token.request, token.part)
 }
 
-/// What is to be done with answers.
+/// The next steps after answers.
 #[derive(Default)]
 pub(super) struct KeyAnswers {
-    /// With the bytes of each one's job and of what it has found, which are counted among
-    /// those that are pending.
+    /// With the bytes of each one's job and of its results, which count among the pending bytes.
     pub(super) going_on: BTreeMap<Part, (GoingOn, usize)>,
     /// Random numbers that were drawn.
     pub(super) drawn: u64,

@@ -1,9 +1,9 @@
 //! Which keys there are, and giving a key what another one has: requests that
 //! go on with a shard's answer, at the same shard or at another one.
 //!
-//! What it keeps true: KEYS goes through a shard in bounded steps, each a job of
-//! its own, and ends with its connection. A move of a key ends, though its connection
-//! has gone ([`Moving`]), and so does a store ([`Storing`]).
+//! Invariant: KEYS goes through a shard in bounded steps, each a job of its own, and ends with its
+//! connection. A move of a key runs to its end even if its connection is closed ([`Moving`]), and
+//! so does a store ([`Storing`]).
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
@@ -25,7 +25,7 @@ const KEYS_STEP: u32 = 1_000;
 /// Lowest bit of a cursor that is part of a place; those below number the shard.
 const PLACE_SHIFT: u32 = 6;
 
-/// What becomes of an answer.
+/// The next step after an answer.
 enum Next {
     Reply(OwnedReply),
     /// The command goes to this shard, encoded.
@@ -42,7 +42,7 @@ impl<H: Host> RespExecutor<H> {
         let shard = (cursor & ((1 << PLACE_SHIFT) - 1)) as usize;
         let place = u32::try_from(cursor >> PLACE_SHIFT);
         let Some(place) = place.ok().filter(|_| shard < self.host.shards()) else {
-            // Nobody was told that cursor.
+            // The server has not given out this cursor.
             return responder.reply(|out, _| {
                 encode::array(out, 2);
                 encode::bulk(out, b"0");
@@ -55,7 +55,7 @@ impl<H: Host> RespExecutor<H> {
     }
 
     pub(super) fn keys_of(&mut self, responder: &mut Responder, filter: &KeyFilter) {
-        // What comes behind it would wait for it anyway.
+        // Later requests would wait for it anyway.
         responder.expect_large();
         let database = self.database;
         let mut asked = Vec::new();
@@ -100,7 +100,7 @@ impl<H: Host> RespExecutor<H> {
         };
         let (from, to) = (place(key, self.database), place(to, to_database));
         let moving = Moving::new(from, to, How { replaces, keeps });
-        // What comes behind it would wait for it anyway.
+        // Later requests would wait for it anyway.
         responder.expect_large();
         let (shard, command) = moving.first();
         let asked = [self.submit(responder, shard, 0, &command)];
@@ -138,8 +138,8 @@ impl<H: Host> RespExecutor<H> {
         self.key_answers.going_on.insert(part, (on, 0));
     }
 
-    /// Goes on with what a shard has answered: the reply if that is all, none if
-    /// something is asked first.
+    /// Continues after a shard's answer: returns the reply if it is complete, none if something
+    /// must be asked first.
     pub(super) fn go_on_with_key(
         &mut self,
         token: Token,
@@ -184,7 +184,7 @@ impl<H: Host> RespExecutor<H> {
             GoingOn::Last => Next::Reply(reply),
         };
         match next {
-            // What is under way to a key ends, though its connection has gone.
+            // An operation on a key runs to its end even if its connection is closed.
             Next::Ask(shard, command)
                 if is_there || matches!(on, GoingOn::Moving(_) | GoingOn::Storing(_)) =>
             {
@@ -203,7 +203,7 @@ fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
     bytes
 }
 
-/// What follows from a shard's answer on the way to a key.
+/// The next step after a shard's answer on the way to a key.
 fn asked_next(reply: &OwnedReply, next: impl FnOnce(&Reply<'_>) -> moving::Next) -> Next {
     let OwnedReply { status, number, ref value, .. } = *reply;
     let answer = Reply { number, value: value.as_deref(), ..Reply::status(status) };

@@ -1,4 +1,4 @@
-//! What a session reads from the shards' memory, without asking.
+//! Reads that a session makes from the shards' memory, without asking.
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
@@ -12,7 +12,7 @@ use remora_protocol::message::Status;
 use remora_resp::ReplyForm;
 use remora_resp::wire::encode;
 
-/// What an optimistic read found.
+/// The outcome of an optimistic read.
 pub(super) enum Read {
     /// The record, unexpired: its value is in the scratch; expiry in Unix ms.
     Found { from: usize, to: usize, expires_at_ms: u64 },
@@ -53,7 +53,7 @@ impl<H: Host> RespExecutor<H> {
                 self.host.thread_counts().hits.add(1);
                 responder.reply(|out, _| encode::bulk(out, value));
             }
-            // What is no string is the owner's to say.
+            // If the value is not a string, the owner answers.
             Command::Type { .. } => {
                 responder.reply(|out, _| encode::simple(out, Kind::STRING.name()));
             }

@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 
 /// See the module's text.
 pub struct ShardHost {
-    /// What all threads know.
+    /// The state that all threads share.
     pub shared: Arc<Shared>,
     /// The number of the shard.
     pub number: usize,
@@ -55,7 +55,7 @@ impl ShardHost {
         }
     }
 
-    /// What is public of the shard.
+    /// The shard's public state.
     pub fn handle(&self) -> &ShardHandle {
         &self.shared.shards[self.number]
     }
@@ -75,8 +75,8 @@ impl ShardHost {
         self.jobs.push_back(job);
     }
 
-    /// Executes some jobs, whose keys are fetched side by side, and moves a piece of a
-    /// large one. The number of jobs.
+    /// Executes some jobs, whose keys are fetched side by side, and moves a piece of a large one.
+    /// Returns the number of jobs.
     pub fn execute_jobs(&mut self) -> u64 {
         let mut jobs = 0;
         while jobs < JOBS_PER_TURN
@@ -107,7 +107,7 @@ impl ShardHost {
         None
     }
 
-    /// Keeps emptied mail for what is sent next.
+    /// Keeps emptied mail for the next messages.
     pub fn keep(&mut self, mail: Mail) {
         self.outbox.keep(mail);
     }

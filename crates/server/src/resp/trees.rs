@@ -127,7 +127,7 @@ fn walk_tree<M: Memory>(
 ) -> Result<Search, Unread> {
     let mut walk = LocalWalk::begin_at(memory, home, at, query)?;
     let is_whole = walk.run_within(&WalkLimits::ONE_TURN, scratch)?;
-    // What the id of a surrogate is only the owner knows.
+    // Only the owner knows the id of a surrogate.
     let is_known = !walk.walk().results().iter().any(|object| is_surrogate(object.word));
     (is_whole && is_known).then_some(walk.into_walk()).ok_or(Unread::Ask)
 }

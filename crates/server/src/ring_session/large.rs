@@ -1,9 +1,8 @@
-//! What waits to go out on one client's ring pair. Large values: replies whose
-//! value is written into the buffer that the request named. Searches of trees,
-//! answered by as many replies as they need. And replies that are held back until
-//! what they tell of is durable.
+//! Output that waits on one client's ring pair. Large values: the shard writes a reply's value into
+//! the buffer that the request named. Searches of trees: the shard answers them by as many replies
+//! as they need. Held replies: they wait until the changes that they show are durable.
 //!
-//! What it keeps true:
+//! Invariants:
 //! * a piece a turn: between two pieces the shard serves everybody else;
 //! * replies to one session of the client come in the order of its requests:
 //!   what follows a value on its way waits behind it, what belongs to other
@@ -47,12 +46,12 @@ struct Outgoing {
     /// Sequence that the reply waits for.
     wait: u64,
     download: Download,
-    /// What it goes into.
+    /// The buffer that receives it.
     name: BufferName,
     sent: usize,
 }
 
-/// What waits to be sent to one session of the client.
+/// An item that waits to be sent to one session of the client.
 enum Item {
     Value(Outgoing),
     Search(Searching),
@@ -79,12 +78,12 @@ impl Item {
 
 /// The large values on their way out on one ring pair.
 pub struct Large {
-    /// By number of the client's session; none is empty, and each begins with
-    /// a value, a search, or a reply that is not durable.
+    /// By number of the client's session; no queue is empty, and each begins with a value, a
+    /// search, or a reply that is not durable.
     outgoing: VecDeque<(u16, VecDeque<Item>)>,
     /// Sequence up to which replies may go.
     durable: u64,
-    /// Replies in `outgoing`, their bytes, and what else is there.
+    /// Replies in `outgoing`, their bytes, and the other items there.
     held: usize,
     held_bytes: usize,
     streams: usize,
@@ -92,7 +91,7 @@ pub struct Large {
     set_mask: u16,
     /// The client's buffer, where its unused pages can be given back.
     buffer: Option<Arc<Region>>,
-    /// What a search works in.
+    /// Scratch memory of a search.
     scratch: Vec<u8>,
     /// Something has gone out since [`Large::had_to_wait`] was asked.
     has_sent: bool,
@@ -186,7 +185,7 @@ impl Large {
         self.push(session, Item::Value(Outgoing { reply, wait, download, name, sent: 0 }));
     }
 
-    /// Queues what is left of a search.
+    /// Queues the rest of a search.
     pub fn search(&mut self, session: u16, searching: Searching) {
         self.push(session, Item::Search(searching));
     }

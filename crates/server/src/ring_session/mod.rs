@@ -1,7 +1,7 @@
 //! One client process's rings at one shard: frames in, commands executed in
 //! order, replies out.
 //!
-//! What it keeps true:
+//! Invariants:
 //! * the shard looks at a ring only if a ready bit of the client names it, or if
 //!   it left something there: what it costs does not depend on how many rings
 //!   there are;
@@ -64,7 +64,7 @@ pub struct RingSession {
     seed: u64,
     shard: usize,
     to_server: ReadView,
-    /// By ring set; made when a set is used first.
+    /// By ring set; made at the set's first use.
     incoming: Vec<Option<Box<Incoming>>>,
     /// Ring sets at which the shard has to look, as far as it knows.
     pending: u64,
@@ -75,13 +75,13 @@ pub struct RingSession {
     uploads: Uploads,
     /// Set when the peer broke the protocol; the control thread ends it all.
     pub violated: Arc<AtomicBool>,
-    /// Turns in a row whose replies have not gone out.
+    /// Turns in a row whose replies have not been sent.
     turns_untold: u32,
     frames: Vec<u8>,
     /// The arenas of all shards.
     arenas: Arc<[ReadView]>,
     touched: Arc<[Arc<TouchHints>]>,
-    /// What a search works in.
+    /// Scratch memory of a search.
     search_scratch: Vec<u8>,
     searches: Arc<OtherSearches>,
     /// Threads of the client that have asked something here: it gives them the
@@ -113,7 +113,7 @@ impl<'f> Frame<'f> {
     }
 }
 
-/// What a ring session is made of.
+/// The parts of a ring session.
 pub struct RingParts {
     /// The session's number.
     pub session: u64,
@@ -183,7 +183,7 @@ impl RingSession {
         }
     }
 
-    /// By which the client wakes the shard, if it does so itself.
+    /// The client's wake-up of the shard, if the client wakes it itself.
     pub fn eventfd(&self) -> Option<BorrowedFd<'_>> {
         match &self.client {
             ClientEnd::Shm(end) => Some(end.eventfd()),
@@ -338,7 +338,7 @@ impl RingSession {
         now: Now,
     ) -> Result<usize, SessionError> {
         if self.replies.blocked() & 1 << set != 0 {
-            // With the credit that it waits for comes a ready bit.
+            // The credit that it waits for arrives with a ready bit.
             self.pending &= !(1 << set);
             return Ok(0);
         }
@@ -469,7 +469,7 @@ impl RingSession {
                 if bytes <= MAX_INLINE_BYTES {
                     return self.reply(&reply, id);
                 }
-                // What no frame carries is asked for in parts.
+                // A reply that is too long for a frame is requested in parts.
                 let refusal = Reply::status(Status::NeedsBuffer);
                 let refusal = Reply { number: bytes as i64, wait: reply.wait, ..refusal };
                 return self.reply(&refusal, id);
@@ -511,8 +511,7 @@ impl RingSession {
         self.uploads.abandon(shard, now);
     }
 
-    /// Replies once that may be seen, behind what is on its way to the same session
-    /// of the client.
+    /// Sends a reply once it may be seen, after earlier output to the same session of the client.
     fn reply(&mut self, reply: &Reply<'_>, id: u32) -> Result<(), SessionError> {
         let header = self.replies.header(reply, id);
         let value = reply.value.unwrap_or_default();

@@ -43,19 +43,18 @@ pub struct Replies {
     /// A mask that takes a session's number to its ring set.
     set_mask: usize,
     to_server: ReadView,
-    /// The mailboxes of a client over shared memory, where its threads are woken, and
-    /// told that replies wait for credit.
+    /// The mailboxes of a client over shared memory: they wake its threads, and announce that
+    /// replies wait for credit.
     shm: Option<(Words, Words)>,
-    /// What carries them, and large values.
+    /// The link for replies and large values.
     pub link: AnyLink,
-    /// By ring set; made when a set is used first.
+    /// By ring set; made at the set's first use.
     outgoing: Vec<Option<Box<Outgoing>>>,
     /// Ring sets whose replies wait for room.
     blocked: u64,
-    /// Those of which the client was told so: their credit has to be looked at once
-    /// more.
+    /// Blocked sets that were announced to the client: their credit has to be checked once more.
     newly_blocked: u64,
-    /// Ring sets that have replies of which the client was not told.
+    /// Ring sets with replies that were not announced to the client.
     untold: u64,
 }
 
@@ -80,7 +79,7 @@ impl Replies {
         session_of(id) as usize & self.set_mask
     }
 
-    /// What a ring set needs; made when it is used first.
+    /// The state of a ring set; made at its first use.
     fn outgoing(&mut self, set: usize) -> &mut Outgoing {
         if self.outgoing.len() <= set {
             self.outgoing.resize_with(set + 1, || None);
@@ -208,8 +207,8 @@ impl Replies {
         }
     }
 
-    /// Ring sets that have to be flushed although the client says nothing: it may
-    /// have given credit just before it was told that they wait for it.
+    /// Ring sets that have to be flushed although the client is silent: it may have given credit
+    /// just before the announcement that they wait for it.
     pub fn take_newly_blocked(&mut self) -> u64 {
         std::mem::take(&mut self.newly_blocked)
     }
@@ -222,8 +221,7 @@ impl Replies {
 
     fn send(&mut self, set: usize, parts: &[&[u8]]) -> Result<(), SessionError> {
         let sender = &mut self.outgoing[set].as_mut().expect("it was made before").sender;
-        // What another process polls for is there at once; what goes over a
-        // network goes together.
+        // A process that polls sees each reply at once; over a network replies are sent together.
         if self.shm.is_some() {
             sender.send(&mut self.link, parts).map_err(link_failure)?;
             self.pass_over_writes();
@@ -240,7 +238,7 @@ impl Replies {
         Ok(self.outgoing(set).sender.take_credit(credit)?)
     }
 
-    /// Sends what waits of these ring sets, as far as there is room.
+    /// Sends the waiting replies of these ring sets, as far as there is room.
     pub fn flush(&mut self, sets: u64) -> Result<(), SessionError> {
         let blocked = sets & self.blocked;
         if blocked == 0 {

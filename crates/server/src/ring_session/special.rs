@@ -1,5 +1,5 @@
-//! Large values in a session's turns: frames that are more, or less, than one
-//! encoded command, and replies whose value goes into the client's buffer.
+//! Large values in a session's turns: frames that are more, or less, than one encoded command, and
+//! replies whose value the shard writes into the client's buffer.
 
 use super::frames::{request_header, session_of};
 use super::large;
@@ -141,8 +141,7 @@ impl RingSession {
         !self.uploads.is_empty()
     }
 
-    /// Refuses the uploads whose pieces have stopped coming. To be called with
-    /// the shard's ticks.
+    /// Refuses the uploads that have stalled. The caller calls it with the shard's ticks.
     ///
     /// # Errors
     /// See [`SessionError`].
