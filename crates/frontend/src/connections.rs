@@ -1,5 +1,5 @@
-//! The connections of one thread: each has a slot, gets its replies, and
-//! is served in turn. Where their bytes come from is the thread's business.
+//! The connections of one thread: each has a slot, gets its replies, and is served in turn. The
+//! thread provides their streams.
 
 use crate::connection::{Connection, Flow, Lent, Taken};
 use crate::executor::Executor;
@@ -15,14 +15,14 @@ use std::io::{Read, Write};
 /// hold up the others.
 pub const READ_BYTES: usize = 64 << 10;
 
-/// What the connections that an executor serves are parsed into.
+/// The request type of an executor's connections.
 type Request<E> = <<E as Executor>::Protocol as Protocol>::Request;
 
 /// The connections, by slot, each with its stream of bytes.
 pub struct Connections<S, E: Executor> {
     executor: E,
     lent: Lent<Request<E>>,
-    /// Where streams are read into: room for one long read, and for short ones of others.
+    /// Buffer for reads of streams: room for one long read, and for short ones of others.
     scratch: Vec<u8>,
     slots: Vec<Option<Slot<S, E::Protocol>>>,
     free: Vec<usize>,
@@ -48,7 +48,7 @@ struct Slot<S, P: Protocol> {
 #[derive(Clone, Copy, Default)]
 struct Member {
     slot: usize,
-    /// Where what was read from it begins.
+    /// Start of the bytes that were read from it.
     from: usize,
     taken: Taken,
 }
@@ -68,7 +68,7 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         }
     }
 
-    /// What they need of the shards.
+    /// Their interface to the shards.
     #[inline]
     pub fn port(&self) -> &E::Port {
         self.executor.port()
@@ -228,9 +228,8 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         !self.with_part.is_empty()
     }
 
-    /// Refuses large requests of which nothing came for longer than
-    /// `upload_idle_s`. To be called once a second while
-    /// [`Connections::wait_for_parts`].
+    /// Refuses large requests without new bytes for longer than `upload_idle_s`. The caller calls
+    /// it once a second while [`Connections::wait_for_parts`].
     pub fn count_idle(&mut self, upload_idle_s: u64, mut closed: impl FnMut(S)) {
         for slot in std::mem::take(&mut self.with_part) {
             let look = |of: &mut Slot<S, E::Protocol>, executor: &mut E, _: &mut _| {
@@ -240,8 +239,8 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         }
     }
 
-    /// The last turn in which each takes requests: what has arrived is still
-    /// read, nothing after it.
+    /// Each connection takes requests in one last turn: it still reads bytes that have arrived, and
+    /// nothing after them.
     pub fn stop_reading(&mut self, mut closed: impl FnMut(S)) {
         (0..self.slots.len()).for_each(|slot| self.stop_reading_of(slot, &mut closed));
     }

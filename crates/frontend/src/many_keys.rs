@@ -1,8 +1,8 @@
-//! A request that does the same with each of many keys: what is answered, what is asked,
-//! and what no turn has taken yet.
+//! A request that does the same with each of many keys: the answers, the questions in flight, and
+//! the keys that no turn has taken yet.
 //!
-//! What it keeps true: each answer stands in the reply where its key stands in the request.
-//! Once the values exceed the maximum size of a reply, no more of them are kept.
+//! Invariant: each answer is in the reply where its key is in the request. Once the values exceed
+//! the maximum size of a reply, no more of them are kept.
 
 use crate::in_flight::{Asked, What};
 use crate::job::{Job, Order, OwnedReply, Token};
@@ -13,7 +13,7 @@ use remora_layout::limits::{MAX_REPLY_BYTES, MAX_SHARDS};
 use remora_protocol::Reply;
 use remora_protocol::message::Status;
 
-/// Memory for what keys were answered at once that is kept between requests.
+/// Memory for immediate answers that is kept between requests.
 const KEEP_REPLY_BYTES: usize = 256 << 10;
 
 /// Answers, and which keys of the request they are of.
@@ -26,7 +26,7 @@ pub struct Answers {
 /// Keys that a shard is asked for together.
 struct Group {
     shard: usize,
-    /// Where each stands in the request, and what it asks.
+    /// The position of each in the request, and its question.
     keys: Vec<(u32, What)>,
     reply: Option<OwnedReply>,
     /// The reply is a list with an answer for each key, and not the only key's answer.
@@ -59,7 +59,7 @@ pub struct ManyKeys<F> {
     keys: usize,
     /// Keys at the end of the request that no turn has taken yet.
     left: usize,
-    /// Of the keys that were not asked for.
+    /// The answers for keys that were not asked for.
     answers: Answers,
     /// By the part of the request that they are.
     groups: Vec<Group>,
@@ -97,7 +97,7 @@ impl<F: ReplyForm> ManyKeys<F> {
         }
     }
 
-    /// What is done with each key.
+    /// The operation on each key.
     pub const fn each(&self) -> &Each {
         &self.each
     }

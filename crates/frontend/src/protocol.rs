@@ -1,4 +1,4 @@
-//! What a protocol is to the connections that speak it.
+//! The interface of a protocol to the connections that use it.
 
 use crate::job::OwnedReply;
 use remora_protocol::Reply;
@@ -11,13 +11,13 @@ pub trait Protocol: 'static {
     type Request: ParsedRequest;
     /// How the answers of shards become a reply.
     type Form: ReplyForm;
-    /// What a client has told about itself.
+    /// The client's own statements about itself.
     type Client: Default;
 
     /// The dialect in which this client wants its replies.
     fn dialect(client: &Self::Client) -> Dialect<Self>;
 
-    /// What a client is told that sends a longer request than any may be.
+    /// The error for a request that is longer than the limit.
     const TOO_LONG: &'static str;
 
     /// Appends an error that is about the connection, with this text.
@@ -33,7 +33,7 @@ pub trait ParsedRequest: Default {
     /// A violation of the protocol. The start of the next request is unknown, so the
     /// connection ends.
     type Violation: Display;
-    /// What passes over the rest of a request that was given up.
+    /// Skips the rest of an abandoned request.
     type Skip;
 
     /// Parses the request at the start of `input`. After [`Parsed::Incomplete`] the next
@@ -64,18 +64,18 @@ pub trait ParsedRequest: Default {
     /// A hint.
     fn peek_key(input: &[u8]) -> Option<&[u8]>;
 
-    /// Where in the bytes the part begins that is not whole, and what passes over the rest.
-    /// `None` if a request cannot be given up where it stands.
+    /// The start of the incomplete part in the bytes, and the state that skips the rest. `None` if
+    /// a request cannot be abandoned at this point.
     fn give_up(&self) -> Option<(usize, Self::Skip)>;
 
-    /// Passes over what is there of the rest.
+    /// Skips the available part of the rest.
     ///
     /// # Errors
     /// Bytes that are no part of a request.
     fn pass(skip: &mut Self::Skip, input: &[u8]) -> Result<Skipped, Self::Violation>;
 }
 
-/// What parsing a request came to.
+/// The outcome of parsing a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parsed {
     /// The request is not all there.
@@ -90,7 +90,7 @@ pub enum Parsed {
     },
 }
 
-/// What was passed over of a request that was given up.
+/// The skipped part of an abandoned request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Skipped {
     /// Bytes at the start of the buffer that belong to the request.
@@ -102,7 +102,7 @@ pub struct Skipped {
 /// How the answers of shards become a reply: plain data that a request carries until they
 /// are there.
 pub trait ReplyForm: Copy {
-    /// What clients choose between.
+    /// The choice that clients have.
     type Dialect: Copy;
     /// A reply that is written piece by piece.
     type Long: LongReply<Dialect = Self::Dialect>;
@@ -123,18 +123,18 @@ pub trait LongReply {
     /// See [`ReplyForm::Dialect`].
     type Dialect;
 
-    /// Bytes of what it is made of.
+    /// Bytes of its source.
     fn bytes(&self) -> usize;
 
-    /// Appends the next piece. Whether it was the last one of what is there.
+    /// Appends the next piece. Returns whether it was the last available one.
     fn write_piece(&mut self, out: &mut Vec<u8>, dialect: Self::Dialect) -> bool;
 
-    /// Goes on with this value, behind what is written; false if no shard answers such a
-    /// reply in several.
+    /// Continues with this value, after the written part; false if no shard sends such a reply in
+    /// several parts.
     fn go_on(&mut self, value: Vec<u8>) -> bool;
 }
 
-/// One shard's answer, of which a reply is made. Mostly there is one.
+/// One shard's answer, from which a reply is made. Mostly there is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part<'a> {
     /// How it went.

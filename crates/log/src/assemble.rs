@@ -1,8 +1,8 @@
 //! Entries, made of frames.
 //!
-//! What it keeps true: entries come out in the order of their sequences, none
-//! twice, none missing, and only whole: what an entry's last piece has not come
-//! for does not exist. The bytes kept for an entry that is under way are bounded.
+//! Invariant: entries come out in the order of their sequences, each once, without gaps, and only
+//! whole: an entry without its last piece does not exist. The bytes kept for an incomplete entry
+//! are bounded.
 
 use crate::frame::Frame;
 use crate::parts::Parts;
@@ -120,7 +120,7 @@ impl Assembler {
         self.next
     }
 
-    /// Takes the next frame; gives the entry of which it is the last piece.
+    /// Takes the next frame; returns the entry if the frame is its last piece.
     ///
     /// # Errors
     /// It does not follow on the last one, or the entry is too large.
@@ -140,7 +140,7 @@ impl Assembler {
         }
         let too_large = AssembleError::TooLarge { limit: self.limit_bytes };
         if piece == 0 && !self.bytes.is_empty() {
-            // What the last entry took; large ones are rare.
+            // The size of the last entry; large ones are rare.
             self.bytes = Vec::new();
         }
         if self.bytes.len() + frame.body.len() > self.limit_bytes {

@@ -1,6 +1,6 @@
 //! Frames of the log that are kept for cursors.
 
-/// Keeps what a cursor has not read from being dropped, until it is released.
+/// Keeps the frames that a cursor has not read from being dropped, until it is released.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "what it holds is held until it is released"]
 pub struct Hold(u64);

@@ -9,7 +9,7 @@
 //! - [`consistent_cut`] says up to where the logs of several shards tell one
 //!   story.
 //!
-//! The log does not know what its entries say. No I/O, no clock, no randomness.
+//! The log does not interpret its entries. It has no I/O, no clock, no randomness.
 
 #![forbid(unsafe_code)]
 

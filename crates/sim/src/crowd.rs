@@ -1,6 +1,6 @@
-//! Sessions over shared memory: threads of client processes that ask over ring sets
-//! of their own, some of them all the time, the others once. Or processes with one
-//! thread each whose frames come as if over a network.
+//! Sessions over shared memory: threads of client processes that ask over ring sets of their own,
+//! some of them all the time, the others once. Or processes with one thread each whose frames
+//! arrive as over a network.
 //!
 //! Rings, doorbells and sleeps are production's; how the replies are waited for is a
 //! few lines. Each reply has to be the next one of its ring, with the value that its
@@ -27,7 +27,7 @@ use zerocopy::FromBytes;
 
 /// How long a thread sleeps at most, as in production, ns.
 const LONGEST_SLEEP_NS: u64 = 100_000_000;
-/// What a thread does between two rounds takes so long at most, ns.
+/// Longest time of a thread between two rounds, ns.
 const THINK_NS: u64 = 5_000;
 /// Until the threads that ask once have asked, and their processes are parked, ns.
 const IDLE_NS: u64 = 20_000_000;

@@ -1,4 +1,4 @@
-//! What goes wrong, by name, and how often.
+//! The kinds of faults, by name, and how often they happen.
 
 use remora_fabric::sim::SimWorld;
 use std::cell::{Cell, RefCell};
@@ -30,8 +30,7 @@ pub enum Fault {
     WallClock,
     /// A disk takes up to seconds for a write.
     DiskStall,
-    /// A disk fails for good: nothing becomes durable any more. The server lives on
-    /// for up to some seconds.
+    /// A disk fails for good: nothing becomes durable. The server lives on for up to some seconds.
     DiskFailed,
 }
 
@@ -101,7 +100,7 @@ impl Faults {
         strikes
     }
 
-    /// None strikes any more.
+    /// Stops all faults.
     pub fn stop(&self) {
         self.stopped.set(true);
         self.world.calm();

@@ -6,13 +6,13 @@ use remora_fabric::sim::Random;
 use std::collections::BTreeSet;
 use std::iter;
 
-/// Mixed into the seed: what is drawn of hashes changes nothing else.
+/// Mixed into the seed: the draws for hashes change no other draws.
 const SALT: u64 = 0x6861_7368_5f6f_6666;
 
-/// Fields whose expiry, with their hash's, is judged as that of a key is.
+/// Fields whose expiry, with their hash's, is judged as a key's expiry.
 pub const JUDGED_EXPIRY: [u32; 2] = [0, 2];
 
-/// What a seed draws of hashes.
+/// A seed's choice of hashes.
 #[derive(Clone, Copy, Debug)]
 pub struct HashSwarm {
     /// Hashes of each database; 0: none.
@@ -25,7 +25,7 @@ pub struct HashSwarm {
     pub percent: u64,
     /// Whether some hashes go from key to key.
     pub moves: bool,
-    /// Of how many thousand operations on a hash one removes it, or lets it expire.
+    /// Operations, of a thousand on a hash, that remove it or let it expire.
     pub ends: u64,
 }
 

@@ -1,11 +1,9 @@
-//! A simulated server: the production shards and rings of one incarnation after
-//! another, driven by one task. What a control thread does in production,
-//! granting sessions and writing heartbeats, is done here in few lines by the
-//! same formats.
+//! A simulated server: the production shards and rings of one incarnation after another, driven by
+//! one task. This file replaces the production control thread: it grants sessions and writes
+//! heartbeats in few lines, in the same formats.
 //!
-//! What it keeps true, as production does: a new incarnation serves nobody before
-//! every read lease that its predecessor gave has lapsed; a session that breaks the
-//! protocol is withdrawn.
+//! Invariant, as in production: a new incarnation serves no client before every read lease of its
+//! predecessor has lapsed; a session that breaks the protocol is withdrawn.
 
 mod evicted;
 mod processes;
@@ -45,8 +43,7 @@ const MS: u64 = 1_000_000;
 
 /// Memory is audited about once in so many ticks.
 const AUDIT_TICKS: u64 = 16;
-/// How long the process lives on whose disk has failed, at most, ns: some calls time
-/// out meanwhile.
+/// Longest life of a process after its disk has failed, ns: some calls time out meanwhile.
 const LIVES_ON_NS: [u64; 3] = [50 * MS, 2_000 * MS, 8_000 * MS];
 
 /// How a server is made.
@@ -56,19 +53,19 @@ pub struct NodeOptions {
     pub shards: usize,
     /// Bytes of each shard's arena.
     pub arena_bytes: usize,
-    /// What each shard is told; region, incarnation and epoch are filled in.
+    /// The options of each shard; region, incarnation and epoch are filled in.
     pub shard: ShardOptions,
-    /// By how much the server's clock gains, ppm.
+    /// Drift of the server's clock, ppm.
     pub clock_gains_ppm: i64,
     /// Lines of the table of pointers that its clients share; 0: there is none.
     pub pointer_lines: usize,
     /// Whether its memory is audited while it serves: nothing is uploaded then.
     pub audits: bool,
-    /// In how many of a hundred turns a shard releases memory, as if there were that
-    /// much more of it: what has no root any more lies there for longer.
+    /// Percentage of turns in which a shard releases memory, as if there were that much more of it:
+    /// memory without a root stays for longer.
     pub release_percent: u64,
-    /// In how many of a hundred ticks a shard sweeps for what has expired, as if its table
-    /// were that much larger.
+    /// Percentage of ticks in which a shard sweeps for expired keys, as if its table were that much
+    /// larger.
     pub sweep_percent: u64,
     /// How changes become durable; `None`: they are at once, and lost with the
     /// process.
@@ -105,7 +102,7 @@ pub struct Node {
     /// Sessions that were ended because the client broke the protocol: none
     /// may be, all clients are honest.
     pub violations: Vec<SessionError>,
-    /// What did not fit when memory was audited.
+    /// Mismatches found by audits of memory.
     pub misfits: Vec<String>,
     /// The utilisation that heartbeats tell, parts per million.
     told_ppm: u32,
@@ -260,9 +257,9 @@ impl Node {
         }
     }
 
-    /// The process ends, as by kill -9. What is given back loses the links of
-    /// its clients; until that is called its memory can be read, as memory
-    /// that a client of the same host has mapped.
+    /// The process ends, as by kill -9. Calling the returned function removes the links of its
+    /// clients; until then they can read its memory, as a client of the same host reads memory that
+    /// it has mapped.
     pub fn crash(&mut self) -> impl FnOnce() + use<> {
         if let Some(incarnation) = &self.incarnation {
             for (disk, shard) in self.disks.iter_mut().zip(&incarnation.shards) {
@@ -276,8 +273,8 @@ impl Node {
         move || sessions.into_iter().for_each(|session| session.lose(&world))
     }
 
-    /// Keeps a shard busy with one long step: it serves nobody for so long, while
-    /// the other shards do, and heartbeats go on.
+    /// Keeps a shard busy with one long step: it serves no client for this time, while the other
+    /// shards continue, and so do heartbeats.
     pub fn occupy_shard(&mut self, shard: usize, for_ns: u64) {
         if let Some(incarnation) = &mut self.incarnation {
             incarnation.busy_until_ns[shard] = self.world.now_ns() + for_ns;
@@ -356,7 +353,7 @@ impl Node {
         self.incarnation.as_ref().map_or(0, |incarnation| incarnation.busy_until_ns[shard])
     }
 
-    /// From now on the memory of what is removed comes back in ticks alone.
+    /// From now on only ticks release the memory of removed objects.
     pub fn release_in_ticks(&mut self) {
         self.options.release_percent = 0;
     }
@@ -446,7 +443,7 @@ impl Node {
         })
     }
 
-    /// What is due every few milliseconds.
+    /// The work that is due every few milliseconds.
     fn tick(&mut self) {
         let Some(incarnation) = &mut self.incarnation else { return };
         let now = self.time.now(incarnation.began_ns);
@@ -484,7 +481,7 @@ impl Node {
         self.time.follow();
     }
 
-    /// Audits memory; what does not fit is in `misfits` then.
+    /// Audits memory, and adds mismatches to `misfits`.
     pub fn audit(&mut self, when: &str) {
         let shards = self.incarnation.iter().flat_map(|incarnation| &incarnation.shards);
         let misfits = shards.filter_map(|shard| shard.audit().err());
@@ -557,7 +554,7 @@ impl Node {
             let worked = node.borrow_mut().turn();
             node.borrow_mut().note_removed();
             if worked {
-                // What the work takes.
+                // The time of the work.
                 let takes_ns = world.draw(|random| random.within(&(200..=3_000)));
                 world.suspend_until(task, world.now_ns() + takes_ns);
                 continue;

@@ -49,7 +49,7 @@ pub enum Probe {
     RespRead,
     /// One did not, and the shard was asked.
     RespAsked,
-    /// What one looked at was changed meanwhile, and a mixture was seen.
+    /// An object was changed during a look at it, and the look saw a mixture.
     RespTorn,
     /// A RESP connection went from one thread to another.
     RespMoved,
@@ -167,7 +167,7 @@ impl Probes {
         }
     }
 
-    /// What a session tells of itself.
+    /// Adds a session's counters.
     pub fn add_session(&mut self, counts: &Counts) {
         self.add(Probe::CachedRead, counts.read.min(counts.hits));
         self.add(Probe::StalePointer, counts.stale);
@@ -176,7 +176,7 @@ impl Probes {
         self.add(Probe::RightLapsed, counts.read_lease_lapsed);
     }
 
-    /// What a view of a tree tells of its searches.
+    /// Adds the search counters of a tree's view.
     pub fn add_view(&mut self, events: &TreeEvents) {
         self.add(Probe::TreeBeganAgain, events.began_again);
         self.add(Probe::TreeStaleKept, events.stale_kept);
@@ -184,7 +184,7 @@ impl Probes {
         self.add(Probe::TreeGone, events.header_gone);
     }
 
-    /// What a view of a hash tells of its reads.
+    /// Adds the read counters of a hash's view.
     pub fn add_hash(&mut self, events: &HashEvents) {
         self.add(Probe::HashRead, events.part_read);
         self.add(Probe::HashFieldGone, events.part_gone);
@@ -193,7 +193,7 @@ impl Probes {
         self.add(Probe::HashGrown, events.grown);
     }
 
-    /// What a shard tells of itself; it began with so many buckets.
+    /// Adds a shard's counters; it began with this many buckets.
     pub fn add_shard(&mut self, stats: &ShardStats, began_with_buckets: u64) {
         self.add(Probe::Expired, stats.expired);
         self.add(Probe::Evicted, stats.evicted);

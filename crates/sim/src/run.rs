@@ -1,5 +1,5 @@
-//! One world from its beginning to its end: the tasks of its clients, what is
-//! broken meanwhile, and the judgement.
+//! One world from its beginning to its end: the tasks of its clients, the faults meanwhile, and the
+//! judgement.
 
 use crate::check::keys::Keys;
 use crate::client::SimClient;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
 
-/// What came of a world.
+/// The outcome of a world.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Operations of its clients.
@@ -41,7 +41,7 @@ pub struct Outcome {
     pub hash: u64,
     /// Rare paths that ran.
     pub probes: Probes,
-    /// What the server's last incarnation has counted.
+    /// The counters of the server's last incarnation.
     pub counts: Counts,
     /// Promises that were broken.
     pub violations: Vec<Violation>,
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub keys: u64,
     /// Calls that showed something of a tree.
     pub looks: u64,
-    /// What happened, if it was wanted.
+    /// The events, if the caller wants them.
     pub trace: Vec<String>,
 }
 

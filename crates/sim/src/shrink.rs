@@ -6,7 +6,7 @@ use crate::swarm::Swarm;
 use crate::world::World;
 use std::fmt;
 
-/// What is taken away from a seed's draw.
+/// Reductions of a seed's draw.
 #[derive(Clone, Default, Debug)]
 pub struct Less {
     /// So many operations only.
@@ -17,7 +17,7 @@ pub struct Less {
     pub resp_clients: Option<u32>,
     /// None of these faults.
     pub without: Vec<Fault>,
-    /// No operation of the fabric is torn.
+    /// Operations of the fabric are not torn.
     pub untorn: bool,
 }
 

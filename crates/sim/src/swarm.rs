@@ -1,4 +1,4 @@
-//! What a seed draws before its world begins: every world is of its own kind.
+//! A seed's choices before its world begins: every world is of its own kind.
 
 use crate::disk::DiskSwarm;
 use crate::faults::Fault;
@@ -73,7 +73,7 @@ pub struct CrowdSwarm {
     pub processes: usize,
     /// Threads of each, a power of two, each at a ring set of its own.
     pub sessions: usize,
-    /// As many of all threads ask all the time.
+    /// The number of threads that ask all the time.
     pub busy: usize,
     /// How often each of them asks.
     pub rounds: u64,
@@ -96,9 +96,9 @@ pub struct Swarm {
     pub keys: u32,
     /// How long values of keys are.
     pub lengths: Lengths,
-    /// What clients do.
+    /// The clients' operations.
     pub mix: Mix,
-    /// By how much each client's machine gains, ppm.
+    /// Drift of each client's machine, ppm.
     pub client_gains_ppm: Vec<i64>,
     /// Whether all clients are of one machine and share their pointers.
     pub shares_pointers: bool,
@@ -118,7 +118,7 @@ pub struct Swarm {
     pub places: PlacesSwarm,
     /// Hashes.
     pub hashes: HashSwarm,
-    /// Sessions over shared memory, at ring sets of their own. No seed draws some.
+    /// Sessions over shared memory, at ring sets of their own. No seed chooses them.
     pub crowd: Option<CrowdSwarm>,
     /// Longest time between two chances of a fault that comes from outside, ns.
     pub chance_ns: u64,
@@ -202,7 +202,7 @@ impl Swarm {
         let shard = Self::shard(&mut draw);
         let disk = DiskSwarm::of(seed, lengths.most_bytes);
         let (shard, arena_bytes) = match disk {
-            // What is replayed takes room in another order.
+            // A replay takes room in another order.
             Some(_) => (
                 ShardOptions { durability: Durability::Told, eviction: Eviction::None, ..shard },
                 arena_bytes.max(8 << 20),
@@ -225,7 +225,7 @@ impl Swarm {
         // Who moves a tree has to know what it has.
         places.moves &= node.shard.eviction == Eviction::None;
         if node.disk.is_some() && (hashes.moves || places.moves) {
-            // What a client has lost sight of stays.
+            // Objects that a client has lost sight of stay.
             node.arena_bytes = node.arena_bytes.max(MOVING_ARENA_BYTES);
         }
         let cache_entries = draw.one_of([0, 1, 64, 4_096]);
@@ -257,7 +257,7 @@ impl Swarm {
     /// How many keys there are, and bytes of each shard's arena.
     fn memory(draw: &mut Draws, lengths: Lengths, shards: u64) -> (u32, u64) {
         if lengths.most_bytes >= 30_000 && draw.once_in(2) {
-            // Just enough memory for what is written, or less.
+            // Just enough memory for the written data, or less.
             let arena_bytes = if lengths.most_bytes > LARGE_BYTES { 4 << 20 } else { 1 << 20 };
             let at_once = shards * arena_bytes / (lengths.most_bytes / 2);
             ((at_once * draw.within(8..=20) / 10) as u32, arena_bytes)
@@ -266,7 +266,7 @@ impl Swarm {
         }
     }
 
-    /// What clients do, a world's pace given.
+    /// The clients' operations at a world's pace.
     fn mix(draw: &mut Draws, lengths: Lengths, pace_ns: u64) -> Mix {
         let think_percent = draw.one_of([2, 10, 50]);
         // Requests that wait for room in their ring.

@@ -1,4 +1,4 @@
-//! What the tasks of one world share: the server, the history, what goes wrong.
+//! State that the tasks of one world share: the server, the history, the faults.
 
 use crate::counts::Counts;
 use crate::faults::Faults;
@@ -18,15 +18,15 @@ use std::rc::Rc;
 pub struct World {
     /// Time, network and randomness.
     pub sim: SimWorld,
-    /// What the seed drew.
+    /// The seed's choices.
     pub swarm: Swarm,
     /// The server.
     pub node: Rc<RefCell<Node>>,
     /// Its RESP.
     pub resp: Resp,
-    /// What clients saw.
+    /// The clients' observations.
     pub history: RefCell<History>,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Rc<Faults>,
     /// Which rare paths ran.
     pub probes: RefCell<Probes>,

@@ -1,4 +1,4 @@
-//! Where a search has been.
+//! The visited states of a search.
 
 use super::calls::Calls;
 use super::keys::{Moment, Value};

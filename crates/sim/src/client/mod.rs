@@ -31,7 +31,7 @@ pub struct SimClient {
     views: Views,
 }
 
-/// Whether nobody knows what came of a call that failed so.
+/// Whether the effect of a call with this error is unknown.
 fn is_open(error: Error) -> bool {
     error.is_final() || error == Error::TimedOut
 }
@@ -129,7 +129,7 @@ impl SimClient {
                 // Nobody knows what came of it.
                 Err(Error::TimedOut) => {
                     self.world.timed_out(self.number);
-                    // What this session asks for next waits for that reply too.
+                    // The session's next requests wait for that reply too.
                     if self.world.node.borrow().is_to_die() && self.draw(2) == 0 {
                         return Left::HandedOver;
                     }

@@ -1,4 +1,4 @@
-//! What a simulated client does with trees of places.
+//! A simulated client's operations on trees of places.
 
 use super::{MS, SimClient, is_open};
 use crate::check::places::{Act, Seen};
@@ -92,7 +92,7 @@ impl SimClient {
     fn open_tree(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
         let name = tree_name(tree);
         let mut opened = self.open_tree_if_there(session, tree)?;
-        // One of its database loads, so that nobody else builds of what it sends.
+        // One client of its database loads, so that no other client builds a tree from its objects.
         let databases = self.world.swarm.databases;
         let loader = tree % (self.world.swarm.clients / databases).max(1);
         let loads = self.world.swarm.places.loads && self.number / databases == loader;
@@ -142,7 +142,7 @@ impl SimClient {
                 self.done(act);
                 Ok(())
             }
-            // What an earlier session of this client sent may have come between.
+            // A request of an earlier session of this client may have come between.
             Ok(_) => {
                 self.views.unknown.push(act);
                 Ok(())
@@ -176,7 +176,7 @@ impl SimClient {
         self.tell(tree, format_args!("is to expire at {at_ms}"));
         let act = self.world.history.borrow_mut().places.clear(Some(tree), now_ns);
         match session.expire_at(&name, at_ms) {
-            // What comes of it otherwise may come at any later time.
+            // Otherwise its effect may come at any later time.
             Err(error) if is_open(error) => return self.tree_failed(&[], error),
             Err(error) => return self.tree_failed(&[act], error),
             Ok(_) => {}

@@ -7,10 +7,10 @@ use super::work::{Admits, Does, Workload};
 use super::workloads::{phase, places};
 use super::{Policy, run};
 
-/// Searches whose completion is told.
+/// Searches whose completion is counted.
 const SEARCHES: f64 = 1_000.0;
 
-/// What some threads of a machine came to.
+/// The result for some threads of a machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Walking {
     /// Time for 1,000 searches, all threads together; ns.
@@ -21,7 +21,7 @@ pub struct Walking {
     pub search_ns: f64,
 }
 
-/// So many threads read windows of 1e-5 on one of Catfish's client machines.
+/// This many threads read windows of 1e-5 on one of Catfish's client machines.
 pub fn walking(threads: usize, admits: Admits) -> Walking {
     let work = Workload {
         name: "walking",

@@ -23,7 +23,7 @@ struct Kept {
     imm: Option<u32>,
 }
 
-/// What was written since the gate was opened last.
+/// The writes since the gate was opened last.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Written {
     /// Bytes of replies.
@@ -50,7 +50,7 @@ impl Gate {
         GateLink { gate: self.clone(), link, has_searches, charged: 0 }
     }
 
-    /// What is kept was worth this much work.
+    /// The held writes are worth this much work.
     pub fn take_written(&self) -> Written {
         std::mem::take(&mut lock(&self.0).written)
     }

@@ -7,7 +7,7 @@ use super::{Outcome, Policy, Workload, run};
 /// has to reach.
 pub const REACHED: f64 = 0.95;
 
-/// What always asking and always reading come to.
+/// The results of always asking and of always reading.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fixed {
     /// Always asking.
@@ -22,7 +22,7 @@ impl Fixed {
         Self { ask: run(work, Policy::Ask), read: run(work, Policy::Read) }
     }
 
-    /// By how many times asking does more operations than reading.
+    /// Ratio of operations by asking to operations by reading.
     pub fn ask_over_read(&self) -> f64 {
         self.ask.per_second() / self.read.per_second()
     }

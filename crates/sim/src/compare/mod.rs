@@ -1,7 +1,6 @@
-//! Policies compared in virtual time: the real client's sessions, rings and
-//! walks, the real shards, over links and cores whose costs are stated
-//! (`costs`). Nothing fails and nothing is drawn but what clients ask for, so
-//! every figure is exact and comes again.
+//! Policies compared in virtual time: the real client's sessions, rings and walks, the real shards,
+//! over links and cores whose costs are stated (`costs`). Nothing fails, and only the clients'
+//! requests are random, so every figure is exact and reproducible.
 //!
 //! Simulated are: the wire and its ports, how long a core works for a request,
 //! how long a client's thread works for a READ, and that a core's requests

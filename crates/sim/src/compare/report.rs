@@ -1,4 +1,4 @@
-//! What a comparison came to, for people and for programs.
+//! The result of a comparison, for people and for programs.
 
 use super::{Fixed, Outcome, POLICIES, Policy, REACHED, Workload, run};
 use std::fmt::Write;

@@ -28,7 +28,7 @@ const TREE: &[u8] = b"places";
 const OBJECT_BYTES: usize = 160;
 const KEY_BYTES: usize = 256;
 
-/// What the operations of one phase came to.
+/// The result of one phase's operations.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct Tally {
     /// Operations that ended within the run.
@@ -61,7 +61,7 @@ impl Tally {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
     /// Each phase's operations, by when they began.
@@ -88,7 +88,7 @@ impl Outcome {
     }
 }
 
-/// What the threads of a run share.
+/// State that the threads of a run share.
 struct Run {
     world: SimWorld,
     work: Workload,
@@ -238,7 +238,7 @@ impl Thread {
     }
 
     fn sleep_until(&self, until_ns: u64) {
-        // What came for it meanwhile may wake it.
+        // Events for it meanwhile may wake it.
         while self.run.world.now_ns() < until_ns {
             self.run.world.suspend_until(self.task, until_ns);
         }

@@ -2,9 +2,9 @@
 //! each connection (Catfish C18, C19): threads that poll use up their time
 //! slices, threads that sleep until an event cost a wake-up.
 //!
-//! It is a model and no run of the product, whose shards are as many as it has
-//! cores. Each core has its share of the threads for itself. A connection has
-//! one request under way; its next one comes some time after the reply.
+//! This is a model and not a run of the product, which has as many shards as cores. Each core has
+//! its own share of the threads. A connection has one request under way; its next one comes some
+//! time after the reply.
 
 use super::work::unit;
 use remora_fabric::sim::Random;
@@ -14,7 +14,7 @@ use std::collections::BinaryHeap;
 /// How long a core is looked at, ns.
 const LASTS_NS: u64 = 4_000_000_000;
 
-/// What it is made of; times in ns.
+/// Its parameters; times in ns.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads {
     /// Cores of the server.

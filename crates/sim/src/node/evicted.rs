@@ -1,5 +1,4 @@
-//! Which keys a server has evicted, and when, by what its shards' logs say, which
-//! is the only source.
+//! The keys that a server has evicted, and when, from its shards' logs, which are the only source.
 
 use remora_arena::Journal;
 use remora_engine::Shard;
@@ -10,7 +9,7 @@ use remora_protocol::Command;
 /// Keys that were removed, by eviction or otherwise.
 #[derive(Clone, Debug)]
 pub struct Removed {
-    /// Which one; any of them may have been if that is not known any more.
+    /// The key; `None` stands for any key, if the log no longer shows it.
     pub key: Option<(Database, Vec<u8>)>,
     /// Not before this time, virtual ns.
     pub from_ns: u64,

@@ -1,4 +1,4 @@
-//! What a simulated server does for client processes.
+//! A simulated server's work for client processes.
 
 use super::Node;
 use super::ring_clients::{NodeRings, Process};
@@ -49,7 +49,7 @@ impl Node {
         }
     }
 
-    /// What this incarnation has counted of such processes.
+    /// This incarnation's counters of such processes.
     pub fn ring_counts(&self) -> Counts {
         let rings = self.incarnation.as_ref().and_then(|incarnation| incarnation.rings.as_ref());
         rings.map_or_else(Counts::default, |rings| Counts {

@@ -2,10 +2,9 @@
 //! the production ring clients of each shard, with ready bits, marks, parking and
 //! eventfds, in virtual time.
 //!
-//! Of the kernel only the sleeps are the world's: a shard's thread and a client's
-//! thread say that they sleep as in production, and a thread that signals wakes
-//! their task. What comes over a network is stored at once; the thread that receives
-//! for the client marks it some time later.
+//! The world replaces only the kernel's sleeps: a shard's thread and a client's thread say that
+//! they sleep as in production, and a thread that signals wakes their task. Data over a network is
+//! stored at once; the thread that receives for the client marks it some time later.
 
 use crate::counts::Counts;
 use crate::resp::lock;
@@ -28,10 +27,10 @@ type Clock = Box<dyn Fn() -> Instant>;
 
 /// Bytes of the words by which shards' threads say that they sleep.
 const ASLEEP_BYTES: usize = 4096;
-/// What is stored is marked so much later at most, ns.
+/// Longest time between a store and its mark, ns.
 const MARKED_AFTER_NS: u64 = 3_000;
 
-/// What a client process is given.
+/// A client process's part of the setup.
 #[derive(Clone)]
 pub struct Process {
     /// The mailbox that it writes.
@@ -42,9 +41,9 @@ pub struct Process {
     pub seed: u64,
     /// Shards of the server.
     pub shards: usize,
-    /// By which it wakes each shard.
+    /// Its wake-up of each shard.
     pub bells: Vec<Bell>,
-    /// If it comes over a network: by which each shard learns of what it sent.
+    /// For a process over a network: the marks that announce its frames to each shard.
     pub marks: Option<Arc<[ReadyMark]>>,
 }
 
@@ -72,7 +71,7 @@ pub struct NodeRings {
     sleeping: Vec<Sleeping>,
     /// The shards' task, if it sleeps.
     pub waiting: Arc<Mutex<Option<u64>>>,
-    /// What the shards have looked at and done.
+    /// The shards' counters.
     pub counts: Counts,
 }
 

@@ -21,10 +21,10 @@ struct Inner {
     monotonic: HostClock,
     clock: ServerClock,
     follower: RefCell<ClockFollower>,
-    /// By how much the wall clock was set, ms.
+    /// Total change of the wall clock, ms.
     wall_set_ms: Cell<i64>,
-    /// What the clock showed, Unix ms, at which virtual ns: before and after each
-    /// look at the wall clock. Between two of them it runs evenly.
+    /// The clock's Unix ms, with the virtual ns: before and after each look at the wall clock.
+    /// Between two of them it runs evenly.
     shown: RefCell<Vec<(u64, u64)>>,
 }
 
@@ -56,7 +56,7 @@ impl NodeTime {
         self.0.clock.unix_ms(self.monotonic_ns() / MS)
     }
 
-    /// What heartbeats tell of it.
+    /// The clock's time for heartbeats.
     pub fn told_unix_ms(&self) -> u64 {
         self.0.clock.told_unix_ms(self.monotonic_ns() / MS)
     }
@@ -86,8 +86,8 @@ impl NodeTime {
         self.0.shown.borrow_mut().push((self.0.world.now_ns(), self.unix_ms()));
     }
 
-    /// When it shows this at first, virtual ns: known for all that was, and for
-    /// what comes as if nobody set a clock.
+    /// The first virtual ns at which it shows this time: known for the past, and predicted for the
+    /// future as if no clock were set.
     pub fn virtual_ns(&self, unix_ms: u64) -> u64 {
         let shown = self.0.shown.borrow();
         let next = shown.partition_point(|&(_, shown_ms)| shown_ms < unix_ms);

@@ -247,7 +247,7 @@ impl RespClient {
         pipeline.stream.set_waiting(Some(self.task));
         self.world.sim.suspend_until(self.task, until_ns);
         pipeline.stream.set_waiting(None);
-        // At the end each waits for its replies: they have to come.
+        // At the end each client waits for its replies, which must come.
         self.world.sim.now_ns() < until_ns || self.world.is_over()
     }
 

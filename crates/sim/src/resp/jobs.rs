@@ -33,7 +33,7 @@ impl Wake for ThreadBell {
     }
 }
 
-/// What other threads know of the thread of one shard.
+/// The state of one shard's thread that other threads share.
 pub struct Mailbox {
     /// Mail for it.
     pub inbox: Inbox<Arc<ThreadBell>>,
@@ -92,7 +92,7 @@ impl ShardJobs {
         Arc::clone(&self.all)
     }
 
-    /// What the thread counts.
+    /// The thread's counters.
     pub fn counts(&self) -> Rc<ThreadCounts> {
         Rc::clone(&self.counts)
     }

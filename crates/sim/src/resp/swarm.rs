@@ -1,4 +1,4 @@
-//! What a seed draws of RESP clients.
+//! A seed's choice of RESP clients.
 
 use std::ops::RangeInclusive;
 
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// What a seed draws of RESP.
+/// A seed's choice of RESP.
 #[derive(Clone, Copy, Debug)]
 pub struct RespSwarm {
     /// Clients.

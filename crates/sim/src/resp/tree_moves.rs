@@ -1,9 +1,9 @@
 //! Trees that go from key to key: RENAME and COPY, in pieces where they are large.
 //!
-//! One RESP client changes them, one request after another, so that it knows what each
-//! has; ring clients look at them. No key gets the same tree twice, so that a rectangle
-//! that is seen under a key names the change that brought it there. After a connection
-//! that ended with a request under way, or a server that died, the keys are others.
+//! One RESP client changes them, one request after another, so that it knows each key's tree; ring
+//! clients look at them. No key gets the same tree twice, so that a rectangle under a key names the
+//! change that brought it there. After a connection that ended with a request under way, or a
+//! server that died, the client uses other keys.
 
 use super::moves::{Mover, Moving};
 use super::requests::{Expect, Maker, Request};
@@ -14,10 +14,10 @@ use remora_client_core::Rect;
 use remora_layout::limits::DUMP_PIECE_BYTES;
 use std::collections::BTreeMap;
 
-/// As many trees at a time.
+/// The number of trees at a time.
 const TREES: usize = 3;
 
-/// What that client knows.
+/// That client's knowledge.
 #[derive(Default)]
 pub struct TreeMoves {
     /// Keys so far.
