@@ -31,7 +31,7 @@ impl Shape {
     pub const PLAIN: Self = Self { batch: 1, pipeline: 1, limit: None };
 }
 
-/// Sets every record; `progress` is told how many are done, now and then.
+/// Sets every record; calls `progress` now and then with the number of records done.
 pub fn load<T: Target>(
     target: &mut T,
     records: &impl Records,

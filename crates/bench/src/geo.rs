@@ -24,7 +24,7 @@ use std::time::Instant;
 const KEY: &[u8] = b"bench:geo";
 /// The key of the tree: of another type, so another key.
 const TREE: &[u8] = b"bench:geo:tree";
-/// What a PING brings back.
+/// The reply to a PING.
 const PINGED: &[u8] = &[b'x'; 56];
 /// Points, or searches, sent before replies are taken.
 const BATCH: usize = 500;
@@ -104,7 +104,7 @@ impl GeoArgs {
     }
 }
 
-/// One run, with what is needed to repeat it.
+/// One run, with all parameters needed to repeat it.
 #[derive(Clone, Debug, Serialize)]
 struct GeoReport {
     #[serde(flatten)]
@@ -276,7 +276,7 @@ fn number(reply: &Value<'_>) -> anyhow::Result<i64> {
     }
 }
 
-/// What a change answers: a number, or that it was done.
+/// The reply to a change: a number, or OK.
 fn number_or_ok(reply: &Value<'_>) -> anyhow::Result<i64> {
     match reply {
         Value::Simple(_) => Ok(1),
@@ -365,7 +365,7 @@ pub fn run(args: &GeoArgs) -> anyhow::Result<()> {
     print(&report, args.json, &mut std::io::stdout().lock())
 }
 
-/// What repeats the run.
+/// The command that repeats the run.
 fn command(args: &GeoArgs) -> String {
     let GeoArgs { server, by, records, clients, ops, pipeline, scale, seed, .. } = args;
     format!(

@@ -13,8 +13,8 @@ const MAX_REQUESTS: usize = 1 << 30;
 /// Widest key, in bytes.
 pub const MAX_WIDTH: usize = 64;
 
-/// A trace. Its keys are only told apart, so that their byte order does not
-/// matter: they are numbered in order of their first appearance.
+/// A trace. Its keys only need to be distinguished, so their byte order does not matter: they are
+/// numbered in order of their first appearance.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Trace {
     /// Number of distinct keys.
@@ -24,8 +24,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads the file that `flag` names, whose keys have `width` bytes; one
-    /// whose name ends in `.xz` is unpacked.
+    /// Reads the file that `flag` names, with keys of `width` bytes; a file whose name ends in
+    /// `.xz` is unpacked.
     pub fn read(path: &Path, flag: &str, width: usize) -> anyhow::Result<Self> {
         let bytes = read_bytes(path, flag)?;
         Self::from_bytes(&bytes, width)

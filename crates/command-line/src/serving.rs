@@ -1,5 +1,5 @@
-//! What a process that serves needs around its server: a log, open files, and
-//! an end by a signal or by the end of the process that owns it.
+//! The environment of a process that serves: a log, open files, and an end by a signal or by the
+//! end of the process that owns it.
 
 use crate::failure::usage;
 use anyhow::Context;

@@ -1,9 +1,8 @@
-//! What a shard can be asked, and what it answers. Commands have one encoding,
-//! for rings, in-process queues and the operation log.
+//! Questions to a shard, and its answers. Commands have one encoding, for rings, in-process queues
+//! and the operation log.
 //!
-//! Expiries are absolute, in Unix ms: whoever accepts a request turns "in ten
-//! seconds" into a point in time once, so that replaying an entry later means
-//! the same.
+//! Expiries are absolute, in Unix ms: the thread that accepts a request turns "in ten seconds" into
+//! a point in time once, so that a later replay of the entry means the same.
 
 use crate::moved::{Dumped, LoadStep};
 use crate::pairs::Pairs;
@@ -22,7 +21,7 @@ pub enum Condition {
     IfPresent,
 }
 
-/// What a SET does to the key's expiry.
+/// The effect of a SET on the key's expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Expiry {
     /// The key no longer expires.
@@ -68,7 +67,7 @@ pub enum Command<'a> {
         value: &'a [u8],
         /// When to set it.
         condition: Condition,
-        /// What happens to the expiry.
+        /// The effect on the expiry.
         expiry: Expiry,
         /// Reply with the old value.
         get: bool,
@@ -92,7 +91,7 @@ pub enum Command<'a> {
     Incr {
         /// The key.
         key: &'a [u8],
-        /// What to add.
+        /// The summand.
         by: i64,
     },
     /// Sets the expiry; in the past means "remove now". `number` is 1 if done.
@@ -126,7 +125,7 @@ pub enum Command<'a> {
     Append {
         /// The key.
         key: &'a [u8],
-        /// What to append.
+        /// The bytes to append.
         value: &'a [u8],
     },
     /// Overwrites the value from `offset` on, behind zeros where it was
@@ -137,7 +136,7 @@ pub enum Command<'a> {
         key: &'a [u8],
         /// Bytes before the first one written.
         offset: u64,
-        /// What to write.
+        /// The bytes to write.
         value: &'a [u8],
     },
     /// The bytes from `start` to `end`, both included; negative ones count
@@ -190,11 +189,11 @@ pub enum Command<'a> {
     Of {
         /// The key.
         key: &'a [u8],
-        /// What.
+        /// The operation.
         request: Request<'a>,
     },
-    /// The value is the digest of the shard's keys, or of what one key holds, 16
-    /// bytes (`Digest` of the engine). For RESP only.
+    /// The value is the digest of the shard's keys, or of one key's value, 16 bytes (`Digest` of
+    /// the engine). For RESP only.
     Digest {
         /// The one key; `NotFound` without it.
         key: Option<&'a [u8]>,
@@ -237,11 +236,11 @@ pub enum Command<'a> {
     RandomKey {
         /// Random bits, in each turn the same.
         random: u32,
-        /// Where to go on; none in the first turn.
+        /// Where to continue; none in the first turn.
         place: Option<u32>,
     },
-    /// Gives another key of the same shard what this one has. `number` is 1 if it
-    /// was done, 0 if there is a key of that name.
+    /// Gives this key's value to another key of the same shard. `number` is 1 if it was done, 0 if
+    /// a key of that name exists.
     Transfer {
         /// The key.
         key: &'a [u8],
@@ -254,9 +253,9 @@ pub enum Command<'a> {
         /// The key stays.
         keeps: bool,
     },
-    /// The value is all that the key has ([`Dumped`]). Of an object of parts it is what
-    /// an empty one is made with, and the status is `InPieces`: a dump has begun, and
-    /// what would change the key is refused with `TryAgain` until it ends.
+    /// The value is the key's whole content ([`Dumped`]). For an object of parts it is the content
+    /// from which an empty object is made, and the status is `InPieces`: a dump has begun, and
+    /// commands that would change the key are refused with `TryAgain` until it ends.
     Dump {
         /// The key.
         key: &'a [u8],
@@ -278,28 +277,27 @@ pub enum Command<'a> {
         /// [`Dumped::dump`].
         dump: u64,
     },
-    /// One step of making an object of parts of what was dumped. No key leads to it
-    /// before it is complete.
+    /// One step of making an object of parts from a dump. No key leads to it before it is complete.
     Load {
         /// The key that it is to have.
         key: &'a [u8],
         /// Which one, by the number that its first step gave; 0 in the first step.
         load: u64,
-        /// What is to be done.
+        /// The step.
         step: LoadStep<'a>,
     },
-    /// Gives a key what was dumped. `number` is 1 if it was done, 0 if there is a
-    /// key of that name.
+    /// Gives a key the dumped content. `number` is 1 if it was done, 0 if a key of that name
+    /// exists.
     Restore {
         /// The key.
         key: &'a [u8],
-        /// What it is to have.
+        /// Its content.
         dumped: Dumped<'a>,
         /// Another key of that name goes.
         replaces: bool,
     },
-    /// Ends a dump, and removes the key; `number` is 1 if that was done, 0 if the dump
-    /// was not under way any more.
+    /// Ends a dump, and removes the key; `number` is 1 if that was done, 0 if the dump was no
+    /// longer under way.
     DelDumped {
         /// The key.
         key: &'a [u8],
@@ -309,9 +307,9 @@ pub enum Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// A [`Command::GetRange`] with bounds of 64 bits. No value is longer than 32 bits can
-    /// say. Only the order of two bounds that lie before any value could get lost, so that
-    /// range is given as one that is empty too.
+    /// A [`Command::GetRange`] with bounds of 64 bits. A value's length fits into 32 bits. Only the
+    /// order of two bounds before any value could get lost, so such a range becomes one that is
+    /// empty too.
     pub fn get_range(key: &'a [u8], start: i64, end: i64) -> Self {
         if start < 0 && end < 0 && start > end {
             return Self::GetRange { key, start: -1, end: -2 };

@@ -28,7 +28,7 @@ impl<'a> Items<'a> {
         HEADER_BYTES + item_bytes
     }
 
-    /// The items of an encoded list, whose lengths are checked.
+    /// The items of an encoded list, with checked lengths.
     pub fn parse(list: &'a [u8]) -> Option<Self> {
         let mut rest = list;
         while !rest.is_empty() {

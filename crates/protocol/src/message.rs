@@ -39,8 +39,8 @@ pub mod form {
 
 /// In place of an [`Op`]: the value is the next piece of a request's value.
 pub const PIECE: u8 = 200;
-/// In place of an [`Op`]: the client has taken what stood in the buffer that
-/// the [`remora_layout::buffer_name::BufferName`] at the frame's end names. Has no reply.
+/// In place of an [`Op`]: the client has taken the content of the buffer that the
+/// [`remora_layout::buffer_name::BufferName`] at the frame's end names. Has no reply.
 pub const RELEASE: u8 = 201;
 /// In place of an [`Op`]: the client will not send the rest of the value of the
 /// request with this id, which is not executed. Has a reply if that request has
@@ -64,7 +64,7 @@ pub struct RequestHeader {
     pub flags: u8,
     /// Bits of [`form`], and the number of the database.
     pub form: u8,
-    /// The type whose operation `op` is; 0 for keys of any type, and strings.
+    /// The type of the operation `op`; 0 for keys of any type, and strings.
     pub of: u8,
     /// Bytes of the key.
     pub key_bytes: U32,
@@ -100,8 +100,7 @@ pub struct ReplyHeader {
     pub incarnation: U64,
 }
 
-/// What is asked of a key of any type, or of a string. Other types number
-/// their operations themselves.
+/// Operations on a key of any type, or on a string. Other types number their operations themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, TryFromBytes)]
 #[repr(u8)]
 pub enum Op {
@@ -141,7 +140,7 @@ pub enum Op {
     GetDel = 17,
     /// Value of a key, whose expiry is set or cleared.
     GetEx = 18,
-    /// What a key holds: a record's kind.
+    /// The kind of a key's record.
     Type = 19,
     /// Removes all keys of the shard.
     FlushAll = 20,
@@ -237,8 +236,8 @@ pub enum Status {
     /// This load of the tree is no longer under way: another has begun
     /// meanwhile, or nothing came for too long.
     OtherLoad = 16,
-    /// What was given is no geometry, or no predicate on one, or the rectangle
-    /// is not the geometry's.
+    /// The argument is not a geometry, or not a predicate on one, or the rectangle does not belong
+    /// to the geometry.
     BadGeometry = 17,
     /// The key holds a value of another kind.
     WrongType = 18,

@@ -1,4 +1,4 @@
-//! Keys that are told of as a whole: lists of a scan, and what a key has.
+//! Whole keys in messages: lists of a scan, and a key's content.
 //!
 //! ```text
 //! scanned keys   for each: kind 1 | key_bytes 4 | key
@@ -64,14 +64,14 @@ pub struct Dumped<'a> {
     pub expires_at_ms: u64,
     /// Which dump of its shard it is; 0 if the key is not held.
     pub dump: u64,
-    /// The record's value; of an object of parts what an empty one is made with.
+    /// The record's value; for an object of parts the content from which an empty object is made.
     pub value: &'a [u8],
     /// All of it, as it is encoded.
     bytes: &'a [u8],
 }
 
 impl<'a> Dumped<'a> {
-    /// What these bytes say that a key has; `None` if they make no sense.
+    /// A key's content from its encoding; `None` if the bytes are invalid.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, value) = bytes.split_first_chunk::<DUMP_HEADER_BYTES>()?;
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
@@ -89,7 +89,7 @@ impl<'a> Dumped<'a> {
         out.extend_from_slice(value);
     }
 
-    /// As it is encoded.
+    /// Its encoding.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -121,7 +121,7 @@ pub enum LoadStep<'a> {
     Drop,
 }
 
-/// A key that goes once what it had is another's.
+/// A key that is removed once another key has its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Source<'a> {
     /// The key.

@@ -1,4 +1,4 @@
-//! What a shard answers.
+//! A shard's answers.
 
 use crate::message::Status;
 use remora_layout::pointer::RemotePointer;

@@ -1,4 +1,4 @@
-//! Parts of a message whose length stands before them: length 4 | part.
+//! Parts of a message with their lengths before them: length 4 | part.
 
 use crate::message::Status;
 

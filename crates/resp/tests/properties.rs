@@ -99,7 +99,7 @@ proptest! {
         if let Ok(Parsed::Incomplete { need }) = parse(&bytes, &mut Args::new()) {
             prop_assert!(need > bytes.len());
         }
-        // No shorter prefix of a whole request may ask for more than the whole.
+        // A shorter prefix of a whole request never asks for more than the whole.
         if let Ok(Parsed::Request { consumed }) = parse(&bytes, &mut Args::new()) {
             for cut in 0..consumed {
                 let found = parse(&bytes[..cut], &mut Args::new());

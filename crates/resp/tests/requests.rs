@@ -492,7 +492,7 @@ fn expire_in_four_ways() {
         ("pexpireat k 1700000000001 gt", NOW + 1, IfLater),
         ("pexpireat k 1700000000001 xx gt gt", NOW + 1, IfLater),
         ("pexpireat k 1700000000001 lt xx", NOW + 1, IfSomeEarlier),
-        // What is past is so for every clock.
+        // A time in the past is in the past for every clock.
         ("pexpire k 0", 1, Always),
         ("pexpireat k 1700000000000 gt", 1, IfLater),
         ("expireat k 10 XX", 1, IfSome),

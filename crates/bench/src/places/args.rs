@@ -291,7 +291,7 @@ mod tests {
         let catfish =
             SearchOptions { path: PlacesPath::Choose, policy, wake, coordination, ..papers };
         assert_eq!(options("--scheme catfish"), catfish);
-        // What is named stands.
+        // A flag that is given takes precedence.
         let literal = SearchOptions { policy: Policy::CatfishLiteral, ..catfish };
         assert_eq!(options("--scheme catfish --policy catfish-literal"), literal);
         let far = SearchOptions { transport: Transport::Verbs, wake: Wake::Event, ..offload };

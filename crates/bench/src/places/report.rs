@@ -1,4 +1,4 @@
-//! What `remora bench places` prints.
+//! The output of `remora bench places`.
 
 use super::args::PlacesArgs;
 use super::run::Found;
@@ -24,9 +24,9 @@ pub struct Loaded {
     pub took: Duration,
 }
 
-/// One run, with everything that is needed to repeat it. The fields' names
-/// are a contract: others read them. What is counted for each operation is
-/// divided by all operations, nodes and results by the searches among them.
+/// One run, with all parameters needed to repeat it. The fields' names are a contract: other
+/// programs read them. Counts for each operation are divided by all operations, nodes and results
+/// by the searches among them.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlacesReport {
     #[serde(flatten)]

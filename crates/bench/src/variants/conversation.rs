@@ -47,7 +47,7 @@ mod tests {
         }
     }
 
-    /// As many requests as are allowed, before any is taken: all replies fit.
+    /// As many requests as are allowed, before any reply is taken: all replies fit.
     #[test]
     fn replies_to_all_that_is_outstanding_fit() {
         for form in [Messages::Ring, Messages::Sendrecv, Messages::Indicator] {

@@ -46,10 +46,10 @@ impl ShardModel {
 
 show_by_name!(Messages, ShardModel);
 
-/// What a run compares.
+/// The variables of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Form {
-    /// What carries a message.
+    /// The form of a message.
     pub messages: Messages,
     /// Which threads serve a shard.
     pub shard_model: ShardModel,

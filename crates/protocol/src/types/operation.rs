@@ -1,4 +1,4 @@
-//! What each type says of its operations.
+//! Each type's description of its operations.
 
 use crate::message::Status;
 use remora_layout::kind::Kind;
@@ -16,7 +16,7 @@ pub struct Encoded<'a> {
     pub value: &'a [u8],
 }
 
-/// What one type can be asked.
+/// The operations of one type.
 pub trait Operation<'a>: Copy {
     /// The type: the kind of its root records.
     const KIND: Kind;

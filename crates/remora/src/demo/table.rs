@@ -62,7 +62,7 @@ pub struct Report {
     pub nearest: Vec<String>,
     /// A key.
     pub example_key: &'static str,
-    /// What the server said over RESP about that key.
+    /// The server's reply over RESP for that key.
     pub example_value: String,
 }
 

@@ -32,7 +32,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What was looked at, what was found, and what to change.
+/// The checked item, the finding, and the advised change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
     /// Such as `tcp`, or `gid rxe0/1/1`: device, port, index.

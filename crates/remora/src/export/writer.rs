@@ -15,14 +15,14 @@ use std::io::Write;
 pub enum Writer<'a, W: Write> {
     /// Rows.
     Csv {
-        /// Where they go.
+        /// Their destination.
         rows: Box<csv::Writer<&'a mut W>>,
         /// Whether there is a column for geometries.
         has_geometries: bool,
     },
     /// Features, and whether they stand in a collection.
     Features {
-        /// Where they go.
+        /// Their destination.
         out: &'a mut W,
         /// Whether they stand in a collection.
         in_collection: bool,
@@ -190,7 +190,7 @@ mod tests {
         kept
     }
 
-    /// Objects whose coordinates use every bit, with bytes of several kinds.
+    /// Objects with coordinates that use every bit, and bytes of several kinds.
     fn objects(data: impl Fn(&mut ChaCha8Rng) -> Option<Vec<u8>>) -> Kept {
         let mut rng = ChaCha8Rng::seed_from_u64(11);
         let coordinate = |rng: &mut ChaCha8Rng| loop {

@@ -27,7 +27,7 @@ pub struct Wanted<'a> {
     pub is_tabbed: bool,
 }
 
-/// Where a table's columns are.
+/// The positions of a table's columns.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Columns {
     id: Option<usize>,

@@ -132,7 +132,7 @@ fn hello(words: Words<'_>, _now: u64) -> Asked<'_> {
     Ok(Request::Hello(hello))
 }
 
-/// What HELLO says about the server.
+/// The server's properties in the reply to HELLO.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServerFacts<'a> {
     /// The server's name.

@@ -9,7 +9,7 @@ use remora_frontend::Part;
 use remora_protocol::ScannedKeys;
 use remora_protocol::integer;
 
-/// Keys that SCAN gives unless told.
+/// Default COUNT of SCAN.
 const SCAN_COUNT: u32 = 10;
 
 const SCAN: CommandSpec = CommandSpec {
@@ -86,7 +86,7 @@ fn keys(words: Words<'_>, _now: u64) -> Asked<'_> {
     Ok(Request::KeysOf(KeyFilter { pattern, of_type: None }))
 }
 
-/// The reply to KEYS: all keys that shards have told of.
+/// The reply to KEYS: all keys that the shards have sent.
 pub(crate) fn write_keys(out: &mut Vec<u8>, parts: &[Part<'_>]) {
     let keys = || {
         let lists = parts.iter().map(|part| part.value.unwrap_or_default());

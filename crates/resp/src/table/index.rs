@@ -1,4 +1,4 @@
-//! From a name to its command: a small hash table, built by the compiler.
+//! Finds a command by its name: a small hash table, built by the compiler.
 
 use super::all::TABLE;
 use crate::spec::CommandSpec;

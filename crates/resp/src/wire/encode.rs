@@ -5,7 +5,7 @@ use remora_protocol::integer;
 /// Which of the two protocols a connection speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
-    /// What a connection speaks until HELLO says otherwise.
+    /// The protocol of a connection before HELLO.
     #[default]
     Resp2,
     /// With maps, sets, nulls, doubles and verbatim strings.

@@ -104,7 +104,7 @@ fn unescape(byte: u8) -> u8 {
     }
 }
 
-/// What C calls space, without the newline that has ended the line already.
+/// A space by C's definition, without the newline, which has already ended the line.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
 }

@@ -92,7 +92,7 @@ impl SimClient {
     fn open_tree(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
         let name = tree_name(tree);
         let mut opened = self.open_tree_if_there(session, tree)?;
-        // One client of its database loads, so that no other client builds a tree from its objects.
+        // One client of the tree's database loads it; no other client builds from its objects.
         let databases = self.world.swarm.databases;
         let loader = tree % (self.world.swarm.clients / databases).max(1);
         let loads = self.world.swarm.places.loads && self.number / databases == loader;

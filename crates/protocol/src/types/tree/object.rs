@@ -1,4 +1,5 @@
-//! Objects of trees in messages: their ids, what is put, and what searches find.
+//! Objects of trees in messages: their ids, the objects that clients put, and the results of
+//! searches.
 //!
 //! ```text
 //! found     rectangle 32 | word 8, and behind a surrogate: id's length 2 | id
@@ -20,9 +21,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What names an object in its tree: an integer from 0 to 2^63 - 1, or any other
-/// bytes, 1 to `MAX_OBJECT_ID_BYTES` of them. An integer and its decimal text are
-/// the same id.
+/// The name of an object in its tree: an integer from 0 to 2^63 - 1, or any other bytes, 1 to
+/// `MAX_OBJECT_ID_BYTES` of them. An integer and its decimal text are the same id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ObjectId<'a> {
     /// Below 2^63: what costs least.
@@ -98,21 +98,21 @@ impl fmt::Display for ObjectId<'_> {
     }
 }
 
-/// An object that is put into a tree. What is not said stays as it is.
+/// An object that is put into a tree. Omitted parts stay as they are.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PutObject<'a> {
     /// Its id.
     pub id: ObjectId<'a>,
-    /// Where it is.
+    /// Its rectangle.
     pub rect: Rect,
     /// Its bytes; `None` leaves those that it has.
     pub data: Option<&'a [u8]>,
-    /// Its geometry, whose bounds are `rect`; without one it is its rectangle, whatever
-    /// it was before.
+    /// Its geometry, whose bounds are `rect`; without one the rectangle becomes its geometry,
+    /// whatever it was before.
     pub geometry: Option<Wkb<'a>>,
     /// All its fields; `None` leaves those that it has.
     pub fields: Option<Fields<'a>>,
-    /// When it expires. What lies in the past removes it.
+    /// Its expiry. A time in the past removes it.
     pub expiry: Expiry,
 }
 
@@ -124,13 +124,13 @@ impl<'a> PutObject<'a> {
     }
 }
 
-/// Flag of a put, and of what an object is: it has data.
+/// Flag of a put, and of an object's content: it has data.
 pub const HAS_DATA: u8 = 1;
-/// Flag of a put, and of what an object is: it has a geometry.
+/// Flag of a put, and of an object's content: it has a geometry.
 pub const HAS_GEOMETRY: u8 = 2;
-/// Flag of a put, and of what an object is: it has fields.
+/// Flag of a put, and of an object's content: it has fields.
 pub const HAS_FIELDS: u8 = 4;
-/// Flag of a put, and of what an object is: it expires.
+/// Flag of a put, and of an object's content: it expires.
 pub const HAS_EXPIRY: u8 = 8;
 /// Flag of a put: the object no longer expires.
 const PERSISTS: u8 = 16;
@@ -270,7 +270,7 @@ pub(super) fn take_rect(value: &[u8]) -> Result<(Rect, &[u8]), Status> {
     Rect::read_from_prefix(value).map_err(|_| Status::Malformed)
 }
 
-/// What a search found, as it stands in replies: objects, one after the other.
+/// The results of a search, as in replies: objects, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FoundObjects<'a>(&'a [u8]);
 
@@ -278,13 +278,13 @@ pub struct FoundObjects<'a>(&'a [u8]);
 const LENGTH_BYTES: usize = 2;
 
 impl<'a> FoundObjects<'a> {
-    /// The objects that the bytes encode, as far as they are whole: a long list
-    /// comes in parts. What follows the last whole one is left out.
+    /// The whole objects that the bytes encode: a long list comes in parts. Bytes after the last
+    /// whole object are left out.
     pub const fn of(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Appends one whose word is its id.
+    /// Appends an object whose word is its id.
     #[inline(always)]
     pub fn push(list: &mut Vec<u8>, object: &Entry) {
         list.extend_from_slice(object.as_bytes());
@@ -322,7 +322,7 @@ impl<'a> FoundObjects<'a> {
         })
     }
 
-    /// The encoded list, or what is left of it.
+    /// The rest of the encoded list.
     pub const fn bytes(self) -> &'a [u8] {
         self.0
     }
