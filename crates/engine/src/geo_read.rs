@@ -23,9 +23,9 @@ use remora_walk::local::WalkLimits;
 /// Upper bounds of one search. The shard answers a larger one itself, in turns.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimits {
-    /// Of the walk, whose objects are the members within the search's window.
+    /// Limits of the walk; its objects are the members within the search's window.
     pub walk: WalkLimits,
-    /// Bytes of what was found, as [`Members`].
+    /// Bytes of the results, as [`Members`].
     pub found_bytes: usize,
 }
 
@@ -37,7 +37,7 @@ const LENGTHS_AT: u64 = 24;
 /// Why a search is its shard's to answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unread {
-    /// There is no tree at this place any more.
+    /// The tree at this place is gone.
     Gone,
     /// It is of another kind, it is too large, or the tree changes too fast.
     Ask,
@@ -75,7 +75,7 @@ fn one_window(search: &GeoSearch<'_>) -> Option<(Position, Rect)> {
 /// `scratch` is grown as needed.
 ///
 /// # Errors
-/// Why the reader must ask the shard. The caller then drops what was appended.
+/// Why the reader must ask the shard. The caller then drops the appended bytes.
 pub fn read_members<M: Memory>(
     memory: &M,
     home: Home,

@@ -128,8 +128,8 @@ impl Moving {
             Step::Enter if number == 0 || keeps => self.end_dump(status, number),
             Step::Enter if self.from.shard == self.to.shard => Next::Done(status, number),
             Step::Enter => self.remove(),
-            // If the key has gone before, or its hold has ended, the other one has what
-            // it had all the same.
+            // If the key was removed before, or its hold has ended, the other key has the value all
+            // the same.
             Step::Remove => Next::Done(Status::Ok, 1),
             Step::DropLoad(status) => self.end_dump(status, 0),
             Step::EndDump(status, number) => Next::Done(status, number),

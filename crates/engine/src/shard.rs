@@ -67,8 +67,8 @@ impl<J: Journal> Shard<J> {
         self.store.hash(Database::ZERO, key)
     }
 
-    /// The hash of a command's key in a database; for one without a key, what
-    /// tells its database.
+    /// The hash of a command's key in a database; for a command without a key, a hash that stands
+    /// for its database.
     #[inline(always)]
     pub fn hash_of(&self, database: Database, command: &Command<'_>) -> KeyHash {
         match command.key() {
@@ -392,15 +392,15 @@ impl<J: Journal> Shard<J> {
         self.store.set_durable(sequence);
     }
 
-    /// Takes away what stands twice in all that a long read has found.
+    /// Removes duplicates from all results of a long read.
     pub fn tidy(&self, read: &LongRead, found: &mut Vec<u8>) {
         if let Some(of) = self.types.get(read.type_id) {
             of.tidy(found);
         }
     }
 
-    /// Another thread of the server has read this record: a hint, which may
-    /// be late, of use to the eviction policy only.
+    /// Another thread of the server has read this record: a hint for the eviction policy, which may
+    /// be late.
     pub fn hint_touched(&mut self, id: Id) {
         self.store.evictor.hint_touched(&self.store.owner, id);
     }
@@ -424,17 +424,16 @@ impl<J: Journal> Shard<J> {
         self.store.wants_ticks()
     }
 
-    /// Whether a flush is under way, objects that were removed still hold memory, parts
-    /// of objects have expired, or changes that became durable are still to be shown:
-    /// [`Shard::release_some`] is to be called in every turn.
+    /// Whether a flush is under way, removed objects still hold memory, parts of objects have
+    /// expired, or durable changes are still to be shown: the caller then calls
+    /// [`Shard::release_some`] in every turn.
     #[inline]
     pub fn wants_release(&self) -> bool {
         wants_room(&self.store) || self.sweeps || self.store.lag.has_to_show()
     }
 
-    /// Goes on with a flush, releases some of the memory of objects that were
-    /// removed, removes some parts that have expired, and shows some of what became
-    /// durable: a bounded part.
+    /// Continues a flush, releases some of the memory of removed objects, removes some expired
+    /// parts, and shows some of the durable changes: a bounded part of each.
     pub fn release_some(&mut self, now: Now) {
         release_turn(&mut self.store, &mut self.types, now);
         if std::mem::take(&mut self.sweeps) && !self.store.is_applying {
@@ -463,7 +462,7 @@ impl<J: Journal> Shard<J> {
         digest::of_all(&self.store, &self.types)
     }
 
-    /// Goes on with the digest of all keys for one turn; gives it at its end.
+    /// Continues the digest of all keys for one turn; returns it at its end.
     ///
     /// # Errors
     /// `TryAgain`: something was changed too many times between two turns.
@@ -471,7 +470,7 @@ impl<J: Journal> Shard<J> {
         read.turn(&self.store, &self.types)
     }
 
-    /// The sequence that a reply waits for which tells the digest of all keys.
+    /// The sequence for which a reply with the digest of all keys waits.
     pub fn digest_wait(&self) -> u64 {
         let last = self.store.last_sequence();
         if last > self.store.durable_sequence() { last } else { 0 }
@@ -485,7 +484,7 @@ impl<J: Journal> Shard<J> {
     }
 }
 
-/// A reply that waits for what its command depends on.
+/// A reply that waits for the changes on which its command depends.
 fn waiting(reply: Reply<'_>, depends_on: Option<Arc<AtomicU64>>) -> Reply<'_> {
     let wait = depends_on.map_or(0, |sequence| sequence.load(Ordering::Relaxed));
     Reply { wait, ..reply }

@@ -1,5 +1,5 @@
-//! Storing under a key what a command has found, in pieces: one question to the key's
-//! shard after the other (docs/decisions/0036). It does not ask the shard itself.
+//! Stores a command's result under a key, in pieces: one question to the key's shard after the
+//! other (docs/decisions/0036). It does not ask the shard itself.
 //!
 //! Invariant: the key keeps its old value until the new object is complete, and keeps it if
 //! anything fails. Each piece, and each other step, is one bounded turn of the shard.

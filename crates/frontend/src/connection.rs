@@ -28,7 +28,7 @@ pub enum Flow {
     Go,
     /// It has more to do, although no event will say so.
     Again,
-    /// It is to be closed.
+    /// The caller closes it.
     Close,
 }
 
@@ -37,7 +37,7 @@ pub enum Flow {
 pub struct Taken {
     /// Bytes that were read.
     pub bytes: usize,
-    /// The connection is to be closed.
+    /// The caller closes the connection.
     is_over: bool,
 }
 
@@ -88,7 +88,7 @@ struct KeysLeft<R> {
     bytes: usize,
 }
 
-/// How far a turn has come with what was read.
+/// The progress of a turn in the bytes that were read.
 struct Turn {
     /// The first byte that it has not taken.
     from: usize,
@@ -143,8 +143,8 @@ impl<P: Protocol> Connection<P> {
         self.is_closing = true;
     }
 
-    /// The last turn in which it reads: send, read what has arrived, also behind requests
-    /// that wait, execute, send.
+    /// The last turn in which it reads: send, read the available bytes, also behind requests that
+    /// wait, execute, send.
     pub(crate) fn serve_last<E: Executor<Protocol = P>>(
         &mut self,
         stream: &mut (impl Read + Write),
@@ -294,13 +294,12 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// Whether parsing what was read can bring a request.
+    /// Whether parsing the bytes that were read can give a request.
     const fn may_parse(&self) -> bool {
         self.input.len() >= self.need
     }
 
-    /// Whether another thread may go on with it: it waits for no shard, and no reply
-    /// is unsent.
+    /// Whether another thread may continue it: it waits for no shard, and no reply is unsent.
     pub(crate) fn may_move(&self) -> bool {
         self.responder.is_answered() && !self.is_closing
     }

@@ -145,9 +145,8 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         some
     }
 
-    /// Reads from some connections, at most so many and as many as there is room for,
-    /// and then executes what they ask for: so the keys of all are fetched side by
-    /// side. How many.
+    /// Reads from some connections, at most this many and as many as there is room for, and then
+    /// executes their requests: so the keys of all are fetched side by side. Returns their number.
     fn serve_group(
         &mut self,
         most: usize,
@@ -197,10 +196,9 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         self.executor.fetch_ahead(&keys[..count]);
     }
 
-    /// Takes out a connection that is to be served by another thread: of those that
-    /// wait for nothing, the one with the most turns since this was last asked, but
-    /// no more than this share of all. `None` if there is none, or if one
-    /// connection alone was served.
+    /// Takes out a connection for another thread: of those that wait for nothing, the one with the
+    /// most turns since the last call, but no more than this share of all. `None` if there is none,
+    /// or if one connection alone was served.
     pub fn take_out(&mut self, most_share: f64) -> Option<(S, Connection<E::Protocol>)> {
         let most = (self.turns as f64 * most_share) as u64;
         let mut chosen = None;
@@ -291,7 +289,7 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         }
     }
 
-    /// Takes what a shard has answered.
+    /// Takes a shard's answer.
     pub fn take_reply(&mut self, token: Token, reply: OwnedReply) {
         let slot = self.slots.get(token.connection).and_then(Option::as_ref);
         let serial = slot.map(|slot| slot.connection.responder().serial());

@@ -39,8 +39,8 @@ pub struct Counts {
     pub output_cut_off: Counter,
     /// Requests that were given up because no more of them came.
     pub requests_abandoned: Counter,
-    /// Bytes that the connections' jobs and replies hold, now
-    /// ([`Responder::pending_bytes`](crate::Responder::pending_bytes)), and those of
-    /// requests that go on with an answer, with what these have found.
+    /// Bytes that the connections' jobs and replies hold now
+    /// ([`Responder::pending_bytes`](crate::Responder::pending_bytes)), and those of requests that
+    /// continue after an answer, with their results.
     pub pending_bytes: Counter,
 }

@@ -20,8 +20,8 @@ pub trait Executor {
     /// The shards, to ask them.
     fn port_mut(&mut self) -> &mut Self::Port;
 
-    /// Asks the processor for what requests about these keys, each with its shard, will
-    /// look at. A hint.
+    /// Prefetches the memory that requests about these keys, each with its shard, will read. A
+    /// hint.
     fn fetch_ahead(&mut self, keys: &[(KeyHash, usize)]);
 
     /// Carries out one request. `at` is where the key is that it names first, if that is

@@ -206,7 +206,7 @@ impl<F: ReplyForm> ManyKeys<F> {
         }
     }
 
-    /// Takes a shard's reply to a part, and gives what it answers to `answered`.
+    /// Takes a shard's reply to a part, and passes its answers to `answered`.
     pub fn take(&mut self, part: usize, reply: OwnedReply, answered: impl FnMut(Asked)) {
         let group = &mut self.groups[part];
         let shard = group.shard;

@@ -35,7 +35,7 @@ pub struct Writing<F: ReplyForm> {
 pub enum Piece {
     /// There is more to be written.
     Some,
-    /// All that is there is written: the rest is to be asked for.
+    /// The available part is written: the executor must ask for the rest.
     Ask(Token),
     /// All of it is written.
     Last,
@@ -71,7 +71,7 @@ impl<F: ReplyForm> Writing<F> {
         self.rest.map_or(Piece::Last, Piece::Ask)
     }
 
-    /// Takes what was asked for.
+    /// Takes the requested part.
     ///
     /// # Errors
     /// There is none: the reply cannot be written to its end.

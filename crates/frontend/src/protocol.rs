@@ -56,8 +56,8 @@ pub trait ParsedRequest: Default {
     /// The key that it names first, or nothing. A hint.
     fn first_key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8];
 
-    /// Words that the request at the start of `input` announces, as far as they are known:
-    /// what parsing it may cost. A hint.
+    /// Words that the request at the start of `input` announces, as far as they are known: the cost
+    /// of parsing it. A hint.
     fn announced_words(input: &[u8]) -> usize;
 
     /// The key that the request at the start of `input` names first, as far as it is there.

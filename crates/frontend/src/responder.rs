@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::net::SocketAddr;
 
-/// A connection that waits for nothing keeps no more room for what waits.
+/// A connection that waits for nothing keeps no more capacity for waiting replies.
 const KEEP_PENDING: usize = 32;
 
 /// See the module's text.
@@ -156,7 +156,7 @@ impl<P: Protocol> Responder<P> {
         matches!(self.pending.back(), Some(Pending::Keys(many, _)) if many.has_left())
     }
 
-    /// Takes no more input, and executes nothing more of what was read.
+    /// Takes no more input, and executes no more of the input that was read.
     pub const fn quit(&mut self) {
         self.has_quit = true;
     }
@@ -228,7 +228,7 @@ impl<P: Protocol> Responder<P> {
         waiting.missing -= 1;
         waiting.rest = Some(token).filter(|_| reply.has_more);
         let bytes = reply.value_bytes();
-        // The shard bounds what it sends as one part.
+        // The shard bounds the size of one part.
         if waiting.bytes > 0 && waiting.bytes + bytes > MAX_REPLY_BYTES {
             reply = OwnedReply::status(Status::TooLarge);
         } else {
@@ -354,7 +354,7 @@ impl<P: Protocol> Responder<P> {
         self.output.unsent() + self.held_bytes
     }
 
-    /// Gives back what an idle connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub(crate) fn rest(&mut self) {
         if self.pending.is_empty() {
             self.in_flight.settle();

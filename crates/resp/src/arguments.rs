@@ -1,5 +1,4 @@
-//! Arguments that several groups of commands take: what the table says of them, and
-//! their parsers.
+//! Arguments that several groups of commands take: their entries in the table, and their parsers.
 
 use crate::error::CommandError;
 use crate::spec::{Argument, Kind};

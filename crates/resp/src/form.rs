@@ -26,7 +26,7 @@ pub enum ReplyForm {
     Sum,
     /// OK if all parts are.
     AllOk(&'static str),
-    /// SCAN: where to go on, and keys.
+    /// SCAN: where to continue, and keys.
     Scanned,
     /// KEYS: an array of keys.
     KeyList,
@@ -130,7 +130,7 @@ impl Default for ObjectForm {
     }
 }
 
-/// How what a search found becomes its reply.
+/// How the results of a search become its reply.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GeoForm {
     /// Nearest first, or farthest.

@@ -4,9 +4,8 @@
 //! makes it panic, and the memory that it stores while it parses is bounded by the bytes that the
 //! peer really sent.
 //!
-//! A session calls [`wire::parse()`] on what it has received, then [`request()`]
-//! on the arguments found, acts, and writes its answer with [`ReplyForm::write`]
-//! or [`wire::encode`].
+//! A session calls [`wire::parse()`] on the bytes received, then [`request()`] on the arguments
+//! found, acts, and writes its answer with [`ReplyForm::write`] or [`wire::encode`].
 //!
 //! ```text
 //!   markdown    dispatch    reply          from words to a parser, from answers to a reply

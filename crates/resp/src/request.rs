@@ -13,8 +13,8 @@ use remora_layout::kind::Kind;
 use remora_protocol::glob::Glob;
 use remora_protocol::{self as protocol, Command};
 
-/// One request of a RESP connection. Everything borrows from its bytes, or from what was
-/// made of them.
+/// One request of a RESP connection. Everything borrows from its bytes, or from the buffers made
+/// from them.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
     /// PING, with the text to send back.

@@ -59,7 +59,7 @@ pub struct Group {
     pub name: &'static str,
     /// The chapter's heading in the documentation.
     pub heading: &'static str,
-    /// Whose words its commands are: Redis's, or Remora's own.
+    /// The origin of its words: Redis, or Remora.
     pub origin: &'static str,
 }
 

@@ -63,7 +63,7 @@ impl AcceptLimiter {
         Some(timeout.map_or(own, |timeout| timeout.min(own)))
     }
 
-    /// Somebody was accepted.
+    /// A client was accepted.
     pub fn passed(&mut self) {
         self.told = false;
     }

@@ -1,6 +1,6 @@
-//! An agent: executes the READs and WRITEs of clients over TCP on the
-//! server's memory, takes what the completion queues of those over RDMA tell, and
-//! marks their clients as ready at the shards that both write to, and wakes these.
+//! An agent executes the READs and WRITEs of clients over TCP on the server's memory, takes the
+//! entries of the completion queues of clients over RDMA, marks both kinds of clients as ready at
+//! the shards to which they write, and wakes these shards.
 //!
 //! Each shard's thread drives one agent, with its own set of descriptors: the agent executes a
 //! client's operations in the turn in which it receives them. Invariants of the agent:

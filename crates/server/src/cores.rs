@@ -12,7 +12,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 pub struct Cores(Vec<BTreeSet<usize>>);
 
 impl Cores {
-    /// What the kernel lists for this process.
+    /// The kernel's list for this process.
     pub fn of_this_process() -> Self {
         let cpus = core_affinity::get_core_ids().unwrap_or_default();
         Self::read(Path::new(CPUS), cpus.into_iter().map(|core| core.id).collect())

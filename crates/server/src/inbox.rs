@@ -45,8 +45,8 @@ pub struct Handed {
     pub connection: Connection<Resp>,
 }
 
-/// Emptied mail that a thread keeps for what it sends next, at most; none with room for
-/// more than [`SPARE_ITEMS`] jobs or replies.
+/// Most emptied mail that a thread keeps for its next messages; none with room for more than
+/// [`SPARE_ITEMS`] jobs or replies.
 const SPARE_MAIL: usize = 16;
 const SPARE_ITEMS: usize = 32;
 
@@ -98,7 +98,7 @@ impl<W: Wake> Inbox<W> {
         Self { messages: SegQueue::new(), mail: MailQueues::new(shards, MAIL_UNDER_WAY), bell }
     }
 
-    /// Tells the thread something.
+    /// Sends the thread a message.
     pub fn push(&self, message: Message) {
         self.messages.push(message);
         self.bell.ring();
@@ -109,7 +109,7 @@ impl<W: Wake> Inbox<W> {
         self.messages.pop()
     }
 
-    /// Sends what a turn of the thread of shard `from` has gathered.
+    /// Sends the mail of one turn of the thread of shard `from`.
     ///
     /// # Errors
     /// If the receiver has not taken enough of the earlier mail, the mail is returned, to be sent
@@ -123,8 +123,8 @@ impl<W: Wake> Inbox<W> {
         &self.mail
     }
 
-    /// Wakes the thread if it sleeps: somebody wrote into its rings. Whether it
-    /// had to be signalled.
+    /// Wakes the thread if it sleeps: another thread or process wrote into its rings. Returns
+    /// whether a signal was needed.
     pub fn ring(&self) -> bool {
         self.bell.ring()
     }
@@ -173,8 +173,8 @@ impl Outbox {
         self.has_mail |= 1 << token.home;
     }
 
-    /// Keeps mail that the thread has received and emptied: what it sends next needs as
-    /// much room, as jobs and replies go to and fro.
+    /// Keeps mail that the thread has received and emptied: its next messages need as much room,
+    /// because jobs and replies go to and fro.
     pub fn keep(&mut self, mail: Mail) {
         debug_assert!(mail.is_empty());
         let room = mail.jobs.capacity().max(mail.replies.capacity());

@@ -42,8 +42,7 @@ pub fn is_one_step(command: &Command<'_>) -> bool {
 enum Work {
     /// A SET: the encoded command, without the last bytes of its value.
     Upload { command: Vec<u8>, upload: Upload },
-    /// A reply, the sequence that it waits for, and what has been copied of its
-    /// value.
+    /// A reply, the sequence that it waits for, and the copied part of its value.
     Download { reply: OwnedReply, wait: u64, value: Vec<u8>, download: Download },
     /// A read that goes in turns, its results so far, and the most parts of them that the reply may
     /// have. The results wait for a sequence.
@@ -133,7 +132,7 @@ pub struct LargeJobs {
 }
 
 impl LargeJobs {
-    /// Whether something is to be done in the next turn.
+    /// Whether there is work for the next turn.
     pub fn has_work(&self) -> bool {
         !self.lines.is_empty() || self.replies.has_due
     }
@@ -203,12 +202,12 @@ impl LargeJobs {
         Here::Large
     }
 
-    /// The next reply that is to go, and what it answers.
+    /// The next reply to send, and its request.
     pub fn pop_reply(&mut self) -> Option<(Token, OwnedReply)> {
         self.replies.ready.pop_front()
     }
 
-    /// Goes on with a read that has paused, or with the jobs behind it alone.
+    /// Continues a read that has paused, or only the jobs behind it.
     fn resume(&mut self, origin: Origin, token: Token, goes_on: bool) {
         let Some(paused) = self.paused.remove(&origin) else { return };
         if paused.token != token {
@@ -226,8 +225,8 @@ impl LargeJobs {
         }
     }
 
-    /// Moves one piece; with the last one goes on with the jobs behind it. Lets
-    /// replies go that have become durable.
+    /// Moves one piece; after the last one continues with the jobs behind it. Releases replies that
+    /// have become durable.
     pub fn turn<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) {
         if !self.replies.held.is_empty() {
             self.replies.release(shard.durable_sequence());

@@ -91,7 +91,7 @@ pub fn receive<S, T>(
 ) -> bool {
     let senders = mail(receiver).take_senders();
     for from in bits(senders) {
-        // Bounded by what may be under way.
+        // Bounded by the items that may be under way.
         while let Some(next) = mail(receiver).queues[from].pop() {
             take(receiver, next);
         }

@@ -1,9 +1,8 @@
 //! Placement of shards' threads and arenas (HydraDB 4.1.2, H5).
 //!
-//! A machine with several NUMA nodes has as many memory controllers: shards
-//! are spread over the nodes, each runs on a core of its node, and its arena's
-//! pages come from there. Placing is a pure function of what the kernel lists
-//! and of what this process may use.
+//! A machine with several NUMA nodes has as many memory controllers: shards are spread over the
+//! nodes, each runs on a core of its node, and its arena's pages come from there. Placement is a
+//! pure function of the kernel's lists and of the process's permissions.
 
 use crate::cores::{Cores, parse_list};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +40,7 @@ pub struct ShardPlacement {
 }
 
 impl Topology {
-    /// What the kernel lists for this process.
+    /// The kernel's lists for this process.
     pub fn of_this_process() -> Self {
         let cores = core_affinity::get_core_ids().unwrap_or_default();
         let cores: BTreeSet<usize> = cores.into_iter().map(|core| core.id).collect();

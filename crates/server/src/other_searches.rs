@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-/// Searches over rings of trees of other shards, by what they came to.
+/// Searches over rings of trees of other shards, by their outcome.
 #[derive(Default)]
 pub struct OtherSearches {
     /// Answered by reading the other shard's memory.

@@ -66,8 +66,8 @@ impl Polling {
 mod tests {
     use super::*;
 
-    /// Work comes `gaps` after the thread was done with what came before.
-    /// How often it polled for it.
+    /// Work comes `gaps` after the thread finished its last work. Returns how often it polled for
+    /// it.
     fn polls(polling: &mut Polling, gaps: impl IntoIterator<Item = Duration>) -> u32 {
         let mut now = Instant::now();
         let mut polls = 0;

@@ -1,11 +1,10 @@
 //! The client processes whose rings one shard serves.
 //!
 //! Invariants:
-//! * what a turn costs does not depend on how many clients there are, but on how
-//!   many of them have had something to do lately: the others are *parked*, and
-//!   looked at again when they ring. A client over shared memory signals its eventfd
-//!   ([`remora_fabric::shm::ready`]); for one over a network the thread that receives
-//!   what it sends sets a bit ([`remora_fabric::shm::mark`]);
+//! * the cost of a turn does not depend on the number of clients, but on the number of those with
+//!   recent requests: the others are *parked*, and looked at again when they ring. A client over
+//!   shared memory signals its eventfd ([`remora_fabric::shm::ready`]); for one over a network the
+//!   thread that receives its data sets a bit ([`remora_fabric::shm::mark`]);
 //! * a client that is parked has nothing under way for which the shard would have
 //!   to look at it by itself;
 //! * each client that has work gets its turn before one gets another.
@@ -44,7 +43,7 @@ pub struct Served {
     pub rings: u64,
 }
 
-/// See the module's text. `C` tells the time.
+/// See the module's text. `C` is the clock.
 pub struct RingClients<C = fn() -> Instant> {
     /// By slot; a free slot is used again.
     clients: Vec<Option<Box<Client>>>,
@@ -111,7 +110,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
         Ok(())
     }
 
-    /// Lets go of clients, and gives back what they hold of the shard.
+    /// Removes clients, and frees the shard's memory that they hold.
     pub fn detach(
         &mut self,
         (shard, now): (&mut Shard<impl Journal>, Now),
@@ -154,8 +153,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
         self.unparked.iter().filter_map(|&place| Some(&self.clients[place].as_ref()?.session))
     }
 
-    /// Whether there is something to do: the last scan before sleeping. Who is
-    /// parked has rung if it has something.
+    /// Whether there is work: the last scan before sleeping. A parked client with work has rung.
     #[inline]
     pub fn has_work(&self) -> bool {
         !self.marked.is_empty() || self.sessions().any(RingSession::has_work)

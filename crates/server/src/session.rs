@@ -1,5 +1,4 @@
-//! One client's session as the control thread keeps it: what carries it, its
-//! heartbeats, its end.
+//! One client's session in the control thread: its transport, its heartbeats, its end.
 
 use crate::agent::choose_agent;
 use crate::agent_inbox::Served;
@@ -115,7 +114,7 @@ impl Session {
         Ok(Self::new(number, backend, to_server.view(), violated, threads))
     }
 
-    /// Hands a client over shared memory what it needs.
+    /// Sends a client over shared memory its file descriptors.
     ///
     /// # Errors
     /// It has gone, or no more descriptors can be under way.
@@ -252,9 +251,8 @@ impl Session {
         self.has_ended.load(Ordering::Acquire).then_some("the client has gone")
     }
 
-    /// Whether the client has written its clock since the last heartbeat. Who
-    /// has not is not reading, and its read lease would not be renewed by an echo
-    /// of the old one.
+    /// Whether the client has written its clock since the last heartbeat. A client that has not is
+    /// not reading, and an echo of the old clock would not renew its read lease.
     pub fn clock_has_moved(&self) -> bool {
         self.to_server.load(CLIENT_CLOCK_WORD) != self.echoed_ns
     }

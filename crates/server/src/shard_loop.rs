@@ -203,7 +203,7 @@ impl ShardLoop {
         ended
     }
 
-    /// Tells the shard what other threads have read, before it may evict.
+    /// Reports the reads of other threads to the shard, before it may evict.
     fn take_hints(&mut self) {
         let host = self.connections.port_mut();
         let touched = &host.shared.shards[host.number].touched;
@@ -213,7 +213,7 @@ impl ShardLoop {
         }
     }
 
-    /// Takes what threads without a shard want.
+    /// Takes messages from threads without a shard.
     fn take_messages(&mut self, now: Now) {
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(message) = self.host().handle().inbox.pop() else { return };
@@ -356,9 +356,9 @@ impl ShardLoop {
         }
     }
 
-    /// Notes what happened to the sockets.
+    /// Notes the sockets' events.
     fn take_events(&mut self) {
-        // Bounded by what sleeps and looks have found.
+        // Bounded by the events of sleeps and looks.
         while let Some(event) = self.sleeper.pop_stream_event() {
             if event.name >= FIRST_TOKEN {
                 self.agent.on_event(event.name, event.is_end);
@@ -435,8 +435,8 @@ impl ShardLoop {
         other.inbox.push(Message::Serve(Box::new(handed)));
     }
 
-    /// Tells that no reply is left to be taken, or that it was waited for long
-    /// enough. A connection that another thread is handing over is waited for, too.
+    /// Reports that no reply is left to be taken, or that the wait was long enough. The wait
+    /// includes a connection that another thread is handing over.
     fn end_drain(&mut self, instant: Instant) {
         let left = self.host().handle().connections.load(Ordering::SeqCst);
         let is_over = |until: Instant| left == 0 || instant >= until;
@@ -464,9 +464,8 @@ impl ShardLoop {
     }
 }
 
-/// Whether a turn has something to do. Also the last scan before the thread
-/// sleeps: what its looks at the sockets have found since the last turn counts, as
-/// the kernel tells of it once.
+/// Whether a turn has work. Also the last scan before the thread sleeps: events that its looks at
+/// the sockets have found since the last turn count, because the kernel reports them once.
 #[inline]
 fn has_work(
     connections: &Connections<TcpStream, RespExecutor<ShardHost>>,

@@ -156,13 +156,13 @@ pub struct Counts {
     pub sessions_verbs: AtomicU64,
     /// Queue pairs of clients that have no session yet, now.
     pub half_open: AtomicU64,
-    /// Shards that slept and had to be signalled for what came over RDMA.
+    /// Sleeping shards that needed a signal for data over RDMA.
     pub verbs_signals: AtomicU64,
     /// Threads of clients over RDMA that have asked something.
     pub client_threads: AtomicU64,
     /// Sessions granted since the start.
     pub sessions_total: AtomicU64,
-    /// Sessions ended because of what the peer did.
+    /// Sessions ended because of a violation by the peer.
     pub sessions_violated: AtomicU64,
     /// Sessions that were refused, for whatever reason.
     pub sessions_refused: AtomicU64,
@@ -243,8 +243,8 @@ impl Shared {
         self.shards.iter().map(|_| ReadyMark::default()).collect()
     }
 
-    /// A WRITE of the client with these marks came with this immediate: marks the client
-    /// at the shard that it names. That shard is to be woken.
+    /// A WRITE of the client with these marks came with this immediate: marks the client at the
+    /// shard that it names. The caller wakes that shard.
     pub fn mark(&self, marks: &[ReadyMark], imm: u32) -> Option<usize> {
         let shard = self.shard_of(imm)?;
         marks[shard].tell(&self.shards[shard].rung);

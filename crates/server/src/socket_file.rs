@@ -76,7 +76,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         match self.remove() {
             Ok(()) => {}
-            // Somebody has removed it, perhaps with its directory.
+            // The file was removed, perhaps with its directory.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             // The next server replaces it.
             Err(error) => tracing::warn!(%error, "cannot remove {}", self.path.display()),
@@ -84,7 +84,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// The file itself, not what it leads to.
+/// The file itself, not the target of a link.
 fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
     openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
@@ -160,7 +160,7 @@ mod tests {
         let (listener, file) = SocketFile::bind(&path).unwrap();
         assert_eq!(symlink_metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert!(matches!(SocketFile::bind(&path), Err(StartError::Taken(_))));
-        // Nobody accepts: the queue fills, and is full for the next one, too.
+        // Without accepts the queue fills, and stays full for the next client, too.
         let mut waiting = Vec::new();
         loop {
             let socket = socket_with(

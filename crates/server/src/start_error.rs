@@ -15,7 +15,7 @@ pub enum StartError {
     Listen {
         /// The address or path.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// Another server is there.

@@ -6,7 +6,7 @@
 use super::id::Id;
 use std::collections::VecDeque;
 
-/// Entries of a block: what one sweep looks at, some microseconds.
+/// Entries of a block: the work of one sweep, some microseconds.
 const BLOCK_ENTRIES: usize = 128;
 
 #[derive(Default)]
@@ -114,7 +114,7 @@ mod tests {
                 }
                 55..=98 => assert_eq!(fifo.pop(), oracle.pop_front().map(id)),
                 _ => {
-                    // What is dropped is found by looking, as sweeping chooses the block.
+                    // Dropped entries must be searched for, because sweeping chooses the block.
                     let drop = |slot: u32| slot.is_multiple_of(3) && slot.is_multiple_of(2);
                     let seen = std::cell::RefCell::new(Vec::new());
                     fifo.sweep_block(|id| {

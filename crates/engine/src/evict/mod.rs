@@ -41,10 +41,10 @@ const TIDY_EVERY: u32 = 64;
 /// Entries of removed records that are always put up with.
 const STALE_SLACK: u64 = 256;
 
-/// What a shard does when its memory is full.
+/// The behaviour of a shard when its memory is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Eviction {
-    /// It refuses what needs memory.
+    /// The shard refuses commands that need memory.
     #[default]
     None,
     /// It removes records, chosen by S3-FIFO.
@@ -110,8 +110,8 @@ impl Queue {
     }
 }
 
-/// S3-FIFO over the records of one shard. All `bytes` are what a record weighs: the
-/// bytes of its slot, and of an object of parts those of all that it has.
+/// S3-FIFO over the records of one shard. All `bytes` are a record's weight: the bytes of its slot,
+/// and for an object of parts the bytes of the whole object.
 pub struct Policy {
     marks: Marks,
     small: Queue,
@@ -138,16 +138,15 @@ impl Policy {
         self.put(id, bytes, Mark { tracked: true, small, touches: 0 });
     }
 
-    /// A record in the place of an older one of its key: it keeps what the
-    /// older one has earned, and the write counts as a touch.
+    /// A record that replaces an older one of its key: it keeps the older one's marks, and the
+    /// write counts as a touch.
     pub fn replaced(&mut self, old_slot: u32, old_bytes: usize, id: Id, bytes: usize) {
         let mark = self.marks.get(old_slot);
         self.removed(old_slot, old_bytes);
         self.put(id, bytes, Mark { tracked: true, ..mark }.touched());
     }
 
-    /// The same record in another slot: it keeps what it has earned, and
-    /// stands at its queue's end again.
+    /// The same record in another slot: it keeps its marks, and moves to its queue's end.
     pub fn moved(&mut self, old_slot: u32, old_bytes: usize, id: Id, bytes: usize) {
         let mark = self.marks.get(old_slot);
         if mark.tracked {
@@ -185,7 +184,7 @@ impl Policy {
         }
     }
 
-    /// Every record is gone, and so is what was remembered.
+    /// Every record is gone, and the ghost is empty.
     pub fn clear(&mut self) {
         *self = Self::new(self.marks.slots());
     }

@@ -62,8 +62,8 @@ impl<J: Journal> Shard<J> {
     /// several in any.
     ///
     /// # Errors
-    /// The entry is not applied; the shard is as it was, but for what no key leads
-    /// to. The same entry may come again.
+    /// The entry is not applied; the shard is unchanged, except for objects that no key leads to.
+    /// The same entry may come again.
     pub fn apply(
         &mut self,
         entry: &Entry<'_>,

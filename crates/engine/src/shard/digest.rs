@@ -56,7 +56,7 @@ impl std::fmt::Debug for DigestRead {
 }
 
 impl DigestRead {
-    /// Goes on for one turn; gives the digest of all keys at its end.
+    /// Continues for one turn; returns the digest of all keys at its end.
     ///
     /// # Errors
     /// `TryAgain`: something was changed too many times between two turns.
@@ -82,7 +82,7 @@ impl DigestRead {
         Ok(self.add_keys(store, types, DIGEST_TURN_PARTS))
     }
 
-    /// Adds up keys and what they hold: so many of them, parts, KiB and buckets. Gives
+    /// Adds up a bounded number of keys and their content: of keys, parts, KiB and buckets. Returns
     /// the digest at its end.
     fn add_keys<J: Journal>(
         &mut self,
@@ -92,7 +92,7 @@ impl DigestRead {
     ) -> Option<Digest> {
         self.content.begin_turn();
         let mut looked_at = 0;
-        // Bounded by the table, and by what its objects hold.
+        // Bounded by the table, and by the content of its objects.
         while self.bucket < store.table.buckets() {
             let places = store.table.places(&store.owner, self.bucket);
             while let Some((_, word)) = places.get(self.record) {
@@ -125,7 +125,7 @@ pub(super) fn of_all<J: Journal>(store: &Store<J>, types: &Types<J>) -> Digest {
     read.add_keys(store, types, usize::MAX).expect("it goes to its end")
 }
 
-/// The digest of what the record in a slot names, without its key, in one turn.
+/// The digest of a record's value, without its key, in one turn.
 pub(super) fn of_value<J: Journal>(store: &Store<J>, types: &Types<J>, slot: u32) -> Digest {
     let mut content = Content::default();
     // Bounded by the object.
@@ -136,7 +136,7 @@ pub(super) fn of_value<J: Journal>(store: &Store<J>, types: &Types<J>, slot: u32
     Digest(digest(&told))
 }
 
-/// Adds some of what the record in a slot names; true at its end.
+/// Adds some of a record's value; true at its end.
 fn add_content<J: Journal>(
     (store, types): (&Store<J>, &Types<J>),
     slot: u32,

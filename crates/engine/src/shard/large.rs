@@ -14,9 +14,8 @@ use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply};
 
 impl<J: Journal> Shard<J> {
-    /// Executes one command as [`Shard::execute`] does, but does not hand out
-    /// a large value whole. The download is to be ended by
-    /// [`Shard::end_download`].
+    /// Executes one command as [`Shard::execute`] does, but does not return a large value whole.
+    /// The caller ends the download by [`Shard::end_download`].
     #[inline]
     pub fn execute_or_stream(
         &mut self,
@@ -184,7 +183,7 @@ impl<J: Journal> Shard<J> {
         self.store.stats.uploads_abandoned += 1;
     }
 
-    /// Gives the memory of an upload back; the key stays what it was.
+    /// Frees an upload's memory; the key stays unchanged.
     pub fn abandon_upload(&mut self, upload: Upload, now: Now) {
         string::abandon_upload(&mut self.store, upload, now);
     }

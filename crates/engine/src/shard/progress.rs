@@ -72,8 +72,8 @@ pub enum ApplyError {
     /// It encodes no command that changes anything.
     #[error("an entry of the log is no change")]
     Malformed,
-    /// It cannot be carried out here: memory is full, or this shard's state is not
-    /// what it was there.
+    /// The entry cannot be executed here: memory is full, or this shard's state differs from the
+    /// original's.
     #[error("an entry of the log is refused: {0:?}")]
     Refused(Status),
 }

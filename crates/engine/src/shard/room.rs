@@ -1,5 +1,5 @@
-//! Room for a command where memory is full: what removed objects have held comes back
-//! in turns, and where keys may go, objects of parts go, too.
+//! Room for a command when memory is full: the shard releases the memory of removed objects in
+//! turns, and with eviction it evicts objects of parts, too.
 //!
 //! Invariant: a command pays for its own room, and for no more than is in proportion to it. Objects
 //! of parts are evicted as wholes; they are hidden at once, as by DEL. If a command's plan finds no
@@ -60,7 +60,7 @@ impl Tries {
     }
 }
 
-/// The object that a command has changed weighs what it takes now.
+/// Updates the weight of the object that a command has changed.
 pub(super) fn weigh<J: Journal>(store: &mut Store<J>, types: &Types<J>) {
     let Some(root) = store.making_room.keep else { return };
     let kind = kind_of(&store.owner, root);
@@ -90,7 +90,7 @@ pub(super) fn make_room<J: Journal>(
     }
 }
 
-/// Whether memory is still to come back from what was removed.
+/// Whether removed objects still hold memory.
 #[inline]
 pub(super) fn wants_room<J: Journal>(store: &Store<J>) -> bool {
     store.has_graves() || store.flushes.are_under_way()
@@ -121,7 +121,7 @@ fn release_graves<J: Journal>(store: &mut Store<J>, types: &mut Types<J>, now: N
 pub(super) fn cover_heap<J: Journal>(store: &mut Store<J>, types: &mut Types<J>, now: Now) -> bool {
     let of_types: u64 = types.iter_mut().map(|of| of.heap_bytes()).sum();
     let heap_bytes = of_types + store.parts.kept_bytes();
-    // A copy takes what the original took.
+    // A copy takes as much as the original.
     store.cover_heap(heap_bytes, now) || store.is_applying
 }
 

@@ -8,17 +8,14 @@
 //!                               '----'  further edits, in place
 //! ```
 //! Invariants:
-//! * The guardian says ask-only before the first byte changes, and live, under
-//!   a new generation, only after the last checksum is in place. A reader that
-//!   fetched while the guardian said live at g, and got some bytes of later,
-//!   fails the checksum under g, which covers lengths, key and value; with
-//!   none of later it has the value that was current when it began. One that
-//!   comes with a pointer of g after republication meets another generation,
-//!   and asks. Leases need nothing more: the slot is not reused, and what
-//!   releases it later still honours the lease in its mutable word.
+//! * The guardian says ask-only before the first byte changes, and live, under a new generation,
+//!   only after the last checksum is in place. A reader that fetched while the guardian said live
+//!   at g, and got some later bytes, fails the checksum under g, which covers lengths, key and
+//!   value; without later bytes it has the value that was current when it began. A reader with a
+//!   pointer of g after republication meets another generation, and asks. Leases need nothing more:
+//!   the slot is not reused, and its later release still honours the lease in its mutable word.
 //! * The shard's own commands always see the current value.
-//! * A slot that a download has pinned is never changed: the record then goes
-//!   on in another slot.
+//! * A slot that a download has pinned is never changed: the record then continues in another slot.
 //! * Only slots with pages of their own are changed in place. A record that
 //!   outgrows its slot goes to another one, with slack if it grew, so that n
 //!   bytes appended in small parts cost the copying of O(n).

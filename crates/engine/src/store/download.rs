@@ -16,8 +16,8 @@ use std::ops::Range;
 /// A value longer than `STREAM_BYTES` is in a slot of at least this class.
 pub const STREAM_CLASS: u8 = class_for(STREAM_BYTES).expect("below the limit of values");
 
-/// Bytes of a value that are held for somebody. They are free again only once
-/// it is ended at its shard.
+/// Bytes of a value that a download holds. They are free again only once the download is ended at
+/// its shard.
 #[derive(Debug)]
 #[must_use = "its slot is pinned until the download is ended"]
 pub struct Download {
@@ -54,8 +54,7 @@ impl Download {
 
 struct Pin {
     count: u32,
-    /// The slot is to be released when the last pin goes; with the end of the
-    /// lease on it.
+    /// The slot must be released when the last pin goes; with the end of the lease on it.
     release: Option<(Slot, Option<u64>)>,
 }
 

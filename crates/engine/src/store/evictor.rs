@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Heap bytes for an object's weight: an entry of a map whose nodes are half full.
 const WEIGHT_BYTES: usize = 24;
 
-/// The policy of a shard, and what it weighs by.
+/// The policy of a shard, and the weights of its records.
 pub(crate) struct Evictor {
     /// Chooses the records to evict; `None` if nothing is evicted.
     policy: Option<Policy>,
@@ -112,7 +112,7 @@ impl Evictor {
         self.coming_bytes -= weight.map_or(0, |weight| weight as u64);
     }
 
-    /// Chooses what goes next, among what need not stay; the policy has forgotten it.
+    /// Chooses the next record to evict among those that need not stay; the policy forgets it.
     pub fn victim<J: Journal>(
         &mut self,
         owner: &Owner<J>,
@@ -136,7 +136,7 @@ impl Evictor {
         self.policy.as_ref().is_some_and(|policy| policy.tracks(slot))
     }
 
-    /// Whether the key of the record in this slot is to be remembered if it goes.
+    /// Whether the ghost will remember the key of the record in this slot if it is evicted.
     pub fn is_small(&self, slot: u32) -> bool {
         self.policy.as_ref().is_some_and(|policy| policy.is_small(slot))
     }
@@ -208,8 +208,8 @@ impl Evictor {
         }
     }
 
-    /// Another thread of the server has read this record: a hint, which may
-    /// be late, of use to the eviction policy only.
+    /// Another thread of the server has read this record: a hint for the eviction policy, which may
+    /// be late.
     pub fn hint_touched<J: Journal>(&mut self, owner: &Owner<J>, id: Id) {
         let is_slot = (id.slot as usize + 1) * SLOT_UNIT_BYTES <= owner.region_bytes();
         if let Some(policy) =

@@ -111,7 +111,7 @@ impl Flushes {
         self.sweeps.iter().all(|sweep| sweep.first > flush.number)
     }
 
-    /// The sweep that goes on next, and its bucket.
+    /// The sweep to continue, and its next bucket.
     pub fn next(&self) -> Option<(usize, u64)> {
         let at = self.sweeps.iter().position(|sweep| !sweep.is_swept())?;
         Some((at, self.sweeps[at].cursor))
@@ -143,7 +143,7 @@ impl Flushes {
         sweeps.any(|sweep| is_of(sweep.only, database) && sweep.is_due(bucket))
     }
 
-    /// Whether a bucket is to be swept.
+    /// Whether the bucket still has to be swept.
     pub fn wait_for(&self, bucket: u64) -> bool {
         self.sweeps.iter().any(|sweep| sweep.is_due(bucket))
     }

@@ -10,13 +10,13 @@
 use remora_arena::Slots;
 use remora_layout::limits::SPAN_BYTES;
 
-/// Pages that are set aside, for what the heap takes and for what clients have begun.
+/// Reserved pages, for the heap and for clients' unfinished operations.
 #[derive(Default)]
 pub(crate) struct Cover {
     /// Offsets of runs of `SPAN_BYTES`.
     runs: Vec<usize>,
     heap_bytes: u64,
-    /// Bytes that are set aside for what clients have begun ([`SetAside`]).
+    /// Reserved bytes for clients' unfinished operations ([`SetAside`]).
     aside_bytes: u64,
     /// Those of them for requests that come in pieces.
     pub requests_bytes: u64,
@@ -38,7 +38,7 @@ impl Cover {
         self.heap_bytes = bytes;
     }
 
-    /// Bytes that are set aside for what clients have begun.
+    /// Reserved bytes for clients' unfinished operations.
     pub fn aside_bytes(&self) -> u64 {
         self.aside_bytes
     }
@@ -61,7 +61,7 @@ impl Cover {
         self.aside_bytes += bytes as u64;
     }
 
-    /// Gives back what was set aside for one thing.
+    /// Frees the reservation of one thing.
     pub fn give_aside(&mut self, slots: &mut Slots, aside: &mut SetAside) {
         self.aside_bytes -= aside.bytes();
         for (run, bytes) in aside.runs.drain(..) {
@@ -70,8 +70,8 @@ impl Cover {
     }
 }
 
-/// Pages of the arena that one thing on the heap has set aside, as many bytes as it
-/// takes. They are to be given back to their shard, which counts them.
+/// Pages of the arena that one thing on the heap has reserved, as many bytes as it takes. The owner
+/// returns them to their shard, which counts them.
 #[must_use]
 #[derive(Default, Debug)]
 pub struct SetAside {

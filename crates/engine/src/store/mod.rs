@@ -109,7 +109,7 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) moves: Moves,
     /// Objects that no key leads to any longer, and whose memory is to be released.
     pub(crate) graves: VecDeque<Grave>,
-    /// Pages of the arena that are set aside for what types keep on the heap.
+    /// Pages of the arena that are reserved for the types' heap memory.
     pub(crate) cover: Cover,
     /// The clock of idle limits.
     pub(crate) ticked: TickedSeconds,
@@ -122,7 +122,7 @@ pub struct Store<J: Journal = NoJournal> {
     /// Pointer to the record written last: a writer may read it back without
     /// asking for it first.
     pub(crate) last_put: RemotePointer,
-    /// A list of keys, or what a key has, that the last reply brings.
+    /// The value of the last reply: a list of keys, or a key's content.
     pub(crate) listed: Vec<u8>,
     /// Buffer for a value that is changed piecemeal, kept between commands.
     pub(crate) edited: Vec<u8>,
@@ -276,7 +276,7 @@ impl<J: Journal> Store<J> {
         Some(Found { place, slot, mutable: mutable_of(&self.owner, slot.slot) })
     }
 
-    /// The type of what was found.
+    /// The type of the found object.
     #[inline]
     pub(crate) fn kind(&self, found: Found) -> Kind {
         kind_of(&self.owner, found.slot.slot)
@@ -302,7 +302,7 @@ impl<J: Journal> Store<J> {
         (term_s * 1000) as u32
     }
 
-    /// End of the lease that a record's word 1 tells, if it still runs.
+    /// End of the lease in a record's word 1, if it still runs.
     fn lease_end_s(&self, mutable: Mutable, now: Now) -> Option<u64> {
         lease::running_end_s(mutable, self.options.lease_min_s, now)
     }

@@ -146,8 +146,8 @@ impl Moves {
         Ok(number)
     }
 
-    /// A dump of an object of parts that is under way: the slot of its root record, and
-    /// where it goes on.
+    /// A dump of an object of parts that is under way: the slot of its root record, and where it
+    /// continues.
     pub fn dump_under_way(
         &mut self,
         hash: KeyHash,

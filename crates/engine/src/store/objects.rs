@@ -91,7 +91,7 @@ impl<J: Journal> Store<J> {
         Ok(NewPart { hash, slot })
     }
 
-    /// Gives back what was planned, and not published.
+    /// Frees planned parts that are not published.
     pub(crate) fn drop_planned(&mut self, planned: PlannedParts, now: Now) {
         for slot in planned.parts.into_iter().map(|part| part.slot).chain(planned.spares) {
             self.give_back(slot, now);
@@ -110,8 +110,8 @@ impl<J: Journal> Store<J> {
         dead_parts.into_iter().for_each(|dead| self.release_part(dead, now));
     }
 
-    /// After planned parts are published: gives back what they did not need, and
-    /// lets the table grow.
+    /// After planned parts are published: frees their unused overflow buckets, and lets the table
+    /// grow.
     pub(crate) fn settle_parts(&mut self, root: u32, planned: PlannedParts, now: Now) {
         for spare in planned.spares {
             self.give_back(spare, now);

@@ -38,7 +38,7 @@ pub struct ShardOptions {
     pub log_shard: u32,
     /// Bytes of freed slots that may wait for leases; 0 for a sixteenth.
     pub quarantine_bytes: u64,
-    /// What happens when the arena is full.
+    /// The behaviour when the arena is full.
     pub eviction: Eviction,
     /// Slots are used no more once they have had so many generations: all that
     /// 32 bits hold, but in tests and worlds, where it is to happen often.

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// Appends what a read in turns gives of a part.
+/// Appends a part in the form that a read in turns returns.
 pub(crate) type Write = fn(name: &[u8], value: &[u8], found: &mut Vec<u8>);
 
 /// A read of all parts of an object, as they were when it began.
@@ -268,9 +268,9 @@ impl Readings {
 }
 
 impl PartsRead {
-    /// Goes on: appends to `found` until that has so many bytes, or
-    /// [`PARTS_TURN_BUCKETS`] were looked at. True at its end. Without a table the
-    /// object has gone, and its release has kept the rest.
+    /// Continues: appends to `found` until that has this many bytes, or the read has looked at
+    /// [`PARTS_TURN_BUCKETS`]. True at its end. Without a table the object is gone, and its release
+    /// has kept the rest.
     ///
     /// # Errors
     /// Too much has changed since it began.

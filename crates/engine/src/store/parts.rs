@@ -56,7 +56,7 @@ pub(crate) struct NewPart {
     pub slot: Slot,
 }
 
-/// Parts that are written, and what publishing them may need.
+/// Parts that are written, and the buckets that publishing them may need.
 #[derive(Default)]
 pub(crate) struct PlannedParts {
     pub parts: Vec<NewPart>,
@@ -134,7 +134,7 @@ impl Parts {
         in_bucket(&self.table, owner, bucket)
     }
 
-    /// Before what stands in the bucket of a hash changes.
+    /// Called before the content of a hash's bucket changes.
     fn keep_for_reads<J: Journal>(
         &mut self,
         owner: &Owner<J>,
@@ -344,7 +344,7 @@ impl AllParts {
         reads.begin((*root, table), readings, write)
     }
 
-    /// Goes on with a read: [`PartsRead::go_on`].
+    /// Continues a read: [`PartsRead::go_on`].
     ///
     /// # Errors
     /// Too much has changed since it began.

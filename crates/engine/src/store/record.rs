@@ -7,7 +7,7 @@ use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::record::Mutable;
 
-/// A key that was found: where its slot word stands, what it says, word 1.
+/// A key that was found: the place of its slot word, the word, and word 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub place: SlotIndex,

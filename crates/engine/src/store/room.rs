@@ -189,7 +189,7 @@ impl<J: Journal> Store<J> {
     /// Evicts the policy's next choice. False if there is none.
     fn evict_next(&mut self, now: Now) -> bool {
         if self.is_applying {
-            // The log says what goes.
+            // The log's entries do the evictions.
             return false;
         }
         let Self { owner, evictor, making_room, pins, moves, options, .. } = self;
@@ -405,7 +405,7 @@ impl<J: Journal> Store<J> {
         true
     }
 
-    /// Gives back what was set aside.
+    /// Frees the reservation.
     pub(crate) fn give_aside(&mut self, aside: &mut SetAside) {
         self.cover.give_aside(&mut self.slots, aside);
     }
@@ -436,8 +436,7 @@ impl<J: Journal> Store<J> {
     }
 }
 
-/// Whether what a record's key names has to stay. A pinned record's memory would not
-/// come free.
+/// Whether the key of a record has to stay. A pinned record's memory would not come free.
 fn must_stay<J: Journal>(
     owner: &Owner<J>,
     (making_room, pins, moves): (&MakingRoom, &Pins, &Moves),

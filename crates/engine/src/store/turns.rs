@@ -70,7 +70,7 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Ends what nothing has asked for too long: whatever moves objects has gone.
+    /// Ends dumps and loads that nobody has continued for too long: their mover is gone.
     fn end_idle_moves(&mut self) {
         let idle = self.moves.take_idle(self.ticked.get(), self.options.upload_idle_s);
         idle.iter().for_each(|load| self.drop_load(load));
@@ -117,7 +117,7 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Removes the keys of a bucket that are to be swept. How many.
+    /// Removes the keys of a bucket that has to be swept. Returns their number.
     pub(super) fn sweep_bucket(&mut self, bucket: u64, now: Now) -> u64 {
         if !self.flushes.wait_for(bucket) {
             return 0;

@@ -50,8 +50,8 @@ impl<J: Journal> Store<J> {
         put
     }
 
-    /// After a key was set, or was not: what making room has left behind, and
-    /// the table's growth by a new key. Places found before are void.
+    /// After a SET, whether or not it succeeded: cleans up after making room, and grows the table
+    /// for a new key. Places found before are void.
     pub(crate) fn settle(&mut self, put: &Result<Option<Found>, ArenaFull>, now: Now) {
         self.shed_thinned(now);
         if matches!(put, Ok(None)) {
@@ -317,8 +317,8 @@ impl<J: Journal> Store<J> {
         put.map(drop)
     }
 
-    /// Lets a key lead to an object that is filled, in the place of what was found. An
-    /// error leaves all as it was.
+    /// Makes a key lead to an object that is filled, in the place of what was found. An error
+    /// leaves everything unchanged.
     pub(crate) fn enter_loaded(
         &mut self,
         (key, hash): (&[u8], KeyHash),

@@ -122,7 +122,7 @@ pub(crate) trait Type<J: Journal>: Send {
         request: Request<'_>,
     ) -> Result<LongRead, Status>;
 
-    /// Goes on for one turn; appends what it finds.
+    /// Continues for one turn; appends its results.
     ///
     /// # Errors
     /// The status to reply with: the object has gone meanwhile.
@@ -134,7 +134,7 @@ pub(crate) trait Type<J: Journal>: Send {
         now: Now,
     ) -> Result<Turn, Status>;
 
-    /// Takes away what stands twice in all that a long read has found.
+    /// Removes duplicates from all results of a long read.
     fn tidy(&self, _found: &mut Vec<u8>) {}
 
     /// Leaves the first `most` of all the parts that a long read has found; false
@@ -147,8 +147,8 @@ pub(crate) trait Type<J: Journal>: Send {
     /// once none is left.
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool;
 
-    /// Bytes that the object with this root record takes beside that, of the arena and of
-    /// the heap: what eviction weighs. It takes no longer with large objects.
+    /// Bytes of the object with this root record besides the record, of the arena and of the heap:
+    /// its weight for eviction. Its cost does not grow with the object.
     fn bytes_of(&self, store: &Store<J>, root: u32) -> u64;
 
     /// Gives up operations that nobody has continued for too long. Not called while the shard
@@ -171,8 +171,8 @@ pub(crate) trait Type<J: Journal>: Send {
         if is_whole { "listpack" } else { "hashtable" }
     }
 
-    /// Appends what [`Type::begin_load`] makes an empty object like this one of, if the
-    /// type's objects have parts.
+    /// Appends the content from which [`Type::begin_load`] makes an empty object like this one, if
+    /// the type's objects have parts.
     fn head(&self, _store: &Store<J>, _root: u32, _head: &mut Vec<u8>) {}
 
     /// Appends the next piece of all that an object of parts holds: about
@@ -182,8 +182,8 @@ pub(crate) trait Type<J: Journal>: Send {
         true
     }
 
-    /// Makes an empty object of parts that no key leads to, to be filled; its root
-    /// record is pending. [`Type::release`] takes back what it has.
+    /// Makes an empty object of parts that no key leads to, to be filled; its root record is
+    /// pending. [`Type::release`] frees it.
     ///
     /// # Errors
     /// The status to reply with; nothing is left of it.

@@ -59,7 +59,7 @@ fn scan(words: Words<'_>, _now: u64) -> Asked<'_> {
     Ok(Request::Scan { cursor, count, filter })
 }
 
-/// The reply to SCAN: where to go on, and keys.
+/// The reply to SCAN: where to continue, and keys.
 pub(crate) fn write_scanned(out: &mut Vec<u8>, part: Part<'_>) {
     encode::array(out, 2);
     encode::bulk(out, part.number.to_string().as_bytes());

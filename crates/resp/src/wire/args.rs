@@ -70,8 +70,8 @@ impl Args {
         }
     }
 
-    /// Forgets everything, also a request that was parsed in part: to be
-    /// called when the next bytes do not continue those parsed last.
+    /// Forgets everything, also a request that was parsed in part: the caller calls it when the
+    /// next bytes do not continue those parsed last.
     pub fn reset(&mut self) {
         if self.ranges.len() <= KEPT_ARGS {
             self.shrink();

@@ -53,8 +53,8 @@ pub fn peek_key(buffer: &[u8]) -> Option<&[u8]> {
     buffer.get(from..from + length)
 }
 
-/// How many arguments the request at the start of `buffer` announces, as far as that is
-/// there and the request is an array: what parsing it may cost. A hint, as above.
+/// The number of arguments that the request at the start of `buffer` announces, as far as that is
+/// there and the request is an array: the cost of parsing it. A hint, as above.
 #[inline]
 pub fn peek_words(buffer: &[u8]) -> Option<usize> {
     let too_long = ProtocolError::TooBigMultibulkCount;

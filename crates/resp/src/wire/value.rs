@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
         let Some(&kind) = self.buffer.get(self.at) else {
             return Err(self.missing(self.at + MIN_VALUE_BYTES + behind));
         };
-        // Refused at once: what follows cannot make it right.
+        // Refused at once: later bytes cannot make it right.
         if !b"+-:$_*%~,#(!=>|".contains(&kind) {
             return Err(ValueError::UnknownType(kind).into());
         }
@@ -286,7 +286,7 @@ fn integer(text: &[u8]) -> Result<i64, ValueError> {
     text.parse().map_err(|_| ValueError::InvalidNumber)
 }
 
-/// A length or a count: not negative, and not above what may follow.
+/// A length or a count: not negative, and not above its limit.
 fn length(text: &[u8]) -> Result<usize, ValueError> {
     let length = usize::try_from(integer(text)?).map_err(|_| ValueError::InvalidNumber)?;
     if length > CONNECTION_MAX_OUTPUT_BYTES { Err(ValueError::TooLong) } else { Ok(length) }

@@ -105,8 +105,7 @@ impl<T: Copy + Eq + Hash> Admission<T> {
         !self.arrived.is_empty() && self.half_open.len() < self.most_half_open
     }
 
-    /// The next step. A client that is to be greeted counts as half open from now on,
-    /// until it is settled.
+    /// The next step. A client to be greeted counts as half open from now on, until it is settled.
     pub fn next(&mut self) -> Option<Step<T>> {
         const LANES: usize = 3;
         (0..LANES).find_map(|_| {
@@ -195,8 +194,8 @@ mod tests {
         assert_eq!(count(|step| matches!(step, Step::End(_))), 4);
     }
 
-    /// Clients come, tell, leave and are served by chance; whatever the order,
-    /// each that was taken in ends exactly once, or was settled.
+    /// Clients arrive, send their end, leave and are served in random order; in every order each
+    /// accepted client ends exactly once, or was settled.
     #[test]
     fn nobody_is_lost_and_nobody_ends_twice() {
         let mut random = Random::new(1);

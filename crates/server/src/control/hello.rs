@@ -19,9 +19,8 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
 impl Control {
-    /// Reads what a client has to say, or notices its end. One that speaks out
-    /// of its turn breaks the protocol; over shared memory and RDMA a session's
-    /// client has nothing more to say.
+    /// Reads a client's message, or notices its end. A client that sends out of its turn breaks the
+    /// protocol; over shared memory and RDMA the client of a session sends nothing more.
     pub(super) fn read(&mut self, token: Token) {
         const HELLO: usize = size_of::<ClientHello>();
         const SIDE: usize = size_of::<ClientSide>();
@@ -103,8 +102,7 @@ impl Control {
         }
     }
 
-    /// A hello is complete: the client gets a session, or is sent where the
-    /// chosen transport is to be had.
+    /// A hello is complete: the client gets a session, or the address of the chosen transport.
     fn welcome(
         &mut self,
         token: Token,

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// A listener, with what it has to remember when descriptors run out.
+/// A listener, with its state for the time when descriptors run out.
 pub struct Listener {
     listener: ListeningSocket,
     limiter: AcceptLimiter,

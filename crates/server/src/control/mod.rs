@@ -70,7 +70,7 @@ enum Stage {
     Silent,
     /// It waits for a queue pair.
     Waiting(ClientHello),
-    /// It has one, and is to tell of its side.
+    /// It has one, and must send its side.
     Greeted(Box<Welcomed>),
     /// The client has sent its end, and waits for the connection.
     Told(Box<Welcomed>, Vec<u8>),
@@ -205,8 +205,8 @@ impl Control {
         }
     }
 
-    /// Some steps of what takes long: as many as fit between two looks at the
-    /// heartbeats, and one at least.
+    /// Some steps of long work: as many as fit between two looks at the heartbeats, and at least
+    /// one.
     fn work(&mut self) {
         let began = Instant::now();
         while let Some(step) = self.admission.next() {

@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 impl Control {
-    /// Makes a queue pair for a client that waits for one, and tells it of this
-    /// end; the client's end follows.
+    /// Makes a queue pair for a client that waits for one, and sends it this end; the client's end
+    /// follows.
     pub(super) fn greet(&mut self, token: Token) {
         match self.try_to_greet(token) {
             // It may have gone meanwhile.
@@ -71,8 +71,8 @@ impl Control {
         Ok(())
     }
 
-    /// A client that was greeted does not tell of its end, and others wait. If it
-    /// was only slow, it may come again.
+    /// A greeted client does not send its end, and others wait. If it was only slow, it may come
+    /// again.
     pub(super) fn cut_off(&mut self, token: Token) {
         if let Some(Client {
             socket: Some(Socket::Tcp(socket)), stage: Stage::Greeted(_), ..

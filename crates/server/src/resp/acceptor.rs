@@ -47,7 +47,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// A thread for a listening socket, and what wakes it when the server ends.
+    /// A thread for a listening socket, and its wake-up for the server's end.
     ///
     /// # Errors
     /// The kernel gives no poll or waker.

@@ -98,8 +98,8 @@ impl<H: Host> RespExecutor<H> {
         Home { secret: table.secret, region: table.region }
     }
 
-    /// Asks the processor for what requests about keys with these hashes, of these shards,
-    /// will look at.
+    /// Prefetches the memory that requests about keys with these hashes, of these shards, will
+    /// read.
     pub(super) fn fetch(&mut self, keys: &[(KeyHash, usize)]) {
         let home = self.host.home();
         let (tables, host) = (&self.tables, &mut self.host);

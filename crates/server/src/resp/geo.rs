@@ -41,7 +41,7 @@ const LIMITS: ReadLimits = ReadLimits {
 };
 
 impl<H: Host> RespExecutor<H> {
-    /// One command about a GEO key; what it finds may be stored at another one.
+    /// One command about a GEO key; its result may be stored at another one.
     pub(super) fn geo(
         &mut self,
         responder: &mut Responder,

@@ -146,7 +146,7 @@ impl<H: Host> RespExecutor<H> {
         Some(&self.record[field.value_from()..field.pointer.length as usize])
     }
 
-    /// Whether something with this expiry has not expired. The owner removes what has.
+    /// Whether this expiry has not passed. The owner removes expired objects.
     const fn is_live(&self, expires_at_ms: u64) -> bool {
         expires_at_ms == 0 || expires_at_ms > self.now_ms
     }

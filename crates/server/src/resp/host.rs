@@ -9,8 +9,8 @@ use remora_layout::pointer::RemotePointer;
 use remora_resp::request::Sections;
 use remora_walk::Memory;
 
-/// The server as the RESP connections of one thread see it: beside what every protocol
-/// needs of the shards, the shards' memory, and what INFO tells.
+/// The server's interface for the RESP connections of one thread: beside the shards' interface for
+/// every protocol, the shards' memory, and the facts for INFO.
 pub trait Host: ShardPort {
     /// A shard's arena, as this thread reads it.
     type Memory: Memory;
@@ -31,7 +31,7 @@ pub trait Host: ShardPort {
     /// the buckets are there.
     fn prefetch(&mut self, what: Prefetch, keys: impl Iterator<Item = KeyHash>);
 
-    /// Tells a shard that a record was read there.
+    /// Reports a read of a record to its shard.
     fn touched(&self, shard: usize, pointer: RemotePointer);
 
     /// This thread's counters.

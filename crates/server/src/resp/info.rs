@@ -171,7 +171,7 @@ impl Facts<'_> {
         ])
     }
 
-    /// Counts of connections and sessions, and of what their requests did.
+    /// Counts of connections and sessions, and of their requests.
     fn connections(&self) -> Vec<Line> {
         let counts = &self.shared.counts;
         lines([
@@ -207,7 +207,7 @@ impl Facts<'_> {
         ])
     }
 
-    /// Counts of rings, and of what waits for other shards or to be durable.
+    /// Counts of rings, and of work that waits for other shards or for durability.
     fn rings(&self) -> Vec<Line> {
         lines([
             ("ring_frames", self.over_shards(|s| &s.frames)),
@@ -264,7 +264,7 @@ impl Facts<'_> {
     }
 }
 
-/// Bytes that jobs of RESP connections, what they have found and replies that wait hold.
+/// Bytes of jobs of RESP connections, their results and waiting replies.
 fn resp_pending_bytes(shared: &Shared) -> String {
     let of_shard = |shard: &ShardHandle| {
         let found = shard.found_bytes.load(Ordering::Relaxed);

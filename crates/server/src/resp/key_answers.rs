@@ -1,4 +1,4 @@
-//! How requests about which keys there are go on with the answers of shards.
+//! How requests about the key space continue after the answers of shards.
 
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
@@ -23,17 +23,17 @@ pub(super) struct KeyAnswers {
     pub(super) drawn: u64,
 }
 
-/// How a request goes on with the answer of a shard.
+/// How a request continues after the answer of a shard.
 pub(super) enum GoingOn {
     /// SCAN: one step of this shard.
     Scan { shard: usize, filter: KeyFilter },
     /// KEYS: the shard is gone through to its end.
     Keys { shard: usize, database: Database, filter: KeyFilter, found: Vec<u8> },
-    /// RANDOMKEY: this shard, then the others. The draw stays while a shard goes on.
+    /// RANDOMKEY: this shard, then the others. The draw stays while a shard continues.
     Random { shard: usize, database: Database, random: u32, left: usize },
     /// A key goes to another one.
     Moving(Box<Moving>),
-    /// A key gets what was found.
+    /// A key gets the results.
     Storing(Box<Storing>),
     /// The answer is the reply.
     Last,

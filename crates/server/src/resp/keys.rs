@@ -1,5 +1,5 @@
-//! Which keys there are, and giving a key what another one has: requests that
-//! go on with a shard's answer, at the same shard or at another one.
+//! The key space, and giving a key's value to another key: requests that continue after a shard's
+//! answer, at the same shard or at another one.
 //!
 //! Invariant: KEYS goes through a shard in bounded steps, each a job of its own, and ends with its
 //! connection. A move of a key runs to its end even if its connection is closed ([`Moving`]), and
@@ -108,7 +108,7 @@ impl<H: Host> RespExecutor<H> {
         responder.wait(Waiting::all(form, asked));
     }
 
-    /// A key gets what was found for the request that waits by this token.
+    /// A key gets the results of the request that waits by this token.
     pub(super) fn store(&mut self, token: Token, storing: Storing) {
         let moving::Next::Ask(shard, command) = storing.first() else { return };
         self.ask_on(token, GoingOn::Storing(Box::new(storing)), (shard, command));
@@ -119,7 +119,7 @@ impl<H: Host> RespExecutor<H> {
         self.ask_on(token, GoingOn::Last, job);
     }
 
-    /// The next job of a request, and how it goes on with the answer.
+    /// The next job of a request, and how it continues after the answer.
     fn ask_on(&mut self, token: Token, on: GoingOn, (shard, command): (usize, Vec<u8>)) {
         let bytes = command.len() + on.found_bytes();
         self.host.counts().pending_bytes.change(0, bytes);
@@ -132,7 +132,7 @@ impl<H: Host> RespExecutor<H> {
         mix(self.host.hash_seed() ^ self.now_ms, self.key_answers.drawn)
     }
 
-    /// The next request of a connection goes on so when its part is answered.
+    /// The next request of a connection continues so when its part is answered.
     fn go_on_with(&mut self, responder: &Responder, part: usize, on: GoingOn) {
         let part = (responder.slot(), responder.serial(), responder.next_request(), part);
         self.key_answers.going_on.insert(part, (on, 0));
@@ -222,7 +222,7 @@ fn filtered(list: &[u8], filter: &KeyFilter, found: &mut Vec<u8>) {
     }
 }
 
-/// The reply to SCAN: where to go on, at this shard or the next one.
+/// The reply to SCAN: where to continue, at this shard or the next one.
 fn scanned(reply: OwnedReply, (shard, shards): (usize, usize), filter: &KeyFilter) -> OwnedReply {
     let mut found = Vec::new();
     filtered(reply.value.as_deref().unwrap_or_default(), filter, &mut found);

@@ -36,8 +36,7 @@ impl<H: Host> RespExecutor<H> {
             | Command::Type { key }
             | Command::GetRange { key, .. }
             | Command::GetBit { key, .. } => key,
-            // Writes, and what GETEX asks without changing anything: the
-            // owner's to say.
+            // Writes, and the read of GETEX without options: the owner answers them.
             _ => return false,
         };
         if matches!(command, Command::Ttl { .. }) && self.tables[at.1].lags {
@@ -92,7 +91,7 @@ impl<H: Host> RespExecutor<H> {
             Ok(found) => {
                 let expires_at_ms = found.mutable.expires_at_ms;
                 if expires_at_ms != 0 && expires_at_ms <= self.now_ms {
-                    // The owner removes what has expired.
+                    // The owner removes expired objects.
                     return Read::Ask;
                 }
                 let to = found.pointer.length as usize;

@@ -109,7 +109,7 @@ impl<H: Host> RespExecutor<H> {
     }
 }
 
-/// Objects that a reply tells of at most.
+/// Most objects in a reply.
 const fn most_of(form: ReplyForm) -> usize {
     match form {
         ReplyForm::TreeObjects(form) => form.most,

@@ -28,18 +28,18 @@ pub struct RemoteEnd {
     pub marks: Arc<[ReadyMark]>,
     /// The shard's number.
     pub shard: usize,
-    /// The side that stores what the client sends.
+    /// The side that stores the client's data.
     pub stored_by: StoredBy,
 }
 
-/// The side that stores what a client over a network sends.
+/// The side that stores the data of a client over a network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoredBy {
     /// The shard's own thread: a frame never appears while it looks.
     OwnThread,
     /// The thread of another shard.
     OtherThread,
-    /// A device: a frame is in memory before its immediate tells of it.
+    /// A device: a frame is in memory before its immediate announces it.
     Device,
 }
 

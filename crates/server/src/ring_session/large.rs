@@ -4,14 +4,13 @@
 //!
 //! Invariants:
 //! * a piece a turn: between two pieces the shard serves everybody else;
-//! * replies to one session of the client come in the order of its requests:
-//!   what follows a value on its way waits behind it, what belongs to other
-//!   threads of the process does not;
+//! * replies to one session of the client come in the order of its requests: replies behind a value
+//!   under way wait, replies to other threads of the process do not;
 //! * a reply goes only once its sequence is durable; more than [`HELD_REPLIES`]
 //!   that wait leave the further requests in the ring;
 //! * a value's pin is given back when it is sent, and when the client goes;
-//! * a search begins only once what was found before has found room in the ring, so that
-//!   a client that takes nothing makes us keep what one turn finds.
+//! * a search begins only once earlier results have found room in the ring, so that a client that
+//!   takes nothing makes the shard keep only the results of one turn.
 
 use super::SessionError;
 use super::search_turns::Searching;
@@ -149,14 +148,13 @@ impl Large {
         self.held >= HELD_REPLIES || self.held_bytes >= HELD_REPLY_BYTES
     }
 
-    /// Whether requests have had to wait because so much is under way, and goes
-    /// on, or waits for the shard, since this was asked last.
+    /// Whether requests had to wait since the last call: the output is full and moves, or it waits
+    /// for the shard.
     pub fn had_to_wait(&mut self) -> bool {
         std::mem::take(&mut self.has_sent) && self.is_full() || self.holds_enough()
     }
 
-    /// Whether something could go on now, though nothing of the `blocked` ring
-    /// sets.
+    /// Whether something could continue now, except for the `blocked` ring sets.
     #[inline]
     pub fn may_send(&self, link: &AnyLink, blocked: u64) -> bool {
         !self.outgoing.is_empty() && self.next(blocked).is_some() && link.has_room()
@@ -227,10 +225,9 @@ impl Large {
         self.outgoing.iter().any(|(number, _)| *number == session)
     }
 
-    /// Goes on with one session of the client: sends the replies that may go, one
-    /// piece of a value, or lets a search go on for a turn; nothing of the `blocked`
-    /// ring sets. Its number; its replies that may go out now are given to
-    /// `replies`, in order.
+    /// Continues one session of the client: sends the replies that may go, one piece of a value, or
+    /// runs a turn of a search; nothing of the `blocked` ring sets. Returns its number; passes its
+    /// replies that may be sent now to `replies`, in order.
     pub fn send_piece<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,
@@ -245,7 +242,7 @@ impl Large {
             let piece = shard.piece(&value.download, value.sent, STREAM_PIECE_BYTES);
             link.post_to_named(WRITE_ID, &value.name, value.sent, piece);
             value.sent += piece.len();
-            // Bounded by what was posted.
+            // Bounded by the posted operations.
             while link.poll().is_some() {}
             if let Some(failure) = link.failure() {
                 self.outgoing.push_front((session, items));
@@ -306,7 +303,7 @@ impl Large {
         Ok(Some(session))
     }
 
-    /// The client has taken what stood in a part of its buffer.
+    /// The client has taken the content of a part of its buffer.
     pub fn release(&self, name: &BufferName) {
         let Some(name) = checked(name, Transport::Shm) else { return };
         let (address, bytes) = (name.address.get() as usize, name.bytes.get() as usize);

@@ -2,9 +2,8 @@
 //! order, replies out.
 //!
 //! Invariants:
-//! * the shard looks at a ring only if a ready bit of the client names it, or if
-//!   it left something there: what it costs does not depend on how many rings
-//!   there are;
+//! * the shard looks at a ring only if a ready bit of the client names it, or if it left something
+//!   there: the cost does not depend on the number of rings;
 //! * each ring that has something gets its turn, of [`FRAMES_PER_TURN`] at most,
 //!   before one of them gets another;
 //! * a thread of the client that takes no replies holds up its own ring set only.
@@ -210,8 +209,8 @@ impl RingSession {
         }
     }
 
-    /// Whether the memory of a far client shows what it waits for, where a device
-    /// stores that: its immediate may come later.
+    /// Whether the memory of a far client shows the data that it waits for, if a device stores that
+    /// data: its immediate may come later.
     fn sees(&self, end: &RemoteEnd) -> bool {
         end.stored_by == StoredBy::Device
             && match self.replies.blocked() {
@@ -255,8 +254,8 @@ impl RingSession {
         }
     }
 
-    /// Whether a look at its rings may find what came since the last one: another
-    /// process, a device or another thread writes them.
+    /// Whether a look at its rings may find new data since the last one: another process, a device
+    /// or another thread writes them.
     pub fn is_written_by_others(&self) -> bool {
         !matches!(self.client, ClientEnd::Remote(RemoteEnd { stored_by: StoredBy::OwnThread, .. }))
     }
@@ -505,7 +504,7 @@ impl RingSession {
         self.replies.backlog_bytes() + self.large.held_bytes()
     }
 
-    /// Gives back what the session's large values hold of the shard.
+    /// Frees the shard's memory that the session's large values hold.
     pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
         self.large.abandon(shard, now);
         self.uploads.abandon(shard, now);

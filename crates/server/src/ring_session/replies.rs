@@ -14,18 +14,17 @@ use remora_protocol::message::ReplyHeader;
 use remora_ring::{SendError, Sender};
 use std::collections::VecDeque;
 
-/// The response ring of one ring set, and what the client sees of the request
-/// ring: its credit.
+/// The response ring of one ring set, and the client's view of the request ring: its credit.
 struct Outgoing {
     sender: Sender,
     credit_word: usize,
-    /// Wakes the client's thread, if it does not wake by what arrives.
+    /// Wakes the client's thread, if arriving data does not wake it.
     bell: Option<ThreadBell>,
     /// Replies that wait for room: a slow reader holds up only itself.
     backlog: VecDeque<Vec<u8>>,
 }
 
-/// Whose replies they are.
+/// The origin of the replies.
 #[derive(Clone, Copy)]
 pub struct ReplyOrigin {
     /// The server's incarnation.
@@ -105,8 +104,8 @@ impl Replies {
         })
     }
 
-    /// Tells the client what was sent: wakes its threads, or lets all of it go out by
-    /// one WRITE.
+    /// Announces the sent replies to the client: wakes its threads, or sends all of them by one
+    /// WRITE.
     pub fn tell_client(&mut self) -> Result<(), SessionError> {
         let untold = std::mem::take(&mut self.untold);
         if untold != 0 && self.shm.is_some() {
@@ -133,7 +132,7 @@ impl Replies {
         self.shm.is_none()
     }
 
-    /// Completions of WRITEs mean nothing here. Bounded by what was posted.
+    /// Completions of WRITEs mean nothing here. Bounded by the posted operations.
     fn pass_over_writes(&mut self) {
         while self.link.poll().is_some() {}
     }
@@ -163,7 +162,7 @@ impl Replies {
         })
     }
 
-    /// The server's incarnation, which each reply tells.
+    /// The server's incarnation, which is in each reply.
     pub fn incarnation(&self) -> u64 {
         self.place.incarnation
     }
@@ -197,8 +196,8 @@ impl Replies {
         Ok(())
     }
 
-    /// Tells the client whether a ring set's replies wait for credit: only then does
-    /// it wake the shard when it gives some.
+    /// Shows the client whether a ring set's replies wait for credit: only then does it wake the
+    /// shard when it gives some.
     fn say_stuck(&self, set: usize, is_stuck: u64) {
         if let Some((_, to_client)) = &self.shm {
             let ReplyOrigin { shard, shards, .. } = self.place;
@@ -264,8 +263,7 @@ impl Replies {
         Ok(())
     }
 
-    /// Tells the client how many bytes of its requests in a ring set have been
-    /// consumed.
+    /// Shows the client how many bytes of its requests in a ring set have been consumed.
     pub fn give_credit(&mut self, set: usize, consumed: u64) -> Result<(), SessionError> {
         let offset = self.outgoing(set).credit_word as u64 * 8;
         let to = RemoteAddress { region: CLIENT_MAILBOX, offset };

@@ -136,7 +136,7 @@ impl RingSession {
         }
     }
 
-    /// Whether uploads are to be looked at by [`RingSession::abandon_stalled`].
+    /// Whether there are uploads for [`RingSession::abandon_stalled`].
     pub fn may_stall(&self) -> bool {
         !self.uploads.is_empty()
     }
@@ -158,7 +158,7 @@ impl RingSession {
         if stalled.is_empty() { Ok(()) } else { self.replies.tell_client() }
     }
 
-    /// Lets a value on its way go on by a piece.
+    /// Sends the next piece of a value under way.
     pub(super) fn send_large(
         &mut self,
         shard: &mut Shard<impl Journal>,

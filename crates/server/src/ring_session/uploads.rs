@@ -38,9 +38,9 @@ struct Coming {
 
 /// The next step for a finished request.
 pub enum Complete {
-    /// The SET is to be carried out.
+    /// A SET to execute.
     Set(Upload),
-    /// The encoded command is to be executed.
+    /// An encoded command to execute.
     Command(Vec<u8>),
 }
 
@@ -220,7 +220,7 @@ impl Uploads {
     }
 }
 
-/// Gives back what a request holds of the shard.
+/// Frees the shard's memory that a request holds.
 fn give_back(shard: &mut Shard<impl Journal>, coming: Option<Coming>, now: Now) {
     match coming.map(|coming| coming.what) {
         Some(Incoming::Set(upload)) => shard.abandon_upload(upload, now),

@@ -1,5 +1,5 @@
-//! The GEO keys of a shard: what it keeps of each, and the steps by which a member's
-//! record and its place in the tree come and go.
+//! The GEO keys of a shard: the state of each, and the steps that add and remove a member's record
+//! and its position in the tree.
 
 use super::set::GeoSet;
 use crate::store::{Now, Room, Store};
@@ -134,7 +134,7 @@ impl GeoKeys {
         planned.map_err(|_| Status::OutOfMemory)
     }
 
-    /// Publishes what was planned of the tree of a key, if it has one.
+    /// Publishes the planned change of a key's tree, if it has one.
     pub(super) fn publish<J: Journal>(&mut self, store: &mut Store<J>, root: u32) {
         let set = self.by_root.get_mut(&root).expect("a root record has its set");
         let Some(tree) = &mut set.tree else { return };

@@ -21,7 +21,7 @@ pub(super) struct GeoSet {
     /// The key's root record, in whose state block the tree's header lies.
     pub root: Slot,
     pub tree: Option<Tree>,
-    /// Nobody else knows which names share a bucket.
+    /// The seed is secret, so that clients cannot find names that share a bucket.
     seed: u64,
     members: SlotTable,
     /// Bytes of the slots of the members' records.

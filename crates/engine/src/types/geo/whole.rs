@@ -52,7 +52,7 @@ impl GeoKeys {
             keys::del(store, on);
             return Reply::number(0);
         }
-        // Expired or not: what is there goes.
+        // Expired or not: the present object is removed.
         let found = store.lookup(key, hash, now);
         store.making_room.keep = found.map(|found| found.slot.slot);
         let made = self.set_of(store, on, places);
@@ -61,7 +61,7 @@ impl GeoKeys {
         self.totals.members += members;
         self.by_root.insert(root.slot, set);
         self.touched.push(root.slot);
-        // Making room may have moved what was found.
+        // Making room may have moved the object that was found.
         let found = store.found(key, hash);
         match store.enter_root((key, hash), (root, 0), found, (&entry).into(), now) {
             Ok(()) => Reply::number(members as i64),

@@ -163,7 +163,7 @@ impl Reading {
         Self { how, items: wanted.saturating_mul(items_each(told)) }
     }
 
-    /// Items that it gives in all; once it has ended, what it has given.
+    /// The number of items in all; once it has ended, the number returned.
     pub fn items(&self) -> i64 {
         self.items as i64
     }
@@ -173,8 +173,8 @@ impl Reading {
         !matches!(self.how, How::Any { .. })
     }
 
-    /// Goes on until `found` has so many bytes, or [`PARTS_TURN_BUCKETS`] were
-    /// looked at. True at the end.
+    /// Continues until `found` has this many bytes, or the read has looked at
+    /// [`PARTS_TURN_BUCKETS`]. True at the end.
     ///
     /// # Errors
     /// Too much of the hash has changed since the read began.

@@ -17,9 +17,9 @@ use remora_protocol::tree::{FoundObjects, ObjectId};
 pub(super) struct Named {
     pub tree: Tree,
     pub root: Slot,
-    /// Nobody else knows which words and ids share a bucket.
+    /// The seed is secret, so that clients cannot find words and ids that share a bucket.
     seed: u64,
-    /// Records of what the objects carry, by the objects' words.
+    /// Records of the objects' payloads, by the objects' words.
     records: SlotTable,
     /// Records of objects with surrogates, by the texts of their ids.
     names: SlotTable,
@@ -167,8 +167,8 @@ impl Named {
         !is_surrogate(word) || self.text_of(store, word, now).is_some()
     }
 
-    /// Appends an object to what a search has found, with its id, unless it has
-    /// expired. Whether it did.
+    /// Appends an object to a search's results, with its id, unless it has expired. Returns whether
+    /// it did.
     #[inline(always)]
     pub fn give<J: Journal>(
         &self,

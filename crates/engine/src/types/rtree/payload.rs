@@ -60,8 +60,8 @@ impl Trees {
         }
     }
 
-    /// An object carries what the record `new` says from now on, or nothing, and
-    /// not what `old` says.
+    /// From now on an object's payload is in the record `new`, or it has none, and no longer in
+    /// `old`.
     pub(super) fn set_record<J: Journal>(
         &mut self,
         store: &mut Store<J>,

@@ -86,7 +86,7 @@ impl Trees {
     ) -> Result<PlannedPut, Status> {
         let needs_surrogate =
             matches!(put.id, ObjectId::Name(_)) || matches!(put.expiry, Expiry::At(_));
-        // The word as it is, and as it is to be.
+        // The present word, and the new one.
         let (before, after) = match (known, put.id) {
             (Some(slot), _) => (word_in(store, slot), word_in(store, slot)),
             (None, ObjectId::Number(number)) if !needs_surrogate => (number, number),

@@ -142,7 +142,7 @@ impl Trees {
             if let Some(count) = &mut count
                 && cursor.restarts() != restarts
             {
-                // What was counted comes again.
+                // Objects that were counted come again.
                 **count = 0;
             }
         }
@@ -164,7 +164,7 @@ fn begin<J: Journal>(
             return REFINE_LEAST_BYTES;
         };
         (word, object.rect) = (now_word, rect);
-        // A request about an integer goes on with that.
+        // A request about an integer continues with it.
         if !refining.gives_verdicts {
             object.word = word;
         }

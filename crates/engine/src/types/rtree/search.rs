@@ -144,8 +144,8 @@ impl Trees {
         }
     }
 
-    /// Goes on with a search for one turn of the shard; appends the objects
-    /// that it finds to `found`, or verdicts on them.
+    /// Continues a search for one turn of the shard; appends the objects that it finds to `found`,
+    /// or verdicts on them.
     ///
     /// # Errors
     /// `NoTree`: the tree has gone meanwhile, or the key has another one than the asker
@@ -199,7 +199,7 @@ impl Trees {
         })
     }
 
-    /// Goes on with a count.
+    /// Continues a count.
     fn count_some<J: Journal>(
         store: &Store<J>,
         named: &Named,

@@ -16,7 +16,7 @@ pub(super) struct Stage {
     pub aside: SetAside,
     /// When objects came last, in [`Store::ticked_s`].
     pub last_s: u64,
-    /// The log tells of some of the objects.
+    /// Some of the objects are in the log.
     pub is_logged: bool,
 }
 
@@ -36,7 +36,7 @@ impl Stage {
         self.build.objects() as u64
     }
 
-    /// Its client goes on with it.
+    /// Its client continues it.
     pub fn touch(&mut self, ticked_s: u64) {
         self.last_s = ticked_s;
     }

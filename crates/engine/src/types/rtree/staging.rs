@@ -105,8 +105,8 @@ impl Trees {
         self.end_stage(store, self.named(root).root, stage);
     }
 
-    /// Gives back what a stage holds: at once, or in turns if it holds much. A tree
-    /// that was built keeps its nodes.
+    /// Frees a stage's content: at once, or in turns if it is large. A tree that was built keeps
+    /// its nodes.
     pub(super) fn end_stage<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -120,7 +120,7 @@ impl Trees {
         }
     }
 
-    /// Goes on with what ended stages hold.
+    /// Continues to free the content of ended stages.
     pub(super) fn clear_stages<J: Journal>(&mut self, store: &mut Store<J>) {
         if let Some((root, mut stage)) = self.ended_stages.pop()
             && !self.clear_stage(store, root, &mut stage)

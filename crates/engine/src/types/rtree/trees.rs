@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// When an object is due, the slot of its tree's root record, and its word.
 pub(super) type Due = (u64, u32, u64);
 
-/// Bytes that an entry takes in an ordered set: half full nodes, and what leads to
-/// them. Measured in `crates/engine/tests/heap.rs`.
+/// Bytes of an entry in an ordered set: half-full nodes, and their parents. Measured in
+/// `crates/engine/tests/heap.rs`.
 pub(super) const DUE_BYTES: u64 = 48;
 
 /// The trees of one shard.
@@ -176,12 +176,12 @@ impl Trees {
         })
     }
 
-    /// Publishes what was planned of a tree.
+    /// Publishes the planned change of a tree.
     pub(super) fn publish<J: Journal>(&mut self, store: &mut Store<J>, root: u32) {
         self.publish_as(store, root, store.last_sequence());
     }
 
-    /// Publishes what was planned of a tree, under this sequence.
+    /// Publishes the planned change of a tree, under this sequence.
     pub(super) fn publish_as<J: Journal>(
         &mut self,
         store: &mut Store<J>,

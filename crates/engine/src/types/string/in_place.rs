@@ -121,7 +121,7 @@ fn allocate_to_grow<J: Journal>(
     store.allocate(Room::Record { bytes }, now)
 }
 
-/// Stores what an edit changes of a value.
+/// Stores the bytes of a value that an edit changes.
 fn write_edit<J: Journal>(store: &mut Store<J>, change: &Change<'_>, value_at: usize) {
     let edit = change.edit;
     let zeros_at = value_at + edit.write_at - edit.zero_bytes;

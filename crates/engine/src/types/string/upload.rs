@@ -28,7 +28,7 @@ pub struct LargeSet<'a> {
     pub value_bytes: usize,
     /// When to set it.
     pub condition: Condition,
-    /// What happens to the expiry.
+    /// The effect on the expiry.
     pub expiry: Expiry,
     /// Reply with the old value.
     pub get: bool,
@@ -146,7 +146,7 @@ pub(crate) fn finish_upload<'s, J: Journal>(
     Outcome::Reply(reply)
 }
 
-/// Gives the memory of an upload back; the key stays what it was.
+/// Frees an upload's memory; the key stays unchanged.
 pub(crate) fn abandon_upload<J: Journal>(store: &mut Store<J>, upload: Upload, now: Now) {
     store.give_back(upload.writer.slot(), now);
 }

@@ -434,7 +434,7 @@ pub struct FoundReply {
 }
 
 impl FoundReply {
-    /// The reply that tells of these members (as [`Members`] encodes them).
+    /// The reply with these members (as [`Members`] encodes them).
     pub fn new(found: Vec<u8>, form: GeoForm) -> Self {
         let places = in_order(&found, &form);
         Self { found, places, form, written: 0, is_open: false }

@@ -25,7 +25,7 @@ const PREDICATE: Argument = Argument::of(
 )
 .optional();
 
-/// A window or a geometry, and what objects have to do with it.
+/// A window or a geometry, and the relation of objects to it.
 const RTREE_PLACE: Argument = Argument::of(
     "place",
     Kind::OneOf,
@@ -267,7 +267,7 @@ pub struct ObjectsReply {
 }
 
 impl ObjectsReply {
-    /// The reply that tells of these objects ([`FoundObjects`]).
+    /// The reply with these objects ([`FoundObjects`]).
     pub const fn new(objects: Vec<u8>, form: ObjectForm) -> Self {
         Self { objects, form, written: 0, is_open: false }
     }
