@@ -113,7 +113,7 @@ struct GeoReport {
     command: String,
 }
 
-/// A connection and the count of what it was asked.
+/// A connection and the count of its requests.
 struct Points {
     connection: Connection,
     by: By,
@@ -132,7 +132,7 @@ impl Points {
         parts.iter().for_each(|part| self.connection.push_part(part));
     }
 
-    /// Adds a point; the reply is to be taken.
+    /// Adds a point; the caller takes the reply.
     fn push_point(&mut self, id: u64, rect: &Rect) {
         let (x, y) = rect.centre();
         let (id, x, y) = (id.to_string(), x.to_string(), y.to_string());
@@ -177,7 +177,7 @@ impl Points {
         number(&self.connection.reply()?).map(drop)
     }
 
-    /// Asks for the points in a box; the reply is to be taken.
+    /// Asks for the points in a box; the caller takes the reply.
     fn push_search(&mut self, window: &Rect) {
         match self.by {
             By::Geosearch => {

@@ -29,7 +29,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Judges what a lookup of the record `index` gave.
+    /// Judges the result of a lookup of the record `index`.
     #[inline]
     pub fn judge(&mut self, records: &impl Records, index: u32, value: Option<&[u8]>) {
         match std::hint::black_box(value) {
@@ -50,7 +50,7 @@ impl Tally {
 /// The clock and the counters of one client.
 #[derive(Debug)]
 pub struct Meter {
-    /// Latencies of what was measured, ns.
+    /// Measured latencies, ns.
     pub latency_ns: Histogram<u64>,
     /// Outcomes.
     pub tally: Tally,

@@ -38,7 +38,7 @@ pub struct Plan<'a, R> {
 pub struct Outcome {
     /// Latencies, ns.
     pub latency_ns: Histogram<u64>,
-    /// Operations, and what was wrong with them.
+    /// Operations, and the errors among them.
     pub tally: Tally,
     /// The costs.
     pub costs: Costs,
@@ -83,9 +83,8 @@ pub fn run<R: Records, T: Target>(
     Outcome::of(shares, server_cpu)
 }
 
-/// Runs clients, each on a thread of its own: all prepare, then all work. Gives
-/// what each brings home, and the server's CPU time while they worked. If one
-/// cannot prepare, none works.
+/// Runs clients, each on a thread of its own: all prepare, then all work. Returns each client's
+/// result, and the server's CPU time while they worked. If one cannot prepare, none works.
 pub fn side_by_side<P, R: Send>(
     clients: usize,
     cores: &[CoreId],

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
-/// Longest trace, in bytes unpacked: bounds what a small xz file can become.
+/// Longest trace, in bytes unpacked: bounds the size to which a small xz file can grow.
 const MAX_TRACE_BYTES: u64 = 4 << 30;
 /// Longest trace, in requests; each takes some 20 bytes here.
 const MAX_REQUESTS: usize = 1 << 30;

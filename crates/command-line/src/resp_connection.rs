@@ -95,7 +95,7 @@ impl<S: Read + Write> Connection<S> {
         encode::bulk(&mut self.out, part);
     }
 
-    /// Sends what was gathered.
+    /// Sends the gathered requests.
     pub fn flush(&mut self) -> anyhow::Result<()> {
         self.stream.write_all(&self.out).context("sending to the server")?;
         self.sent_bytes += self.out.len() as u64;

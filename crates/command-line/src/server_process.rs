@@ -199,8 +199,7 @@ impl ServerProcess {
         &self.socket
     }
 
-    /// Shows on standard error what the server last logged, beside an error
-    /// of this process.
+    /// Shows the server's last log lines on standard error, beside an error of this process.
     pub fn note_log(&self) {
         let words = self.last_words();
         if !words.is_empty() {

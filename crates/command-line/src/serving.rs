@@ -19,7 +19,7 @@ use tracing_subscriber::EnvFilter;
 const DRAIN_LIMIT: Duration = Duration::from_secs(8);
 const DRAIN_LIMIT_PASSED: i32 = 1;
 
-/// Logs to standard error what the filter lets through.
+/// Logs the filtered messages to standard error.
 pub fn start_log(filter: &str) -> anyhow::Result<()> {
     let filter =
         EnvFilter::try_new(filter).map_err(|error| usage(format!("log: \"{filter}\": {error}")))?;

@@ -25,7 +25,7 @@ use zerocopy::IntoBytes;
 /// The settings of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
-    /// Whose frames are its own.
+    /// The key of its frames' checksums.
     pub key: LogKey,
     /// The shard's number among those that parts name.
     pub shard: u32,

@@ -56,7 +56,7 @@ impl Entry<'_> {
     }
 }
 
-/// Why a frame does not go on where the last one ended.
+/// Why a frame does not continue the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AssembleError {
     /// Entries or pieces are missing, or come twice.
@@ -94,8 +94,8 @@ pub enum AssembleError {
     Parts,
 }
 
-/// Makes entries of the frames of one log. An error ends it: what comes after
-/// does not follow on what came before.
+/// Makes entries from the frames of one log. An error ends it: later frames do not continue earlier
+/// ones.
 #[derive(Debug)]
 pub struct Assembler {
     /// The sequence that is due, or under way.

@@ -132,10 +132,10 @@ impl Log {
         Ok(hold)
     }
 
-    /// The hold keeps what the cursor has not read, and nothing before it.
+    /// The hold keeps the frames that the cursor has not read, and nothing before them.
     ///
     /// # Errors
-    /// The hold was broken: what it held has gone.
+    /// The hold was broken: its frames are dropped.
     pub fn move_hold(&mut self, hold: &Hold, cursor: &Cursor) -> Result<(), Lost> {
         self.check(cursor)?;
         let lost = Lost { oldest: self.oldest_sequence() };

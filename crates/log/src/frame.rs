@@ -130,7 +130,7 @@ pub enum FrameError {
     /// A length or flag that no frame has.
     #[error("no frame of the log looks like this")]
     Malformed,
-    /// Some byte is not what was written.
+    /// Some byte differs from the written one.
     #[error("the checksum of a frame of the log is wrong")]
     Checksum,
 }

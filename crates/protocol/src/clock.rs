@@ -5,8 +5,8 @@
 //! * it never goes back, for any thread that reads it;
 //! * from one moment to another it gains on the monotonic clock at most
 //!   `CLOCK_SLEW_PPM` and `CLOCK_SLEW_MS`, but for steps forward;
-//! * a step forward was part of what heartbeats told for a whole wait before:
-//!   until then every bound that a reader made without it has lapsed.
+//! * heartbeats have announced a step forward for a whole wait before it: until then every bound
+//!   that a reader made without it has lapsed.
 //!
 //! It reads no clock itself: times come in, so that tests and worlds own them.
 
@@ -63,7 +63,7 @@ impl ServerClock {
         self.unix_ms(since_ms) + CLOCK_SLEW_MS + self.told_ms.load(Ordering::Relaxed)
     }
 
-    /// The monotonic clock with what was gained on it; this one may go back.
+    /// The monotonic clock with the gain on it; this one may go back.
     fn followed_ms(&self, since_ms: u64) -> u64 {
         let ahead_ms = self.ahead_ms.load(Ordering::Relaxed);
         (self.unix_ms_at_start + since_ms).saturating_add_signed(ahead_ms)
@@ -86,8 +86,8 @@ pub struct ClockFollower {
 }
 
 impl ClockFollower {
-    /// Compares the clock with the wall clock, both read at the same time, and
-    /// changes it by what may be changed now.
+    /// Compares the clock with the wall clock, both read at the same time, and changes it by as
+    /// much as is allowed now.
     pub fn follow(&mut self, clock: &ServerClock, since_ms: u64, wall_unix_ms: u64) {
         let behind_ms = wall_unix_ms as i64 - clock.followed_ms(since_ms) as i64;
         if let Some(step) = self.step {

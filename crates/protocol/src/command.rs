@@ -108,8 +108,8 @@ pub enum Command<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// `number` is the kind of what the key holds
-    /// ([`remora_layout::kind::Kind`]); `NotFound` without the key.
+    /// `number` is the kind of the key's object ([`remora_layout::kind::Kind`]); `NotFound` without
+    /// the key.
     Type {
         /// The key.
         key: &'a [u8],
@@ -221,18 +221,16 @@ pub enum Command<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// Some keys of the database from a place in the order of a scan on: the value
-    /// is a list of them ([`crate::ScannedKeys`]), `number` the place to go on from, 0
-    /// at the end.
+    /// Some keys of the database from a place on, in the order of a scan: the value is a list of
+    /// them ([`crate::ScannedKeys`]), `number` the place at which to continue, 0 at the end.
     Scan {
         /// 0 at the beginning.
         place: u32,
         /// About how many keys are wanted.
         count: u32,
     },
-    /// The value is any key of the database; without one `NotFound`. `NotDone` if none
-    /// was found in one turn: `number` is the place to go on from. After one pass over
-    /// the table it ends.
+    /// The value is any key of the database; without one `NotFound`. `NotDone` if one turn found
+    /// none: `number` is the place at which to continue. After one pass over the table it ends.
     RandomKey {
         /// Random bits, in each turn the same.
         random: u32,
@@ -387,8 +385,8 @@ impl<'a> Command<'a> {
         )
     }
 
-    /// Whether clients may ask for it over rings. The others take as long as the shard is
-    /// large, or are steps of what the server does.
+    /// Whether clients may send it over rings. The others take as long as the shard is large, or
+    /// are steps of the server's own work.
     pub fn is_for_rings(&self) -> bool {
         !matches!(
             self,

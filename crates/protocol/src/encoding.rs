@@ -124,7 +124,7 @@ impl<'a> Command<'a> {
         (header(0, op as u8, flags, argument, (key, value), id), key, value)
     }
 
-    /// Operation, flags, argument, key and value of what gives an object to another key.
+    /// Operation, flags, argument, key and value of commands that give an object to another key.
     fn encode_move(&self) -> (Op, u8, i64, &[u8], &[u8]) {
         let none: &[u8] = &[];
         match *self {

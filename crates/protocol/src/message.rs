@@ -156,11 +156,11 @@ pub enum Op {
     Scan = 24,
     /// Any key of the database.
     RandomKey = 25,
-    /// Gives another key what this one has.
+    /// Gives another key this key's value.
     Transfer = 26,
     /// All that a key has.
     Dump = 27,
-    /// Gives a key what another one had.
+    /// Gives a key another key's value.
     Restore = 28,
     /// Removes a key that was dumped, if the dump is still under way.
     DelDumped = 29,
@@ -241,7 +241,7 @@ pub enum Status {
     BadGeometry = 17,
     /// The key holds a value of another kind.
     WrongType = 18,
-    /// The value's pieces stopped coming: what had come was given up.
+    /// The value's pieces stopped coming: the request was abandoned.
     Stalled = 19,
     /// The shard applies another one's log: nothing else changes it.
     ReadOnly = 20,

@@ -19,7 +19,7 @@ use remora_layout::kind::Kind;
 use remora_layout::limits::MAX_KEY_BYTES;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 
-/// Bytes of what a key has before its value.
+/// Bytes of a key's content before its value.
 const DUMP_HEADER_BYTES: usize = 24;
 /// Bytes of a scanned key before the key.
 const SCANNED_HEADER_BYTES: usize = 5;
@@ -55,7 +55,7 @@ impl<'a> Iterator for ScannedKeys<'a> {
     }
 }
 
-/// All that a key has: what kind of record, until when, and its value.
+/// A key's whole content: the kind of its record, its expiry, and its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dumped<'a> {
     /// The record's kind; no part's.
@@ -81,7 +81,7 @@ impl<'a> Dumped<'a> {
         makes_sense.then_some(Self { kind, expires_at_ms, dump, value, bytes })
     }
 
-    /// Appends what a key has.
+    /// Appends a key's content.
     pub fn push(out: &mut Vec<u8>, kind: Kind, expires_at_ms: u64, dump: u64, value: &[u8]) {
         for word in [kind.0.into(), expires_at_ms, dump] {
             out.extend_from_slice(&u64::to_le_bytes(word));
@@ -95,7 +95,7 @@ impl<'a> Dumped<'a> {
     }
 }
 
-/// One step of making an object of parts of what was dumped.
+/// One step of making an object of parts from a dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoadStep<'a> {
     /// Makes an empty object aside; `number` is that of the load. `NotDone`: there is

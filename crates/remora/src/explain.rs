@@ -1,5 +1,5 @@
-//! `remora explain`: does an operation some times and tells of each way that
-//! it went: why, what was expected of both ways, and what it took.
+//! `remora explain`: executes an operation some times and reports for each path: the reason for the
+//! choice, the expected costs of both paths, and the time.
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -84,7 +84,7 @@ struct WayReport {
     round_trips: f64,
     bytes: f64,
     nodes: f64,
-    /// The reason of the last run.
+    /// The explanation of the last run.
     last: String,
 }
 

@@ -39,7 +39,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds what a thread counts of its connections.
+    /// Adds a thread's counters of its connections.
     pub fn add_thread(&mut self, thread: &ThreadCounts) {
         self.turns += thread.turns.get();
         self.commands += thread.commands.get();

@@ -133,7 +133,7 @@ impl Thread {
         }
     }
 
-    /// Tells the shards of what they were sent, each once for all of it.
+    /// Announces frames to the shards that got some, each once for all of them.
     fn tell_shards(&self) {
         let sent = || self.lanes.iter().enumerate().filter(|(_, lane)| !lane.expected.is_empty());
         if self.process.marks.is_some() {
@@ -169,7 +169,7 @@ impl Thread {
         lane.expected.push_back((id, times as i64 + 1));
     }
 
-    /// Takes what has come. Whether there was something.
+    /// Takes arrived replies. Returns whether there were any.
     fn take(&mut self, reply: &mut Vec<u8>) -> bool {
         let Self { lanes, link, world, number, process, .. } = self;
         let mut has_taken = false;

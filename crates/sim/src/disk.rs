@@ -84,7 +84,7 @@ impl Disk {
         done.is_some()
     }
 
-    /// Takes what the shard has logged since.
+    /// Takes the shard's log entries since the last call.
     fn write(&mut self, shard: &Shard<SimJournal>) {
         let log = shard.log();
         let first = self.written.len() as u64 + 1;
@@ -132,7 +132,7 @@ impl Disk {
         last - self.durable
     }
 
-    /// A new incarnation begins with what was kept, some of it given twice.
+    /// A new incarnation begins with the kept entries, some of them given twice.
     pub fn replay(&mut self, shard: &mut Shard<SimJournal>, world: &SimWorld) {
         let now = Now::default();
         shard.begin_applying();

@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 pub enum Fault {
     /// The server stands still, as by SIGSTOP or a busy machine.
     ServerStall,
-    /// One shard is at a long step; the others serve, and heartbeats go on.
+    /// One shard executes a long step; the others serve, and heartbeats continue.
     ShardStall,
     /// The server's process dies and comes back with empty memory.
     ServerCrash,
@@ -26,7 +26,7 @@ pub enum Fault {
     RespStall,
     /// A RESP connection breaks.
     RespLost,
-    /// Somebody sets the wall clock of the server's machine.
+    /// The wall clock of the server's machine is set.
     WallClock,
     /// A disk takes up to seconds for a write.
     DiskStall,
@@ -118,7 +118,7 @@ impl Faults {
     /// A task stands still for so long.
     pub fn pause(&self, world: &SimWorld, task: u64, ns: RangeInclusive<u64>) {
         let until_ns = world.now_ns() + world.draw(|random| random.within(&ns));
-        // Woken before, it goes on standing still.
+        // A task woken before stays stopped.
         while world.now_ns() < until_ns {
             world.suspend_until(task, until_ns);
         }

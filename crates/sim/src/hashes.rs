@@ -1,4 +1,4 @@
-//! Hashes in a world: what a seed draws of them.
+//! Hashes in a world: a seed's choices for them.
 
 use crate::values::Lengths;
 use remora_engine::evict::Eviction;
@@ -58,7 +58,7 @@ impl HashSwarm {
             },
             percent: one_of([20, 40, 60, 80]),
             ends: one_of([0, 3, 30, 100]),
-            // Who moves a hash has to know what it has.
+            // The client that moves a hash must know its content.
             moves: one_of([0, 1, 0, 1]) == 1 && has_hashes && eviction == Eviction::None,
         }
     }

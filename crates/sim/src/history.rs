@@ -165,7 +165,7 @@ impl History {
         }
     }
 
-    /// Checks what can only be seen at the end.
+    /// Checks the rules that only the end can decide.
     pub fn judge(mut self, model: Keys) -> Judgement {
         let mut undecided = 0;
         for (&key, calls) in &mut self.keys {

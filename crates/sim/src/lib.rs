@@ -1,5 +1,5 @@
-//! Worlds from one seed: the production code over simulated memory, network
-//! and time, and the checkers of what happened in them.
+//! Worlds from one seed: the production code over simulated memory, network and time, and the
+//! checkers of the observed events.
 //!
 //! Not simulated: the Unix socket and TCP dialogue by which a real client finds its server; the
 //! kernel's sleep; threads of one client process in one connection of the client's library (they

@@ -104,7 +104,7 @@ pub struct Node {
     pub violations: Vec<SessionError>,
     /// Mismatches found by audits of memory.
     pub misfits: Vec<String>,
-    /// The utilisation that heartbeats tell, parts per million.
+    /// The utilisation in heartbeats, parts per million.
     told_ppm: u32,
     /// Keys that were removed, where some are evicted.
     pub removed: Vec<Removed>,
@@ -166,7 +166,7 @@ impl Node {
         self.time.virtual_ns_of_monotonic(shows_ns).saturating_sub(self.world.now_ns()) + 1
     }
 
-    /// Whether a new incarnation begins with what was durable.
+    /// Whether a new incarnation begins with the durable changes.
     pub fn has_disks(&self) -> bool {
         self.options.disk.is_some()
     }
@@ -205,7 +205,7 @@ impl Node {
         self.disks[shard].fail(&self.world);
     }
 
-    /// Begins an incarnation with empty memory, or with what the disks have.
+    /// Begins an incarnation with empty memory, or with the disks' content.
     pub fn start(&mut self) {
         assert!(self.incarnation.is_none());
         self.incarnations += 1;
@@ -295,7 +295,7 @@ impl Node {
         self.occupy_shard(shard as usize, for_ns);
     }
 
-    /// Tells of the shards of this incarnation, if there is one.
+    /// Adds the probes of this incarnation's shards, if there is one.
     pub fn tell(&mut self, probes: &mut Probes) {
         for shard in self.incarnation.iter().flat_map(|incarnation| &incarnation.shards) {
             probes.add_shard(&shard.stats(), self.options.shard.buckets);
@@ -426,7 +426,7 @@ impl Node {
         worked
     }
 
-    /// When a disk has something to tell, virtual ns.
+    /// The time of a disk's next report, virtual ns.
     fn disks_due_ns(&self) -> u64 {
         self.disks.iter().map(Disk::due_ns).min().unwrap_or(u64::MAX)
     }
@@ -584,7 +584,7 @@ impl Incarnation {
         self.busy_until_ns.iter().map(|until_ns| *until_ns <= world.now_ns()).collect()
     }
 
-    /// Gives up a session and what its rings hold of the shards.
+    /// Gives up a session, and frees the shards' memory that its rings hold.
     fn end(&mut self, at: usize, world: &SimWorld, time: &NodeTime) {
         let now = time.now(self.began_ns);
         let mut session = self.sessions.remove(at);

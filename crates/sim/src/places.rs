@@ -1,5 +1,5 @@
-//! Trees of places in a world: what a seed draws of them, their names, and
-//! rectangles that name the change that wrote them.
+//! Trees of places in a world: a seed's choices for them, their names, and rectangles that name the
+//! change that wrote them.
 
 use crate::check::places::Number;
 use crate::hashes::HashSwarm;
@@ -199,7 +199,7 @@ pub fn refine_of(window: &Rect) -> Refine {
     Refine::Intersects(Shape::of_rect(window))
 }
 
-/// Whether a version with this rectangle is what such a search looks for.
+/// Whether such a search looks for a version with this rectangle.
 pub fn refined_holds(refine: &Refine, rect: &Rect) -> bool {
     refine.window().intersects(rect)
         && refine.holds(&shape_of(rect).unwrap_or_else(|| Shape::of_rect(rect)))

@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// The server's present incarnation tells of itself.
+    /// Adds the probes of the server's present incarnation.
     fn tell(&self) {
         self.node.borrow_mut().tell(&mut self.probes.borrow_mut());
         self.resp.tell(&mut self.probes.borrow_mut());
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// The task that breaks what does not break by itself.
+    /// The task that causes the faults.
     fn break_things(self: &Rc<Self>, clients: &[u64]) {
         let task = Coroutines.current().expect("it runs as a task");
         while !self.is_over() || self.node.borrow().is_to_die() {

@@ -22,11 +22,11 @@ const DISK_SALT: u64 = 0x6661_696c_5f6f_6666;
 /// Mixed into the seed: so it is with setting the wall clock.
 const CLOCK_SALT: u64 = 0x7761_6c6c_5f6f_6674;
 
-/// Mixed into the seed: so it is with a second database.
+/// Mixed into the seed: the draw for a second database.
 const DATABASE_SALT: u64 = 0x6461_7461_5f6f_6666;
-/// Mixed into the seed: so it is with how soon a sweep meets what has expired.
+/// Mixed into the seed: the draw for how soon a sweep meets expired objects.
 const SWEEP_SALT: u64 = 0x7377_6565_705f_6f66;
-/// Mixed into the seed: so it is with how fast memory is released.
+/// Mixed into the seed: the draw for how fast memory is released.
 const RELEASE_SALT: u64 = 0x6672_6565_5f6f_6666;
 
 /// Values may be longer than this: few of them are written.
@@ -34,7 +34,7 @@ const LARGE_BYTES: u64 = 100_000;
 /// Bytes of a shard's arena where objects go from key to key, and a log is replayed.
 const MOVING_ARENA_BYTES: usize = 32 << 20;
 
-/// Weights of what a client does, drawn by each seed.
+/// Weights of a client's operations, drawn by each seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     /// Single GETs.
@@ -143,7 +143,7 @@ impl Draws {
 }
 
 impl Swarm {
-    /// The fabric, with what goes wrong on its links.
+    /// The fabric, with the faults of its links.
     pub fn fabric_with_faults(&self) -> SimOptions {
         let ppm = |fault| self.faults.get(&fault).copied().unwrap_or(0);
         let (loss_ppm, stall_ppm) = (ppm(Fault::LinkLost), ppm(Fault::LinkStall));
@@ -222,7 +222,7 @@ impl Swarm {
         };
         let hashes = HashSwarm::of(seed, node.shard.eviction);
         let mut places = PlacesSwarm::of(seed, &fabric, &hashes);
-        // Who moves a tree has to know what it has.
+        // The client that moves a tree must know its content.
         places.moves &= node.shard.eviction == Eviction::None;
         if node.disk.is_some() && (hashes.moves || places.moves) {
             // Objects that a client has lost sight of stay.

@@ -19,7 +19,7 @@ thread_local! {
     static SUSPENDED: RefCell<BTreeMap<u64, Stack>> = const { RefCell::new(BTreeMap::new()) };
     /// The task that runs, and how it is suspended.
     static RUNNING: Cell<Option<(u64, *const Yielder<(), ()>)>> = const { Cell::new(None) };
-    /// Tasks that stand still, and whether they would go on by now.
+    /// Stopped tasks, and whether each would be woken by now.
     static STOPPED: RefCell<BTreeMap<u64, bool>> = const { RefCell::new(BTreeMap::new()) };
     /// Tasks that were ever begun: a number is never used again.
     static BEGUN: Cell<u64> = const { Cell::new(0) };
@@ -62,7 +62,7 @@ impl Coroutines {
             || RUNNING.get().is_some_and(|(running, _)| running == task)
     }
 
-    /// Forgets all suspended tasks, and frees what they hold.
+    /// Forgets all suspended tasks, and frees their memory.
     pub fn forget_all() {
         assert!(RUNNING.get().is_none(), "a task does not end the world it runs in");
         STOPPED.take();

@@ -61,7 +61,7 @@ impl World {
             || (needs_buffer && error == Error::Refused(Status::NeedsBuffer))
     }
 
-    /// A call of a client timed out, and its session goes on.
+    /// A call of a client timed out, and its session continues.
     pub fn timed_out(&self, client: u32) {
         self.probes.borrow_mut().add_error(Error::TimedOut);
         let asked_ns = self.sim.now_ns().saturating_sub(self.swarm.timeout.as_nanos() as u64);

@@ -1,4 +1,4 @@
-//! Flags of `remora bench keys`, and what they must not ask for together.
+//! Flags of `remora bench keys`, and the combinations that they exclude.
 
 use crate::bounds::{MAX_CLIENTS, MAX_OPS, within};
 use crate::drive::Shape;

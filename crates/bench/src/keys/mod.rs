@@ -63,7 +63,7 @@ pub fn run(mut args: KeysArgs) -> anyhow::Result<()> {
         let server = ServerProcess::start(&own_server(&args, shards))?;
         let address = match args.path {
             BenchPath::Resp => Address::Resp(server.resp_address().to_string()),
-            // It tells its other addresses.
+            // The server reports its other addresses.
             _ if args.transport.is_remote() => Address::Resp(server.resp_address().to_string()),
             _ => Address::Socket(server.socket_path().to_path_buf()),
         };

@@ -1,4 +1,4 @@
-//! Flags of `remora bench places`, and what they must not ask for together.
+//! Flags of `remora bench places`, and the combinations that they exclude.
 
 use super::scale::Scale;
 use super::scheme::{
@@ -137,7 +137,7 @@ pub struct PlacesArgs {
 }
 
 impl PlacesArgs {
-    /// Refuses what makes no sense.
+    /// Refuses contradictory flags.
     pub fn check(&self) -> anyhow::Result<()> {
         self.packets.packets()?;
         within("--capacity", self.capacity, MIN_NODE_ENTRIES, MAX_NODE_ENTRIES)?;

@@ -89,7 +89,7 @@ pub fn run(args: &PlacesArgs) -> anyhow::Result<()> {
         None => {
             let server = ServerProcess::start(&own_server(args, &input))?;
             let address = if search.transport.is_remote() || search.path == PlacesPath::Resp {
-                // It tells its other addresses.
+                // The server reports its other addresses.
                 Address::Resp(server.resp_address().to_string())
             } else {
                 Address::Socket(server.socket_path().to_path_buf())

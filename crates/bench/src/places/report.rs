@@ -35,7 +35,7 @@ pub struct PlacesReport {
     read: u64,
     retries: u64,
     read_lease_lapsed: u64,
-    /// None where the server does not tell, over RESP.
+    /// None over RESP, if the server does not report it.
     nodes_visited_per_op: Option<f64>,
     nodes_read_per_op: f64,
     cache_bytes: usize,

@@ -34,7 +34,7 @@ pub struct Found {
     pub inserts: u64,
     /// Objects found.
     pub results: u64,
-    /// Nodes looked at; none if one search did not tell.
+    /// Visited nodes; none if one search did not report them.
     pub nodes_visited: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! `--print-sums`: what each window hits, for comparison with another engine.
+//! `--print-sums`: the hits of each window, for comparison with another engine.
 
 use super::target::Places;
 use crate::costs::Costs;

@@ -34,7 +34,7 @@ pub trait Target {
     /// Sends a request, or gathers it for [`Target::flush`].
     fn send(&mut self, request: Request<'_>) -> anyhow::Result<()>;
 
-    /// Sends what was gathered.
+    /// Sends the gathered requests.
     fn flush(&mut self) -> anyhow::Result<()>;
 
     /// Waits for the reply to the oldest request; `see` is given the value if

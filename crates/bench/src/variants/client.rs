@@ -179,7 +179,7 @@ impl VariantTarget {
         let (header, key, value) = command.encode(id, &mut scratch);
         let parts = [header.as_bytes(), key, value];
         while !self.lanes[lane].outgoing.try_send(&parts)? {
-            // A request that was taken makes room; its reply tells that it was.
+            // A request that was taken makes room; its reply shows that it was taken.
             ensure!(self.lanes[lane].outstanding > 0, "an empty buffer has no room");
             self.collect(lane)?;
         }

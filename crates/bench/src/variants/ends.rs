@@ -53,12 +53,12 @@ pub trait Sending: Send {
 /// Both halves.
 pub type Ends = (Box<dyn Receiving>, Box<dyn Sending>);
 
-/// Who somebody is in a conversation.
+/// A role in a conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// The shard.
     Server,
-    /// Who asks.
+    /// The client.
     Client,
 }
 

@@ -1,5 +1,4 @@
-//! The forms that are compared: what carries a message, and which threads
-//! serve a shard.
+//! The compared forms: how a message is carried, and which threads serve a shard.
 
 use clap::ValueEnum;
 use remora_command_line::{ServerPlan, show_by_name};

@@ -25,7 +25,7 @@ impl Machine {
         self.clock.unix_ms(self.since_ms)
     }
 
-    /// Both clocks go on; then the follower looks.
+    /// Both clocks advance; then the follower looks.
     fn go_on(&mut self, ms: u64) {
         self.since_ms += ms;
         self.wall_ms += ms as i64;
@@ -155,7 +155,7 @@ fn several_threads_never_see_it_go_back() {
 /// An event of a machine.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// Time goes on; the follower looks at the end of it.
+    /// Time passes; the follower looks at the end of it.
     Time(u64),
     /// The wall clock is set.
     Wall(i64),

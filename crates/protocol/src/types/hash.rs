@@ -80,7 +80,7 @@ pub enum HashCommand<'a> {
     /// Adds to the number that a field holds (0 if it is not there); the value is
     /// the sum as text.
     IncrementFloat {
-        /// The name, and the text of what to add.
+        /// The name, and the text of the summand.
         name_and_by: Items<'a>,
     },
     /// All fields, as [`Items`], as they were when the read began; `number` counts
@@ -101,8 +101,7 @@ pub enum HashCommand<'a> {
     Scan {
         /// Where to continue; 0 to begin.
         cursor: u64,
-        /// Names to tell of, if not all; and how many fields to look at, as eight
-        /// bytes.
+        /// Names to match, if not all; and how many fields to look at, as eight bytes.
         options: Items<'a>,
     },
 }

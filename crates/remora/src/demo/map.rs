@@ -49,8 +49,7 @@ pub struct Cost {
     pub nodes: Option<u64>,
 }
 
-/// Searches all windows by all ways. Each way has to find what looking at
-/// every place finds.
+/// Searches all windows by all paths. Each path must find the same as a scan of every place.
 pub fn search<'p>(
     places: &'p Places,
     client: &Client,
@@ -109,7 +108,7 @@ fn measure(
         _ => Path::Choose,
     };
     let mut target = SessionPlaces::open(client, TREE, path, TreeRead::default())?;
-    // One more search tells how it is obtained.
+    // One more search shows its path.
     let mut session = client.session()?;
     repeat(way, window, &mut target, |window| via(&mut session, window, path))
 }

@@ -1,4 +1,4 @@
-//! How the demo shows what it measured.
+//! The demo's output of its measurements.
 
 use remora_bench::Figures;
 use remora_command_line::DEFAULT_PORT;
@@ -67,7 +67,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Says what the table means and how to go on.
+    /// Explains the table, and the next steps.
     pub fn print_ending(&self, out: &mut impl Write, is_kept: bool) -> anyhow::Result<()> {
         let (key, value) = (self.example_key, &self.example_value);
         writeln!(

@@ -32,7 +32,7 @@ struct Report {
     findings: Vec<Finding>,
 }
 
-/// Looks at everything, and tries what can be tried without a peer.
+/// Checks everything, and tries everything that needs no peer.
 ///
 /// # Errors
 /// A setting that there is not, or something that is there does not work.

@@ -1,6 +1,6 @@
-//! RDMA: the library, devices, ports and addresses in the order in which they
-//! would be taken, what keeps packets from being lost, locked memory, and
-//! whether a device carries operations to itself.
+//! RDMA: the library, devices, ports and addresses in the order in which they would be taken, the
+//! protection of packets from loss, locked memory, and whether a device carries operations to
+//! itself.
 
 use super::finding::{Finding, Verdict};
 use super::flow;
@@ -119,8 +119,8 @@ fn gids(places: &[Gid], usable: &[Gid]) -> Vec<Finding> {
     ranked.chain(rejected).collect()
 }
 
-/// Against what a server of default size, with one session, and a client
-/// register. Each device pins the arenas anew.
+/// Compared with the memory that a server of default size, with one session, and a client register.
+/// Each device pins the arenas anew.
 fn locked_memory(locked: Locked, devices: u64) -> Finding {
     let shards = default_shards(DEFAULT_MAX_MEMORY.0);
     let server = DEFAULT_MAX_MEMORY.0 * devices.max(1) + memlock::session_bytes(shards);

@@ -196,8 +196,8 @@ fn write_whole(
     Ok(count)
 }
 
-/// Writes an object from the server's reply: behind its rectangle and its expiry
-/// stands what it carries, as its flags say.
+/// Writes an object from the server's reply: its payload follows its rectangle and its expiry, as
+/// its flags say.
 fn write_one(
     writer: &mut Writer<'_, impl Write>,
     id: ObjectId<'_>,

@@ -63,7 +63,7 @@ impl<W: Write> Pbf<W> {
         }
     }
 
-    /// Writes the rest; tells which objects were left out.
+    /// Writes the rest; returns the objects that were left out.
     pub fn end(self) -> anyhow::Result<Refusals> {
         self.writer.end().context("writing the last elements")?;
         Ok(self.refusals)

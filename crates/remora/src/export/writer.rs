@@ -38,7 +38,7 @@ pub enum Writer<'a, W: Write> {
 }
 
 impl<'a, W: Write> Writer<'a, W> {
-    /// Writes what stands before the first object, of all formats but PBF; rows have a column for
+    /// Writes the part before the first object, for all formats but PBF; rows have a column for
     /// geometries only if there are any.
     pub fn begin(
         format: ExportFormat,
@@ -119,7 +119,7 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(())
     }
 
-    /// Writes what stands behind the last object; tells which were left out.
+    /// Writes the part behind the last object; returns the objects that were left out.
     pub fn end(self) -> anyhow::Result<Refusals> {
         match self {
             Self::Csv { mut rows, .. } => rows.flush().context("writing the last rows")?,
@@ -301,7 +301,7 @@ mod tests {
                 _ => read_lines(&out[..], false, intake),
             });
             assert_eq!(keeper.names, [&b"bike:7"[..], b"a,\"b\"", b"-1"], "{format:?}");
-            // A table tells any bytes; what reads one wants text.
+            // A table contains any bytes; its readers want text.
             assert_eq!(left_out + summary.refused(), 1, "{format:?}");
         }
     }

@@ -31,8 +31,8 @@ pub struct Row<'a> {
     pub id: Option<ObjectId<'a>>,
     /// Its bounding box.
     pub rect: Rect,
-    /// Its geometry in WKB, whose bounding box is the rectangle. A geometry that equals its
-    /// bounding box, or a point, is left out.
+    /// Its geometry in WKB, whose bounding box is the rectangle. An object that is its bounding
+    /// box, or a point, needs none.
     pub geometry: Option<&'a [u8]>,
     /// Its bytes.
     pub data: Option<&'a [u8]>,

@@ -231,7 +231,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Fills what `layer` leaves open with the defaults, and checks the whole.
+    /// Fills the settings that `layer` leaves open with the defaults, and checks the whole.
     pub fn decide(layer: Layer) -> anyhow::Result<Self> {
         let socket_is_default = layer.socket.is_none();
         let packets = layer.packets().packets()?;

@@ -42,9 +42,9 @@ pub(super) struct Calls {
     pub(super) known: usize,
     /// Those that returned, in the order of invocation.
     pub(super) by_invocation: Vec<usize>,
-    /// Who needs each number, of those that returned.
+    /// The calls, among those that returned, that need each number.
     needers: BTreeMap<i64, Vec<usize>>,
-    /// Who makes each number.
+    /// The calls that make each number.
     makers: BTreeMap<i64, Vec<usize>>,
     /// The sums that the INCRs of unknown sums subtract and add, all together.
     unknown_sums: Option<(i64, i64)>,

@@ -209,7 +209,7 @@ impl KeyOp {
         }
     }
 
-    /// The number that is there after it, if it had an effect and that tells.
+    /// The number after it, if it had an effect and its result shows the number.
     pub(super) fn makes(&self) -> Option<i64> {
         match *self {
             Self::Set { value, done, .. } => (done != Some(false)).then_some(value.number),

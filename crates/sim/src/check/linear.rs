@@ -7,13 +7,12 @@
 //! at the earliest time at which it can, after those before it.
 //!
 //! Rules that keep the search fast, and lose no order:
-//! * A look that agrees with the state takes effect at once: it explains what
-//!   it explains wherever it stands.
+//! * A look that agrees with the state takes effect at once: it explains the same at every place.
 //! * A value is not overwritten while a call still has to see it that no other write could show it.
 //!   Values are numbers that are mostly written once.
 //! * A call of unknown outcome may take effect at any later time, or never. It does so only where
 //!   its result is needed: see `super::wants`.
-//! * A restart of the server ends what was asked of the incarnation before.
+//! * A restart of the server ends the calls of the incarnation before.
 
 use super::calls::{Call, Calls};
 use super::keys::{KeyOp, Keys, Moment, Value};
@@ -175,9 +174,8 @@ impl Search<'_> {
         self.advance();
     }
 
-    /// Whether what its session did before allows the call to take effect. One
-    /// that leaves the same whatever was there may follow calls of unknown
-    /// outcome at once.
+    /// Whether the session's earlier calls allow the call to take effect. A call whose result does
+    /// not depend on the state may follow calls of unknown outcome at once.
     fn is_ready(&self, number: usize) -> bool {
         let overwrites = number >= self.calls.known && self.calls[number].op.is_blind();
         let mut follows = self.calls[number].follows;
@@ -236,8 +234,8 @@ impl Search<'_> {
         now
     }
 
-    /// Whether with this call's effect a number is gone that somebody must still
-    /// see, and nothing could show it again.
+    /// Whether this call's effect removes a number that a call must still see, and no other write
+    /// could show it again.
     fn loses(&self, now: Moment, &(number, after): &(usize, Moment)) -> bool {
         let Some(gone) = now.state.map(|value| value.number) else { return false };
         let is_left = |&other: &usize| other != number && !self.done.has(other);

@@ -53,7 +53,7 @@ impl Done {
     }
 }
 
-/// Which returned calls had taken effect, and what they left.
+/// The returned calls that had taken effect, and the resulting state.
 type SearchState = (usize, Box<[u64]>, Option<Value>);
 /// The calls of unknown outcome that had taken effect, and the time.
 type Spent = (Box<[u64]>, u64);

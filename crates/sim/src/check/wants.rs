@@ -1,4 +1,4 @@
-//! Which calls of unknown outcome may explain what was seen next.
+//! Calls of unknown outcome that may explain the next observation.
 //!
 //! Why no order is lost if no others take effect: take an order that explains
 //! the history, and in it calls of unknown outcome, one or more, just before a

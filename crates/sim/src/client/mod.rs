@@ -1,5 +1,5 @@
-//! A simulated client: the production library, doing random operations and
-//! writing down what it saw.
+//! A simulated client: the production library, which executes random operations and records their
+//! results.
 
 mod hashes;
 mod operations;
@@ -126,7 +126,7 @@ impl SimClient {
             }
             match self.operate(session) {
                 Ok(()) => {}
-                // Nobody knows what came of it.
+                // The outcome is unknown.
                 Err(Error::TimedOut) => {
                     self.world.timed_out(self.number);
                     // The session's next requests wait for that reply too.

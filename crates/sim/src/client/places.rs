@@ -191,7 +191,7 @@ impl SimClient {
         }
     }
 
-    /// When something expires that is to be seen to.
+    /// The expiry of an object whose expiry is observed.
     pub(super) fn soon_ms(&self) -> u64 {
         self.world.node.borrow().unix_ms() + 1 + self.draw(20)
     }

@@ -17,7 +17,7 @@ pub struct Walking {
     pub completion_ns: f64,
     /// Mean time of a walk that was admitted, ns.
     pub walk_ns: f64,
-    /// Mean time of a search, what it waits for being admitted included; ns.
+    /// Mean time of a search, with its wait for admission; ns.
     pub search_ns: f64,
 }
 

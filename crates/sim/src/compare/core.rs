@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone)]
 pub struct Core(Arc<Mutex<State>>);
 
-/// When a core does not serve although requests are there. It does not know of
-/// such times, so no heartbeat tells of them.
+/// Times in which a core does not serve although requests are there. The core does not know of
+/// them, so no heartbeat reports them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Absences {
     /// Without work for so long it sleeps, ns ...

@@ -153,7 +153,7 @@ pub const CATFISH: Costs = Costs {
     header_bytes: 72,
 };
 
-/// The two stages of a port: what goes out, what comes in.
+/// The two stages of a port: output and input.
 #[derive(Clone, Default, Debug)]
 pub struct Port {
     /// Out of the machine.

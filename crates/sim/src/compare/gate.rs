@@ -1,5 +1,5 @@
-//! A link at the server that keeps what a shard writes until the shard's core
-//! has worked for as long as that takes.
+//! A link at the server that holds a shard's writes until the shard's core has worked for their
+//! time.
 
 use remora_fabric::sim::SimLink;
 use remora_fabric::{Completion, Link, LinkError, RemoteAddress, Transport, Waited, Work};

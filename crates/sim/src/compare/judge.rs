@@ -38,7 +38,7 @@ impl Fixed {
         best_ns / policy.total().mean_ns()
     }
 
-    /// Whether a policy reaches what it has to.
+    /// Whether a policy reaches its bound.
     pub fn is_reached_by(&self, policy: &Outcome) -> bool {
         self.throughput_of(policy).min(self.speed_of(policy)) >= REACHED
     }

@@ -24,7 +24,7 @@ impl Compared {
         Self { name, shows, fixed, outcomes: outcomes.to_vec() }
     }
 
-    /// Whether `cost` reaches what it has to.
+    /// Whether `cost` reaches its bound.
     pub fn is_reached(&self) -> bool {
         let mut cost = self.outcomes.iter().filter(|(policy, _)| *policy == Policy::Cost);
         cost.all(|(_, cost)| self.fixed.is_reached_by(cost))

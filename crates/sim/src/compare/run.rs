@@ -141,7 +141,7 @@ fn coordination(admits: Admits) -> ConcurrencyLimit {
     ConcurrencyLimit::With(Arc::new(admission))
 }
 
-/// A server that has what a workload needs.
+/// A server with the data of a workload.
 fn prepared(world: &SimWorld, work: &Workload) -> Server {
     let bytes =
         work.objects as usize * OBJECT_BYTES + work.keys as usize * (KEY_BYTES + work.value_bytes);
@@ -273,7 +273,7 @@ impl Thread {
             }
             self.sleep_until(ends_ns);
         }
-        // Whoever is at work when the run ends is not waited for.
+        // Threads that still work at the end of the run are not awaited.
         self.sleep_until(u64::MAX);
     }
 

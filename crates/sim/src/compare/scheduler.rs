@@ -94,10 +94,10 @@ impl Threads {
         replied_ns + self.network_ns + pause_ns as u64
     }
 
-    /// One core: threads take turns of a slice each, in which they serve what
-    /// has come or comes, and else poll.
+    /// One core: threads take turns of a slice each, in which they serve requests that have come or
+    /// that come, and otherwise poll.
     fn poll(&self, threads: usize, random: &mut Random, mean: &mut Mean) {
-        // When each thread's request arrives, and what is left to do of it.
+        // The arrival of each thread's request, and its remaining work.
         let mut requests: Vec<(u64, u64)> =
             (0..threads).map(|_| (self.next_ns(0, random), self.service_ns)).collect();
         let (slice_ns, switch_ns) = match threads {

@@ -26,7 +26,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Appends what was removed since the last look, if anything was evicted.
+    /// Appends the keys removed since the last look, if any key was evicted.
     pub fn look<J: Journal>(&mut self, shard: &Shard<J>, now_ns: u64, removed: &mut Vec<Removed>) {
         let (evicted, last) = (shard.stats().evicted, shard.last_sequence());
         if evicted > self.evicted {

@@ -50,10 +50,10 @@ pub struct Process {
 /// A client's thread that may sleep.
 struct Sleeping {
     to_server: Words,
-    /// Its word that counts signals, and what that was when it fell asleep.
+    /// The word that counts its signals, and the word's value when it fell asleep.
     word: usize,
     seen: u64,
-    /// It is woken by what arrives.
+    /// Arriving data wakes it.
     is_remote: bool,
     task: Arc<Mutex<Option<u64>>>,
 }

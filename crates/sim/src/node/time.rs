@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 /// Unix ms when a world begins.
 const BEGAN_MS: u64 = 1_700_000_000_000;
 
-/// All who read the clock share it.
+/// All readers of the clock share it.
 #[derive(Clone)]
 pub struct NodeTime(Rc<Inner>);
 
@@ -67,7 +67,7 @@ impl NodeTime {
         Now { unix_ms: self.unix_ms(), since_start_s: since_ns / (1_000 * MS) }
     }
 
-    /// Somebody sets the wall clock.
+    /// Sets the wall clock.
     pub fn set_wall(&self, by_ms: i64) {
         self.0.wall_set_ms.set(self.0.wall_set_ms.get() + by_ms);
     }

@@ -1,4 +1,4 @@
-//! A simulated RESP client: pipelines of requests, and what came back.
+//! A simulated RESP client: pipelines of requests, and their replies.
 
 use super::moves::{Mover, Moves};
 use super::replies::{Asked, Came};
@@ -116,7 +116,7 @@ impl RespClient {
     }
 
     fn operate(&self, pipeline: &mut Pipeline) -> Result<(), Ended> {
-        // Calls of one key that overlap are what makes judging slow.
+        // Overlapping calls of one key make judging slow.
         let keys = self.world.swarm.keys as u64;
         let most = match self.moves {
             None => (2 * keys).clamp(3, self.world.swarm.resp.most_under_way.max(3)),

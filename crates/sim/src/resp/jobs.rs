@@ -101,7 +101,7 @@ impl ShardJobs {
         &self.all[self.number]
     }
 
-    /// The jobs under way, for what the thread's own connections execute at once.
+    /// The jobs under way, for the commands that the thread's own connections execute at once.
     pub fn large(&mut self) -> &mut LargeJobs {
         &mut self.large
     }
@@ -179,7 +179,7 @@ impl ShardJobs {
         worked
     }
 
-    /// This task is woken by what comes for the thread.
+    /// Arriving data for the thread wakes this task.
     pub fn set_waiting(&self, task: Option<u64>) {
         *lock(&self.own().bell.shard) = task;
     }

@@ -31,7 +31,7 @@ pub struct Moves {
     held: BTreeMap<MovedKey, BTreeMap<u32, i64>>,
 }
 
-/// A client that moves what lies under keys.
+/// A client that moves the objects of keys.
 pub trait Mover {
     /// Other keys from now on. There is nothing yet under them.
     fn begin_anew(&mut self, maker: &Maker);

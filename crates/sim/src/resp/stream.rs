@@ -1,6 +1,5 @@
-//! A stream of bytes each way, as TCP gives it: bytes arrive in order, in
-//! pieces, some time later; what the reader does not take holds up the writer;
-//! either end may close or break it.
+//! A stream of bytes each way, as TCP gives it: bytes arrive in order, in pieces, some time later;
+//! a reader that takes nothing stops the writer (back-pressure); either end may close or break it.
 
 use remora_fabric::sim::SimWorld;
 use remora_frontend::Connection;
@@ -230,7 +229,7 @@ impl ClientEnd {
         }
     }
 
-    /// This task is woken by what arrives next.
+    /// The next arriving data wakes this task.
     pub fn set_waiting(&self, task: Option<u64>) {
         *lock(&self.0.client) = task;
     }

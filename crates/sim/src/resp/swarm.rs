@@ -64,7 +64,7 @@ pub struct RespSwarm {
     pub clients: u32,
     /// Most requests of a client under way.
     pub most_under_way: u64,
-    /// Weights of what they ask; one for each `Kind`.
+    /// Weights of their requests; one for each `Kind`.
     pub weights: [u64; Kind::ALL.len()],
     /// Longest time that bytes are under way, ns.
     pub most_ns: u64,

@@ -35,8 +35,8 @@ const GIVES_AWAY_PPM: u32 = 50_000;
 /// For how long at most, ns.
 const HELD_UP_NS: u64 = 20_000_000;
 
-/// A shard's arena, as another one's thread sees it: every piece that it reads takes
-/// a while, in which the shard goes on.
+/// A shard's arena, as another shard's thread reads it: every piece takes a while to read, in which
+/// the shard continues.
 pub struct BesideMemory {
     world: SimWorld,
     words: ReadView,
@@ -199,12 +199,12 @@ impl Host for SimHost {
         &self.counts
     }
 
-    /// Nobody in a world asks for it.
+    /// No client of a world asks for it.
     fn info(&self, _: &Sections<'_>) -> String {
         String::new()
     }
 
-    /// Nobody in a world asks for them.
+    /// No client of a world asks for them.
     fn parameters(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -271,7 +271,7 @@ impl Resp {
         self.threads.borrow().iter().for_each(|thread| counts.add_thread(&thread.counts));
     }
 
-    /// Tells of this incarnation, if there is one.
+    /// Adds the probes of this incarnation, if there is one.
     pub fn tell(&self, probes: &mut Probes) {
         for thread in self.threads.borrow().iter() {
             probes.add(Probe::RespHere, thread.counts.executed_here.get());
@@ -387,7 +387,7 @@ impl Thread {
 }
 
 impl Drop for Thread {
-    /// Whom it has not accepted hears that it is gone, as the others do.
+    /// Clients that it has not accepted also notice that it is gone.
     fn drop(&mut self) {
         let left = std::mem::take(&mut *lock(&self.events.accepted));
         drop(left);

@@ -61,7 +61,7 @@ impl Mover for TreeMoves {
 }
 
 impl TreeMoves {
-    /// Any of the trees but the one that is to be replaced.
+    /// Any of the trees except the one to be replaced.
     fn any(&self, maker: &Maker) -> Option<u32> {
         let trees: Vec<u32> =
             self.held.keys().copied().filter(|&tree| Some(tree) != self.replaced).collect();

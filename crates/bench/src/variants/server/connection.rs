@@ -55,7 +55,7 @@ pub struct AcceptQueue {
 pub struct Conversation<O = Outgoing> {
     pub incoming: Box<dyn Receiving>,
     pub outgoing: O,
-    /// Whether it goes on.
+    /// Whether it continues.
     pub incarnation: Incarnation,
     /// The client's wake-up of the shard.
     eventfd: Arc<OwnedFd>,
@@ -69,8 +69,8 @@ pub struct Outgoing {
     incarnation: Incarnation,
 }
 
-/// Whether a connection goes on, at all shards: its flag is set when the
-/// client has gone, or has broken the protocol.
+/// Whether a connection continues, at all shards: its flag is set when the client has gone, or has
+/// broken the protocol.
 #[derive(Clone)]
 pub struct Incarnation(Arc<(AtomicBool, UnixStream)>);
 
@@ -169,14 +169,14 @@ impl AcceptQueue {
         self.knock();
     }
 
-    /// Wakes the thread: somebody came or went.
+    /// Wakes the thread: a client came or went.
     fn knock(&self) {
         self.is_open.store(true, Ordering::Release);
         // A full counter means that a wake-up is already due.
         let _ = rustix::io::write(&*self.eventfd, &1u64.to_ne_bytes());
     }
 
-    /// Whether somebody came or went.
+    /// Whether a client came or went.
     pub fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Acquire)
     }

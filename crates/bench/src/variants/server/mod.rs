@@ -73,7 +73,7 @@ pub fn run(args: VariantServerArgs) -> anyhow::Result<()> {
         .name("accept".into())
         .spawn(move || connection::accept(&host, &listener))?;
     let ready = format!("ready socket={} pid={}", args.socket.display(), std::process::id());
-    // An owner that is gone does not read: the end of standard input tells.
+    // An owner that is gone does not read: the end of standard input shows that.
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{ready}").and_then(|()| out.flush());
     drop(out);

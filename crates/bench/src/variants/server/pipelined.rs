@@ -127,7 +127,7 @@ impl HandOver {
         jobs.push_back(job);
         self.count.store(jobs.len(), Ordering::Release);
         drop(jobs);
-        // A system call only if somebody waits.
+        // A system call only if a thread waits.
         self.came.notify_one();
     }
 

@@ -20,15 +20,15 @@ pub const HYBRID_SPIN: Duration = Duration::from_micros(20);
 /// Empty polls between two looks at the clock, or between two offers of the
 /// core to others where it is crowded.
 pub const POLLS_PER_CLOCK: u32 = 64;
-/// The word by which clients know that somebody at a shard sleeps. Several
-/// threads may sleep there: it is 1 while at least one does.
+/// The word that shows clients that a thread at a shard sleeps. Several threads may sleep there: it
+/// is 1 while at least one does.
 pub struct Asleep {
     word: AsleepWord,
     sleepers: Mutex<u32>,
 }
 
 impl Asleep {
-    /// Nobody sleeps yet.
+    /// No thread sleeps yet.
     pub fn new(word: AsleepWord) -> Arc<Self> {
         Arc::new(Self { word, sleepers: Mutex::new(0) })
     }
@@ -67,7 +67,7 @@ impl Rest {
         asleep: Arc<Asleep>,
         is_crowded: bool,
     ) -> anyhow::Result<Self> {
-        // The sleeper's own word is private; `asleep` is what clients see.
+        // The sleeper's own word is private; clients see `asleep`.
         let sleeper = Sleeper::new(AsleepWord::new(Words::new(Mapping::heap(8)), 0))?;
         let naps = messages == Messages::Indicator;
         Ok(Self {

@@ -92,7 +92,7 @@ impl TreeSettings {
         out.extend_from_slice(self.bounds.as_bytes());
     }
 
-    /// The settings that the bytes tell.
+    /// The settings from their encoding.
     pub fn parse(bytes: &[u8]) -> Result<Self, Status> {
         let (words, rest) = bytes.split_first_chunk::<16>().ok_or(Status::Malformed)?;
         let word = |at: usize| u64::from_le_bytes(words[at..at + 8].try_into().expect("eight"));
@@ -266,9 +266,8 @@ pub enum TreeCommand<'a> {
     },
     /// The value is a [`remora_layout::tree::TreeInfo`].
     Info,
-    /// Keeps objects for a tree that is to be built; `number` is how many are
-    /// kept. `OtherLoad` if another load has begun meanwhile, or nothing came
-    /// for too long.
+    /// Stages objects for a tree that is to be built; `number` is how many are staged. `OtherLoad`
+    /// if another load has begun meanwhile, or this one was idle for too long.
     Stage {
         /// Which load: a number that no other client uses.
         load: u64,

@@ -25,7 +25,7 @@ use zerocopy::{FromBytes, IntoBytes};
 /// `MAX_OBJECT_ID_BYTES` of them. An integer and its decimal text are the same id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ObjectId<'a> {
-    /// Below 2^63: what costs least.
+    /// Below 2^63: the cheapest form.
     Number(u64),
     /// Other bytes.
     Name(&'a [u8]),
@@ -148,7 +148,7 @@ pub(super) fn push_id(scratch: &mut Vec<u8>, id: ObjectId<'_>) -> (u8, i64) {
     }
 }
 
-/// The id that flag and argument tell, and what follows in the value.
+/// The id in flag and argument, and the rest of the value.
 pub(super) fn take_id(
     flags: u8,
     argument: i64,
@@ -265,7 +265,7 @@ impl<'a> PutObject<'a> {
     }
 }
 
-/// A rectangle, and what follows.
+/// A rectangle, and the rest.
 pub(super) fn take_rect(value: &[u8]) -> Result<(Rect, &[u8]), Status> {
     Rect::read_from_prefix(value).map_err(|_| Status::Malformed)
 }

@@ -18,7 +18,7 @@ impl Refined {
         (self.nodes as u64 | (self.candidates as u64) << 32) as i64
     }
 
-    /// What a reply's number says.
+    /// The cost from a reply's number.
     pub const fn from_number(number: i64) -> Self {
         Self { nodes: number as u32, candidates: (number as u64 >> 32) as u32 }
     }

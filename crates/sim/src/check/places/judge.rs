@@ -1,4 +1,4 @@
-//! Whether what was seen agrees with the versions that may have been current.
+//! Whether the observations agree with the versions that may have been current.
 
 use super::lives::{Life, Lives};
 use super::{Act, Look, Number, Part, Places, Seen};

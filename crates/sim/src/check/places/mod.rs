@@ -10,8 +10,8 @@
 //!   object is shown once;
 //! * an object that is not shown may have been absent, or outside the search, at some moment of the
 //!   call;
-//! * a count lies between what was there all the time and what may have been;
-//! * of the nearest, what was there unchanged stands where it belongs;
+//! * a count lies between the objects that matched all the time and those that may have matched;
+//! * of the nearest, an object that did not change is at its proper rank;
 //! * a change says truly whether the object was there;
 //! * a change of a whole tree, one that comes from another key or goes, is seen whole or
 //!   not at all.
@@ -135,7 +135,7 @@ struct Look {
 pub struct Places {
     spans: Vec<Span>,
     versions: Vec<Version>,
-    /// The changes of each object and what each leaves.
+    /// The changes of each object and their results.
     changes: BTreeMap<Register, Vec<(Act, Option<Number>)>>,
     /// Changes that make a tree another one at once, by the trees.
     whole: BTreeMap<u32, Vec<Act>>,
