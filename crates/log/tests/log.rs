@@ -237,7 +237,7 @@ proptest! {
         for op in ops {
             fixture.step(op);
         }
-        // Whoever is not lost reads to the end.
+        // A reader that is not lost reads to the end.
         while !fixture.readers.is_empty() {
             let readers = fixture.readers.len();
             fixture.read(0, usize::MAX);
@@ -392,7 +392,7 @@ fn what_a_value_holds_is_no_frame() {
     for other in [LogKey::new(0, SHARD), LogKey::new(0x5ec2e7, SHARD + 1)] {
         assert_eq!(parsed(&forged, other), 0);
     }
-    // Even a frame that was taken from the log does not go on elsewhere.
+    // Even a real frame of the log does not continue at another place.
     let mut assembler = Assembler::new(1, 4096);
     let frames: Vec<_> = Frames::new(&forged, key()).map(|frame| frame.unwrap()).collect();
     assert!(assembler.take(frames[0]).unwrap().is_some());

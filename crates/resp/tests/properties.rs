@@ -135,7 +135,7 @@ proptest! {
                         prop_assert!(whole);
                     }
                 }
-                // A shard executes it as it is: it is what a message would say.
+                // A shard executes the command as it is: a message would contain the same.
                 Ok(Request::Object { key, request, .. }) => {
                     let command = Command::Of { key, request };
                     let mut encoded = Vec::new();

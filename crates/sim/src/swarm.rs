@@ -17,9 +17,9 @@ use std::time::Duration;
 const MS: u64 = 1_000_000;
 /// Mixed into the seed: whether shards stall changes nothing else.
 const SHARD_SALT: u64 = 0x7368_6172_645f_6f66;
-/// Mixed into the seed: so it is with disks that fail.
+/// Mixed into the seed: the draw for disks that fail.
 const DISK_SALT: u64 = 0x6661_696c_5f6f_6666;
-/// Mixed into the seed: so it is with setting the wall clock.
+/// Mixed into the seed: the draw for setting the wall clock.
 const CLOCK_SALT: u64 = 0x7761_6c6c_5f6f_6674;
 
 /// Mixed into the seed: the draw for a second database.
