@@ -30,10 +30,10 @@ impl KeyAt {
     }
 }
 
-/// How a key goes to another one.
+/// The move of a key to another key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct How {
-    /// Another key of that name goes.
+    /// The move replaces another key of that name.
     pub replaces: bool,
     /// The key stays.
     pub keeps: bool,
@@ -56,9 +56,9 @@ pub struct Moving {
     to: KeyAt,
     how: How,
     step: Step,
-    /// Which dump it is.
+    /// The dump's number.
     dump: u64,
-    /// Which load it is, of an object of parts.
+    /// The load's number, for an object of parts.
     load: u64,
 }
 

@@ -349,7 +349,7 @@ impl<J: Journal> Shard<J> {
     /// results wait for [`Shard::wait_of`].
     ///
     /// # Errors
-    /// The status to reply with: the object has gone meanwhile.
+    /// The status of the reply: the object was removed meanwhile.
     pub fn read_turn(
         &self,
         read: &mut LongRead,

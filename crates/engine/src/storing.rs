@@ -36,7 +36,7 @@ pub struct Storing {
     /// Start of the next piece.
     at: usize,
     given: i64,
-    /// Which load it is.
+    /// The load's number.
     load: u64,
     step: Step,
 }

@@ -92,7 +92,7 @@ pub fn range(bytes: usize, start: i64, end: i64) -> Range<usize> {
 /// Position of a bit: bit 0 is the highest bit of byte 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BitPlace {
-    /// Which byte.
+    /// The byte.
     pub byte: usize,
     /// The one bit of it.
     pub mask: u8,
@@ -126,7 +126,7 @@ pub struct BitEdit {
     pub edit: Option<Edit>,
 }
 
-/// SETBIT in a value. A bit behind the end lengthens the value, be it 0 or 1.
+/// SETBIT in a value. A bit behind the end lengthens the value, whether it is 0 or 1.
 ///
 /// # Errors
 /// The value would be too long.

@@ -43,11 +43,11 @@ pub struct Taken {
 
 /// Buffers that are lent to one connection after another: idle ones have none.
 pub struct Lent<R> {
-    /// For the request that is parsed.
+    /// State of the request that is being parsed.
     request: R,
-    /// For requests that are parsed and not executed.
+    /// Requests that are parsed and not executed.
     ahead: Vec<Next<R>>,
-    /// For replies.
+    /// Buffer for replies.
     output: Vec<u8>,
 }
 

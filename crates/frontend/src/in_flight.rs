@@ -56,13 +56,13 @@ struct Counts {
 #[derive(Clone, Default)]
 struct OfShard {
     all: u32,
-    /// A read goes to the shard too while there are any, so that the connection
-    /// sees its own writes.
+    /// A read goes to the shard too while there are writes in flight, so that the connection sees
+    /// its own writes.
     writes: u32,
 }
 
 impl InFlight {
-    /// Something is asked, of one of so many shards.
+    /// Counts a question to one of this many shards.
     pub fn ask(&mut self, asked: Asked, shards: usize) {
         let counts = self.counts.get_or_insert_with(|| {
             let of_shards = vec![OfShard::default(); shards];

@@ -48,11 +48,11 @@ pub struct Token {
     pub home: usize,
     /// Connection slot there.
     pub connection: usize,
-    /// Which connection of that slot.
+    /// The connection's serial number within its slot.
     pub serial: u64,
-    /// Which of its requests.
+    /// The request's number.
     pub request: u64,
-    /// Which part of the request.
+    /// The part of the request.
     pub part: usize,
     /// The shard that is asked first.
     pub shard: usize,

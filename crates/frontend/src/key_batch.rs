@@ -27,7 +27,7 @@ pub enum Each {
     Part(Arc<[u8]>, PartRequest),
 }
 
-/// A change of a large object takes the time of so many keys.
+/// A change of a large object takes the time of this many keys.
 const KEYS_PER_PART: usize = CONNECTION_KEYS_PER_TURN / CONNECTION_REQUESTS_PER_TURN;
 
 impl Each {
@@ -62,12 +62,12 @@ impl Each {
 pub struct FoundBytes(Arc<AtomicUsize>);
 
 impl FoundBytes {
-    /// A batch has found so many more.
+    /// A batch has found this many more bytes.
     pub fn add(&self, bytes: usize) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Whether the values exceed a reply, or the request has gone.
+    /// Whether the values exceed a reply, or the request is no longer wanted.
     pub fn is_too_large(&self) -> bool {
         self.0.load(Ordering::Relaxed) > MAX_REPLY_BYTES
     }

@@ -39,7 +39,7 @@ struct Group {
 pub struct Jobs {
     /// Each job, and the part of the request that it is.
     jobs: Vec<(usize, Box<KeyBatch>)>,
-    /// Which of the jobs is a shard's; [`NONE`] without one.
+    /// The index of each shard's job; [`NONE`] without one.
     job_of: [u8; MAX_SHARDS],
 }
 
@@ -66,7 +66,7 @@ pub struct ManyKeys<F> {
     missing: usize,
     /// While there are jobs; with it their reads end.
     wanted: Option<WantedBytes>,
-    /// Bytes of the values that are there.
+    /// Bytes of the present values.
     value_bytes: usize,
     /// Bytes of the jobs that are not answered.
     job_bytes: usize,
@@ -102,7 +102,7 @@ impl<F: ReplyForm> ManyKeys<F> {
         &self.each
     }
 
-    /// Whether every answer is there.
+    /// Whether every answer has arrived.
     pub const fn is_complete(&self) -> bool {
         self.missing == 0 && self.left == 0
     }
@@ -122,7 +122,7 @@ impl<F: ReplyForm> ManyKeys<F> {
         self.keys
     }
 
-    /// Bytes of the values that are there.
+    /// Bytes of the present values.
     pub const fn value_bytes(&self) -> usize {
         self.value_bytes
     }
@@ -152,7 +152,7 @@ impl<F: ReplyForm> ManyKeys<F> {
         self.left = if self.is_too_large { 0 } else { self.left - keys };
     }
 
-    /// A key's answer is there.
+    /// A key's answer has arrived.
     pub fn answer(&mut self, position: u32, (status, number, value): (Status, i64, Option<&[u8]>)) {
         let Answers { replies, positions } = &mut self.answers;
         self.value_bytes += replies.push(status, number, value);

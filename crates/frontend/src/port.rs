@@ -16,7 +16,7 @@ pub trait ShardPort {
     /// Unix ms of the present turn.
     fn now_ms(&self) -> u64;
 
-    /// Which shard has which slot.
+    /// Maps slots to shards.
     fn slots(&self) -> &SlotTable;
 
     /// Seed of the key hash.

@@ -27,7 +27,7 @@ pub trait Protocol: 'static {
 /// The dialect of a protocol's replies.
 pub type Dialect<P> = <<P as Protocol>::Form as ReplyForm>::Dialect;
 
-/// How far a request is parsed, and where its words stand in the bytes. It is used again
+/// The progress of parsing a request, and the positions of its words in the bytes. It is used again
 /// for the next request, so that parsing allocates nothing.
 pub trait ParsedRequest: Default {
     /// A violation of the protocol. The start of the next request is unknown, so the
@@ -60,8 +60,8 @@ pub trait ParsedRequest: Default {
     /// of parsing it. A hint.
     fn announced_words(input: &[u8]) -> usize;
 
-    /// The key that the request at the start of `input` names first, as far as it is there.
-    /// A hint.
+    /// The first key of the request at the start of `input`, as far as its bytes have arrived. A
+    /// hint.
     fn peek_key(input: &[u8]) -> Option<&[u8]>;
 
     /// The start of the incomplete part in the bytes, and the state that skips the rest. `None` if
@@ -99,8 +99,7 @@ pub struct Skipped {
     pub is_whole: bool,
 }
 
-/// How the answers of shards become a reply: plain data that a request carries until they
-/// are there.
+/// How the answers of shards become a reply: plain data that a request carries until they arrive.
 pub trait ReplyForm: Copy {
     /// The choice that clients have.
     type Dialect: Copy;

@@ -330,7 +330,8 @@ impl<P: Protocol> Responder<P> {
         self.pending.is_empty() && self.output.is_empty()
     }
 
-    /// Whether so much waits or is unsent that nothing more is executed.
+    /// Whether so much output waits or is unsent that no more requests are executed
+    /// (back-pressure).
     pub(crate) fn is_paused(&self) -> bool {
         self.unsent_bytes() > CONNECTION_PAUSE_OUTPUT_BYTES
             || self.pending.len() + self.held_parts > CONNECTION_PAUSE_PENDING

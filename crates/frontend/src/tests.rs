@@ -372,7 +372,7 @@ fn a_request_of_many_words_is_not_parsed_behind_others() {
         let (parsed, behind) = parse(&mut last, &mut ahead, 0);
         assert_eq!((parsed, behind), (CONNECTION_REQUESTS_AHEAD - 1, Ok(None)));
         assert!(ahead.iter().all(|next| next.request.words() == 2) && last.scanned == 0);
-        // As the first one it is; if it is not all there, how far it came is kept.
+        // As the first request it is; if it is incomplete, the progress is kept.
         let from = ahead[parsed - 1].bytes.end;
         let (parsed, behind) = parse(&mut last, &mut ahead, from);
         if end == many {

@@ -49,7 +49,7 @@ fn watched(connection: &RemoteConnection) -> [Option<BorrowedFd<'_>>; 2] {
 /// One of its connections.
 struct Client {
     served: Served,
-    /// It stands in the list of those that may have more to do.
+    /// It is in the list of connections that may have more to do.
     is_queued: bool,
     /// An event has reported that the peer sends no more.
     is_hung_up: bool,
@@ -82,7 +82,7 @@ pub const FIRST_TOKEN: u64 = 1 << 32;
 /// See the module's text.
 pub struct Agent {
     shared: Arc<Shared>,
-    /// Which of the server's agents it is.
+    /// The agent's number within the server.
     number: usize,
     clients: HashMap<u64, Client>,
     next_token: u64,

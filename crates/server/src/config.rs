@@ -42,7 +42,7 @@ pub struct Config {
     /// Bytes of freed records, of all shards together, that may wait for
     /// their leases to end; 0 derives it from the memory.
     pub quarantine_bytes: u64,
-    /// An upload is abandoned after so many seconds without a piece: 1 to
+    /// An upload is abandoned after this many seconds without a piece: 1 to
     /// [`remora_layout::limits::UPLOAD_IDLE_MAX_S`].
     pub upload_idle_s: u64,
     /// The behaviour when memory is full.

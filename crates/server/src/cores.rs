@@ -1,5 +1,5 @@
-//! Which of the CPUs that the kernel lists are hardware threads of one physical
-//! core. A shard is at work all the time: two on one core share its units.
+//! Groups the kernel's CPUs by physical core: hardware threads of one core belong together. A shard
+//! is at work all the time, and two shards on one core would share its units.
 
 use std::collections::BTreeSet;
 use std::path::Path;

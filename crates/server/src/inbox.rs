@@ -93,7 +93,7 @@ pub struct Inbox<W = Bell> {
 }
 
 impl<W: Wake> Inbox<W> {
-    /// An inbox of a server with so many shards; its thread is woken by `bell`.
+    /// An inbox of a server with this many shards; `bell` wakes its thread.
     pub fn new(shards: usize, bell: W) -> Self {
         Self { messages: SegQueue::new(), mail: MailQueues::new(shards, MAIL_UNDER_WAY), bell }
     }
@@ -150,7 +150,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// The thread of shard `from` has nothing for any of so many.
+    /// The thread of shard `from` has no mail for any of this many shards.
     pub fn new(from: usize, shards: usize) -> Self {
         Self {
             from,

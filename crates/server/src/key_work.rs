@@ -52,7 +52,7 @@ impl KeyWork {
             self.execute_some(shard, (until, until_bytes), now);
         }
         self.batch.found().add(self.value_bytes - value_bytes);
-        // Changes are made to the end, also for a connection that is gone.
+        // Changes are executed to the end, also for a closed connection.
         let is_read = !self.batch.each().is_write();
         if is_read && self.batch.found().is_too_large() {
             if let Some((download, _)) = self.download.take() {

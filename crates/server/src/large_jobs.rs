@@ -93,7 +93,7 @@ struct Replies {
     /// Bytes of their values.
     held_bytes: usize,
     number: u64,
-    /// Some that may go have not gone yet.
+    /// Some ready replies are not sent yet.
     has_due: bool,
 }
 

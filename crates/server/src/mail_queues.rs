@@ -26,7 +26,7 @@ pub struct MailQueues<T> {
 }
 
 impl<T> MailQueues<T> {
-    /// Queues of so many senders, 64 at most, each with room for so much mail.
+    /// Queues of this many senders, 64 at most, each with room for this much mail.
     pub fn new(senders: usize, room: usize) -> Self {
         Self {
             queues: (0..senders).map(|_| ArrayQueue::new(room)).collect(),

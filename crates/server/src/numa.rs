@@ -100,9 +100,9 @@ impl Topology {
         self.nodes() > 1
     }
 
-    /// A place for each shard: a core of its own (H2), spread over the nodes
-    /// as evenly as their cores allow. Without enough cores, or without `pin`,
-    /// the kernel places them; on one node their memory is there all the same.
+    /// A place for each shard: a core of its own (H2), spread over the nodes as evenly as their
+    /// cores allow. Without enough cores, or without `pin`, the kernel places the threads; on one
+    /// node their memory is on that node all the same.
     pub fn places(&self, shards: usize, pin: bool) -> Vec<ShardPlacement> {
         let only = self.numbers.first().copied().filter(|_| !self.has_several());
         let cores: usize = self.nodes.iter().map(|node| node.cores.len()).sum();
@@ -112,8 +112,8 @@ impl Topology {
         let mut taken: BTreeMap<u32, usize> = BTreeMap::new();
         let mut places = Vec::with_capacity(shards);
         for _ in 0..shards {
-            // The node with free cores that has the fewest shards; a node with
-            // memory of its own goes before one without.
+            // The node with free cores that has the fewest shards; a node with memory of its own
+            // comes before one without.
             let node = self
                 .nodes
                 .iter()

@@ -9,6 +9,6 @@ pub struct OtherSearches {
     pub answered: AtomicU64,
     /// Sent on to the owner, as they cost more than one turn.
     pub beyond: AtomicU64,
-    /// Sent on to the owner, as the tree had gone or changed too fast.
+    /// Sent on to the owner, because the tree was removed or changed too fast.
     pub unsettled: AtomicU64,
 }

@@ -63,7 +63,7 @@ pub struct RingClients<C = fn() -> Instant> {
 }
 
 impl RingClients {
-    /// None yet. Those over a network ring in `marked` while they are parked.
+    /// Starts without clients. Those over a network ring in `marked` while they are parked.
     pub fn new(marked: Arc<RungClients>) -> Self {
         Self::with_clock(marked, Instant::now)
     }
@@ -254,8 +254,8 @@ impl<C: Fn() -> Instant> RingClients<C> {
         });
     }
 
-    /// Looks again at the client at this place, if there is one that is parked: one
-    /// that has gone may have rung before.
+    /// Unparks the client in this slot, if there is a parked one: a client that has gone may have
+    /// rung before.
     fn unpark(&mut self, place: usize, at: Instant) {
         let Some(Some(client)) = self.clients.get_mut(place) else { return };
         if std::mem::take(&mut client.is_parked) {
@@ -268,8 +268,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
         }
     }
 
-    /// Parks those that have had no work for a while, but for some: those that
-    /// came or rang last.
+    /// Parks the clients that have had no work for a while, except for some that came or rang last.
     #[cold]
     fn park_idle(&mut self, at: Instant) {
         self.swept = at;

@@ -196,17 +196,17 @@ impl Server {
         Ok(())
     }
 
-    /// Where RESP is spoken.
+    /// The RESP address.
     pub fn resp_address(&self) -> SocketAddr {
         self.shared.resp_address
     }
 
-    /// Where clients ask for sessions over TCP, if they may.
+    /// The address for sessions over TCP, if there are any.
     pub fn fabric_address(&self) -> Option<SocketAddr> {
         self.shared.fabric_address
     }
 
-    /// Where clients ask for shared memory.
+    /// The socket for sessions over shared memory.
     pub fn socket_path(&self) -> &Path {
         self.socket.path()
     }
@@ -236,7 +236,7 @@ impl Server {
     fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         if let Some((thread, waker)) = self.acceptor.take() {
-            // Fails only if the poll is gone, and then the thread is too.
+            // Fails only if the poll is gone, and then the thread is gone too.
             let _ = waker.wake();
             vital_thread::join(thread);
         }
@@ -384,7 +384,7 @@ fn buckets_per_shard(config: &Config, arena_bytes: u64) -> Result<u64, StartErro
         0 => FIRST_BUCKETS,
         buckets => buckets.div_ceil(config.shards as u64),
     };
-    // From a page on, the directory lasts for any arena.
+    // From a page on, the directory suffices for any arena.
     let buckets = wanted.clamp(SMALLEST_CHUNK_BUCKETS, 1 << 31).next_power_of_two();
     // At least half of the memory is for records.
     if table_end(buckets) > arena_bytes / 2 {

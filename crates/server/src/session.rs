@@ -117,7 +117,7 @@ impl Session {
     /// Sends a client over shared memory its file descriptors.
     ///
     /// # Errors
-    /// It has gone, or no more descriptors can be under way.
+    /// The client has gone, or no more descriptors can be in flight.
     pub fn grant_shm(
         &self,
         shared: &Shared,
@@ -135,8 +135,7 @@ impl Session {
         shm::Grant { hello, memory, shards: &shards, pointer_table }.send(socket)
     }
 
-    /// A session over TCP: the answer goes out on `stream`, which the agent
-    /// serves from now on.
+    /// A session over TCP: it sends the answer on `stream`, which the agent serves from now on.
     ///
     /// # Errors
     /// The socket or a descriptor cannot be had.

@@ -190,7 +190,7 @@ impl ShardLoop {
         (if polled { Turn::Polled } else { Turn::Worked }, Some(ended))
     }
 
-    /// Counts how long a turn took, in which so many were served. When it ended.
+    /// Counts a turn's length, and the number of requests in it. Returns its end.
     fn count_turn(&self, started: Instant, served: u64) -> Instant {
         let ended = Instant::now();
         let busy = (ended - started).as_nanos() as u64;
@@ -311,7 +311,7 @@ impl ShardLoop {
         }
     }
 
-    /// Looks at the sockets without sleeping, if so many turns went by.
+    /// Looks at the sockets without sleeping, after this many turns.
     fn look_at_sockets(&mut self, after_turns: u32) {
         self.turns += 1;
         let has_sockets = self.connections.open() > 0 || !self.agent.is_idle();

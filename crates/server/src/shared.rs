@@ -125,7 +125,7 @@ pub struct Shared {
     pub hash_seed: u64,
     /// The shards, by number.
     pub shards: Vec<ShardHandle>,
-    /// Which of them has which slot.
+    /// Maps slots to shards.
     pub slots: Box<SlotTable>,
     /// The table of shared pointers, if clients may have one.
     pub pointer_table: Option<PointerTable>,

@@ -58,7 +58,7 @@ impl SocketFile {
         Ok((listener, Self { path: path.to_owned(), file }))
     }
 
-    /// Where it is, or was.
+    /// The file's path, present or former.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -140,7 +140,7 @@ impl PathLock {
 
 impl Drop for PathLock {
     fn drop(&mut self) {
-        // If it stays, it is the next one's lock.
+        // If the file stays, it is the next server's lock.
         let _ = std::fs::remove_file(&self.lock_path);
     }
 }

@@ -18,7 +18,7 @@ pub enum StartError {
         /// The kernel's error.
         source: std::io::Error,
     },
-    /// Another server is there.
+    /// Another server listens there.
     #[error("another server answers at {0}: stop it, or choose another socket")]
     Taken(PathBuf),
     /// No memory.

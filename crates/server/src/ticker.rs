@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// See the module's text.
 pub(crate) struct Ticker {
-    /// None where the kernel had no descriptor left.
+    /// `None` if the kernel had no descriptor left.
     timer: Option<OwnedFd>,
     every: Duration,
     /// When it wakes the sleeper, if it is armed.

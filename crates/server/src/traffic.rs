@@ -30,7 +30,7 @@ impl Counting for verbs::Connection {
     }
 }
 
-/// Sums over the connections that are there, and those that were.
+/// Sums over the present connections and the former ones.
 pub struct TrafficSums<C: Counting>(Mutex<Sums<C>>);
 
 struct Sums<C: Counting> {

@@ -1,13 +1,12 @@
-//! Half a byte for each place where a record may stand.
+//! Half a byte for each place where a record may start.
 //!
 //! ```text
 //!  0        no record
 //!  1 to 4   small queue: touches 0 or 1, at the even slot number or the odd one
 //!  5 to 12  main queue: touches 0 to 3, at the even slot number or the odd one
 //! ```
-//! Slots of records are 32 bytes or longer, so that half a byte for each 32
-//! bytes of the arena (a sixty-fourth of it, touched only where records are)
-//! is enough, and no table has to be looked up.
+//! Slots of records are 32 bytes or longer, so half a byte for each 32 bytes of the arena is enough
+//! (a sixty-fourth of it, touched only where records are), and there is no table to look up.
 //!
 //! Invariant: a slot number is tracked only if a record starts exactly there. Pages change their
 //! class, so the number of a former record may lie within the value of another record, whose bytes
@@ -26,7 +25,7 @@ const MAIN: u8 = 1 + 2 * (MAX_SMALL_TOUCHES + 1);
 pub struct Mark {
     /// Whether there is a record that the policy knows.
     pub tracked: bool,
-    /// Whether it stands in the small queue, else in the main one.
+    /// Whether it is in the small queue; otherwise it is in the main one.
     pub small: bool,
     /// Touches, 0 to 3.
     pub touches: u8,
@@ -49,7 +48,7 @@ impl Mark {
         }
     }
 
-    /// Not tracked unless the code is of exactly this slot.
+    /// Not tracked unless the code belongs to exactly this slot.
     const fn of_code(code: u8, slot: u32) -> Self {
         let (small, first) = if code < MAIN { (true, 1) } else { (false, MAIN) };
         if code == 0 || (code - first) % 2 != (slot % 2) as u8 {

@@ -1,5 +1,5 @@
-//! Which key goes when memory is full: S3-FIFO (Yang et al., SOSP 2023),
-//! a pure state machine without I/O, clock or chance.
+//! Chooses the keys to evict when memory is full: S3-FIFO (Yang et al., SOSP 2023), a pure state
+//! machine without I/O, clock or randomness.
 //!
 //! ```text
 //!  new ------> | small FIFO, a tenth | --- never touched ---> out, remembered
@@ -12,9 +12,9 @@
 //! Invariant: every live record that the policy knows is in exactly one queue, once. A removed
 //! record may still be there; the policy drops it when it meets it, because its generation is over.
 //!
-//! It lives with partial knowledge: clients read one-sidedly, so that one
-//! touch that is seen stands for many that are not. Hence one touch is enough
-//! to move from small to main, where the paper asks for two.
+//! The policy has partial knowledge: clients read one-sidedly, so one touch that the shard sees
+//! stands for many that it does not see. Hence one touch is enough to move from small to main,
+//! where the paper requires two.
 //!
 //! The queues hold the records of keys, of all sizes, and the small queue's tenth is one tenth of
 //! their bytes. An object of parts is in the queue as its root record, with the bytes of the whole
@@ -69,7 +69,7 @@ pub enum Verdict {
         /// Its weight.
         bytes: usize,
     },
-    /// It has to stay for now; it counts as touched.
+    /// It must stay for now; it counts as touched.
     Spare {
         /// Its weight.
         bytes: usize,
@@ -78,7 +78,7 @@ pub enum Verdict {
     Gone,
 }
 
-/// A record that has to go; the policy has forgotten it.
+/// A record to evict; the policy has forgotten it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Victim {
     /// The record.
@@ -164,8 +164,8 @@ impl Policy {
         }
     }
 
-    /// The record in this slot weighs so much from now on. Nothing happens if it is
-    /// not known.
+    /// Sets the weight of the record in this slot from now on. Does nothing if the record is not
+    /// tracked.
     pub fn weighs(&mut self, slot: u32, before: usize, now: usize) {
         let mark = self.marks.get(slot);
         if mark.tracked {
@@ -214,9 +214,8 @@ impl Policy {
         self.marks.get(slot).touches
     }
 
-    /// Chooses a record to go; `None` if there is none that may. `judge` is
-    /// asked about each candidate; a record starts where it stands, if maybe
-    /// one of a later generation.
+    /// Chooses a record to evict; `None` if there is none. The policy asks `judge` about each
+    /// candidate; a record starts at the candidate's slot, but it may be one of a later generation.
     pub fn victim(&mut self, judge: impl Fn(Id) -> Verdict) -> Option<Victim> {
         let mut looks = 0;
         // Bounded: a turn drops an entry for good, or is one of the looks.
@@ -247,8 +246,8 @@ impl Policy {
         None
     }
 
-    /// Remembers the fingerprint of a victim: should its key come back soon,
-    /// it goes to the main queue at once.
+    /// Remembers the fingerprint of a victim: if its key comes back soon, it goes to the main queue
+    /// at once.
     pub fn remember(&mut self, fingerprint: u64) {
         // As many as there are records, not as there are in main: if few keys are touched twice,
         // only returning keys fill main.

@@ -22,7 +22,7 @@ use remora_protocol::{Command, Dumped, Reply};
 pub(crate) struct Target<'a> {
     pub to: &'a [u8],
     pub database: Database,
-    /// Another key of that name goes.
+    /// Another key of that name is replaced.
     pub replaces: bool,
     /// The key stays.
     pub keeps: bool,
@@ -144,7 +144,7 @@ pub(crate) fn del_dumped<J: Journal>(
 ) -> Reply<'static> {
     // The other shard has it.
     store.listed = Vec::new();
-    // One that has expired goes, and its dump with it.
+    // An expired key is removed, and its dump with it.
     let found = store.lookup(key, hash, now);
     let Some(found) = found.filter(|_| store.moves.end_dump(hash, number)) else {
         return Reply::number(0);

@@ -99,7 +99,7 @@ impl<J: Journal> Shard<J> {
         let status = match *command {
             Command::Flush | Command::FlushAll => {
                 let only = matches!(command, Command::Flush).then_some(database);
-                // Bounded: one that began before apply mode goes to its end.
+                // Bounded: a sweep that began before apply mode runs to its end.
                 while self.store.flushes.are_under_way() {
                     release_turn(&mut self.store, &mut self.types, now);
                 }
@@ -142,7 +142,7 @@ impl<J: Journal> Shard<J> {
         }
     }
 
-    /// Whether an entry has to change something here.
+    /// Whether an entry must change something here.
     fn concerns(&self, command: &Command<'_>, origin: &Origin<'_>) -> bool {
         match *command {
             Command::Flush | Command::FlushAll => true,

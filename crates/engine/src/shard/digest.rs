@@ -42,7 +42,7 @@ pub struct DigestRead {
     sequence: Option<u64>,
     restarts: u32,
     bucket: u64,
-    /// Which record of the bucket comes next.
+    /// The next record of the bucket.
     record: usize,
     /// The record's content, of which some may be added.
     content: Content,

@@ -111,7 +111,7 @@ impl<J: Journal> Shard<J> {
     /// [`Shard::end_request`] gives it back.
     ///
     /// # Errors
-    /// The status to reply with: there is not so much memory.
+    /// The status of the reply: there is not enough memory.
     pub fn begin_request(&mut self, bytes: usize, now: Now) -> Result<SetAside, Status> {
         if self.store.is_applying {
             return Err(Status::ReadOnly);
@@ -194,7 +194,7 @@ impl<J: Journal> Shard<J> {
         download.piece(&self.store.owner, at, bytes)
     }
 
-    /// Ends a download of this shard, be it at its end or before.
+    /// Ends a download of this shard, at its end or before.
     pub fn end_download(&mut self, download: Download, now: Now) {
         self.store.end_download(download, now);
     }

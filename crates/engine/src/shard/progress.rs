@@ -8,7 +8,7 @@ use remora_log::Entry;
 use remora_protocol::message::Status;
 use std::collections::BTreeMap;
 
-/// Which log an entry is from, and which of its keys this shard keeps.
+/// The log of an entry, and the keys of that log that this shard keeps.
 #[derive(Clone, Copy)]
 pub struct Origin<'a> {
     /// Number of the log.
@@ -56,9 +56,9 @@ pub enum ApplyError {
     /// had been replaced.
     #[error("an entry of epoch {epoch} comes after one of {before}")]
     OldEpoch {
-        /// Of the last entry.
+        /// The epoch of the last entry.
         before: u64,
-        /// Of this one.
+        /// The epoch of this entry.
         epoch: u64,
     },
     /// It is of several shards, and comes after the cut: parts of it may be missing.

@@ -7,7 +7,7 @@
 /// The time at which a command is executed, read once for many commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Now {
-    /// The server's clock, Unix ms; never goes back while the server lives.
+    /// The server's clock, Unix ms; monotonic while the server lives.
     pub unix_ms: u64,
     /// Seconds since the server started, for leases.
     pub since_start_s: u64,

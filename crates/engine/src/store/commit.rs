@@ -135,7 +135,7 @@ fn append(
     sequence
 }
 
-/// Counts an entry that is applied: it stands in the log that it came from.
+/// Counts an applied entry: its own log contains it.
 fn pass(log: &mut Log) -> u64 {
     log.pass()
 }

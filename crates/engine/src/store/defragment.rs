@@ -1,5 +1,5 @@
-//! Which pages are emptied when memory is free, but in pieces (decision 0011). The
-//! records are moved by the shard (`room.rs`).
+//! Chooses the pages to empty when memory is free, but in pieces (decision 0011). The shard moves
+//! the records (`room.rs`).
 //!
 //! Invariant: the cost of a call is bounded (limits `DEFRAGMENT_*`). After a failed call there is
 //! no new one before about as many bytes were freed as it needed.
@@ -10,7 +10,7 @@ use remora_layout::limits::{DEFRAGMENT_SCANS, SPAN_BYTES};
 /// The purpose of the room.
 #[derive(Clone, Copy)]
 pub(crate) enum Room {
-    /// A record of so many bytes, header included.
+    /// A record of this many bytes, header included.
     Record { bytes: usize },
     /// An overflow bucket.
     Bucket,

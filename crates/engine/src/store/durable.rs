@@ -5,9 +5,9 @@
 //! * A reply waits for the newest sequence among the keys that its command looked up. So it waits
 //!   for no other key's changes. A reply without a value waits too: removed keys are in the table
 //!   of pending keys as well.
-//! * A record is pending until its sequence is durable; then it is made live, in
-//!   the order of the changes, so many in a turn. A slot that is freed first is
-//!   forgotten here, as other bytes may lie there by then.
+//! * A record is pending until its sequence is durable; then the shard makes it live, in the order
+//!   of the changes, a bounded number in each turn. A slot that is freed first is removed from this
+//!   list, because it may hold other bytes by then.
 //! * Nodes carry their sequence; readers compare it with the word
 //!   [`word::DURABLE`], which never falls.
 //!

@@ -27,8 +27,8 @@ pub(crate) struct Evictor {
     roots: u64,
 }
 
-/// The class of the record that an id names, if it is there. Some record must start
-/// there: other words may hold anything.
+/// The class of the record that an id names, if it exists. Some record must start there: other
+/// words may hold anything.
 fn current_class<J: Journal>(owner: &Owner<J>, id: Id) -> Option<u8> {
     let word = owner.word(id.slot as usize * (SLOT_UNIT_BYTES / WORD_BYTES));
     Guardian::from_word(word)
@@ -89,7 +89,7 @@ impl Evictor {
         self.weights.contains_key(&root) && self.tracks(root)
     }
 
-    /// The object with this root record takes so many bytes beside that.
+    /// Sets the bytes that the object with this root record takes besides the record.
     pub fn weigh<J: Journal>(&mut self, owner: &Owner<J>, root: u32, bytes: u64) {
         let Some(policy) = self.policy.as_mut().filter(|policy| policy.tracks(root)) else {
             return;
@@ -141,7 +141,7 @@ impl Evictor {
         self.policy.as_ref().is_some_and(|policy| policy.is_small(slot))
     }
 
-    /// Remembers a key that goes.
+    /// Remembers an evicted key.
     pub fn remember(&mut self, hash: KeyHash) {
         if let Some(policy) = &mut self.policy {
             policy.remember(hash.0);
@@ -175,7 +175,7 @@ impl Evictor {
         }
     }
 
-    /// The record of one slot stands in another now.
+    /// The record of one slot has moved to another.
     pub fn note_moved<J: Journal>(&mut self, owner: &Owner<J>, old: Slot, new: Slot) {
         if let Some(policy) = &mut self.policy {
             let id = Id { slot: new.slot, generation: new.generation };

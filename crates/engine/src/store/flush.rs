@@ -80,8 +80,7 @@ impl Flushes {
         self.sweeps.iter().flat_map(|sweep| sweep.keys).sum()
     }
 
-    /// Begins a flush of these databases, in a table of so many buckets. Gives its
-    /// number.
+    /// Begins a flush of these databases, in a table of this many buckets. Returns its number.
     pub fn begin(
         &mut self,
         only: Option<Database>,

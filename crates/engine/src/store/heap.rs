@@ -33,7 +33,7 @@ impl Cover {
         self.heap_bytes
     }
 
-    /// The heap takes so many bytes now.
+    /// Sets the heap's present bytes.
     pub fn set_heap_bytes(&mut self, bytes: u64) {
         self.heap_bytes = bytes;
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// State of a command that makes room.
 #[derive(Default)]
 pub(crate) struct MakingRoom {
-    /// The slot of a record that has to stay: the present command works on it.
+    /// The slot of a record that must stay: the present command works on it.
     pub keep: Option<u32>,
     /// The slot of a record that is given to another key.
     pub source: Option<u32>,
@@ -31,7 +31,7 @@ impl MakingRoom {
         (self.keep, self.wanted_bytes, self.tries_again, self.done) = (None, 0, false, 0);
     }
 
-    /// It wants so many bytes, and has not found them yet.
+    /// The command needs this many bytes, and has not found them yet.
     pub fn want(&mut self, bytes: u64) {
         self.wanted_bytes = self.wanted_bytes.max(bytes);
     }
@@ -41,7 +41,7 @@ impl MakingRoom {
         self.keep == Some(slot) || self.source == Some(slot) || self.held.contains(&slot)
     }
 
-    /// The record of one slot stands in another now.
+    /// The record of one slot has moved to another.
     pub fn note_moved(&mut self, old: Slot, new: Slot) {
         for kept in [&mut self.keep, &mut self.source] {
             if *kept == Some(old.slot) {

@@ -237,8 +237,8 @@ impl<J: Journal> Store<J> {
         self.table.prefetch_record(&self.owner, hash);
     }
 
-    /// The live, unexpired record of a key. An expired one is removed, unless the
-    /// log that is applied has to say so.
+    /// The live, unexpired record of a key. An expired one is removed, except in apply mode, where
+    /// only the log removes it.
     #[inline]
     pub(crate) fn lookup(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Option<Found> {
         if self.lag.is_possible() || self.flushes.are_under_way() {
@@ -326,8 +326,7 @@ impl<J: Journal> Store<J> {
         !self.graves.is_empty()
     }
 
-    /// Whether the object with this root record is on its way: nothing in it goes by
-    /// time.
+    /// Whether the object with this root record is a load under way: nothing in it expires.
     pub(crate) fn is_moving(&self, root: u32) -> bool {
         self.moves.is_loading(root) || self.moves.is_dumped(root, || self.hash_in(root))
     }

@@ -21,11 +21,11 @@ pub(crate) type DumpAt = Option<Box<dyn Any + Send>>;
 
 /// A key that is being dumped.
 struct Dump {
-    /// Which one.
+    /// The dump's number.
     number: u64,
     /// The present slot of the key's record.
     slot: Slot,
-    /// Of an object of parts.
+    /// Whether it is an object of parts.
     is_of_parts: bool,
     at: DumpAt,
     /// When a piece was asked for last, in seconds that the shard has ticked.
@@ -34,16 +34,16 @@ struct Dump {
 
 /// An object that no key leads to yet.
 pub(crate) struct Load {
-    /// Which one. A key may have several.
+    /// The load's number. A key may have several loads.
     pub number: u64,
     pub key: Box<[u8]>,
-    /// Of the key.
+    /// The key's hash.
     pub hash: KeyHash,
     pub root: Slot,
     pub kind: Kind,
-    /// Which dump it is made of.
+    /// The number of the dump from which it is made.
     pub dump: u64,
-    /// Of the key, once it has the object.
+    /// The key's expiry, once it has the object.
     pub expires_at_ms: u64,
     last_s: u64,
 }
@@ -183,7 +183,7 @@ impl Moves {
         }
     }
 
-    /// A key's record stands in another slot now.
+    /// A key's record has moved to another slot.
     pub fn note_moved(&mut self, hash: KeyHash, old: Slot, new: Slot) {
         let dump = self.dumps.get_mut(&hash.0).filter(|dump| dump.slot == old);
         if let Some(dump) = dump {
@@ -245,8 +245,8 @@ impl Moves {
         self.loads.extract_if(.., is_it).collect()
     }
 
-    /// Ends dumps, and takes out loads, that nothing has asked for too long: whatever
-    /// moves objects has gone.
+    /// Ends dumps, and takes out loads, that nobody has continued for too long: their mover is
+    /// gone.
     pub fn take_idle(&mut self, ticked_s: u64, idle_s: u64) -> Vec<Load> {
         self.dumps.retain(|_, dump| ticked_s - dump.last_s <= idle_s);
         let is_idle = |load: &mut Load| ticked_s - load.last_s > idle_s;

@@ -40,10 +40,10 @@ pub struct ShardOptions {
     pub quarantine_bytes: u64,
     /// The behaviour when the arena is full.
     pub eviction: Eviction,
-    /// Slots are used no more once they have had so many generations: all that
-    /// 32 bits hold, but in tests and worlds, where it is to happen often.
+    /// A slot is not used again after this many generations: the range of 32 bits, except in tests
+    /// and worlds, where it should happen often.
     pub last_generation: u32,
-    /// An upload is abandoned after so many seconds without a piece.
+    /// An upload is abandoned after this many seconds without a piece.
     pub upload_idle_s: u64,
     /// When a change is as durable as configured.
     pub durability: Durability,

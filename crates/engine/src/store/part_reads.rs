@@ -44,7 +44,7 @@ struct Kept {
     lists: VecDeque<Vec<u8>>,
     /// The buckets behind the current one that are kept already.
     ahead: BTreeSet<u64>,
-    /// Of both.
+    /// The bytes of both.
     bytes: u64,
     /// The sum over all reads of the shard.
     total: Arc<AtomicU64>,
@@ -69,7 +69,7 @@ pub(super) fn in_bucket<J: Journal>(table: &Table, owner: &Owner<J>, bucket: u64
     table.places(owner, bucket).into_iter().map(|(_, slot)| slot.slot).collect()
 }
 
-/// The slots of the parts that stood in a bucket when there were so many.
+/// The slots of the parts that a bucket contained at that number of buckets.
 fn came_from<J: Journal>(
     table: &Table,
     owner: &Owner<J>,

@@ -171,7 +171,7 @@ impl Parts {
 }
 
 impl AllParts {
-    /// None yet, in an arena of so many bytes.
+    /// An empty set of tables, in an arena of this many bytes.
     pub fn new(region_bytes: usize) -> Self {
         let most_kept = region_bytes as u64 / KEPT_PARTS_SHARE;
         Self { by_root: BTreeMap::new(), reads: PartReads::default(), most_kept }
@@ -233,7 +233,7 @@ impl AllParts {
         dead
     }
 
-    /// Takes a part out of its table, if it is there; gives its slot: it is dead.
+    /// Takes a part out of its table, if it is there; returns its slot: it is dead.
     pub fn take_out<J: Journal>(
         &mut self,
         (owner, slots): (&mut Owner<J>, &mut Slots),
@@ -375,8 +375,8 @@ impl AllParts {
     }
 }
 
-/// The slot of the root record of the part in a slot: it stands in place of an expiry,
-/// which parts have none of.
+/// The slot of the root record of the part in a slot: it is in the field of the expiry, which parts
+/// do not have.
 fn root_of<J: Journal>(owner: &Owner<J>, slot: u32) -> u32 {
     mutable_of(owner, slot).expires_at_ms as u32
 }

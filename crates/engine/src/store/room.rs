@@ -99,7 +99,7 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Ends a download of this shard, be it at its end or before.
+    /// Ends a download of this shard, at its end or before.
     pub(crate) fn end_download(&mut self, download: Download, now: Now) {
         if let Some((dead, lease_end_s)) = self.pins.unpin(download) {
             self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
@@ -139,7 +139,7 @@ impl<J: Journal> Store<J> {
         self.empty_windows(bytes, now, take)
     }
 
-    /// Evicts until so many bytes are free, or are to come back.
+    /// Evicts until this many bytes are free, or will be released.
     pub(crate) fn evict_bytes(&mut self, bytes: u64, now: Now) {
         // Bounded: each turn evicts a key.
         while free_bytes(&self.slots) + self.evictor.coming_bytes() < bytes && self.evict_next(now)
@@ -168,7 +168,7 @@ impl<J: Journal> Store<J> {
         free.or_else(|| self.make_room(bytes, now, |store| store.slots.take_run(bytes)))
     }
 
-    /// Sees to it that a run of so many bytes is free, where keys may go.
+    /// Makes a run of this many bytes free, if keys may be evicted.
     pub(crate) fn make_free(&mut self, bytes: usize, now: Now) -> bool {
         if !self.evictor.is_on() {
             return false;
@@ -303,9 +303,9 @@ impl<J: Journal> Store<J> {
         self.slots.end_emptying();
     }
 
-    /// Whether all that lies in these slots can leave them, by a move or by eviction.
-    /// Parts may move that stand in a table of the store's; root records stay, as a
-    /// whole object is too much for the place that one takes.
+    /// Whether all records in these slots can leave them, by a move or by eviction. Parts in one of
+    /// the store's tables may move; root records stay, because a whole object is too much to evict
+    /// for the place of its root.
     fn may_leave(&self, slots: &[u32]) -> bool {
         !self.evictor.is_on()
             || slots.iter().all(|&slot| match kind_of(&self.owner, slot) {
@@ -358,15 +358,15 @@ impl<J: Journal> Store<J> {
         self.stats.moved += 1;
     }
 
-    /// The record of a key stands in another slot, or under another generation.
+    /// The record of a key has moved to another slot, or to another generation.
     pub(super) fn note_moved(&mut self, old: Slot, new: Slot, hash: KeyHash) {
         self.making_room.note_moved(old, new);
         self.evictor.note_moved(&self.owner, old, new);
         self.moves.note_moved(hash, old, new);
     }
 
-    /// Moves a live part of an object to another slot. False if it has to stay: it
-    /// stands in no table, or has no room elsewhere.
+    /// Moves a live part of an object to another slot. False if it must stay: it is in no table, or
+    /// has no room elsewhere.
     fn move_part(&mut self, slot: u32, now: Now) -> bool {
         if !is_live(&self.owner, slot) {
             return false;
@@ -391,8 +391,8 @@ impl<J: Journal> Store<J> {
 
     // The heap's bytes.
 
-    /// Sets pages aside until they are so many bytes. False if there are not so many:
-    /// those that there were stay with it.
+    /// Reserves pages until they are this many bytes. False if there are not enough: the pages
+    /// found stay reserved.
     pub(crate) fn set_aside(&mut self, aside: &mut SetAside, bytes: u64, now: Now) -> bool {
         let mut missing = bytes.saturating_sub(aside.bytes()) as usize;
         // Bounded: each turn sets pages aside.
@@ -410,8 +410,8 @@ impl<J: Journal> Store<J> {
         self.cover.give_aside(&mut self.slots, aside);
     }
 
-    /// Sets pages aside for so many bytes on the heap, or gives some back: some in
-    /// each call. Less than a span is not worth it. False where there are no more.
+    /// Reserves pages for this many bytes on the heap, or frees some: some in each call. It ignores
+    /// differences of less than a span. False if there are no more.
     pub(crate) fn cover_heap(&mut self, heap_bytes: u64, now: Now) -> bool {
         self.cover.set_heap_bytes(heap_bytes);
         for _ in 0..COVER_TURN_RUNS {

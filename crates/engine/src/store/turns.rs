@@ -76,8 +76,7 @@ impl<J: Journal> Store<J> {
         idle.iter().for_each(|load| self.drop_load(load));
     }
 
-    /// Removes every key, or those of one database, as seen by commands; the rest
-    /// goes in turns.
+    /// Removes every key, or those of one database, as seen by commands; turns free the rest.
     pub(crate) fn begin_flush(&mut self, only: Option<Database>) -> Flush {
         let meant = Database::all().filter(|&database| is_of(only, database));
         let keys = meant.map(|database| self.keys_of(database)).sum();
@@ -170,8 +169,8 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Makes ask-only records readable again that have not been changed
-    /// lately: at most so many bytes of checksum in one call.
+    /// Makes ask-only records without recent changes readable again: at most this many bytes of
+    /// checksum in one call.
     fn republish(&mut self, now: Now) {
         let mut budget = REPUBLISH_TICK_BYTES;
         // Bounded: each turn takes bytes off the budget, or a record away.

@@ -58,7 +58,7 @@ pub struct LongRead {
     pub(crate) type_id: Kind,
     /// The type's own.
     pub(crate) state: Box<dyn Any + Send>,
-    /// Of the object's key.
+    /// The hash of the object's key.
     pub(crate) hash: KeyHash,
     /// It is no read, but waits for this flush.
     pub(crate) flush: Option<Flush>,
@@ -125,7 +125,7 @@ pub(crate) trait Type<J: Journal>: Send {
     /// Continues for one turn; appends its results.
     ///
     /// # Errors
-    /// The status to reply with: the object has gone meanwhile.
+    /// The status of the reply: the object was removed meanwhile.
     fn read_turn(
         &self,
         store: &Store<J>,
@@ -211,7 +211,7 @@ pub(crate) trait Type<J: Journal>: Send {
         Err(Status::Malformed)
     }
 
-    /// Compares an object's parts. Bytes of its slots, but for its root record's.
+    /// Compares an object's parts. Returns the bytes of its slots, without its root record's.
     ///
     /// # Errors
     /// A description of the first mismatch.

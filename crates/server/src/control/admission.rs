@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(steps(&mut admission, 9), [Step::Greet(0), Step::Greet(1)]);
         assert!(!admission.has_step() && admission.half_open() == 2);
         assert!(admission.arrive(5) && admission.arrive(6) && !admission.arrive(7));
-        // One that ends holds its queue pair until that is gone.
+        // A client that ends holds its queue pair until the pair is destroyed.
         admission.end(0);
         assert_eq!(steps(&mut admission, 9), [Step::End(0)]);
         admission.settle(0);
@@ -216,7 +216,7 @@ mod tests {
                     admission.told(who);
                 }
                 1 => {
-                    // Anybody may have gone.
+                    // Any client may have gone.
                     let all: BTreeSet<u32> = [&waiting, &silent, &telling, &sessions]
                         .into_iter()
                         .flatten()

@@ -60,7 +60,7 @@ impl Control {
                             }
                         }
                     }
-                    // It may have gone already.
+                    // The client may have gone already.
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -158,7 +158,7 @@ impl Control {
                 let Some(Socket::Tcp(mut socket)) = client.socket.take() else {
                     return Err(Refusal::NotAHello);
                 };
-                // From now on an agent watches it.
+                // An agent watches it from now on.
                 let _ = self.poll.registry().deregister(&mut socket);
                 Session::over_tcp(&self.shared, socket.into(), granted)?
             }

@@ -49,8 +49,8 @@ impl Listener {
         self.limiter.turn_ended();
     }
 
-    /// Takes in one client. A client that is turned away for want of descriptors
-    /// gets this answer, and is counted in `refused`.
+    /// Accepts one client. A client that is turned away for want of descriptors gets this answer,
+    /// and is counted in `refused`.
     pub fn accept(&mut self, no_resources: &ServerHello, refused: &AtomicU64) -> Arrival {
         let Self { listener, limiter } = self;
         match listener.accept() {

@@ -24,7 +24,7 @@ impl Control {
     /// follows.
     pub(super) fn greet(&mut self, token: Token) {
         match self.try_to_greet(token) {
-            // It may have gone meanwhile.
+            // The client may have gone meanwhile.
             Ok(()) => self.read(token),
             Err(why) => self.refuse(token, why),
         }

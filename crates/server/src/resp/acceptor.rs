@@ -91,7 +91,7 @@ impl Acceptor {
                     let turn_away = || {
                         let (mut socket, _) = listener.accept()?;
                         count(&counts.connections_rejected, 1);
-                        // It may be gone already; the reason is a courtesy.
+                        // The client may have gone already; sending the reason is a courtesy.
                         let _ = socket.write(NO_DESCRIPTOR);
                         Ok(socket.into())
                     };

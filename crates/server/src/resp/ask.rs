@@ -204,8 +204,8 @@ impl<H: Host> RespExecutor<H> {
         self.submit_some(responder, (hash, shard), part, command, usize::MAX)
     }
 
-    /// The same for the key with this hash, if there is one; of a search so many
-    /// objects at most.
+    /// The same for the key with this hash, if there is one; a search returns at most this many
+    /// objects.
     fn submit_some(
         &mut self,
         responder: &mut Responder,

@@ -70,7 +70,7 @@ impl<H: Host> RespExecutor<H> {
         if let Some(to) = store_to {
             self.geo_answers.stores.insert(asked, (self.database, to.into(), found_form));
         }
-        // Its answer is looked at first, which goes by its number.
+        // Its answer is looked up first, by its number.
         self.ask_owner(responder, (&of_key, (hash, shard)), form, usize::MAX);
     }
 
@@ -84,7 +84,7 @@ impl<H: Host> RespExecutor<H> {
         form: &GeoForm,
     ) -> bool {
         let GeoCommand::Search { query } = command else { return false };
-        // A stored distance may be a score; it stands in the record alone.
+        // A stored distance may be a score; only the record has it.
         if form.score {
             return false;
         }

@@ -27,8 +27,8 @@ pub trait Host: ShardPort {
     /// for a host that cannot lend its shard.
     fn own_memory(&self, shard: usize) -> Option<&Owner<Self::Journal>>;
 
-    /// Asks the processor for the buckets of keys of the own shard, or for their records, if
-    /// the buckets are there.
+    /// Prefetches the buckets of the own shard's keys, or their records, if the buckets are in the
+    /// cache.
     fn prefetch(&mut self, what: Prefetch, keys: impl Iterator<Item = KeyHash>);
 
     /// Reports a read of a record to its shard.

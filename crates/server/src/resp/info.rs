@@ -351,7 +351,7 @@ fn transports(shared: &Shared) -> String {
     names.join(",")
 }
 
-/// The RDMA devices of clients' sessions: those that are there now.
+/// The present RDMA devices of clients' sessions.
 fn rdma_devices(shared: &Shared) -> String {
     let devices = shared.verbs.as_ref().map(remora_fabric::verbs::Host::devices);
     devices.unwrap_or_default().join(",")

@@ -27,11 +27,11 @@ pub(super) struct KeyAnswers {
 pub(super) enum GoingOn {
     /// SCAN: one step of this shard.
     Scan { shard: usize, filter: KeyFilter },
-    /// KEYS: the shard is gone through to its end.
+    /// KEYS: the shard is scanned to its end.
     Keys { shard: usize, database: Database, filter: KeyFilter, found: Vec<u8> },
     /// RANDOMKEY: this shard, then the others. The draw stays while a shard continues.
     Random { shard: usize, database: Database, random: u32, left: usize },
-    /// A key goes to another one.
+    /// A key moves to another one.
     Moving(Box<Moving>),
     /// A key gets the results.
     Storing(Box<Storing>),

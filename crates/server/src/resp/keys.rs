@@ -28,7 +28,7 @@ const PLACE_SHIFT: u32 = 6;
 /// The next step after an answer.
 enum Next {
     Reply(OwnedReply),
-    /// The command goes to this shard, encoded.
+    /// The encoded command for this shard.
     Ask(usize, Vec<u8>),
 }
 

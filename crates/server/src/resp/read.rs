@@ -16,7 +16,7 @@ use remora_resp::wire::encode;
 pub(super) enum Read {
     /// The record, unexpired: its value is in the scratch; expiry in Unix ms.
     Found { from: usize, to: usize, expires_at_ms: u64 },
-    /// Only the owner can say.
+    /// Only the owner can answer.
     Ask,
 }
 

@@ -117,7 +117,7 @@ const fn most_of(form: ReplyForm) -> usize {
     }
 }
 
-/// A search of the tree that lies there, at this time.
+/// A search of the tree at this place, at this time.
 fn walk_tree<M: Memory>(
     memory: M,
     home: Home,

@@ -6,9 +6,9 @@
 //! * a piece a turn: between two pieces the shard serves everybody else;
 //! * replies to one session of the client come in the order of its requests: replies behind a value
 //!   under way wait, replies to other threads of the process do not;
-//! * a reply goes only once its sequence is durable; more than [`HELD_REPLIES`]
-//!   that wait leave the further requests in the ring;
-//! * a value's pin is given back when it is sent, and when the client goes;
+//! * a reply is sent only once its sequence is durable; beyond [`HELD_REPLIES`] waiting replies the
+//!   further requests stay in the ring (back-pressure);
+//! * a value's pin is released when the value is sent, and when the client goes;
 //! * a search begins only once earlier results have found room in the ring, so that a client that
 //!   takes nothing makes the shard keep only the results of one turn.
 
@@ -28,8 +28,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A name of memory that this transport lets us write. Over RDMA the client's
-/// device checks it; else it lies in the buffer that was agreed on.
+/// A name of memory that this transport lets the server write. Over RDMA the client's device checks
+/// it; otherwise it lies in the buffer from the hello.
 pub fn checked(name: &BufferName, transport: Transport) -> Option<BufferName> {
     let (address, bytes) = (name.address.get(), name.bytes.get() as u64);
     let end = address.checked_add(bytes)?;
@@ -92,7 +92,7 @@ pub struct Large {
     buffer: Option<Arc<Region>>,
     /// Scratch memory of a search.
     scratch: Vec<u8>,
-    /// Something has gone out since [`Large::had_to_wait`] was asked.
+    /// Something was sent since the last call of [`Large::had_to_wait`].
     has_sent: bool,
 }
 
@@ -102,7 +102,7 @@ pub fn id_of(session: u16) -> u32 {
 }
 
 impl Large {
-    /// Nothing under way, for a client with so many ring sets. `buffer` is the
+    /// Starts with nothing under way, for a client with this many ring sets. `buffer` is the
     /// client's, if it is memory of this process.
     pub fn new(buffer: Option<Arc<Region>>, ring_sets: usize) -> Self {
         Self {
@@ -139,7 +139,7 @@ impl Large {
         self.held_bytes
     }
 
-    /// Whether so much is under way that no further request may begin.
+    /// Whether too much is under way for a further request.
     pub fn is_full(&self) -> bool {
         self.streams >= MAX_STREAMS || self.holds_enough()
     }
@@ -163,7 +163,7 @@ impl Large {
     /// The session of the client with which something can be done.
     fn next(&self, blocked: u64) -> Option<usize> {
         let fronts = || self.outgoing.iter().filter_map(|(_, items)| items.front());
-        // Searches wait while enough is held that goes by itself, once it is durable.
+        // Searches wait while enough output is held that is sent by itself, once it is durable.
         let wait = self.holds_enough() && !fronts().all(|item| item.can_go(self.durable));
         let can_go = |item: &Item| item.can_go(self.durable) && !(wait && item.makes_replies());
         self.outgoing.iter().position(|(session, items)| {
@@ -193,8 +193,8 @@ impl Large {
         self.push(session, Item::Asked(command));
     }
 
-    /// Keeps a reply until its sequence is durable, and all that came before it
-    /// for the same session has gone.
+    /// Keeps a reply until its sequence is durable, and all earlier output for the same session was
+    /// sent.
     pub fn hold(&mut self, session: u16, reply: Vec<u8>, wait: u64) {
         self.push(session, Item::Reply(reply, wait));
     }

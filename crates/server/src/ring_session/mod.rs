@@ -65,7 +65,7 @@ pub struct RingSession {
     to_server: ReadView,
     /// By ring set; made at the set's first use.
     incoming: Vec<Option<Box<Incoming>>>,
-    /// Ring sets at which the shard has to look, as far as it knows.
+    /// Ring sets at which the shard must look, as far as it knows.
     pending: u64,
     /// Rings that it has looked at, since this was asked last.
     looked: u64,
@@ -456,7 +456,7 @@ impl RingSession {
         if let Some(key) = takes_away {
             let Reply { number, wait, .. } = shard.execute(&Command::StrLen { key }, hash, now);
             if number as usize > room {
-                // It could not be given, and would be gone: nothing is done.
+                // The reply could not be sent, and would be lost: nothing is done.
                 let reply = Reply { number, wait, ..Reply::status(Status::NeedsBuffer) };
                 return self.reply(&reply, id);
             }

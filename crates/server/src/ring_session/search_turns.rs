@@ -79,7 +79,7 @@ impl Searching {
             header.flags |= more;
             header
         };
-        // The last part goes with the end, if that has come.
+        // The last part is sent with the end, if the end has come.
         let mut rest = &found[..];
         while rest.len() > FRAME_BYTES || (!turn.ended && !rest.is_empty()) {
             let (part, after) = rest.split_at(rest.len().min(FRAME_BYTES));

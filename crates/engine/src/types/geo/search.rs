@@ -25,7 +25,7 @@ pub(super) struct Searching {
     cursor: Cursor,
     /// The window after this one.
     next: Option<Rect>,
-    /// It may end with so many members.
+    /// It may end with this many members.
     enough: u64,
     /// Those of earlier windows, and of this one.
     members: [u64; 2],

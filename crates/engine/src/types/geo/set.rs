@@ -69,7 +69,7 @@ impl GeoSet {
     /// Bytes that it takes on the heap.
     pub fn heap_bytes(&self) -> u64 {
         let tree = self.tree.as_ref().map_or(0, Tree::heap_bytes);
-        // Half as much again for the map that it stands in.
+        // Half as much again for its entry in the map.
         (size_of::<Self>() * 3 / 2) as u64 + self.members.heap_bytes() + tree
     }
 
@@ -112,13 +112,13 @@ impl GeoSet {
         self.members.find(self.hash(member), |slot| member_in(owner, slot) == member)
     }
 
-    /// A member that is not there stands in this slot, of so many bytes.
+    /// Adds an absent member in this slot, of this many bytes.
     pub fn insert(&mut self, member: &[u8], (slot, bytes): (u32, u64)) {
         self.data_bytes += bytes;
         self.members.insert(self.hash(member), slot);
     }
 
-    /// The member in this slot is there no more.
+    /// Removes the member in this slot.
     pub fn remove(&mut self, member: &[u8], (slot, bytes): (u32, u64)) {
         self.data_bytes -= bytes;
         self.members.remove(self.hash(member), slot);

@@ -14,7 +14,7 @@ use remora_protocol::hash::Told;
 use remora_protocol::message::Status;
 use remora_protocol::{Items, Reply};
 
-/// A read that goes in turns.
+/// A read in turns.
 pub(super) struct Reading {
     how: How,
     /// Items that it gives in all, or has given.
@@ -224,8 +224,8 @@ impl Reading {
     }
 }
 
-/// Gives so many of as many fields as are left, as far as they stand in this list;
-/// each is as likely as any other. How many were chosen, and looked at.
+/// Chooses this many of the remaining fields, as far as this list contains them; each is equally
+/// likely. Returns how many were chosen, and looked at.
 fn choose(
     list: &[u8],
     (wanted, left): (u64, u64),
@@ -324,7 +324,7 @@ impl Hashes {
             }
             Some(Held::Parts(root)) => {
                 let parts = store.parts.of(root.slot.slot);
-                // Buckets are split, but only into later ones, and none goes.
+                // Splits move parts only into later buckets, and no bucket is removed.
                 let (mut bucket, mut looked) = (cursor, 0);
                 let mut is_full = false;
                 while bucket < parts.buckets() && looked < count && !is_full {

@@ -210,7 +210,7 @@ impl<J: Journal> Type<J> for Trees {
 }
 
 impl Trees {
-    /// An operation on a tree that is there.
+    /// An operation on an existing tree.
     fn on_tree<'s, J: Journal>(
         &'s mut self,
         store: &'s mut Store<J>,

@@ -84,7 +84,7 @@ impl Named {
     /// Bytes on the heap, without staged objects.
     pub fn heap_bytes(&self) -> u64 {
         let tables = self.records.heap_bytes() + self.names.heap_bytes();
-        // The tree counts itself. Half as much again for the map that it stands in.
+        // The tree counts itself. Half as much again for its entry in the map.
         (size_of::<Self>() * 3 / 2 - size_of::<Tree>()) as u64 + tables + self.tree.heap_bytes()
     }
 
@@ -118,8 +118,8 @@ impl Named {
         })
     }
 
-    /// The word of an object that is there, and its record's slot if it has one.
-    /// It may have expired.
+    /// The word of an existing object, and its record's slot if it has one. The object may have
+    /// expired.
     pub fn locate<J: Journal>(
         &self,
         store: &Store<J>,
@@ -147,8 +147,8 @@ impl Named {
         self.tree.find(&store.owner, word).map(|rect| (word, rect))
     }
 
-    /// The text of the id of the object with this surrogate, unless the object
-    /// has gone or expired. Searches call it rarely, and want their registers.
+    /// The text of the id of the object with this surrogate, unless the object was removed or has
+    /// expired. Not inlined: searches call it rarely, and need their registers.
     #[inline(never)]
     pub fn text_of<'s, J: Journal>(
         &self,
@@ -211,7 +211,7 @@ impl Named {
         self.records.slots()
     }
 
-    /// Takes out some records, to be released: the tree has gone.
+    /// Takes out some records for release: the tree is removed.
     pub fn take_records(&mut self, most: usize) -> Vec<u32> {
         self.records.take_some(most)
     }

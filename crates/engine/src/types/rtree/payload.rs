@@ -107,8 +107,7 @@ impl Trees {
         with.expiry = with.expiry + u64::from(at_ms != 0) - u64::from(before != 0);
     }
 
-    /// The word of an object that is there and has not expired, and its record's
-    /// slot if it has one.
+    /// The word of an existing, unexpired object, and its record's slot if it has one.
     pub(super) fn locate_live<J: Journal>(
         &self,
         store: &Store<J>,

@@ -75,8 +75,8 @@ impl Trees {
         Reply::number(is_new as i64)
     }
 
-    /// Works a put out; of an object that is there it has not expired. `known` is
-    /// the object's record, if its word is a surrogate.
+    /// Plans a put; an existing object has not expired. `known` is the object's record, if its word
+    /// is a surrogate.
     pub(super) fn plan_object<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -185,7 +185,7 @@ impl Trees {
         removed.map_or_else(Reply::status, |was_there| Reply::number(was_there.into()))
     }
 
-    /// Removes an object, be it expired or not. Whether it was there.
+    /// Removes an object, expired or not. Returns whether it existed.
     pub(super) fn remove_live<J: Journal>(
         &mut self,
         store: &mut Store<J>,

@@ -22,8 +22,8 @@ use remora_protocol::{Items, Reply};
 pub(super) struct Searching {
     /// The root record of the tree; generation 0 until it is known.
     root: Slot,
-    /// The header of the tree that is asked about, if it has to be that one: the key
-    /// may have another tree since the asker read it.
+    /// The header of the tree, if the request names one: the key may have another tree since the
+    /// client read it.
     only: Option<NodeRef>,
     cursor: Cursor,
     /// Objects that are counted, not given.
@@ -148,9 +148,8 @@ impl Trees {
     /// or verdicts on them.
     ///
     /// # Errors
-    /// `NoTree`: the tree has gone meanwhile, or the key has another one than the asker
-    /// read. `Outrun`: it changes too much for a
-    /// search for the nearest.
+    /// `NoTree`: the tree was removed meanwhile, or the key has another one than the client read.
+    /// `Outrun`: it changes too much for a search for the nearest.
     pub(super) fn search_turn<J: Journal>(
         &self,
         store: &Store<J>,

@@ -8,7 +8,7 @@ use remora_layout::node::ENTRY_BYTES;
 
 /// The objects from which one tree is to be built.
 pub(super) struct Stage {
-    /// Which load it is: the client's number.
+    /// The load's number, chosen by the client.
     pub load: u64,
     /// The objects, and the tree built so far.
     pub build: Build,
@@ -46,8 +46,7 @@ impl Stage {
         self.aside.bytes()
     }
 
-    /// Makes room for so many more objects: first in the arena's books, then on the
-    /// heap.
+    /// Makes room for this many more objects: first in the arena's books, then on the heap.
     pub fn make_room<J: Journal>(&mut self, store: &mut Store<J>, more: usize, now: Now) -> bool {
         let (wanted, room) = (self.build.objects() + more, self.build.room());
         if wanted <= room {

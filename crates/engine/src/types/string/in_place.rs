@@ -103,8 +103,8 @@ fn edit_elsewhere<J: Journal>(
     store.enter(key, &new, found, (entry.into(), Readable::AskOnly), now)
 }
 
-/// A slot for a record of so many bytes; with slack if it grows and that
-/// much is free without further ado.
+/// A slot for a record of this many bytes; with slack if the record grows and enough memory is free
+/// without making room.
 fn allocate_to_grow<J: Journal>(
     store: &mut Store<J>,
     bytes: usize,

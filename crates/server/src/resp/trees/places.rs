@@ -48,7 +48,7 @@ impl TreePlaces {
         }
     }
 
-    /// The tree lies there no more.
+    /// The tree is no longer there.
     pub(in crate::resp) fn forget(&mut self, database: Database, name: &[u8]) {
         self.places[database.number() as usize].remove(name);
     }
