@@ -304,7 +304,7 @@ impl Places for Points {
     ) -> anyhow::Result<Option<u64>> {
         self.push_search(window);
         self.connection.flush()?;
-        // Which ones is not looked at: names and numbers cost alike.
+        // It does not compare the names and numbers: they cost the same.
         (0..self.take_found()?).for_each(|at| see(at as u64, None));
         Ok(None)
     }

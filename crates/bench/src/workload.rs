@@ -1,5 +1,4 @@
-//! Which record each operation touches, drawn before the clock starts
-//! (HydraDB 6, row H42: pre-generated).
+//! The record of each operation, drawn before the clock starts (HydraDB 6, row H42: pre-generated).
 //!
 //! Popularity by Zipf's law is a matter of ranks; which record has which rank
 //! is decided by a fixed permutation ([`Scatter`]), so that popular records

@@ -244,7 +244,7 @@ impl Log {
         }
     }
 
-    /// Whether an entry of so many pieces is kept; if not, nothing is.
+    /// Whether an entry of this many pieces is kept; if not, nothing of it is.
     fn makes_room_for(&mut self, pieces: usize, body_bytes: usize) -> bool {
         let bytes = pieces * frame_bytes(0) + body_bytes;
         let is_held = self.holds.any();

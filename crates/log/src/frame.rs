@@ -113,7 +113,7 @@ pub struct Frame<'a> {
     pub is_first: bool,
     /// Whether it is the last one.
     pub is_last: bool,
-    /// Parts that the entry names; they stand before the operation.
+    /// The parts that the entry names; they come before the operation.
     pub parts: u8,
     /// Number of the piece, from 0.
     pub piece: u16,

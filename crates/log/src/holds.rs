@@ -44,7 +44,7 @@ impl Holds {
         self.held.iter().any(|&(_, from)| from < frame)
     }
 
-    /// Ends the holds on frames that are gone.
+    /// Ends the holds on dropped frames.
     pub fn break_before(&mut self, frame: u64) {
         self.held.retain(|&(_, from)| from >= frame);
     }

@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //! * it never goes back, for any thread that reads it;
-//! * from one moment to another it gains on the monotonic clock at most
-//!   `CLOCK_SLEW_PPM` and `CLOCK_SLEW_MS`, but for steps forward;
+//! * between two moments it gains at most `CLOCK_SLEW_PPM` and `CLOCK_SLEW_MS` on the monotonic
+//!   clock, except for steps forward;
 //! * heartbeats have announced a step forward for a whole wait before it: until then every bound
 //!   that a reader made without it has lapsed.
 //!

@@ -77,12 +77,12 @@ pub enum Command<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// `number` is 1 if the key is there.
+    /// `number` is 1 if the key exists.
     Exists {
         /// The key.
         key: &'a [u8],
     },
-    /// `number` is 1 if the key is there: it counts as used for eviction.
+    /// `number` is 1 if the key exists: it counts as used for eviction.
     Touch {
         /// The key.
         key: &'a [u8],
@@ -244,9 +244,9 @@ pub enum Command<'a> {
         key: &'a [u8],
         /// The other one.
         to: &'a [u8],
-        /// The other one's database.
+        /// The other key's database.
         database: Database,
-        /// Another key of that name goes.
+        /// Another key of that name is replaced.
         replaces: bool,
         /// The key stays.
         keeps: bool,
@@ -260,8 +260,8 @@ pub enum Command<'a> {
         /// A dump begins of any key, also of one that lies in one record.
         holds: bool,
     },
-    /// The value is the next piece of a dump; `number` is 0 if it is the last one.
-    /// `NotFound`: the object has gone meanwhile.
+    /// The value is the next piece of a dump; `number` is 0 if it is the last one. `NotFound`: the
+    /// object was removed meanwhile.
     DumpPart {
         /// The key.
         key: &'a [u8],
@@ -279,7 +279,7 @@ pub enum Command<'a> {
     Load {
         /// The key that it is to have.
         key: &'a [u8],
-        /// Which one, by the number that its first step gave; 0 in the first step.
+        /// The load's number, which its first step gave; 0 in the first step.
         load: u64,
         /// The step.
         step: LoadStep<'a>,
@@ -291,7 +291,7 @@ pub enum Command<'a> {
         key: &'a [u8],
         /// Its content.
         dumped: Dumped<'a>,
-        /// Another key of that name goes.
+        /// Another key of that name is replaced.
         replaces: bool,
     },
     /// Ends a dump, and removes the key; `number` is 1 if that was done, 0 if the dump was no

@@ -23,7 +23,7 @@ impl<'a> Items<'a> {
         list.extend_from_slice(&NONE.to_le_bytes());
     }
 
-    /// Bytes that an item of so many bytes takes.
+    /// Bytes of an encoded item of this length.
     pub const fn bytes_of(item_bytes: usize) -> usize {
         HEADER_BYTES + item_bytes
     }

@@ -1,4 +1,4 @@
-//! Requests and replies as they stand in a frame's payload.
+//! Requests and replies in a frame's payload.
 //!
 //! ```text
 //! request   0 op 1 | flags 1 | form 1 | of 1 | key_bytes 4 | value_bytes 4 | id 4 | argument 8 |
@@ -9,12 +9,12 @@
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
-/// How a request stands in its frame, or frames. The high four bits of the form
-/// number the database.
+/// The form of a request in its frame, or frames. The high four bits of the form number the
+/// database.
 pub mod form {
     use remora_layout::database::Database;
 
-    /// Bits of a form that say how the request stands.
+    /// The bits for the request's form.
     pub const MASK: u8 = 15;
 
     /// The database that a form numbers.
@@ -225,7 +225,7 @@ pub enum Status {
     NoTree = 10,
     /// NaN, infinite or inverted numbers are no rectangle and no point.
     BadRectangle = 11,
-    /// A node cannot have room for so many entries.
+    /// A node cannot have room for this many entries.
     BadCapacity = 12,
     /// Objects are loaded into an empty tree only.
     NotEmpty = 13,
@@ -243,15 +243,14 @@ pub enum Status {
     WrongType = 18,
     /// The value's pieces stopped coming: the request was abandoned.
     Stalled = 19,
-    /// The shard applies another one's log: nothing else changes it.
+    /// The shard applies another shard's log: only that log changes it.
     ReadOnly = 20,
-    /// The object has parts: it goes to another key in pieces. Or a tree is being built:
-    /// ask for the next step.
+    /// The object has parts: it moves to another key in pieces. Or a tree is being built: ask for
+    /// the next step.
     InPieces = 21,
     /// The key is on its way to another one, or too many are: ask again.
     TryAgain = 22,
-    /// The object has changed so much since the read began that the rest of it is
-    /// lost.
+    /// The object has changed so much since the read began that the rest of the read is lost.
     Outrun = 23,
 }
 

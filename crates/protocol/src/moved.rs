@@ -62,7 +62,7 @@ pub struct Dumped<'a> {
     pub kind: Kind,
     /// Unix ms; 0 for never.
     pub expires_at_ms: u64,
-    /// Which dump of its shard it is; 0 if the key is not held.
+    /// The dump's number in its shard; 0 if the key is not held.
     pub dump: u64,
     /// The record's value; for an object of parts the content from which an empty object is made.
     pub value: &'a [u8],
@@ -103,7 +103,7 @@ pub enum LoadStep<'a> {
     Begin {
         /// Of a root record.
         dumped: Dumped<'a>,
-        /// Another key of that name goes in the end.
+        /// Another key of that name is replaced in the end.
         replaces: bool,
     },
     /// Adds one piece of a dump. A failure gives the load up.
@@ -111,10 +111,10 @@ pub enum LoadStep<'a> {
     /// Lets the key lead to the object; `number` is 1 if it was done, 0 if there is a
     /// key of that name. The load is over.
     Enter {
-        /// Another key of that name goes.
+        /// Another key of that name is replaced.
         replaces: bool,
-        /// The key of this shard that it was dumped from, and that goes in the same
-        /// turn. `NotFound` if it has gone before.
+        /// The source key of the dump, in this shard, which is removed in the same turn. `NotFound`
+        /// if it was removed before.
         from: Option<Source<'a>>,
     },
     /// Gives the load up.

@@ -34,14 +34,14 @@ pub enum ReplyForm {
     Digest,
     /// DEBUG DIGEST-VALUE: an array of digests.
     Digests,
-    /// As the command says.
+    /// The form that the command defines.
     Object(&'static ObjectReply),
     /// The objects that a search of a tree found.
     TreeObjects(ObjectForm),
     /// The members that a search of a GEO key found.
     GeoFound(GeoForm),
-    /// A search of a GEO key makes no sense: this error, if the key holds no string, and the
-    /// member that was to be the centre, if one was named, is there.
+    /// An invalid search of a GEO key: this error, if the key holds no string, and the member that
+    /// is the centre, if one was named, exists.
     GeoRefused(GeoError),
 }
 
@@ -49,7 +49,7 @@ pub enum ReplyForm {
 /// that are errors.
 pub type WriteReply = fn(&mut Vec<u8>, Protocol, Part<'_>);
 
-/// How the reply to a command of one key is made. Each stands beside its command.
+/// How the reply to a command of one key is made. Each form is beside its command.
 pub struct ObjectReply {
     /// The command's name, in lower case.
     pub command: &'static str,
@@ -95,7 +95,7 @@ pub enum Shape {
     /// As [`ListForm::Cursor`] at the end of an empty list if the number is 0, else
     /// this error.
     ErrorUnlessEmpty(&'static str),
-    /// As the command writes it.
+    /// The command's own writer.
     Own(WriteReply),
 }
 
@@ -225,7 +225,7 @@ pub enum GeoError {
     /// A member's name above [`MAX_MEMBER_BYTES`].
     #[error("ERR member is longer than {MAX_MEMBER_BYTES} bytes")]
     MemberTooLong,
-    /// For shards' replies: a search around a member that is not there.
+    /// For shards' replies: a search around an absent member.
     #[error("ERR could not decode requested zset member")]
     NoMember,
 }

@@ -29,7 +29,7 @@ pub enum Request<'a> {
     ClientGetName,
     /// CLIENT SETINFO; empty takes the value away.
     ClientSetInfo {
-        /// Which attribute.
+        /// The attribute.
         attribute: ClientAttribute,
         /// Its value.
         value: &'a [u8],
@@ -122,7 +122,7 @@ pub enum Request<'a> {
     KeySlot(&'a [u8]),
 }
 
-/// Which keys SCAN and KEYS give.
+/// The keys that SCAN and KEYS return.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KeyFilter {
     /// MATCH: a glob pattern.
@@ -148,9 +148,9 @@ pub struct Transfer<'a> {
     pub key: &'a [u8],
     /// The other one.
     pub to: &'a [u8],
-    /// The other one's database; `None` for the same.
+    /// The other key's database; `None` for the same.
     pub database: Option<Database>,
-    /// Another key of that name goes.
+    /// Another key of that name is replaced.
     pub replaces: bool,
     /// The key stays.
     pub keeps: bool,
@@ -225,7 +225,7 @@ pub enum CommandQuery<'a> {
     GetKeys(Keys<'a>),
 }
 
-/// Which commands COMMAND LIST names.
+/// The commands that COMMAND LIST names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ListFilter<'a> {
     /// All.

@@ -91,7 +91,7 @@ pub struct KeyPlaces {
     pub first: usize,
     /// Last key; -1 is the last argument.
     pub last: isize,
-    /// From one key to the next.
+    /// The distance from one key to the next.
     pub step: usize,
     /// The kind of access to the keys, in the words of COMMAND INFO.
     pub access: &'static [&'static str],
@@ -128,7 +128,7 @@ impl KeyPlaces {
 pub struct CommandSpec {
     /// In lower case; `client|id` for a subcommand.
     pub name: &'static str,
-    /// Arguments with the name; negative: at least so many.
+    /// Arguments with the name; a negative number is a minimum.
     pub arity: i16,
     /// Its effects and needs.
     pub flags: &'static [Flag],
@@ -172,8 +172,7 @@ impl CommandSpec {
         parse: container,
     };
 
-    /// Whether so many arguments, name included, are neither too few nor too
-    /// many.
+    /// Whether this number of arguments, name included, is allowed.
     #[inline]
     pub const fn accepts(&self, count: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;

@@ -2,9 +2,8 @@
 //! some of them all the time, the others once. Or processes with one thread each whose frames
 //! arrive as over a network.
 //!
-//! Rings, doorbells and sleeps are production's; how the replies are waited for is a
-//! few lines. Each reply has to be the next one of its ring, with the value that its
-//! key then has.
+//! Rings, doorbells and sleeps are production's; only the wait for replies is written anew, in a
+//! few lines. Each reply must be the next one of its ring, with the value that its key then has.
 
 use crate::node::Process;
 use crate::tasks::Coroutines;

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fault {
-    /// The server stands still, as by SIGSTOP or a busy machine.
+    /// The server stops, as by SIGSTOP or a busy machine.
     ServerStall,
     /// One shard executes a long step; the others serve, and heartbeats continue.
     ShardStall,
@@ -16,13 +16,13 @@ pub enum Fault {
     ServerCrash,
     /// One client's connection breaks.
     SessionLost,
-    /// A client stands still wherever it waits, as by SIGSTOP.
+    /// A client stops wherever it waits, as by SIGSTOP.
     ClientStall,
     /// A link is lost with operations under way.
     LinkLost,
-    /// An operation is held up on its way, and all that follow it on its link.
+    /// An operation is delayed on its way, and so are all that follow it on its link.
     LinkStall,
-    /// A thread of the server stands still with its RESP connections.
+    /// A thread of the server stops with its RESP connections.
     RespStall,
     /// A RESP connection breaks.
     RespLost,
@@ -115,7 +115,7 @@ impl Faults {
         struck
     }
 
-    /// A task stands still for so long.
+    /// A task stops for this time.
     pub fn pause(&self, world: &SimWorld, task: u64, ns: RangeInclusive<u64>) {
         let until_ns = world.now_ns() + world.draw(|random| random.within(&ns));
         // A task woken before stays stopped.

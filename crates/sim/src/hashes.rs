@@ -42,8 +42,8 @@ impl HashSwarm {
         fields.into_iter().flat_map(|field| iter::once(field).chain(self.twin_of(field))).collect()
     }
 
-    /// A seed's draw: hashes in one world of three. They lie whole in their records,
-    /// have a field table from the first long value on, or from so many fields on.
+    /// A seed's draw: hashes in one world of three. They lie whole in their records, or get a field
+    /// table from the first long value on, or from this many fields on.
     pub fn of(seed: u64, eviction: Eviction) -> Self {
         let mut random = Random::new(seed ^ SALT);
         let has_hashes = random.below(3) == 0;

@@ -11,7 +11,7 @@ use std::fmt;
 /// A promise that was broken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Which promise.
+    /// The promise.
     pub promise: &'static str,
     /// The observation.
     pub seen: String,

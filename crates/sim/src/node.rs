@@ -41,7 +41,7 @@ use std::sync::atomic::Ordering;
 
 const MS: u64 = 1_000_000;
 
-/// Memory is audited about once in so many ticks.
+/// Mean number of ticks between two audits of memory.
 const AUDIT_TICKS: u64 = 16;
 /// Longest life of a process after its disk has failed, ns: some calls time out meanwhile.
 const LIVES_ON_NS: [u64; 3] = [50 * MS, 2_000 * MS, 8_000 * MS];
@@ -83,7 +83,7 @@ struct Incarnation {
     sessions: Vec<Session>,
     /// Client processes over shared memory, if there are any.
     rings: Option<NodeRings>,
-    /// Of each shard, where keys may go.
+    /// One for each shard, if keys may be evicted.
     followers: Vec<Follower>,
     /// The pointers that clients share.
     pointers: Option<(Words, u64)>,
@@ -95,7 +95,7 @@ pub struct Node {
     time: NodeTime,
     options: NodeOptions,
     faults: Rc<Faults>,
-    /// None while it is down.
+    /// `None` while it is down.
     incarnation: Option<Incarnation>,
     incarnations: u64,
     sessions: u64,
@@ -108,7 +108,7 @@ pub struct Node {
     told_ppm: u32,
     /// Keys that were removed, where some are evicted.
     pub removed: Vec<Removed>,
-    /// Of each shard, if there are any.
+    /// One for each shard, if there are any.
     disks: Vec<Disk>,
     /// When the process dies, as a disk of it has failed, virtual ns.
     dies_ns: Option<u64>,
@@ -160,7 +160,7 @@ impl Node {
         self.time.virtual_ns(unix_ms)
     }
 
-    /// How long it takes until its monotonic clock has gone on by so much, virtual ns.
+    /// Virtual ns until its monotonic clock has advanced by this much.
     pub fn clock_takes_ns(&self, ns: u64) -> u64 {
         let shows_ns = self.time.monotonic_ns() + ns;
         self.time.virtual_ns_of_monotonic(shows_ns).saturating_sub(self.world.now_ns()) + 1
@@ -322,7 +322,7 @@ impl Node {
         }
     }
 
-    /// The client of this session has gone.
+    /// Ends the session of a client that has gone.
     pub fn end_session(&mut self, number: u64) {
         if let Some(incarnation) = &mut self.incarnation
             && let Some(at) =
@@ -579,7 +579,7 @@ impl Node {
 }
 
 impl Incarnation {
-    /// Which shards are not at a long step.
+    /// The shards that do not execute a long step.
     fn free_shards(&self, world: &SimWorld) -> Vec<bool> {
         self.busy_until_ns.iter().map(|until_ns| *until_ns <= world.now_ns()).collect()
     }

@@ -19,7 +19,7 @@ const LARGE: u64 = 2_000;
 /// A fabric whose READs take longer is slow.
 const SLOW_NS: u64 = 100_000;
 
-/// Trees of a database have numbers from so many times its own on.
+/// Trees of a database have numbers from this many times the database's number on.
 const DATABASE_TREES: u32 = 100;
 /// Those that go from key to key from here on, and so many times its own.
 const MOVED_TREES: u32 = 1 << 24;
@@ -118,7 +118,7 @@ pub fn may_expire(id: u64) -> bool {
     id % 4 == 2
 }
 
-/// Which object a search has found.
+/// The object that a search has found.
 pub fn number_of_id(id: ObjectId<'_>) -> u64 {
     match id {
         ObjectId::Number(number) => number,

@@ -71,13 +71,13 @@ pub enum Probe {
     TreeAskedAfterRead,
     /// A refined search was made by READs, through pointers to records.
     TreeRefinedRead,
-    /// Such a pointer led to a record that has gone.
+    /// Such a pointer led to a removed record.
     TreeRecordStale,
     /// A field of a hash with parts was read by READs.
     HashRead,
     /// A field was changed or removed since a client had read it.
     HashFieldGone,
-    /// A hash had gone, or was written anew, since a client had read it.
+    /// A hash was removed, or written anew, since a client had read it.
     HashGone,
     /// A hash had expired when it was read.
     HashExpired,
@@ -160,7 +160,7 @@ impl Probe {
 pub struct Probes(BTreeMap<Probe, u64>);
 
 impl Probes {
-    /// Reached so many times more.
+    /// Adds to the number of times that it was reached.
     pub fn add(&mut self, probe: Probe, times: u64) {
         if times > 0 {
             *self.0.entry(probe).or_default() += times;

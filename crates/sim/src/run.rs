@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// Lets one client stand still for a while.
+    /// Stops one client for a while.
     fn stop_one(&self, clients: &[u64]) {
         let (stopped, for_ns) = self.sim.draw(|random| {
             let longest = [2 * MS, 500 * MS, 7_000 * MS][random.below(3) as usize];

@@ -136,7 +136,7 @@ impl Draws {
         of[self.0.below(N as u64) as usize]
     }
 
-    /// True once in so many times.
+    /// True once in this many times.
     fn once_in(&mut self, times: u64) -> bool {
         self.0.below(times) == 0
     }

@@ -20,7 +20,7 @@ pub struct Lengths {
     pub one_for_each_key: bool,
 }
 
-/// Which hash of a database.
+/// The number of the hash in a database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum HashName {
     /// One that stays under its key.
@@ -112,7 +112,7 @@ impl fmt::Display for Register {
     }
 }
 
-/// The bytes that stand for a number in a register.
+/// The bytes that represent a number in a register.
 pub fn encode(register: Register, number: i64, lengths: Lengths) -> Vec<u8> {
     if register.is_counter() {
         return number.to_string().into_bytes();

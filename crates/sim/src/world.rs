@@ -28,7 +28,7 @@ pub struct World {
     pub history: RefCell<History>,
     /// The faults.
     pub faults: Rc<Faults>,
-    /// Which rare paths ran.
+    /// The rare paths that ran.
     pub probes: RefCell<Probes>,
     /// The generation of the hashes that go from key to key.
     pub moved: Cell<u16>,

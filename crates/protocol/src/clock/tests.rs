@@ -159,7 +159,7 @@ enum Event {
     Time(u64),
     /// The wall clock is set.
     Wall(i64),
-    /// The machine is suspended: the monotonic clock stands.
+    /// The machine is suspended: the monotonic clock stops.
     Sleep(u64),
     /// A heartbeat is written, and a reader takes it.
     Beat,

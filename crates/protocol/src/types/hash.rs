@@ -59,7 +59,7 @@ pub enum HashCommand<'a> {
     },
     /// `number` is that of the fields.
     Length,
-    /// `number` is 1 if the field is there.
+    /// `number` is 1 if the field exists.
     Exists {
         /// The name.
         name: &'a [u8],

@@ -3,7 +3,7 @@
 use crate::message::Status;
 use remora_layout::kind::Kind;
 
-/// An operation as it stands in a message.
+/// An operation in a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Encoded<'a> {
     /// Its number among those of its type.

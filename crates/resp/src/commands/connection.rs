@@ -316,7 +316,7 @@ const fn is_short(name: &[u8], what: &'static str) -> Result<(), CommandError> {
     }
 }
 
-/// Whether a name can stand in CLIENT INFO and in logs.
+/// Whether a name may occur in CLIENT INFO and in logs.
 fn is_plain(name: &[u8]) -> bool {
     name.iter().all(u8::is_ascii_graphic)
 }

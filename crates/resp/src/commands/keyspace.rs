@@ -1,4 +1,4 @@
-//! Which keys there are: they are gone through, counted and removed all together.
+//! The key space: commands that list, count and remove all keys.
 
 use crate::arguments::{PATTERN, cursor, pattern};
 use crate::error::CommandError;

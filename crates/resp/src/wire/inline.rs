@@ -86,7 +86,7 @@ fn word(line: &[u8], mut at: usize, out: &mut Vec<u8>) -> Result<usize, Protocol
     }
 }
 
-/// The byte that `xHH` stands for, and the escape's length with its backslash.
+/// The byte of `xHH`, and the escape's length with its backslash.
 fn hexadecimal(escape: &[u8]) -> Option<(u8, usize)> {
     let &[b'x', high, low, ..] = escape else { return None };
     let digit = |byte: u8| char::from(byte).to_digit(16);

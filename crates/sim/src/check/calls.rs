@@ -1,4 +1,4 @@
-//! Calls, and a key's in the order that a search for an explanation goes by.
+//! Calls, and a key's calls in the order of the search.
 
 use super::keys::{KeyOp, Need};
 use std::collections::BTreeMap;
@@ -180,10 +180,9 @@ impl Calls {
         self.needers.range(sums).next().is_none()
     }
 
-    /// Whether two calls of unknown outcome, if they need not follow any, can
-    /// stand for each other: they leave the same for all that anybody can see,
-    /// and no others depend on them. Then the one that was invoked first does
-    /// for both.
+    /// Whether two calls of unknown outcome, if they need not follow any, are interchangeable: they
+    /// leave the same visible state, and no others depend on them. Then the one that was invoked
+    /// first represents both.
     pub(super) fn are_same(&self, first: usize, second: usize) -> bool {
         let (first, second) = (&self.all[first], &self.all[second]);
         if [first, second].iter().any(|call| call.leads || call.is_free) {

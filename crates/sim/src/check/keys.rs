@@ -36,7 +36,7 @@ impl Window {
 /// A key's value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Value {
-    /// The number that it stands for.
+    /// The number that it represents.
     pub number: i64,
     /// `None`: it stays.
     pub expiry: Option<Window>,
@@ -96,7 +96,7 @@ pub enum KeyOp {
     },
     /// A value written over the present one, whose expiry stays.
     Edit {
-        /// The number that the new value stands for.
+        /// The number that the new value represents.
         number: i64,
     },
     /// DEL.

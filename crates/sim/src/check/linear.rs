@@ -1,10 +1,10 @@
 //! A linearizability checker for the calls of one key.
 //!
-//! It looks for an order of the calls that explains all that was seen, one call
-//! after another, and goes back where it can go no further (J. Wing, C. Gong,
-//! "Testing and verifying concurrent objects", 1993; never twice from the same
-//! place: G. Lowe, "Testing for linearizability", 2017). Each call takes effect
-//! at the earliest time at which it can, after those before it.
+//! The search looks for an order of the calls that explains all observations, one call after
+//! another, and backtracks where it cannot continue (J. Wing, C. Gong, "Testing and verifying
+//! concurrent objects", 1993; never twice from the same state: G. Lowe, "Testing for
+//! linearizability", 2017). Each call takes effect at the earliest time at which it can, after
+//! those before it.
 //!
 //! Rules that keep the search fast, and lose no order:
 //! * A look that agrees with the state takes effect at once: it explains the same at every place.

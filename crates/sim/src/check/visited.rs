@@ -40,7 +40,7 @@ impl Done {
         self.words[word] &= !bit;
     }
 
-    /// Which of those that returned are in it, in short.
+    /// The returned calls that are in it, in short.
     fn known(&self) -> (usize, Box<[u64]>) {
         let words = &self.words[..self.known_words];
         let full = words.iter().take_while(|&&word| word == u64::MAX).count();

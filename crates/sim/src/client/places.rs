@@ -55,8 +55,7 @@ impl SimClient {
         }
     }
 
-    /// Looks at a tree that goes from key to key, under a key that it has, had or will
-    /// have.
+    /// Looks at a tree that moves from key to key, under a key that it has, had or will have.
     fn look_at_moved_tree(&mut self, session: &mut Session) -> Result<(), Error> {
         let trees = self.world.moved_trees.borrow();
         let latest = trees.len().saturating_sub(1 + self.draw(4) as usize);
@@ -196,9 +195,9 @@ impl SimClient {
         self.world.node.borrow().unix_ms() + 1 + self.draw(20)
     }
 
-    /// Waits until a key has expired at this time, or before. False if another client
-    /// has given it another time, or the world is over. If another client removes it
-    /// meanwhile it is gone as well.
+    /// Waits until a key has expired at this time, or before. False if another client has given it
+    /// another time, or the world has ended. If another client removes it meanwhile it is gone as
+    /// well.
     pub(super) fn await_expiry(
         &self,
         session: &mut Session,

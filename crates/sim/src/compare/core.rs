@@ -17,13 +17,13 @@ pub struct Core(Arc<Mutex<State>>);
 /// them, so no heartbeat reports them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Absences {
-    /// Without work for so long it sleeps, ns ...
+    /// Idle time after which it sleeps, ns ...
     pub sleeps_after_ns: u64,
-    /// ... and is back so long after the next request has come, ns.
+    /// ... and time from the next request's arrival to its wake-up, ns.
     pub wake_ns: u64,
-    /// After so much work it loses its processor, ns ...
+    /// Work after which it loses its processor, ns ...
     pub works_ns: u64,
-    /// ... for so long, ns.
+    /// ... and the length of that loss, ns.
     pub away_ns: u64,
 }
 
@@ -121,8 +121,7 @@ impl Core {
         lock(&self.0).rings.push(ring);
     }
 
-    /// Others take so much of the core that its own work takes this many
-    /// percent of its time.
+    /// Other work takes so much of the core that its own work takes this percentage of its time.
     pub fn set_pace(&self, percent: u64) {
         lock(&self.0).pace_percent = percent;
     }

@@ -3,8 +3,7 @@
 
 use super::{Outcome, Policy, Workload, run};
 
-/// The share of the better one's throughput, and of its speed, that a policy
-/// has to reach.
+/// The share of the better path's throughput, and of its speed, that a policy must reach.
 pub const REACHED: f64 = 0.95;
 
 /// The results of always asking and of always reading.
@@ -27,12 +26,12 @@ impl Fixed {
         self.ask.per_second() / self.read.per_second()
     }
 
-    /// A policy's throughput as a share of the better one's.
+    /// A policy's throughput as a share of the better path's.
     pub fn throughput_of(&self, policy: &Outcome) -> f64 {
         policy.per_second() / self.ask.per_second().max(self.read.per_second())
     }
 
-    /// The better one's mean latency as a share of a policy's.
+    /// The better path's mean latency as a share of a policy's.
     pub fn speed_of(&self, policy: &Outcome) -> f64 {
         let best_ns = self.ask.total().mean_ns().min(self.read.total().mean_ns());
         best_ns / policy.total().mean_ns()

@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
-/// By then every thread has its session, its view of the tree, its pointers.
+/// By this time every thread has its session, its view of the tree, its pointers.
 const BEGINS_NS: u64 = 500 * MS;
 const TREE: &[u8] = b"places";
 /// Bytes of an arena that a tree or keys lie in, for each of them.
@@ -37,7 +37,7 @@ pub struct Tally {
     pub latency_ns: u64,
     /// Those that READs answered.
     pub read: u64,
-    /// How long the READs of those took, from the first one's posting; ns.
+    /// The time of those READs, from the first one's posting; ns.
     pub walk_ns: u64,
     /// Nodes that were visited, at either end.
     pub nodes: u64,

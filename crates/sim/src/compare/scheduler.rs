@@ -21,7 +21,7 @@ pub struct Threads {
     pub cores: usize,
     /// A time slice, where several threads are ready.
     pub slice_ns: u64,
-    /// From one thread to another.
+    /// Cost of a switch between threads.
     pub switch_ns: u64,
     /// Waking a thread that sleeps: an interrupt and the scheduler.
     pub wake_ns: u64,

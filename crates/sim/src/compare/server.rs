@@ -88,7 +88,7 @@ impl Server {
         let shard = SlotTable::even(self.cores.len()).shard_of(key);
         self.cores[shard].with_shard(|shard| {
             let now = Now { unix_ms: 1, since_start_s: 0 };
-            // Bounded: a tree is built in so many steps.
+            // Bounded: a tree is built in a finite number of steps.
             let status = loop {
                 match shard.execute(command, hash, now).status {
                     Status::InPieces => {}

@@ -28,9 +28,9 @@ pub enum Does {
 pub enum Admits {
     /// All of them.
     All,
-    /// So many.
+    /// At most this many.
     AtMost(usize),
-    /// As many as turn out to be good.
+    /// The number that the controller finds best.
     Auto,
 }
 

@@ -6,8 +6,8 @@ use crate::counts::Counts;
 use std::sync::{Arc, Mutex};
 
 impl Node {
-    /// Grants a session over shared memory to a process with so many ring sets, or one
-    /// over a network to a process with one.
+    /// Grants a session over shared memory to a process with this many ring sets, or one over a
+    /// network to a process with one.
     ///
     /// # Panics
     /// The server is down.

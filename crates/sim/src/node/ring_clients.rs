@@ -62,7 +62,7 @@ struct Sleeping {
 pub struct NodeRings {
     sleepers: Vec<Sleeper>,
     clients: Vec<RingClients<Clock>>,
-    /// Of each shard, those over a network that rang while they were parked.
+    /// For each shard the clients over a network that rang while they were parked.
     rung: Vec<Arc<RungClients>>,
     /// Replies went out since sleeping threads were last woken.
     has_replied: bool,
@@ -76,7 +76,7 @@ pub struct NodeRings {
 }
 
 impl NodeRings {
-    /// Of a server with so many shards; without clients yet.
+    /// The ring clients of a server with this many shards; without clients yet.
     pub fn new(world: &SimWorld, shards: usize) -> Self {
         let asleep = Words::new(Mapping::heap(ASLEEP_BYTES));
         let sleeper = |shard| Sleeper::new(AsleepWord::new(asleep.clone(), shard));
@@ -101,7 +101,7 @@ impl NodeRings {
         }
     }
 
-    /// A process with so many ring sets; over a network, if that is `is_remote`, with one.
+    /// A process with this many ring sets; with one, over a network, if `is_remote`.
     pub fn connect(
         &mut self,
         (incarnation, number, seed): (u64, u64, u64),

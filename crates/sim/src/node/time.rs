@@ -29,7 +29,7 @@ struct Inner {
 }
 
 impl NodeTime {
-    /// The clock of a machine that gains so much.
+    /// The clock of a machine with this drift.
     pub fn new(world: &SimWorld, gains_ppm: i64) -> Self {
         Self(Rc::new(Inner {
             world: world.clone(),

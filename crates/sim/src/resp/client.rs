@@ -148,8 +148,7 @@ impl RespClient {
         self.leave(pipeline)
     }
 
-    /// A client may say that nothing more comes and take the last replies, take
-    /// them and be gone, or not care for them.
+    /// A client may close its side and take the last replies, take them and leave, or ignore them.
     fn leave(&self, pipeline: &mut Pipeline) -> Result<(), Ended> {
         match self.draw(6) {
             0 if !self.world.is_over() => self.give_up(pipeline),
@@ -176,7 +175,7 @@ impl RespClient {
         pipeline.stream.send(&bytes);
     }
 
-    /// Sends so many requests at once.
+    /// Sends this many requests at once.
     fn ask(&self, pipeline: &mut Pipeline, count: u64) {
         let mut bytes = Vec::new();
         for _ in 0..count {

@@ -56,17 +56,17 @@ pub type Mailboxes = Arc<[Mailbox]>;
 pub struct ShardJobs {
     number: usize,
     all: Mailboxes,
-    /// Of any thread's connections, to be executed.
+    /// Jobs of any thread's connections.
     queue: VecDeque<Job>,
     large: LargeJobs,
     outbox: Outbox,
-    /// For the thread's own connections.
+    /// Replies for the thread's own connections.
     replies: VecDeque<(Token, OwnedReply)>,
     counts: Rc<ThreadCounts>,
 }
 
 impl ShardJobs {
-    /// The threads of a server with so many shards.
+    /// The threads of a server with this many shards.
     pub fn of_server(world: &SimWorld, shards: usize, eviction: Eviction) -> Vec<Self> {
         let mailbox = |_| {
             let (shard, connections) = (Mutex::default(), Mutex::default());

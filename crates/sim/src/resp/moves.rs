@@ -181,7 +181,7 @@ impl Moves {
         (0..maker.world.swarm.hashes.fields).map(op).collect()
     }
 
-    /// A hash goes to another key, or a copy of it does.
+    /// A hash, or a copy of it, moves to another key.
     fn go(
         &mut self,
         maker: &Maker,

@@ -61,7 +61,7 @@ impl Request {
 /// How a SET says when its key expires, in ms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Px {
-    /// After so long.
+    /// After this time.
     In(u64),
     /// At that time.
     At(u64),

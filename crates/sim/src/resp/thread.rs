@@ -27,12 +27,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many optimistic reads in a million are held up in the middle, as by
-/// another process on the core.
+/// Optimistic reads, of a million, that are suspended in the middle, as by another process on the
+/// core.
 const HELD_UP_PPM: u32 = 2_000;
 /// Turns, of a million, in which a thread gives a connection away, if it may.
 const GIVES_AWAY_PPM: u32 = 50_000;
-/// For how long at most, ns.
+/// The longest such suspension, ns.
 const HELD_UP_NS: u64 = 20_000_000;
 
 /// A shard's arena, as another shard's thread reads it: every piece takes a while to read, in which

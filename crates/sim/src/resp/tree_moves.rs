@@ -121,7 +121,7 @@ impl TreeMoves {
         request("DEL", tree, &[], Expect::Exactly(1), vec![act])
     }
 
-    /// A tree goes to another key, or a copy of it does.
+    /// A tree, or a copy of it, moves to another key.
     fn go(&mut self, maker: &Maker, command: &str, from: u32) -> Request {
         let replaced = self.replaced.take_if(|_| maker.draw(2) == 0);
         let to = replaced.unwrap_or_else(|| self.key(maker));

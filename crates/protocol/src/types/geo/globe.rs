@@ -187,7 +187,7 @@ impl Shape {
             // The meridian that touches the circle: a right angle there.
             Self::Circle { .. } if centre.latitude.abs() + up >= 90.0 => f64::INFINITY,
             Self::Circle { .. } => arc_sine(aside.sin() / radians(centre.latitude).cos()),
-            // The parallel on which so many metres are most degrees.
+            // The parallel on which this many metres are the most degrees.
             Self::Box { .. } if aside >= std::f64::consts::PI => f64::INFINITY,
             Self::Box { .. } => {
                 let latitude = min_y.abs().max(max_y.abs());

@@ -1,5 +1,5 @@
-//! Commands on GEO keys, and their encoding. Unlike a tree's name, such a key
-//! stands beside those of strings (docs/decisions/0025).
+//! Commands on GEO keys, and their encoding. Unlike a tree's name, a GEO key is in the same table
+//! as strings (docs/decisions/0025).
 //!
 //! ```text
 //! command   flags                     argument   value
@@ -50,8 +50,8 @@ impl<'a> Members<'a> {
         list.extend_from_slice(place.member);
     }
 
-    /// The same, with a member of so many bytes, which `fill` fetches. If it says
-    /// false nothing is appended.
+    /// The same, with a member of this many bytes, which `fill` fetches. If `fill` returns false
+    /// nothing is appended.
     pub fn push_fetched(
         list: &mut Vec<u8>,
         (score, distance, bytes): (f64, f64, usize),
@@ -137,7 +137,7 @@ pub struct GeoSearch<'a> {
     pub centre: Centre<'a>,
     /// The shape.
     pub shape: Shape,
-    /// It may end when it has found so many; 0 for all.
+    /// The search may end after this many; 0 for all.
     pub enough: u64,
 }
 
@@ -230,8 +230,8 @@ pub enum GeoCommand<'a> {
         /// The members.
         places: Members<'a>,
     },
-    /// The value is the members' scores, 8 bytes each, NaN for those that are
-    /// not there; `number` is 1 if the key is there.
+    /// The value is the members' scores, 8 bytes each, NaN for absent ones; `number` is 1 if the
+    /// key exists.
     Scores {
         /// The members.
         places: Members<'a>,

@@ -106,7 +106,7 @@ impl TreeSettings {
     }
 }
 
-/// Objects as they stand in a message: rectangle and id, 40 bytes each.
+/// Objects in a message: rectangle and id, 40 bytes each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Objects<'a>(&'a [u8]);
 
@@ -175,7 +175,7 @@ impl<'a> ReadObjects<'a> {
 pub enum TreeCommand<'a> {
     /// Makes an empty tree; `NotDone` if there is one of that name.
     Create(TreeSettings),
-    /// Removes the key, which has to hold a tree; `number` is 1 if it was there.
+    /// Removes the key, which must hold a tree; `number` is 1 if it existed.
     Drop,
     /// Adds an object, or moves it; a tree that is not there is made. `number`
     /// is 1 if the object is new.
@@ -239,7 +239,7 @@ pub enum TreeCommand<'a> {
     Refine {
         /// A [`remora_geometry::Refine`]'s bytes, not parsed yet.
         refine: &'a [u8],
-        /// Which objects.
+        /// The objects.
         of: Option<ReadObjects<'a>>,
     },
     /// `number` is the number of objects whose geometries fit.
@@ -269,7 +269,7 @@ pub enum TreeCommand<'a> {
     /// Stages objects for a tree that is to be built; `number` is how many are staged. `OtherLoad`
     /// if another load has begun meanwhile, or this one was idle for too long.
     Stage {
-        /// Which load: a number that no other client uses.
+        /// The load's number: one that no other client uses.
         load: u64,
         /// Whether this piece begins a load; the rest of an earlier load is dropped then.
         first: bool,

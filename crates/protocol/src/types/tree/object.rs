@@ -4,7 +4,7 @@
 //! ```text
 //! found     rectangle 32 | word 8, and behind a surrogate: id's length 2 | id
 //! ```
-//! An id stands in bytes as its text: an integer in decimal.
+//! An id in bytes is its text: an integer in decimal.
 
 use super::fields::Fields;
 use crate::command::Expiry;
@@ -134,7 +134,7 @@ pub const HAS_FIELDS: u8 = 4;
 pub const HAS_EXPIRY: u8 = 8;
 /// Flag of a put: the object no longer expires.
 const PERSISTS: u8 = 16;
-/// Flag of a request: the id is a name, and stands first in the value.
+/// Flag of a request: the id is a name, and is first in the value.
 pub(super) const HAS_NAME: u8 = 32;
 
 /// Appends an id's name, if it has one; gives flag and argument.
@@ -170,7 +170,7 @@ impl<'a> PutObject<'a> {
             return Err(Status::BadGeometry);
         }
         match self.expiry {
-            // 0 stands for never in a record.
+            // 0 means never in a record.
             Expiry::At(0) => return Err(Status::Malformed),
             Expiry::At(at_ms) if at_ms > MAX_EXPIRES_AT_MS => return Err(Status::InvalidExpiry),
             _ => {}
@@ -327,7 +327,7 @@ impl<'a> FoundObjects<'a> {
         self.0
     }
 
-    /// Bytes of the first objects, so many at most; all if there are fewer.
+    /// Bytes of the first objects, at most this many; all if there are fewer.
     pub fn bytes_of_first(self, most: usize) -> usize {
         let mut rest = self;
         for _ in 0..most {

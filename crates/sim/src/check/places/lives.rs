@@ -95,9 +95,9 @@ impl Places {
         done_ns
     }
 
-    /// The lives of one object's versions, by their beginnings. A version ends
-    /// at the latest when a change has taken effect that was asked for after
-    /// this one's had, or could have.
+    /// The lives of one object's versions, by their beginnings. A version ends at the latest when a
+    /// later change has taken effect: one that was requested after this version's change had, or
+    /// could have, taken effect.
     fn lives(
         &self,
         changes: Vec<(Act, Option<Number>)>,

@@ -13,7 +13,7 @@
 //! * a count lies between the objects that matched all the time and those that may have matched;
 //! * of the nearest, an object that did not change is at its proper rank;
 //! * a change says truly whether the object was there;
-//! * a change of a whole tree, one that comes from another key or goes, is seen whole or
+//! * a change of a whole tree, one that arrives from another key or is removed, is seen whole or
 //!   not at all.
 //!
 //! A client that sees a version proves that its change has taken effect by then. So no observation
@@ -190,8 +190,8 @@ impl Places {
         act
     }
 
-    /// A tree becomes this at once: another one goes to its key, or it goes. All objects
-    /// of both have ids below `ids`.
+    /// A tree is replaced at once: another one moves to its key, or it is removed. All objects of
+    /// both have ids below `ids`.
     pub fn becomes(&mut self, tree: u32, objects: &Whole, ids: u64, asked_ns: u64) -> Act {
         let act = self.begin(asked_ns);
         for id in 0..ids {
