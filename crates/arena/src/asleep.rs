@@ -1,10 +1,10 @@
-//! The word by which a receiver says that it sleeps.
+//! The word with which a receiver announces that it sleeps.
 
 use crate::words::Words;
 use std::sync::atomic::AtomicU64;
 
-/// One word of a region, which its sleeper sets and clears: the only word of an
-/// arena that is stored to past its [`Owner`](crate::Owner), by
+/// One word of a region, which the sleeping thread sets and clears. It is the only word of an arena
+/// that a thread may store to without its [`Owner`](crate::Owner), by
 /// [`Region::asleep_word`](crate::Region::asleep_word).
 pub struct AsleepWord {
     words: Words,
@@ -12,7 +12,7 @@ pub struct AsleepWord {
 }
 
 impl AsleepWord {
-    /// A word of a mailbox of one's own.
+    /// A word of this process's own mailbox.
     ///
     /// # Panics
     /// The mailbox has no such word.

@@ -1,10 +1,10 @@
 //! The one copying primitive: bytes out of, and into, memory that another
 //! thread, process or device may be changing at the same time.
 //!
-//! On x86-64 the accesses are vector loads and stores written as assembly,
-//! which the language model treats as opaque accesses by the hardware: no
-//! word of 8 bytes is torn, nothing else is promised. Under Miri, or with
-//! `--cfg remora_atomic_copy` (ThreadSanitizer), they are relaxed atomics.
+//! On x86-64 the accesses are vector loads and stores written as assembly. The language model
+//! treats them as opaque accesses by the hardware: they tear no word of 8 bytes, and they promise
+//! nothing else. Under Miri, or with `--cfg remora_atomic_copy` (ThreadSanitizer), they are relaxed
+//! atomics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,9 +40,8 @@ pub(crate) unsafe fn copy_out(src: *const u8, dst: &mut [u8]) {
     }
 }
 
-/// Copies `src` to `dst`, from the last word down to the first, so that on
-/// machines with ordered stores a reader who sees the first word sees all.
-/// The last word is filled up with zeros.
+/// Copies `src` to `dst`, from the last word down to the first, so that on machines with ordered
+/// stores a reader that sees the first word sees all. It pads the last word with zeros.
 ///
 /// # Safety
 /// `dst` is 8-byte aligned and valid for writes of `src.len()` rounded up to

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE_BYTES: usize = 4096;
 
-/// Tells whether this is still the process that made it. Looking costs two loads, not
-/// a system call: the kernel wipes a page in a forked child (MADV_WIPEONFORK). All
-/// guards of a process share the page.
+/// Tells whether this process is still the one that made the guard. The check costs two loads and
+/// no system call: the kernel wipes a page in a forked child (MADV_WIPEONFORK). All guards of a
+/// process share the page.
 pub struct ForkGuard {
-    /// 0 in a child in which no guard was made yet, else the process's number.
+    /// The process's number; 0 in a child that has made no guard yet.
     process: &'static AtomicU64,
-    /// What it was when the guard was made.
+    /// The process's number when the guard was made.
     made_in: u64,
 }
 
@@ -23,7 +23,7 @@ impl ForkGuard {
     /// The kernel gives no such page.
     pub fn new() -> std::io::Result<Self> {
         static PAGE: OnceLock<&AtomicU64> = OnceLock::new();
-        /// Numbers of processes. A child goes on where its parent was.
+        /// Numbers of processes. A child continues the numbering of its parent.
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let process = match PAGE.get() {
             Some(page) => *page,

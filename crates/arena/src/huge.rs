@@ -1,5 +1,5 @@
-//! A zeroed table of plain values on large pages, where the kernel gives
-//! them: random access to a large table costs a page walk for each page.
+//! A zeroed table of plain values on large pages, if the kernel has them: with small pages, random
+//! access to a large table costs a page walk for each page.
 
 #[cfg(not(miri))]
 use rustix::mm::Advice;
@@ -23,7 +23,7 @@ impl<T: FromZeros> HugeTable<T> {
     /// A table of `length` zeroed values.
     ///
     /// # Panics
-    /// There is no memory, as for any allocation.
+    /// The kernel gives no memory, as for any allocation.
     pub fn zeroed(length: usize) -> Self {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= 4096) };
         // SAFETY: a new private mapping at an address of the kernel's choice.
@@ -36,8 +36,8 @@ impl<T: FromZeros> HugeTable<T> {
             )
         };
         let base = base.expect("out of memory");
-        // SAFETY: the range just mapped. Refused where there are no large
-        // pages; then small ones do. (Miri has no pages to advise on.)
+        // SAFETY: the range just mapped. The kernel refuses if it has no large pages; small pages
+        // then suffice. (Miri has no pages to advise on.)
         #[cfg(not(miri))]
         let _ = unsafe { rustix::mm::madvise(base, Self::bytes(length), Advice::LinuxHugepage) };
         Self { base: NonNull::new(base.cast()).expect("mmap never returns null"), length }

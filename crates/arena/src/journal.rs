@@ -1,11 +1,11 @@
-//! What the simulator wants to know about stores.
+//! The stores that the simulator observes.
 
-/// Told of every store and fence in registered memory, in program order.
+/// Receives every store and fence in registered memory, in program order.
 ///
-/// The real build uses [`NoJournal`], which costs nothing. The simulated
-/// fabric composes from a journal any READ that the contract allows.
+/// The real build uses [`NoJournal`], which costs nothing. From a journal the simulated fabric
+/// composes any READ that the contract allows.
 pub trait Journal {
-    /// False if nobody listens; lets whole records be stored by vector.
+    /// False if the journal ignores everything; lets whole records be stored by vector.
     const ACTIVE: bool;
 
     /// Word `index` now holds `value`.
@@ -15,7 +15,7 @@ pub trait Journal {
     fn fenced(&mut self);
 }
 
-/// Nobody listens.
+/// A journal that ignores everything.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct NoJournal;
 

@@ -1,16 +1,14 @@
-//! The one room of raw memory: regions, atomic word access, pages and slots,
-//! generations, quarantine.
+//! The crate for raw memory: regions, atomic word access, pages and slots, generations,
+//! quarantine.
 //!
-//! What this crate keeps true:
-//! * Stores to registered memory go word by word through [`Owner`], which
-//!   tells a [`Journal`]; the journal is empty in real builds and filled by
-//!   the simulator.
-//! * Everybody else reads through a [`ReadView`], whose one copying primitive
-//!   never makes a Rust reference to memory that may change. What several may
-//!   write, mailboxes and hints, goes through [`Words`]; no arena does.
-//! * The generation at a place only grows, whatever class of slot its page
-//!   holds: a page whose slots are all free may serve another class (decision
-//!   0011).
+//! Invariants of this crate:
+//! * Stores to registered memory go word by word through [`Owner`], which reports them to a
+//!   [`Journal`]; the journal is empty in real builds and filled by the simulator.
+//! * All other threads and processes read through a [`ReadView`], whose one copying primitive never
+//!   makes a Rust reference to memory that may change. Memory with several writers, mailboxes and
+//!   hints, goes through [`Words`]; an arena never does.
+//! * The generation at a place only grows, whatever class of slot its page holds: a page whose
+//!   slots are all free may serve another class (decision 0011).
 
 mod asleep;
 mod copy;

@@ -1,5 +1,5 @@
-//! Mappings: sealed memfds and files that processes share, and heap words for
-//! tests. What a server makes itself is a `region`.
+//! Mappings: sealed memfds and files that processes share, and heap words for tests. Memory that a
+//! server creates is a `region`.
 
 use remora_layout::limits::WORD_BYTES;
 use rustix::fs::SealFlags;
@@ -8,20 +8,20 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Why memory could not be had.
+/// Why the process got no memory.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// The kernel refused.
     #[error("cannot {step} {bytes} bytes of shared memory")]
     Kernel {
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
-        /// How much it was for.
+        /// The size asked for.
         bytes: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         source: rustix::io::Errno,
     },
-    /// A descriptor is not what it should be.
+    /// A descriptor does not have the expected properties.
     #[error("the shared memory is not acceptable: {0}")]
     Unacceptable(&'static str),
 }
@@ -59,10 +59,9 @@ impl Mapping {
         Arc::new(Self { base, bytes: bytes.next_multiple_of(WORD_BYTES), origin: Origin::Heap })
     }
 
-    /// Maps a descriptor that a server passed, to be written: a mailbox or
-    /// hints. Its seals are checked first: without them the file could be cut
-    /// short under us (SIGBUS). What is read only is a
-    /// [`ReadView`](crate::ReadView)'s to map.
+    /// Maps a descriptor that a server passed, for writing: a mailbox or hints. It checks the seals
+    /// first: without them the peer could truncate the file while this process uses it (SIGBUS). A
+    /// [`ReadView`](crate::ReadView) maps memory that is only read.
     pub fn of_peer(fd: BorrowedFd<'_>, bytes: usize) -> Result<Arc<Self>, MapError> {
         Self::check_seals(fd, bytes)?;
         Self::map_shared(fd, Use::Write, bytes)
@@ -83,14 +82,14 @@ impl Mapping {
         Ok(())
     }
 
-    /// Maps a file of this user's own for hints. Nothing seals a file: another
-    /// process of the user that cuts it short ends this one (SIGBUS), as it
-    /// could by a signal. Whether it is the user's alone is the caller's to check.
+    /// Maps a file of this user's own for hints. Nothing seals a file: another process of the user
+    /// that truncates it ends this process (SIGBUS), as it could by a signal. The caller checks
+    /// that the file belongs to this user alone.
     pub fn of_own_file(fd: BorrowedFd<'_>, bytes: usize) -> Result<Arc<Self>, MapError> {
         Self::map_shared(fd, Use::Write, bytes)
     }
 
-    /// Maps what is of this size.
+    /// Maps a descriptor whose file has this size.
     fn map_shared(fd: BorrowedFd<'_>, to: Use, bytes: usize) -> Result<Arc<Self>, MapError> {
         let kernel = |step| move |source| MapError::Kernel { step, bytes, source };
         let size = rustix::fs::fstat(fd).map_err(kernel("stat"))?.st_size;
@@ -103,8 +102,8 @@ impl Mapping {
         };
         let mapping = Self::map(fd, protection, bytes)?;
         if to == Use::Write {
-            // A forked child must not write into its parent's rings, and has
-            // no session that hints would be for.
+            // A forked child must not write into its parent's rings, and has no session that would
+            // use the hints.
             // SAFETY: the range is the mapping just made; a child that touches
             // it faults instead of corrupting the parent's session.
             unsafe {
@@ -132,8 +131,8 @@ impl Mapping {
             rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, fd, 0)
         }
         .map_err(kernel)?;
-        // SAFETY: the range just mapped. Refused where shared memory has no
-        // large pages (shmem_enabled is not "advise"); then small ones do.
+        // SAFETY: the range just mapped. The kernel refuses if shared memory has no large pages
+        // (shmem_enabled is not "advise"); small pages then suffice.
         let _ = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxHugepage) };
         let base = NonNull::new(base.cast::<u8>()).expect("mmap never returns null");
         Ok(Self { base, bytes, origin: Origin::Mapped })

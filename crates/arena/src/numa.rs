@@ -1,7 +1,7 @@
 //! Memory of one NUMA node (HydraDB 4.1.2, H5).
 //!
-//! A preference, not a must: once the node is full, memory of another node is
-//! slow, and no memory is worse.
+//! The node is a preference, not a requirement: once the node is full, slow memory of another node
+//! is better than no memory.
 
 use rustix::io::Errno;
 
@@ -9,8 +9,8 @@ use rustix::io::Errno;
 const MAX_NODES: usize = 1 << 10;
 const MASK_WORDS: usize = MAX_NODES / u64::BITS as usize;
 
-/// Lets the kernel take the pages of a range from `node` where it can. Pages
-/// that have been touched stay where they are.
+/// Asks the kernel to take the pages of a range from `node` where it can. Pages that have been
+/// touched stay where they are.
 ///
 /// # Safety
 /// `base` and `bytes` are a whole mapping of the caller's.
@@ -21,8 +21,8 @@ pub(crate) unsafe fn prefer_node(base: *mut u8, bytes: usize, node: u32) -> Resu
     }
     let mut mask = [0u64; MASK_WORDS];
     mask[node / 64] |= 1 << (node % 64);
-    // SAFETY: mbind(2) changes the policy of the range that the caller vouches
-    // for, and no byte of it. The kernel reads one bit less than it is told.
+    // SAFETY: mbind(2) changes the policy of the range that the caller vouches for, and no byte of
+    // it. The kernel reads one bit less than the given count.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::{Region, RegionKind};
 
-    /// Nodes with memory, as the kernel lists them; node 0 where it does not.
+    /// Nodes with memory, as the kernel lists them; node 0 if the kernel lists none.
     fn nodes() -> Vec<u32> {
         let list = std::fs::read_to_string("/sys/devices/system/node/has_memory");
         let list = list.unwrap_or_else(|_| "0".into());

@@ -1,4 +1,4 @@
-//! The owner's view: the one writer of a region.
+//! The owner's view: the single writer of a region.
 
 use crate::journal::{Journal, NoJournal};
 use crate::mapping::Mapping;
@@ -8,11 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-/// The only writer of a region. It reads its own memory through plain
-/// references, at full speed; everybody else uses a
-/// [`ReadView`].
+/// The single writer of a region. It reads its own memory through plain references, at full speed;
+/// all other readers use a [`ReadView`].
 ///
-/// There is one owner for each region: whoever creates the region makes it.
+/// There is one owner for each region: the creator of the region makes it.
 pub struct Owner<J: Journal = NoJournal> {
     view: ReadView,
     base: *const u8,
@@ -73,7 +72,7 @@ impl<J: Journal> Owner<J> {
         unsafe { std::slice::from_raw_parts(self.base.add(offset), bytes) }
     }
 
-    /// As [`Owner::slice`]; `None` where others store to words of the range, or it does
+    /// As [`Owner::slice`]; `None` if other threads store to words of the range, or the range does
     /// not lie in the region.
     #[inline(always)]
     pub fn try_slice(&self, offset: usize, bytes: usize) -> Option<&[u8]> {
@@ -82,8 +81,8 @@ impl<J: Journal> Owner<J> {
         is_own.then(|| self.slice(offset, bytes))
     }
 
-    /// The addresses of its bytes: whether a slice is of the region, and where, can be
-    /// told by it.
+    /// The addresses of its bytes: they tell whether a slice belongs to the region, and where it
+    /// lies.
     pub fn addresses(&self) -> Range<usize> {
         let from = self.base.addr();
         from..from + self.view.bytes()
@@ -111,8 +110,7 @@ impl<J: Journal> Owner<J> {
         self.journal.fenced();
     }
 
-    /// Stores bytes; `offset` is a multiple of 8, the rest of the last word
-    /// is zeroed.
+    /// Stores bytes; `offset` is a multiple of 8. It zeroes the rest of the last word.
     #[inline(always)]
     pub fn store_bytes(&mut self, offset: usize, bytes: &[u8]) {
         if !J::ACTIVE {
@@ -136,7 +134,7 @@ impl<J: Journal> Owner<J> {
             self.store_bytes(offset + whole, second);
             return;
         }
-        // The word where the two meet is put together by hand.
+        // The word in which the two meet is assembled separately.
         let take = second.len().min(8 - tail.len());
         let mut word = [0u8; 8];
         word[..tail.len()].copy_from_slice(tail);
@@ -146,8 +144,7 @@ impl<J: Journal> Owner<J> {
         self.store_bytes(offset + whole + 8, &second[take..]);
     }
 
-    /// Stores bytes at any offset; the other bytes of the words at both ends
-    /// stay what they are.
+    /// Stores bytes at any offset; the other bytes of the words at both ends stay unchanged.
     pub fn store_within(&mut self, offset: usize, bytes: &[u8]) {
         let lead = (offset.next_multiple_of(8) - offset).min(bytes.len());
         let (head, rest) = bytes.split_at(lead);
@@ -180,8 +177,8 @@ impl<J: Journal> Owner<J> {
         }
     }
 
-    /// Copies bytes from one place to another that it does not overlap; both
-    /// offsets are multiples of 8. The rest of the last word is zeroed.
+    /// Copies bytes to another place, without overlap; both offsets are multiples of 8. It zeroes
+    /// the rest of the last word.
     pub fn copy_within(&mut self, from: usize, to: usize, bytes: usize) {
         let mut chunk = [0u8; 4096];
         let mut at = 0;

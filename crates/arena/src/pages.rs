@@ -1,13 +1,12 @@
-//! Runs of pages: where spans and large records come from.
+//! Runs of pages: spans and large records come from them.
 //!
-//! What it keeps true:
-//! * no two free runs touch: neighbours are joined when a run is given back;
-//! * a run is taken from the smallest free run that holds it, of those the one
+//! Invariants:
+//! * no two free runs touch: the allocator joins neighbours when a run comes back;
+//! * the allocator takes a run from the smallest free run that holds it, and of those from the one
 //!   at the lowest address, so that equal histories give equal places;
-//! * plain runs are cut from the end of a free run and spans from its start,
-//!   so that the two keep apart while there is room. Spans of overflow buckets
-//!   come from the end too: like the table's runs they stay where they are, and
-//!   the less they lie about, the longer is a record that can find room.
+//! * it cuts plain runs from the end of a free run and spans from its start, so that the two stay
+//!   apart while there is room. Spans of overflow buckets come from the end too: like the table's
+//!   runs they never move, and the less they are scattered, the longer a record can find room.
 
 use remora_layout::limits::{PAGE_BYTES, SPAN_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,8 +80,8 @@ impl Pages {
         Some(taken)
     }
 
-    /// Takes the pages of a span that is not to be emptied later: from the end
-    /// of a free run, where plain runs come from too.
+    /// Takes the pages of a span that will never be emptied: from the end of a free run, like plain
+    /// runs.
     pub fn take_fixed_span(&mut self) -> Option<u32> {
         let &(spans, first) = self.by_spans.first()?;
         let (from, _) = spans_in(first, self.runs[&first]);
@@ -159,7 +158,7 @@ mod tests {
     const END: u32 = 400;
     const FIRST: u32 = 3;
 
-    /// One flag for each page: the plain way to say the same.
+    /// One flag for each page: the simple model of the same set.
     struct Bitmap {
         free: Vec<bool>,
     }

@@ -1,7 +1,7 @@
-//! Records that are written, or checksummed, piece by piece.
+//! Records that the owner writes, or checksums, piece by piece.
 //!
-//! What it keeps true: while a record is not whole its guardian says pending, or
-//! ask-only, so that a reader believes nothing of it; the checksum stands before the
+//! Invariants: while a record is incomplete its guardian says pending, or ask-only, so that a
+//! reader uses none of it; the checksum is in place before the guardian says live.
 //! guardian says live.
 
 use crate::journal::Journal;
@@ -14,8 +14,8 @@ use remora_layout::kind::Kind;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{CHECKED_FROM, Lengths, Mutable, RECORD_HEADER_BYTES, checksum_seed};
 
-/// Writes all of a string's record but its value and its checksum into a slot
-/// just allocated. Gives the byte offset of the value.
+/// Writes a string's record, except its value and its checksum, into a slot just allocated. Returns
+/// the byte offset of the value.
 pub fn begin_pending<J: Journal>(
     owner: &mut Owner<J>,
     slot: Slot,
@@ -54,7 +54,7 @@ impl PieceSum {
         Self { slot, done: CHECKED_FROM, sum: Box::new(PieceChecksum::new(seed)) }
     }
 
-    /// Takes up to `most` further bytes. How many; 0 when all are taken.
+    /// Adds up to `most` further bytes. Returns how many; 0 when it has added all.
     pub fn advance<J: Journal>(&mut self, owner: &Owner<J>, most: usize) -> usize {
         let length = lengths_of(owner, self.slot.slot).record_bytes();
         let bytes = most.min(length - self.done);
@@ -64,8 +64,7 @@ impl PieceSum {
         bytes
     }
 
-    /// Stores the checksum, of all bytes: the record can be published. Gives
-    /// the slot to publish.
+    /// Stores the checksum, of all bytes: the record can be published. Returns the slot to publish.
     pub fn store<J: Journal>(self, owner: &mut Owner<J>) -> Slot {
         let length = lengths_of(owner, self.slot.slot).record_bytes();
         assert_eq!(self.done, length, "every byte was taken");
@@ -74,7 +73,7 @@ impl PieceSum {
     }
 }
 
-/// A record whose value comes in pieces, which go straight into its slot.
+/// A record whose value arrives in pieces, which go straight into its slot.
 pub struct PieceWriter {
     slot: Slot,
     value_at: usize,
@@ -112,8 +111,8 @@ impl PieceWriter {
         self.value_bytes - self.written
     }
 
-    /// Takes the next piece. False, and nothing is done, if it is longer than
-    /// what is missing.
+    /// Writes the next piece. Returns false, and writes nothing, if the piece is longer than the
+    /// missing bytes.
     #[must_use]
     pub fn write<J: Journal>(&mut self, owner: &mut Owner<J>, piece: &[u8]) -> bool {
         if piece.len() > self.missing() {
@@ -125,8 +124,7 @@ impl PieceWriter {
         true
     }
 
-    /// Ends the record, which is all there: it can be published. Gives the
-    /// pointer to it.
+    /// Ends the record, which is complete: it can be published. Returns the pointer to it.
     pub fn finish<J: Journal>(
         self,
         owner: &mut Owner<J>,

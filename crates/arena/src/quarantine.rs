@@ -1,4 +1,4 @@
-//! Freed slots that wait for the leases given out on them (HydraDB 4.2.3).
+//! Freed slots that wait until the leases granted on them end (HydraDB 4.2.3).
 
 use crate::slot::Slot;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,4 @@
-//! Writing records: the stores, in the order that readers rely on.
+//! Writes records: the stores, in the order that readers rely on.
 
 use crate::journal::Journal;
 use crate::owner::Owner;
@@ -44,9 +44,8 @@ pub(crate) fn first_word(slot: u32) -> usize {
     slot as usize * (SLOT_UNIT_BYTES / 8)
 }
 
-/// Writes a record into a slot just allocated (whose guardian says pending)
-/// and gives the pointer to it. No reader takes it for live yet. `secret` is
-/// the arena's.
+/// Writes a record into a slot just allocated (whose guardian says pending) and returns the pointer
+/// to it. Readers do not yet take it for live. `secret` is the arena's.
 pub fn write_pending<J: Journal>(
     owner: &mut Owner<J>,
     secret: u64,
@@ -73,11 +72,10 @@ pub fn write_pending<J: Journal>(
     RemotePointer { region, slot: slot.slot, length: length as u32, generation: slot.generation }
 }
 
-/// Writes the root record of an object into a slot just allocated: the key, and
-/// behind it zeros up to `state_bytes` of a state block
-/// ([`remora_layout::record::state_offset`]), whose first word is the guardian
-/// that its readers demand: pending, of the slot's generation. `secret` is the
-/// arena's.
+/// Writes the root record of an object into a slot just allocated: the key, and behind it zeros up
+/// to `state_bytes` of a state block ([`remora_layout::record::state_offset`]). The first word of
+/// the block is the guardian that its readers demand: pending, with the slot's generation. `secret`
+/// is the arena's.
 pub fn write_root<J: Journal>(
     owner: &mut Owner<J>,
     secret: u64,
@@ -144,7 +142,7 @@ pub fn lengths_of<J: Journal>(owner: &Owner<J>, slot: u32) -> Lengths {
     Lengths::from_word(owner.word(first_word(slot) + 3)).expect("the owner wrote these lengths")
 }
 
-/// What the record in `slot` is, which the owner wrote.
+/// The kind of the record in `slot`, which the owner wrote.
 #[inline(always)]
 pub fn kind_of<J: Journal>(owner: &Owner<J>, slot: u32) -> Kind {
     Lengths::kind_in(owner.word(first_word(slot) + 3))
@@ -164,20 +162,20 @@ pub fn is_named<J: Journal>(owner: &Owner<J>, slot: u32, database: Database, key
         && owner.slice(word * 8 + RECORD_HEADER_BYTES, key.len()) == key
 }
 
-/// Whether a record that is published lies in `slot`.
+/// Whether `slot` holds a published record.
 pub fn is_live<J: Journal>(owner: &Owner<J>, slot: u32) -> bool {
     Guardian::from_word(owner.word(first_word(slot)))
         .is_some_and(|guardian| guardian.state == State::Live)
 }
 
-/// The slot that the record in it says it is.
+/// The slot as the record in it describes it.
 pub fn slot_of<J: Journal>(owner: &Owner<J>, slot: u32) -> Slot {
     let guardian = Guardian::from_word(owner.word(first_word(slot)));
     let Guardian { generation, class, .. } = guardian.expect("the owner wrote this guardian");
     Slot { slot, generation, class }
 }
 
-/// What the guardian of the record in `slot` says, which the owner wrote.
+/// The state in the guardian of the record in `slot`, which the owner wrote.
 pub fn state_in<J: Journal>(owner: &Owner<J>, slot: u32) -> State {
     let guardian = Guardian::from_word(owner.word(first_word(slot)));
     guardian.expect("the owner wrote this guardian").state
@@ -189,7 +187,7 @@ pub fn publish_live<J: Journal>(owner: &mut Owner<J>, slot: Slot) {
     owner.store_release(first_word(slot.slot), guardian.to_word());
 }
 
-/// Makes a record pending, or ask-only: no later store is visible before that.
+/// Makes a record pending, or ask-only: later stores become visible after that.
 pub fn withhold<J: Journal>(owner: &mut Owner<J>, slot: Slot, state: State) {
     debug_assert!(matches!(state, State::Pending | State::AskOnly));
     let guardian = Guardian { generation: slot.generation, state, class: slot.class };
@@ -197,12 +195,12 @@ pub fn withhold<J: Journal>(owner: &mut Owner<J>, slot: Slot, state: State) {
     owner.release();
 }
 
-/// Flips the guardian of a record to dead (H22), before its successor becomes
-/// reachable, and gives the slot back for the allocator.
+/// Flips the guardian of a record to dead (H22), before its successor becomes reachable, and
+/// returns the slot for the allocator.
 ///
-/// Then it wipes the checksum. The slot's pages may come to hold a larger record
-/// whose value ends at this guardian's word: without the wipe such a value could
-/// revive the old record, whose other bytes still stand behind it.
+/// Then it wipes the checksum. The allocator may reuse the slot's pages for a larger record whose
+/// value ends at this guardian's word: without the wipe such a value could revive the old record,
+/// whose other bytes still stand behind it.
 pub fn flip_dead<J: Journal>(owner: &mut Owner<J>, slot: u32) -> Slot {
     let word = first_word(slot);
     let guardian = Guardian::from_word(owner.word(word)).expect("the owner wrote this guardian");
@@ -214,9 +212,9 @@ pub fn flip_dead<J: Journal>(owner: &mut Owner<J>, slot: u32) -> Slot {
     Slot { slot, generation: guardian.generation, class: guardian.class }
 }
 
-/// Flips the guardian of an overflow bucket's slot to dead, and gives the slot
-/// back for the allocator. The bucket's words stay: a reader that came before
-/// may be among them, and each of them is proved by the record that it names.
+/// Flips the guardian of an overflow bucket's slot to dead, and returns the slot for the allocator.
+/// The bucket's words stay: an earlier reader may be reading them, and the record that a word names
+/// validates it.
 pub fn flip_bucket_dead<J: Journal>(owner: &mut Owner<J>, slot: u32) -> Slot {
     let word = first_word(slot);
     let guardian = Guardian::from_word(owner.word(word)).expect("the owner wrote this guardian");

@@ -1,4 +1,4 @@
-//! Regions: the memory that a server shares, and who may store to it.
+//! Regions: the memory that a server shares, and the rules about its writers.
 
 use crate::asleep::AsleepWord;
 use crate::journal::Journal;
@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a region is for; it decides who may write it (design, "Memory").
+/// The purpose of a region; it decides which side may write it (design, "Memory").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RegionKind {
     /// Peers read it, its one [`Owner`] writes it.
@@ -25,8 +25,7 @@ pub enum RegionKind {
     Readable,
     /// One peer writes it: the mailbox of a client at the server.
     Mailbox,
-    /// Every peer writes it, and nobody relies on it: any word may hold
-    /// anything at any time.
+    /// Every peer writes it, and no reader relies on it: any word may hold anything at any time.
     Hints,
 }
 
@@ -61,7 +60,7 @@ impl Region {
         ReadView::new(Words::new(Arc::clone(&self.mapping)))
     }
 
-    /// What any thread of this process may write.
+    /// The words of the region, for any thread of this process to write.
     ///
     /// # Panics
     /// It is an arena: only its owner writes that.
@@ -75,15 +74,14 @@ impl Region {
     /// this word.
     ///
     /// # Panics
-    /// It is no arena: every word of another region can be had by
-    /// [`Region::words`].
+    /// It is no arena: [`Region::words`] gives every word of another region.
     pub fn asleep_word(&self) -> AsleepWord {
         assert!(self.kind == RegionKind::Arena, "another region's words are anybody's");
         AsleepWord::new(Words::new(Arc::clone(&self.mapping)), word::ASLEEP)
     }
 
-    /// The region's owner: the one writer, which may hold plain references.
-    /// `None` for what is no arena, and for the second caller.
+    /// The region's owner: the single writer, which may hold plain references. `None` if the region
+    /// is no arena, and for the second caller.
     pub fn owner<J: Journal>(&self, journal: J) -> Option<Owner<J>> {
         if self.kind != RegionKind::Arena || self.owned.swap(true, Ordering::Relaxed) {
             return None;
@@ -94,8 +92,8 @@ impl Region {
         Some(unsafe { Owner::new(&self.mapping, (word::ASLEEP + 1) * WORD_BYTES, journal) })
     }
 
-    /// Lets the kernel take this region's pages from one NUMA node where it
-    /// can (H5). To be called before anything has touched them.
+    /// Asks the kernel to take this region's pages from one NUMA node where it can (H5). Call it
+    /// before any thread touches them.
     pub fn prefer_node(&self, node: u32) -> Result<(), MapError> {
         let bytes = self.mapping.bytes();
         // SAFETY: the whole of this region's own mapping.
@@ -109,13 +107,13 @@ impl Region {
         self.mapping.base()
     }
 
-    /// Gives the pages of a range back to the system; they read as zero from
-    /// then on. Only for a mailbox: arenas are sealed against it. Whole pages
-    /// inside the range, as far as the kernel does it.
+    /// Gives the pages of a range back to the system; they read as zero from then on. Only for a
+    /// mailbox: the seals of an arena forbid it. It affects whole pages inside the range, as far as
+    /// the kernel supports it.
     pub fn discard(&self, offset: usize, bytes: usize) {
         assert!(self.kind == RegionKind::Mailbox, "arenas keep their pages");
         let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
-        // Refused: the memory stays in use, and nothing else happens.
+        // If the kernel refuses, the memory stays in use, and nothing else happens.
         let _ = rustix::fs::fallocate(&self.fd, flags, offset as u64, bytes as u64);
     }
 

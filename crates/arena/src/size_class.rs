@@ -1,9 +1,9 @@
 //! Size classes of slots: fine steps, so that a record wastes little.
 //!
-//! Steps of 16 bytes up to 512, then eight steps for each doubling: a record
-//! of 16 + 32 bytes (80 with its header) wastes nothing, and no small record
-//! wastes more than an eighth. Above [`SMALL_SLOT_BYTES`] a class only says how
-//! much a reader fetches; there a record lies in pages of its own.
+//! Steps of 16 bytes up to 512, then eight steps for each doubling: a record of 16 + 32 bytes (80
+//! with its header) wastes nothing, and no small record wastes more than an eighth. Above
+//! [`SMALL_SLOT_BYTES`] a class only says how much a reader fetches; such a record lies in pages of
+//! its own.
 
 use remora_layout::bucket::BUCKET_BYTES;
 use remora_layout::limits::{
@@ -23,9 +23,9 @@ const RECORD_CLASSES: usize = FINE_CLASSES
     + 1;
 /// Number of size classes.
 pub const CLASSES: usize = RECORD_CLASSES + 1;
-/// The class of slots for overflow buckets: a guardian word that is never
-/// live, a word of padding, a bucket. It has its own spans, which are never
-/// emptied by moving: a bucket cannot be found by a key.
+/// The class of slots for overflow buckets: a guardian word that is never live, a word of padding,
+/// a bucket. It has its own spans, which the owner never empties by moving: no key leads to a
+/// bucket.
 pub const BUCKET_CLASS: u8 = RECORD_CLASSES as u8;
 
 /// Classes whose slots are carved from spans; [`BUCKET_CLASS`] comes on top.
@@ -59,8 +59,8 @@ const SIZES: [u32; CLASSES] = {
     sizes
 };
 
-/// Bytes of a slot of this class: what a reader fetches that does not know the
-/// record's length. Above [`SMALL_SLOT_BYTES`] the record's pages may end before.
+/// Bytes of a slot of this class: a reader that does not know the record's length fetches this
+/// much. Above [`SMALL_SLOT_BYTES`] the record's pages may end before.
 #[inline]
 pub const fn class_bytes(class: u8) -> usize {
     SIZES[class as usize] as usize

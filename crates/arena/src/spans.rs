@@ -5,12 +5,11 @@
 //!           used   free   used
 //!                    '--> next free slot of the span, in word 2
 //! ```
-//! What it keeps true:
-//! * a free slot names the next free slot of its span in its checksum word,
-//!   so that it costs no other memory, and a READ that mixes it with what was
-//!   there before does not pass;
-//! * partly used spans stand in four lists for each class, by how full they
-//!   are: slots are taken from the fullest, records moved out of the sparsest.
+//! Invariants:
+//! * a free slot names the next free slot of its span in its checksum word, so that the list costs
+//!   no other memory, and a READ that mixes the link with older bytes does not pass;
+//! * partly used spans stand in four lists for each class, by how full they are: the allocator
+//!   takes slots from the fullest, and the owner moves records out of the sparsest.
 
 use crate::huge::HugeTable;
 use crate::journal::Journal;
@@ -35,7 +34,7 @@ pub(crate) struct Span {
     class: u8,
     /// The quarter whose list it stands in, + 1.
     list: u8,
-    /// 1 while it is being emptied: nothing is taken from it.
+    /// 1 while the owner empties it: the allocator takes nothing from it.
     closed: u8,
     reserved: u8,
     used: u16,
@@ -93,8 +92,8 @@ impl Span {
         self.class().map_or(0, |class| self.used as u64 * class_bytes(class) as u64)
     }
 
-    /// Whether moving its records can free it: a bucket cannot be found by a
-    /// key, a retired slot stays, a closed span is being emptied already.
+    /// Whether moving its records can free it: no key leads to a bucket, a retired slot stays, and
+    /// the owner is already emptying a closed span.
     pub fn is_movable(&self) -> bool {
         self.class().is_some_and(|class| class != BUCKET_CLASS)
             && self.retired == 0
@@ -102,23 +101,23 @@ impl Span {
     }
 }
 
-/// What is kept for a class.
+/// The state of one class.
 #[derive(Clone, Default)]
 struct Class {
     lists: [u32; QUARTERS],
     /// Free slots in its partly used spans.
     free_slots: u32,
-    /// One span without a record, kept so that a class that swings about a
-    /// span's end does not take and give pages all the time.
+    /// One span without a record, kept so that a class whose use varies around the end of a span
+    /// does not take and give pages all the time.
     spare: u32,
 }
 
-/// What became of a span when one of its slots became free.
+/// The state of a span after one of its slots became free.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Freed {
     /// It is still in use, or kept as a spare.
     Kept,
-    /// Nothing is left in it: its pages can go.
+    /// It holds no used slot: its pages can go.
     Empty,
 }
 
@@ -156,8 +155,8 @@ impl Spans {
         self.relist(index);
     }
 
-    /// A free slot of `class`: its number, and whether it was just carved, so
-    /// that no guardian of its own stands in it yet.
+    /// A free slot of `class`: its number, and whether it was just carved, so that it has no
+    /// guardian of its own yet.
     pub fn take<J: Journal>(&mut self, owner: &Owner<J>, class: u8) -> Option<(u32, bool)> {
         let state = &mut self.classes[class_index(class)];
         let listed = state.lists.iter().rev().find(|&&head| head != 0);
@@ -188,7 +187,7 @@ impl Spans {
         Some(taken)
     }
 
-    /// Tells a span of a generation given out in it.
+    /// Records in a span a generation given out in it.
     pub fn given_out(&mut self, slot: u32, generation: u32) {
         let span = &mut self.table[span_of(slot) as usize];
         span.top_generation = span.top_generation.max(generation);
@@ -224,7 +223,7 @@ impl Spans {
         self.settle(index)
     }
 
-    /// Puts a span where it belongs after a slot became free.
+    /// Puts a span into the right list after a slot became free.
     fn settle(&mut self, index: u32) -> Freed {
         self.relist(index);
         let span = &self.table[index as usize];
@@ -241,7 +240,7 @@ impl Spans {
         Freed::Empty
     }
 
-    /// Ends a span that is [`Freed::Empty`] or a spare; its pages are nobody's.
+    /// Ends a span that is [`Freed::Empty`] or a spare; its pages then belong to no span.
     pub fn close_for_good(&mut self, index: u32) -> Span {
         let span = self.table[index as usize];
         assert!(span.occupied() == 0 && span.list == 0, "an empty span in no list");
@@ -249,7 +248,7 @@ impl Spans {
         span
     }
 
-    /// Takes the spares of all classes out; they are to be closed for good.
+    /// Takes the spares of all classes out; the caller closes them for good.
     pub fn take_spares(&mut self) -> impl Iterator<Item = u32> + use<> {
         let spares: Vec<u32> = self
             .classes
@@ -259,7 +258,7 @@ impl Spans {
         spares.into_iter()
     }
 
-    /// Keeps a span from giving slots, while its records are moved away.
+    /// Keeps a span from giving slots, while the owner moves its records away.
     pub fn close(&mut self, index: u32) {
         let span = &mut self.table[index as usize];
         let Some(class) = span.class() else { return };
@@ -323,7 +322,7 @@ impl Spans {
         (0..span.carved as u32).map(move |at| index * SPAN_UNITS + at * units)
     }
 
-    /// Moves a span to the list that its fill asks for.
+    /// Moves a span to the list for its fill.
     fn relist(&mut self, index: u32) {
         let span = &self.table[index as usize];
         let class = span.class().expect("in use");

@@ -1,4 +1,4 @@
-//! Read-only views: what every reader of an arena holds.
+//! Read-only views: every reader of an arena holds one.
 
 use crate::mapping::{MapError, Mapping};
 use crate::words::{OutOfBounds, Words};
@@ -7,8 +7,8 @@ use std::os::fd::BorrowedFd;
 /// A view of memory that its writer may change at any time: loads only. Cheap
 /// to clone.
 ///
-/// A region that has an [`Owner`](crate::Owner) is stored to by that owner
-/// alone, because everybody else gets a view, and a view has no store:
+/// Only the [`Owner`](crate::Owner) of a region stores to it, because all other threads get a view,
+/// and a view has no store:
 ///
 /// ```compile_fail,E0599
 /// use remora_arena::{NoJournal, Owner};
@@ -45,12 +45,12 @@ impl Words {
 }
 
 impl ReadView {
-    /// The view of memory that somebody writes, or that `words` write.
+    /// The view of memory that another side writes, or that `words` write.
     pub(crate) fn new(words: Words) -> Self {
         Self(words)
     }
 
-    /// What the owner stores through.
+    /// The words that the owner stores through.
     #[inline(always)]
     pub(crate) fn words(&self) -> &Words {
         &self.0
@@ -65,7 +65,7 @@ impl ReadView {
         Ok(Self(Words::new(Mapping::of_peer_to_read(fd, bytes)?)))
     }
 
-    /// Where it begins in this process, for a device that reads it by itself.
+    /// Its address in this process, for a device that reads it by itself.
     pub fn address(&self) -> usize {
         self.0.address()
     }
@@ -103,7 +103,7 @@ impl ReadView {
         self.0.load_after(index)
     }
 
-    /// What was loaded or copied before is not loaded after this.
+    /// Load fence: earlier loads and copies come before later ones.
     #[inline(always)]
     pub fn loads_end() {
         Words::loads_end();

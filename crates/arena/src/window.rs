@@ -1,9 +1,9 @@
-//! Windows: pages to be emptied by moving the records in them elsewhere.
+//! Windows: ranges of pages that the owner empties by moving their records elsewhere.
 //!
-//! Memory that is free in many small pieces serves no large record, and free
-//! slots of one class no other. The owner moves records (a copy elsewhere, the
-//! old guardian dead, the bucket's word to the new one), and the allocator
-//! says which: the pages that cost the fewest bytes to empty.
+//! Free memory in many small pieces does not serve a large record, and free slots of one class do
+//! not serve another class. The owner moves records (it writes a copy elsewhere, flips the old
+//! guardian to dead, and points the bucket's word to the copy). The allocator chooses the window:
+//! the pages that cost the fewest bytes to empty.
 
 use crate::journal::Journal;
 use crate::owner::Owner;
@@ -41,13 +41,13 @@ impl Window {
 /// How the records of a window can leave it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leave {
-    /// Each needs a place elsewhere.
+    /// Each needs a slot elsewhere.
     ByMove,
-    /// Those that have no place elsewhere are removed.
+    /// The owner removes those that find no slot elsewhere.
     Anyhow,
 }
 
-/// What emptying a span's worth of pages costs.
+/// The cost of emptying a span's worth of pages.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     bytes: u64,
@@ -62,9 +62,9 @@ impl Slots {
         self.spans.sparsest().map(|first_span| Window { first_span, spans: 1 })
     }
 
-    /// The window of at least so many bytes that costs the fewest bytes to
-    /// empty, if any can be emptied; not one that overlaps `tried`. Looks at
-    /// 1 GiB at most, from `cursor` on, and moves it.
+    /// The window of at least so many bytes that costs the fewest bytes to empty, if any can be
+    /// emptied and does not overlap `tried`. It looks at 1 GiB at most, from `cursor` on, and moves
+    /// the cursor.
     pub fn cheapest_window(
         &self,
         bytes: usize,
@@ -110,8 +110,7 @@ impl Slots {
         best.map(|(_, window)| window)
     }
 
-    /// What emptying each of these spans' worth of pages costs, for a window
-    /// of so many pages.
+    /// The cost of emptying each of these spans' worth of pages, for a window of so many pages.
     fn costs(&self, spans: Range<u32>, window_pages: u32, leave: Leave) -> Vec<Cost> {
         let mut costs = vec![Cost::default(); spans.len()];
         let pages = spans.start * SPAN_PAGES..spans.end * SPAN_PAGES;
@@ -128,8 +127,8 @@ impl Slots {
         for (first, count) in self.pages.free_in(pages.clone()) {
             spread(first, count, 0);
         }
-        // A record as large as what is wanted would only change places with
-        // it, and one that fits no free run cannot leave.
+        // A record as large as the wanted window would only change places with it, and a record
+        // that fits no free run cannot leave.
         let largest = window_pages.saturating_sub(1).min(self.pages.largest_run());
         let before = self.large.range(..pages.start).next_back();
         for (&first, &count) in before.into_iter().chain(self.large.range(pages.clone())) {
@@ -149,7 +148,7 @@ impl Slots {
         costs
     }
 
-    /// From now until [`Slots::end_emptying`] nothing is taken from the window.
+    /// From now until [`Slots::end_emptying`] the allocator takes nothing from the window.
     pub fn begin_emptying(&mut self, window: Window) {
         assert!(self.emptying.is_none(), "one window at a time");
         self.give_spares();
@@ -165,8 +164,7 @@ impl Slots {
         }
     }
 
-    /// The window's pages serve again; spans in which nothing is left become
-    /// free pages.
+    /// The allocator uses the window's pages again; spans without used slots become free pages.
     pub fn end_emptying(&mut self) {
         let pages = self.emptying.take().expect("begun before");
         for (first, count) in std::mem::take(&mut self.held) {

@@ -1,4 +1,4 @@
-//! Shared words: memory that has no owner, mailboxes and hints.
+//! Shared words: memory without an owner, for mailboxes and hints.
 
 use crate::copy;
 use crate::mapping::Mapping;
@@ -20,12 +20,12 @@ pub struct OutOfBounds {
     pub region_bytes: usize,
 }
 
-/// Memory that this process writes, and that others may change at any time.
-/// Cheap to clone. Never an arena's: that is its [`Owner`](crate::Owner)'s to
-/// write, and everybody else's to read through a [`ReadView`](crate::ReadView).
+/// Memory that this process writes, and that other processes may change at any time. Cheap to
+/// clone. It is never an arena's: only the [`Owner`](crate::Owner) writes an arena, and all others
+/// read it through a [`ReadView`](crate::ReadView).
 ///
-/// Word indices and offsets that this process computes itself are asserted;
-/// those that come from elsewhere go through [`Words::check`].
+/// Word indices and offsets that this process computes itself are asserted; those that come from
+/// elsewhere go through [`Words::check`].
 #[derive(Clone)]
 pub struct Words {
     base: *mut u8,
@@ -45,7 +45,7 @@ impl Words {
         Self { base: mapping.base(), bytes: mapping.bytes(), _mapping: mapping }
     }
 
-    /// Where it begins in this process, for a device that reaches it by itself.
+    /// Its address in this process, for a device that reaches it by itself.
     pub fn address(&self) -> usize {
         self.base as usize
     }
@@ -69,8 +69,7 @@ impl Words {
         }
     }
 
-    /// One word as the atomic that it is, for protocols that know nothing of
-    /// regions.
+    /// One word as an atomic, for protocols that know nothing of regions.
     #[inline(always)]
     pub fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.bytes / 8, "word {index} of {}", self.bytes / 8);
@@ -78,8 +77,8 @@ impl Words {
         unsafe { AtomicU64::from_ptr(self.base.add(index * 8).cast()) }
     }
 
-    /// The low half of a word on which threads of several processes wait: nothing
-    /// else of it is ever accessed.
+    /// The low half of a word on which threads of several processes wait (futex): no access uses
+    /// the other half.
     #[inline(always)]
     pub fn futex_word(&self, index: usize) -> &AtomicU32 {
         assert!(index < self.bytes / 8, "word {index} of {}", self.bytes / 8);
@@ -93,21 +92,21 @@ impl Words {
         self.word(index).load(Ordering::Relaxed)
     }
 
-    /// One word; later loads see at least what its writer had stored before.
+    /// One word, with acquire ordering; later loads see at least what its writer had stored before.
     #[inline(always)]
     pub fn load_acquire(&self, index: usize) -> u64 {
         self.word(index).load(Ordering::Acquire)
     }
 
-    /// One word, loaded after everything that was loaded or copied before it:
-    /// the second look of a reader that validates by version.
+    /// One word, loaded after everything that was loaded or copied before it: the second load of a
+    /// reader that validates by version (seqlock).
     #[inline(always)]
     pub fn load_after(&self, index: usize) -> u64 {
         Self::loads_end();
         self.load(index)
     }
 
-    /// What was loaded or copied before is not loaded after this.
+    /// Load fence: earlier loads and copies come before later ones.
     #[inline(always)]
     pub fn loads_end() {
         fence(Ordering::Acquire);
@@ -119,7 +118,7 @@ impl Words {
         self.word(index).store(word, Ordering::Relaxed);
     }
 
-    /// One word, after everything stored before it.
+    /// One word, stored after everything stored before it.
     #[inline(always)]
     pub fn store_release(&self, index: usize, word: u64) {
         self.word(index).store(word, Ordering::Release);
@@ -164,7 +163,7 @@ impl Words {
         let Ok(offset) = self.check(offset, bytes) else { return };
         let lines = bytes.div_ceil(CACHE_LINE_BYTES);
         let line = |at: usize| self.base.wrapping_add(offset + at * CACHE_LINE_BYTES);
-        // Four at a time, or the loop costs more than they do.
+        // Four at a time, otherwise the loop costs more than the prefetches.
         let mut at = 0;
         while at + 4 <= lines {
             (at..at + 4).for_each(|at| prefetch_line(line(at)));

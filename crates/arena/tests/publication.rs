@@ -1,5 +1,5 @@
-//! Records that are replaced while other threads read them: what Miri and
-//! ThreadSanitizer judge beside the test's own assertions.
+//! Replaces records while other threads read them: Miri and ThreadSanitizer check the accesses,
+//! beside the test's own assertions.
 
 use remora_arena::{
     NewRecord, NoJournal, Owner, ReadView, Slots, class_bytes, flip_dead, publish_live,
@@ -57,7 +57,7 @@ fn read(words: &ReadView, stop: &AtomicBool, seen: &AtomicU64) {
     }
 }
 
-/// Replaces records [`ROUNDS`] times, and on until the readers have seen one.
+/// Replaces records [`ROUNDS`] times, and continues until the readers have seen one.
 #[test]
 fn readers_see_one_record_or_the_other() {
     let mut owner = Owner::heap(BYTES, NoJournal);

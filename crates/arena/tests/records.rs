@@ -1,5 +1,5 @@
-//! Records by every way of writing them: whole, in pieces, as a copy, and
-//! edited in place. Each is what a reader verifies, and not before it is live.
+//! Records written in each way: whole, in pieces, as a copy, and edited in place. A reader verifies
+//! each, and does not accept it before it is live.
 
 use remora_arena::{
     NewRecord, NoJournal, Owner, PieceSum, PieceWriter, Slot, Slots, begin_pending, class_bytes,
@@ -53,7 +53,7 @@ impl Arena {
         Ok((found.value.to_vec(), found.mutable))
     }
 
-    /// Nobody believes it before, everybody afterwards.
+    /// Readers reject the record before its publication, and accept it afterwards.
     fn publish_and_check(&mut self, slot: Slot, pointer: RemotePointer, key: &[u8], value: &[u8]) {
         assert_eq!(self.read(pointer, key), Err(Reject::Pending));
         assert!(!is_live(&self.owner, slot.slot));
@@ -144,7 +144,7 @@ fn a_record_filled_in_place_and_summed_in_steps_is_the_same_to_a_reader() {
             let mut arena = Arena::new();
             let (key, value) = (bytes(5, keys), bytes(6, values));
             let slot = arena.slot(&key, values);
-            // The value is announced longer at first, as far as the slot goes.
+            // The owner first announces a longer value, as far as the slot goes.
             let at = begin_pending(&mut arena.owner, slot, named(&key), values + 1, EXPIRY);
             assert_eq!(at, slot.slot as usize * 16 + RECORD_HEADER_BYTES + keys);
             set_value_bytes(&mut arena.owner, slot.slot, values);

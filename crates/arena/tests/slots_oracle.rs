@@ -126,7 +126,7 @@ fn long_run(seed: u64, last_generation: u32, steps: u64) -> (SlotStats, u64) {
                 Err(error) => {
                     assert!(error.to_string().contains("max_memory"), "{error}");
                     full += 1;
-                    // Room for the next sizes: the older half goes.
+                    // Room for the next sizes: the test frees the older half.
                     for number in held.keys().copied().step_by(2).collect::<Vec<_>>() {
                         held.remove(&number);
                         let dead = flip_dead(&mut owner, number);
@@ -167,7 +167,7 @@ fn a_long_random_run_never_hands_a_slot_out_twice() {
     for seed in [0x2545_f491_4f6c_dd1d, 77] {
         let (stats, full) = long_run(seed, u32::MAX, 40_000);
         assert!(full > 0 && stats.reused_early > 0, "{full} {stats:?}");
-        // Only spares are left: nothing is stranded in a class.
+        // Only spares are left: no class holds stranded pages.
         assert!(
             stats.retired_bytes == 0 && stats.free_bytes + stats.tail_bytes < stats.total_bytes()
         );
@@ -259,7 +259,7 @@ fn the_longest_record_fits_and_frees_what_it_took() {
     let slot = slots.allocate(&mut owner, record.record_bytes(), 0).unwrap();
     let pointer = write_pending(&mut owner, SECRET, REGION, slot, &record);
     publish_live(&mut owner, slot);
-    // A cold reader fetches what the class says, as far as the region goes.
+    // A cold reader fetches the class's bytes, as far as the region goes.
     let fetched = class_bytes(slot.class).min(BYTES - pointer.offset() as usize);
     let bytes = owner.slice(pointer.offset() as usize, fetched);
     let found = verify(bytes, SECRET, REGION, slot.slot, None, Kind::STRING, &key).unwrap();
@@ -271,7 +271,7 @@ fn the_longest_record_fits_and_frees_what_it_took() {
     assert!(slots.allocate(&mut owner, 1 << 27, 0).is_err(), "beyond every class");
 }
 
-/// A whole record of `generation`, as somebody would forge it for `slot`.
+/// A whole record of `generation`, as an attacker would forge it for `slot`.
 fn forged(secret: u64, slot: u32, generation: u32, key: &[u8]) -> Vec<u8> {
     let lengths = Lengths {
         database: Database::ZERO,
@@ -294,14 +294,14 @@ fn forged(secret: u64, slot: u32, generation: u32, key: &[u8]) -> Vec<u8> {
 fn a_record_forged_inside_a_value_is_not_believed() {
     let mut owner = Owner::heap(1 << 20, NoJournal);
     let mut slots = Slots::new(0, 1 << 20);
-    // A pointer to a small record is given out; then all small ones go.
+    // The test gives out a pointer to a small record; then it frees all small ones.
     let small: Vec<Slot> = (0..5000).map(|_| slots.allocate(&mut owner, 80, 0).unwrap()).collect();
     let stale = small[4000];
     for slot in &small {
         let dead = flip_dead(&mut owner, slot.slot);
         slots.release(&mut owner, dead, None, 0);
     }
-    // A large value takes their pages and holds a record made for the pointer.
+    // A large value takes their pages and holds a record forged for the pointer.
     let large = slots.allocate(&mut owner, 900_000, 0).unwrap();
     let at = (stale.slot - large.slot) as usize * 16 - RECORD_HEADER_BYTES - 8;
     for (guess, believed) in [(0, false), (SECRET ^ 1, false), (SECRET, true)] {
@@ -321,14 +321,14 @@ fn a_record_forged_inside_a_value_is_not_believed() {
         let generation = Some(stale.generation);
         let found =
             verify(bytes, SECRET, REGION, stale.slot, generation, Kind::STRING, b"victim!!");
-        // With the secret it would pass: it alone stands between.
+        // With the secret the forged record would pass: only the secret prevents it.
         assert_eq!(found.is_ok(), believed);
         assert!(believed || found == Err(Reject::Torn));
     }
 }
 
-/// Writes a value of a larger record over freed pages, so that it ends with a
-/// guardian at `slot` that says live: all behind it stays what it was.
+/// Writes a value of a larger record over freed pages, so that the value ends with a guardian at
+/// `slot` that says live: all bytes behind it stay unchanged.
 fn revive(owner: &mut Owner, slots: &mut Slots, slot: u32, generation: u32) {
     let large = slots.allocate(owner, 900_000, 0).unwrap();
     assert!(large.slot < slot, "the large record begins before it");
@@ -398,7 +398,7 @@ fn an_objects_state_block_is_not_revived_either() {
     for root in held {
         let kind = Kind::RTREE;
         write_root(&mut owner, SECRET, REGION, root, (kind, key), state_bytes, 0);
-        // What its type writes: a version, a checksum.
+        // The stores of its type: a version, a checksum.
         owner.store(block(&root) as usize * 2 + 1, 2);
         owner.store(block(&root) as usize * 2 + 2, 0x1234);
         set_state_guardian(&mut owner, root, State::Live);

@@ -1,4 +1,4 @@
-//! Single rules of the allocator, each by a history made for it.
+//! Single rules of the allocator, each tested with a history made for it.
 
 use remora_arena::{Leave, NoJournal, Owner, Slot, Slots, class_bytes, class_for, flip_dead};
 use remora_layout::limits::{PAGE_BYTES, QUARANTINE_SHARE, SMALL_SLOT_BYTES, SPAN_BYTES};
@@ -95,7 +95,7 @@ fn a_class_keeps_one_empty_span_and_gives_the_others() {
     assert_eq!(slots.stats().uncarved_bytes, all - 3 * SPAN_BYTES as u64);
     for (freed, slot) in held.into_iter().enumerate() {
         release(&mut owner, &mut slots, slot.slot);
-        // The first span to become empty is kept, each later one given.
+        // The allocator keeps the first span that becomes empty, and gives back each later one.
         let given = ((freed + 1) / of_a_span).saturating_sub(1);
         assert_eq!(slots.stats().uncarved_bytes, all - ((3 - given) * SPAN_BYTES) as u64);
     }
@@ -164,7 +164,7 @@ fn a_larger_slot_is_the_smallest_free_one_up_to_the_limit() {
     assert!(slots.allocate_larger(&mut owner, SMALL_SLOT_BYTES + 1, usize::MAX).is_err());
 }
 
-/// Spans of slots of 1024 bytes, of which so many each stay in use.
+/// Spans of slots of 1024 bytes, each with so many slots in use.
 fn spans_with(used: &[usize]) -> (Owner, Slots) {
     let (mut owner, mut slots) = arena();
     const OF_A_SPAN: usize = SPAN_BYTES / 1024;
@@ -209,7 +209,7 @@ fn a_full_span_does_not_leave_for_the_only_free_one() {
 fn what_stays_in_a_window_counts_as_before() {
     let (_, mut slots) = spans_with(&[40, 40]);
     assert_eq!(slots.sparsest_span(), None, "24 free places each are too few for 40");
-    // Free windows cost less: they are passed over.
+    // Free windows cost less: the search skips them.
     let mut tried = Vec::new();
     let mut look = || {
         let window = slots.cheapest_window(SPAN_BYTES, &tried, Leave::Anyhow, &mut 0).unwrap();

@@ -1,4 +1,4 @@
-//! What the flags of all benches may ask for at most.
+//! Upper bounds of the flags of all benches.
 
 use remora_command_line::usage;
 

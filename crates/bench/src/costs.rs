@@ -1,9 +1,9 @@
-//! What operations cost.
+//! The costs of operations.
 
 use remora_client_core::Session;
 use std::ops::{AddAssign, Sub};
 
-/// What a run cost on the wire, and how its operations were answered.
+/// The cost of a run on the wire, and how its operations were answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Costs {
     /// Dependent trips.
@@ -68,7 +68,7 @@ impl AddAssign for Costs {
     }
 }
 
-/// What a session has spent.
+/// The costs of a session so far.
 pub fn costs_of(session: &Session) -> Costs {
     let counts = session.totals();
     Costs {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// Keys that are looked up together while warming up, and requests that are
 /// outstanding while loading.
 const WARM_BATCH: usize = 64;
-/// A key is fetched so many operations ahead: long enough for one access to
-/// memory even if the operations between take but 50 ns each.
+/// A key is prefetched this many operations ahead: long enough for one access to memory even if the
+/// operations between take only 50 ns each.
 const OPS_AHEAD: usize = 8;
 
 /// How operations are issued.
@@ -31,7 +31,7 @@ impl Shape {
     pub const PLAIN: Self = Self { batch: 1, pipeline: 1, limit: None };
 }
 
-/// Sets every record; `progress` is told how many are done, now and then.
+/// Sets every record; calls `progress` now and then with the number of records done.
 pub fn load<T: Target>(
     target: &mut T,
     records: &impl Records,
@@ -94,9 +94,9 @@ pub fn drive<T: Target>(
 
 // Each way of issuing says at its end whether there is time left.
 
-/// The operations in order, each one's key being fetched into the cache some
-/// operations ahead: in a real program a key is at hand, as it has just come
-/// with a request, while here it lies in a table far larger than the cache.
+/// The operations in order; each one's key is prefetched into the cache some operations ahead. In a
+/// real program a key is in the cache, because it has just come with a request, while here it lies
+/// in a table far larger than the cache.
 fn at_hand<'a, R: Records>(records: &'a R, ops: &'a [Op]) -> impl ExactSizeIterator<Item = &'a Op> {
     ops.iter().enumerate().map(move |(position, op)| {
         if let Some(later) = ops.get(position + OPS_AHEAD) {
@@ -128,7 +128,7 @@ fn one_by_one<T: Target>(
     Ok(true)
 }
 
-/// Reads are gathered to batches; a write goes alone, when it comes.
+/// Reads are gathered into batches; a write is sent alone, at once.
 fn batched<T: Target>(
     target: &mut T,
     records: &impl Records,

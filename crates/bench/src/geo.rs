@@ -24,7 +24,7 @@ use std::time::Instant;
 const KEY: &[u8] = b"bench:geo";
 /// The key of the tree: of another type, so another key.
 const TREE: &[u8] = b"bench:geo:tree";
-/// What a PING brings back.
+/// The reply to a PING.
 const PINGED: &[u8] = &[b'x'; 56];
 /// Points, or searches, sent before replies are taken.
 const BATCH: usize = 500;
@@ -104,7 +104,7 @@ impl GeoArgs {
     }
 }
 
-/// One run, with what is needed to repeat it.
+/// One run, with all parameters needed to repeat it.
 #[derive(Clone, Debug, Serialize)]
 struct GeoReport {
     #[serde(flatten)]
@@ -113,7 +113,7 @@ struct GeoReport {
     command: String,
 }
 
-/// A connection and the count of what it was asked.
+/// A connection and the count of its requests.
 struct Points {
     connection: Connection,
     by: By,
@@ -132,7 +132,7 @@ impl Points {
         parts.iter().for_each(|part| self.connection.push_part(part));
     }
 
-    /// Adds a point; the reply is to be taken.
+    /// Adds a point; the caller takes the reply.
     fn push_point(&mut self, id: u64, rect: &Rect) {
         let (x, y) = rect.centre();
         let (id, x, y) = (id.to_string(), x.to_string(), y.to_string());
@@ -177,7 +177,7 @@ impl Points {
         number(&self.connection.reply()?).map(drop)
     }
 
-    /// Asks for the points in a box; the reply is to be taken.
+    /// Asks for the points in a box; the caller takes the reply.
     fn push_search(&mut self, window: &Rect) {
         match self.by {
             By::Geosearch => {
@@ -276,7 +276,7 @@ fn number(reply: &Value<'_>) -> anyhow::Result<i64> {
     }
 }
 
-/// What a change answers: a number, or that it was done.
+/// The reply to a change: a number, or OK.
 fn number_or_ok(reply: &Value<'_>) -> anyhow::Result<i64> {
     match reply {
         Value::Simple(_) => Ok(1),
@@ -304,7 +304,7 @@ impl Places for Points {
     ) -> anyhow::Result<Option<u64>> {
         self.push_search(window);
         self.connection.flush()?;
-        // Which ones is not looked at: names and numbers cost alike.
+        // It does not compare the names and numbers: they cost the same.
         (0..self.take_found()?).for_each(|at| see(at as u64, None));
         Ok(None)
     }
@@ -365,7 +365,7 @@ pub fn run(args: &GeoArgs) -> anyhow::Result<()> {
     print(&report, args.json, &mut std::io::stdout().lock())
 }
 
-/// What repeats the run.
+/// The command that repeats the run.
 fn command(args: &GeoArgs) -> String {
     let GeoArgs { server, by, records, clients, ops, pipeline, scale, seed, .. } = args;
     format!(

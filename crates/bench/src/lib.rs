@@ -1,9 +1,9 @@
 //! `remora bench`: measures ways to the same records and places, the rivals of
 //! the papers among them.
 //!
-//! What it keeps true: loading and warming up are not timed; every value and
-//! every object that is found is checked; a server process that a bench starts
-//! ends with it. The flags and the fields of the reports are a contract.
+//! Invariant: loading and warming up are not timed; every value and every found object is checked;
+//! a server process that a bench starts ends with it. The flags and the fields of the reports are a
+//! contract.
 
 #![forbid(unsafe_code)]
 

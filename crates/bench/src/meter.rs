@@ -1,10 +1,9 @@
 //! Latencies and correctness of one client's operations.
 //!
-//! Reading the clock costs about 25 ns. Where an operation takes many times
-//! that, every one is measured, with one reading between two: the end of one
-//! is the beginning of the next. Where it may take but a few times that (over
-//! shared memory, in a local map), one in [`SAMPLE_EVERY`] is measured, so
-//! that the throughput is the operations' own. The number is a prime, so that
+//! Reading the clock costs about 25 ns. If an operation takes many times that, the meter measures
+//! every one, with one reading between two: the end of one is the beginning of the next. If it may
+//! take only a few times that (over shared memory, in a local map), the meter measures one in
+//! [`SAMPLE_EVERY`], so that the throughput is the operations' own. The number is a prime, so that
 //! no pattern of a replayed trace hides between samples.
 
 use crate::records::Records;
@@ -18,7 +17,7 @@ const MAX_LATENCY_NS: u64 = 60_000_000_000;
 /// Three digits: a bucket is at most a thousandth wide.
 const DIGITS: u8 = 3;
 
-/// What was found and what was not.
+/// Hits and misses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Operations done.
@@ -30,7 +29,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Judges what a lookup of the record `index` gave.
+    /// Judges the result of a lookup of the record `index`.
     #[inline]
     pub fn judge(&mut self, records: &impl Records, index: u32, value: Option<&[u8]>) {
         match std::hint::black_box(value) {
@@ -51,7 +50,7 @@ impl Tally {
 /// The clock and the counters of one client.
 #[derive(Debug)]
 pub struct Meter {
-    /// Latencies of what was measured, ns.
+    /// Measured latencies, ns.
     pub latency_ns: Histogram<u64>,
     /// Outcomes.
     pub tally: Tally,

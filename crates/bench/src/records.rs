@@ -1,4 +1,4 @@
-//! The records of a run: keys in one table, values that say whose they are.
+//! The records of a run: keys in one table, values that name their keys.
 
 use remora_command_line::usage;
 use remora_layout::hash::mix;
@@ -22,9 +22,8 @@ pub trait Records: Sync {
     }
 }
 
-/// Keys `key:000000000123`, of which the digits fill the length, and values
-/// of one length that begin with the record's index, 8 bytes, little endian.
-/// `redis-benchmark` uses the same keys, of 16 bytes.
+/// Keys `key:000000000123`, whose digits fill the length, and values of one length that begin with
+/// the record's index, 8 bytes, little endian. `redis-benchmark` uses the same keys, of 16 bytes.
 #[derive(Debug)]
 pub struct Numbered {
     keys: Vec<u8>,

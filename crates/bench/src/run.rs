@@ -16,7 +16,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is to be run.
+/// The parameters of a run.
 #[derive(Debug)]
 pub struct Plan<'a, R> {
     /// The loaded records.
@@ -33,14 +33,14 @@ pub struct Plan<'a, R> {
     pub cores: &'a [CoreId],
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// Latencies, ns.
     pub latency_ns: Histogram<u64>,
-    /// Operations, and what was wrong with them.
+    /// Operations, and the errors among them.
     pub tally: Tally,
-    /// What they cost.
+    /// The costs.
     pub costs: Costs,
     /// From the first client's start to the last one's end.
     pub elapsed: Duration,
@@ -48,14 +48,14 @@ pub struct Outcome {
     pub server_cpu: Option<Duration>,
 }
 
-/// What one client brings home.
+/// The result of one client.
 #[derive(Debug)]
 pub struct Share {
     /// Its clock and counters.
     pub meter: Meter,
     /// When it ended.
     pub ended: Instant,
-    /// What its operations cost.
+    /// The costs of its operations.
     pub costs: Costs,
 }
 
@@ -83,9 +83,8 @@ pub fn run<R: Records, T: Target>(
     Outcome::of(shares, server_cpu)
 }
 
-/// Runs clients, each on a thread of its own: all prepare, then all work. Gives
-/// what each brings home, and the server's CPU time while they worked. If one
-/// cannot prepare, none works.
+/// Runs clients, each on a thread of its own: all prepare, then all work. Returns each client's
+/// result, and the server's CPU time while they worked. If one cannot prepare, none works.
 pub fn side_by_side<P, R: Send>(
     clients: usize,
     cores: &[CoreId],
@@ -129,8 +128,8 @@ pub fn side_by_side<P, R: Send>(
     }
 }
 
-/// One client's thread. `None`: it did not begin, because another had failed.
-/// It passes every gate, whatever happens, so that nobody waits for it.
+/// One client's thread. `None`: it did not begin, because another had failed. It passes every gate,
+/// whatever happens, so that no thread waits for it.
 fn one_client<P, R>(
     client: usize,
     core: Option<&CoreId>,
@@ -184,7 +183,7 @@ pub struct Figures {
 }
 
 impl Outcome {
-    /// What all clients brought home, together.
+    /// The sum of all clients' results.
     pub fn of(
         shares: impl IntoIterator<Item = Share>,
         server_cpu: Option<Duration>,

@@ -6,15 +6,15 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
-/// Longest trace, in bytes unpacked: bounds what a small xz file can become.
+/// Longest trace, in bytes unpacked: bounds the size to which a small xz file can grow.
 const MAX_TRACE_BYTES: u64 = 4 << 30;
 /// Longest trace, in requests; each takes some 20 bytes here.
 const MAX_REQUESTS: usize = 1 << 30;
 /// Widest key, in bytes.
 pub const MAX_WIDTH: usize = 64;
 
-/// A trace. Its keys are only told apart, so that their byte order does not
-/// matter: they are numbered in order of their first appearance.
+/// A trace. Its keys only need to be distinguished, so their byte order does not matter: they are
+/// numbered in order of their first appearance.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Trace {
     /// Number of distinct keys.
@@ -24,8 +24,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads the file that `flag` names, whose keys have `width` bytes; one
-    /// whose name ends in `.xz` is unpacked.
+    /// Reads the file that `flag` names, with keys of `width` bytes; a file whose name ends in
+    /// `.xz` is unpacked.
     pub fn read(path: &Path, flag: &str, width: usize) -> anyhow::Result<Self> {
         let bytes = read_bytes(path, flag)?;
         Self::from_bytes(&bytes, width)

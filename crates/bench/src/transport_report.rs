@@ -1,4 +1,4 @@
-//! What a report says of the transport.
+//! The part of a report about the transport.
 
 use remora_client_core::Client;
 

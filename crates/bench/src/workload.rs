@@ -1,5 +1,4 @@
-//! Which record each operation touches, drawn before the clock starts
-//! (HydraDB 6, row H42: pre-generated).
+//! The record of each operation, drawn before the clock starts (HydraDB 6, row H42: pre-generated).
 //!
 //! Popularity by Zipf's law is a matter of ranks; which record has which rank
 //! is decided by a fixed permutation ([`Scatter`]), so that popular records
@@ -57,7 +56,7 @@ impl fmt::Display for Dist {
 pub struct Op(u32);
 
 const WRITE: u32 = 1 << 31;
-/// Records whose index leaves the top bit free.
+/// Records with an index that leaves the top bit free.
 pub const MAX_RECORDS: usize = WRITE as usize;
 
 impl Op {
@@ -99,10 +98,10 @@ impl Scatter {
         Self { count: count.max(1), mask, shift: (mask.count_ones() / 2).max(1) }
     }
 
-    /// Where `rank` goes. Multiplying by an odd number, adding and folding the upper
-    /// half onto the lower are permutations of the next power of two;
-    /// what falls beyond the count is sent on. The walk ends, because its
-    /// cycle leads back to `rank`, and takes fewer than two steps on average.
+    /// The record of `rank`. Multiplying by an odd number, adding and folding the upper half onto
+    /// the lower are permutations of the next power of two; a result beyond the count is mapped
+    /// again. The walk ends, because its cycle leads back to `rank`, and takes fewer than two steps
+    /// on average.
     #[inline]
     pub fn place(self, rank: u32) -> u32 {
         debug_assert!(rank < self.count);
@@ -119,7 +118,7 @@ impl Scatter {
     }
 }
 
-/// What the operations of a run are drawn from.
+/// The distributions from which the operations of a run are drawn.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// Drawn evenly.
@@ -134,7 +133,7 @@ pub enum Source {
 /// Everything that decides the operations of a run.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Where the records come from.
+    /// The source of the records.
     pub source: Source,
     /// Number of records.
     pub records: u32,
@@ -181,8 +180,8 @@ impl Workload {
 
     #[inline]
     fn op(&self, index: u32, rng: &mut ChaCha8Rng) -> Op {
-        // No draw when there is nothing to decide: the keys then do not
-        // depend on the way in which reads and writes are drawn.
+        // Without a choice there is no draw: the keys then do not depend on the way in which reads
+        // and writes are drawn.
         if self.reads >= 1.0 || rng.random::<f64>() < self.reads {
             Op::get(index)
         } else {

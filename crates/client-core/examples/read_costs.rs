@@ -1,5 +1,5 @@
-//! What a client's own READs cost it, for counting instructions under callgrind: run it
-//! with two numbers of rounds, and divide the difference. The server runs beside it.
+//! The client's own cost of READs, for counting instructions under callgrind: run it with two
+//! numbers of rounds, and divide the difference. The server runs beside it.
 //!
 //! `valgrind --tool=callgrind target/release/examples/read_costs SOCKET MODE ROUNDS`, MODE one
 //! of `fill` (once, first), `cached`, `cold`, `many`, `single`, `multi`.

@@ -1,42 +1,43 @@
 //! How many threads of a machine may walk trees at a time by READs (Catfish
 //! 4.4, C24).
 //!
-//! A machine's network card serves one READ after the other. Beyond some number
-//! of threads that walk at the same time more of them do not read more, each
-//! only waits longer (C25). A thread that is not admitted waits here instead, and the
-//! admitted ones are not slowed down. The paper takes three, found by trying.
-//! Here the limit finds itself, as TCP Vegas finds its window (Brakmo and
-//! Peterson, 1995): from how much longer a READ takes than it does at best,
-//! the number of threads that wait at the card is known; it is kept between
-//! [`FEWEST_QUEUED`] and [`MOST_QUEUED`].
+//! A machine's network card serves one READ after the other. Beyond some number of concurrently
+//! walking threads, more threads do not read more; each only waits longer (C25). A thread that is
+//! not admitted waits here instead, and does not slow the admitted ones down. The paper uses three,
+//! found by experiment. Here the limit adapts, as TCP Vegas adapts its window (Brakmo and Peterson,
+//! 1995): the ratio of a READ's present time to its best time gives the number of threads that
+//! queue at the card, and the limit keeps that number between [`FEWEST_QUEUED`] and
+//! [`MOST_QUEUED`].
 //!
-//! Clients of one machine that share a table of pointers share the card by it, too
-//! ([`MachineShare`]): of a number that is given each has its part, at least one; where each
+//! Clients of one machine that share a table of pointers also share the card through it
+//! ([`MachineShare`]). If the limit is given, each client gets its part of it, at least one; if
+//! each client finds its own limit, all of them together let as many threads queue as one client
+//! would alone.
 //! finds its own, all of them together let as many wait as one would alone.
 
 use crate::machine_share::MachineShare;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How the threads of a client machine share its way to the network. Over
-/// shared memory there is nothing to share: no walk waits there.
+/// How the threads of a client machine share its network card. Over shared memory there is nothing
+/// to share: no walk waits there.
 #[derive(Clone, Debug, Default)]
 pub enum ConcurrencyLimit {
-    /// Every thread walks when it likes.
+    /// Every thread walks at any time.
     Off,
     /// At most as many walk at a time as the network serves without queueing;
     /// the sessions of a [`Client`](crate::Client) find the number.
     #[default]
     Auto,
-    /// At most so many of the sessions of a client, at least 1; of all clients of the
-    /// machine, if they share their pointers.
+    /// At most so many of the sessions of a client walk at a time, at least 1; if the machine's
+    /// clients share their pointers, the number is for all of them.
     AtMost(usize),
-    /// Together with other clients of the process.
+    /// Shares the limit with other clients of the process.
     With(Arc<Admission>),
 }
 
 impl ConcurrencyLimit {
-    /// Who admits the sessions of one client.
+    /// The admission of one client's sessions.
     pub(crate) fn admission(&self) -> Option<Arc<Admission>> {
         match self {
             Self::Off => None,
@@ -47,18 +48,18 @@ impl ConcurrencyLimit {
     }
 }
 
-/// Walks that wait at the card, below which one more is admitted.
+/// If fewer walks than this queue at the card, the limit rises by one.
 const FEWEST_QUEUED: f64 = 0.5;
-/// And above which one fewer is.
+/// If more walks than this queue, the limit falls by one.
 const MOST_QUEUED: f64 = 1.5;
-/// Walks between two looks at the limit, for each that is admitted.
+/// Walks between two adjustments of the limit, for each admitted walk.
 const WALKS_PER_LOOK: u32 = 4;
-/// Looks after which the best time is found anew: networks change, and a time
-/// that was measured while some queued is none.
+/// Adjustments after which the best time is measured again: networks change, and a time measured
+/// while walks queued is not the best.
 const LOOKS_PER_BEST: u32 = 128;
-/// By how much fewer walk then.
+/// By how much the limit falls for that measurement.
 const FEW: usize = 4;
-/// Longest wait before a thread looks whether it was forgotten.
+/// Longest wait before a thread checks again whether it may enter.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Admits walks.
@@ -68,10 +69,10 @@ pub struct Admission {
     freed: Condvar,
 }
 
-/// A walk that was admitted; it leaves where this ends.
+/// An admitted walk; dropping it leaves the admission.
 pub(crate) struct Admitted<'a> {
     admission: &'a Admission,
-    /// What its round trips took in the mean; 0 if it made none.
+    /// Mean time of its round trips; 0 if it made none.
     pub round_trip_ns: u64,
 }
 
@@ -86,16 +87,16 @@ struct State {
     limit: usize,
     walking: usize,
     waiting: usize,
-    /// Nothing if the limit was given.
+    /// `None` if the limit was given.
     vegas: Option<Vegas>,
-    /// Where the clients of the machine tell each other that they walk.
+    /// Where the clients of the machine announce that they walk.
     machine: Option<MachineShare>,
-    /// As many of them walk, this one included.
+    /// Number of clients of the machine that walk, this one included.
     clients: usize,
 }
 
 impl Admission {
-    /// One that finds its limit.
+    /// An admission that finds its limit.
     pub fn auto() -> Self {
         Self::new(2, Some(Vegas::default()))
     }
@@ -110,8 +111,8 @@ impl Admission {
         Self { state: Mutex::new(state), freed: Condvar::new() }
     }
 
-    /// The card is shared with the machine's other clients. Those of a process that have one
-    /// admission are one client.
+    /// This client shares the card with the machine's other clients. Clients of a process that use
+    /// one admission count as one client.
     pub(crate) fn share(&self, machine: MachineShare) {
         self.lock().machine.get_or_insert(machine);
     }
@@ -126,7 +127,7 @@ impl Admission {
         self.lock().enter(now_ns).then(|| Admitted { admission: self, round_trip_ns: 0 })
     }
 
-    /// Admits a walk once it may; the thread sleeps meanwhile.
+    /// Admits a walk once it may enter; the thread sleeps meanwhile.
     pub(crate) fn enter(&self, now_ns: impl Fn() -> u64) -> Admitted<'_> {
         let mut state = self.lock();
         // Bounded by the walks before it, each of which has a bound.
@@ -175,29 +176,29 @@ impl State {
 }
 
 impl State {
-    /// How many may walk: a limit that was given is the machine's.
+    /// How many walks may run: a given limit is for the whole machine.
     fn most(&self) -> usize {
         if self.vegas.is_some() { self.limit } else { (self.limit / self.clients).max(1) }
     }
 }
 
-/// What the limit is found from.
+/// The measurements that adapt the limit.
 #[derive(Debug, Default)]
 struct Vegas {
-    /// The mean when few walked, ns; 0 before anything is known.
+    /// The mean time when few walked, ns; 0 before the first measurement.
     best_ns: f64,
     sum_ns: f64,
     walks: u32,
     looks: u32,
-    /// Somebody was not admitted since the last look.
+    /// A walk was not admitted since the last adjustment.
     is_wanted: bool,
-    /// The limit to go back to after a look at what is best, with few walks.
+    /// The limit to restore after a measurement of the best time, with few walks.
     back_to: Option<usize>,
 }
 
 impl Vegas {
-    /// The limit after one more walk, which took so long for each round trip, while so many
-    /// clients of the machine walk.
+    /// The limit after one more walk, whose round trips took so long, while so many clients of the
+    /// machine walk.
     fn limit(&mut self, round_trip_ns: f64, limit: usize, clients: usize) -> usize {
         self.sum_ns += round_trip_ns;
         self.walks += 1;
@@ -209,7 +210,7 @@ impl Vegas {
         self.looks = self.looks.wrapping_add(1);
         let is_wanted = std::mem::take(&mut self.is_wanted);
         match self.looks % LOOKS_PER_BEST {
-            // Those who were many may still be under way in the first look.
+            // Walks from before the limit fell may still be in flight in the first interval.
             0 => {
                 self.back_to = Some(limit);
                 return (limit / FEW).max(1);
@@ -224,7 +225,7 @@ impl Vegas {
         if self.best_ns == 0.0 || mean_ns < self.best_ns {
             self.best_ns = mean_ns;
         }
-        // Of all clients: the others are taken to be as this one.
+        // Over all clients: the estimate assumes that the others are like this one.
         let queued = (limit * clients) as f64 * (1.0 - self.best_ns / mean_ns);
         if queued > MOST_QUEUED {
             (limit - 1).max(1)
@@ -247,7 +248,7 @@ mod tests {
         base_ns.max(walking as f64 * stage_ns) as u64
     }
 
-    /// Lets as many walk as may, again and again; the limit in the end.
+    /// Lets as many walks run as the limit admits, again and again; returns the final limit.
     fn settle(admission: &Admission, base_ns: f64, stage_ns: f64) -> usize {
         for _ in 0..40_000 {
             let limit = admission.limit();

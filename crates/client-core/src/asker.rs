@@ -1,4 +1,4 @@
-//! Asking: requests and replies over the rings. The asker knows what is in flight.
+//! Sends requests and takes replies over the rings. The asker tracks the in-flight requests.
 
 mod late;
 mod put;
@@ -22,18 +22,18 @@ use remora_protocol::message::{
 use std::collections::VecDeque;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A reply, owned where it has to be.
+/// A reply, with owned data where needed.
 #[derive(Clone, Copy)]
 pub(crate) struct Answer {
     pub status: Status,
     pub number: i64,
     /// Bytes of the value in the session's reply buffer.
     pub value: Option<(usize, usize)>,
-    /// Bytes of a value that stands in the buffer that the request named.
+    /// Bytes of a value in the buffer that the request named.
     pub in_buffer: Option<usize>,
     /// Another reply to the same request follows.
     pub is_followed: bool,
-    /// Where what was asked for can be read, if that was told.
+    /// Where the client can read the requested value, if the server told it.
     pub pointer: RemotePointer,
     /// What this request cost.
     pub counts: Counts,
@@ -46,21 +46,21 @@ pub(crate) const PIPELINE_CHUNK: usize = 256;
 /// Flags of a reply that is a part of a search's.
 const PART: u8 = HAS_VALUE | MORE;
 
-/// What is under way to one shard.
+/// The in-flight requests to one shard.
 #[derive(Default)]
 pub(crate) struct Queue {
-    /// Made and unanswered, oldest first; abandoned ones too. Their sequences
-    /// follow one another, so that none is given out twice.
+    /// In-flight requests, oldest first, abandoned ones included. Their sequences follow one
+    /// another, so that no sequence is used twice.
     pub in_flight: VecDeque<InFlight>,
-    /// The last of `in_flight`, as far as they are not in the ring yet.
+    /// The last requests of `in_flight` that are not in the ring yet.
     gathered: Gathered,
-    /// Replies that came while another one was waited for.
+    /// Replies that arrived while the session waited for another one.
     arrived: VecDeque<(InFlight, Vec<u8>)>,
-    /// Unanswered writes. Of an abandoned one it is unknown whether it was
-    /// executed, so it counts until its late reply has come.
+    /// Unanswered writes. It is unknown whether the server executed an abandoned one, so it counts
+    /// until its late reply arrives.
     writes: u32,
     next_sequence: u16,
-    /// An abandoned request whose value has not been sent to its end.
+    /// An abandoned request whose value was sent only in part.
     cut_off: Option<RequestId>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Asker {
     /// Shards of unanswered submitted requests, oldest first.
     order: VecDeque<u8>,
     pub next_ticket: u64,
-    /// What a request is encoded in.
+    /// Buffer for encoding a request.
     scratch: Vec<u8>,
 }
 
@@ -92,16 +92,15 @@ impl Asker {
         }
     }
 
-    /// Before an operation: whether the session can be used, and nothing that it submitted
-    /// stays behind.
+    /// Checks before an operation that the session can be used, and that nothing it submitted stays
+    /// unsent.
     #[inline(always)]
     pub fn ready(&mut self) -> Result<(), Error> {
         self.endpoint.check()?;
         self.send_gathered()
     }
 
-    /// Whether reading may conclude for this shard: none of this session's
-    /// writes there is unanswered.
+    /// Whether READs of this shard may conclude: none of this session's writes there is unanswered.
     #[inline(always)]
     pub fn may_read(&self, shard: usize) -> bool {
         !self.has_writes(shard)
@@ -113,9 +112,8 @@ impl Asker {
         self.queues[shard].writes != 0
     }
 
-    /// Waits for the reply to one request, which is abandoned if its time is up.
-    /// Replies to earlier ones, which come first, are kept for
-    /// [`Asker::next_submitted`].
+    /// Waits for the reply to one request, and abandons the request when its time is up. Keeps
+    /// earlier replies, which arrive first, for [`Asker::next_submitted`].
     pub fn collect(
         &mut self,
         directory: &mut Directory,
@@ -135,7 +133,7 @@ impl Asker {
         shard: usize,
         ticket: Ticket,
     ) -> Result<Answer, Error> {
-        // Before a look at what has arrived: it may take replies for the room.
+        // Before checking the arrived replies: it may take replies to make room.
         let flushed = self.send_gathered();
         let arrived = &mut self.queues[shard].arrived;
         if let Some(at) = arrived.iter().position(|(flight, _)| flight.ticket == ticket) {
@@ -155,7 +153,7 @@ impl Asker {
         }
     }
 
-    /// Makes one request whose reply [`Asker::next_submitted`] takes.
+    /// Sends one request whose reply [`Asker::next_submitted`] takes.
     pub fn submit(
         &mut self,
         directory: &mut Directory,
@@ -182,7 +180,7 @@ impl Asker {
         self.endpoint.check()?;
         let Some(&shard) = self.order.front() else { return Ok(None) };
         let shard = shard as usize;
-        // Before a look at what has arrived, as in `collect`.
+        // Before checking the arrived replies, as in `collect`.
         let flushed = self.send_gathered();
         let taken = match self.queues[shard].arrived.pop_front() {
             Some((flight, reply)) => {
@@ -208,8 +206,7 @@ impl Asker {
         self.send_into(directory, command, None)
     }
 
-    /// As [`Asker::send`]; a large value is to come into this part of the
-    /// process's buffers.
+    /// As [`Asker::send`]; the server writes a large value into this part of the process's buffers.
     pub fn send_into(
         &mut self,
         directory: &mut Directory,
@@ -221,8 +218,7 @@ impl Asker {
         Ok((shard, self.put(directory, shard, Some(hash), command, part)?))
     }
 
-    /// Puts a request into the ring of a shard that its key, if it has one,
-    /// need not belong to.
+    /// Puts a request into the ring of a shard, even if the request's key belongs to another shard.
     pub fn send_to(
         &mut self,
         directory: &mut Directory,
@@ -256,9 +252,9 @@ impl Asker {
     ) -> Result<Ticket, Error> {
         self.endpoint.check()?;
         if self.queues[shard].in_flight.back().is_none_or(|last| last.is_abandoned) {
-            // Pointer leases and the read lease count from before the request was sent. While
-            // others are under way the clock of the last of them will do, but
-            // that of an abandoned one is old.
+            // Pointer leases and the read lease count from before the request was sent. While other
+            // requests are in flight the clock of the last of them is recent enough, but that of an
+            // abandoned one is old.
             self.endpoint.now()?;
         }
         let id =
@@ -312,7 +308,7 @@ impl Asker {
             is_abandoned: false,
         };
         if is_write && let Some(hash) = hash {
-            // What was cached will be dead; the reply may bring its successor.
+            // The cached record will be dead; the reply may bring its successor.
             directory.forget(hash);
         }
         if in_pieces && let Err(error) = self.send_pieces(shard, id.to_number(), value) {
@@ -329,7 +325,7 @@ impl Asker {
         Ok(ticket)
     }
 
-    /// Sends the value of a request that was announced without it.
+    /// Sends in pieces the value of a request that was announced without it.
     fn send_pieces(&mut self, shard: usize, id: u32, value: &[u8]) -> Result<(), Error> {
         let header = special_header(PIECE, 0, id);
         for piece in value.chunks(STREAM_PIECE_BYTES) {
@@ -341,7 +337,7 @@ impl Asker {
     /// Waits for the next reply of a shard to this session; its payload is
     /// then in `self.endpoint.reply`. Gives the request that it answers.
     pub fn take_reply(&mut self, shard: usize) -> Result<InFlight, Error> {
-        // One time-out for all: late replies that come before do not prolong it.
+        // One timeout for all: late replies that arrive before do not prolong it.
         let mut began_ns = None;
         // Bounded by what is in flight, and by the session's timeout.
         loop {
@@ -351,8 +347,8 @@ impl Asker {
         }
     }
 
-    /// As [`Asker::take_reply`], since `began_ns`; `None` if the next reply
-    /// was a late one, and is dropped.
+    /// As [`Asker::take_reply`], since `began_ns`; `None` if the next reply was a late one, which
+    /// it drops.
     pub fn take_next(
         &mut self,
         shard: usize,
@@ -367,7 +363,7 @@ impl Asker {
         if answered(&self.endpoint.reply) != Some(flight.id) || is_followed && !flight.is_search {
             return Err(self.endpoint.end(Error::DOES_NOT_FIT));
         }
-        // A search's replies but the last leave the request under way.
+        // After each reply of a search but the last the request stays in flight.
         if !is_followed {
             in_flight.pop_front();
             if flight.is_search {
@@ -381,8 +377,8 @@ impl Asker {
         Ok(Some(flight))
     }
 
-    /// Checks that the reply in `self.endpoint.reply` is one to this request, and renews
-    /// the read lease.
+    /// Checks that the reply in `self.endpoint.reply` answers this request, and renews the read
+    /// lease.
     pub fn check_reply(&mut self, flight: &InFlight) -> Result<(ReplyHeader, Status), Error> {
         let Ok((header, rest)) = ReplyHeader::read_from_prefix(&self.endpoint.reply) else {
             return Err(self.endpoint.end(Error::Protocol("a reply without a header")));
@@ -407,8 +403,8 @@ impl Asker {
         Ok((header, status))
     }
 
-    /// Understands the reply in `self.endpoint.reply`: checks it, tells what it cost, renews
-    /// the read lease, keeps the pointer.
+    /// Decodes the reply in `self.endpoint.reply`: checks it, counts its cost, renews the read
+    /// lease, keeps the pointer.
     fn digest(&mut self, directory: &mut Directory, flight: InFlight) -> Result<Answer, Error> {
         let (header, status) = self.check_reply(&flight)?;
         let value_bytes = header.value_bytes.get() as usize;
@@ -436,7 +432,7 @@ impl Asker {
 
 impl Drop for Asker {
     fn drop(&mut self) {
-        // If it fails, what was not sent may never be executed.
+        // If it fails, the server may never execute the unsent requests.
         let _ = self.flush();
         self.call_off_all();
         let _ = self.flush();
@@ -449,7 +445,7 @@ pub(crate) fn is_search(command: &Command<'_>) -> bool {
     matches!(command, Command::Of { request, .. } if request.is_long())
 }
 
-/// The header of a message that is no request of its own.
+/// The header of a message that is not a separate request.
 pub(crate) fn special_header(op: u8, form: u8, id: u32) -> RequestHeader {
     RequestHeader {
         op,

@@ -36,8 +36,7 @@ pub(crate) struct Batch {
     works: Vec<Work<'static>>,
 }
 
-/// The keys of a batch that have a pointer, or those that have none, and what
-/// was decided for them.
+/// The keys of a batch with a pointer, or those without one, and the decision for them.
 #[derive(Clone, Copy, Default)]
 struct Group {
     keys: usize,
@@ -59,7 +58,7 @@ impl Group {
         decision.route
     }
 
-    /// Whether what its keys took is to be learned, if they went this route.
+    /// Whether the chooser learns from these keys' cost, if they took this route.
     fn is_learned(&self, route: Route) -> bool {
         self.decision.is_some_and(|decision| decision.is_measured && decision.route == route)
     }
@@ -70,15 +69,15 @@ struct GroupRead {
     keys: usize,
     class: usize,
     elapsed_ns: u64,
-    /// How many of them have to be asked for after all.
+    /// How many of them the client has to ask for after all.
     in_vain: usize,
 }
 
-/// A key that is left to the next way of finding it.
+/// A key left for the next way of finding it.
 #[derive(Clone, Copy)]
 struct Left {
     key: usize,
-    /// READs that were made for it without a result.
+    /// READs for it without a result.
     tries: u32,
 }
 
@@ -90,19 +89,19 @@ struct Planned {
     landing: usize,
 }
 
-/// One walk under way.
+/// One walk in progress.
 struct Walking<'k> {
     key: usize,
     /// READs without a result before the walk.
     tries: u32,
     step: InStep<Lookup<'k>>,
-    /// Its table has grown: it waits for the header page.
+    /// Its table has grown: the walk waits for the header page.
     moved: bool,
 }
 
 impl Batch {
-    /// The values of several keys; `each(index, value, served_by)` is called once for
-    /// each, in any order.
+    /// Fetches the values of several keys; calls `each(index, value, served_by)` once for each, in
+    /// any order.
     pub fn get(
         &mut self,
         core: &mut Core,
@@ -117,8 +116,8 @@ impl Batch {
             self.asks.extend((0..keys.len()).map(|key| Left { key, tries: 0 }));
             return ask_many(core, &self.asks, keys, path, each);
         }
-        // Keys of a batch often lie apart; three prefetches hide one another's
-        // misses: the keys, the cache's entries, the records.
+        // Keys of a batch often lie apart; three prefetches hide one another's misses: the keys,
+        // the cache's entries, the records.
         for first in keys.iter().filter_map(|key| key.first()) {
             remora_arena::prefetch(first);
         }
@@ -152,7 +151,7 @@ impl Batch {
         for read in [cached_read, cold_read].into_iter().flatten() {
             learn_batch_read(core, &read, began_ns, self.asks.len())?;
         }
-        // Only if none but the keys of one group were asked for.
+        // Only if all asked keys belong to one group.
         for (group, class) in [(cached, key_class::CACHED), (cold, key_class::COLD)] {
             if group.keys == asked_only && self.asks.len() == asked_only {
                 learn_batch_asked(core, group, class, began_ns)?;
@@ -267,13 +266,13 @@ impl Batch {
                     each(planned.key, Some(found.value), ServedBy::Read);
                 }
                 Err(Reject::Torn | Reject::Pending | Reject::AskOnly) => {
-                    // The pointer may still hold; the walk or the owner knows more.
+                    // The pointer may still be valid; the walk or the owner decides.
                     cost.retries += 1;
                     cost.undecided += (path != Path::Read) as u64;
                     unread.push(left);
                 }
                 Err(Reject::OtherKind) => {
-                    // Whole, so it never becomes a string; the server says what it is.
+                    // A whole object never becomes a string; the server knows its type.
                     cost.undecided += 1;
                     core.directory.forget_dead(hash, pointer);
                     self.asks.push(left);
@@ -289,8 +288,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Walks for all keys of `self.rest` in step: one batch of READs for all
-    /// buckets, one for all records, until each walk has ended.
+    /// Walks for all keys of `self.rest` in step: one batch of READs for all buckets, one for all
+    /// records, until each walk has ended.
     fn walk_many(
         &mut self,
         core: &mut Core,
@@ -357,8 +356,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Lets walks whose table has grown begin again: the header page of each
-    /// such shard is fetched once for all of them.
+    /// Restarts walks whose table has grown: fetches the header page of each such shard once for
+    /// all of them.
     fn refresh_walks(
         &mut self,
         walking: &mut Vec<Walking<'_>>,
@@ -388,14 +387,14 @@ impl Batch {
     }
 }
 
-/// The clock, if anything of a batch is to be learned.
+/// The clock, if the chooser learns anything from this batch.
 fn batch_clock(endpoint: &mut Endpoint, groups: &[Group; 2]) -> Result<Option<u64>, Error> {
     let is_learned = groups.iter().any(|group| group.decision.is_some_and(|d| d.is_measured));
     if is_learned { endpoint.now().map(Some) } else { Ok(None) }
 }
 
-/// What reading a group's keys has taken, if that is to be learned;
-/// `in_vain` of them are yet to be asked for.
+/// The time that reading a group's keys took, if the chooser learns it; the client still has to ask
+/// for `in_vain` of them.
 fn batch_read(
     endpoint: &mut Endpoint,
     group: Group,
@@ -410,8 +409,8 @@ fn batch_read(
     Ok(Some(GroupRead { keys: group.keys, class, elapsed_ns, in_vain }))
 }
 
-/// Learns it, with the group's part of asking for `asks` keys: that is what
-/// READs without a result lead to.
+/// Learns it, with the group's share of asking for `asks` keys: READs without a result lead to
+/// those requests.
 fn learn_batch_read(
     core: &mut Core,
     read: &GroupRead,
@@ -430,7 +429,7 @@ fn learn_batch_read(
     Ok(())
 }
 
-/// Learns what each key of a group took that was asked for.
+/// Learns the cost of each asked key of a group.
 fn learn_batch_asked(
     core: &mut Core,
     group: Group,
@@ -473,8 +472,8 @@ fn ask_many(
     Ok(())
 }
 
-/// Asks for some keys; tells of each request in `tickets`, and of the keys
-/// whose values no frame carries in `large`.
+/// Asks for some keys; reports each request in `tickets`, and in `large` the keys whose values do
+/// not fit a frame.
 fn ask_chunk(
     core: &mut Core,
     asks: &[Left],

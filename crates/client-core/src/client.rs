@@ -1,5 +1,4 @@
-//! A client process's use of one server: a connection, from which each thread takes a
-//! session.
+//! A client process's connection to one server, from which each thread takes a session.
 
 use crate::admission::Admission;
 use crate::connection::{Backend, Connection, Parts};
@@ -22,13 +21,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// Asks the server at this address, its Unix socket or its TCP address,
-    /// for a connection over the transport that the options ask for.
+    /// Connects to the server at this address, its Unix socket or its TCP address, over the
+    /// transport that the options name.
     ///
     /// # Errors
-    /// There is no listener, the server refuses, the transport cannot be had,
-    /// the memory that it passes is not acceptable, or shared pointers are
-    /// asked for and not to be had.
+    /// There is no listener, the server refuses, the transport is not available, the memory that
+    /// the server passes is not acceptable, or the options ask for shared pointers that are not
+    /// available.
     pub fn connect(address: impl Into<Address>, options: &Options) -> Result<Self, ConnectError> {
         let address = address.into();
         let (transport, backoff) = (options.transport, options.connect_timeout);
@@ -45,14 +44,13 @@ impl Client {
         Ok(Self::of(connection, options))
     }
 
-    /// A connection over a fabric that is given. Each thread waits for itself:
-    /// one session at a time.
+    /// A connection over a given fabric. Each thread waits for itself: one session at a time.
     ///
     /// # Errors
-    /// The process cannot tell itself from a forked child.
+    /// The process cannot detect a fork.
     ///
     /// # Panics
-    /// Shared pointers are asked for, and the parts have no table.
+    /// The options ask for shared pointers, and the parts have no table.
     pub fn over(parts: Parts, options: &Options) -> Result<Self, ConnectError> {
         Ok(Self::of(Connection::over_parts(parts)?, options))
     }
@@ -65,12 +63,12 @@ impl Client {
         Self { connection: Arc::new(connection), options: options.clone(), admission }
     }
 
-    /// How many sessions may walk trees at a time by READs now; `None`: all.
+    /// How many sessions may walk trees at a time by READs now; `None` if there is no limit.
     pub fn walks_at_a_time(&self) -> Option<usize> {
         self.admission.as_ref().map(|admission| admission.limit())
     }
 
-    /// What carries the connection.
+    /// The transport of the connection.
     pub fn transport(&self) -> Transport {
         self.connection.transport()
     }
@@ -93,11 +91,11 @@ impl Client {
         self.connection.tables.len()
     }
 
-    /// Times that a thread had to wait for another at a lock that a request or its reply
-    /// goes by: at a ring, an inbox, the memory for large replies, and over a network at
-    /// the connection and what it delivers. Over shared memory none has to, as long as
-    /// there are no more sessions than ring sets and no large replies. Over TCP
-    /// locks are held for a copy of frames, and for the signal to their receiver.
+    /// Times that a thread had to wait for another at a lock on the path of a request or its reply:
+    /// at a ring, an inbox, the memory for large replies, and over a network at the connection and
+    /// its deliveries. Over shared memory no thread waits, while there are no more sessions than
+    /// ring sets and no large replies. Over TCP a thread holds such a lock for a copy of frames,
+    /// and for the signal to their receiver.
     pub fn lock_waits(&self) -> u64 {
         let at_rings: u64 = self.connection.sets().map(|set| set.lock_waits.get()).sum();
         let over_network = match &self.connection.backend {

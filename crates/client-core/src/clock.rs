@@ -1,16 +1,14 @@
-//! The client's clock: CLOCK_BOOTTIME, which all processes of a machine read
-//! alike, so that a lease which one of them was given means the same to all. It
-//! goes on while the machine is suspended, as the server's does elsewhere: a read lease
-//! does not outlast a sleep.
-//! (A process in another time namespace takes leases for longer or shorter
-//! than they are. It loses hits or READs by that, never a right value.)
+//! The client's clock: CLOCK_BOOTTIME. All processes of a machine read the same time from it, so a
+//! lease granted to one of them means the same to all. It runs on while the machine is suspended,
+//! as the server's clock does elsewhere: a read lease does not outlast a suspend. (A process in
+//! another time namespace takes leases for longer or shorter than they are. It loses hits or READs
+//! by that, never a right value.)
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Nanoseconds since a moment that is the machine's own. Never 0: 0 is "no
-/// time".
+/// Nanoseconds since a moment of the machine's own. Never 0: 0 means "no time".
 #[inline(always)]
 fn boottime_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
@@ -20,11 +18,10 @@ fn boottime_ns() -> u64 {
 /// A client's clock.
 #[derive(Clone, Default)]
 pub enum Clock {
-    /// The machine's.
+    /// The machine's clock.
     #[default]
     Boottime,
-    /// Somebody else's: nanoseconds since a moment of its own, never 0 and
-    /// never going back.
+    /// A given clock: nanoseconds since a moment of its own, never 0 and never going back.
     Given(Arc<dyn Fn() -> u64 + Send + Sync>),
 }
 
@@ -38,7 +35,7 @@ impl Clock {
         }
     }
 
-    /// The time since it was `began_ns`.
+    /// The time since `began_ns`.
     pub(crate) fn since(&self, began_ns: u64) -> Duration {
         Duration::from_nanos(self.now_ns().saturating_sub(began_ns))
     }

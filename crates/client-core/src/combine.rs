@@ -1,5 +1,5 @@
-//! Combining: of the threads that want to put something into one ring, one, the
-//! *combiner*, does it for all. The others leave what they have, and go on.
+//! Combining: several threads want to put messages into one ring; one of them, the *combiner*, does
+//! it for all. The others leave their messages, and continue.
 //!
 //! ```text
 //!   a thread                            the combiner
@@ -8,21 +8,21 @@
 //!   try to take the role,               full fence
 //!   go on if another has it             look once more whether something was left
 //! ```
-//! Whichever fence comes second sees the other side's step: a thread that finds the
-//! role taken has left its message before the combiner's last look.
+//! The later of the two fences makes the other side's step visible: a thread that finds the role
+//! taken has left its message before the combiner's last check.
 //!
-//! A combiner goes on with its own work after some rounds, so that others do not keep it
-//! at theirs. If its last look finds a message then, it hands the role on: to a thread
-//! that is parked, and takes the role when it wakes. A thread that is about to park tries
-//! to take the role once more after it has announced that, with a full fence between, so
-//! that the combiner finds it, or it finds the role free.
+//! A combiner continues with its own work after some rounds, so that other threads do not keep it
+//! busy with theirs. If its last check then finds a message, it hands the role on to a parked
+//! thread, which takes the role when it wakes. A thread that is about to park announces that, and
+//! then tries once more to take the role, with a full fence between. So either the combiner finds
+//! the parked thread, or that thread finds the role free.
 
 use crate::sync::{COMBINE_ROUNDS, Ordering, fence};
 
-/// Makes the thread the combiner, if something was left and no thread is. `take` tries to
-/// take the role, `drain` puts into the ring what was left, and says whether there was
-/// room for all of it; without room, the threads that wait for replies try again.
-/// `hand_on` lets another thread do so, if one waits and does not look by itself.
+/// Makes the thread the combiner if messages are left and no other thread is the combiner. `take`
+/// tries to take the role. `drain` puts the left messages into the ring, and returns whether there
+/// was room for all of them; without room, the threads that wait for replies try again. `hand_on`
+/// lets another thread take the role, if one waits and does not check by itself.
 #[inline]
 pub fn combine<R, E>(
     waits: impl Fn() -> bool,
@@ -58,7 +58,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::{Mutex, PoisonError, TryLockError};
 
-    /// The role as a session takes it: also after a panic.
+    /// The role as a session takes it, also after another thread's panic.
     fn take(role: &Mutex<Vec<u32>>) -> Option<std::sync::MutexGuard<'_, Vec<u32>>> {
         match role.try_lock() {
             Ok(role) => Some(role),

@@ -1,5 +1,5 @@
-//! The connection of one client process to one server, shared by all of the
-//! process's threads (H41: fewer connections). Their rings are `crate::ring_set`'s.
+//! The connection of one client process to one server. All of the process's threads share it (H41:
+//! fewer connections). `crate::ring_set` has their rings.
 
 use crate::clock::Clock;
 use crate::data_buffers::{ByLoad, DataBuffers};
@@ -35,13 +35,13 @@ pub(crate) struct Connection {
     pub number: u64,
     pub incarnation: u64,
     pub hash_seed: u64,
-    /// Which shard has which slot; none where one shard has all.
+    /// The shard of each slot; `None` if one shard has all.
     pub slots: Option<Arc<SlotTable>>,
     pub server_pid: u32,
     /// The clock of this machine.
     pub time: Clock,
-    /// Where the read lease writes the client's clock: the mailbox itself,
-    /// or with a far server a copy that each session sends on.
+    /// Where the read lease writes the client's clock: the mailbox itself, or with a remote server
+    /// a copy that each session sends on.
     pub clock: Words,
     /// The mailbox that the server writes.
     pub to_client: ReadView,
@@ -53,7 +53,7 @@ pub(crate) struct Connection {
     pub search_bytes: u64,
     /// Seed of the rings.
     seed: u64,
-    /// By number; each is made when a session first stands there.
+    /// By number; the first session at a set creates it.
     sets: Vec<OnceLock<Arc<RingSet>>>,
     /// Memory into which the server writes large replies.
     pub data_buffers: Arc<DataBuffers>,
@@ -63,28 +63,28 @@ pub(crate) struct Connection {
     over: OnceLock<Error>,
 }
 
-/// What carries a connection.
+/// The transport's part of a connection.
 pub(crate) enum Backend {
     Shm {
-        /// Its end is the session's end.
+        /// The end of this socket is the end of the session.
         socket: UnixStream,
         to_server: Words,
         arenas: Vec<ReadView>,
         /// Wakes each shard.
         bells: Vec<Bell>,
     },
-    /// With a server that is reached by TCP.
+    /// The connection to a server over TCP or RDMA.
     Remote(remote::RemoteConnection),
-    /// What makes a link for one session.
+    /// Creates a link for one session.
     Other(Box<MakeLink>),
 }
 
-/// Makes a link on a connection: regions 0 .. shards are the arenas, region
-/// `shards` is the client's mailbox at the server.
+/// Creates a link on a connection: regions 0 .. shards are the arenas, region `shards` is the
+/// client's mailbox at the server.
 pub type MakeLink = dyn Fn() -> AnyLink + Send + Sync;
 
-/// What a connection is made of over a fabric that is given, and not found by
-/// dialling: the server's answer, and what has to be there already.
+/// The parts of a connection over a given fabric, made without dialling: the server's answer, and
+/// the memory that already exists.
 pub struct Parts {
     /// The server's answer.
     pub hello: ServerHello,
@@ -94,7 +94,7 @@ pub struct Parts {
     pub to_client: ReadView,
     /// The buffer into which the server writes large replies.
     pub large: ReadView,
-    /// Makes each session's link. It does not complete operations at once.
+    /// Creates each session's link. It does not complete operations at once.
     pub link: Box<MakeLink>,
     /// The clock of the client's machine.
     pub clock: Clock,
@@ -207,7 +207,7 @@ impl Connection {
         })
     }
 
-    /// What carries it.
+    /// The transport that carries it.
     pub fn transport(&self) -> Transport {
         match &self.backend {
             Backend::Shm { .. } => Transport::Shm,
@@ -237,14 +237,13 @@ impl Connection {
         }
     }
 
-    /// Whether the memory for large replies is the server's, which gives pages
-    /// back once it is told that a reply has been taken.
+    /// Whether the server owns the memory for large replies, and gives pages back after the client
+    /// reports that it took a reply.
     pub fn gives_pages_back(&self) -> bool {
         matches!(self.backend, Backend::Shm { .. })
     }
 
-    /// Whether nothing but a link can make a thread wait: it is not one of the
-    /// system's.
+    /// Whether only a link can make a thread wait: then the link is not one of the system's.
     pub fn sleeps_by_link_alone(&self) -> bool {
         matches!(self.backend, Backend::Other(_))
     }
@@ -254,7 +253,7 @@ impl Connection {
         self.tables.len() as u32
     }
 
-    /// Whether the server still holds its end.
+    /// Checks whether the server still holds its end.
     pub fn look_after_server(&self) -> Result<(), Error> {
         let socket = match &self.backend {
             Backend::Shm { socket, .. } => socket,
@@ -271,8 +270,8 @@ impl Connection {
         }
     }
 
-    /// Takes a session number: where it stands, and its inbox. `None` if all are in
-    /// use. The first ones stand at sets of their own.
+    /// Takes a session number, with its ring set and its inbox. `None` if all are in use. The first
+    /// sessions have sets of their own.
     pub fn take_number(&self) -> Option<(u16, Arc<RingSet>, Arc<Inbox>)> {
         let shards = self.tables.len();
         (0..MAX_CLIENT_SESSIONS).find_map(|number| {
@@ -290,7 +289,7 @@ impl Connection {
         })
     }
 
-    /// The ring sets at which a session stands, or has stood.
+    /// The ring sets that a session uses, or has used.
     pub fn sets(&self) -> impl Iterator<Item = &Arc<RingSet>> {
         self.sets.iter().filter_map(OnceLock::get)
     }
@@ -315,8 +314,8 @@ impl Connection {
         error
     }
 
-    /// Passes over a link's completed WRITEs; one that failed ends all, and so
-    /// does a link that failed by itself.
+    /// Skips a link's completed WRITEs; a failed WRITE ends the connection, and so does a link that
+    /// failed by itself.
     #[inline]
     pub fn pass_over_writes(&self, link: &mut AnyLink) -> Result<(), Error> {
         pass_over_writes(link).map_err(|error| self.end(error))

@@ -1,5 +1,5 @@
-//! The parts of a session, each of which does one thing: the asker, the directory, the
-//! router and the meter. Here stands only what any operation needs several of them for.
+//! The parts of a session, each with one task: the asker, the directory, the router and the meter.
+//! This module has only the operations that need several of them.
 
 use crate::asker::{Answer, Asker};
 use crate::counts::Counts;
@@ -17,13 +17,13 @@ use remora_protocol::{Command, Reply, Request};
 pub(crate) struct Core {
     /// Sends requests and gets replies; it has the session's end of the connection.
     pub asker: Asker,
-    /// Where things lie in the server's memory, as far as that is known.
+    /// Where objects lie in the server's memory, as far as the session knows.
     pub directory: Directory,
     /// Decides between asking and reading.
     pub router: Router,
     /// What the session's operations have cost so far.
     pub meter: Counts,
-    /// Length of the value that the last reply was too small for.
+    /// Length of the value that did not fit the last reply.
     pub needed_bytes: usize,
 }
 
@@ -40,8 +40,7 @@ impl Core {
         self.asker.send(&mut self.directory, command)
     }
 
-    /// Puts a request into the ring of a shard that its key, if it has one, need not belong
-    /// to.
+    /// Puts a request into the ring of a shard, even if the request's key belongs to another shard.
     pub fn send_to(&mut self, shard: usize, command: &Command<'_>) -> Result<Ticket, Error> {
         self.asker.send_to(&mut self.directory, shard, command)
     }
@@ -83,8 +82,8 @@ impl Core {
         }
     }
 
-    /// Asks a shard for what it answers in parts; hands over the value of each reply; an
-    /// error of `take` ends the session. Gives the last reply, with what all of them cost.
+    /// Asks a shard for a result that it sends in parts, and hands over the value of each reply; an
+    /// error of `take` ends the session. Returns the last reply, with the cost of all of them.
     pub fn ask_in_parts(
         &mut self,
         shard: usize,
@@ -94,7 +93,7 @@ impl Core {
     ) -> Result<Answer, Error> {
         let ticket = self.send_to(shard, &Command::Of { key, request })?;
         let mut counts = Counts::default();
-        // Bounded by the bytes that a search may give.
+        // Bounded by the bytes that a search may return.
         loop {
             let answer = self.collect(shard, ticket)?;
             let answer = self.accepted(answer)?;
@@ -107,7 +106,7 @@ impl Core {
         }
     }
 
-    /// What was found, as the caller sees it.
+    /// A found value, as the caller sees it.
     #[inline(always)]
     pub fn got(&self, found: Found) -> Got<'_> {
         let value = match found.at {

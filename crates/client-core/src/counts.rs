@@ -1,8 +1,8 @@
-//! What operations cost.
+//! Costs of operations.
 
 use remora_walk::remote::Tally;
 
-/// What the sessions of a process have put into the rings of a server.
+/// Messages that the sessions of a process have put into the rings of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct SendCounts {
@@ -10,11 +10,11 @@ pub struct SendCounts {
     pub frames: u64,
     /// WRITEs with their wake-ups, each of one frame or several.
     pub doorbells: u64,
-    /// Those of the frames that a session had handed over to another one's thread.
+    /// Of these, the frames that a session handed over to another session's thread.
     pub handed_over: u64,
 }
 
-/// What one operation, or a whole session, cost.
+/// The cost of one operation, or of a whole session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Counts {
@@ -34,22 +34,20 @@ pub struct Counts {
     pub hits: u64,
     /// READs through a cached pointer that found a dead or other record.
     pub stale: u64,
-    /// READs repeated because they were torn, or led to a bucket that the key
-    /// had left by a split.
+    /// READs repeated because they were torn, or led to a bucket that the key had left by a split.
     pub retries: u64,
     /// Cached pointers not used because their lease had ended.
     pub lease_expired: u64,
-    /// Operations asked because the read lease had lapsed; and times that a
-    /// search of a tree renewed it by a small request, to go on reading.
+    /// Operations asked because the read lease had lapsed; and times that a search of a tree
+    /// renewed it by a small request, to continue reading.
     pub read_lease_lapsed: u64,
     /// Operations asked to renew the lease of a pointer that could be read.
     pub renewals: u64,
     /// Operations asked because a write of the session to the same shard was
     /// unanswered.
     pub behind_writes: u64,
-    /// Operations asked because READs did not decide: they met no record of
-    /// the key, one that may have expired or is not durable yet, or too many
-    /// that were torn.
+    /// Operations asked because READs did not decide: they found no record of the key, one that may
+    /// have expired or is not durable yet, or too many torn ones.
     pub undecided: u64,
 }
 
@@ -83,7 +81,7 @@ impl Counts {
         self.undecided += other.undecided;
     }
 
-    /// What came since `before`, an earlier reading of the same counts.
+    /// The difference to `before`, an earlier reading of the same counts.
     ///
     /// ```
     /// # use remora_client_core::Counts;

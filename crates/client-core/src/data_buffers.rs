@@ -1,15 +1,14 @@
 //! Memory of a client process into which servers write large values: data
 //! messages, beside the small ones of the rings (RDMA_Mongo 4.3, M14).
 //!
-//! A request names the part that its reply may fill (M15); so every byte is
-//! either in exactly one part that somebody holds, or free. The paper keeps two
-//! queues of buffers, free and busy (M17); here the free ones are what no part
-//! covers, so that none can be in both, or lost. A part is given back when it
-//! is dropped, whatever happened to the request.
+//! A request names the part that its reply may fill (M15); so every byte is either in exactly one
+//! held part, or free. The paper keeps two queues of buffers, free and busy (M17); here the bytes
+//! that no part covers are free, so that none can be in both queues, or lost. Dropping a part gives
+//! it back, whatever happened to the request.
 //!
-//! Over RDMA memory costs locked pages. It is registered when it is needed, in
-//! buffers that grow, up to the limit of RDMA_Mongo's algorithm 2 (4.2, M9);
-//! buffers that nobody uses go when the limit has sunk below what there is.
+//! Over RDMA memory costs locked pages. The client registers it on demand, in buffers that grow, up
+//! to the limit of RDMA_Mongo's algorithm 2 (4.2, M9); it releases unused buffers when the limit
+//! has sunk below the registered size.
 
 use crate::clock::Clock;
 use crate::sync::{Mutex, MutexGuard, lock_counted};
@@ -24,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The limit is looked at again this often while parts are given back.
+/// How often the limit is computed again when parts are given back.
 const LIMIT_LOOK: Duration = Duration::from_secs(1);
 
 /// Memory that a server may write.
@@ -37,12 +36,11 @@ pub(crate) struct Buffer {
     pub _registration: Option<Box<dyn Any + Send + Sync>>,
 }
 
-/// Registers memory as it is needed.
+/// Registers memory on demand.
 pub(crate) trait Registrar: Send + Sync {
     /// A new buffer.
     fn register(&self, bytes: usize) -> Result<Buffer, NotRegistered>;
-    /// How many bytes of buffers there should be at most, as of now, where
-    /// `held` are registered.
+    /// The present limit for the bytes of buffers, if `held` are registered.
     fn limit_bytes(&self, held: usize) -> usize;
 }
 
@@ -69,18 +67,17 @@ impl Registrar for ByLoad {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct DataBufferCounts {
-    /// What servers may write; over RDMA registered, which locks it.
+    /// Bytes that servers may write; over RDMA registered, which locks them.
     pub bytes: usize,
-    /// What replies under way hold of it.
+    /// Bytes of it that in-flight replies hold.
     pub busy_bytes: usize,
-    /// How much is to be registered at most, as it was last worked out; over
-    /// other transports all there is.
+    /// Limit for the registered bytes, as last computed; over other transports the whole memory.
     pub limit_bytes: usize,
 }
 
 /// See the module's text.
 pub(crate) struct DataBuffers {
-    /// `None`: what there is stays as it is.
+    /// `None`: the memory never changes.
     registrar: Option<Box<dyn Registrar>>,
     clock: Clock,
     pool: Mutex<Pool>,
@@ -93,8 +90,7 @@ struct Pool {
     bytes: usize,
     limit_bytes: usize,
     looked_ns: u64,
-    /// Those who wait for a part, first come first: nobody is passed over for
-    /// ever, however much he needs.
+    /// The waiting threads, in order (FIFO): no thread waits for ever, however much it needs.
     line: VecDeque<u64>,
     next_ticket: u64,
 }
@@ -105,7 +101,7 @@ struct Held {
     busy: Vec<Range<usize>>,
 }
 
-/// What can be done for a thread that needs a part.
+/// The next step for a thread that needs a part.
 enum Plan {
     Take(Arc<Buffer>, Range<usize>),
     /// Register so many bytes first.
@@ -122,7 +118,7 @@ impl DataBuffers {
         Self::new(None, Clock::default(), held, bytes, bytes)
     }
 
-    /// Registered as needed; nothing yet.
+    /// Memory registered on demand; nothing yet.
     pub fn registered(registrar: Box<dyn Registrar>, clock: Clock) -> Arc<Self> {
         let limit_bytes = registrar.limit_bytes(0);
         Self::new(Some(registrar), clock, Vec::new(), 0, limit_bytes)
@@ -146,7 +142,7 @@ impl DataBuffers {
         })
     }
 
-    /// Stands in line for a part of this length.
+    /// Enters the line for a part of this length.
     pub fn line_up(self: &Arc<Self>, bytes: usize) -> Ticket {
         let mut pool = self.lock_pool();
         let ticket = pool.next_ticket;
@@ -201,15 +197,14 @@ impl Pool {
         }
         let Some(registrar) = registrar else { return (Plan::Wait, Vec::new()) };
         self.limit_bytes = registrar.limit_bytes(self.bytes);
-        // What is too small, or too much, makes room.
+        // Buffers that are too small, or too many, make room.
         let unused = self.shrink(self.limit_bytes.saturating_sub(bytes));
         let room = self.limit_bytes.saturating_sub(self.bytes);
-        // However loaded the machine is, one value at a time may come.
+        // However loaded the machine is, one value at a time is possible.
         if room < bytes && self.bytes > 0 {
             return (Plan::Wait, unused);
         }
-        // Twice as much each time: few registrations lead to the limit. Pages
-        // are locked whole.
+        // Twice as much each time: few registrations reach the limit. The kernel locks whole pages.
         let most = room - room % PAGE_BYTES;
         let grow = self.bytes.max(DATA_BUFFER_STEP_BYTES).min(most).max(bytes);
         self.bytes += grow;
@@ -249,7 +244,7 @@ impl Held {
     }
 }
 
-/// A place in the line of those who wait for a part.
+/// A place in the line of waiting threads.
 pub(crate) struct Ticket {
     buffers: Arc<DataBuffers>,
     ticket: u64,
@@ -257,7 +252,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// The part, if it is one's turn and there is room for it.
+    /// The part, if it is this ticket's turn and there is room for it.
     ///
     /// # Errors
     /// The memory for it cannot be registered.
@@ -270,7 +265,7 @@ impl Ticket {
             }
             pool.plan(self.bytes, registrar)
         };
-        // First of all it makes room.
+        // Releasing makes room first.
         drop(unused);
         let part = |buffer, range| Some(Part { buffers: Arc::clone(buffers), buffer, range });
         let grow = match plan {
@@ -278,7 +273,7 @@ impl Ticket {
             Plan::Wait => return Ok(None),
             Plan::Grow(bytes) => bytes,
         };
-        // It takes a while: others give parts back meanwhile.
+        // It takes a while: other threads give parts back meanwhile.
         let registered = registrar.expect("it planned to").register(grow);
         let mut pool = buffers.lock_pool();
         match registered {
@@ -303,7 +298,7 @@ impl Drop for Ticket {
     }
 }
 
-/// Some bytes that a reply may fill. Given back when it is dropped.
+/// Some bytes that a reply may fill. Dropping the part gives them back.
 pub(crate) struct Part {
     buffers: Arc<DataBuffers>,
     buffer: Arc<Buffer>,

@@ -1,10 +1,9 @@
-//! What a session knows of where things lie in the server's memory: each shard's table, and
-//! pointers to records, its own or the whole machine's. All of it is a hint: what is read
-//! there proves itself.
+//! What a session knows of locations in the server's memory: each shard's table, and pointers to
+//! records, its own or the whole machine's. All of it is a hint: the bytes read there are
+//! validated.
 //!
-//! There is no private cache in front of the shared table: a pointer that one
-//! session found dead is then gone for all (HydraDB 4.2.4, H28), and a lookup
-//! costs one line either way.
+//! There is no private cache in front of the shared table: so a pointer that one session found dead
+//! disappears for all (HydraDB 4.2.4, H28), and a lookup costs one line either way.
 
 use crate::connection::Connection;
 use crate::error::Error;
@@ -23,16 +22,16 @@ use remora_layout::record::MAX_RECORD_BYTES;
 use remora_layout::slot::SlotTable;
 use std::sync::Arc;
 
-/// What is known of one shard's memory.
+/// The session's knowledge of one shard's memory.
 pub(crate) struct ShardView {
-    /// The shard's table, as it was when last looked at.
+    /// The shard's table, as last fetched.
     pub table: TableRef,
-    /// Sequence up to which its changes were durable when that was last read.
+    /// Sequence up to which its changes were durable at the last READ.
     pub durable: u64,
 }
 
 impl ShardView {
-    /// By what the nodes of its trees prove themselves.
+    /// The identity that validates the nodes of its trees.
     pub fn home(&self) -> Home {
         Home { secret: self.table.secret, region: self.table.region }
     }
@@ -43,16 +42,16 @@ pub(crate) struct Directory {
     /// The database of the session's keys.
     pub database: Database,
     pub hash_seed: u64,
-    /// Which shard has which slot; none where one shard has all.
+    /// The shard of each slot; `None` if one shard has all.
     slots: Option<Arc<SlotTable>>,
     pub shards: Vec<ShardView>,
     pointers: Pointers,
-    /// Leases of pointers are taken to last at least so long (benches only).
+    /// Minimum duration that the session assumes for pointer leases (benches only).
     least_term_ms: u64,
 }
 
 impl Directory {
-    /// What is known when the session begins.
+    /// The knowledge at the start of a session.
     pub fn new(connection: &Connection, options: &Options) -> Self {
         let view = |table: &TableRef| ShardView {
             durable: if table.lags { 0 } else { u64::MAX },
@@ -68,7 +67,7 @@ impl Directory {
         }
     }
 
-    /// A key's hash and its shard, by the table that the server told (H1).
+    /// A key's hash and its shard, by the server's table (H1).
     #[inline(always)]
     pub fn locate(&self, key: &[u8]) -> Result<(KeyHash, usize), Error> {
         if key.len() > MAX_KEY_BYTES {
@@ -78,15 +77,14 @@ impl Directory {
         Ok((hash, self.slots.as_ref().map_or(0, |slots| slots.shard_of(key))))
     }
 
-    /// Asks for the first line of this hash's pointer ahead of use.
+    /// Prefetches the first line of this hash's pointer.
     #[inline(always)]
     pub fn prefetch(&self, hash: KeyHash) {
         self.pointers.prefetch(hash);
     }
 
-    /// The known pointer of a key at this shard, if a READ through it lies in
-    /// the shard's arena: what another process wrote may point anywhere, its own
-    /// ones were looked at when they were kept.
+    /// The known pointer of a key at this shard, if a READ through it lies in the shard's arena:
+    /// another process may have written any pointer; the session checked its own when it kept them.
     #[inline(always)]
     pub fn find_pointer(&mut self, hash: KeyHash, shard: usize) -> Option<Entry> {
         let entry = self.pointers.find(hash)?;
@@ -96,7 +94,7 @@ impl Directory {
         (entry.is_into(region) && may_be).then_some(entry)
     }
 
-    /// Whether a pointer of a key of this shard can be followed at all.
+    /// Whether the client can follow a pointer of a key of this shard.
     #[inline(always)]
     pub fn is_readable(&self, pointer: RemotePointer, shard: usize) -> bool {
         pointer.is_some()
@@ -105,8 +103,8 @@ impl Directory {
             && self.shards[shard].table.holds(pointer)
     }
 
-    /// Keeps a pointer. Its lease counts from before the request was sent;
-    /// one that comes without a lease is kept for the shortest term, as a hint.
+    /// Keeps a pointer. Its lease counts from before the request was sent; a pointer without a
+    /// lease is kept for the shortest term, as a hint.
     pub fn remember(
         &mut self,
         (hash, shard): (KeyHash, usize),
@@ -121,7 +119,7 @@ impl Directory {
         self.pointers.put(hash, pointer, term_ms.max(self.least_term_ms), from_ns);
     }
 
-    /// Forgets what this hash had: a write of this session ends it.
+    /// Forgets the pointer of this hash: a write of this session invalidates it.
     #[inline]
     pub fn forget(&mut self, hash: KeyHash) {
         self.pointers.remove(hash);
@@ -140,7 +138,7 @@ impl Directory {
     }
 }
 
-/// The pointers that a session knows of.
+/// The pointers that a session knows.
 enum Pointers {
     /// Its own.
     Private(PointerCache),
@@ -166,7 +164,7 @@ impl Pointers {
         }
     }
 
-    /// Asks for the hash's first line ahead of use.
+    /// Prefetches the hash's first line.
     #[inline(always)]
     fn prefetch(&self, hash: KeyHash) {
         match self {
@@ -175,7 +173,7 @@ impl Pointers {
         }
     }
 
-    /// The pointer of this hash. A shared one may be anybody's invention.
+    /// The pointer of this hash. In the shared table another process may have written anything.
     #[inline(always)]
     fn find(&mut self, hash: KeyHash) -> Option<Entry> {
         match self {
@@ -198,7 +196,7 @@ impl Pointers {
         }
     }
 
-    /// Forgets what this hash had: a write of this session ends it.
+    /// Forgets the pointer of this hash: a write of this session invalidates it.
     #[inline]
     fn remove(&mut self, hash: KeyHash) {
         match self {

@@ -1,8 +1,8 @@
 //! One session's end of a connection: its place at a ring set, its link, its clock and its
 //! read lease.
 //!
-//! It moves bytes and knows no request: frames go out by `send`, replies are waited for and
-//! taken in by `receive`. It feeds walks by READs (`remora_walk::remote::Reads`).
+//! It moves bytes and does not interpret requests: `send` sends frames, `receive` waits for replies
+//! and takes them. It feeds walks by READs (`remora_walk::remote::Reads`).
 
 mod receive;
 mod send;
@@ -21,12 +21,11 @@ use remora_walk::remote::Reads;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a session lets others go on where it waits for what they do.
+/// How long a session lets others run while it waits for them.
 pub(crate) const PAUSE: Duration = Duration::from_micros(20);
 
-/// How often a thread takes in what has arrived before it misses a heartbeat:
-/// after it has not run for a while, more than what one look takes in may wait
-/// in its socket.
+/// How often a thread receives before it takes a heartbeat for missing: after it has not run for a
+/// while, its socket may hold more than one receive takes.
 const LOOKS: u32 = 32;
 
 /// See the module's text.
@@ -36,20 +35,20 @@ pub(crate) struct Endpoint {
     pub number: u16,
     /// Its rings.
     pub set: Arc<RingSet>,
-    /// What others take out of them for it.
+    /// The replies that other threads take out of the rings for it.
     pub inbox: Arc<Inbox>,
     pub link: AnyLink,
     pub lease: ReadLease,
     /// The client's clock as it was last read; never later than now.
     pub clock_ns: u64,
-    /// The clock as it was last sent on to the server's memory (TCP).
+    /// The clock as last sent to the server's memory (TCP).
     clock_sent_ns: u64,
-    /// The reply taken last.
+    /// The reply that the session took last.
     pub reply: Vec<u8>,
-    /// By shard: the last message that was handed over and may not be in the ring yet, by
-    /// its number among those of all sessions.
+    /// By shard: the last message that the session handed over and that may not be in the ring yet,
+    /// as its number among those of all sessions.
     handed: Box<[Option<usize>]>,
-    /// READs that are gathered to be posted.
+    /// READs gathered for the next batch.
     works: Vec<Work<'static>>,
     wake: Wake,
     pub timeout: Duration,
@@ -108,7 +107,7 @@ impl Endpoint {
         self.connection.end(error)
     }
 
-    /// Reads the clock, and does what is due by it.
+    /// Reads the clock, and does the work that is due.
     #[inline(always)]
     pub fn now(&mut self) -> Result<u64, Error> {
         self.clock_ns = self.connection.time.now_ns();
@@ -121,7 +120,7 @@ impl Endpoint {
         Ok(self.clock_ns)
     }
 
-    /// Whether what has been read so far counts.
+    /// Whether the results of READs so far count.
     pub fn holds_lease(&mut self) -> Result<bool, Error> {
         let now_ns = self.now()?;
         Ok(self.lease.holds(now_ns))
@@ -145,18 +144,18 @@ impl Endpoint {
         }
     }
 
-    /// Lets others go on for a moment.
+    /// Lets others run for a moment.
     pub fn pause(&mut self) {
         if self.link.completes_at_once() {
             yield_now();
         } else {
-            // What comes meanwhile is found by the thread that looks next.
+            // The next receiving thread finds what arrives meanwhile.
             self.link.wait(Some(PAUSE));
         }
     }
 
-    /// The time of an operation is up: that is its error. If heartbeats have
-    /// stopped too, the connection is over.
+    /// The error of an operation whose time is up. If heartbeats have stopped too, the connection
+    /// is over.
     #[cold]
     pub fn time_is_up(&mut self) -> Error {
         for _ in 0..LOOKS {
@@ -193,7 +192,7 @@ impl Reads for Endpoint {
         self.link.post(reads);
     }
 
-    /// Polls until a READ has completed; what ends the link ends the session.
+    /// Polls until a READ has completed; a failure of the link ends the session.
     #[inline(always)]
     fn next(&mut self) -> Result<u64, Error> {
         loop {

@@ -26,9 +26,8 @@ pub enum Error {
         "no reply from the server within the session's timeout, and its heartbeats have stopped: connect again"
     )]
     ServerSilent,
-    /// No reply in time, from a server whose heartbeats come. The request may
-    /// have been carried out, or be carried out yet, or never. The session goes
-    /// on, and drops the reply if it comes.
+    /// No reply in time, from a server whose heartbeats arrive. The server may have executed the
+    /// request, may execute it later, or never. The session continues, and drops a late reply.
     #[error(
         "no reply from the server within the session's timeout: whether the request is carried out is unknown"
     )]
@@ -38,7 +37,7 @@ pub enum Error {
         "no memory for a large reply came free within the session's timeout: allow more of it, or fetch fewer large values at once"
     )]
     NoFreeBuffer,
-    /// Memory for a large reply cannot be registered.
+    /// The device cannot register memory for a large reply.
     #[error(transparent)]
     NoBuffer(NotRegistered),
     /// The link failed.
@@ -53,19 +52,19 @@ pub enum Error {
     /// Longer than the limit.
     #[error("key and value are together longer than {MAX_INLINE_BYTES} bytes, one request's most")]
     ValueTooLong,
-    /// Replies of submitted requests have to be taken first.
+    /// The caller has to take replies of submitted requests first.
     #[error("more than {MAX_IN_FLIGHT} submitted requests: take their replies first")]
     TooManySubmitted,
     /// Every session number of the connection is taken.
     #[error("this process has {MAX_CLIENT_SESSIONS} sessions on one connection: drop some")]
     TooManySessions,
-    /// The shard did not do it.
+    /// The shard refused the request.
     #[error("the server refused: {}", status_text(*.0))]
     Refused(Status),
 }
 
 impl Error {
-    /// A reply of another form than its request has.
+    /// The form of a reply does not fit its request.
     pub(crate) const DOES_NOT_FIT: Self = Self::Protocol("a reply that does not fit its request");
 
     /// Whether the session is over.

@@ -34,12 +34,12 @@ pub(crate) enum FoundAt {
     Reply(Option<(usize, usize)>),
 }
 
-/// What reading came to.
+/// The result of reading.
 pub(crate) enum Reading {
     /// The value's range in the landing memory, after this many retries.
     Value { from: usize, bytes: usize, retries: u32 },
     /// There is no usable pointer.
     NoPointer,
-    /// Only the owner can say.
+    /// Only the owner knows.
     Ask,
 }

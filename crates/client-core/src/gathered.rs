@@ -1,16 +1,14 @@
 //! Requests that are sent together.
 //!
-//! A request that has nothing before it is sent at once. One that follows
-//! others is gathered: several go out by one WRITE, under one lock and with
-//! one wake-up.
+//! A session sends a request at once if no other is in flight before it. It gathers a request that
+//! follows others: several go out by one WRITE, under one lock and with one wake-up.
 
-/// Gathered requests that are sent without being asked for: half of what a
-/// shard takes in a turn.
+/// Number of gathered requests at which the session sends them: half of what a shard takes in a
+/// turn.
 const GATHERED_REQUESTS: usize = 8;
-/// The same over a network, where a write costs as much as some of them: two
-/// turns of a shard.
+/// The same over a network, where a write costs as much as some requests: two turns of a shard.
 const GATHERED_FAR_REQUESTS: usize = 32;
-/// The same in bytes: what is copied twice should be small.
+/// The same in bytes: these bytes are copied twice, so they should be few.
 pub(crate) const GATHERED_BYTES: usize = 4096;
 
 /// Requests to one shard that go into its ring together.
@@ -23,7 +21,7 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Whether they are to be sent, over shared memory or over a network.
+    /// Whether the session should send them, over shared memory or over a network.
     pub fn is_full(&self, is_near: bool) -> bool {
         let most = if is_near { GATHERED_REQUESTS } else { GATHERED_FAR_REQUESTS };
         self.ends.len() >= most || self.bytes.len() >= GATHERED_BYTES
@@ -61,14 +59,14 @@ impl Gathered {
         })
     }
 
-    /// Takes the newest one back, which is not sent then. False if there is none.
+    /// Withdraws the newest one, which is then not sent. False if there is none.
     pub fn withdraw_last(&mut self) -> bool {
         let is_there = self.ends.pop().is_some();
         self.bytes.truncate(self.ends.last().copied().unwrap_or(0));
         is_there
     }
 
-    /// Forgets the oldest ones: they were sent.
+    /// Removes the oldest ones after they were sent.
     pub fn sent(&mut self, messages: usize) {
         let bytes = messages.checked_sub(1).map_or(0, |last| self.ends[last]);
         self.bytes.drain(..bytes);

@@ -1,9 +1,9 @@
-//! Hashes: changes are asked, and fields are read by either way.
+//! Hashes: the client asks for changes, and reads fields by either route.
 //!
-//! What it keeps true: a field counts only with its hash. A small hash is one
-//! record, which proves itself. A field of a large one is believed only if the
-//! same batch of READs finds the root record live, of the generation under which
-//! the field was looked for, and not expired. That a field is not there is the
+//! Invariants: a field counts only with its hash. A small hash is one record, which its checksum
+//! validates. A field of a large hash counts only if the same batch of READs finds the root record
+//! live, not expired, and of the generation under which the client looked for the field. Only the
+//! owner can say that a field is absent.
 //! owner's word.
 
 mod read;
@@ -25,36 +25,36 @@ use remora_protocol::message::Status;
 use remora_protocol::{Command, Items};
 use std::collections::BTreeMap;
 
-/// What has happened to the reads of a hash's fields.
+/// Events of the READs of a hash's fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct HashEvents {
     /// A field of a hash with parts was read by READs.
     pub part_read: u64,
-    /// A field did not lie any more where it had.
+    /// A field was no longer at its known location.
     pub part_gone: u64,
-    /// The hash did not lie any more where it had.
+    /// The hash was no longer at its known location.
     pub root_gone: u64,
     /// The hash may have expired.
     pub expired: u64,
-    /// A hash that had lain whole in its record has parts.
+    /// A hash that lay whole in its record now has parts.
     pub grown: u64,
 }
 
-/// A session's view of one hash: where it lies, and its fields, as far as that was
-/// told or read. All of it is a hint.
+/// A session's view of one hash: where it lies, and its fields, as far as the server told or READs
+/// found. All of it is a hint.
 #[derive(Debug)]
 pub struct OpenHash {
     key: Box<[u8]>,
     hash: KeyHash,
     shard: usize,
     held: Held,
-    /// When it was last known it lay whole in its record.
+    /// Whether it lay whole in its record when its location was last known.
     was_whole: bool,
     events: HashEvents,
 }
 
-/// What is known of where a hash lies.
+/// The known location of a hash.
 #[derive(Debug)]
 enum Held {
     /// Nothing.
@@ -83,7 +83,7 @@ impl OpenHash {
         (self.held, self.was_whole) = (held, is_whole);
     }
 
-    /// Whether one READ is enough for this field, as far as is known.
+    /// Whether one READ is enough for this field, as far as the view knows.
     fn knows(&self, name: &[u8]) -> bool {
         match &self.held {
             Held::Unknown => false,
@@ -92,8 +92,8 @@ impl OpenHash {
         }
     }
 
-    /// Keeps where a field of the present hash with parts lies. Where there are too
-    /// many, it begins anew, as with the records of trees.
+    /// Keeps where a field of the present hash with parts lies. If there are too many, it discards
+    /// all and starts again, as with the records of trees.
     fn keep(&mut self, name: &[u8], pointer: RemotePointer) {
         if let Held::Parts { object, fields } = &mut self.held {
             if fields.len() == MAX_KEPT_RECORDS {
@@ -141,7 +141,7 @@ impl OpenHash {
         Ok(core.got(found))
     }
 
-    /// A field, by READs as far as they go.
+    /// A field, by READs as far as possible.
     fn field_read(
         &mut self,
         core: &mut Core,
@@ -171,7 +171,7 @@ impl OpenHash {
                 self.learn(&core.directory, name, &answer);
                 (answer.value, answer.counts)
             }
-            // No frame carries it: in parts, as a list of one.
+            // It does not fit a frame: the server sends it in parts, as a list of one.
             Err(Error::Refused(Status::NeedsBuffer)) => {
                 let names = encoded([name]);
                 let names = Items::parse(&names).expect("one name");
@@ -205,7 +205,7 @@ impl OpenHash {
         self.keep(name, pointer);
     }
 
-    /// Asks for what comes as a list, in as many replies as it takes.
+    /// Asks for a list, in as many replies as it takes.
     fn ask_list(
         &self,
         core: &mut Core,

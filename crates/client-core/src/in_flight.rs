@@ -1,4 +1,4 @@
-//! Requests that were made and have not been answered.
+//! In-flight requests: sent and not answered.
 
 use remora_layout::hash::KeyHash;
 use remora_protocol::message::{MORE, ReplyHeader};
@@ -26,7 +26,7 @@ pub(crate) struct InFlight {
     pub buffer_bytes: u32,
     /// It may have several replies.
     pub is_search: bool,
-    /// Nobody waits for its reply any more.
+    /// The session no longer waits for its reply.
     pub is_abandoned: bool,
 }
 
@@ -37,8 +37,8 @@ impl InFlight {
     }
 }
 
-/// A request's id: the session that sent it, and which of its requests to
-/// the shard it is. A reply carries the same.
+/// A request's id: the session that sent it, and its number among that session's requests to the
+/// shard. A reply carries the same id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RequestId {
     /// The session's number.

@@ -1,12 +1,12 @@
-//! Where a session finds replies that another thread has taken out of a ring,
-//! and what is kept for requests that it has abandoned (`crate::asker`).
+//! Holds a session's replies that another thread has taken out of a ring, and the state of requests
+//! that the session has abandoned (`crate::asker`).
 //!
-//! What it keeps true:
-//! * a thread that delivers a reply waits for no lock, unless it wakes a thread that is
-//!   parked, or some request is abandoned;
-//! * no wake-up is lost: a delivering thread adds the reply and then reads how the
-//!   session's thread waits; that thread writes how it waits and then looks for a reply;
-//!   both have a full fence between the two.
+//! Invariants:
+//! * a thread that delivers a reply waits for no lock, unless it wakes a parked thread, or some
+//!   request is abandoned;
+//! * no wake-up is lost: a delivering thread adds the reply and then reads how the session's thread
+//!   waits; that thread writes how it waits and then checks for a reply; both have a full fence
+//!   between the two steps.
 
 use crate::data_buffers::Part;
 use crate::in_flight::RequestAt;
@@ -23,9 +23,9 @@ mod tests;
 
 /// The session's thread waits on the condition variable.
 const PARKED: u32 = 1;
-/// It sleeps in the kernel, for all threads of the process.
+/// The thread sleeps in the kernel, for all threads of the process.
 const IN_KERNEL: u32 = 2;
-/// It has to look around although no reply has come.
+/// The thread has to check again although no reply has arrived.
 const NUDGED: u32 = 4;
 
 /// A session holds the number.
@@ -39,8 +39,7 @@ struct Delivered {
     is_followed: bool,
 }
 
-/// A request that nobody waits for; its last reply is still to be taken out of
-/// the ring.
+/// An abandoned request, whose last reply is still in the ring.
 struct Abandoned {
     request: RequestAt,
     /// The memory that the reply may fill.
@@ -61,26 +60,24 @@ struct Own {
 /// One session's inbox.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    /// Put there under the receiving lock of its ring.
+    /// Replies delivered under the receiving lock of their ring.
     delivered: SegQueue<Delivered>,
     /// Replies that the session has not taken; counted after they were delivered.
     waiting: AtomicUsize,
-    /// Requests whose replies are still in a ring, and `HELD`: 0 means that the number
-    /// can be given out.
+    /// Requests whose replies are still in a ring, and `HELD`: at 0 a session can take the number.
     users: AtomicU32,
-    /// The search that the session waits for, as [`search_number`]; 0 without one. An
-    /// earlier one that it gave up may still be answered.
+    /// The search that the session waits for, as [`search_number`]; 0 without one. The server may
+    /// still answer an earlier search that the session gave up.
     search: AtomicU32,
-    /// Bytes of the replies to searches that were followed by another, since the last
-    /// search began.
+    /// Bytes of the search replies that another reply followed, since the last search began.
     part_bytes: AtomicUsize,
     /// How the session's thread waits: the constants above.
     waits: AtomicU32,
     /// Other threads lock it only while a request is abandoned.
     own: Mutex<Own>,
-    /// As many as `own` has abandoned: looked at without the lock.
+    /// Number of abandoned requests in `own`: readable without the lock.
     abandoned: AtomicUsize,
-    /// Held by the session's thread from its last look until it waits.
+    /// The session's thread holds it from its last check until it waits.
     parking: Mutex<()>,
     condvar: Condvar,
     lock_waits: LockWaits,
@@ -96,13 +93,13 @@ impl Inbox {
         lock_counted(&self.own, &self.lock_waits)
     }
 
-    /// Takes the session number that this inbox stands for, if nobody holds
-    /// it and no reply to its former holder is still to come.
+    /// Takes the session number of this inbox, if no session holds it and no reply to its former
+    /// holder is in flight.
     pub fn take_if_free(&self) -> bool {
         if self.users.compare_exchange(0, HELD, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
-        // What was delivered while the former holder left.
+        // Replies delivered while the former holder left.
         let mut own = self.lock_own();
         own.take_in(&self.delivered);
         *own = Own::default();
@@ -114,7 +111,7 @@ impl Inbox {
         true
     }
 
-    /// Gives the number back. What replies may still fill stays.
+    /// Gives the number back. Memory that replies may still fill stays reserved.
     pub fn give_back(&self) {
         let mut own = self.lock_own();
         own.take_in(&self.delivered);
@@ -123,17 +120,17 @@ impl Inbox {
         self.users.fetch_and(!HELD, Ordering::AcqRel);
     }
 
-    /// So many requests are about to be sent.
+    /// The session is about to send so many requests.
     pub fn expect_replies(&self, requests: u32) {
         self.users.fetch_add(requests, Ordering::Relaxed);
     }
 
-    /// So many of them were not sent.
+    /// The session did not send so many of them.
     pub fn expect_fewer(&self, requests: u32) {
         self.users.fetch_sub(requests, Ordering::Relaxed);
     }
 
-    /// The last reply to a request was taken out of the ring by its own session.
+    /// The session itself took the last reply to a request out of the ring.
     pub fn took_reply(&self) {
         self.users.fetch_sub(1, Ordering::Release);
     }
@@ -144,7 +141,7 @@ impl Inbox {
         self.search.store(search_number(request), Ordering::Release);
     }
 
-    /// The last reply to this search was taken, or it was not sent. Another one may have
+    /// The session took the last reply to this search, or did not send it. Another one may have
     /// begun, if this one was abandoned.
     pub fn end_search(&self, request: RequestAt) {
         let (own, none) = (search_number(request), 0);
@@ -152,9 +149,9 @@ impl Inbox {
         let _ = self.search.compare_exchange(own, none, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Whether a reply of so many bytes may come that is followed by another to the
-    /// same request: only a search has such, and all of them together no more than `most`
-    /// bytes. Called by the thread that takes the reply out of the ring.
+    /// Whether the session admits a reply of so many bytes that another reply to the same request
+    /// follows: only a search has such replies, and all of them together have no more than `most`
+    /// bytes. The thread that takes the reply out of the ring calls it.
     pub fn admits_part(&self, to: RequestAt, bytes: usize, most: u64) -> bool {
         let is_search = self.search.load(Ordering::Acquire) == search_number(to)
             || self.is_abandoned_search(to);
@@ -171,11 +168,11 @@ impl Inbox {
                 .any(|late| late.request == request && late.is_search)
     }
 
-    /// Another thread took this session's reply out of a ring. Says whether
-    /// the session's thread sleeps in the kernel and has to be woken there;
-    /// `None` if no reply is expected, and then it is not kept. If it is
-    /// followed by another one to the same request, one is expected still; of
-    /// those to an abandoned request only the last is kept, to tell the session.
+    /// Delivers a reply that another thread took out of a ring. Returns whether the session's
+    /// thread sleeps in the kernel and needs a wake-up there; `None` if the session expects no
+    /// reply, and then the inbox drops it. If another reply to the same request follows, the
+    /// session still expects one; of the replies to an abandoned request the inbox keeps only the
+    /// last, to tell the session.
     pub fn deliver(&self, to: RequestAt, payload: &[u8], is_followed: bool) -> Option<bool> {
         let users = self.users.load(Ordering::Relaxed);
         // A session counts a request before it sends it.
@@ -196,7 +193,7 @@ impl Inbox {
             self.wake();
         }
         if !is_followed {
-            // The last step: now the number may be given out.
+            // The last step: from now on a session may take the number.
             self.users.fetch_sub(1, Ordering::AcqRel);
         }
         Some(waits & IN_KERNEL != 0)
@@ -209,7 +206,7 @@ impl Inbox {
         own.abandoned.push(Abandoned { request, part: None, is_search });
         self.abandoned.store(own.abandoned.len(), Ordering::Relaxed);
         if is_search {
-            // A thread that finds it gone finds the entry.
+            // A thread that reads the 0 also finds the entry.
             self.search.store(0, Ordering::Release);
         }
         // A thread that delivers the last reply from here on finds the entry.
@@ -223,8 +220,8 @@ impl Inbox {
         }
     }
 
-    /// Keeps the memory that an abandoned request's reply may fill until that
-    /// reply has come; if it has, the memory is free.
+    /// Keeps the memory that an abandoned request's reply may fill until that reply arrives; if it
+    /// has arrived, the memory is free.
     pub fn keep(&self, request: RequestAt, part: Part) {
         let mut own = self.lock_own();
         if let Some(late) = own.abandoned.iter_mut().find(|late| late.request == request) {
@@ -232,7 +229,7 @@ impl Inbox {
         }
     }
 
-    /// The last reply to a request has come, which may have been abandoned.
+    /// Records the last reply to a request, which may have been abandoned.
     pub fn answered(&self, request: RequestAt) {
         if self.abandoned.load(Ordering::Relaxed) == 0 {
             return;
@@ -246,7 +243,8 @@ impl Inbox {
         drop(answered);
     }
 
-    /// Whether a request was abandoned. The answer may lag: then one reply more is kept.
+    /// Whether the session abandoned a request. The answer may lag: then the inbox keeps one reply
+    /// more.
     fn is_abandoned(&self, request: RequestAt) -> bool {
         self.abandoned.load(Ordering::Relaxed) > 0
             && self.lock_own().abandoned.iter().any(|late| late.request == request)
@@ -258,7 +256,7 @@ impl Inbox {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Whether one of this shard's does.
+    /// Whether a reply of this shard waits here.
     pub fn has_reply_of(&self, shard: usize) -> bool {
         self.has_reply() && {
             let mut own = self.lock_own();
@@ -280,8 +278,8 @@ impl Inbox {
         Some(reply.payload)
     }
 
-    /// The thread has looked at the rings, and is about to sleep in the kernel; false if
-    /// it must not.
+    /// The thread has checked the rings, and is about to sleep in the kernel; returns false if it
+    /// must not.
     pub fn may_sleep_in_kernel(&self, shard: usize) -> bool {
         self.waits.fetch_or(IN_KERNEL, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -292,18 +290,17 @@ impl Inbox {
         !has_reply
     }
 
-    /// The thread will park, or change its mind ([`Inbox::awake`]). It looks
-    /// around once more after this: an older nudge has had its effect. (One
-    /// that stayed would let the thread spin for as long as another sleeps for
-    /// all.)
+    /// The thread announces that it will park, or change its mind ([`Inbox::awake`]). It checks
+    /// once more after this, so an older nudge has had its effect. (If it stayed, the thread would
+    /// spin for as long as another sleeps for all.)
     pub fn announce_parking(&self) {
-        // Sees what came before a nudge that it takes back.
+        // Makes visible what came before a nudge that it clears.
         self.waits.swap(PARKED, Ordering::AcqRel);
         fence(Ordering::SeqCst);
     }
 
-    /// Parks, after it was announced, until a reply of this shard has come,
-    /// somebody nudges, or `timeout` has passed.
+    /// Parks, after the announcement, until a reply of this shard arrives, another thread nudges,
+    /// or `timeout` has passed.
     pub fn park(&self, shard: usize, timeout: Duration) {
         let parking = lock_counted(&self.parking, &self.lock_waits);
         let waits = |_: &mut ()| {
@@ -314,18 +311,18 @@ impl Inbox {
         self.awake();
     }
 
-    /// The thread is awake again, or did not go to sleep.
+    /// The thread is awake again, or did not park.
     pub fn awake(&self) {
         self.waits.fetch_and(NUDGED, Ordering::Relaxed);
     }
 
-    /// Whether somebody nudged since the last call.
+    /// Whether another thread nudged since the last call.
     pub fn take_nudge(&self) -> bool {
         self.waits.load(Ordering::Relaxed) & NUDGED != 0
             && self.waits.fetch_and(!NUDGED, Ordering::Relaxed) & NUDGED != 0
     }
 
-    /// Lets the thread look around.
+    /// Makes the thread check again.
     pub fn nudge(&self) {
         self.waits.fetch_or(NUDGED, Ordering::Release);
         self.wake();
@@ -342,8 +339,8 @@ impl Inbox {
         nudges
     }
 
-    /// Wakes the thread on the condition variable. One that has not seen what it is woken
-    /// for holds the lock until it waits.
+    /// Wakes the thread on the condition variable. A thread that has not seen the reason for the
+    /// wake-up holds the lock until it waits.
     fn wake(&self) {
         drop(lock_counted(&self.parking, &self.lock_waits));
         self.condvar.notify_one();
@@ -356,9 +353,9 @@ fn search_number(request: RequestAt) -> u32 {
 }
 
 impl Own {
-    /// Takes in what was delivered.
+    /// Takes in the delivered replies.
     fn take_in(&mut self, delivered: &SegQueue<Delivered>) {
-        // Bounded by what is in flight, and by what a search may give.
+        // Bounded by the in-flight requests, and by the bytes that a search may return.
         while let Some(reply) = delivered.pop() {
             self.replies.push_back(reply);
         }

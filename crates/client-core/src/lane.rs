@@ -1,17 +1,16 @@
-//! A lane: one ring pair, this process's ends at one shard. Where sessions of several
-//! threads stand at it, a session that finds another at the sending end hands its requests
-//! over, and goes on (`crate::combine`).
+//! A lane: one ring pair, this process's ends at one shard. If sessions of several threads share
+//! it, a session that finds another thread at the sending end hands its requests over, and
+//! continues (`crate::combine`).
 //!
-//! What it keeps true:
-//! * requests of one session go into a ring in the order in which they were made;
-//! * what is handed over goes out with the combiner's next WRITE, or is put into the
-//!   ring by a thread that waits for a reply. A session that leaves or goes on to other
-//!   things waits until it has (`Asker::flush`): the combiner may find the ring full,
-//!   and return with its own reply;
-//! * no more is handed over than a ring holds: without room a session tries again
-//!   while it takes replies out, as it does when the ring is full;
-//! * a thread that panics as the combiner gives the role back, and what it has not put
-//!   into the ring stays for the next one.
+//! Invariants:
+//! * requests of one session go into a ring in the order in which the session made them;
+//! * handed-over messages go out with the combiner's next WRITE, or a thread that waits for a reply
+//!   puts them into the ring. A session that leaves or does other work first waits until that has
+//!   happened (`Asker::flush`): the combiner may find the ring full, and return with its own reply;
+//! * sessions hand over no more than a ring holds: without room a session tries again while it
+//!   takes replies out, as it does when the ring is full;
+//! * a thread that panics as the combiner gives the role back, and the messages that it has not put
+//!   into the ring stay for the next combiner.
 
 use crate::counts::SendCounts;
 use crate::error::Error;
@@ -28,33 +27,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// One ring pair: this process's ends at one shard.
 pub(crate) struct Lane {
     pub sending: Mutex<Sending>,
-    /// What the thread that has that lock puts into the ring.
+    /// Messages that the holder of that lock puts into the ring.
     pub handed_over: HandedOver,
     pub receiving: Mutex<Receiving>,
     pub credit_word: usize,
     /// The mailbox that the server writes: credit for this lane comes there.
     pub to_client: ReadView,
-    /// Requests whose replies are not taken out of the ring yet.
+    /// Requests whose replies are still in the ring.
     pub outstanding: AtomicU32,
     pub sends: Sends,
 }
 
-/// What the thread has that takes replies out.
+/// The state of the thread that takes replies out.
 pub(crate) struct Receiving {
     pub receiver: Receiver,
-    /// Credit goes by this link alone, once there is some: that of an earlier
-    /// reply must not arrive after that of a later one, and only the operations
-    /// of one link are ordered.
+    /// Once there is a credit link, credit goes by this link alone: the credit of an earlier reply
+    /// must not arrive after that of a later one, and only the operations of one link are ordered.
     pub credit_link: Option<AnyLink>,
 }
 
 /// Messages that go out by one WRITE.
 const COMBINED: usize = 64;
 
-/// What the combiner has.
+/// The combiner's state.
 pub(crate) struct Sending {
     pub sender: Sender,
-    /// Handed over first, and not in the ring for want of room.
+    /// Messages handed over first, which had no room in the ring.
     left: VecDeque<Vec<u8>>,
 }
 
@@ -65,7 +63,7 @@ impl Sending {
     }
 }
 
-/// What has gone into a ring; counted under the sending lock.
+/// Counts of what went into a ring; updated under the sending lock.
 #[derive(Default)]
 pub(crate) struct Sends {
     frames: AtomicU64,
@@ -95,26 +93,26 @@ fn add(counter: &AtomicU64, more: usize) {
     counter.store(counter.load(Ordering::Relaxed) + more as u64, Ordering::Relaxed);
 }
 
-/// What threads have handed over, oldest first.
+/// Messages that threads have handed over, oldest first.
 #[derive(Default)]
 pub(crate) struct HandedOver {
     queue: SegQueue<Vec<u8>>,
-    /// Messages ever; counted before they are there.
+    /// All messages so far; counted before they are added.
     handed: AtomicUsize,
-    /// As many of them, the oldest, are in the ring.
+    /// Number of the oldest messages that are in the ring.
     sent: AtomicUsize,
     /// Bytes of their frames.
     bytes: AtomicUsize,
 }
 
 impl HandedOver {
-    /// Whether something is not in the ring.
+    /// Whether some message is not in the ring.
     #[inline]
     pub fn is_waiting(&self) -> bool {
         self.sent.load(Ordering::Relaxed) != self.handed.load(Ordering::Relaxed)
     }
 
-    /// Messages so far, those that other threads are about to hand over too.
+    /// Messages so far, including those that other threads are about to add.
     pub fn handed(&self) -> usize {
         self.handed.load(Ordering::Relaxed)
     }
@@ -142,14 +140,14 @@ impl HandedOver {
 }
 
 impl Lane {
-    /// Puts into the ring what was handed over. Whether there was room for all.
+    /// Puts the handed-over messages into the ring. Returns whether there was room for all.
     ///
     /// # Errors
     /// The connection is over.
     pub fn drain(&self, sending: &mut Sending, link: &mut AnyLink) -> Result<bool, Error> {
         let Sending { sender, left } = sending;
         let handed = &self.handed_over;
-        // Bounded by what is handed over: at most one more ring's length meanwhile.
+        // Bounded by the handed-over messages: at most one more ring's length meanwhile.
         for _ in 0..RING_BYTES / COMBINED {
             while left.len() < COMBINED
                 && let Some(message) = handed.queue.pop()
@@ -177,8 +175,7 @@ impl Lane {
         Ok(true)
     }
 
-    /// Whether something that was handed over could go into the ring now; also if
-    /// another thread is at it.
+    /// Whether a handed-over message could go into the ring now; also if another thread is at it.
     pub fn may_push_on(&self) -> bool {
         self.handed_over.is_waiting()
             && try_lock(&self.sending).is_none_or(|sending| {
@@ -201,7 +198,7 @@ impl Lane {
     }
 }
 
-/// Why a frame that had room was not sent: the connection is over.
+/// Why the lane did not send a frame that had room: the connection is over.
 #[cold]
 pub(crate) fn not_sent(error: SendError) -> Error {
     match error {
@@ -210,7 +207,7 @@ pub(crate) fn not_sent(error: SendError) -> Error {
     }
 }
 
-/// Passes over a link's completed WRITEs.
+/// Skips a link's completed WRITEs.
 ///
 /// # Errors
 /// One of them has failed, or the link by itself: the connection is over.

@@ -1,8 +1,9 @@
-//! Values that no frame carries.
+//! Values that do not fit a frame.
 //!
-//! A reply's value comes into memory that the request named (`crate::data_buffers`), and is
-//! copied out once. Over shared memory the server, whose memory it is, is told then, and
-//! gives the pages back. A request whose value is too long the asker sends in pieces.
+//! The server writes such a reply's value into memory that the request named
+//! (`crate::data_buffers`), and the client copies it out once. Over shared memory the server owns
+//! that memory; the client then tells it, and it gives the pages back. The asker sends a request
+//! with a too long value in pieces.
 
 use crate::asker::{Answer, Asker, special_header};
 use crate::core::Core;
@@ -14,11 +15,11 @@ use remora_protocol::Command;
 use remora_protocol::message::{RELEASE, REPLY_HEADER_BYTES, Status, form};
 use zerocopy::IntoBytes;
 
-/// A length that may have grown since it was told is asked for again this
-/// often, with twice the room.
+/// If a value has grown since the server told its length, the client asks again this often, each
+/// time with twice the room.
 const TRIES: u32 = 8;
 
-/// Asks; a value that no frame carries comes through the buffer.
+/// Asks; a value that does not fit a frame comes through the buffer.
 pub(crate) fn ask_any_size(core: &mut Core, command: &Command<'_>) -> Result<Answer, Error> {
     match core.ask(command) {
         Err(Error::Refused(Status::NeedsBuffer)) => ask_by_buffer(core, command, core.needed_bytes),
@@ -26,8 +27,8 @@ pub(crate) fn ask_any_size(core: &mut Core, command: &Command<'_>) -> Result<Ans
     }
 }
 
-/// Asks for a value of up to so many bytes, which comes through the buffer
-/// if it is long. More is asked for again where that does no harm.
+/// Asks for a value of up to so many bytes, which comes through the buffer if it is long. It asks
+/// again for a longer value if that does no harm.
 pub(crate) fn ask_by_buffer(
     core: &mut Core,
     command: &Command<'_>,
@@ -58,7 +59,7 @@ fn take_part(endpoint: &mut Endpoint, bytes: usize) -> Result<Part, Error> {
             return Err(Error::NoFreeBuffer);
         }
         endpoint.check()?;
-        // A late reply gives the part back that it might have filled.
+        // A late reply frees the part that it might have filled.
         endpoint.empty_rings()?;
         endpoint.pause();
     }
@@ -68,8 +69,8 @@ fn ask_into(core: &mut Core, command: &Command<'_>, part: Part) -> Result<Answer
     let (shard, ticket) = core.asker.send_into(&mut core.directory, command, Some(&part))?;
     let mut answer = match core.collect(shard, ticket) {
         Err(Error::TimedOut) => {
-            // The reply may fill it yet. The server is not told to give its
-            // pages back then: they are used again as they are.
+            // The reply may still fill it. The client does not tell the server to give its pages
+            // back then: later replies use them as they are.
             core.asker.keep_part(shard, ticket, part);
             return Err(Error::TimedOut);
         }

@@ -1,11 +1,10 @@
-//! What a client is made of: a connection to a server, and sessions on it, which read the
-//! server's memory themselves or ask by message, and tell with every result which they did.
-//! Applications use the crate `remora-client`, which stands on this one.
+//! The core of the client: a connection to a server, and sessions on it, which read the server's
+//! memory themselves or ask by message. Each result says which route served it. Applications use
+//! the crate `remora-client`, which is built on this one.
 //!
-//! All sessions of a [`Client`] share its connection. Over shared memory each has
-//! rings of its own, over TCP and RDMA they share one ring pair for each shard.
-//! There is no thread behind it; a thread that waits at shared rings serves the others
-//! meanwhile.
+//! All sessions of a [`Client`] share its connection. Over shared memory each session has rings of
+//! its own; over TCP and RDMA all sessions share one ring pair for each shard. The client has no
+//! thread of its own; a thread that waits at shared rings serves the others meanwhile.
 //!
 //! ```text
 //!   session       operations by name
@@ -15,18 +14,18 @@
 //!   endpoint      one session's end: frames out, replies in, READs, clock, read lease
 //!   connection    what the sessions of a process share: ring sets, lanes, inboxes
 //! ```
-//! Each imports those below it only.
+//! Each layer imports only those below it.
 //!
-//! What it keeps true:
-//! * a value that was read counts only if the record passed every check and
-//!   the read lease still held when the READ had completed;
-//! * absence is only ever the owner's word;
-//! * a session sees its own writes: it reads from a shard only while none of
-//!   its earlier writes there is unanswered;
-//! * a request that times out fails alone while heartbeats come; its late reply
-//!   is dropped by its id;
-//! * a pointer, a session's own or one that all clients of the machine share,
-//!   is a hint: the record that it leads to proves itself.
+//! Invariants of this crate:
+//! * a value that was read counts only if the record passed every check and the read lease still
+//!   held when the READ had completed;
+//! * only the owner can say that a key is absent;
+//! * a session sees its own writes: it reads from a shard only while none of its earlier writes
+//!   there is unanswered;
+//! * a request that times out fails alone while heartbeats arrive; the client drops its late reply
+//!   by its id;
+//! * a pointer, a session's own or one that all clients of the machine share, is a hint: the client
+//!   validates the record that it leads to.
 
 #![forbid(unsafe_code)]
 
@@ -59,7 +58,7 @@ mod path;
 mod pointer_cache;
 mod pointer_file;
 mod pointer_table;
-// Not inside of it: the crate `models` compiles that file too.
+// Not inside that file: the crate `models` compiles it too.
 #[cfg(test)]
 #[path = "pointer_table/tests.rs"]
 mod pointer_table_tests;

@@ -1,33 +1,33 @@
-//! How many clients of this machine walk trees by READs just now (C24), by the table of
-//! pointers that they share (`layout::pointer_table`): in the last word of one of its first
-//! lines each client writes when it walked last.
+//! How many clients of this machine currently walk trees by READs (C24). They share a table of
+//! pointers (`layout::pointer_table`): in the last word of one of its first lines each client
+//! writes the time of its last walk.
 //!
 //! ```text
 //!  word 7 of line 0..64   when, ms of CLOCK_BOOTTIME 48 bits | the client's number 16 bits
 //! ```
-//! What it keeps true: nobody waits for another process, and nothing has to be undone when
-//! one dies. A word that is older than [`ACTIVE_MS`] says nothing, and may be taken by
-//! another client; one whose word was taken takes another. Any process of this user may
-//! write any word: at worst this client walks with one thread at a time.
+//! Invariants: no client waits for another process, and nothing has to be undone when one dies. A
+//! word older than [`ACTIVE_MS`] has no meaning, and another client may take it; a client whose
+//! word was taken takes another one. Any process of this user may write any word: at worst this
+//! client walks with one thread at a time.
 
 use crate::sync::Words;
 use remora_layout::limits::{CACHE_LINE_BYTES, MACHINE_CLIENTS};
 use remora_layout::pointer_table::{CLIENT_WORD, LINE_WORDS};
 use std::fmt;
 
-/// How long after a walk a client counts as one that walks: longer than the pause between
-/// two looks, and than a thread is held up in most cases.
+/// How long a client counts as walking after a walk: longer than the pause between two checks, and
+/// in most cases longer than a thread is not scheduled.
 const ACTIVE_MS: u64 = 100;
-/// How often a client tells that it walks, and looks who else does.
+/// How often a client announces that it walks, and counts the others.
 const LOOK_MS: u64 = 10;
 const NUMBER_BITS: u32 = 16;
 
 /// One client's part. See the module's text.
 pub struct MachineShare {
     words: Words,
-    /// Tells clients apart that would take one word.
+    /// Distinguishes clients that would take the same word.
     number: u64,
-    /// The line whose word is its own, if it is still.
+    /// The line whose word belongs to this client, while no other takes it.
     line: usize,
     /// Lines with such words: a table may be smaller than so many clients need.
     lines: usize,
@@ -51,7 +51,7 @@ impl MachineShare {
         Self { words, number, line, lines, looked_ms: 0, clients: 1 }
     }
 
-    /// How many clients walk, this one included, which is about to.
+    /// How many clients walk; includes this one, which is about to walk.
     pub fn clients(&mut self, now_ns: u64) -> usize {
         let now_ms = now_ns / 1_000_000;
         if self.looked_ms == 0 || now_ms >= self.looked_ms + LOOK_MS {

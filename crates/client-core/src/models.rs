@@ -1,11 +1,9 @@
-//! Threads that share a connection, in thousands of orders of their steps: no
-//! reply is lost, and nobody sleeps for ever while its reply has come. A thread
-//! that gives up waiting, while heartbeats come, disturbs nobody, and its late
-//! replies reach nobody.
+//! Threads that share a connection, in thousands of orders of their steps: no reply is lost, and no
+//! thread sleeps for ever while its reply has arrived. A thread that stops waiting while heartbeats
+//! arrive does not disturb the others, and no session receives its late replies.
 //!
-//! The client is production's, over rings in ordinary memory. The server is a
-//! few lines: it takes requests out of the rings and answers each with the
-//! number that it carries.
+//! The client is production's, over rings in ordinary memory. The server is a few lines: it takes
+//! requests out of the rings and answers each with the number that it carries.
 
 mod endless;
 mod flush;
@@ -119,7 +117,7 @@ impl Fixture {
             DataBuffers::region(Words::new(Mapping::heap(LARGE_BUFFER_BYTES)).view()),
             backend,
         );
-        // Each look takes a while, and nobody's time is ever up.
+        // Each look at the clock advances it, and no timeout ever expires.
         let ns = AtomicU64::new(1);
         let time = Clock::Given(Arc::new(move || ns.fetch_add(10_000, Ordering::Relaxed)));
         let mut connection = connection.expect("a page");
@@ -161,7 +159,7 @@ impl Fixture {
             (0..self.sets * SHARDS).map(|at| self.ends(at / SHARDS, at % SHARDS)).collect();
         let mut answered = 0;
         while answered < requests {
-            // It takes its time: threads are to come to sleep.
+            // The server is slow, so that threads go to sleep.
             thread::yield_now();
             let at = thread_rng().gen_range(0..8 * SHARDS * self.sets);
             let Some((receiver, sender)) = ends.get_mut(at) else { continue };
@@ -187,14 +185,14 @@ type Asker = (Wake, u32);
 /// How it asks.
 type Ask = fn(&mut Core, &Command<'_>) -> Result<Answer, Error>;
 
-/// Requests whose time was up, in all runs.
+/// Timed-out requests, in all runs.
 static TIMED_OUT: Count = Count::new(0);
 
 /// Requests that one thread handed over to another, in all runs.
 static HANDED_OVER: Count = Count::new(0);
 
-/// Lets threads ask. If `gives_up` says so, the time of the
-/// first one's requests is up after some looks at the clock.
+/// Lets threads ask. If `gives_up` is set, the requests of the first one time out after some looks
+/// at the clock.
 fn share(over: Over, askers: &[Asker], ask: Ask, gives_up: bool) {
     let fixture = Fixture::new(over);
     let threads: Vec<_> = (0i64..)
@@ -288,7 +286,7 @@ fn threads_that_share_a_connection_lose_no_reply_and_no_wake_up() {
     assert!(handed_over > RUNS, "one thread sends for others: {handed_over}");
 }
 
-/// The thread that sleeps for all is woken by what arrives, and by nothing else.
+/// Only arriving data wakes the thread that sleeps for all.
 #[test]
 fn threads_that_share_a_network_connection_lose_no_reply_and_no_wake_up() {
     let _guard = lock_for_test();
@@ -302,8 +300,8 @@ fn threads_that_share_a_network_connection_lose_no_reply_and_no_wake_up() {
     assert!(sleeps > CROWDS.len() * RUNS, "they did sleep by their links: {sleeps}");
 }
 
-/// A reply that comes between a thread's last look at its inbox and its sleep is met in
-/// few orders of steps: there have to be many.
+/// Few orders of steps have a reply that arrives between a thread's last check of its inbox and its
+/// sleep: the test needs many.
 #[test]
 fn threads_that_poll_before_they_sleep_miss_no_reply_over_a_network() {
     let _guard = lock_for_test();
@@ -336,7 +334,7 @@ fn ask_for_large(core: &mut Core, command: &Command<'_>) -> Result<Answer, Error
     ask_by_buffer(core, command, MAX_VALUE_BYTES)
 }
 
-/// Nobody gives up while others hold all of the buffer: they give it back.
+/// No thread gives up while others hold all of the buffer: they give it back.
 #[test]
 fn threads_wait_for_parts_of_the_buffer() {
     let _guard = lock_for_test();
@@ -366,8 +364,8 @@ fn a_thread_that_gives_up_disturbs_nobody() {
     }
 }
 
-/// What an abandoned request holds of the buffer comes back by its late reply,
-/// which somebody else takes, who waits for that memory.
+/// The late reply of an abandoned request gives back the part of the buffer that the request holds;
+/// another thread, which waits for that memory, takes that reply.
 #[test]
 fn a_late_reply_gives_its_part_of_the_buffer_back() {
     let _guard = lock_for_test();

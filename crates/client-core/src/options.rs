@@ -1,5 +1,4 @@
-//! What an application may choose: how a connection is made and used, and how a
-//! key is set.
+//! The application's options: how to make and use a connection, and how to set a key.
 
 use crate::admission::ConcurrencyLimit;
 use crate::choose::{Policy, Predictor, last_heartbeat};
@@ -15,26 +14,24 @@ use std::time::Duration;
 /// Where a session keeps pointers to records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PointerCacheKind {
-    /// Nowhere: each key is asked for, or walked to.
+    /// Nowhere: the client asks for each key, or walks to it.
     Off,
     /// In memory of its own.
     #[default]
     Private,
-    /// In one table for all sessions that this user has with this server on
-    /// this machine over this kind of transport (HydraDB 4.2.4, H28), and
-    /// nowhere else: over shared memory the server's, else a file that the
-    /// clients make. A process that shares it can mislead the others' READs, which
-    /// then fail validation and are asked. A server that isolates its clients
-    /// has none (H29): connecting fails with `ConnectError::NoPointerSharing`.
-    /// If the file cannot be had, it fails with `ConnectError::PointerFile`.
+    /// In one table for all sessions that this user has with this server on this machine over this
+    /// kind of transport (HydraDB 4.2.4, H28), and nowhere else: over shared memory the server's
+    /// table, otherwise a file that the clients make. A process that shares it can mislead the
+    /// others' READs, which then fail validation; the client then asks. A server that isolates its
+    /// clients has no table (H29): connecting fails with `ConnectError::NoPointerSharing`. If the
+    /// file is not available, it fails with `ConnectError::PointerFile`.
     Shared,
 }
 
 /// Options of a session.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What carries the session; [`Wanted::Auto`] takes the best that both
-    /// sides have.
+    /// The transport of the session; [`Wanted::Auto`] takes the best that both sides have.
     pub transport: Wanted,
     /// How the session waits for replies.
     pub wake: Wake,
@@ -44,12 +41,12 @@ pub struct Options {
     pub pointer_cache: PointerCacheKind,
     /// Most pointers that a private cache keeps; 0 is as good as `Off`.
     pub pointer_cache_entries: usize,
-    /// Where the file of shared pointers lies, which is needed over TCP: a
-    /// directory of this user's alone, best in memory; made if it is missing.
-    /// `None`: `$XDG_RUNTIME_DIR/remora`, else `/dev/shm/remora-UID`.
+    /// Directory of the file of shared pointers, which TCP needs: it must belong to this user
+    /// alone, best in memory; the client creates it if it is missing. `None`:
+    /// `$XDG_RUNTIME_DIR/remora`, else `/dev/shm/remora-UID`.
     pub pointer_directory: Option<PathBuf>,
-    /// Leases are taken to last at least this long (benches only: leases long
-    /// enough for the run); `None` takes the server's word.
+    /// Minimum duration that the client assumes for leases (benches only: long enough for the run);
+    /// `None` uses the server's term.
     pub lease: Option<Duration>,
     /// Memory for large replies that the process registers over RDMA on a
     /// machine without limits, in bytes: `S` of RDMA_Mongo's formula (1), which
@@ -59,15 +56,15 @@ pub struct Options {
     /// Over RDMA: traffic class, service level, partition and length of what
     /// this process sends.
     pub rdma_packets: Packets,
-    /// How [`crate::Path::Choose`] is decided.
+    /// The rule that decides [`crate::Path::Choose`].
     pub policy: Policy,
-    /// By what Catfish's two policies predict the server's load.
+    /// How Catfish's two policies predict the server's load.
     pub predictor: Predictor,
     /// How many threads may walk trees at a time by READs.
     pub concurrency_limit: ConcurrencyLimit,
     /// How long an operation may wait for its reply.
     pub timeout: Duration,
-    /// How long to come again to a server that is busy with connecting others.
+    /// How long to retry at a server that is busy with connecting others.
     pub connect_timeout: Duration,
 }
 

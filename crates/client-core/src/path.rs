@@ -1,20 +1,19 @@
-//! How a value is to be fetched, and how it was.
+//! How to fetch a value, and how it was fetched.
 
-/// How a value is to be fetched.
+/// How to fetch a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Path {
     /// Always by message.
     Ask,
-    /// By READs: a cached pointer, else bucket and record; asks only when
-    /// reading cannot conclude.
+    /// By READs: a cached pointer, else bucket and record; asks only when reading cannot conclude.
     Read,
     /// As the session's [`Policy`](crate::Policy) says.
     #[default]
     Choose,
 }
 
-/// How a result was fetched in the end.
+/// How a result was finally fetched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ServedBy {

@@ -1,8 +1,8 @@
 //! The client's cache of remote pointers (HydraDB 4.2.2, H19, H20).
 //!
-//! Entries are hints: the record itself, by generation, checksum and full
-//! key, says whether a pointer still holds. So an entry is keyed by the 64-bit
-//! hash alone, and keys are not kept. Two entries share a cache line.
+//! Entries are hints: the record itself validates a pointer, by generation, checksum and full key.
+//! So the 64-bit hash alone identifies an entry, and the cache keeps no keys. Two entries share a
+//! cache line.
 
 use remora_arena::HugeTable;
 use remora_layout::hash::KeyHash;
@@ -22,8 +22,8 @@ pub struct Entry {
     slot: u32,
     generation: u32,
     length: u32,
-    /// The low half of the region's number: nearly always enough to tell an arena
-    /// that has gone; the record's checksum knows all of it.
+    /// The low half of the region's number: it nearly always detects an arena that has gone; the
+    /// record's checksum covers the whole number.
     region_low: u16,
     /// Uses under the present lease, saturating.
     uses: u8,
@@ -92,9 +92,9 @@ impl Entry {
         self.lease_end_ns
     }
 
-    /// Whether a popular key's lease is about to end: time to renew it by
-    /// asking (H25). Popular is what was used often under this lease; about
-    /// to end is the last eighth of the term.
+    /// Whether a popular key's lease is about to end: then the client renews it by asking (H25). A
+    /// key is popular if it was used often under this lease; a lease is about to end in the last
+    /// eighth of its term.
     #[inline(always)]
     pub fn wants_renewal(&self, now_ns: u64) -> bool {
         let eighth_ns = self.term_s as u64 * 1_000_000_000 / 8;
@@ -125,7 +125,7 @@ impl PointerCache {
 
     #[inline(always)]
     fn home(&self, hash: KeyHash) -> usize {
-        // Bits that neither the shard nor the server's bucket uses alone.
+        // Bits that are used neither for the shard alone nor for the server's bucket alone.
         let mixed = hash.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 32) as usize & (self.entries.len() - WINDOW).wrapping_sub(1)
     }
@@ -163,7 +163,8 @@ impl PointerCache {
         self.place(entry);
     }
 
-    /// Whether half of all entries are used, or all that this hash may have by others.
+    /// Whether half of all entries are used, or other hashes use all entries that this hash may
+    /// have.
     fn is_crowded(&self, hash: KeyHash) -> bool {
         let home = self.home(hash);
         let is_others = |old: &Entry| old.lease_end_ns != 0 && old.hash != hash.0;
@@ -244,8 +245,8 @@ mod tests {
         assert!(hits * 100 > lookups * 99, "it keeps what fits: {hits} of {lookups}");
     }
 
-    /// However the keys' hashes fall: a window of a small cache may be full before half of it
-    /// is used.
+    /// For any distribution of the hashes: a window of a small cache may be full before half of the
+    /// cache is used.
     #[test]
     fn a_cache_that_may_grow_loses_no_pointer() {
         for seed in 0..200 {

@@ -1,17 +1,17 @@
-//! Where the table of shared pointers comes from (H28). Over shared memory the
-//! server gives it. Over a network the server is on another machine: there the
-//! clients of this one make it themselves, as a file in a directory of their
-//! user's own, one for each incarnation of each server.
+//! Where the table of shared pointers comes from (H28). Over shared memory the server provides it.
+//! Over a network the server is on another machine: there the clients of this machine make it
+//! themselves, as a file in a directory of their user's own, one for each incarnation of each
+//! server.
 //!
-//! What it keeps true:
-//! * a file has a name only once it is whole: it is made without one, filled
-//!   to its size, locked, and only then linked;
-//! * a process that maps a file holds its shared lock; a name is removed only under
-//!   the exclusive one, so that no table in use loses its name;
-//! * directory and file are this user's alone, or nothing is mapped.
+//! Invariants:
+//! * a file has a name only once it is complete: a client creates it without a name, fills it to
+//!   its size, locks it, and only then links it;
+//! * a process that maps a file holds its shared lock; a process removes a name only under the
+//!   exclusive lock, so that no table in use loses its name;
+//! * directory and file belong to this user alone, otherwise the client maps nothing.
 //!
-//! All of its memory is reserved at once: a file system that is full later
-//! would end its users by SIGBUS.
+//! A client reserves all of the file's memory at once: if the file system became full later, the
+//! users of the file would end by SIGBUS.
 
 use crate::error::ConnectError;
 use remora_arena::{MapError, Mapping, Words};
@@ -30,7 +30,7 @@ use std::time::Duration;
 
 /// What the names of all tables begin with.
 const PREFIX: &str = "pointers-";
-/// Tries to get hold of a file that others look at, remove and make.
+/// Tries to open a file that other processes check, remove and make.
 const TRIES: u32 = 200;
 /// Pause between two tries. A process that sweeps holds a file for some system calls.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -45,19 +45,19 @@ pub(crate) struct PointerTable {
 }
 
 impl PointerTable {
-    /// One that is given.
+    /// A given table.
     pub fn of_parts((words, seed): (Words, u64)) -> Self {
         Self { words, seed, _lock: None }
     }
 
-    /// The one that a server on this machine gives.
+    /// The table that a server on this machine provides.
     pub fn of_server(fd: BorrowedFd<'_>, seed: u64) -> Result<Self, MapError> {
         let mapping = Mapping::of_peer(fd, POINTER_TABLE_BYTES)?;
         Ok(Self { words: Words::new(mapping), seed, _lock: None })
     }
 
-    /// The one that this machine's clients of this server's incarnation share. It
-    /// lies in `directory`, else in the user's default one.
+    /// The table that this machine's clients of this server's incarnation share. It lies in
+    /// `directory`, else in the user's default one.
     pub fn of_machine(directory: Option<&Path>, hello: &ServerHello) -> Result<Self, ConnectError> {
         let seed = hello.pointer_table_seed.get();
         let server = mix(seed, hello.hash_seed.get());
@@ -69,8 +69,7 @@ impl PointerTable {
     }
 }
 
-/// The rule of the server's socket, but in memory: a login's directory if
-/// there is one.
+/// Follows the rule of the server's socket, but in memory: a login's directory if there is one.
 fn default_directory() -> PathBuf {
     directory_under(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from))
 }
@@ -91,7 +90,7 @@ struct TableFile {
 
 enum Found {
     Locked(OwnedFd),
-    /// Being removed, or just removed.
+    /// Another process is removing it, or has just removed it.
     Busy,
     Absent,
 }
@@ -151,7 +150,7 @@ impl TableFile {
         }
     }
 
-    /// Locks what was opened, and looks whether it is a table.
+    /// Locks the opened file, and checks whether it is a table.
     fn lock(&self, fd: OwnedFd) -> Result<Found, ConnectError> {
         match flock(&fd, FlockOperation::NonBlockingLockShared) {
             Ok(()) => {}
@@ -160,7 +159,7 @@ impl TableFile {
         }
         let status = fstat(&fd).map_err(self.failed("it cannot be examined"))?;
         if status.st_nlink == 0 {
-            // Removed between opening and locking.
+            // Another process removed it between opening and locking.
             return Ok(Found::Busy);
         }
         let what = if !is_file(&status) {
@@ -197,8 +196,8 @@ impl TableFile {
         }
     }
 
-    /// Removes the tables that nobody maps: those of servers' former incarnations.
-    /// What cannot be removed stays; it harms nobody.
+    /// Removes the unused tables: those of servers' former incarnations. A table that it cannot
+    /// remove stays, which does no harm.
     fn sweep(&self) {
         let Ok(entries) = Dir::read_from(&self.directory) else { return };
         for entry in entries.flatten() {
@@ -209,7 +208,7 @@ impl TableFile {
         }
     }
 
-    /// Removes what was opened by this name, unless somebody has locked it.
+    /// Removes the file opened by this name, unless another process has locked it.
     fn remove_unused(&self, name: &str, fd: OwnedFd) -> Result<(), Errno> {
         flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
         let status = fstat(&fd)?;
@@ -225,7 +224,7 @@ fn is_file(status: &Stat) -> bool {
     FileType::from_raw_mode(status.st_mode) == FileType::RegularFile
 }
 
-/// What is wrong with a file or directory that should be this user's alone.
+/// Why a file or directory does not belong to this user alone.
 fn not_ones_own(status: &Stat) -> Option<&'static str> {
     if status.st_uid != geteuid().as_raw() {
         return Some("it belongs to another user");

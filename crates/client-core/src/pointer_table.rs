@@ -1,17 +1,16 @@
-//! The pointers that all sessions of one user share on a machine (HydraDB
-//! 4.2.4, H28): a table in memory that each of them writes.
+//! The pointers that all sessions of one user share on a machine (HydraDB 4.2.4, H28): a table in
+//! memory that each of them writes.
 //!
-//! What it keeps true: `find` gives only what some `put` put for that very
-//! hash, whatever other processes read, write, or die meanwhile (layout's
-//! `pointer_table` tells why). An operation reads first and then makes its
-//! stores; no store waits for another process, and none before it has to be
-//! undone. So a writer may be killed between any two of them: its line is the
-//! old hint, the new one, or empty, and any later `put` may take it.
+//! Invariant: `find` returns only a hint that some `put` stored for that very hash, whatever other
+//! processes read, write, or die meanwhile (layout's `pointer_table` explains why). An operation
+//! reads first and then makes its stores; no store waits for another process, and no earlier store
+//! has to be undone. So a writer may be killed between any two stores: its line is the old hint,
+//! the new one, or empty, and any later `put` may take it.
 //!
-//! No line is emptied before it is overwritten: any mix of old and new fails
-//! the checksum already. For the same reason stores need no order among
-//! themselves. Two that put one hash at once may leave it in two lines, or
-//! lose both; the next one who asks the server puts it right.
+//! A writer does not empty a line before it overwrites it: any mix of old and new already fails the
+//! checksum. For the same reason the stores need no order among themselves. Two concurrent `put`s
+//! of one hash may leave it in two lines, or lose both; the next client that asks the server
+//! corrects it.
 
 use crate::pointer_cache::{Entry, POPULAR_USES};
 use crate::sync::Words;
@@ -25,7 +24,7 @@ use remora_layout::pointer_table::{
 /// Most stores of one operation: a hint with its uses, and emptying the other
 /// lines of its window.
 const MOST_STORES: usize = CHECKSUM_WORD + 2 + POINTER_WINDOW_LINES;
-/// A lease that ends later than this from now is no lease.
+/// A lease that ends later than this from now is invalid.
 const LONGEST_LEASE_NS: u64 = LEASE_CONFIG_MAX_S * 1_000_000_000;
 
 /// One session's view of the table.
@@ -84,7 +83,7 @@ impl SharedPointers {
     /// The hint of this hash in this line.
     #[inline(always)]
     pub(crate) fn hint_of(&self, line: usize, hash: KeyHash) -> Option<Hint> {
-        // One word says no to almost every other hash.
+        // One word excludes almost every other hash.
         if self.words.load(line * LINE_WORDS + HASH_WORD) != hash.0 {
             return None;
         }
@@ -97,8 +96,8 @@ impl SharedPointers {
         self.words.prefetch((home_line(hash, self.lines) * CACHE_LINE_BYTES) as u64);
     }
 
-    /// The pointer of this hash. It may be anybody's: check that it can be
-    /// followed, and what it leads to.
+    /// The pointer of this hash. Any process may have written it: check that it can be followed,
+    /// and validate the record.
     #[inline(always)]
     pub fn find(&self, hash: KeyHash) -> Option<Entry> {
         for line in self.window(hash) {
@@ -109,8 +108,8 @@ impl SharedPointers {
         None
     }
 
-    /// Counts a use, up to what makes a key popular: from then on its line is
-    /// only read, and stays in the caches of all cores.
+    /// Counts a use, up to the number that makes a key popular: from then on clients only read its
+    /// line, which stays in the caches of all cores.
     #[inline(always)]
     fn count_use(&self, line: usize) -> u8 {
         let word = line * LINE_WORDS + USES_WORD;
@@ -122,8 +121,8 @@ impl SharedPointers {
         uses as u8 + 1
     }
 
-    /// Puts a hint in place of the hash's former one, else of none or one
-    /// whose lease has ended by `now_ns`, else of the one whose lease ends first.
+    /// Puts a hint in place of the hash's former one, otherwise of an empty line or of one whose
+    /// lease has ended by `now_ns`, otherwise of the one whose lease ends first.
     pub fn put(&self, hint: &Hint, now_ns: u64) {
         if hint.pointer.is_some() {
             self.store(&self.stores_of_put(hint, now_ns));
@@ -135,8 +134,8 @@ impl SharedPointers {
         self.store(&self.stores_of_emptying(hash, |_| true));
     }
 
-    /// Empties what still holds this pointer for this hash, unless its lease
-    /// ends after `until_ns`.
+    /// Empties the lines that still hold this pointer for this hash, unless its lease ends after
+    /// `until_ns`.
     pub fn forget(&self, hash: KeyHash, pointer: RemotePointer, until_ns: u64) {
         let is_it = |hint: &Hint| hint.pointer == pointer && hint.lease_end_ns <= until_ns;
         self.store(&self.stores_of_emptying(hash, is_it));
@@ -164,7 +163,7 @@ impl SharedPointers {
         }
         stores.push(chosen * LINE_WORDS + USES_WORD, 0);
         stores.push(chosen * LINE_WORDS + CHECKSUM_WORD, words[CHECKSUM_WORD]);
-        // What two writers at once may have left twice.
+        // Two concurrent writers may have stored the hash twice.
         for line in self.window(hint.hash).filter(|&line| line != chosen) {
             if self.hint_of(line, hint.hash).is_some() {
                 stores.push(line * LINE_WORDS + CHECKSUM_WORD, 0);

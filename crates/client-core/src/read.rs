@@ -57,7 +57,7 @@ pub(crate) fn get<'c, E: From<Error>>(
     Ok(core.got(found))
 }
 
-/// The value of a key, by READs as far as they go.
+/// The value of a key, by READs as far as possible.
 #[inline(always)]
 fn get_read(
     core: &mut Core,
@@ -73,8 +73,8 @@ fn get_read(
         Some(entry) => read_cached(endpoint, directory, key, place, entry, path, &mut cost)?,
         None => Reading::NoPointer,
     };
-    // A session that may choose asks after a READ without a result: that brings a pointer
-    // with a lease.
+    // A session that may choose asks after a READ without a result: the reply brings a pointer with
+    // a lease.
     if matches!(reading, Reading::NoPointer) && (path == Path::Read || entry.is_none()) {
         reading = read_cold(endpoint, directory, key, place, &mut cost)?;
     }
@@ -83,14 +83,13 @@ fn get_read(
     };
     cost.read = 1;
     core.meter.add(&cost);
-    // A pointer that was stale was a READ without a result too.
+    // A READ through a stale pointer also had no result.
     let served_by = ServedBy::read_after(retries + cost.stale as u32);
     Ok(Found { at: FoundAt::Landed { from, bytes }, served_by, counts: cost })
 }
 
-/// Asks for a value after reading has cost `cost`. One that no frame
-/// carries is read by the pointer that came instead, or comes through the
-/// buffer.
+/// Asks for a value after reading has cost `cost`. If the value does not fit a frame, it reads the
+/// value by the pointer in the reply instead, or gets it through the buffer.
 pub(crate) fn get_asked(
     core: &mut Core,
     key: &[u8],
@@ -126,7 +125,7 @@ pub(crate) fn get_asked(
         }
         answer => answer?,
     };
-    // The request has been counted; what reading cost comes on top.
+    // The request has been counted; this adds the cost of reading.
     let wasted = Counts { operations: 0, ..cost };
     core.meter.add(&wasted);
     let mut counts = answer.counts;
@@ -135,8 +134,8 @@ pub(crate) fn get_asked(
     Ok(Found { at: FoundAt::Reply(answer.value), served_by, counts })
 }
 
-/// One READ through the cached pointer (H19). What it fetched counts only
-/// if pointer lease and read lease still held when it had completed.
+/// One READ through the cached pointer (H19). Its result counts only if pointer lease and read
+/// lease still held when it had completed.
 #[inline(always)]
 fn read_cached(
     endpoint: &mut Endpoint,
@@ -191,7 +190,7 @@ fn read_cached(
             Err(Reject::Torn) => cost.retries += 1,
             Err(Reject::Pending | Reject::AskOnly) => break,
             Err(Reject::OtherKind) => {
-                // Whole, so it never becomes a string; the server says what it is.
+                // A whole object never becomes a string; the server knows its type.
                 directory.forget_dead(hash, pointer);
                 break;
             }
@@ -207,8 +206,8 @@ fn read_cached(
     Ok(Reading::Ask)
 }
 
-/// Fetches the header page of a shard's arena: its table has grown. A page
-/// that was fetched while it changed leaves the view as it was.
+/// Fetches the header page of a shard's arena after its table has grown. A page that changed during
+/// the fetch leaves the view as it was.
 pub(crate) fn refresh_table(
     endpoint: &mut Endpoint,
     directory: &mut Directory,

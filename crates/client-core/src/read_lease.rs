@@ -1,12 +1,12 @@
-//! The read lease: how long what is read may be taken for fresh.
+//! The read lease: how long results of READs count as fresh.
 //!
-//! The client writes its own clock into its mailbox; each heartbeat echoes
-//! it, with the server's incarnation and epoch. The lease lasts `READ_LEASE_MS`, less a
-//! margin for clock drift, from the echoed value, on the client's clock. A
-//! READ counts only if its completion is seen before the lease ends. A reply
-//! to a request renews it likewise, from the moment before it was sent.
+//! The client writes its own clock into its mailbox; each heartbeat echoes it, with the server's
+//! incarnation and epoch. The lease lasts `READ_LEASE_MS`, less a margin for clock drift, from the
+//! echoed value, on the client's clock. A READ counts only if the client sees its completion before
+//! the lease ends. A reply to a request renews the lease in the same way, from the moment before
+//! the client sent the request.
 //!
-//! A server that lives answers a clock with a heartbeat. One that has not for
+//! A live server answers a clock with a heartbeat. A server that has not answered for
 //! `SERVER_SILENT_MS` is silent.
 
 use remora_arena::{ReadView, Words};
@@ -20,8 +20,8 @@ const LEASE_NS: u64 = (READ_LEASE_MS - READ_LEASE_MARGIN_MS) * 1_000_000;
 const REFRESH_NS: u64 = CLOCK_REFRESH_MS * 1_000_000;
 const LOOK_NS: u64 = HEARTBEAT_LOOK_US * 1_000;
 const SILENT_NS: u64 = SERVER_SILENT_MS * 1_000_000;
-/// While the client's clock advances by one, the server's advances by at most
-/// one and this share of one, 1 in 4: the percentage that the limits argue.
+/// While the client's clock advances by one, the server's advances by at most one and this share of
+/// one, 1 in 4: the limits derive this percentage.
 const DRIFT_SHIFT: u32 = 2;
 const _: () = assert!(READER_CLOCK_PERCENT == 100 >> DRIFT_SHIFT);
 
@@ -35,12 +35,11 @@ pub struct ReadLease {
     term_ns: u64,
     until_ns: u64,
     clock_written_ns: u64,
-    /// The first clock that was written after the last heartbeat was seen; 0 if
-    /// none was.
+    /// The first clock that the client wrote after it saw the last heartbeat; 0 if it wrote none.
     unanswered_ns: u64,
     looked_ns: u64,
     sequence: u64,
-    /// The server's clock, and the client's clock at the latest when it was read.
+    /// The server's clock, and an upper bound of the client's clock when the server read it.
     server_unix_ms: u64,
     server_at_ns: u64,
     utilisation_ppm_plus_1: u32,
@@ -54,11 +53,11 @@ pub struct ServerLoad {
     pub sequence: u64,
     /// Busy share of the server's shards, parts per million.
     pub utilisation_ppm: u32,
-    /// How long a request waits before its turn comes, ns.
+    /// How long a request waits before the server executes it, ns.
     pub wait_ns: u32,
 }
 
-/// The heartbeats no longer come from the incarnation that the session began with.
+/// The heartbeats come from another incarnation than the session began with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OtherIncarnation;
 
@@ -89,13 +88,13 @@ impl ReadLease {
         now_ns < self.until_ns
     }
 
-    /// Whether the server has left a clock unanswered for too long, as far as
-    /// heartbeats have been looked for.
+    /// Whether the server has left a clock unanswered for too long, as of the last check for a
+    /// heartbeat.
     pub fn is_silent(&self, now_ns: u64) -> bool {
         self.unanswered_ns != 0 && now_ns.saturating_sub(self.unanswered_ns) >= SILENT_NS
     }
 
-    /// Looks for a heartbeat and writes the clock, if it is time to.
+    /// Checks for a heartbeat and writes the clock, if it is time to.
     #[inline(always)]
     pub fn refresh(&mut self, now_ns: u64) -> Result<(), OtherIncarnation> {
         if now_ns - self.looked_ns.min(now_ns) >= LOOK_NS {
@@ -104,8 +103,8 @@ impl ReadLease {
         Ok(())
     }
 
-    /// Looks for a heartbeat and writes the clock. In this order: a heartbeat
-    /// that has come already does not answer the clock that is written now.
+    /// Checks for a heartbeat and writes the clock, in this order: a heartbeat that has already
+    /// arrived does not answer the clock that is written now.
     #[cold]
     pub fn refresh_now(&mut self, now_ns: u64) -> Result<(), OtherIncarnation> {
         self.looked_ns = now_ns;
@@ -135,7 +134,7 @@ impl ReadLease {
         }
         match Heartbeat::from_words(&words) {
             Some(beat) => self.take(&beat, now_ns),
-            // Torn: it is being written; the next look finds it whole.
+            // Torn: the server is writing it; the next check finds it whole.
             None => Ok(()),
         }
     }
@@ -154,10 +153,10 @@ impl ReadLease {
         self.utilisation_ppm_plus_1 = beat.utilisation_ppm_plus_1;
         self.wait_ns = beat.wait_ns;
         let echoed_ns = beat.echoed_client_clock_ns;
-        // A clock that was never written, or lies in the future, gives nothing.
+        // A clock that was never written, or lies in the future, renews nothing.
         if echoed_ns != 0 && echoed_ns <= now_ns {
             self.until_ns = self.until_ns.max(echoed_ns + self.term_ns);
-            // What is told may fall: of a step that does not come after all.
+            // The announced time may fall: after an announced step that does not happen.
             if echoed_ns >= self.server_at_ns {
                 self.server_unix_ms = beat.server_unix_ms;
                 self.server_at_ns = echoed_ns;
@@ -166,7 +165,7 @@ impl ReadLease {
         Ok(())
     }
 
-    /// A reply of this incarnation has come to a request sent after `sent_ns`.
+    /// A reply of this incarnation has arrived for a request sent after `sent_ns`.
     #[inline]
     pub fn renew_by_reply(
         &mut self,
@@ -180,10 +179,10 @@ impl ReadLease {
         Ok(())
     }
 
-    /// Whether an expiry (Unix ms of the server, 0 for never) may have passed
-    /// by `now_ns`: what the heartbeat told was read after the echoed clock. It
-    /// bounds the server's clock for one term: a step of that clock is told for
-    /// as long before it counts (decision 0028).
+    /// Whether an expiry (Unix ms of the server, 0 for never) may have passed by `now_ns`: the
+    /// server read the heartbeat's time after the echoed clock. It bounds the server's clock for
+    /// one term: the server announces a step of that clock for as long before the step counts
+    /// (decision 0028).
     #[inline(always)]
     pub fn may_have_expired(&self, expires_at_ms: u64, now_ns: u64) -> bool {
         if expires_at_ms == 0 {
@@ -201,8 +200,7 @@ impl ReadLease {
         self.clock_written_ns
     }
 
-    /// What the last heartbeat said of the server's load; `None` if none has
-    /// come yet.
+    /// The server's load in the last heartbeat; `None` before the first one.
     pub fn load(&self) -> Option<ServerLoad> {
         let utilisation_ppm = self.utilisation_ppm_plus_1.checked_sub(1)?;
         Some(ServerLoad { sequence: self.sequence, utilisation_ppm, wait_ns: self.wait_ns })
@@ -323,7 +321,8 @@ mod tests {
         // Written again meanwhile: the first one counts.
         fixture.lease.refresh_now(9 * MS).unwrap();
         assert!(fixture.lease.is_silent(5 * MS + SILENT_NS));
-        // It answered long ago, and nobody looked: the clock of now is another.
+        // The server answered long ago, and the session did not check: the present clock is
+        // another.
         fixture.beat(77, 1_000);
         fixture.lease.refresh_now(8 * SILENT_NS).unwrap();
         assert!(
@@ -370,7 +369,7 @@ mod tests {
     fn a_bound_of_the_servers_clock_lasts_as_long_as_a_lease_and_may_fall() {
         let mut fixture = fixture();
         fixture.lease.refresh_now(10 * MS).unwrap();
-        // A step is told that does not come after all.
+        // The server announces a step that does not happen.
         fixture.beat(77, 900_000);
         fixture.lease.refresh_now(12 * MS).unwrap();
         assert!(fixture.lease.may_have_expired(60_000, 12 * MS));
@@ -385,8 +384,8 @@ mod tests {
         assert!(fixture.lease.holds(end_ns) && fixture.lease.may_have_expired(60_000, end_ns));
     }
 
-    /// At the very edge: the slowest client and the fastest new incarnation. What lies
-    /// between is the business of the model in `clocks`.
+    /// The extreme case: the slowest client and the fastest new incarnation. The model in `clocks`
+    /// covers the cases in between.
     #[test]
     fn no_lease_outlasts_the_wait_of_a_restarted_server() {
         const SLOW: u64 = 100 - CLOCK_DRIFT_PERCENT;

@@ -1,17 +1,15 @@
-//! Ring sets: for each shard a ring pair, at which one session of the process
-//! stands, or several.
+//! Ring sets: for each shard a ring pair, used by one session of the process, or several.
 //!
-//! Over shared memory the first sessions of a process have sets of their own:
-//! whatever one of them does when it asks, no other thread touches. Beyond that,
-//! and over other transports, sessions share sets. What it keeps true:
-//! * a request is put into a ring under its lane's sending lock, a reply is taken
-//!   under its receiving lock: rings have one writer and one reader at a time;
-//! * where all sessions stand at one set, none waits for the sending lock: it hands its
-//!   requests over to the thread that has it (`crate::lane`);
-//! * a reply names, in its id, the session that asked; the thread that takes it hands it
-//!   to that session's inbox, in the order of the ring;
-//! * a session number is given out again only after every reply to its former
-//!   holder has come.
+//! Over shared memory the first sessions of a process have sets of their own: when such a session
+//! asks, no other thread touches the same memory. Beyond that, and over other transports, sessions
+//! share sets. Invariants:
+//! * a thread puts a request into a ring under its lane's sending lock, and takes a reply under its
+//!   receiving lock: rings have one writer and one reader at a time;
+//! * if all sessions share one set, none waits for the sending lock: it hands its requests over to
+//!   the thread that holds the lock (`crate::lane`);
+//! * the id of a reply names the session that asked; the thread that takes the reply delivers it to
+//!   that session's inbox, in the order of the ring;
+//! * a session number is reused only after every reply to its former holder has arrived.
 
 use crate::inbox::Inbox;
 use crate::lane::{HandedOver, Lane, Receiving, Sending, Sends};
@@ -34,15 +32,15 @@ pub(crate) struct RingSet {
     pub number: usize,
     /// How many there are.
     sets: usize,
-    /// Whether sessions hand requests over: it is the only set.
+    /// Whether sessions hand requests over: true if it is the only set.
     pub hands_over: bool,
     /// By shard.
     pub lanes: Vec<Lane>,
     /// The inbox of its first session; mostly there is no other.
     first_inbox: OnceLock<Arc<Inbox>>,
-    /// Those of the others: every `sets`-th number.
+    /// The inboxes of the other sessions: every `sets`-th number.
     other_inboxes: OnceLock<Box<[OnceLock<Arc<Inbox>>]>>,
-    /// Held by the one thread that sleeps in the kernel for all that stand here.
+    /// Held by the one thread that sleeps in the kernel for all sessions of this set.
     pub sleep: Mutex<Sleep>,
     /// Wakes that thread, over shared memory.
     bell: Option<OwnBell>,
@@ -50,7 +48,7 @@ pub(crate) struct RingSet {
     pub lock_waits: LockWaits,
 }
 
-/// How one thread sleeps for all that stand at a ring set.
+/// How one thread sleeps for all sessions of a ring set.
 pub(crate) enum Sleep {
     /// Until the server rings.
     Shm(OwnBell),
@@ -58,7 +56,7 @@ pub(crate) enum Sleep {
     ByLink,
 }
 
-/// What a ring set is made of.
+/// The parts of a ring set.
 pub(crate) struct SetParts<'c> {
     /// Seed of the session's rings.
     pub seed: u64,
@@ -112,8 +110,8 @@ impl RingSet {
         }
     }
 
-    /// Takes a session number that belongs to this set, if nobody holds it and no
-    /// reply to its former holder is still to come.
+    /// Takes a session number that belongs to this set, if no session holds it and no reply to its
+    /// former holder is in flight.
     pub fn take_number(&self, number: usize) -> Option<Arc<Inbox>> {
         let inbox = match (number / self.sets).checked_sub(1) {
             None => &self.first_inbox,
@@ -143,8 +141,8 @@ impl RingSet {
         std::iter::once(&self.first_inbox).chain(others).map_while(OnceLock::get)
     }
 
-    /// The sending end of a ring; `None` if another thread has it, and requests are
-    /// handed over to it.
+    /// The sending end of a ring; `None` if another thread has it: then the session hands its
+    /// requests over to that thread.
     #[inline]
     pub fn sending<'l>(&self, lane: &'l Lane) -> Option<MutexGuard<'l, Sending>> {
         if self.hands_over {
@@ -154,12 +152,12 @@ impl RingSet {
         }
     }
 
-    /// Whether requests that were handed over wait for room in a ring.
+    /// Whether handed-over requests wait for room in a ring.
     pub fn waits_for_room(&self) -> bool {
         self.hands_over && self.lanes.iter().any(|lane| lane.handed_over.is_waiting())
     }
 
-    /// Lets all threads that stand here look around.
+    /// Makes all threads of this set check again.
     pub fn nudge_all(&self) {
         self.inboxes().for_each(|inbox| inbox.nudge());
     }
@@ -171,8 +169,8 @@ impl RingSet {
         }
     }
 
-    /// Lets one of those who are parked look around: the thread that slept in the kernel
-    /// for all no longer does, or one that sent for all goes on with its own work.
+    /// Makes one of the parked threads check again: the thread that slept in the kernel for all no
+    /// longer does, or a thread that sent for all continues with its own work.
     pub fn nudge_one(&self) {
         Words::full_fence();
         for inbox in self.inboxes() {
@@ -182,8 +180,8 @@ impl RingSet {
         }
     }
 
-    /// Whether a reply may have come that no thread is taking, or that one is about to
-    /// deliver: the last look at the rings before a sleep.
+    /// Whether a reply may have arrived that no thread is taking, or that a thread is about to
+    /// deliver: the last check of the rings before a sleep.
     pub fn has_reply(&self) -> bool {
         self.lanes.iter().any(|lane| {
             lane.outstanding.load(Ordering::Acquire) > 0
@@ -194,8 +192,8 @@ impl RingSet {
 }
 
 impl Sleep {
-    /// Sleeps until something may have come, unless `scan` finds that it has.
-    /// Whether it slept.
+    /// Sleeps until something may have arrived, unless `scan` finds something. Returns whether it
+    /// slept.
     pub fn sleep(
         &mut self,
         link: &mut AnyLink,

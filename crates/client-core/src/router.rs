@@ -1,5 +1,5 @@
-//! Routing: which route an operation takes, what it took, and what it reports to an
-//! application that wants to know.
+//! Routing: the route of an operation, its cost, and the explanation for an application that wants
+//! one.
 
 use crate::choose::{Chooser, Class, Decision, Explanation, Policy, Route, Spent, Why};
 use crate::counts::Counts;
@@ -7,7 +7,7 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::path::{Path, ServedBy};
 
-/// A session's router: it asks the chooser, and tells it what operations took.
+/// A session's router: it asks the chooser, and reports the cost of operations to it.
 pub(crate) struct Router {
     pub chooser: Chooser,
     /// Whether operations are explained.
@@ -15,11 +15,11 @@ pub(crate) struct Router {
     explanation: Option<Explanation>,
 }
 
-/// An operation that has begun: its route, and since when it is timed.
+/// An operation in progress: its route, and the start of its timing.
 pub(crate) struct Timing {
     pub route: Route,
     why: Why,
-    /// The clock then, if what it takes is to be learned or told.
+    /// The clock at the start, if the cost is learned or reported.
     began_ns: Option<u64>,
     /// Whether the chooser learns from it.
     is_learned: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// One of which nothing is learned or told.
+    /// An operation whose cost is neither learned nor reported.
     #[inline(always)]
     fn untimed(route: Route, why: Why) -> Self {
         Self { route, why, began_ns: None, is_learned: false, expected: (None, None) }
@@ -45,13 +45,13 @@ impl Router {
         (self.explains, self.explanation) = (explains, None);
     }
 
-    /// The explanation of the last operation that had two ways.
+    /// The explanation of the last operation with two routes.
     pub fn explanation(&self) -> Option<Explanation> {
         self.explanation
     }
 
-    /// Begins an operation whose way was chosen. The chooser learns from what
-    /// its policy wants to know; where that is nothing, for explanations alone.
+    /// Begins an operation whose route the chooser decided. The chooser learns what its policy
+    /// needs; if that is nothing, the timing is for explanations alone.
     fn begin(
         &mut self,
         endpoint: &mut Endpoint,
@@ -65,14 +65,14 @@ impl Router {
         Ok(Timing { route, why, began_ns, is_learned, expected })
     }
 
-    /// Begins one whose way the caller has given.
+    /// Begins an operation whose route the caller names.
     #[inline(always)]
     pub fn begin_given(&mut self, endpoint: &mut Endpoint, route: Route) -> Result<Timing, Error> {
         let began_ns = if self.explains { Some(endpoint.now()?) } else { None };
         Ok(Timing { began_ns, ..Timing::untimed(route, Why::Given) })
     }
 
-    /// Ends an operation; gives what it took if the chooser is to learn it.
+    /// Ends an operation; returns its cost if the chooser learns from it.
     fn end_operation(
         &mut self,
         endpoint: &mut Endpoint,
@@ -98,7 +98,7 @@ impl Router {
         Ok(timing.is_learned.then_some(Spent { elapsed_ns, reads, in_vain }))
     }
 
-    /// Ends one whose way the caller has given.
+    /// Ends an operation whose route the caller named.
     #[inline(always)]
     pub fn end_given(
         &mut self,
@@ -151,8 +151,8 @@ impl Router {
         Ok(())
     }
 
-    /// Begins a search of this class. At how many nodes reading is to be given
-    /// up, if at any.
+    /// Begins a search of this class. Returns also the number of nodes at which to give up reading,
+    /// if there is one.
     pub fn begin_search(
         &mut self,
         endpoint: &mut Endpoint,

@@ -1,6 +1,6 @@
 //! A session: one thread's operations on a connection.
 //!
-//! It is made of parts, and hands each operation to the module that knows how it is done.
+//! It has several parts, and passes each operation to the module that implements it.
 
 use crate::admission::Admission;
 use crate::asker::{Asker, PIPELINE_CHUNK, is_search};
@@ -36,8 +36,8 @@ use remora_protocol::{Reply, Request};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// One thread's use of a connection to one server. Operations take `&mut
-/// self`; results that borrow are valid until the next operation. Why one fails: [`Error`].
+/// One thread's use of a connection to one server. Operations take `&mut self`; results that borrow
+/// are valid until the next operation. [`Error`] says why an operation fails.
 pub struct Session {
     pub(crate) core: Core,
     batch: Batch,
@@ -57,7 +57,7 @@ impl Session {
         let link = &endpoint.link;
         let chooser = Chooser::new(options.policy, link.reads_cost_peer_cpu(), seed)
             .predicting(options.predictor);
-        // Over shared memory there is no card to queue at.
+        // Over shared memory there is no network card at which walks queue.
         let admission = admission.filter(|_| !link.completes_at_once());
         let core = Core {
             asker: Asker::new(endpoint),
@@ -69,7 +69,7 @@ impl Session {
         Ok(Self { core, batch: Batch::default(), trees: TreeSearcher::new(admission) })
     }
 
-    /// What carries this session.
+    /// The transport of this session.
     pub fn transport(&self) -> Transport {
         self.core.asker.endpoint.link.transport()
     }
@@ -84,21 +84,20 @@ impl Session {
         self.core.meter
     }
 
-    /// The server's utilisation as its last heartbeat told it, in parts per
-    /// million; `None` before the first one.
+    /// The server's utilisation in its last heartbeat, in parts per million; `None` before the
+    /// first one.
     pub fn server_utilisation_ppm(&self) -> Option<u32> {
         Some(self.core.asker.endpoint.lease.load()?.utilisation_ppm)
     }
 
-    /// Whether each operation that has two ways, GET and the searches of trees,
-    /// is explained from now on. Each then costs two more looks at the clock.
+    /// Switches explanations on or off for operations with two routes, GET and the searches of
+    /// trees. Each such operation then costs two more looks at the clock.
     pub fn explain(&mut self, is_wanted: bool) {
         self.core.router.explain(is_wanted);
     }
 
-    /// Which way the last operation went that has two, why, what was expected
-    /// of each and what it took; `None` if [`Session::explain`] was not called
-    /// before it.
+    /// The route of the last operation with two routes, the reason, the expected cost of each route
+    /// and the actual cost; `None` if [`Session::explain`] was not called before it.
     pub fn explanation(&self) -> Option<Explanation> {
         self.core.router.explanation()
     }
@@ -108,8 +107,8 @@ impl Session {
         self.core.directory.shards.len()
     }
 
-    /// Sends one request and waits for its reply, whose value is valid until the session is
-    /// used again. A value that no frame carries comes, too. A refusal is an error.
+    /// Sends one request and waits for its reply, whose value is valid until the session is used
+    /// again. It also fetches a value that does not fit a frame. A refusal is an error.
     ///
     /// # Errors
     /// See [`Error`]. A command without a key, and one with several replies, is refused as
@@ -137,7 +136,7 @@ impl Session {
     }
 
     /// Sends a request of a kind that has several replies, and hands over the value of each.
-    /// Gives the status and the number of the last one.
+    /// Returns the status and the number of the last one.
     ///
     /// # Errors
     /// See [`Error`].
@@ -155,11 +154,10 @@ impl Session {
         Ok((answer.status, answer.number))
     }
 
-    /// Makes one request and does not wait. Its reply is taken by
-    /// [`Session::next_reply`]; requests to one shard are executed in order.
-    /// A request that follows others is sent together with some that follow
-    /// it, or by the session's next wait for a reply; a thread that
-    /// goes on to other things calls [`Session::flush`].
+    /// Sends one request and does not wait. [`Session::next_reply`] takes its reply; the shard
+    /// executes requests in order. The session sends a request that follows others together with
+    /// some later ones, or at its next wait for a reply; a thread that does other work first calls
+    /// [`Session::flush`].
     ///
     /// # Errors
     /// See [`Error`]. A command without a key belongs to no shard and is
@@ -177,9 +175,9 @@ impl Session {
     /// False if there is none.
     ///
     /// # Errors
-    /// See [`Error`]. A refusal of the request is a reply, not an error. After
-    /// [`Error::TimedOut`] nothing more will be heard of the oldest request; the
-    /// next call waits for the one that follows it.
+    /// See [`Error`]. A refusal of the request is a reply, not an error. After [`Error::TimedOut`]
+    /// the session drops any reply to the oldest request; the next call waits for the one that
+    /// follows it.
     pub fn next_reply(&mut self, f: &mut dyn FnMut(Ticket, &Reply<'_>)) -> Result<bool, Error> {
         let Core { asker, directory, meter, .. } = &mut self.core;
         let Some((ticket, answer)) = asker.next_submitted(directory)? else { return Ok(false) };
@@ -188,10 +186,9 @@ impl Session {
         Ok(true)
     }
 
-    /// Sends what was submitted and not sent yet: when it returns, all requests are put
-    /// into the rings, and none waits for another thread of this process to do that. Over
-    /// TCP and RDMA what the socket or the device has no room for leaves when a session of
-    /// the process next waits for something.
+    /// Sends the submitted requests that are not sent yet: when it returns, all are in the rings,
+    /// and none waits for another thread of this process. Over TCP and RDMA the bytes for which the
+    /// socket or the device has no room leave when a session of the process next waits.
     ///
     /// # Errors
     /// See [`Error`]. After [`Error::TimedOut`] some requests may be sent later.
@@ -205,15 +202,15 @@ impl Session {
         self.get_as(key, path)
     }
 
-    /// As [`Session::get`], with an error of the caller's: to convert the error of a result
-    /// would copy all of it.
+    /// As [`Session::get`], with the caller's error type: converting the error of a result would
+    /// copy all of it.
     #[inline]
     pub fn get_as<E: From<Error>>(&mut self, key: &[u8], path: Path) -> Result<Got<'_>, E> {
         read::get(&mut self.core, key, path)
     }
 
-    /// The values of several keys; `each(index, value, served_by)` is called once for
-    /// each, in any order. Gives what the whole batch cost.
+    /// The values of several keys; calls `each(index, value, served_by)` once for each, in any
+    /// order. Returns the cost of the whole batch.
     ///
     /// # Errors
     /// See [`Error`]. `each` may have been called for some keys.
@@ -285,7 +282,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sets some keys; tells of each request in `tickets`.
+    /// Sets some keys; reports each request in `tickets`.
     fn set_chunk(
         &mut self,
         pairs: &[(&[u8], &[u8])],
@@ -295,7 +292,7 @@ impl Session {
         for &(key, value) in pairs {
             let (condition, expiry) = (Condition::Always, Expiry::Never);
             let command = Command::Set { key, value, condition, expiry, get: false };
-            // What was sent before has to be answered in any case.
+            // The session has to take the replies to earlier requests in any case.
             match self.core.send(&command) {
                 Ok(sent) => tickets.push(sent),
                 Err(error) if error.is_final() || error == Error::TimedOut => return Err(error),
@@ -361,7 +358,7 @@ impl Session {
     /// Removes a key and gives the value that it had. Valid until the session
     /// is used again.
     pub fn get_del(&mut self, key: &[u8]) -> Result<Option<&[u8]>, Error> {
-        // Without room for its value the key stays, and is asked for again.
+        // Without room for its value the key stays, and the client asks again.
         let answer = ask_any_size(&mut self.core, &Command::GetDel { key })?;
         Ok(answer.value.map(|range| self.core.in_reply(range)))
     }
@@ -424,7 +421,7 @@ impl Session {
         open.len(&mut self.core)
     }
 
-    /// The values of fields, in the order of the names: one look at the hash.
+    /// The values of fields, in the order of the names, all of one moment.
     ///
     /// # Errors
     /// See [`Error`]. Without any name it is refused as malformed.
@@ -461,10 +458,10 @@ impl Session {
         self.trees.open_tree(&mut self.core, name)
     }
 
-    /// Builds an empty tree, which is there, of many objects at once. They are
-    /// sent in parts; `progress` gets how many have been sent. Gives their
-    /// number. It is built in many short steps, between which the shard serves
-    /// others; they all see it once the last one is done.
+    /// Builds an empty tree, which exists, of many objects at once. It sends them in parts;
+    /// `progress` gets how many it has sent. Returns their number. The shard builds the tree in
+    /// many short steps, between which it serves others; they all see it once the last step is
+    /// done.
     ///
     /// # Errors
     /// See [`Error`]: the tree is not empty, two objects have one id, memory
@@ -478,9 +475,8 @@ impl Session {
         self.trees.load_tree(&mut self.core, name, objects, progress)
     }
 
-    /// Adds an object, or moves the one with this id, at once for every
-    /// reader. `None` as data leaves the bytes that it has. A tree that is not
-    /// there is made. True if the object is new.
+    /// Adds an object, or moves the one with this id, at once for every reader. `None` as data
+    /// leaves its bytes unchanged. It creates a missing tree. True if the object is new.
     ///
     /// An id is an integer below 2^63, which costs least, or any other 1 to 512
     /// bytes.
@@ -494,15 +490,15 @@ impl Session {
         self.put_object(name, &PutObject { data, ..PutObject::new(id, rect) })
     }
 
-    /// Adds an object, or changes the one with this id, at once for every reader.
-    /// What is not said stays as it is, but for the geometry: without one the
-    /// object is its rectangle. True if the object is new.
+    /// Adds an object, or changes the one with this id, at once for every reader. Unset parts stay
+    /// as they are, except the geometry: without one the object is its rectangle. True if the
+    /// object is new.
     pub fn put_object(&mut self, name: &[u8], object: &PutObject<'_>) -> Result<bool, Error> {
         self.trees.put_object(&mut self.core, name, object)
     }
 
-    /// Adds an object with a geometry, or gives the one with this id another
-    /// one, at once for every reader. As [`Session::put_place`] else.
+    /// Adds an object with a geometry, or replaces the geometry of the one with this id, at once
+    /// for every reader. Otherwise as [`Session::put_place`].
     pub fn put_shape<'a>(
         &mut self,
         name: &[u8],
@@ -558,8 +554,8 @@ impl Session {
         self.trees.place(&mut self.core, name, id)
     }
 
-    /// Searches a tree: by READs if the path says so, or is [`Path::Choose`] and
-    /// that is chosen, and if they conclude; else by asking.
+    /// Searches a tree: by READs if the path says so, or if it is [`Path::Choose`] and the session
+    /// chooses them, and if they conclude; otherwise by asking.
     ///
     /// # Errors
     /// See [`Error`]: the window is no rectangle, the tree has gone.
@@ -572,10 +568,9 @@ impl Session {
         self.trees.search(&mut self.core, tree, query, path)
     }
 
-    /// Searches a tree for the objects whose geometries fit: by READs if the
-    /// path says so, or is [`Path::Choose`] and that is chosen, and if they
-    /// conclude; else by asking. Each object is judged by one of the states
-    /// that it had during the search.
+    /// Searches a tree for the objects whose geometries fit: by READs if the path says so, or if it
+    /// is [`Path::Choose`] and the session chooses them, and if they conclude; otherwise by asking.
+    /// It judges each object by one of the states that the object had during the search.
     ///
     /// # Errors
     /// See [`Error`]: the tree has gone.

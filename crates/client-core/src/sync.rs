@@ -1,6 +1,6 @@
-//! What threads and processes meet at, and sleep on. The library's own tests
-//! put shuttle's in its place, which draws the order of the threads' steps from
-//! a seed; the crate `models` puts loom's in place of [`Words`].
+//! The primitives on which threads and processes synchronize and sleep. The library's own tests
+//! replace them by shuttle's, which draws the order of the threads' steps from a seed; the crate
+//! `models` replaces [`Words`] by loom's.
 
 use remora_fabric::LockWaits;
 use std::sync::{PoisonError, TryLockError};
@@ -23,16 +23,16 @@ pub use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(test))]
 pub use std::thread::yield_now;
 
-/// Times that a thread sends for others in a row because more was left meanwhile, before it
-/// goes on with its own work (`crate::combine`).
+/// Times that a thread sends for others in a row because they left more meanwhile, before it
+/// continues with its own work (`crate::combine`).
 #[cfg(not(test))]
 pub const COMBINE_ROUNDS: usize = 16;
 /// Empty polls between two looks at the clock.
 #[cfg(not(test))]
 pub const POLLS_PER_CLOCK: u32 = 128;
 
-/// Locks; a panic of another thread while it held the lock was our bug and is
-/// reported there, the rings stay usable.
+/// Locks. A panic of another thread while it held the lock is a bug in this crate and is reported
+/// there; the rings stay usable.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

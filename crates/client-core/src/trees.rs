@@ -1,7 +1,7 @@
 //! Trees of places: changes, and searches by either route.
 //!
-//! What it keeps true: changes go to the server only (Catfish 3.2, C9, C21);
-//! a search's objects come once each, however many replies they took.
+//! Invariants: changes go to the server only (Catfish 3.2, C9, C21); a search returns each object
+//! once, however many replies it takes.
 
 mod asked;
 mod found;

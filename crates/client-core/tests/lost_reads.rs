@@ -1,5 +1,5 @@
-//! READs that never complete, on one link of a connection: while heartbeats come
-//! each fails alone, and the session goes on by another link.
+//! READs that never complete, on one link of a connection: while heartbeats arrive each fails
+//! alone, and the session continues on another link.
 
 use remora_arena::{Mapping, NoJournal, Owner, Words};
 use remora_client_core::{Client, Clock, Error, Options, Parts, Path, Session, Wake};
@@ -19,7 +19,7 @@ const INCARNATION: u64 = 6;
 const SESSION: u64 = 9;
 const MS: u64 = 1_000_000;
 
-/// A link whose WRITEs lie in the mailbox at once, and whose READs are lost.
+/// A link whose WRITEs take effect at once, and whose READs are lost.
 struct LosesReads {
     to_server: Words,
     completions: VecDeque<Completion>,
@@ -143,7 +143,7 @@ fn a_read_that_is_lost_fails_alone_and_leaves_its_link_behind() {
     }
     assert!(server.client.session().is_ok());
     server.beats.store(false, Ordering::Relaxed);
-    // The clock that the last one wrote when its time was up is not answered.
+    // The server does not answer the clock that the last one wrote when it timed out.
     assert_eq!(read(&mut session), Error::ServerSilent);
     assert_eq!(read(&mut session), Error::ServerSilent);
     assert_eq!(server.client.session().err(), Some(Error::ServerSilent));

@@ -1,4 +1,4 @@
-//! The integration tests of what a client is made of: one binary, a module for each feature.
+//! The integration tests of the client's core: one binary, a module for each feature.
 
 mod lost_reads;
 mod replies;

@@ -1,5 +1,5 @@
-//! What a client does with replies that no honest server sends: it ends the
-//! connection and says why.
+//! The client's reaction to replies that no honest server sends: it ends the connection and says
+//! why.
 
 use remora_arena::{Mapping, NoJournal, Owner, Words};
 use remora_client_core::{Client, Clock, Error, Options, Parts};
@@ -18,8 +18,8 @@ use zerocopy::{FromZeros, IntoBytes};
 const INCARNATION: u64 = 6;
 const SEED: u64 = 0x5eed;
 
-/// Asks whether a key exists, where this reply stands in the ring already.
-/// Gives the answer and what the next question finds.
+/// Asks whether a key exists, with this reply already in the ring. Returns the answer and the
+/// result of the next request.
 fn ask(reply: &[u8]) -> (Result<bool, Error>, Option<Error>) {
     let mut owner = Owner::heap(1 << 16, NoJournal);
     Table::new(&mut owner, ARENA_HEADER_BYTES, 1);

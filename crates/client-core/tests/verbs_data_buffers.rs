@@ -1,6 +1,5 @@
-//! Large replies over RDMA: memory that is registered as it is needed, and no
-//! more of it than the load allows. They need devices and a server: the virtual
-//! machine of `make rxe` runs them.
+//! Large replies over RDMA: the client registers memory on demand, and no more of it than the load
+//! allows. The tests need devices and a server: the virtual machine of `make rxe` runs them.
 
 use remora_client_core::{Client, Options, Path, SetOptions, Wanted};
 use remora_fabric::verbs::{Load, LoadMeter, buffer_bytes, places, ranked};
@@ -56,7 +55,7 @@ fn what_no_frame_carries_comes_into_memory_that_grows_when_it_is_needed() {
     ask(&client, 3, lengths[3]);
     let counts = client.data_buffers();
     assert!(counts.bytes >= lengths[3] && counts.bytes <= counts.limit_bytes, "{counts:?}");
-    // Taking a value away needs no more room than the value.
+    // Removing a value needs no more room than the value.
     let mut session = client.session().unwrap();
     for key in [1, 3] {
         let taken = session.get_del(format!("large{key}").as_bytes()).unwrap();
@@ -68,7 +67,7 @@ fn what_no_frame_carries_comes_into_memory_that_grows_when_it_is_needed() {
 
 #[test]
 fn threads_share_what_the_load_allows_and_wait_for_the_rest() {
-    // 0.7 MB at most: each of the larger ones has to come alone.
+    // 0.7 MB at most: each of the larger ones has to arrive alone.
     let client = connect(1_000_000);
     let lengths = [100_000, 300_000, 700_008, 3_000_000];
     set(&client, &lengths);
@@ -114,7 +113,7 @@ fn the_load_is_that_of_the_machine_and_the_limit_follows_it() {
     let socket = UdpSocket::bind(("10.0.0.2", 0)).expect("rxe1's address");
     let (packet, packets) = ([0; 1_400], 14_000u64);
     for _ in 0..packets {
-        // It may be told that nobody listens.
+        // The kernel may report that no process listens.
         let _ = socket.send_to(&packet, "10.0.0.1:9");
     }
     std::thread::sleep(Duration::from_millis(10));

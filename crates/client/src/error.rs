@@ -24,8 +24,8 @@ pub enum Error {
         "no reply from the server within the session's timeout, and its heartbeats have stopped: connect again"
     )]
     ServerSilent,
-    /// No reply within the timeout, from a server whose heartbeats come. The request may
-    /// have been carried out, or be carried out yet, or never. The session goes on.
+    /// No reply within the timeout, from a server whose heartbeats arrive. The server may have
+    /// executed the request, may execute it later, or never. The session continues.
     #[error(
         "no reply from the server within the session's timeout: whether the request is carried out is unknown"
     )]
@@ -35,7 +35,7 @@ pub enum Error {
         "no memory for a large reply came free within the session's timeout: allow more of it, or fetch fewer large values at once"
     )]
     NoFreeBuffer,
-    /// Memory for a large reply cannot be registered with the RDMA device.
+    /// The RDMA device cannot register memory for a large reply.
     #[error("{0}")]
     NotRegistered(Cause),
     /// The link to the server failed.
@@ -59,7 +59,7 @@ pub enum Error {
     /// Names and values of an object's fields are too many or too long.
     #[error("an object cannot have so many fields, or such long ones")]
     BadFields,
-    /// The server did not do it.
+    /// The server refused the request.
     #[error("the server refused: {0}")]
     Refused(Refusal),
 }
@@ -122,7 +122,7 @@ impl From<core::Error> for Error {
     }
 }
 
-/// What the transport says of a failure, in words.
+/// The transport's description of a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cause(core::Error);
 
@@ -132,7 +132,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Why the server did not do what it was asked for.
+/// Why the server refused a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -163,28 +163,28 @@ pub enum Refusal {
     /// NaN, infinite or inverted numbers are no rectangle.
     #[error("a rectangle needs finite numbers, minima first")]
     BadRect,
-    /// The geometry is none, or its bounds are not the rectangle.
+    /// It is no geometry, or its bounds differ from the rectangle.
     #[error("not a geometry, or not one with this rectangle")]
     BadGeometry,
     /// A node of a tree cannot have room for so many entries.
     #[error("a node cannot have room for so many entries")]
     BadCapacity,
-    /// Only an empty tree can be built of many objects.
+    /// A client can build only an empty tree of many objects.
     #[error("the tree is not empty: only an empty one can be built")]
     NotEmpty,
-    /// Two of the objects to build of have one id.
+    /// Two of the objects to build the tree of have the same id.
     #[error("two of the objects to build of have one id")]
     DuplicateId,
-    /// The building of the tree was given up, or another one has begun.
+    /// The server gave up building the tree, or another client has begun to build it.
     #[error("this load of the tree is over: another has begun, or nothing came for too long")]
     LoadOver,
-    /// The server is a copy of another one.
+    /// The server is a replica of another one.
     #[error("it is a copy of another server, which is to be changed instead")]
     ReadOnly,
     /// The key is being renamed, copied or moved.
     #[error("the key is being renamed, copied or moved: ask again")]
     TryAgain,
-    /// The value changed too much while it was read: ask again.
+    /// The value changed too much during the read: ask again.
     #[error("the value changed too much while it was read: ask again")]
     Outrun,
     /// The pieces of a large value stopped coming: send it again.
@@ -231,7 +231,7 @@ impl Refusal {
 pub struct ConnectError(pub(crate) core::ConnectError);
 
 impl ConnectError {
-    /// What kind of failure it is.
+    /// The kind of failure.
     ///
     /// ```no_run
     /// use remora_client::{Client, ConnectFailure, Options};
@@ -268,11 +268,11 @@ pub enum ConnectFailure {
     Unreachable,
     /// The server refused the session.
     Refused,
-    /// The transport that the options name cannot be had.
+    /// The transport that the options name is not available.
     TransportUnavailable,
     /// The peer is no Remora server of this version.
     NotAServer,
-    /// Shared pointers were asked for, and cannot be had.
+    /// The options ask for shared pointers, and they are not available.
     NoPointerSharing,
     /// The operating system refused something, or the link failed at once.
     System,

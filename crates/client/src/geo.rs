@@ -71,16 +71,16 @@ impl Position {
     }
 }
 
-/// Where the centre of a search is.
+/// The centre of a search.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Around<'a> {
     /// At this position.
     Position(Position),
-    /// Where this member is.
+    /// At the position of this member.
     Member(&'a [u8]),
 }
 
-/// What a search around a centre takes in, in metres.
+/// The area that a search around a centre covers, in metres.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Area {
@@ -110,16 +110,16 @@ pub struct GeoMember {
     pub distance_m: f64,
 }
 
-/// A handle for a key whose members have positions on the globe: [`Session::geo`]. All of its
-/// operations are asked.
+/// A handle for a key whose members have positions on the globe: [`Session::geo`]. It asks the
+/// server for all of its operations.
 pub struct GeoKey<'s> {
     core: &'s mut core::Session,
     key: &'s [u8],
 }
 
 impl Session {
-    /// A handle for a key whose members have, or will have, positions on the globe. Nothing
-    /// is sent.
+    /// A handle for a key whose members have, or will have, positions on the globe. This sends
+    /// nothing.
     ///
     /// ```no_run
     /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
@@ -135,7 +135,7 @@ impl Session {
     }
 }
 
-/// Members without positions, as requests have them.
+/// Members without positions, in the encoding of requests.
 fn named<'a>(names: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut list = Vec::new();
     for member in names {

@@ -5,12 +5,11 @@ use crate::session::Session;
 use remora_client_core as core;
 use std::collections::BTreeMap;
 
-/// Most hashes of which a session keeps where they lie.
+/// Most hashes whose locations a session keeps.
 const MOST_VIEWS: usize = 1 << 14;
 
-/// A handle for a key that holds a hash: [`Session::hash`]. Changes are asked; a field is
-/// fetched by either route. The first READ finds the hash; from then on a field is one round
-/// trip.
+/// A handle for a key that holds a hash: [`Session::hash`]. It asks for changes, and fetches a
+/// field by either route. The first READ finds the hash; from then on a field is one round trip.
 pub struct HashKey<'s> {
     core: &'s mut core::Session,
     view: &'s mut core::OpenHash,
@@ -18,7 +17,7 @@ pub struct HashKey<'s> {
 }
 
 impl Session {
-    /// A handle for a key that holds a hash, or will hold one. Nothing is sent.
+    /// A handle for a key that holds a hash, or will hold one. This sends nothing.
     ///
     /// # Errors
     /// The key is too long.
@@ -69,7 +68,7 @@ impl<'s> HashKey<'s> {
         Ok(self.core.hash_get(self.view, name, self.path)?)
     }
 
-    /// The values of fields, in the order of the names, all of one moment. Always asked.
+    /// The values of fields, in the order of the names, all of one moment. It always asks.
     ///
     /// # Errors
     /// See [`Error`]. Without any name it is refused as malformed.
@@ -85,7 +84,7 @@ impl<'s> HashKey<'s> {
         Ok(self.core.hash_get_many(self.view, names)?)
     }
 
-    /// All fields and their values, all of one moment. Always asked.
+    /// All fields and their values, all of one moment. It always asks.
     ///
     /// # Errors
     /// See [`Error`].

@@ -1,9 +1,9 @@
 //! The client of Remora, an in-memory data engine whose clients can read the server's memory.
 //!
-//! Every operation that only looks can go one of two routes. The client **asks**: a message to
-//! the server's shard, and a reply. Or it **reads**: one-sided READs of the server's memory,
-//! by shared memory, RDMA or TCP, without the server's processor (TCP excepted). Each result
-//! says which route served it, and what it cost.
+//! Every read-only operation has two routes. The client **asks**: a message to the server's shard,
+//! and a reply. Or it **reads**: one-sided READs of the server's memory, by shared memory, RDMA or
+//! TCP, without the server's processor (TCP excepted). Each result says which route served it, and
+//! what it cost.
 //!
 //! # From connecting to a one-sided read
 //!
@@ -36,11 +36,11 @@
 //!
 //! # Which route
 //!
-//! [`Path::Choose`] is the default: the session decides for each operation from what either
-//! route has cost lately and what the server's heartbeats say of its load. [`Path::Ask`] and
-//! [`Path::Read`] name a route. Set it for a connection ([`Options::path`]), for a session
-//! ([`Session::set_path`]) or for one operation ([`StringKey::by`]). A READ that does not
-//! conclude is asked after all, so the path never changes an answer.
+//! [`Path::Choose`] is the default: the session decides for each operation from the recent cost of
+//! each route and from the load in the server's heartbeats. [`Path::Ask`] and [`Path::Read`] name a
+//! route. Set it for a connection ([`Options::path`]), for a session ([`Session::set_path`]) or for
+//! one operation ([`StringKey::by`]). If READs do not conclude, the client asks after all, so the
+//! path never changes an answer.
 //!
 //! | [`ServedBy`] | What happened |
 //! | --- | --- |
@@ -51,7 +51,7 @@
 //!
 //! # What the counts mean
 //!
-//! [`Counts`] stand in every result, and summed up in [`Session::counts`].
+//! Every result has [`Counts`], and [`Session::counts`] has their sum.
 //!
 //! | Count | Meaning |
 //! | --- | --- |
@@ -70,8 +70,8 @@
 //!
 //! # Types
 //!
-//! A handle names a key of one type, and is made anew for each use; the session keeps what it
-//! knows of the object.
+//! A handle names a key of one type, and is created again for each use; the session keeps its
+//! knowledge of the object.
 //!
 //! ```no_run
 //! use remora_client::{Area, Around, Position, Predicate, Rect};

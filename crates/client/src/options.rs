@@ -57,7 +57,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What carries a connection.
+/// The transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Transport {
@@ -65,7 +65,7 @@ pub enum Transport {
     Shm,
     /// RDMA. READs cost the server's processor nothing.
     Verbs,
-    /// TCP. The server copies for each READ.
+    /// TCP. The server's processor executes each READ.
     Tcp,
 }
 
@@ -86,14 +86,14 @@ pub enum Wake {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum PointerCache {
-    /// Nowhere: each key is asked for, or found through its bucket.
+    /// Nowhere: the session asks for each key, or finds it through its bucket.
     Off,
     /// In memory of its own.
     #[default]
     Private,
-    /// In one table for all sessions that this user has with this server on
-    /// this machine. A process that shares it can mislead the others' READs, which
-    /// then fail validation and are asked.
+    /// In one table for all sessions that this user has with this server on this machine. A process
+    /// that shares it can mislead the others' READs, which then fail validation; the session then
+    /// asks.
     Shared,
 }
 
@@ -116,8 +116,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Names what is to carry the connection. Without this the best that both sides have is
-    /// taken. A transport that is named and cannot be had is an error.
+    /// Names the transport of the connection. Without this the client takes the best that both
+    /// sides have. If a named transport is not available, connecting fails.
     ///
     /// ```
     /// # use remora_client::{Options, Transport};
@@ -133,7 +133,7 @@ impl Options {
         self
     }
 
-    /// How values are fetched where a handle does not say otherwise.
+    /// How sessions fetch values if a handle does not say otherwise.
     ///
     /// ```
     /// # use remora_client::{Options, Path};
@@ -145,7 +145,7 @@ impl Options {
         self
     }
 
-    /// How [`Path::Choose`](crate::Path::Choose) is decided.
+    /// The rule that decides [`Path::Choose`](crate::Path::Choose).
     ///
     /// ```
     /// # use remora_client::{Options, Policy};
@@ -217,8 +217,8 @@ impl Options {
         self
     }
 
-    /// Where the file of shared pointers lies, which is needed over TCP and RDMA: a directory
-    /// of this user's alone, best in memory. The default is `$XDG_RUNTIME_DIR/remora`, else
+    /// Directory of the file of shared pointers, which TCP and RDMA need: it must belong to this
+    /// user alone, best in memory. The default is `$XDG_RUNTIME_DIR/remora`, else
     /// `/dev/shm/remora-UID`.
     ///
     /// ```
@@ -244,8 +244,8 @@ impl Options {
         self
     }
 
-    /// How many sessions of the process may read trees at a time over a network. Without
-    /// this the client finds the number by itself.
+    /// How many sessions of the process may read trees at a time over a network. Without this the
+    /// client adapts the number by itself.
     ///
     /// ```
     /// # use remora_client::Options;

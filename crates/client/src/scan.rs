@@ -19,8 +19,8 @@ pub struct ScannedKey {
     pub key_type: KeyType,
 }
 
-/// Iterates over all keys: [`Session::scan`](crate::Session::scan). It asks shard after shard,
-/// for some keys at a time; after an error it goes on where it was.
+/// Iterates over all keys: [`Session::scan`](crate::Session::scan). It asks shard after shard, for
+/// some keys at a time; after an error it continues where it was.
 pub struct Scan<'s> {
     session: &'s mut core::Session,
     prefix: Vec<u8>,
@@ -31,8 +31,8 @@ pub struct Scan<'s> {
 }
 
 impl Session {
-    /// All keys of the session's database, with their types, in no order. A key that is there
-    /// all the time is found at least once, also while others change.
+    /// All keys of the session's database, with their types, in no order. The scan finds a key that
+    /// exists all the time at least once, also while others change.
     ///
     /// ```no_run
     /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
@@ -53,7 +53,7 @@ impl<'s> Scan<'s> {
         Self { session, prefix: Vec::new(), shard: 0, place: 0, found: VecDeque::new() }
     }
 
-    /// Only keys that begin with these bytes. The server looks at all keys nevertheless.
+    /// Only keys that begin with these bytes. The server examines all keys nevertheless.
     ///
     /// ```no_run
     /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
@@ -87,7 +87,7 @@ impl Iterator for Scan<'_> {
     type Item = Result<ScannedKey, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Bounded: each step goes on in the order of the scan.
+        // Bounded: each step advances in the order of the scan.
         while self.found.is_empty() {
             if self.shard == self.session.shards() {
                 return None;

@@ -9,15 +9,15 @@ use remora_protocol::message::Status;
 use remora_protocol::{Command, ExpireCondition};
 use std::time::{Duration, SystemTime};
 
-/// One thread's use of a connection. Operations take `&mut self`; what they lend is valid
-/// until the next operation.
+/// One thread's use of a connection. Operations take `&mut self`; a borrowed result is valid until
+/// the next operation.
 ///
-/// A handle names a key of one type: [`Session::string`], [`Session::hash`],
-/// [`Session::tree`], [`Session::geo`]. The session keeps what it has learned of where hashes
-/// and trees lie, so that a handle costs nothing to make again.
+/// A handle names a key of one type: [`Session::string`], [`Session::hash`], [`Session::tree`],
+/// [`Session::geo`]. The session keeps the known locations of hashes and trees, so that creating a
+/// handle again costs nothing.
 pub struct Session {
     pub(crate) core: core::Session,
-    /// How values are fetched where a handle does not say otherwise.
+    /// How values are fetched if a handle does not say otherwise.
     pub(crate) path: core::Path,
     pub(crate) hashes: HashViews,
     pub(crate) trees: TreeViews,
@@ -45,11 +45,11 @@ pub enum ExpireWhen {
 pub enum Ttl {
     /// It never expires.
     Never,
-    /// So long.
+    /// The remaining time.
     Left(Duration),
 }
 
-/// The type of what a key holds.
+/// The type of a key's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum KeyType {
@@ -114,10 +114,10 @@ impl Session {
         self.core.set(key, value, core::SetOptions::default()).map(drop).map_err(Error::from)
     }
 
-    /// The values of several string keys. `each` is called once for each of them, in any
-    /// order, with its index, its value and how it was fetched. Pointers that are known are
-    /// read in one batch; the rest is walked to, or asked for, together. Gives what all of it
-    /// cost. Each value is of one moment; two of them may be of different moments.
+    /// The values of several string keys. It calls `each` once for each of them, in any order, with
+    /// the key's index, its value and how it was fetched. It reads known pointers in one batch, and
+    /// walks to the other keys, or asks for them, together. Returns the cost of all of it. Each
+    /// value is of one moment; two of them may be of different moments.
     ///
     /// # Errors
     /// See [`Error`]; `each` may have been called for some keys.
@@ -188,7 +188,7 @@ impl Session {
         Ok(self.core.exists(key)?)
     }
 
-    /// The type of what a key holds; `None` without the key.
+    /// The type of a key's value; `None` without the key.
     ///
     /// # Errors
     /// See [`Error`].
@@ -256,7 +256,7 @@ impl Session {
         Ok(self.core.ask(&command)?.number == 1)
     }
 
-    /// Takes a key's expiry away. False if it had none, or is not there.
+    /// Removes a key's expiry. False if it had none, or does not exist.
     ///
     /// # Errors
     /// See [`Error`].
@@ -293,7 +293,7 @@ impl Session {
         })
     }
 
-    /// When a key expires; `None` if it never does, or is not there.
+    /// When a key expires; `None` if it never does, or does not exist.
     ///
     /// # Errors
     /// See [`Error`].
@@ -308,7 +308,7 @@ impl Session {
         Ok(self.core.expires_at(key)?.map(from_unix_ms))
     }
 
-    /// How values are fetched from now on where a handle does not say otherwise.
+    /// How the session fetches values from now on if a handle does not say otherwise.
     ///
     /// ```no_run
     /// # fn example(session: &mut remora_client::Session) {
@@ -319,8 +319,8 @@ impl Session {
         self.path = path;
     }
 
-    /// What the session's operations have cost so far. [`Counts`](crate::Counts) says what
-    /// each number means.
+    /// The cost of the session's operations so far. [`Counts`](crate::Counts) describes each
+    /// number.
     ///
     /// ```no_run
     /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
@@ -349,8 +349,8 @@ impl Session {
         self.core.explain(explains);
     }
 
-    /// Which route the last operation took that has two, why, what was expected of each and
-    /// what it took. `None` unless [`Session::explain`] was called before it.
+    /// The route of the last operation with two routes, the reason, the expected cost of each route
+    /// and the actual cost. `None` unless [`Session::explain`] was called before it.
     ///
     /// ```no_run
     /// # fn example(session: &remora_client::Session) {
@@ -374,8 +374,8 @@ impl Session {
         self.core.server_pid()
     }
 
-    /// The busy share of the server's shards in parts per million, as the last heartbeat told
-    /// it; `None` before the first one.
+    /// The busy share of the server's shards in parts per million, from the last heartbeat; `None`
+    /// before the first one.
     ///
     /// ```no_run
     /// # fn example(session: &remora_client::Session) {

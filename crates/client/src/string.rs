@@ -71,7 +71,7 @@ impl SetOptions {
         self
     }
 
-    /// The key keeps the expiry that it has (KEEPTTL). Without this a SET takes it away.
+    /// The key keeps its expiry (KEEPTTL). Without this a SET removes it.
     ///
     /// ```
     /// # use remora_client::SetOptions;
@@ -84,8 +84,8 @@ impl SetOptions {
     }
 }
 
-/// A handle for a key that holds a string: [`Session::string`]. Changes are asked; the value
-/// is fetched by either route.
+/// A handle for a key that holds a string: [`Session::string`]. It asks for changes, and fetches
+/// the value by either route.
 pub struct StringKey<'s> {
     session: &'s mut Session,
     key: &'s [u8],
@@ -93,7 +93,7 @@ pub struct StringKey<'s> {
 }
 
 impl Session {
-    /// A handle for a key that holds a string, or will hold one. Nothing is sent.
+    /// A handle for a key that holds a string, or will hold one. This sends nothing.
     ///
     /// ```no_run
     /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
@@ -127,8 +127,7 @@ impl<'s> StringKey<'s> {
         Self { path, ..self }
     }
 
-    /// The value, how it was fetched, and what that cost. Valid until the session is used
-    /// again.
+    /// The value, how it was fetched, and its cost. Valid until the session is used again.
     ///
     /// # Errors
     /// See [`Error`].
@@ -215,8 +214,8 @@ impl<'s> StringKey<'s> {
         Ok(self.session.core.get_del(self.key)?)
     }
 
-    /// The value, whose key expires after a time from now on; `None` takes the expiry away.
-    /// Valid until the session is used again.
+    /// Returns the value, and lets its key expire after a time from now on; `None` removes the
+    /// expiry. Valid until the session is used again.
     ///
     /// # Errors
     /// See [`Error`].
@@ -265,9 +264,9 @@ impl<'s> StringKey<'s> {
         Ok(self.session.core.append(self.key, bytes)?)
     }
 
-    /// Overwrites the value from `offset`, in bytes, on; a shorter value is lengthened with
-    /// zeros, the expiry stays. Gives the new length in bytes. No bytes change nothing and
-    /// make no key.
+    /// Overwrites the value from `offset`, in bytes, on; it pads a shorter value with zeros, and
+    /// keeps the expiry. Returns the new length in bytes. Empty `bytes` change nothing and create
+    /// no key.
     ///
     /// # Errors
     /// See [`Error`]: the value may become too long.
@@ -299,8 +298,8 @@ impl<'s> StringKey<'s> {
         Ok(self.session.core.get_range(self.key, start, end)?)
     }
 
-    /// Sets one bit of the value, and gives the bit before. Bit 0 is the highest of byte 0; a
-    /// shorter value is lengthened with zeros, the expiry stays.
+    /// Sets one bit of the value, and returns the previous bit. Bit 0 is the highest of byte 0; it
+    /// pads a shorter value with zeros, and keeps the expiry.
     ///
     /// # Errors
     /// See [`Error`]: the value may become too long.

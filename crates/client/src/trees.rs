@@ -16,11 +16,11 @@ use remora_geometry::Refine;
 use remora_layout::rect::{Predicate, Rect};
 use remora_protocol::tree::{Fields, ObjectId};
 
-/// Most trees of which a session keeps what it knows.
+/// Most trees of which a session keeps a view.
 const MOST_VIEWS: usize = 256;
 
-/// A handle for a key that holds a tree of places: [`Session::tree`]. Changes are asked;
-/// searches take either route.
+/// A handle for a key that holds a tree of places: [`Session::tree`]. It asks for changes; searches
+/// take either route.
 pub struct TreeKey<'s> {
     core: &'s mut core::Session,
     view: &'s mut TreeView,
@@ -29,7 +29,7 @@ pub struct TreeKey<'s> {
 }
 
 impl Session {
-    /// A handle for a key that holds a tree of places, or will hold one. Nothing is sent.
+    /// A handle for a key that holds a tree of places, or will hold one. This sends nothing.
     ///
     /// # Errors
     /// The key is too long.
@@ -84,8 +84,8 @@ impl<'s> TreeKey<'s> {
         self.view.open = self.view.open.take().map(|open| open.reading(reading.core));
     }
 
-    /// Makes an empty tree. False if there is one already. A tree that is not made so is made
-    /// by the first object, with the default settings.
+    /// Creates an empty tree. False if there is one already. Without this the first object creates
+    /// the tree, with the default settings.
     ///
     /// # Errors
     /// See [`Error`].
@@ -136,9 +136,9 @@ impl<'s> TreeKey<'s> {
         Ok(self.core.tree_info(self.key)?.map(TreeInfo::of))
     }
 
-    /// Builds an empty tree, which [`TreeKey::create`] has made, of many objects at once.
-    /// `progress` receives how many have been sent. Gives their number. Other sessions see
-    /// all of them at once, when the last step is done.
+    /// Builds an empty tree, which [`TreeKey::create`] has created, of many objects at once.
+    /// `progress` receives the number of sent objects. Returns their number. Other sessions see all
+    /// of them at once, when the last step is done.
     ///
     /// # Errors
     /// See [`Error`]: the tree is not empty, two objects have one id, memory is full. Nothing
@@ -163,8 +163,8 @@ impl<'s> TreeKey<'s> {
         Ok(self.core.load_tree(self.key, &mut objects, &mut progress)?)
     }
 
-    /// Adds an object, or moves the one with this id; what it carries stays. True if it is
-    /// new. An id is an integer below 2^63, which costs least, or 1 to 512 other bytes.
+    /// Adds an object, or moves the one with this id; its data stays. True if it is new. An id is
+    /// an integer below 2^63, which costs least, or 1 to 512 other bytes.
     ///
     /// # Errors
     /// See [`Error`].
@@ -183,9 +183,9 @@ impl<'s> TreeKey<'s> {
         Ok(self.core.put_place(self.key, id, rect, None)?)
     }
 
-    /// Adds an object with what it carries, or changes the one with this id, as one change.
-    /// What is not said stays as it is, but for the geometry: without one the object is its
-    /// rectangle. True if it is new.
+    /// Adds an object with its data, or changes the one with this id, as one change. Unset parts
+    /// stay as they are, except the geometry: without one the object is its rectangle. True if it
+    /// is new.
     ///
     /// # Errors
     /// See [`Error`].
@@ -207,8 +207,7 @@ impl<'s> TreeKey<'s> {
         Ok(self.core.put_object(self.key, &object.to_put()?)?)
     }
 
-    /// An object with what it carries; `None` if it is not there. Valid until the session is
-    /// used again.
+    /// An object with its data; `None` if it does not exist. Valid until the session is used again.
     ///
     /// # Errors
     /// See [`Error`].
@@ -262,7 +261,7 @@ impl<'s> TreeKey<'s> {
         Ok(self.core.remove_place(self.key, id)?)
     }
 
-    /// How many objects have to do with a window what the predicate says. Always asked.
+    /// Number of objects that match a window by the predicate. It always asks.
     ///
     /// # Errors
     /// See [`Error`].
@@ -280,8 +279,8 @@ impl<'s> TreeKey<'s> {
         Ok(self.core.count_places(self.key, window, predicate)?)
     }
 
-    /// The objects that have to do with a window what the predicate says, in no order. Valid
-    /// until the session is used again.
+    /// The objects that match a window by the predicate, in no order. Valid until the session is
+    /// used again.
     ///
     /// # Errors
     /// See [`Error`]: there is no such tree.
@@ -326,8 +325,8 @@ impl<'s> TreeKey<'s> {
         Ok(TreeFound::of(core.search_tree(open, &query, path)?))
     }
 
-    /// The objects whose geometries have to do with a shape what `refine` says, in no order.
-    /// Valid until the session is used again.
+    /// The objects whose geometries match a shape as `refine` says, in no order. Valid until the
+    /// session is used again.
     ///
     /// # Errors
     /// See [`Error`]: there is no such tree.
@@ -370,7 +369,7 @@ impl<'s> TreeKey<'s> {
     }
 }
 
-/// The view of the tree, which is looked up if it is not known.
+/// The view of the tree; looks the tree up if it has none.
 fn opened<'v>(
     core: &mut core::Session,
     view: &'v mut TreeView,

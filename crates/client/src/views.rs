@@ -1,4 +1,4 @@
-//! What a session keeps of objects that it has used, by their keys.
+//! A session's views of objects that it has used, by their keys.
 
 use crate::error::Error;
 use remora_client_core as core;
@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) struct Views<V>(BTreeMap<Box<[u8]>, V>);
 
-/// What a session knows of where hashes lie, by their keys.
+/// A session's views of hashes, by their keys.
 pub(crate) type HashViews = Views<core::OpenHash>;
 
-/// What a session knows of trees, by their keys.
+/// A session's views of trees, by their keys.
 pub(crate) type TreeViews = Views<TreeView>;
 
-/// What a session knows of one tree.
+/// A session's view of one tree.
 #[derive(Debug, Default)]
 pub(crate) struct TreeView {
-    /// Where it lies, and its upper nodes, once it was searched.
+    /// Its location, and its upper nodes, after the first search.
     pub open: Option<core::OpenTree>,
     pub reading: core::TreeRead,
 }
@@ -29,9 +29,9 @@ impl<V> Default for Views<V> {
 }
 
 impl<V> Views<V> {
-    /// The view of this key, which `make` makes if there is none. Where there are `most`, all
-    /// of them go first: no order is kept in which they could go, and each is a hint that the
-    /// next operations learn anew.
+    /// The view of this key; `make` creates it if there is none. If there are `most` views, it
+    /// first drops all of them: it keeps no order for eviction, and each view is a hint that the
+    /// next operations learn again.
     pub fn get(
         &mut self,
         key: &[u8],

@@ -1,5 +1,5 @@
-//! Where a server is: `--server ADDR` names its Unix socket or its RESP port,
-//! and the server tells the other.
+//! The address of a server: `--server ADDR` names its Unix socket or its RESP port, and the server
+//! reports the other.
 
 use crate::failure::{unavailable, usage};
 use crate::options::Transport;
@@ -12,9 +12,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The port that a server listens on unless told otherwise; not Redis' own.
+/// The server's default port; not Redis' own.
 pub const DEFAULT_PORT: u16 = 7379;
-/// Where the server is if no flag says.
+/// The default server address.
 pub const DEFAULT_SERVER: &str = "127.0.0.1:7379";
 
 /// A server, as it was named.
@@ -44,7 +44,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Where sessions over this transport are to be had.
+    /// The address for sessions over this transport.
     pub fn of_sessions(&self, transport: Transport) -> anyhow::Result<remora_client_core::Address> {
         if !transport.is_remote() {
             return Ok(self.socket()?.as_path().into());
@@ -119,7 +119,7 @@ pub fn connect(
         .map_err(|error| unavailable(format!("{:#}", anyhow::Error::new(error))))
 }
 
-/// The kernel knows who listens on a Unix socket.
+/// The kernel knows the process that listens on a Unix socket.
 fn pid_behind(socket: &Path) -> Option<u32> {
     let stream = UnixStream::connect(socket).ok()?;
     let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;

@@ -1,5 +1,5 @@
-//! Kinds of failure and the exit codes that tell them apart. Whatever is not
-//! marked with a kind counts as "failed".
+//! Kinds of failure and their exit codes. A failure that is not marked with a kind counts as
+//! "failed".
 
 use std::fmt;
 use std::process::ExitCode;

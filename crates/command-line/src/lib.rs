@@ -1,5 +1,5 @@
-//! What commands share: words for options, where a server is, a server process
-//! of one's own, a small RESP client, CPU clocks, and exit codes.
+//! Code that commands share: words for options, the address of a server, a server process of one's
+//! own, a small RESP client, CPU clocks, and exit codes.
 //!
 //! The commands of the binary `remora`, its benches, and the examples use it. It
 //! stands above the client and the server, and knows no command.

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-/// A note for the person who watches; never on standard output.
+/// A note for the user; never on standard output.
 pub fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -67,12 +67,12 @@ impl Puts {
         self.take_until(0)
     }
 
-    /// What the server has taken.
+    /// The objects that the server has taken.
     pub fn counts(&self) -> PutCounts {
         self.counts
     }
 
-    /// Takes replies. A refusal is told when those that were waited for are in.
+    /// Takes replies. Reports a refusal once all awaited replies have arrived.
     fn take_until(&mut self, left: usize) -> anyhow::Result<()> {
         let mut refused = None;
         while self.session.in_flight() > left {

@@ -24,7 +24,7 @@ pub struct PacketArgs {
 }
 
 impl PacketArgs {
-    /// What they come to.
+    /// The resulting settings.
     ///
     /// # Errors
     /// A level or length that there is not.

@@ -95,7 +95,7 @@ impl<S: Read + Write> Connection<S> {
         encode::bulk(&mut self.out, part);
     }
 
-    /// Sends what was gathered.
+    /// Sends the gathered requests.
     pub fn flush(&mut self) -> anyhow::Result<()> {
         self.stream.write_all(&self.out).context("sending to the server")?;
         self.sent_bytes += self.out.len() as u64;
@@ -113,7 +113,7 @@ impl<S: Read + Write> Connection<S> {
             match Value::parse(&self.buffer[self.start..self.end])? {
                 ParsedValue::Value { consumed, .. } => break consumed,
                 ParsedValue::Incomplete { need } => {
-                    // At least so much, or a long reply is parsed too often.
+                    // At least this many bytes: otherwise a long reply is parsed too often.
                     while self.end - self.start < need {
                         self.receive()?;
                     }
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Gives what is to be read in pieces of the stated sizes.
+    /// Returns its bytes in pieces of the stated sizes.
     struct Pieces {
         pieces: VecDeque<Vec<u8>>,
         written: Vec<u8>,

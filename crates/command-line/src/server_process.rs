@@ -1,8 +1,8 @@
 //! A server process that belongs to this one and ends with it.
 //!
-//! The server reads its standard input, whose other end is held here: when
-//! this process ends, in whatever manner, the kernel closes it, and the
-//! server removes its socket and the temporary directory and ends too.
+//! The server reads its standard input, and this process holds the other end: when this process
+//! ends, in whatever manner, the kernel closes it, and the server removes its socket and the
+//! temporary directory and ends too.
 
 use crate::options::Wake;
 use crate::shards::default_shards;
@@ -23,10 +23,10 @@ use tempfile::TempDir;
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// A little more than a server allows itself for draining.
 const END_LIMIT: Duration = Duration::from_secs(10);
-/// What is kept of the server's standard error.
+/// Kept bytes of the server's standard error.
 const MAX_LOG_BYTES: usize = 64 << 10;
 
-/// What the server is told.
+/// The server's settings.
 #[derive(Clone, Debug)]
 pub struct ServerPlan {
     /// RESP port; 0 takes a free one.
@@ -186,7 +186,7 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// Where it speaks RESP.
+    /// Its RESP address.
     ///
     /// # Panics
     /// It is no `remora serve`.
@@ -199,8 +199,7 @@ impl ServerProcess {
         &self.socket
     }
 
-    /// Shows on standard error what the server last logged, beside an error
-    /// of this process.
+    /// Shows the server's last log lines on standard error, beside an error of this process.
     pub fn note_log(&self) {
         let words = self.last_words();
         if !words.is_empty() {
@@ -208,7 +207,7 @@ impl ServerProcess {
         }
     }
 
-    /// What the server last logged, to be put behind an error.
+    /// The server's last log lines, to be appended to an error.
     fn last_words(&self) -> String {
         let log = self.log.lock().map(|log| String::from_utf8_lossy(&log).into_owned());
         match log {
@@ -269,8 +268,8 @@ fn keep_tail(mut stderr: impl Read + Send + 'static) -> Log {
     log
 }
 
-/// `ready resp=127.0.0.1:PORT socket=PATH pid=PID`, of which a server that
-/// speaks no RESP leaves out the first part.
+/// `ready resp=127.0.0.1:PORT socket=PATH pid=PID`; a server without RESP leaves out the first
+/// part.
 fn parse_ready(line: &str) -> Option<(Option<SocketAddr>, PathBuf)> {
     let rest = line.trim_end().strip_prefix("ready ")?;
     let (address, rest) = match rest.strip_prefix("resp=") {

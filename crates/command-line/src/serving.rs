@@ -1,5 +1,5 @@
-//! What a process that serves needs around its server: a log, open files, and
-//! an end by a signal or by the end of the process that owns it.
+//! The environment of a process that serves: a log, open files, and an end by a signal or by the
+//! end of the process that owns it.
 
 use crate::failure::usage;
 use anyhow::Context;
@@ -19,7 +19,7 @@ use tracing_subscriber::EnvFilter;
 const DRAIN_LIMIT: Duration = Duration::from_secs(8);
 const DRAIN_LIMIT_PASSED: i32 = 1;
 
-/// Logs to standard error what the filter lets through.
+/// Logs the filtered messages to standard error.
 pub fn start_log(filter: &str) -> anyhow::Result<()> {
     let filter =
         EnvFilter::try_new(filter).map_err(|error| usage(format!("log: \"{filter}\": {error}")))?;

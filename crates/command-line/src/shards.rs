@@ -1,20 +1,18 @@
-//! How many shards a server has, unless it is told: a pure function of what the
-//! process may use.
+//! The default number of shards of a server: a pure function of the process's resources.
 //!
-//! A shard's thread is at work whenever its clients are, so there is no gain in
-//! more of them than physical cores: hardware threads of one core share its
-//! units, and a thread that waits for its turn holds up every request to its
-//! data. Some cores stay free for what is not a shard: the kernel's network work,
-//! the control thread, the acceptor, and clients of this machine. Of two cores that
-//! is one: two shards would forward half of all writes to each other and take
-//! turns with their clients. And a shard that has too little memory refuses
-//! values that one with all of it would take.
+//! A shard's thread is at work whenever its clients are, so more threads than physical cores bring
+//! no gain: hardware threads of one core share its units, and a thread that waits for its turn
+//! delays every request to its data. Some cores stay free for other work: the kernel's network
+//! work, the control thread, the acceptor, and clients of this machine. Of two cores one stays
+//! free: two shards would forward half of all writes to each other and take turns with their
+//! clients. And a shard with too little memory refuses values that one with all of the memory would
+//! take.
 
 use crate::size::Size;
 use remora_layout::limits::{CORES_PER_SPARE, DEFAULT_SHARD_BYTES, MAX_SHARDS};
 use std::fmt;
 
-/// What a process may use.
+/// The resources of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
     /// Physical cores among the CPUs of its affinity.
@@ -27,7 +25,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Of this process, with arenas of so many bytes.
+    /// The resources of this process, with arenas of this many bytes.
     pub fn of_this_process(memory_bytes: u64) -> Self {
         let quota = std::thread::available_parallelism().map_or(1, usize::from);
         Self { cores: remora_server::Cores::of_this_process().physical(), quota, memory_bytes }
@@ -54,7 +52,7 @@ impl ByRule {
 }
 
 impl fmt::Display for ByRule {
-    /// What the number comes from.
+    /// The reason for the number.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Room { cores, quota, memory_bytes } = self.room;
         write!(out, "by {cores} core(s)")?;

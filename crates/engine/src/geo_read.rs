@@ -1,12 +1,11 @@
 //! Searching a GEO key in the memory of its shard, from a thread that has RESP
 //! connections: another one, or the shard's own.
 //!
-//! The tree gives slots and positions; the names are fetched from the slots. No
-//! checksum says whose they are, as scores are changed in place. What does is
-//! the order of the shard's stores: a member leaves the tree before its slot can
-//! hold anything else, and the tree of a key that ends is hidden before. If, after
-//! all names are fetched, the leaves are what they were and the tree is still
-//! there, the names are those of the members found.
+//! The tree gives slots and positions; the reader fetches the names from the slots. A checksum
+//! cannot bind a name to its object, because scores are changed in place. The order of the shard's
+//! stores does: the shard takes a member out of the tree before its slot can hold anything else,
+//! and hides the tree of a key before the key ends. If the leaves are unchanged and the tree is
+//! still there after all names are fetched, the names are those of the members found.
 
 use remora_index::rtree::{AskReason, LocalWalk, Object, Query};
 use remora_layout::kind::Kind;
@@ -21,13 +20,12 @@ use remora_protocol::geo::{Centre, GeoSearch, Members};
 use remora_walk::Memory;
 use remora_walk::local::WalkLimits;
 
-/// What one search reads at most: a greater one is its shard's to answer, in
-/// turns.
+/// Upper bounds of one search. The shard answers a larger one itself, in turns.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimits {
-    /// Of the walk, whose objects are the members within the search's window.
+    /// Limits of the walk; its objects are the members within the search's window.
     pub walk: WalkLimits,
-    /// Bytes of what was found, as [`Members`].
+    /// Bytes of the results, as [`Members`].
     pub found_bytes: usize,
 }
 
@@ -39,7 +37,7 @@ const LENGTHS_AT: u64 = 24;
 /// Why a search is its shard's to answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unread {
-    /// There is no tree at this place any more.
+    /// The tree at this place is gone.
     Gone,
     /// It is of another kind, it is too large, or the tree changes too fast.
     Ask,
@@ -77,7 +75,7 @@ fn one_window(search: &GeoSearch<'_>) -> Option<(Position, Rect)> {
 /// `scratch` is grown as needed.
 ///
 /// # Errors
-/// Why the shard is to be asked. What was appended then is to be taken back.
+/// Why the reader must ask the shard. The caller then drops the appended bytes.
 pub fn read_members<M: Memory>(
     memory: &M,
     home: Home,
@@ -119,8 +117,8 @@ fn record_of(object: &Object) -> u64 {
     u64::from(object.word as u32) * SLOT_UNIT_BYTES as u64
 }
 
-/// Appends a member whose name is in its record. What is no record gives
-/// nothing, or anything: the caller finds out.
+/// Appends a member whose name is in its record. A slot that holds no record appends nothing, or
+/// garbage: the caller detects it.
 fn read_member<M: Memory>(
     memory: &M,
     object: &Object,

@@ -1,5 +1,5 @@
-//! Commands, replies, and the shard as a state machine: events and time in,
-//! changes and replies out. No I/O, no clock, no randomness of its own.
+//! Commands, replies, and the shard as a state machine: it takes events and time, and gives changes
+//! and replies. It has no I/O, no clock and no randomness of its own.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
 //! RENAME, COPY and MOVE: one question to a shard after the other
 //! (docs/decisions/0036). It does not ask the shards itself.
 //!
-//! What it keeps true: what a key has is complete under the other key before the key
-//! is removed, and it does not change in between. Within a shard a record goes in one
-//! turn; else the shard holds the key from the dump on, and refuses its changes. An
-//! object of parts goes in pieces, one at a time. A move that fails has changed
-//! nothing: the other key has what it had, the hold ends, and what was loaded goes.
+//! Invariant: the value is complete under the other key before the first key is removed, and it
+//! does not change in between. Within a shard a record moves in one turn; otherwise the shard holds
+//! the key from the dump on, and refuses changes to it. An object of parts moves in pieces, one at
+//! a time. A move that fails changes nothing: the other key keeps its value, the hold ends, and the
+//! shard releases what was loaded.
 
 use remora_layout::database::Database;
 use remora_protocol::message::Status;
@@ -30,20 +30,20 @@ impl KeyAt {
     }
 }
 
-/// How a key goes to another one.
+/// The move of a key to another key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct How {
-    /// Another key of that name goes.
+    /// The move replaces another key of that name.
     pub replaces: bool,
     /// The key stays.
     pub keeps: bool,
 }
 
-/// What follows from an answer.
+/// The next step after an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// The move is over: the status and the number of its reply. The number is 1 if the
-    /// other key has what this one had, 0 if there is a key of that name.
+    /// The move is over: the status and the number of its reply. The number is 1 if the other key
+    /// now has the value, 0 if a key of that name exists.
     Done(Status, i64),
     /// This shard is asked this encoded command.
     Ask(usize, Vec<u8>),
@@ -56,13 +56,13 @@ pub struct Moving {
     to: KeyAt,
     how: How,
     step: Step,
-    /// Which dump it is.
+    /// The dump's number.
     dump: u64,
-    /// Which load it is, of an object of parts.
+    /// The load's number, for an object of parts.
     load: u64,
 }
 
-/// What was asked last.
+/// The last question.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// All of it, within one shard.
@@ -101,7 +101,7 @@ impl Moving {
         (self.from.shard, command)
     }
 
-    /// What follows from the answer to the last question.
+    /// The next step after the answer to the last question.
     pub fn next(&mut self, reply: &Reply<'_>) -> Next {
         let Reply { status, number, .. } = *reply;
         let (is_ok, keeps) = (status == Status::Ok, self.how.keeps);
@@ -128,8 +128,8 @@ impl Moving {
             Step::Enter if number == 0 || keeps => self.end_dump(status, number),
             Step::Enter if self.from.shard == self.to.shard => Next::Done(status, number),
             Step::Enter => self.remove(),
-            // If the key has gone before, or its hold has ended, the other one has what
-            // it had all the same.
+            // If the key was removed before, or its hold has ended, the other key has the value all
+            // the same.
             Step::Remove => Next::Done(Status::Ok, 1),
             Step::DropLoad(status) => self.end_dump(status, 0),
             Step::EndDump(status, number) => Next::Done(status, number),

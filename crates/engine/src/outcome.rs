@@ -1,14 +1,14 @@
-//! What a command gives.
+//! The outcome of a command.
 
 use crate::store::Download;
 use remora_protocol::Reply;
 
-/// What a command gives.
+/// The outcome of a command.
 #[derive(Debug)]
 pub enum Outcome<'a> {
     /// A reply, with its value if it has one.
     Reply(Reply<'a>),
-    /// A reply whose value, more than `STREAM_BYTES` long, is the download's
-    /// bytes; the reply itself has none.
+    /// A reply whose value is longer than `STREAM_BYTES`: the download gives its bytes, and the
+    /// reply itself has none.
     Stream(Reply<'a>, Download),
 }

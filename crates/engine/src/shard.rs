@@ -1,9 +1,9 @@
 //! One shard: a store, and the types of objects in it. It executes commands one
 //! after the other (HydraDB 4.1.1, H2, H3).
 //!
-//! What it keeps true: a change is logged before any reader can see it; a new
-//! record is complete before it is reachable; the old record of a key is dead
-//! before the new one is reachable, so that no two paths lead to two values.
+//! Invariant: a change is logged before any reader can see it; a new record is complete before it
+//! is reachable; the old record of a key is dead before the new one is reachable, so that two paths
+//! never lead to two values.
 
 mod apply;
 mod digest;
@@ -67,8 +67,8 @@ impl<J: Journal> Shard<J> {
         self.store.hash(Database::ZERO, key)
     }
 
-    /// The hash of a command's key in a database; for one without a key, what
-    /// tells its database.
+    /// The hash of a command's key in a database; for a command without a key, a hash that stands
+    /// for its database.
     #[inline(always)]
     pub fn hash_of(&self, database: Database, command: &Command<'_>) -> KeyHash {
         match command.key() {
@@ -77,7 +77,7 @@ impl<J: Journal> Shard<J> {
         }
     }
 
-    /// What a reader needs to walk this shard's table, as of now.
+    /// Returns what a reader needs to walk this shard's table in its present state.
     pub fn table_ref(&self) -> TableRef {
         self.store.table_ref()
     }
@@ -134,7 +134,8 @@ impl<J: Journal> Shard<J> {
     #[inline]
     fn execute_known(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
         if let Command::Get { key } = *command {
-            // By itself, as it is the most frequent: a frame for all commands is large.
+            // A function of its own, because this is the most frequent case: a frame for all
+            // commands is large.
             return string::get(&mut self.store, key, hash, now);
         }
         if !command.is_write() {
@@ -279,7 +280,7 @@ impl<J: Journal> Shard<J> {
         Reply { value: Some(&self.written_value), ..Reply::status(Status::Ok) }
     }
 
-    /// How what a key has is kept, in Redis's words.
+    /// The encoding of a key's value, in Redis's words.
     fn encoding(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Reply<'_> {
         let Some(found) = self.store.lookup(key, hash, now) else {
             return Reply::status(Status::NotFound);
@@ -330,9 +331,9 @@ impl<J: Journal> Shard<J> {
         }
     }
 
-    /// Begins a FLUSHALL, or a FLUSHDB of `only`, that is answered in turns: by the long read that it gives,
-    /// which finds nothing, and ends once everything is dead for readers.
-    /// [`Shard::release_some`] carries it out.
+    /// Begins a FLUSHALL, or a FLUSHDB of `only`, that is answered in turns. The returned long read
+    /// finds nothing, and ends once everything is dead for readers. [`Shard::release_some`] carries
+    /// it out.
     ///
     /// # Errors
     /// The reply: the shard applies a log.
@@ -344,11 +345,11 @@ impl<J: Journal> Shard<J> {
         Ok(LongRead::of_flush(self.store.begin_flush(only)))
     }
 
-    /// Goes on with a long read for one turn of the shard; appends what it finds
-    /// to `found`. What it has found waits for [`Shard::wait_of`].
+    /// Continues a long read for one turn of the shard, and appends the results to `found`. The
+    /// results wait for [`Shard::wait_of`].
     ///
     /// # Errors
-    /// The status to reply with: the object has gone meanwhile.
+    /// The status of the reply: the object was removed meanwhile.
     pub fn read_turn(
         &self,
         read: &mut LongRead,
@@ -370,7 +371,7 @@ impl<J: Journal> Shard<J> {
         of.is_some_and(|of| of.cut(found, most))
     }
 
-    /// For which sequence the replies of a long read's last turn wait; 0 for none.
+    /// The sequence for which the replies of a long read's last turn wait; 0 for none.
     pub fn wait_of(&self, read: &LongRead) -> u64 {
         self.store.lag.newest_of(read.hash)
     }
@@ -385,29 +386,28 @@ impl<J: Journal> Shard<J> {
         self.store.durable_sequence()
     }
 
-    /// Changes up to this sequence are durable: replies that wait for them may go,
-    /// and readers see them, the first of them at once. Of no effect with
-    /// durability `memory`.
+    /// Marks changes up to this sequence as durable: replies that wait for them may be sent, and
+    /// readers see the changes, the first of them at once. Has no effect with durability `memory`.
     pub fn set_durable(&mut self, sequence: u64) {
         self.store.set_durable(sequence);
     }
 
-    /// Takes away what stands twice in all that a long read has found.
+    /// Removes duplicates from all results of a long read.
     pub fn tidy(&self, read: &LongRead, found: &mut Vec<u8>) {
         if let Some(of) = self.types.get(read.type_id) {
             of.tidy(found);
         }
     }
 
-    /// Another thread of the server has read this record: a hint, which may
-    /// be late, of use to the eviction policy only.
+    /// Another thread of the server has read this record: a hint for the eviction policy, which may
+    /// be late.
     pub fn hint_touched(&mut self, id: Id) {
         self.store.evictor.hint_touched(&self.store.owner, id);
     }
 
-    /// Ends leases, republishes ask-only records, sweeps some buckets for expired
-    /// keys, looks for expired parts of objects, and goes on with releasing what was
-    /// removed. To be called every few milliseconds while [`Shard::wants_ticks`].
+    /// Ends leases, republishes ask-only records, sweeps some buckets for expired keys, looks for
+    /// expired parts of objects, and continues to release the memory of removed objects. The caller
+    /// calls it every few milliseconds while [`Shard::wants_ticks`].
     pub fn tick(&mut self, now: Now) {
         self.store.lag.begin_command();
         self.store.tick(now);
@@ -424,17 +424,16 @@ impl<J: Journal> Shard<J> {
         self.store.wants_ticks()
     }
 
-    /// Whether a flush is under way, objects that were removed still hold memory, parts
-    /// of objects have expired, or changes that became durable are still to be shown:
-    /// [`Shard::release_some`] is to be called in every turn.
+    /// Whether a flush is under way, removed objects still hold memory, parts of objects have
+    /// expired, or durable changes are still to be shown: the caller then calls
+    /// [`Shard::release_some`] in every turn.
     #[inline]
     pub fn wants_release(&self) -> bool {
         wants_room(&self.store) || self.sweeps || self.store.lag.has_to_show()
     }
 
-    /// Goes on with a flush, releases some of the memory of objects that were
-    /// removed, removes some parts that have expired, and shows some of what became
-    /// durable: a bounded part.
+    /// Continues a flush, releases some of the memory of removed objects, removes some expired
+    /// parts, and shows some of the durable changes: a bounded part of each.
     pub fn release_some(&mut self, now: Now) {
         release_turn(&mut self.store, &mut self.types, now);
         if std::mem::take(&mut self.sweeps) && !self.store.is_applying {
@@ -445,11 +444,11 @@ impl<J: Journal> Shard<J> {
         }
     }
 
-    /// Compares what the table leads to with what the allocator has given out.
-    /// To be called while nothing is uploaded; walks everything.
+    /// Compares what is reachable from the table with what the allocator has given out. Call it
+    /// only while no upload is under way; it walks everything.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A description of the first mismatch.
     pub fn audit(&self) -> Result<(), String> {
         let mut parts = 0;
         for of in self.types.iter() {
@@ -463,7 +462,7 @@ impl<J: Journal> Shard<J> {
         digest::of_all(&self.store, &self.types)
     }
 
-    /// Goes on with the digest of all keys for one turn; gives it at its end.
+    /// Continues the digest of all keys for one turn; returns it at its end.
     ///
     /// # Errors
     /// `TryAgain`: something was changed too many times between two turns.
@@ -471,21 +470,21 @@ impl<J: Journal> Shard<J> {
         read.turn(&self.store, &self.types)
     }
 
-    /// The sequence that a reply waits for which tells the digest of all keys.
+    /// The sequence for which a reply with the digest of all keys waits.
     pub fn digest_wait(&self) -> u64 {
         let last = self.store.last_sequence();
         if last > self.store.durable_sequence() { last } else { 0 }
     }
 
-    /// The digest of what a key holds, without its name, in one turn; `None` if there
-    /// is no such key.
+    /// Computes the digest of a key's value, without its name, in one turn; `None` if there is no
+    /// such key.
     pub fn digest_value(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Option<Digest> {
         let slot = self.store.lookup(key, hash, now)?.slot.slot;
         Some(digest::of_value(&self.store, &self.types, slot))
     }
 }
 
-/// A reply that waits for what its command depends on.
+/// A reply that waits for the changes on which its command depends.
 fn waiting(reply: Reply<'_>, depends_on: Option<Arc<AtomicU64>>) -> Reply<'_> {
     let wait = depends_on.map_or(0, |sequence| sequence.load(Ordering::Relaxed));
     Reply { wait, ..reply }

@@ -1,9 +1,8 @@
-//! Storing under a key what a command has found, in pieces: one question to the key's
-//! shard after the other (docs/decisions/0036). It does not ask the shard itself.
+//! Stores a command's result under a key, in pieces: one question to the key's shard after the
+//! other (docs/decisions/0036). It does not ask the shard itself.
 //!
-//! What it keeps true: the key has what it had until all of the new object is there,
-//! and keeps it if anything fails. A piece is one bounded turn of the shard, and so is
-//! each other step.
+//! Invariant: the key keeps its old value until the new object is complete, and keeps it if
+//! anything fails. Each piece, and each other step, is one bounded turn of the shard.
 
 use crate::moving::{KeyAt, Next};
 use remora_layout::kind::Kind;
@@ -34,18 +33,18 @@ use remora_protocol::{Command, Dumped, LoadStep, Reply};
 pub struct Storing {
     to: KeyAt,
     parts: Parts,
-    /// Where the next piece begins.
+    /// Start of the next piece.
     at: usize,
     given: i64,
-    /// Which load it is.
+    /// The load's number.
     load: u64,
     step: Step,
 }
 
-/// What an object is to be made of.
+/// The content of a new object.
 #[derive(Debug)]
 pub struct Parts {
-    /// The type, of which an empty object is made with nothing.
+    /// The object's type; without content the object is empty.
     pub kind: Kind,
     /// The parts, as the type's pieces of a dump have them; none twice.
     pub list: Vec<u8>,
@@ -53,7 +52,7 @@ pub struct Parts {
     pub first_bytes: fn(&[u8]) -> usize,
 }
 
-/// What was asked last.
+/// The last question.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Begin,
@@ -77,8 +76,8 @@ impl Storing {
         self.ask(LoadStep::Begin { dumped, replaces: true })
     }
 
-    /// What follows from the answer to the last question. The number of a reply that
-    /// is done counts the parts.
+    /// The next step after the answer to the last question. The number of the final reply counts
+    /// the parts.
     pub fn next(&mut self, reply: &Reply<'_>) -> Next {
         let Reply { status, number, .. } = *reply;
         match self.step {

@@ -2,13 +2,13 @@
 //! arguments, so that a value that is rewritten and one that is changed in
 //! place come out the same. The rules are those of Redis 7.
 //!
-//! What it keeps true: no plan leads beyond `MAX_VALUE_BYTES`; what lies
-//! between the old end and the first byte written is zero.
+//! Invariant: no plan goes beyond `MAX_VALUE_BYTES`; the bytes between the old end and the first
+//! byte written are zero.
 
 use remora_layout::limits::MAX_VALUE_BYTES;
 use std::ops::Range;
 
-/// What is to be done to a value's bytes; the bytes to write come apart.
+/// An edit of a value's bytes; the bytes to write are passed separately.
 ///
 /// ```text
 /// old      |#######|
@@ -20,7 +20,7 @@ use std::ops::Range;
 pub struct Edit {
     /// Bytes of the value afterwards.
     pub new_bytes: usize,
-    /// Where the written bytes begin.
+    /// Offset of the written bytes.
     pub write_at: usize,
     /// Zeros between the old end and `write_at`.
     pub zero_bytes: usize,
@@ -76,10 +76,9 @@ fn write_at(old_bytes: usize, offset: u64, written: usize) -> Result<Edit, TooLo
     })
 }
 
-/// The bytes that GETRANGE `start` `end` names in a value of `bytes`: both
-/// are included and may count from the end. As in Redis an `end` before the
-/// first byte means the first byte, unless both count from the end and are in
-/// the wrong order.
+/// The bytes that GETRANGE `start` `end` names in a value of `bytes`: both are included and may
+/// count from the end. As in Redis, an `end` before the first byte means the first byte, unless
+/// both count from the end and are in the wrong order.
 pub fn range(bytes: usize, start: i64, end: i64) -> Range<usize> {
     if start < 0 && end < 0 && start > end {
         return 0..0;
@@ -90,10 +89,10 @@ pub fn range(bytes: usize, start: i64, end: i64) -> Range<usize> {
     if first > last { 0..0 } else { first as usize..last as usize + 1 }
 }
 
-/// Where a bit is: bit 0 is the highest bit of byte 0.
+/// Position of a bit: bit 0 is the highest bit of byte 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BitPlace {
-    /// Which byte.
+    /// The byte.
     pub byte: usize,
     /// The one bit of it.
     pub mask: u8,
@@ -105,7 +104,7 @@ impl BitPlace {
         Self { byte: (offset >> 3) as usize, mask: 0x80 >> (offset & 7) }
     }
 
-    /// The bit; what lies behind the end is 0.
+    /// The bit; bits behind the end are 0.
     pub fn is_set(self, value: &[u8]) -> bool {
         value.get(self.byte).is_some_and(|byte| byte & self.mask != 0)
     }
@@ -116,7 +115,7 @@ impl BitPlace {
     }
 }
 
-/// What a SETBIT does: one byte is written.
+/// The effect of a SETBIT: it writes one byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BitEdit {
     /// The bit before.
@@ -127,7 +126,7 @@ pub struct BitEdit {
     pub edit: Option<Edit>,
 }
 
-/// SETBIT in a value. A bit behind the end lengthens the value, be it 0 or 1.
+/// SETBIT in a value. A bit behind the end lengthens the value, whether it is 0 or 1.
 ///
 /// # Errors
 /// The value would be too long.

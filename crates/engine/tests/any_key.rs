@@ -1,4 +1,4 @@
-//! What concerns keys of any type: databases, scans, any key, transfers.
+//! Operations on keys of any type: databases, scans, any key, transfers.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -73,7 +73,7 @@ fn stats_after(shard: &Shard) -> [remora_engine::KeyCounts; remora_layout::datab
     shard.stats().databases
 }
 
-/// One step of a scan: the keys, and where to go on.
+/// One step of a scan: the keys, and where to continue.
 fn step(shard: &mut Shard, on: Database, place: u32, count: u32) -> (Vec<Vec<u8>>, u32) {
     let (status, next, list) = ask(shard, on, &Command::Scan { place, count });
     assert_eq!(status, Status::Ok);
@@ -164,8 +164,8 @@ fn any_key_is_as_likely_as_any_other() {
     assert!(counts.values().all(|count| (300..500).contains(count)), "{counts:?}");
 }
 
-/// What RANDOMKEY gives, and in how many turns. Between two of them so many keys of
-/// another database come.
+/// The result of RANDOMKEY, and its number of turns. Between two turns this many keys of another
+/// database are set.
 fn any_key(
     shard: &mut Shard,
     (on, random): (Database, u32),

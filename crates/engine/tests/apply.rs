@@ -1,5 +1,5 @@
-//! Apply mode: a copy is changed by entries alone, each once; what is refused has
-//! changed nothing, and may come again.
+//! Apply mode: only entries change a copy, each once; a refused entry has changed nothing, and may
+//! come again.
 
 use crate::give::{How, KeyRef, give_some};
 use remora_arena::{NoJournal, Owner};
@@ -67,7 +67,7 @@ fn a_copy_is_changed_by_entries_alone() {
     assert_eq!(copy.begin_upload(large, START).err(), Some(Status::ReadOnly));
     let get = Command::Get { key: b"key" };
     assert_eq!(copy.execute(&get, hash, START).value, Some(&b"value"[..]));
-    // It has expired: nobody sees it, and it is there until the log says so.
+    // It has expired: no command sees it, and it is there until the log removes it.
     let later = Now { unix_ms: START.unix_ms + 10, ..START };
     assert_eq!(copy.execute(&get, hash, later).status, Status::NotFound);
     (0..9).for_each(|_| copy.tick(later));
@@ -76,7 +76,7 @@ fn a_copy_is_changed_by_entries_alone() {
     let at = later;
     assert_eq!(copy.apply(&append.entry(), &Origin::WHOLE, at), Ok(Applied::Done));
     assert_eq!(copy.execute(&get, hash, START).value, Some(&b"value+"[..]));
-    // Epochs go on, never back; what is no change is refused; so is what cannot be.
+    // Epochs only grow; an entry that is not a change is refused; so is an impossible one.
     let old = entry(3, 2, &Command::Del { key: b"key" });
     let refused = ApplyError::OldEpoch { before: 3, epoch: 2 };
     assert_eq!(apply(&mut copy, &old), Err(refused));
@@ -87,7 +87,7 @@ fn a_copy_is_changed_by_entries_alone() {
     let full = entry(3, 3, &set(b"full", &full[..60_000], Expiry::Never));
     assert_eq!(apply(&mut copy, &full), Ok(Applied::Done));
     assert_eq!(copy.applied(0), 3);
-    // It goes on by itself, behind what it has applied.
+    // It continues by itself, after the entries that it has applied.
     assert_eq!(copy.end_applying(2), Err(ApplyError::OldEpoch { before: 3, epoch: 2 }));
     copy.end_applying(4).unwrap();
     assert_eq!(copy.execute(&get, hash, later).status, Status::NotFound);
@@ -105,8 +105,8 @@ fn apply(shard: &mut Shard, entry: &OwnedEntry) -> Result<Applied, ApplyError> {
     shard.apply(&entry.entry(), &Origin::WHOLE, START)
 }
 
-/// A copy that went on by itself for a while, and one that began at a snapshot, know
-/// what they have applied: APPEND and HDEL are carried out once.
+/// A copy that took its own changes for a while, and one that began at a snapshot, know which
+/// entries they have applied: APPEND and HDEL are executed once.
 #[test]
 fn what_was_applied_is_not_applied_again_when_apply_mode_begins_anew() {
     let mut list = Vec::new();
@@ -144,7 +144,7 @@ fn what_was_applied_is_not_applied_again_when_apply_mode_begins_anew() {
     let get = Command::Get { key: b"key" };
     assert_eq!(copy.execute(&get, hash, START).value, Some(&b"value++"[..]));
 
-    // What a snapshot covers.
+    // The entries that a snapshot covers.
     let mut copy = shard(4 << 20);
     for command in &commands[..4] {
         let hash = copy.hash(command.key().unwrap());
@@ -191,7 +191,7 @@ fn a_part_is_applied_once_the_cut_says_that_all_are_there() {
     copy.begin_applying();
     assert_eq!(apply(&mut copy, &entries[0]), Ok(Applied::Done));
     let digest = copy.digest();
-    // Nobody has looked for the other part; then it was not there.
+    // Without a check for the other part; then with a check that finds it missing.
     let cut = cut_with(&log(1)[..1]);
     for cut in [0, cut] {
         let origin = Origin { cut, ..Origin::WHOLE };
@@ -271,7 +271,7 @@ fn an_entry_that_found_no_room_is_applied_once_there_is_some() {
 
         let mut copy = shard(2 << 20);
         copy.begin_applying();
-        // Another log's keys take what is free, the last of it in small pieces.
+        // Another log's keys take the free memory, the last of it in small pieces.
         let mut filled = 0;
         let mut fill = |copy: &mut Shard, command: &Command<'_>| {
             let origin = Origin { log: 1, ..Origin::WHOLE };

@@ -1,5 +1,5 @@
-//! Values that are changed in place: what it costs, when they are readable
-//! again, and threads that read all the while.
+//! Values that are changed in place: the cost, when they are readable again, and threads that read
+//! all the while.
 
 use remora_arena::{Journal, NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -28,7 +28,7 @@ fn execute<J: Journal>(shard: &mut Shard<J>, command: &Command<'_>, now: Now) ->
     reply.number
 }
 
-/// What a reader finds: the value, or that it has to ask.
+/// A reader's result: the value, or that it has to ask.
 fn read<J: Journal>(shard: &Shard<J>) -> Option<Vec<u8>> {
     let words = shard.owner().view().clone();
     let mut scratch = Vec::new();

@@ -1,5 +1,5 @@
-//! A simulated day of changes while the sizes of values drift: memory never
-//! runs out as long as what is alive fits, and every value stays what it was.
+//! A simulated day of changes while the sizes of values drift: memory never runs out as long as the
+//! live data fits, and every value stays unchanged.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
@@ -100,7 +100,7 @@ impl Day {
         self.pointers.remove(&u64::from_le_bytes(key));
     }
 
-    /// What a reader finds that follows the last pointer of a key.
+    /// The result of a reader that follows the last pointer of a key.
     fn follow(&self, key: &[u8; 8]) -> Option<&[u8]> {
         let pointer = self.pointers.get(&u64::from_le_bytes(*key))?;
         let owner = self.shard.owner();

@@ -1,5 +1,5 @@
-//! Commands and their one encoding: what is encoded is decoded as the same,
-//! what is decoded is encoded to the same bytes, and strays are refused.
+//! Commands and their one encoding: an encoded command is decoded as the same command, a decoded
+//! one is encoded to the same bytes, and strays are refused.
 
 use proptest::prelude::*;
 use remora_geometry::{Refine, Shape};
@@ -121,8 +121,7 @@ fn round_trip(command: Command<'_>) {
 
 #[test]
 fn strays_and_too_long_values_are_refused() {
-    // One byte too many in what the operation does not use: reserved,
-    // flags, argument.
+    // One byte too many in the parts that the operation does not use: reserved, flags, argument.
     let strays = [
         (Command::Get { key: b"k" }, 3),
         (Command::Get { key: b"k" }, 1),

@@ -59,7 +59,7 @@ fn a_digest_in_turns_is_of_one_moment() {
             }
         }
     }
-    // Of a value: the name does not count, all else does.
+    // The digest of a value: only the name does not count.
     let value = |shard: &mut Shard, key: &[u8]| {
         let hash = shard.hash(key);
         shard.digest_value(key, hash, START)

@@ -1,6 +1,6 @@
-//! Visible means acknowledgeable: while changes wait for a lagging durability, a
-//! reader of the memory sees the durable state or asks, and the owner's replies
-//! say for what they wait, no more and no less.
+//! Visible means acknowledgeable: while changes wait for a lagging durability, a reader of the
+//! memory sees the durable state or asks, and the owner's replies name the change for which they
+//! wait, no more and no less.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Durability, Eviction, Now, Shard, ShardOptions};
@@ -59,7 +59,7 @@ impl World {
         (value, wait)
     }
 
-    /// What a reader of the memory finds: a value, or why it asks.
+    /// The result of a reader of the memory: a value, or why it asks.
     fn read(&mut self, key: &[u8]) -> Result<Vec<u8>, AskReason> {
         let hash = self.shard.hash(key);
         let (words, mut table) = (self.shard.owner().view().clone(), self.shard.table_ref());
@@ -97,13 +97,13 @@ fn a_value_is_seen_once_it_is_durable_and_only_what_depends_on_it_waits() {
     assert_eq!(world.read(b"a"), Ok(b"1".to_vec()));
     assert_eq!(world.get(b"a").1, 0);
     assert_eq!((world.read(b"b"), world.get(b"b").1), (Err(AskReason::Pending), 2));
-    // Over what is durable: nobody sees the old value any more, nor the new one.
+    // Over a durable value: no reader sees the old value any longer, nor the new one.
     world.all_durable();
     assert_eq!(world.set(b"a", b"2"), 3);
     assert!(world.read(b"a").is_err());
     assert_eq!(world.read(b"b"), Ok(b"1".to_vec()));
     assert_eq!(world.get(b"a"), (Some(b"2".to_vec()), 3));
-    // An error that tells of the value waits for it.
+    // An error that depends on the value waits for it.
     let told = world.execute(&Command::Incr { key: b"b", by: i64::MAX });
     assert_eq!((told.status, told.wait), (Status::Overflow, 0));
     world.set(b"a", b"no number");
@@ -204,7 +204,7 @@ fn with_more_changed_keys_than_are_told_apart_every_reply_waits() {
     assert_eq!(world.read(&7u64.to_le_bytes()), Ok(b"1".to_vec()));
 }
 
-/// What a key held after each of its changes.
+/// A key's value after each of its changes.
 type Versions = BTreeMap<u64, Option<Vec<u8>>>;
 
 const KEYS: u64 = 12;
@@ -248,7 +248,7 @@ impl Oracle {
     fn change(&mut self, step: u64) {
         let (key, before) = (self.below(KEYS), self.world.shard.last_sequence());
         let name = Self::name(key);
-        // Both sides of what is changed in place.
+        // Both sides of changes in place.
         let bytes = [3, 40, ASK_ONLY_BYTES + 9][self.below(3) as usize];
         let value = step.to_le_bytes().repeat(1 + bytes / 8);
         let (told, changes) = match self.below(9) {
@@ -334,7 +334,7 @@ fn readers_see_the_durable_state_or_ask_whatever_happens() {
             if step % 512 == 0 {
                 oracle.world.shard.audit().unwrap();
                 oracle.world.all_durable();
-                // Nothing is withheld any more, but what is changed in place.
+                // Nothing is withheld, except values that are changed in place.
                 for key in 0..KEYS {
                     let (name, newest) = (Oracle::name(key), oracle.newest(key));
                     if let Ok(value) = oracle.world.read(&name) {

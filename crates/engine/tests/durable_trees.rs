@@ -1,5 +1,5 @@
-//! A tree whose changes are durable late: who searches its memory finds what was
-//! durable, or asks; the owner's replies wait for the tree's newest change.
+//! A tree whose changes are durable late: a client that searches its memory finds the durable
+//! state, or asks; the owner's replies wait for the tree's newest change.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
@@ -30,8 +30,7 @@ type Objects = BTreeMap<u64, Rect>;
 struct World {
     shard: Shard,
     random: Random,
-    /// What the tree held after each change that is not durable, and before the
-    /// first of them.
+    /// The tree's content after each change that is not durable, and before the first of them.
     versions: BTreeMap<u64, Objects>,
     /// Where its header was when it was last asked for.
     at: Option<NodeRef>,
@@ -158,8 +157,8 @@ fn who_searches_the_memory_finds_what_was_durable_or_asks() {
     assert!(read > 300 && asked > 300 && gone > 3, "{read} read, {asked} asked, {gone} gone");
 }
 
-/// A GEO key gets a tree with its sixty-fourth member: who searches it reads it once
-/// that member is durable, though nothing else has changed since.
+/// A GEO key gets a tree with its sixty-fourth member: a client that searches the key reads the
+/// tree once that member is durable, though nothing else has changed since.
 #[test]
 fn the_tree_of_a_geo_key_is_durable_with_the_member_that_brought_it() {
     let mut shard = World::new().shard;

@@ -1,5 +1,5 @@
-//! FLUSHALL in turns: each turn is bounded, commands go on meanwhile and see an
-//! empty shard, and it ends once everything is dead for readers.
+//! FLUSHALL in turns: each turn is bounded, commands continue meanwhile and see an empty shard, and
+//! it ends once everything is dead for readers.
 
 use remora_arena::{NoJournal, Owner, state_in};
 use remora_engine::{Applied, Eviction, LongRead, Now, Origin, Shard, ShardOptions};
@@ -215,7 +215,7 @@ fn writes_that_need_room_go_on_with_it() {
             held += 1;
         }
         let mut flush = shard.begin_flush(None).unwrap();
-        // More than was free: nobody calls `release_some` but they.
+        // More than was free: only these commands call `release_some`.
         (10_000..10_000 + held).for_each(|number| set(&mut shard, number, &value));
         shard.audit().unwrap();
         while answer(&shard, &mut flush).is_none() {
@@ -247,7 +247,7 @@ fn keys_that_expire_or_are_met_meanwhile_are_counted_once() {
     assert_eq!(shard.stats().expiring, 0);
 }
 
-/// What the shard's log makes of an empty shard.
+/// An empty shard after the replay of the shard's log.
 fn shard_of_log(shard: &Shard) -> Shard {
     let mut copy = Shard::new(Owner::heap(16 << 20, NoJournal), ShardOptions::default());
     copy.begin_applying();

@@ -37,7 +37,7 @@ fn shard(bytes: usize, eviction: Eviction) -> Shard {
     Shard::new(Owner::heap(bytes, NoJournal), options)
 }
 
-/// What a shard answered: status, number, value.
+/// A shard's answer: status, number, value.
 type Answer = (Status, i64, Option<Vec<u8>>);
 
 fn told(reply: Reply<'_>) -> Answer {
@@ -96,7 +96,7 @@ fn everything(shard: &mut Shard, key: &[u8], now: Now) -> Option<BTreeMap<Vec<u8
     }
 }
 
-/// What a key holds.
+/// A key's content.
 #[derive(Clone, PartialEq, Debug)]
 enum Held {
     String,
@@ -292,8 +292,8 @@ fn filled(shard: &mut Shard, key: &[u8], count: u64, random: &mut Random) {
     }
 }
 
-/// A search in turns, with changes between them: what stands still is found,
-/// once, nothing else but what was there at some time.
+/// A search in turns, with changes between them: it finds each unchanged member once, and otherwise
+/// only members that were there at some time.
 #[test]
 fn a_search_in_turns_finds_what_stands_still() {
     let mut random = Random::new(3);
@@ -370,7 +370,7 @@ fn full_memory_refuses_and_loses_nothing() {
     assert!(
         found.iter().map(|(m, s)| (m, f64::from_bits(*s))).eq(model.iter().map(|(m, &s)| (m, s)))
     );
-    // A store that has no room leaves what was there.
+    // A store that has no room leaves the old value.
     let all: Vec<(f64, Vec<u8>)> = model.iter().map(|(m, &s)| (s, m.clone())).collect();
     let list = list(&all);
     let command = GeoCommand::Store { places: Members::parse(&list).unwrap() };

@@ -1,7 +1,7 @@
-//! A GEO key is searched from its shard's memory while the shard works: between
-//! any two fetches of the reader members come, move and go, their slots get
-//! other members' names and strings, keys end and begin again. What is read has
-//! to be what some moments of the search had, and all that it had throughout.
+//! A GEO key is searched from its shard's memory while the shard works: between any two fetches of
+//! the reader members come, move and go, their slots get other members' names and strings, keys end
+//! and begin again. The reader must find only members that were there at some moment of the search,
+//! and all that were there throughout.
 
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::geo_read::{ReadLimits, Unread, read_members};
@@ -38,7 +38,7 @@ struct World {
     shard: Shard,
     random: Random,
     now: Now,
-    /// What the key has; empty where it is not there.
+    /// The key's members; empty where it is absent.
     members: Moment,
     moments: Vec<Moment>,
     /// One in so many fetches meets a change.
@@ -149,7 +149,7 @@ fn within(shape: Shape, moment: &Moment) -> BTreeMap<Vec<u8>, f64> {
     moment.iter().filter_map(near).collect()
 }
 
-/// Compares what was read with what was there meanwhile.
+/// Compares the read members with those present meanwhile.
 fn judge(shape: Shape, tells: bool, moments: &[Moment], found: &[u8]) {
     let moments: Vec<_> = moments.iter().map(|moment| within(shape, moment)).collect();
     let mut read = BTreeSet::new();
@@ -237,7 +237,7 @@ fn what_is_read_was_there() {
     assert!(read > 1500 && busy > 500 && asked > 500 && gone > 100, "{read} {busy} {asked} {gone}");
 }
 
-/// What is read, but every record says that it is of another kind.
+/// The read memory, but every record says that it is of another kind.
 struct OtherKind(ReadView, Kind);
 
 impl Memory for OtherKind {

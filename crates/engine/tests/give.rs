@@ -1,4 +1,4 @@
-//! What the server does to give a key to another one, question by question.
+//! The server's steps to give a key to another one, question by question.
 
 use remora_engine::moving::{self, Moving, Next};
 use remora_layout::database::Database;
@@ -30,8 +30,8 @@ pub struct How {
 pub type Answer = (Status, i64, Option<Vec<u8>>);
 type Ask<'a> = &'a mut dyn FnMut(usize, Database, &Command<'_>) -> Answer;
 
-/// Gives what a key has to another one; the giver is gone after so many pieces, or, if
-/// it is none, before it removes a key. Status and number of the reply.
+/// Gives a key's value to another key; the giver stops after this many pieces, or, if it is none,
+/// before it removes a key. Returns status and number of the reply.
 pub fn give_some(
     ask: Ask<'_>,
     from: KeyRef<'_>,

@@ -100,7 +100,7 @@ fn release_all(shard: &mut Shard) -> u64 {
     turns
 }
 
-/// Adds 3 to a field that holds `old`. What it holds then, if that was a number.
+/// Adds 3 to a field that holds `old`. Returns the new value, if that was a number.
 fn increment(shard: &mut Shard, key: &[u8], (name, old): (&[u8], Option<Vec<u8>>)) -> Option<i64> {
     let (status, sum, _) = of(shard, key, HashCommand::Increment { name, by: 3 });
     let before = match &old {
@@ -271,7 +271,7 @@ fn a_command_gives_a_bounded_number_of_fields() {
         assert_eq!(set(&mut shard, b"h", half), (Status::Ok, most as i64));
     }
     let names: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
-    // What is one too many is no request at all.
+    // A request with one too many is invalid.
     for (count, is_accepted) in [(MAX_COMMAND_ITEMS, true), (MAX_COMMAND_ITEMS + 1, false)] {
         let list = list(&names[..count]);
         let names = Items::parse(&list).unwrap();
@@ -346,7 +346,7 @@ fn the_buckets_that_are_kept_for_reads_count_too() {
     assert_eq!(shard.stats().heap_bytes, 0);
 }
 
-/// Turns of a read, and what it gives.
+/// Turns of a read, and its result.
 fn turns_of(shard: &mut Shard, command: HashCommand<'_>) -> (u64, Vec<u8>) {
     let key = (&b"h"[..], shard.hash(b"h"));
     let mut read = shard.begin_read(key, command.request(), NOW).unwrap();
@@ -368,7 +368,7 @@ fn a_turn_over_a_hash_of_which_most_was_removed_looks_at_a_bounded_number_of_buc
         assert_eq!(remove(&mut shard, b"h", &[&name(at)]), (Status::Ok, 1));
     }
     let only = list(&[&name(0)]);
-    // What goes through the table needs turns for all of its buckets.
+    // A read that goes through the table needs turns for all of its buckets.
     for command in [
         HashCommand::All { told: Told::Names },
         HashCommand::Random { count: 2, told: Told::Names },
@@ -507,8 +507,8 @@ fn small_hashes_are_evicted_and_moved_as_wholes() {
 /// Pointers to fields, and the objects under which they were found.
 type Known = Vec<(Vec<u8>, Vec<u8>, RemotePointer, u64)>;
 
-/// What a reader believes to stand at a pointer, if the record's bytes are these
-/// and the root's words are those of now.
+/// The value that a reader accepts at a pointer, if the record has these bytes and the root has its
+/// present words.
 fn believed<'b>(
     shard: &Shard,
     (key, name, pointer, root): (&[u8], &[u8], RemotePointer, u64),

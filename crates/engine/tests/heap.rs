@@ -1,5 +1,5 @@
-//! What types keep on the heap beside the arena: what they say of it against what
-//! the process takes, and that it counts in the shard's memory.
+//! The types' heap memory beside the arena: the shard's count against the process's, and that it
+//! counts in the shard's memory.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -49,8 +49,7 @@ fn fill(shard: &mut Shard) {
     }
 }
 
-/// How much the heap grew while something was done: as the shard says, and as the
-/// process tells.
+/// The growth of the heap during an action: by the shard's count, and by the process's.
 fn grown(shard: &mut Shard, what: &str, mut act: impl FnMut(&mut Shard)) {
     shard.tick(NOW);
     let before = (shard.stats().heap_bytes, resident());
@@ -114,8 +113,7 @@ fn the_heap_is_what_types_say_and_counts_as_memory() {
     });
 }
 
-/// What is on the heap takes room in the arena: what grows is refused in the end,
-/// what takes away is not.
+/// Heap memory takes room in the arena: growth is refused in the end, removal is not.
 fn full() {
     let mut shard = shard(2 << 20);
     let put = |shard: &mut Shard, id: u64| {

@@ -1,4 +1,4 @@
-//! What is kept for reads in turns is bounded before it is copied, not after.
+//! Copies for reads in turns are bounded before they are made, not after.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};

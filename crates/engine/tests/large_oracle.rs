@@ -364,7 +364,7 @@ impl World {
         }
     }
 
-    /// What a reader finds now: by its key, and by a pointer it once had.
+    /// A reader's present result: by its key, and by a former pointer.
     fn read(&mut self) {
         let (key, hash) = self.key();
         let present = self.present(&key);
@@ -439,7 +439,7 @@ impl World {
             self.shard.abandon_upload(up.upload, self.now);
         }
         assert_eq!(self.shard.stats().pinned, 0);
-        // What nobody changes any more becomes readable again.
+        // A value that is no longer changed becomes readable again.
         for _ in 0..200 {
             self.now.since_start_s += REPUBLISH_AFTER_S;
             self.shard.tick(self.now);

@@ -1,10 +1,9 @@
 //! Leases against drifting clocks (HydraDB 4.2.3, H24 to H27): a model with a
 //! true time that neither side can see, over the real shard.
 //!
-//! The client counts a lease from before it sent its request, on its clock;
-//! the shard from when it executes the request, in whole seconds of its clock,
-//! kept modulo 2^16. What must hold, whatever the clocks' rates within the
-//! stated drift, the delays, and the phase of the 16-bit seconds:
+//! The client counts a lease from before it sent its request, on its clock; the shard from when it
+//! executes the request, in whole seconds of its clock, kept modulo 2^16. These rules must hold for
+//! all clock rates within the stated drift, all delays, and all phases of the 16-bit seconds:
 //! * while a client may use its pointer, the slot is not free for reuse;
 //! * terms double while a lease runs and halve afterwards, from 1 to 64 s;
 //! * quarantine ends: no slot waits for longer than the longest lease.

@@ -1,6 +1,6 @@
 //! The integration tests of the shard: one binary, a module for each feature.
 
-// What modules share.
+// Helpers that modules share.
 mod give;
 
 // Keys of every type.

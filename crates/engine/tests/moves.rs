@@ -1,5 +1,5 @@
-//! RENAME, RENAMENX, COPY and MOVE of objects of any type and size: what arrives is
-//! what was given, nothing changes meanwhile, and nothing is left of what fails.
+//! RENAME, RENAMENX, COPY and MOVE of objects of any type and size: the target gets exactly the
+//! source's object, nothing changes meanwhile, and a failed move leaves nothing.
 
 use crate::give::{Answer, How, KeyRef, give_some};
 use remora_arena::{NoJournal, Owner};
@@ -29,7 +29,7 @@ const COPY: How = How { replaces: false, keeps: true };
 const COPY_REPLACE: How = How { replaces: true, keeps: true };
 const TYPES: [&[u8]; 3] = [b"hash", b"geo", b"tree"];
 
-/// Some shards, and what time it is.
+/// Some shards, and the time.
 struct World {
     shards: Vec<Shard>,
     now: Now,
@@ -97,7 +97,7 @@ impl World {
         self.of(place, &Command::Get { key: place.key }).2
     }
 
-    /// So many seconds go by.
+    /// Lets this many seconds pass.
     fn tick(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now.since_start_s += 1;
@@ -494,7 +494,7 @@ fn a_record_that_goes_to_another_shard_does_not_change_meanwhile() {
         assert_eq!(asked, ["Dump", "Restore", "DelDumped"]);
         assert_eq!((world.digest(to), world.exists(from)), (digest, false));
         assert_eq!(world.set(from, b"1"), Status::Ok, "it is free again");
-        // What is not done changes nothing, and holds nothing.
+        // A command that is not done changes nothing, and holds nothing.
         world.set(to, b"2");
         assert_eq!(world.give(from, to, RENAME_NX), (Status::Ok, 0));
         assert_eq!(world.give(from, to, COPY), (Status::Ok, 0));
@@ -619,14 +619,14 @@ fn so_many_records_are_held_at_a_time_and_no_more() {
         let is_full = number == MAX_HELD_RECORDS;
         assert_eq!(status, if is_full { Status::TryAgain } else { Status::Ok });
     }
-    // Objects of parts have places of their own, and go on.
+    // Objects of parts have places of their own, and continue.
     world.hash(at(0, 0, b"hash"), 500);
     assert_eq!(world.give(at(0, 0, b"hash"), at(1, 0, b"to"), RENAME), (Status::Ok, 1));
     world.tick(UPLOAD_IDLE_S + 2);
     assert_eq!(world.set(at(0, 0, b"k7"), b""), Status::Ok, "nothing is held for ever");
 }
 
-/// The source of a RENAME goes by itself once the other key has what it had.
+/// The source of a RENAME is removed by itself once the other key has the value.
 #[test]
 fn a_source_that_is_gone_before_it_is_removed_is_no_failure() {
     for goes in ["flushed", "expired"] {
@@ -675,8 +675,8 @@ fn a_record_that_does_not_fit_leaves_all_as_it_was() {
     assert_eq!(world.of(from, &Command::Append { key: b"from", value: b"!" }).0, Status::Ok);
 }
 
-/// The server stands still before the last step for so long that the dump ends: what is
-/// changed from then on stays where it was changed.
+/// The server stops before the last step for so long that the dump ends: later changes stay at the
+/// key where they were made.
 #[test]
 fn what_is_changed_once_a_dump_has_ended_is_not_removed() {
     for key in [&b"string"[..], b"hash", b"geo", b"tree"] {
@@ -721,7 +721,7 @@ fn what_is_changed_once_a_dump_has_ended_is_not_removed() {
             assert_ne!(changed, digest);
             assert_eq!(world.digest(from), changed, "{key:?} {shard}");
             match shard {
-                // Beside the new key, which has what it had.
+                // Beside the new key, which has the value.
                 1 => assert_eq!((given, world.digest(to)), ((Status::Ok, 1), digest)),
                 _ => assert_eq!((given, world.exists(to)), ((Status::NotFound, 0), false)),
             }

@@ -1,7 +1,6 @@
-//! Memory that is full of objects of parts: large hashes, trees of places, GEO keys.
-//! Where keys may go they make room for each other, for strings, and for their own
-//! growth; an object goes as a whole, the least touched first, and never the one that
-//! the command works on.
+//! Memory that is full of objects of parts: large hashes, trees of places, GEO keys. With eviction
+//! they make room for each other, for strings, and for their own growth; an object goes as a whole,
+//! the least touched first, and never the one that the command works on.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, Now, Origin, Shard, ShardOptions};
@@ -20,7 +19,7 @@ const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 const ARENA: usize = 4 << 20;
 const SECRET: u64 = 0x10c;
 
-/// What objects are made of.
+/// The kinds of objects.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Made {
     Hash,
@@ -232,7 +231,7 @@ fn objects_of_any_type_make_room_for_each_other() {
         println!("{made:?}: {objects} made, {} evicted, {} there", stats.evicted, stats.keys);
         assert_eq!(stats.evicted + stats.keys, objects);
         assert!(stats.slots.used_bytes + stats.slots.run_bytes > ARENA as u64 / 3, "{stats:?}");
-        // What is there is whole.
+        // Every present object is whole.
         for at in 0..objects {
             let parts = fixture.parts(made, &key(at));
             assert!(parts == PARTS || (parts == 0 && !fixture.is_there(&key(at))), "{parts}");
@@ -395,7 +394,7 @@ fn a_large_value_finds_room_among_objects() {
     }
 }
 
-/// What was done before memory was full is not done again.
+/// Work done before memory was full is not repeated.
 #[test]
 fn a_member_that_is_named_twice_is_given_twice_and_no_more() {
     let mut fixture = Fixture::new(Eviction::S3Fifo);

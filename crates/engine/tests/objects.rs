@@ -155,8 +155,8 @@ fn an_expiry_is_met_by_the_sweep_too() {
     shard.audit().unwrap();
 }
 
-/// Who removes a large key waits for a bounded part of it; the rest goes in
-/// turns, and nobody sees it meanwhile.
+/// A client that removes a large key waits for a bounded part of it; the rest is freed in turns,
+/// and no command sees it meanwhile.
 #[test]
 fn a_large_key_gives_its_memory_back_in_turns() {
     const MEMBERS: usize = 20_000;
@@ -184,7 +184,7 @@ fn a_large_key_gives_its_memory_back_in_turns() {
             // A member's record has 64 bytes here, an object's 48.
             assert!(freed <= (RELEASE_TURNS * RELEASE_RECORDS * 64 + 256) as u64, "{freed}");
             if turns % 16 == 0 {
-                // The name is free again at once, and what it holds now stays.
+                // The name is free again at once, and its new value stays.
                 assert_eq!(ask(&mut shard, &set(b"k", false), NOW).0, Status::Ok);
                 shard.audit().unwrap();
             }
@@ -196,7 +196,7 @@ fn a_large_key_gives_its_memory_back_in_turns() {
     }
 }
 
-/// Memory that only waits to be released refuses nobody.
+/// Memory that only waits to be released causes no refusal.
 #[test]
 fn a_full_shard_takes_new_keys_right_after_a_large_one_went() {
     let mut shard = shard(1 << 20);

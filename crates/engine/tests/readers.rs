@@ -1,5 +1,5 @@
-//! A shard at work while other threads walk its table and read its records:
-//! what is found is always some value of the key that was looked for.
+//! A shard at work while other threads walk its table and read its records: a reader always finds
+//! some value of the key that it looked for.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -30,7 +30,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key-{number}").into_bytes()
 }
 
-/// A value that tells its key and is of one round throughout.
+/// A value that names its key and is of one round throughout.
 fn value(number: u64, round: u64) -> Vec<u8> {
     let word = number << 32 | round & 0xffff_ffff;
     word.to_le_bytes().repeat(1 + (round % 20) as usize)

@@ -1,5 +1,5 @@
-//! Replay: what the logs of some shards say makes the same keys in another number
-//! of shards. Random histories of all types, with expiry and eviction.
+//! Replay: the logs of some shards make the same keys in another number of shards. Random histories
+//! of all types, with expiry and eviction.
 
 use crate::give::{Answer, How, KeyRef, give_some};
 use remora_arena::{NoJournal, Owner};
@@ -116,7 +116,7 @@ impl Source {
         answer
     }
 
-    /// RENAME, COPY or MOVE, of which some are not carried to their end.
+    /// RENAME, COPY or MOVE; some of them stop before their end.
     fn give(&mut self) {
         let kinds = [self.random.below(4), self.random.below(4)];
         let [key, other] = kinds.map(|kind| self.key(["s", "g", "t", "h"][kind as usize]));
@@ -433,7 +433,7 @@ fn point_wkb(rect: &Rect) -> Vec<u8> {
     wkb
 }
 
-/// The whole entries of a log's bytes, up to what is no frame.
+/// The whole entries of a log's bytes, up to the first invalid frame.
 fn entries(log: u32, bytes: &[u8]) -> Vec<OwnedEntry> {
     let mut assembler = Assembler::new(1, 100 << 20);
     let key = remora_log::LogKey::new(SECRET, log);
@@ -588,7 +588,7 @@ fn a_cut_or_damaged_log_gives_the_state_before() {
         copy.apply_all(std::slice::from_ref(&kept), 1, &mut random);
         assert_eq!(digest_of(&copy.shards), states[kept.len()]);
         if kept.len() + 1 < all.len() {
-            // What comes behind it is not applied.
+            // Later entries are not applied.
             let (expected, sequence) = (kept.len() as u64 + 1, kept.len() as u64 + 2);
             let gap = Err(ApplyError::Gap { expected, sequence });
             assert_eq!(copy.apply(0, &all[kept.len() + 1]), [gap, gap]);

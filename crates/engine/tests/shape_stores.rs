@@ -1,9 +1,8 @@
-//! In which order the stores of a change happen when an object carries a
-//! geometry. Every store of a history of changes is recorded. A reader finds an
-//! object by a walk after any of them; after the same or any later one it reads
-//! the record that it was told of before. Both together are the object as it
-//! was, or the record is no longer live. (Worlds cannot see it: all stores of a
-//! change happen at one instant there.)
+//! The order of a change's stores when an object carries a geometry. Every store of a history of
+//! changes is recorded. A reader finds an object by a walk after any of them; after the same or any
+//! later one it reads the record that the walk named. Both together are the object as it was, or
+//! the record is no longer live. (Worlds cannot see it: all stores of a change happen at one
+//! instant there.)
 
 use remora_arena::{Journal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -50,7 +49,7 @@ fn ask(shard: &mut Shard<Recorder>, command: TreeCommand<'_>) -> (Status, Vec<u8
     (reply.status, reply.value.unwrap_or_default().to_vec())
 }
 
-/// Where the server tells that an object's record lies.
+/// The server's answer for the place of an object's record.
 fn told(shard: &mut Shard<Recorder>, tree: NodeRef, id: u64) -> Option<RemotePointer> {
     let everything = Shape::of_rect(&Rect::new(-1.0, 1e6, -1.0, 1e6).unwrap());
     let (refine, words) = (Refine::Intersects(everything).to_bytes(), id.to_le_bytes());
@@ -142,7 +141,7 @@ fn who_reads_a_live_record_has_found_the_object_as_it_was() {
             let value = now.and_then(|now| memory.record(now, id)).unwrap_or_default();
             Payload::parse(&value).is_some_and(|payload| !payload.geometry.is_empty())
         };
-        // What walks found that a READ of the record may follow.
+        // The results of walks that a READ of the record may follow.
         let mut other = None;
         let mut denied = false;
         let stores = std::mem::take(&mut *recorder.0.borrow_mut());

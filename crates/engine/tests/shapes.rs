@@ -46,7 +46,7 @@ fn ask(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>) -> (Status, i64
     (reply.status, reply.number, reply.value.unwrap_or_default().to_vec())
 }
 
-/// What an object is, by a map.
+/// An object in the map.
 #[derive(Clone, PartialEq, Debug)]
 struct Known {
     rect: Rect,
@@ -255,7 +255,7 @@ fn what_makes_no_sense_is_refused() {
     };
     assert_eq!(known(rect), Ok(None));
     assert_eq!(known(Rect { max_x: 3.5, ..rect }), Ok(Some(Status::BadGeometry)));
-    // What a message says.
+    // The content of a message.
     let sent = |wkb: &[u8]| {
         let request = put(rect, Wkb::known(wkb, rect)).checked().map(TreeCommand::request).unwrap();
         let mut bytes = Vec::new();
@@ -324,8 +324,8 @@ fn a_full_shard_refuses_objects_whole_and_what_was_there_is_found() {
     }
 }
 
-/// Two long rings that cross themselves and each other everywhere are compared in
-/// turns of the shard, each of which does a bounded amount of work.
+/// Two long rings that cross themselves and each other everywhere are compared in turns of the
+/// shard; each turn does a bounded amount of work.
 #[test]
 fn a_comparison_of_long_geometries_pauses_between_turns() {
     const CORNERS: u64 = 600;

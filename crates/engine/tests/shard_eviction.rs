@@ -12,7 +12,7 @@ use remora_protocol::{Command, Condition, Expiry, Pairs};
 use remora_testing::Random;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// What a random history is made of.
+/// The parameters of a random history.
 struct Mix {
     arena_bytes: usize,
     keys: u64,
@@ -66,8 +66,8 @@ fn shard(bytes: usize, eviction: Eviction) -> Shard {
 /// A key, its value and expiry.
 type Held = (Vec<u8>, Vec<u8>, u64);
 
-/// What should be there: values and expiries. Evicted keys stay in it until
-/// the log has told of them.
+/// The expected content: values and expiries. Evicted keys stay in it until the log has recorded
+/// them.
 #[derive(Default)]
 struct Oracle {
     keys: HashMap<Vec<u8>, (Vec<u8>, u64)>,
@@ -88,7 +88,7 @@ impl Oracle {
         (*at == 0 || *at > now_ms).then(|| value.clone())
     }
 
-    /// What the shard says of a key: right, or absent because evicted.
+    /// Checks the shard's answer for a key: right, or absent because evicted.
     fn check(&mut self, key: &[u8], got: Option<&[u8]>, now_ms: u64) {
         let expected = self.live(key, now_ms);
         if got.is_none() && expected.is_some() {
@@ -179,7 +179,7 @@ fn step(shard: &mut Shard, oracle: &mut Oracle, random: &mut Random, mix: &Mix, 
             let mut list = Vec::new();
             for _ in 0..1 + random.below(mix.pairs) {
                 let mut value = mix.value(random);
-                // What a message holds.
+                // The content of a message.
                 value.truncate(MAX_VALUE_BYTES);
                 Pairs::push(&mut list, &mix.key(random), &value);
             }
@@ -325,7 +325,7 @@ fn memory_follows_the_sizes_that_are_in_use() {
         stats.keys
     );
     assert!(share > 0.85, "{share}: {:?}", stats.slots);
-    // Two spans of the small records, and what a window holds.
+    // Two spans of the small records, and the content of a window.
     assert!(most_evicted < 2 * 586 + 586 && most_moved < 2 * 586, "{most_evicted} {most_moved}");
 }
 

@@ -59,7 +59,7 @@ impl Oracle {
     }
 }
 
-/// What a key holds, and when it expires; 0 for never.
+/// A key's value, and its expiry; 0 for never.
 type Held = Option<(Vec<u8>, u64)>;
 
 /// A SET of any form. Returns whether memory was full.
@@ -375,7 +375,7 @@ fn the_log_replays_to_the_same_keys() {
         for entry in entries {
             let (command, _) = Command::decode(entry.operation()).unwrap();
             let hash = second.hash(command.key().unwrap_or_default());
-            // At the first time: only what the log says removes anything.
+            // At the first time: only the log removes keys.
             second.execute(&command, hash, Now { unix_ms: 1_000_000, since_start_s: 0 });
         }
         check_all(&mut second, &mut oracle, now);
@@ -405,7 +405,7 @@ fn terms_follow_popularity() {
     assert_eq!(shard.execute(&Command::Get { key: b"k" }, hash, now).lease_ms, 32_000);
 }
 
-/// What a shard is told to set, with an expiry or without.
+/// A SET for a shard, with an expiry or without.
 fn set_at(shard: &mut Shard, number: u32, at_ms: u64) {
     let key = number.to_le_bytes();
     let expiry = if at_ms == 0 { Expiry::Never } else { Expiry::At(at_ms) };

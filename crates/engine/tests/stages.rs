@@ -1,5 +1,5 @@
-//! Staged objects of trees that are to be built: what they take of a shard's
-//! memory, and how long they stay when nothing is added to them.
+//! Staged objects of trees that are to be built: the memory that they take of a shard, and how long
+//! they stay when nothing is added to them.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
@@ -96,7 +96,7 @@ fn trees_under_construction_share_one_shards_memory() {
             }
         }
         let stats = shard.stats();
-        // The room that lists have to grow is a half of what is in them.
+        // Lists reserve room to grow for a half of their content.
         let (least, pages) = (staged * ENTRY_BYTES as u64, (names.len() * PAGE_BYTES) as u64);
         assert!(stats.staged_bytes >= least, "{} of {least}", stats.staged_bytes);
         assert!(stats.staged_bytes <= least * 3 / 2 + pages, "{} of {least}", stats.staged_bytes);
@@ -131,10 +131,10 @@ fn what_is_staged_lessens_what_keys_may_take() {
     };
     let beside = fill(&mut shard);
     assert!(beside + staged <= ARENA_BYTES, "{beside} bytes of keys beside {staged}");
-    // A build in a full shard is refused, and what was staged is gone.
+    // A build in a full shard is refused, and the staged objects are gone.
     assert_eq!(build(&mut shard, b"t", 1, now(1)).0, Status::OutOfMemory);
     assert_eq!(build(&mut shard, b"t", 1, now(1)).0, Status::OtherLoad);
-    // What so many objects hold goes in turns.
+    // The content of so many objects is freed in turns.
     while shard.wants_ticks() {
         shard.tick(now(1));
         shard.audit().unwrap();
@@ -156,7 +156,7 @@ fn a_built_tree_leaves_nothing_set_aside() {
     let built = build(&mut shard, b"t", 1, now(1));
     assert_eq!((built.0, built.1), (Status::Ok, 50_000));
     assert_eq!(shard.stats().staged_bytes, 0);
-    // Of a tree that has objects nothing is staged.
+    // Nothing is staged for a tree that has objects.
     assert_eq!(stage(&mut shard, b"t", 2, 0, now(1)).0, Status::NotEmpty);
     assert_eq!(shard.stats().staged_bytes, 0);
     shard.audit().unwrap();
@@ -213,7 +213,7 @@ fn an_idle_stage_goes_and_its_client_hears_of_it() {
     assert_eq!(stats.stages_abandoned, 1);
     assert!((1..both + ENTRY_BYTES as u64 * PIECE).contains(&stats.staged_bytes));
     shard.audit().unwrap();
-    // Neither a late piece nor a late build makes half a tree.
+    // Neither a late piece nor a late build makes a part of a tree.
     assert_eq!(stage(&mut shard, b"idle", 7, PIECE, later).0, Status::OtherLoad);
     assert_eq!(build(&mut shard, b"idle", 7, later).0, Status::OtherLoad);
     // From the start it may come again, and the busy one is built.
@@ -254,7 +254,7 @@ fn a_tree_is_built_in_bounded_steps_between_which_others_change_things() {
             (Status::InPieces, _) => {}
             built => break built,
         }
-        // A step writes so many nodes, and nobody sees them.
+        // A step writes this many nodes, and no reader sees them.
         let bytes = shard.stats().tree_bytes;
         assert!(bytes - nodes <= 2 * NODE_RUN_BYTES as u64, "{}", bytes - nodes);
         nodes = bytes;
@@ -268,7 +268,7 @@ fn a_tree_is_built_in_bounded_steps_between_which_others_change_things() {
             (Status::Ok, 0)
         );
         assert_eq!(set(&mut shard, b"k", &[7; 100]), Status::Ok);
-        // What is being built takes no more objects.
+        // A tree that is being built takes no more objects.
         assert_eq!(stage(&mut shard, b"t", 1, PIECE, now(1)).0, Status::OtherLoad);
         steps += 1;
     };

@@ -1,4 +1,4 @@
-//! Uploads whose pieces stop coming: what they held serves others again.
+//! Uploads whose pieces stop coming: their memory becomes free for other requests.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{LargeSet, Upload};
@@ -27,7 +27,7 @@ fn a_stalled_upload_gives_its_memory_back() {
     let mut upload = begin(&mut shard, 5 << 20, now(1)).unwrap();
     let mut last_piece_s = shard.ticked_s();
     let mut second = 1;
-    // As long as pieces come in time it may take as long as it likes.
+    // An upload whose pieces come in time may take any time.
     for _ in 0..5 {
         for _ in 0..IDLE_S {
             second += 1;

@@ -1,4 +1,4 @@
-//! Members in pieces: a key has what it had, or all that it is given.
+//! Members in pieces: a key has its old value, or all of the new one.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::moving::{KeyAt, Next};
@@ -47,7 +47,7 @@ fn geo(shard: &mut Shard, command: GeoCommand<'_>) -> (Status, i64) {
     ask(shard, &Command::Of { key: KEY, request: command.request() })
 }
 
-/// Asks the shard what is to be asked, after `before` has looked at it.
+/// Asks the shard each question, after `before` has looked at it.
 fn carry_out(
     shard: &mut Shard,
     mut storing: Storing,

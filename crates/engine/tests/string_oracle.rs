@@ -50,7 +50,7 @@ fn part(random: &mut Random) -> Vec<u8> {
     random.bytes(bytes as usize)
 }
 
-/// What the reply to an edit that makes `new` has to be; the model is changed.
+/// The expected reply to an edit that makes `new`; the model is changed.
 fn model_edit(held: &mut Held, new: Option<Vec<u8>>, number: i64) -> (Status, i64) {
     match new {
         None => (Status::TooLarge, 0),
@@ -104,7 +104,7 @@ fn edit(shard: &mut Shard, random: &mut Random, key: &[u8], held: &mut Held, now
     let old = held.as_ref().map(|(value, _)| value.clone()).unwrap_or_default();
     let sequence = shard.log().last_sequence();
     let before = held.clone();
-    // SETRANGE writes also what is there already.
+    // SETRANGE writes also the bytes that are there already.
     let mut is_written = false;
     match random.below(3) {
         0 => {
@@ -138,7 +138,7 @@ fn edit(shard: &mut Shard, random: &mut Random, key: &[u8], held: &mut Held, now
             assert_eq!(reply_of(&reply), expected);
         }
     }
-    // What changes nothing costs the log nothing, and one edit is one entry.
+    // An edit without a change costs the log nothing, and one edit is one entry.
     let entries = shard.log().last_sequence() - sequence;
     assert_eq!(entries, u64::from(is_written || *held != before));
     check_record(shard, key, held);
@@ -241,7 +241,7 @@ fn the_log_of_edits_replays_to_the_same_values() {
             now = Now { unix_ms: START.unix_ms + at, since_start_s: 0 };
             step(&mut first, &mut random, &mut model, now);
         }
-        // Expired keys that nobody has met yet are still in both.
+        // Expired keys that no command has met yet are still in both.
         for (held, key) in model.iter_mut().zip(NAMES) {
             let hash = first.hash(key);
             first.execute(&Command::Exists { key }, hash, now);
@@ -252,7 +252,7 @@ fn the_log_of_edits_replays_to_the_same_values() {
         for entry in entries {
             let (command, _) = Command::decode(entry.operation()).unwrap();
             let hash = second.hash(command.key().unwrap_or_default());
-            // At the first time: only what the log says removes anything.
+            // At the first time: only the log removes keys.
             assert_eq!(second.execute(&command, hash, START).status, Status::Ok);
         }
         for (key, held) in NAMES.iter().zip(&model) {

@@ -1,5 +1,5 @@
-//! Objects of trees that expire all at once: a sweep in every turn until none is
-//! left, and what is in its way.
+//! Objects of trees that expire all at once: a sweep in every turn until none is left, and its
+//! obstacles.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Applied, Now, Origin, Shard, ShardOptions};
@@ -85,7 +85,7 @@ fn a_tree_that_is_being_moved_does_not_stop_the_others() {
     shard.audit().unwrap();
 }
 
-/// What a flush is about to remove expires no more: the log has it go with the flush.
+/// Objects that a flush is about to remove do not expire: the log's flush removes them.
 #[test]
 fn a_sweep_removes_nothing_that_is_flushed() {
     let mut shard = new_shard();
@@ -103,7 +103,7 @@ fn a_sweep_removes_nothing_that_is_flushed() {
     let flush = shard.begin_flush(None).unwrap();
     let before = shard.last_sequence();
     for _ in 0..3 {
-        // A tick looks for what has expired before it sweeps for the flush.
+        // A tick looks for expired objects before it sweeps for the flush.
         shard.tick(LATE);
     }
     turns(&mut shard, LATE);
@@ -120,8 +120,8 @@ fn a_sweep_removes_nothing_that_is_flushed() {
     shard.audit().unwrap();
 }
 
-/// The search for the nearest goes past what has expired in turns, whether it goes
-/// meanwhile or is still there.
+/// The search for the nearest passes expired objects in turns, whether they are removed meanwhile
+/// or still there.
 #[test]
 fn the_nearest_behind_many_that_have_expired_are_found_in_turns() {
     for sweeps in [false, true] {
@@ -157,10 +157,10 @@ fn the_nearest_behind_many_that_have_expired_are_found_in_turns() {
         let words: Vec<u64> =
             FoundObjects::of(&found).iter().map(|(object, _)| object.word).collect();
         assert_eq!(words, [0, 1]);
-        // What one turn does is less than all objects.
+        // The work of one turn is less than all objects.
         let in_a_turn = NEAREST_TURN_WORK + MAX_NODE_ENTRIES as u64;
         assert!(turns >= 19_000 / in_a_turn, "{turns} turns");
-        // In one go it gives the same.
+        // Without turns it returns the same.
         assert_eq!(ask(&mut shard, b"t", nearest, now), (Status::Ok, 2));
     }
 }

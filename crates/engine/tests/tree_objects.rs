@@ -1,6 +1,5 @@
-//! Objects of trees with ids of any bytes, fields and expiries, against a map:
-//! long histories under a clock that goes on, the log replayed, searches in turns,
-//! messages that make no sense.
+//! Objects of trees with ids of any bytes, fields and expiries, against a map: long histories under
+//! an advancing clock, the log replayed, searches in turns, invalid messages.
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -28,7 +27,7 @@ fn rect(random: &mut Random, side: u32) -> Rect {
     Rect::new(x_min, x_max, y_min, y_max).unwrap()
 }
 
-/// The text of an id: integers, names, and what looks like an integer.
+/// The text of an id: integers, names, and names that look like integers.
 fn id(random: &mut Random) -> Vec<u8> {
     let number = random.below(60);
     match random.below(4) {
@@ -52,7 +51,7 @@ fn new_shard() -> Shard {
     Shard::new(Owner::heap(8 << 20, NoJournal), options)
 }
 
-/// What a shard answered: status, number, value.
+/// A shard's answer: status, number, value.
 type Answer = (Status, i64, Vec<u8>);
 
 fn ask_at(shard: &mut Shard, command: TreeCommand<'_>, now: Now) -> Answer {
@@ -117,7 +116,7 @@ impl Fixture {
         }
     }
 
-    /// Time goes on, and now and then the shard sweeps.
+    /// Time passes, and now and then the shard sweeps.
     fn go_on(&mut self) {
         self.now_ms += self.random.below(40);
         let now_ms = self.now_ms;
@@ -261,7 +260,7 @@ impl Fixture {
         let told: Vec<Option<&[u8]>> = Items::parse(&list).unwrap().iter().collect();
         assert_eq!(told.len(), words.len());
         for ((object, id), told) in found.iter().zip(&told) {
-            // A word that is an id needs nobody to say so.
+            // A word that is an id needs no table to resolve it.
             let expected = is_surrogate(object.word).then_some(*id);
             assert_eq!(told.map(ObjectId::of_text), expected);
         }
@@ -307,7 +306,7 @@ fn long_histories_agree_with_a_map_and_their_logs_make_the_same() {
         assert_eq!(stats.tree_objects, fixture.model.len() as u64);
         assert_eq!(stats.objects_expired, fixture.expired, "each one once");
         fixture.shard.audit().unwrap();
-        // What the log says makes the same at any time: nothing expires by itself.
+        // The log makes the same at any time: nothing expires by itself.
         let mut second = new_shard();
         for entry in fixture.shard.log().entries() {
             let (command, _) = Command::decode(entry.operation()).unwrap();
@@ -435,9 +434,9 @@ fn a_search_in_turns_gives_nothing_from_its_time_on() {
     assert_eq!(found.len(), first);
 }
 
-/// A client reads a tree, then asks about what it found. Meanwhile the key gets another
-/// tree that has the same objects: none of the surrogates is known there, and none is said to
-/// have gone.
+/// A client reads a tree, then asks about the objects that it found. Meanwhile the key gets another
+/// tree that has the same objects: none of the surrogates is known there, and none is reported as
+/// removed.
 #[test]
 fn what_was_read_of_a_tree_is_not_asked_of_the_next_one() {
     let (mut shard, now) = (new_shard(), Now { unix_ms: START_MS, since_start_s: 1 });

@@ -1,9 +1,8 @@
-//! A tree is searched from its shard's memory by a thread that does not own it,
-//! while the shard works: between any two fetches of the reader objects come,
-//! move and go, and the tree is dropped. Where it was somebody who does not know
-//! the arena's secret puts a value that looks like its nodes, and later another
-//! tree is made. What is read has to be what some moments of the search had,
-//! and all that it had throughout.
+//! A tree is searched from its shard's memory by a thread that does not own it, while the shard
+//! works: between any two fetches of the reader objects come, move and go, and the tree is dropped.
+//! A client that does not know the arena's secret then puts a value that looks like the tree's
+//! nodes in its place, and later another tree is made. The reader must find only objects that were
+//! there at some moment of the search, and all that were there throughout.
 
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -39,7 +38,7 @@ fn point(random: &mut Random) -> Rect {
     Rect::point(x, y).unwrap()
 }
 
-/// What the tree had at each moment of a search.
+/// The tree's objects at each moment of a search.
 type Moment = BTreeMap<u64, Rect>;
 
 struct World {
@@ -74,7 +73,7 @@ impl World {
         self.ask(&Command::Of { key: TREE, request })
     }
 
-    /// Where the shard says that the tree's header lies.
+    /// The shard's answer for the place of the tree's header.
     fn place(&mut self) -> Option<NodeRef> {
         let words = self.tree(TreeCommand::Info).1?;
         let words = <[u64; TREE_INFO_WORDS]>::read_from_bytes(&words).ok()?;
@@ -181,7 +180,7 @@ impl Memory for Busy<'_> {
     }
 }
 
-/// Compares what was read with what was there meanwhile.
+/// Compares the read objects with those present meanwhile.
 fn judge(window: &Rect, moments: &[Moment], found: &[(u64, Rect)]) {
     let within = |moment: &Moment, id: u64| moment.get(&id).is_some_and(|r| r.intersects(window));
     for &(id, rect) in found {
@@ -236,7 +235,7 @@ fn what_is_read_was_there() {
                     gone += 1;
                     at = None;
                 }
-                // A value covers it, perhaps, with what is no header.
+                // A value covers it, perhaps, with bytes that are not a header.
                 Err(_) => {
                     asked += 1;
                     at = at.filter(|_| !world.borrow().has_value);

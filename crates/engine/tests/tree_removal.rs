@@ -50,7 +50,7 @@ struct World {
 }
 
 impl World {
-    /// A tree of points, some of which carry bytes.
+    /// A tree of points; some of them carry bytes.
     fn new() -> Self {
         let words = Counting::default();
         let owner = Owner::heap(32 << 20, words.clone());
@@ -141,7 +141,7 @@ fn a_tree_goes_in_bounded_turns_whatever_takes_it_away() {
         assert_eq!(world.read(root, NOW), None, "way {way}: it is hidden at once");
         let left = world.shard.stats().tree_bytes;
         assert!(left > bytes / 2, "way {way}: what is to be freed counts: {left} of {bytes}");
-        // Commands on other keys go on meanwhile, and are bounded too.
+        // Commands on other keys continue meanwhile, and are bounded too.
         let other = Command::Set { key: b"other", value: b"x", condition, expiry, get: false };
         let (_, words) = world.words_of(|world| world.ask(&other, NOW));
         assert!(words <= COMMAND_WORDS + TURN_WORDS, "way {way}: {words} words");

@@ -30,7 +30,7 @@ fn shard(bytes: usize, eviction: Eviction) -> Shard {
     Shard::new(Owner::heap(bytes, NoJournal), options)
 }
 
-/// What a shard answered: status, number, value.
+/// A shard's answer: status, number, value.
 type Answer = (Status, i64, Option<Vec<u8>>);
 
 fn ask(shard: &mut Shard, name: &[u8], command: TreeCommand<'_>) -> Answer {
@@ -290,7 +290,7 @@ fn a_search_in_turns_goes_on_while_the_tree_changes() {
     all.dedup();
     assert!(all.into_iter().eq(0..60_000), "all were there all the time");
     assert_eq!(counted, 60_000);
-    // One whose tree goes is told so, be there another one of that name or not.
+    // A search whose tree is removed gets that answer, even if another tree has the name now.
     let mut search = begin(&mut shard, b"t", everything()).unwrap();
     assert!(!shard.read_turn(&mut search, &mut Vec::new(), NOW).unwrap().ended);
     ask(&mut shard, b"t", TreeCommand::Drop);
@@ -349,7 +349,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     assert_eq!(ask(&mut shard, b"u", TreeCommand::Build { load: 1 }).0, Status::TwiceGiven);
     let again = ask(&mut shard, b"u", TreeCommand::Build { load: 1 });
     assert_eq!(again.0, Status::OtherLoad, "nothing is kept");
-    // What another load has left, or has begun meanwhile, is not mixed with one's own.
+    // The rest of another load, or a load that has begun meanwhile, is not mixed with one's own.
     let part = |load, first| TreeCommand::Stage { load, first, objects: one };
     assert_eq!(ask(&mut shard, b"u", part(7, true)), (Status::Ok, 1, None));
     assert_eq!(ask(&mut shard, b"u", part(8, false)).0, Status::OtherLoad);

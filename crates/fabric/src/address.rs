@@ -1,4 +1,4 @@
-//! Where a server is to be found.
+//! The address of a server.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What a server answers to a hello.
+//! The server's answer to a hello.
 
 use crate::Transport;
 use crate::detect::{Offer, Wanted, choose, number_of};
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use zerocopy::{FromBytes, FromZeros};
 
-/// The client's hello from the bytes it sent, or why it is refused.
+/// Decodes the client's hello from its bytes, or says why the server refuses it.
 pub fn hello_of(bytes: &[u8; size_of::<ClientHello>()]) -> Result<ClientHello, Refusal> {
     let hello = ClientHello::read_from_bytes(bytes).map_err(|_| Refusal::NotAHello)?;
     if hello.magic.get() != HELLO_MAGIC {
@@ -24,9 +24,9 @@ pub fn hello_of(bytes: &[u8; size_of::<ClientHello>()]) -> Result<ClientHello, R
     Ok(hello)
 }
 
-/// The server's choice for this client. What the client says of itself is
-/// believed only where it harms nobody: whoever hands out shared memory asks
-/// the kernel for the peer's user.
+/// The server's choice for this client. The server believes the client's statements about itself
+/// only if a false one does no harm: before it passes shared memory it asks the kernel for the
+/// peer's user.
 pub fn answer(hello: &ClientHello, server: Offer) -> Result<Transport, Refusal> {
     let wanted = Wanted::from_number(hello.wanted.get()).ok_or(Refusal::NotAHello)?;
     choose(wanted, Offer::from_wire(&hello.offer), server).map_err(|_| Refusal::Unavailable)
@@ -48,10 +48,9 @@ pub fn refusal(refusal: Refusal, server: Offer) -> ServerHello {
     hello
 }
 
-/// The answer that sends a client to the chosen transport: to the socket at
-/// this path, or to this TCP address (the loopback if the server listens on
-/// every address: a client on the Unix socket is on this host). `None` if the
-/// path does not fit.
+/// The answer that sends a client to the chosen transport: to the socket at this path, or to this
+/// TCP address (the loopback if the server listens on every address: a client on the Unix socket is
+/// on this host). `None` if the path does not fit.
 pub fn elsewhere(
     chosen: Transport,
     server: Offer,

@@ -1,4 +1,4 @@
-//! A link over whatever transport a session was given.
+//! A link over any transport.
 
 use crate::client_regions::CLIENT_LARGE;
 use crate::shm::ShmLink;
@@ -8,8 +8,7 @@ use crate::{Completion, Link, LinkError, RemoteAddress, Transport, Waited, Work}
 use remora_layout::buffer_name::BufferName;
 use std::time::Duration;
 
-/// One link; which transport carries it is decided once, when the session is
-/// made.
+/// One link; the transport is decided once, when the session is made.
 pub enum AnyLink {
     /// Shared memory.
     Shm(ShmLink),
@@ -22,8 +21,8 @@ pub enum AnyLink {
 }
 
 impl AnyLink {
-    /// Posts from now on may be kept until [`AnyLink::release`], so that they
-    /// go out together. Where a post takes effect at once nothing changes.
+    /// From now on the link may keep posts until [`AnyLink::release`], so that they go out
+    /// together. It changes nothing if a post takes effect at once.
     #[inline(always)]
     pub fn hold(&mut self) {
         match self {
@@ -33,7 +32,7 @@ impl AnyLink {
         }
     }
 
-    /// Lets go out what was posted since [`AnyLink::hold`].
+    /// Sends the posts since [`AnyLink::hold`].
     #[inline(always)]
     pub fn release(&mut self) {
         match self {
@@ -43,7 +42,7 @@ impl AnyLink {
         }
     }
 
-    /// Whether a large value may go on: not too much of it waits already.
+    /// Whether a large value may continue: not too many of its bytes wait already (back-pressure).
     pub fn has_room(&self) -> bool {
         match self {
             Self::Shm(_) => true,
@@ -53,9 +52,9 @@ impl AnyLink {
         }
     }
 
-    /// Posts a WRITE of `bytes`, from byte `at` on, into memory that the peer
-    /// named in a request. Over RDMA its device checks the name; elsewhere it
-    /// lies in the peer's region for large replies.
+    /// Posts a WRITE of `bytes`, from byte `at` on, into memory that the peer named in a request.
+    /// Over RDMA the peer's device checks the name; on other transports the memory lies in the
+    /// peer's region for large replies.
     pub fn post_to_named(&mut self, id: u64, name: &BufferName, at: usize, bytes: &[u8]) {
         let offset = name.address.get().saturating_add(at as u64);
         match self {

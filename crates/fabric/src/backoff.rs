@@ -1,15 +1,14 @@
-//! How a client comes again to a server that is busy: after pauses that grow
-//! and that chance shortens, so that those who came together do not come
-//! together again; until its time is up.
+//! The backoff of a client at a busy server: pauses that grow, and that a random number shortens,
+//! so that clients that came together do not come together again; until the client's time is up.
 
 use std::time::{Duration, Instant};
 
-/// The first pause, at most: some set-ups' time.
+/// Upper bound of the first pause: the time of some set-ups.
 const FIRST: Duration = Duration::from_millis(20);
 /// No pause is longer.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// What is left of a client's backoff.
+/// The rest of a client's backoff.
 #[derive(Debug)]
 pub struct Backoff {
     until: Instant,
@@ -17,13 +16,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// All of it.
+    /// The whole backoff.
     pub fn new(now: Instant, time: Duration) -> Self {
         Self { until: now + time, next: FIRST }
     }
 
-    /// How long to stay away: between half of what has grown so far and all of
-    /// it, as `random` says. `None`: the time is up.
+    /// How long to stay away: between half of the grown pause and all of it, as `random` says.
+    /// `None`: the time is up.
     pub fn pause(&mut self, now: Instant, random: u32) -> Option<Duration> {
         let left = self.until.checked_duration_since(now).filter(|left| !left.is_zero())?;
         let half = self.next / 2;

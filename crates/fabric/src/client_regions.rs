@@ -1,5 +1,4 @@
-//! Regions of a client, which its server writes: their numbers, whatever
-//! carries the session.
+//! Numbers of a client's regions, which its server writes, on every transport.
 
 /// Region of the client's mailbox at the client.
 pub const CLIENT_MAILBOX: u32 = 0;

@@ -1,8 +1,8 @@
-//! Making a session, whatever carries it: the hellos, and the choice.
+//! Makes a session over any transport: the hellos, and the choice.
 //!
-//! A client says hello at the address that it was given, Unix socket or TCP.
-//! The server chooses from what both offer; where that is the other transport,
-//! its answer says where to dial again (RDMA_Mongo 4.1, algorithm 1).
+//! A client says hello at the given address, Unix socket or TCP. The server chooses from the offers
+//! of both sides; if it chooses a transport of the other socket, its answer says where to dial
+//! again (RDMA_Mongo 4.1, algorithm 1).
 
 use crate::address::Address;
 use crate::backoff::Backoff;
@@ -24,7 +24,7 @@ pub enum Connected {
 }
 
 impl Connected {
-    /// What carries it.
+    /// The transport of the session.
     pub fn transport(&self) -> Transport {
         match self {
             Self::Shm(_) => Transport::Shm,
@@ -33,16 +33,15 @@ impl Connected {
     }
 }
 
-/// Makes a session with the server at `address` over the wanted transport,
-/// dialling again if it is not the one that the address belongs to.
-/// [`Wanted::Auto`] takes shared memory if it can be had, else RDMA, else TCP,
-/// and says so once in the log where it is TCP, or where the first choice
-/// failed. A server that is busy is dialled again for as long as `backoff`.
-/// `packets`: of the queue pair, where it is RDMA.
+/// Makes a session with the server at `address` over the wanted transport, and dials again if that
+/// transport needs another address. [`Wanted::Auto`] takes shared memory if it is available,
+/// otherwise RDMA, otherwise TCP; it logs this once if it takes TCP, or if the first choice failed.
+/// It dials a busy server again for as long as `backoff`. `packets`: those of the queue pair, for
+/// RDMA.
 ///
 /// # Errors
-/// Nobody listens there, the server refuses, the wanted transport cannot be
-/// had, or what the server sends is not acceptable.
+/// There is no listener, the server refuses, the wanted transport is not available, or the server
+/// sends something that is not acceptable.
 pub fn connect(
     address: &Address,
     wanted: Wanted,
@@ -54,8 +53,8 @@ pub fn connect(
         Ok(connected) => return Ok(connected),
         Err(failed) => failed,
     };
-    // What both sides have is not always to be had: the server's socket is in
-    // another mount namespace, a device sends nothing, all queue pairs are taken.
+    // An offer of both sides may still fail: the server's socket is in another mount namespace, a
+    // device sends nothing, all queue pairs are taken.
     if wanted != Wanted::Auto || !matches!(named, Wanted::Shm | Wanted::Verbs) {
         return Err(error);
     }
@@ -69,15 +68,14 @@ pub fn connect(
     }
 }
 
-/// Who makes one session.
+/// Makes one session.
 struct Caller {
     backoff: Backoff,
     packets: Packets,
 }
 
 impl Caller {
-    /// Dials, and once more where the answer says. A failure tells the
-    /// transport that was tried.
+    /// Dials, and once more if the answer says so. A failure names the transport that it tried.
     fn dial_twice(
         &mut self,
         address: &Address,
@@ -115,8 +113,7 @@ impl Caller {
         }
     }
 
-    /// Dials; a server that is busy once more after a pause, while the
-    /// backoff lasts.
+    /// Dials; dials a busy server again after a pause, while the backoff lasts.
     fn dial(
         &mut self,
         address: &Address,
@@ -177,7 +174,7 @@ fn session(dialled: Dialled<Connected>, address: &Address) -> Result<Connected, 
     }
 }
 
-/// An error with those that led to it.
+/// An error with its causes.
 fn with_sources(error: &ConnectError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -188,7 +185,7 @@ fn with_sources(error: &ConnectError) -> String {
     text
 }
 
-/// Where the server sends us, and for what.
+/// The next address to dial, and the transport to ask for.
 fn next_dial(address: &Address, answer: &ServerHello) -> Result<(Address, Wanted), ConnectError> {
     let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
     match address {

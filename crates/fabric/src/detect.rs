@@ -1,9 +1,8 @@
 //! Detection: the best transport that both sides have (RDMA_Mongo 4.1,
 //! algorithm 1; design, "Fabric").
 //!
-//! Pure: what the two sides offer goes in, a transport or the reason why not
-//! comes out. A named transport that cannot be had is an error, never a silent
-//! fallback.
+//! Pure: the offers of the two sides go in, a transport or the reason why not comes out. If a named
+//! transport is not available, the result is an error, never a silent fallback.
 
 use crate::Transport;
 use remora_layout::hash::checksum;
@@ -88,7 +87,7 @@ pub fn chosen_of(number: u32) -> Option<Transport> {
     }
 }
 
-/// What one side has, and where it runs.
+/// The transports that one side has, and where the side runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
     /// It can share memory with a process of its host and user.
@@ -104,11 +103,11 @@ pub struct Offer {
     pub uid: u32,
 }
 
-/// Keys the hash of the boot id, which itself is not to be told to strangers.
+/// Keys the hash of the boot id: strangers must not learn the boot id itself.
 const HOST_HASH_SEED: u64 = u64::from_le_bytes(*b"remorahs");
 
-/// This host, 0 if it cannot be told. Once known it is not asked for again:
-/// a server that has no descriptor left still has to know where it runs.
+/// This host, 0 if it cannot be determined. It is determined only once: a server that has no
+/// descriptor left still has to know where it runs.
 fn this_host() -> u64 {
     static HOST: OnceLock<u64> = OnceLock::new();
     if let Some(host) = HOST.get() {
@@ -123,7 +122,7 @@ fn this_host() -> u64 {
 }
 
 impl Offer {
-    /// What this process has on this host.
+    /// The offer of this process on this host.
     pub fn of_this_process(shm: bool, tcp: bool, verbs: bool) -> Self {
         Self { shm, tcp, verbs, host: this_host(), uid: rustix::process::geteuid().as_raw() }
     }
@@ -136,7 +135,7 @@ impl Offer {
         WireOffer { host: self.host.into(), transports: transports.into(), uid: self.uid.into() }
     }
 
-    /// From a hello. Bits that we do not know are offers that we cannot take.
+    /// From a hello. Unknown bits are offers that this side cannot take.
     pub fn from_wire(wire: &WireOffer) -> Self {
         let transports = wire.transports.get();
         Self {
@@ -149,7 +148,7 @@ impl Offer {
     }
 }
 
-/// Why a transport cannot be had, and what to do about it.
+/// Why a transport is not available, and what to do about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unavailable {
     /// Not the same host.
@@ -185,7 +184,7 @@ pub enum Unavailable {
     /// The client has none.
     #[error("verbs: this machine has no RDMA device in use; `remora doctor` says why")]
     VerbsNotAtClient,
-    /// Offered by the server, but its socket could not be reached.
+    /// The server offers it, but the client cannot reach its socket.
     #[error("shm: the server's socket cannot be reached from here; use transport tcp")]
     ShmUnreachable,
     /// None of all.
@@ -200,7 +199,7 @@ pub enum Unavailable {
     },
 }
 
-/// The transport that the two sides take.
+/// Chooses the transport of a session.
 pub fn choose(wanted: Wanted, client: Offer, server: Offer) -> Result<Transport, Unavailable> {
     match wanted {
         Wanted::Shm => shm(client, server),
@@ -271,8 +270,8 @@ mod tests {
 
     const HERE: Offer = Offer { shm: true, tcp: true, verbs: false, host: 7, uid: 1000 };
 
-    /// Every combination against the rule stated another way: the best of what
-    /// both have, and a reason that names the transport asked for.
+    /// Every combination against another statement of the rule: the best of the common transports,
+    /// and a reason that names the wanted transport.
     #[test]
     fn the_best_common_transport_is_taken_and_a_named_one_never_replaced() {
         let mut seen = [0; 4];

@@ -1,5 +1,5 @@
-//! A client's side of the hellos: what it says, what it makes of the answer, and
-//! why there may be no session.
+//! A client's side of the hellos: its message, its handling of the answer, and the reasons why
+//! there may be no session.
 
 use crate::Transport;
 use crate::address::Address;
@@ -32,7 +32,7 @@ pub enum ConnectError {
         /// Why.
         refusal: Refusal,
     },
-    /// The wanted transport cannot be had.
+    /// The wanted transport is not available.
     #[error("no session with the server at {server}: {why}")]
     Unavailable {
         /// Where.
@@ -40,7 +40,7 @@ pub enum ConnectError {
         /// Why, and what to do.
         why: Unavailable,
     },
-    /// The answer made no sense.
+    /// The answer was not valid.
     #[error("the answer from {server} is not that of a Remora server of this version: {what}")]
     NotAServer {
         /// Where.
@@ -48,7 +48,7 @@ pub enum ConnectError {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// Shared pointers were asked for and are not to be had (H29).
+    /// The client asked for shared pointers, and they are not available (H29).
     #[error(
         "the server at {server} does not share pointers: start it with pointer_sharing = true, or let each session cache its own"
     )]
@@ -56,8 +56,8 @@ pub enum ConnectError {
         /// Where.
         server: Address,
     },
-    /// The file through which clients of a server on another machine share
-    /// pointers cannot be had, or is not this user's alone.
+    /// The file through which clients of a server on another machine share pointers is not
+    /// available, or does not belong to this user alone.
     #[error(
         "cannot share pointers by {}: {what}; put it right, name another directory, or let each session cache its own",
         path.display()
@@ -70,7 +70,7 @@ pub enum ConnectError {
         /// What the kernel said.
         source: Option<std::io::Error>,
     },
-    /// The RDMA devices of both sides do not come together.
+    /// The RDMA devices of both sides cannot communicate.
     #[error("no session over RDMA with the server at {server}")]
     Verbs {
         /// Where.
@@ -90,19 +90,19 @@ pub enum ConnectError {
     System(#[from] std::io::Error),
 }
 
-/// What a hello led to.
+/// The result of a hello.
 pub(crate) enum Dialled<T> {
     Session(T),
     /// Dial again, where the answer says.
     Elsewhere(Box<ServerHello>),
 }
 
-/// What a client has.
+/// The offer of a client.
 pub(crate) fn own_offer() -> Offer {
     Offer::of_this_process(true, true, verbs::is_available())
 }
 
-/// What this process says first.
+/// This process's first message.
 pub fn client_hello(wanted: Wanted) -> ClientHello {
     ClientHello {
         magic: HELLO_MAGIC.into(),
@@ -114,7 +114,7 @@ pub fn client_hello(wanted: Wanted) -> ClientHello {
     }
 }
 
-/// What a client makes of the answer: the transport that the server chose.
+/// The transport that the server chose, from its answer.
 pub(crate) fn check_answer(
     answer: &ServerHello,
     sent: &ClientHello,

@@ -6,21 +6,19 @@
 //! * [`verbs`]: hosts with RDMA devices, which execute READs by themselves.
 //! * [`sim`]: the weakest fabric that the contract allows, in virtual time.
 //!
-//! Which one a session gets is the choice of [`detect`], made in the hellos of
-//! [`connect()`].
+//! [`detect`] chooses one for each session, in the hellos of [`connect()`].
 //!
 //! The contract (design, "Fabric"; Catfish 2.2, C11: READ and WRITE only):
-//! * A link is reliable and ordered *between* operations; they are posted in
-//!   batches and complete in order.
-//! * *Inside* an operation no order is promised; no word of 8 bytes is torn.
-//! * A WRITE may carry an immediate: the target is told of it once, after the
-//!   bytes are stored.
-//! * A failed link fails every operation that is under way or posted later,
-//!   with its reason, and stays failed.
+//! * A link is reliable and ordered *between* operations; a caller posts them in batches, and they
+//!   complete in order.
+//! * *Inside* an operation there is no order; no word of 8 bytes is torn.
+//! * A WRITE may carry an immediate: the target receives it once, after the bytes are stored.
+//! * A failed link fails every operation that is in flight or posted later, with its reason, and
+//!   stays failed.
 //! * `poll` never blocks; `wait` sleeps, and loses no wake-up.
-//! * Once a region or session has been withdrawn, no operation is executed on
-//!   it any more. What was executed before may still be on its way to an
-//!   initiator on another machine; what is posted afterwards fails.
+//! * Once a region or session has been withdrawn, no target executes an operation on it any more.
+//!   The result of an earlier operation may still be in flight to an initiator on another machine;
+//!   later posts fail.
 
 #![deny(unsafe_code)]
 
@@ -54,7 +52,7 @@ pub use locks::LockWaits;
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};
 use std::time::Duration;
 
-/// What carries a link.
+/// The transport of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
     /// Shared memory between processes of one host.
@@ -95,12 +93,12 @@ impl std::str::FromStr for Transport {
     }
 }
 
-/// How a receiver waits for what comes by one-sided writes.
+/// How a receiver waits for one-sided writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Wake {
     /// Polls without end: lowest latency, a core for each receiver.
     Poll,
-    /// Blocks in the kernel whenever there is nothing.
+    /// Blocks in the kernel whenever there is no work.
     Event,
     /// Polls for a short while after the last work, then blocks.
     #[default]
@@ -141,21 +139,21 @@ pub enum Work<'a> {
         /// How many bytes.
         bytes: usize,
     },
-    /// Stores bytes; they are taken before `post` returns.
+    /// Stores bytes; the link copies them before `post` returns.
     Write {
         /// Comes back in the completion.
         id: u64,
         /// Where to write, in a mailbox of this link's own.
         to: RemoteAddress,
-        /// What to write; the rest of the last word is zeroed.
+        /// The bytes to write; the rest of the last word is zeroed.
         bytes: &'a [u8],
-        /// What the target is told once the bytes are stored.
+        /// The immediate that the target receives after the bytes are stored.
         imm: Option<u32>,
     },
 }
 
 impl Work<'_> {
-    /// What comes back in the completion.
+    /// The id in the completion.
     #[inline(always)]
     pub const fn id(&self) -> u64 {
         match *self {
@@ -189,10 +187,10 @@ pub enum LinkError {
     /// There is no such region on this link.
     #[error("there is no region {0} on this link")]
     NoSuchRegion(u32),
-    /// The region is only to be read.
+    /// The link may only read the region.
     #[error("region {0} is not this link's mailbox: it can only be read")]
     NotWritable(u32),
-    /// The region is only to be written.
+    /// The link may only write the region.
     #[error("region {0} is a mailbox: it can only be written")]
     NotReadable(u32),
     /// Longer than any operation.
@@ -200,7 +198,7 @@ pub enum LinkError {
         "an operation of {0} bytes is too long: READs have at most {MAX_READ_BYTES}, WRITEs {MAX_WRITE_BYTES}"
     )]
     TooLong(usize),
-    /// Nobody at the target listens for this immediate.
+    /// The target has no listener for this immediate.
     #[error("nobody at the target listens for immediate {0}")]
     NoSuchImmediate(u32),
     /// The local end of a READ does not lie in the landing memory.
@@ -216,9 +214,9 @@ pub enum LinkError {
     /// The peer's machine or the network does not answer.
     #[error("the peer's RDMA device does not answer: is its machine up, and the network?")]
     NoAnswer,
-    /// The peer's device refused: the region is not there any more, or is not
-    /// for this operation. A session that ends takes its regions away first,
-    /// so a READ under way may see this before it sees the end.
+    /// The peer's device refused: the region no longer exists, or does not allow this operation. A
+    /// session that ends first withdraws its regions, so an in-flight READ may see this before it
+    /// sees the end.
     #[error(
         "the peer's RDMA device denied access to its memory: this session has ended there, or must not do that"
     )]
@@ -235,12 +233,12 @@ pub enum LinkError {
     /// The peer sent what no honest peer sends.
     #[error("the peer broke the protocol: {0}")]
     Violation(&'static str),
-    /// The peer does not read what it is sent, or too much was posted at once.
+    /// The peer does not read, or the link has too many posted operations.
     #[error("too much is waiting for the peer: it does not keep up")]
     Overrun,
 }
 
-/// Why a waiting link woke.
+/// Why a waiting link woke up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited {
     /// [`Link::poll`] has a completion.
@@ -253,7 +251,7 @@ pub enum Waited {
     TimedOut,
 }
 
-/// One end of a connection. See the crate's text for the contract.
+/// One end of a connection. The crate's documentation has the contract.
 pub trait Link {
     /// What carries it.
     fn transport(&self) -> Transport;
@@ -261,30 +259,28 @@ pub trait Link {
     /// Whether a READ costs the peer's CPU; `choose` has to know.
     fn reads_cost_peer_cpu(&self) -> bool;
 
-    /// Posts a batch with one doorbell; operations take effect and complete in
-    /// this order, after all that were posted before. Never blocks. Each
-    /// operation gets exactly one completion, also on a failed link. Bytes of
-    /// WRITEs are taken before it returns.
+    /// Posts a batch with one doorbell; operations take effect and complete in this order, after
+    /// all earlier posts. Never blocks. Each operation gets exactly one completion, also on a
+    /// failed link. The link copies the bytes of WRITEs before it returns.
     fn post(&mut self, batch: &[Work<'_>]);
 
     /// The next completion, if there is one. Never blocks.
     fn poll(&mut self) -> Option<Completion>;
 
-    /// Sleeps until something completes, something comes from the peer, the
-    /// link fails or `timeout` has passed (`None`: without end). Whatever came
-    /// since the last `wait` makes it return at once: look for it, then wait,
-    /// and no wake-up is lost. It may also wake for nothing.
+    /// Sleeps until an operation completes, bytes arrive from the peer, the link fails or `timeout`
+    /// has passed (`None`: without end). Anything that arrived since the last `wait` makes it
+    /// return at once: check for it, then wait, and no wake-up is lost. Spurious wake-ups are
+    /// possible.
     fn wait(&mut self, timeout: Option<Duration>) -> Waited;
 
-    /// Bytes that a READ has fetched whose completion was taken. Valid until
-    /// another READ into the same place is posted.
+    /// The bytes of a READ whose completion was taken. Valid until another READ into the same place
+    /// is posted.
     fn landed(&self, at: usize, bytes: usize) -> &[u8];
 
-    /// Makes the landing memory at least this large. Not while READs are
-    /// under way.
+    /// Makes the landing memory at least this large. Do not call it while READs are in flight.
     fn reserve_landing(&mut self, bytes: usize);
 
-    /// Why the link failed, if it is known that it has: at the latest once
-    /// the first failed completion has been taken.
+    /// Why the link failed, if the link knows that it has: at the latest once the first failed
+    /// completion has been taken.
     fn failure(&self) -> Option<LinkError>;
 }

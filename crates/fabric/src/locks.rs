@@ -1,4 +1,4 @@
-//! Taking locks, and how often threads wait for each other at them.
+//! Takes locks, and counts how often threads wait for each other at them.
 
 use crate::sync::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,13 +18,13 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Times that a thread had to wait for another that had a lock which a request or its
-/// reply goes by. Clones count together.
+/// Times that a thread waited for another one at a lock on the path of a request or its reply.
+/// Clones share one count.
 #[derive(Clone, Default, Debug)]
 pub struct LockWaits(Arc<AtomicU64>);
 
 impl LockWaits {
-    /// A lock was taken, and the thread has to wait.
+    /// A thread has to wait for the lock.
     #[cold]
     pub fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);

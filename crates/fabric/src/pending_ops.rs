@@ -1,4 +1,4 @@
-//! What one link has posted and not yet polled.
+//! The pending operations of one link: posted and not yet polled.
 
 use crate::{Completion, LinkError, Waited};
 use std::collections::VecDeque;
@@ -17,9 +17,9 @@ pub(crate) struct PendingOps {
     executed: u64,
     /// Why later posts fail, as far as this link knows.
     failure: Option<LinkError>,
-    /// Why the connection failed: all that was sent and not executed fails.
+    /// Why the connection failed: all sent and unexecuted operations fail.
     broken: Option<LinkError>,
-    /// Arrivals of the connection that `wait` has told of.
+    /// Arrivals of the connection that `wait` has reported.
     seen_arrivals: u64,
 }
 
@@ -29,7 +29,7 @@ impl PendingOps {
         self.failure
     }
 
-    /// An operation was sent, or not, for this reason.
+    /// Adds an operation that was sent, or that was not sent for this reason.
     pub fn post(&mut self, id: u64, taken: Result<(), LinkError>) {
         if let Err(reason) = taken {
             self.failure = Some(reason);
@@ -42,7 +42,7 @@ impl PendingOps {
         self.failure.get_or_insert(reason);
     }
 
-    /// So many more were executed; the connection failed, if it did.
+    /// Counts so many more executed operations, and the connection's failure if there is one.
     pub fn absorb(&mut self, executed: u64, failure: Option<LinkError>) {
         self.executed += executed;
         if let Some(reason) = failure {
@@ -51,8 +51,7 @@ impl PendingOps {
         }
     }
 
-    /// What a `wait` can report without sleeping, after so many arrivals on the
-    /// connection.
+    /// The result of a `wait` without sleeping, after so many arrivals on the connection.
     pub fn found(&mut self, arrivals: u64) -> Option<Waited> {
         if self.has_next() {
             return Some(Waited::Completed);

@@ -1,5 +1,5 @@
-//! Sessions with a server that is reached by TCP: over frames, or over RDMA
-//! after the queue pairs were set up there.
+//! Sessions with a server over the network: over TCP frames, or over RDMA after the two ends set up
+//! the queue pairs over TCP.
 //!
 //! ```text
 //! the client's regions, WRITE               the server's regions for this client
@@ -26,7 +26,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 pub use crate::client_regions::{CLIENT_LARGE, CLIENT_MAILBOX};
 
-/// The header page of an arena, as it was when the session was made.
+/// The header page of an arena, as of the start of the session.
 pub struct ArenaHeader {
     page: Box<[u8]>,
 }
@@ -44,7 +44,7 @@ impl ArenaHeader {
     }
 }
 
-/// What carries a session with a remote peer, at either end.
+/// The connection of a session with a remote peer, at either end.
 #[derive(Clone)]
 pub enum RemoteConnection {
     /// Frames.
@@ -70,8 +70,8 @@ impl RemoteConnection {
         }
     }
 
-    /// A further link on it. Sessions wait for what arrives and for READs, never
-    /// for the completions of their WRITEs.
+    /// A further link on it. Sessions wait for arrivals and for READs, never for the completions of
+    /// their WRITEs.
     pub fn link(&self) -> AnyLink {
         match self {
             Self::Tcp(connection) => {
@@ -81,11 +81,11 @@ impl RemoteConnection {
         }
     }
 
-    /// Looks whether the peer has ended the session or has gone, where a link
-    /// would only find out when it posts.
+    /// Checks whether the peer has ended the session or has gone, for transports whose links notice
+    /// this only when they post.
     ///
     /// # Errors
-    /// It has.
+    /// The peer has.
     pub fn look_after_peer(&self) -> Result<(), LinkError> {
         match self {
             // Its links read the same stream.
@@ -97,7 +97,7 @@ impl RemoteConnection {
         }
     }
 
-    /// Times that threads have waited for each other at what they share of it.
+    /// Times that threads have waited for each other at the parts that they share of it.
     pub fn lock_waits(&self) -> u64 {
         match self {
             Self::Tcp(connection) => connection.lock_waits(),
@@ -113,8 +113,8 @@ impl RemoteConnection {
         }
     }
 
-    /// Ends the session for the peer, and tells it: once this has returned, no
-    /// operation of the peer is executed any more.
+    /// Ends the session for the peer, and tells it: once this has returned, this end executes no
+    /// further operation of the peer.
     pub fn withdraw(&self) {
         match self {
             Self::Tcp(connection) => connection.withdraw_all(),
@@ -133,7 +133,7 @@ pub enum LargeMemory {
 
 /// A client's end of a new session.
 pub struct Connected {
-    /// What the server said.
+    /// The server's hello.
     pub hello: ServerHello,
     /// Its end is the session's end.
     pub connection: RemoteConnection,
@@ -148,7 +148,7 @@ pub struct Connected {
     pub link: AnyLink,
 }
 
-/// Says hello at a TCP address: a session, or where else to go.
+/// Says hello at a TCP address: returns a session, or another address to dial.
 pub(crate) fn dial(
     address: SocketAddr,
     wanted: Wanted,

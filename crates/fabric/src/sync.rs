@@ -1,6 +1,6 @@
-//! What threads meet at in the files that are model-checked: the standard
-//! library's. The crate `models` compiles the same files against loom's; the
-//! library's own tests put shuttle's locks in place for [`crate::tcp`].
+//! The synchronization primitives of the files that are model-checked: the standard library's. The
+//! crate `models` compiles the same files against loom's; the library's own tests use shuttle's
+//! locks for [`crate::tcp`].
 
 #[cfg(test)]
 mod modelled;

@@ -1,13 +1,12 @@
-//! Threads that a server cannot do without: a panic in one of them ends the
-//! process.
+//! Threads that a server cannot run without: a panic in one of them ends the process.
 //!
-//! A server that has lost a thread still accepts clients. It answers none of
-//! them, or it answers from a structure that was half changed. So the process
-//! says on standard error which thread panicked, where and why, and aborts.
+//! A server that has lost a thread still accepts clients. It answers none of them, or it answers
+//! from a half-changed structure. So the process reports on standard error which thread panicked,
+//! where and why, and aborts.
 //!
-//! It does so in the panic hook, before the stack unwinds: a destructor on the
-//! stack may wait for another thread. The hook belongs to the whole process. A
-//! panic in a thread that was not started here goes to the hook that the
+//! It does so in the panic hook, before the stack unwinds: a destructor on the stack may wait for
+//! another thread. The hook belongs to the whole process. A panic in any other thread goes to the
+//! hook that the application had before, and has no other effect than without a server.
 //! application had before, and has no other effect than without a server.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -60,8 +59,8 @@ fn extend_hook() {
     });
 }
 
-/// Ends the process when the stack has unwound: the application has put a hook
-/// of its own in the place of this module's.
+/// Ends the process when the stack has unwound: needed if the application has replaced this
+/// module's hook.
 struct LastResort;
 
 impl Drop for LastResort {
@@ -103,8 +102,8 @@ fn end_with(what: &str) -> ! {
     std::process::abort();
 }
 
-/// Writes to standard error without its lock: a thread that logs may hold the
-/// lock while it waits for a reader that is gone.
+/// Writes to standard error without its lock: a logging thread may hold the lock while it waits for
+/// a reader that has gone.
 fn say(text: &str) {
     let stderr = std::io::stderr();
     for piece in text.as_bytes().chunks(PIECE_BYTES) {

@@ -1,10 +1,9 @@
-//! The end of each link that other threads reach: where its completions are
-//! delivered and where it sleeps.
+//! The shared end of each link: other threads deliver its completions there, and its thread sleeps
+//! there.
 //!
-//! Leader and followers: one waiting thread holds the pump and sleeps on the
-//! socket, the others sleep on their own condition variable. Whoever lets go
-//! of the pump looks for followers afterwards, and a follower enters the list
-//! before it tries the pump for the last time:
+//! Leader and followers: one waiting thread holds the pump and sleeps on the socket, the others
+//! sleep on their own condition variables. A thread that releases the pump checks for followers
+//! afterwards, and a follower enters the list before it tries the pump for the last time:
 //!
 //! ```text
 //!   follower                        holder of the pump
@@ -12,8 +11,8 @@
 //!   full fence                      full fence
 //!   try the pump, sleep if taken    look into the list, wake one
 //! ```
-//! Whichever fence comes second sees the other side's step, as with the bells
-//! of shared memory: no wake-up is lost.
+//! The later of the two fences makes the other side's step visible, as with the bells of shared
+//! memory: no wake-up is lost.
 
 use crate::LinkError;
 use crate::locks::{LockWaits, lock};
@@ -23,17 +22,16 @@ use std::time::Duration;
 
 /// A connection whose links wait for each other.
 pub(crate) trait Turns {
-    /// Takes the pump, if nobody has it, and takes in what has come; if nothing
-    /// `came` for the caller sleeps once, for all. False if somebody else has
-    /// the pump.
+    /// Takes the pump, if no other thread has it, and receives; if nothing `came` for the caller it
+    /// sleeps once, for all. False if another thread has the pump.
     fn lead(&self, timeout: Option<Duration>, came: impl FnMut() -> bool) -> bool;
 
-    /// Those who wait.
+    /// The waiting links.
     fn waiters(&self) -> &Waiters;
 }
 
-/// Waits until `look` finds something for the link with this handle, leading
-/// if nobody else does. `None` if the time was up.
+/// Waits until `look` finds something for the link with this handle, and leads if no other thread
+/// does. `None` if the time was up.
 pub(crate) fn wait<T>(
     turns: &impl Turns,
     handle: &Arc<Handle>,
@@ -62,8 +60,8 @@ pub(crate) fn wait<T>(
         if led {
             continue;
         }
-        // Somebody else leads: sleep until something concerns us. Entered
-        // first, looked afterwards: see the module's text.
+        // Another thread leads: sleep until something concerns this link. It enters first, and
+        // checks afterwards: see the module's documentation.
         handle.arm();
         turns.waiters().enter(handle);
         let found = look();
@@ -76,19 +74,19 @@ pub(crate) fn wait<T>(
             break found;
         }
     };
-    // If the pump was offered to us, the next one may have it.
+    // If another thread offered the pump to this link, the next one may have it.
     turns.waiters().hand_over();
     waited
 }
 
-/// What has come for one link.
+/// Deliveries for one link.
 #[derive(Default)]
 pub(crate) struct Delivered {
     /// Bytes of its READs, in the order of the operations.
     pub bytes: Vec<u8>,
     /// Operations executed, in order, since it was last looked at.
     pub executed: u64,
-    /// All further ones fail.
+    /// All further operations fail.
     pub failure: Option<LinkError>,
     /// Something has changed since the link last looked.
     woken: bool,
@@ -110,8 +108,8 @@ impl Handle {
         Self { waits, ..Self::default() }
     }
 
-    /// Bytes of the oldest unfinished READ, and operations that are complete.
-    /// Nothing is delivered any more once the link has failed.
+    /// Delivers the bytes of the oldest unfinished READ, and the number of completed operations. It
+    /// delivers nothing once the link has failed.
     pub fn deliver(&self, bytes: &[u8], executed: u64) {
         let mut delivered = self.waits.lock(&self.delivered);
         if delivered.failure.is_some() {
@@ -131,13 +129,13 @@ impl Handle {
         self.notify(&mut delivered);
     }
 
-    /// Wakes the link's thread, for whatever it then finds.
+    /// Wakes the link's thread, which then checks its state.
     pub fn wake(&self) {
         self.notify(&mut self.waits.lock(&self.delivered));
     }
 
-    /// Notifying is a system call even if nobody sleeps: that is looked at
-    /// first, under the lock that the sleeper gives up only by sleeping.
+    /// Notifying is a system call even without a sleeper: so it first checks for one, under the
+    /// lock that the sleeper releases only by sleeping.
     fn notify(&self, delivered: &mut Delivered) {
         delivered.woken = true;
         if delivered.is_asleep {
@@ -145,7 +143,7 @@ impl Handle {
         }
     }
 
-    /// Takes what has come: bytes are swapped against `into`, which is empty.
+    /// Takes the deliveries: swaps the bytes with `into`, which is empty.
     pub fn take(&self, into: &mut Vec<u8>) -> (u64, Option<LinkError>) {
         let mut delivered = self.waits.lock(&self.delivered);
         std::mem::swap(&mut delivered.bytes, into);
@@ -181,8 +179,8 @@ impl Handle {
 pub(crate) struct Handles(Mutex<Vec<Weak<Handle>>>);
 
 impl Handles {
-    /// A further link. `failure` is asked after it has entered: a link on a
-    /// failed connection knows at once.
+    /// Adds a link. It calls `failure` after the link has entered: so a link on a failed connection
+    /// learns it at once.
     pub fn enter(&self, handle: &Arc<Handle>, failure: impl FnOnce() -> Option<LinkError>) {
         let mut handles = lock(&self.0);
         handles.retain(|handle| handle.strong_count() > 0);
@@ -214,7 +212,7 @@ impl Waiters {
         Self { waits, ..Self::default() }
     }
 
-    /// Enters the list. What is looked at afterwards is not missed.
+    /// Enters the list. A check after that misses nothing.
     pub fn enter(&self, handle: &Arc<Handle>) {
         self.waits.lock(&self.list).push(Arc::clone(handle));
         self.count.fetch_add(1, Ordering::SeqCst);
@@ -227,8 +225,7 @@ impl Waiters {
         self.count.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The pump is free, or was not taken by a thread that leaves: one of
-    /// those who wait may have it.
+    /// The pump is free, or a leaving thread did not take it: one of the waiting links may have it.
     pub fn hand_over(&self) {
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::SeqCst) > 0
@@ -238,7 +235,7 @@ impl Waiters {
         }
     }
 
-    /// Something came that concerns everybody.
+    /// Wakes all: something concerns every link.
     pub fn wake_all(&self) {
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::SeqCst) > 0 {

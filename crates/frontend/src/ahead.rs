@@ -1,8 +1,8 @@
 //! Requests that have been parsed and are executed next.
 //!
-//! A key of a large table costs two misses of the caches, its bucket and its record.
-//! So some requests are parsed before the first of them is executed: all buckets are
-//! asked for, then all records, and the misses pass side by side.
+//! A key of a large table costs two cache misses, its bucket and its record. So the connection
+//! parses some requests before it executes the first of them: it prefetches all buckets, then all
+//! records, and the misses overlap.
 
 use crate::protocol::{Parsed, ParsedRequest};
 use remora_layout::hash::KeyHash;
@@ -12,21 +12,21 @@ use std::ops::Range;
 /// A request that is parsed and not executed.
 #[derive(Default)]
 pub struct Next<R> {
-    /// Where its words stand.
+    /// The positions of its words.
     pub request: R,
-    /// Where it stands in what was read.
+    /// Its bytes within the input.
     pub bytes: Range<usize>,
     /// Hash and shard of the key that it names first, as far as they are known.
     pub at: Option<(KeyHash, usize)>,
 }
 
 /// Parses at most `most` requests from the start of `input`, and stops near
-/// [`CONNECTION_KEYS_PER_TURN`] words. Returns their number, and what follows: more (`None`),
-/// an incomplete request and the bytes that it needs (`Some(need)`), or a violation. `last`
-/// keeps how far the incomplete request is parsed.
+/// [`CONNECTION_KEYS_PER_TURN`] words. Returns their number, and what follows them: more requests
+/// (`None`), an incomplete request and the bytes that it needs (`Some(need)`), or a violation.
+/// `last` keeps the progress of parsing the incomplete request.
 ///
-/// A request of more words is parsed only as the first one, which is executed at once:
-/// what is behind may have to be parsed again, as often as one before it pauses.
+/// A request of more words is parsed only as the first one, which is executed at once: the requests
+/// behind it may have to be parsed again each time an earlier one pauses.
 pub fn parse_ahead<R: ParsedRequest>(
     input: &[u8],
     last: &mut R,

@@ -1,9 +1,9 @@
 //! One connection: bytes in, replies out, in order. Its stream of bytes is handed in
 //! whenever it is served.
 //!
-//! What it keeps true: a connection reads only while it holds no whole request, as far
-//! as it knows. So it holds less than one request and what one turn reads, however fast
-//! its client sends, and a turn does not move what earlier ones have left.
+//! Invariant: a connection reads only while it holds no whole request, as far as it knows
+//! (back-pressure). So it holds less than one request and the bytes that one turn reads, however
+//! fast its client sends, and a turn does not move the bytes left by earlier ones.
 
 use crate::ahead::{Next, parse_ahead};
 use crate::counts::Counts;
@@ -21,33 +21,33 @@ use remora_layout::limits::{
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 
-/// What becomes of a connection after a turn.
+/// The state of a connection after a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {
     /// It waits for the next event.
     Go,
     /// It has more to do, although no event will say so.
     Again,
-    /// It is to be closed.
+    /// The caller closes it.
     Close,
 }
 
-/// What the first half of a turn has found.
+/// The result of the first half of a turn.
 #[derive(Clone, Copy, Default)]
 pub struct Taken {
     /// Bytes that were read.
     pub bytes: usize,
-    /// The connection is to be closed.
+    /// The caller closes the connection.
     is_over: bool,
 }
 
 /// Buffers that are lent to one connection after another: idle ones have none.
 pub struct Lent<R> {
-    /// For the request that is parsed.
+    /// State of the request that is being parsed.
     request: R,
-    /// For requests that are parsed and not executed.
+    /// Requests that are parsed and not executed.
     ahead: Vec<Next<R>>,
-    /// For replies.
+    /// Buffer for replies.
     output: Vec<u8>,
 }
 
@@ -64,18 +64,18 @@ pub struct Connection<P: Protocol> {
     /// Bytes below which parsing again is useless.
     need: usize,
     request: P::Request,
-    /// What is left of a request that was given up.
+    /// The rest of an abandoned request.
     given_up: Option<<P::Request as ParsedRequest>::Skip>,
     /// Seconds since bytes came last, as far as they are counted.
     idle_s: u64,
     /// The request at the front of the input, if it has keys that no turn has taken.
     keys_left: Option<KeysLeft<P::Request>>,
-    /// No more input is taken; closes when everything is answered.
+    /// The connection takes no more input; it closes once everything is answered.
     is_closing: bool,
     /// The peer has closed its side: there is an end to be read.
     end_announced: bool,
-    /// The kernel may have bytes that were not read: an event told of them, and no read
-    /// has found the socket empty since. A turn that only a reply asked for reads nothing.
+    /// The kernel may have unread bytes: an event reported them, and no read has found the socket
+    /// empty since. A turn that only a reply caused reads nothing.
     may_have_more: bool,
 }
 
@@ -88,7 +88,7 @@ struct KeysLeft<R> {
     bytes: usize,
 }
 
-/// How far a turn has come with what was read.
+/// The progress of a turn in the bytes that were read.
 struct Turn {
     /// The first byte that it has not taken.
     from: usize,
@@ -143,8 +143,8 @@ impl<P: Protocol> Connection<P> {
         self.is_closing = true;
     }
 
-    /// The last turn in which it reads: send, read what has arrived, also behind requests
-    /// that wait, execute, send.
+    /// The last turn in which it reads: send, read the available bytes, also behind requests that
+    /// wait, execute, send.
     pub(crate) fn serve_last<E: Executor<Protocol = P>>(
         &mut self,
         stream: &mut (impl Read + Write),
@@ -156,7 +156,8 @@ impl<P: Protocol> Connection<P> {
         self.go_on(stream, executor, taken, (lent, &scratch[..taken.bytes]))
     }
 
-    /// The first half of a turn: sends what is left, and reads unless whole requests wait.
+    /// The first half of a turn: sends the rest of the output, and reads unless whole requests
+    /// wait.
     pub(crate) fn take(
         &mut self,
         stream: &mut (impl Read + Write),
@@ -177,7 +178,7 @@ impl<P: Protocol> Connection<P> {
         if !self.responder.flush(stream, counts) {
             return Taken { is_over: true, ..Taken::default() };
         }
-        // What is not read now raises no event of its own later: it stays noted.
+        // Bytes that are not read now raise no event later: the flag stays set.
         let waits = self.may_parse() && !behind_requests;
         if !self.may_have_more || self.is_closing || self.responder.is_paused() || waits {
             return Taken::default();
@@ -188,8 +189,8 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// Reads what is there, up to a turn's worth: bytes in `scratch`; an error if the
-    /// connection is broken.
+    /// Reads the available bytes, up to a turn's worth, into `scratch`; an error if the connection
+    /// is broken.
     fn read(&mut self, stream: &mut impl Read, scratch: &mut [u8]) -> Result<usize, ()> {
         loop {
             match stream.read(scratch) {
@@ -201,9 +202,8 @@ impl<P: Protocol> Connection<P> {
                 }
                 Ok(read) => {
                     self.idle_s = 0;
-                    // Less than asked for: the socket is empty, and what
-                    // arrives from now on is a new edge; but an end that has
-                    // already been announced is not announced again.
+                    // The read returned less than requested: the socket is empty, and later bytes
+                    // are a new edge; but an end that was already announced is not announced again.
                     self.may_have_more = read == scratch.len() || self.end_announced;
                     return Ok(read);
                 }
@@ -269,8 +269,8 @@ impl<P: Protocol> Connection<P> {
         if goes_on { Flow::Again } else { Flow::Go }
     }
 
-    /// Takes in fresh bytes, and executes whole requests. Only what is not whole,
-    /// or beyond a turn, is kept.
+    /// Takes in fresh bytes, and executes whole requests. Only incomplete requests, and those
+    /// beyond a turn, are kept.
     fn take_in<E: Executor<Protocol = P>>(
         &mut self,
         executor: &mut E,
@@ -294,13 +294,12 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// Whether parsing what was read can bring a request.
+    /// Whether parsing the bytes that were read can give a request.
     const fn may_parse(&self) -> bool {
         self.input.len() >= self.need
     }
 
-    /// Whether another thread may go on with it: it waits for no shard, and no reply
-    /// is unsent.
+    /// Whether another thread may continue it: it waits for no shard, and no reply is unsent.
     pub(crate) fn may_move(&self) -> bool {
         self.responder.is_answered() && !self.is_closing
     }
@@ -359,7 +358,7 @@ impl<P: Protocol> Connection<P> {
         let begun = turn.from;
         for Next { request, bytes, at } in requests {
             if self.responder.is_paused() || turn.requests >= CONNECTION_REQUESTS_PER_TURN {
-                // What is behind is parsed again when its turn has come.
+                // Later requests are parsed again in their turn.
                 ahead.clear();
                 return self.request.reset();
             }
@@ -399,8 +398,8 @@ impl<P: Protocol> Connection<P> {
         }
     }
 
-    /// Asks the processor for what these requests will look at. What is no key, or changes
-    /// meanwhile, makes it a hint that is of no use.
+    /// Prefetches the memory that these requests will read. If a word is no key, or the memory
+    /// changes meanwhile, the prefetch has no effect.
     fn fetch_ahead<E: Executor<Protocol = P>>(
         &self,
         executor: &mut E,
@@ -461,9 +460,9 @@ impl<P: Protocol> Connection<P> {
         is_part && !self.is_closing && !self.responder.is_paused()
     }
 
-    /// A second has gone by. A request of which nothing came for longer than
-    /// `upload_idle_s` is refused: what was kept of it is given back, and what still comes
-    /// of it is passed over, so that the connection goes on with the request behind.
+    /// Counts one more second. A request without new bytes for longer than `upload_idle_s` is
+    /// refused: its memory is freed, and the rest of it is skipped, so that the connection
+    /// continues with the next request.
     pub(crate) fn count_idle(&mut self, upload_idle_s: u64, counts: &Counts) -> Flow {
         self.idle_s += 1;
         if self.idle_s <= upload_idle_s || !self.keeps_part() {
@@ -484,8 +483,7 @@ impl<P: Protocol> Connection<P> {
         Flow::Again
     }
 
-    /// Passes over what is there of a request that was given up: so many bytes
-    /// of the buffer.
+    /// Skips the available part of an abandoned request. Returns the number of bytes of the buffer.
     fn pass_over(
         &mut self,
         buffer: &[u8],

@@ -1,5 +1,5 @@
-//! The connections of one thread: each has a slot, gets its replies, and
-//! is served in turn. Where their bytes come from is the thread's business.
+//! The connections of one thread: each has a slot, gets its replies, and is served in turn. The
+//! thread provides their streams.
 
 use crate::connection::{Connection, Flow, Lent, Taken};
 use crate::executor::Executor;
@@ -15,14 +15,14 @@ use std::io::{Read, Write};
 /// hold up the others.
 pub const READ_BYTES: usize = 64 << 10;
 
-/// What the connections that an executor serves are parsed into.
+/// The request type of an executor's connections.
 type Request<E> = <<E as Executor>::Protocol as Protocol>::Request;
 
 /// The connections, by slot, each with its stream of bytes.
 pub struct Connections<S, E: Executor> {
     executor: E,
     lent: Lent<Request<E>>,
-    /// Where streams are read into: room for one long read, and for short ones of others.
+    /// Buffer for reads of streams: room for one long read, and for short ones of others.
     scratch: Vec<u8>,
     slots: Vec<Option<Slot<S, E::Protocol>>>,
     free: Vec<usize>,
@@ -48,7 +48,7 @@ struct Slot<S, P: Protocol> {
 #[derive(Clone, Copy, Default)]
 struct Member {
     slot: usize,
-    /// Where what was read from it begins.
+    /// Start of the bytes that were read from it.
     from: usize,
     taken: Taken,
 }
@@ -68,7 +68,7 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         }
     }
 
-    /// What they need of the shards.
+    /// Their interface to the shards.
     #[inline]
     pub fn port(&self) -> &E::Port {
         self.executor.port()
@@ -145,9 +145,8 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         some
     }
 
-    /// Reads from some connections, at most so many and as many as there is room for,
-    /// and then executes what they ask for: so the keys of all are fetched side by
-    /// side. How many.
+    /// Reads from some connections, at most this many and as many as there is room for, and then
+    /// executes their requests: so the keys of all are fetched side by side. Returns their number.
     fn serve_group(
         &mut self,
         most: usize,
@@ -197,10 +196,9 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         self.executor.fetch_ahead(&keys[..count]);
     }
 
-    /// Takes out a connection that is to be served by another thread: of those that
-    /// wait for nothing, the one with the most turns since this was last asked, but
-    /// no more than this share of all. `None` if there is none, or if one
-    /// connection alone was served.
+    /// Takes out a connection for another thread: of those that wait for nothing, the one with the
+    /// most turns since the last call, but no more than this share of all. `None` if there is none,
+    /// or if one connection alone was served.
     pub fn take_out(&mut self, most_share: f64) -> Option<(S, Connection<E::Protocol>)> {
         let most = (self.turns as f64 * most_share) as u64;
         let mut chosen = None;
@@ -228,9 +226,8 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         !self.with_part.is_empty()
     }
 
-    /// Refuses large requests of which nothing came for longer than
-    /// `upload_idle_s`. To be called once a second while
-    /// [`Connections::wait_for_parts`].
+    /// Refuses large requests without new bytes for longer than `upload_idle_s`. The caller calls
+    /// it once a second while [`Connections::wait_for_parts`].
     pub fn count_idle(&mut self, upload_idle_s: u64, mut closed: impl FnMut(S)) {
         for slot in std::mem::take(&mut self.with_part) {
             let look = |of: &mut Slot<S, E::Protocol>, executor: &mut E, _: &mut _| {
@@ -240,8 +237,8 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         }
     }
 
-    /// The last turn in which each takes requests: what has arrived is still
-    /// read, nothing after it.
+    /// Each connection takes requests in one last turn: it still reads bytes that have arrived, and
+    /// nothing after them.
     pub fn stop_reading(&mut self, mut closed: impl FnMut(S)) {
         (0..self.slots.len()).for_each(|slot| self.stop_reading_of(slot, &mut closed));
     }
@@ -292,7 +289,7 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         }
     }
 
-    /// Takes what a shard has answered.
+    /// Takes a shard's answer.
     pub fn take_reply(&mut self, token: Token, reply: OwnedReply) {
         let slot = self.slots.get(token.connection).and_then(Option::as_ref);
         let serial = slot.map(|slot| slot.connection.responder().serial());

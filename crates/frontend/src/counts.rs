@@ -1,6 +1,5 @@
-//! What the connections of one thread count. The thread alone writes these counters, so
-//! that counting costs no locked instruction and no line that two cores write; others read
-//! them now and then.
+//! Counters of one thread's connections. Only that thread writes them, so that counting costs no
+//! locked instruction and no line that two cores write; other threads read them now and then.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts so many. For its one writer.
+    /// Adds this many. Only the one writer may call it.
     #[inline(always)]
     pub fn add(&self, by: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
@@ -21,7 +20,7 @@ impl Counter {
         self.add((after as u64).wrapping_sub(before as u64));
     }
 
-    /// What is counted so far.
+    /// The count so far.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -40,8 +39,8 @@ pub struct Counts {
     pub output_cut_off: Counter,
     /// Requests that were given up because no more of them came.
     pub requests_abandoned: Counter,
-    /// Bytes that the connections' jobs and replies hold, now
-    /// ([`Responder::pending_bytes`](crate::Responder::pending_bytes)), and those of
-    /// requests that go on with an answer, with what these have found.
+    /// Bytes that the connections' jobs and replies hold now
+    /// ([`Responder::pending_bytes`](crate::Responder::pending_bytes)), and those of requests that
+    /// continue after an answer, with their results.
     pub pending_bytes: Counter,
 }

@@ -1,4 +1,4 @@
-//! What carries requests out.
+//! Executes requests.
 
 use crate::job::{OwnedReply, Token};
 use crate::many_keys::ManyKeys;
@@ -9,9 +9,9 @@ use remora_layout::hash::KeyHash;
 
 /// Carries out the requests of all connections of one thread.
 pub trait Executor {
-    /// What the connections speak.
+    /// The connections' protocol.
     type Protocol: Protocol;
-    /// What it needs of the shards.
+    /// Its interface to the shards.
     type Port: ShardPort;
 
     /// The shards.
@@ -20,8 +20,8 @@ pub trait Executor {
     /// The shards, to ask them.
     fn port_mut(&mut self) -> &mut Self::Port;
 
-    /// Asks the processor for what requests about these keys, each with its shard, will
-    /// look at. A hint.
+    /// Prefetches the memory that requests about these keys, each with its shard, will read. A
+    /// hint.
     fn fetch_ahead(&mut self, keys: &[(KeyHash, usize)]);
 
     /// Carries out one request. `at` is where the key is that it names first, if that is
@@ -41,8 +41,8 @@ pub trait Executor {
         request: (&<Self::Protocol as Protocol>::Request, &[u8]),
     );
 
-    /// Takes what a shard has answered, for a connection that `is_there` or has gone. The
-    /// answer that is the connection's; `None` if something is asked first, or if the
-    /// executor has asked it for itself.
+    /// Takes a shard's answer for a connection that `is_there` or is closed. Returns the answer for
+    /// the connection; `None` if something must be asked first, or if the executor asked for its
+    /// own purposes.
     fn take(&mut self, token: Token, reply: OwnedReply, is_there: bool) -> Option<OwnedReply>;
 }

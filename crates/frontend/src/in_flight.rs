@@ -1,27 +1,26 @@
-//! What a connection has asked of the shards and not been answered: it says
-//! when the connection may read a key from a shard's memory by itself, so that
-//! what it sees never goes back, and when its own shard may execute a command at
-//! once, so that no command overtakes another one.
+//! A connection's in-flight questions to the shards. They decide when the connection may read a key
+//! from a shard's memory by itself, so that its view never goes back, and when its own shard may
+//! execute a command at once, so that no command overtakes another one.
 
 use remora_layout::hash::KeyHash;
 
-/// Keys are told apart by so many values of their hash: two that fall together
-/// are asked for where one could have been read. The counts come and go with a
-/// connection's requests: they are small enough for an allocator's list of a thread.
+/// Keys are distinguished by this many values of their hash: if two keys collide, one of them is
+/// asked for although it could be read. The counts exist only while a connection has requests: they
+/// are small enough for an allocator's thread-local list.
 const READ_GROUPS: usize = 128;
 
-/// What one part of a request asks of a shard.
+/// The question of one part of a request to a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked {
     /// The shard.
     pub shard: usize,
-    /// What it is to do.
+    /// The kind of work.
     pub what: What,
     /// Bytes of the job that asks it.
     pub bytes: usize,
 }
 
-/// What a shard is asked to do.
+/// The kind of work that a shard is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// To change something.
@@ -49,21 +48,21 @@ struct Counts {
     all: u32,
     /// By shard.
     of_shards: Vec<OfShard>,
-    /// By group of keys. A read of such a key is asked for too: by itself it
-    /// could see an older value than the one that is asked for will.
+    /// By group of keys. A key with a read in flight must be asked for too: a direct read could
+    /// return an older value than the read in flight will.
     reads: [u32; READ_GROUPS],
 }
 
 #[derive(Clone, Default)]
 struct OfShard {
     all: u32,
-    /// A read goes to the shard too while there are any, so that the connection
-    /// sees its own writes.
+    /// A read goes to the shard too while there are writes in flight, so that the connection sees
+    /// its own writes.
     writes: u32,
 }
 
 impl InFlight {
-    /// Something is asked, of one of so many shards.
+    /// Counts a question to one of this many shards.
     pub fn ask(&mut self, asked: Asked, shards: usize) {
         let counts = self.counts.get_or_insert_with(|| {
             let of_shards = vec![OfShard::default(); shards];
@@ -79,7 +78,7 @@ impl InFlight {
         }
     }
 
-    /// Gives back what the counts take, if nothing is asked.
+    /// Frees the counts if nothing is in flight.
     pub fn settle(&mut self) {
         if self.counts.as_ref().is_some_and(|counts| counts.all == 0) {
             self.counts = None;

@@ -1,10 +1,10 @@
-//! What was read from a connection and is not executed.
+//! Bytes that were read from a connection and are not executed.
 
 /// Bytes in the order in which they came.
 #[derive(Default)]
 pub struct Input {
     bytes: Vec<u8>,
-    /// So many at the start are executed.
+    /// This many bytes at the start are executed.
     taken: usize,
 }
 
@@ -24,8 +24,8 @@ impl Input {
         &self.bytes[self.taken..]
     }
 
-    /// Appends bytes. Only this function moves bytes that are not executed; behind a large
-    /// request they are fewer than one turn reads.
+    /// Appends bytes. Only this function moves bytes that are not executed; behind a large request
+    /// they are fewer than one turn reads.
     pub fn add(&mut self, fresh: &[u8]) {
         if fresh.is_empty() {
             return;
@@ -34,7 +34,7 @@ impl Input {
         self.bytes.extend_from_slice(fresh);
     }
 
-    /// So many more are executed. The buffer is given back with the last one.
+    /// Marks this many more bytes as executed. Frees the buffer with the last one.
     pub fn take(&mut self, bytes: usize) {
         self.taken += bytes;
         if self.is_empty() {

@@ -1,11 +1,11 @@
-//! What shards are asked for connections, and what they answer.
+//! Questions to shards for connections, and the answers.
 
 use crate::key_batch::KeyBatch;
 use remora_layout::hash::KeyHash;
 use remora_protocol::Reply;
 use remora_protocol::message::Status;
 
-/// What a shard is to do for a connection.
+/// A shard's work for a connection.
 pub enum Order {
     /// Execute this encoded command.
     Execute(Vec<u8>),
@@ -19,13 +19,13 @@ pub enum Order {
 
 /// One order for a shard.
 pub struct Job {
-    /// What to do.
+    /// The work.
     pub order: Order,
-    /// What the reply answers, and where it goes.
+    /// The request that the reply answers, and the reply's destination.
     pub token: Token,
     /// Objects that a search of a tree gives at most.
     pub most_objects: usize,
-    /// Of the key that is needed first; a hint.
+    /// The hash of the key that is needed first; a hint.
     pub hash: Option<KeyHash>,
 }
 
@@ -48,11 +48,11 @@ pub struct Token {
     pub home: usize,
     /// Connection slot there.
     pub connection: usize,
-    /// Which connection of that slot.
+    /// The connection's serial number within its slot.
     pub serial: u64,
-    /// Which of its requests.
+    /// The request's number.
     pub request: u64,
-    /// Which part of the request.
+    /// The part of the request.
     pub part: usize,
     /// The shard that is asked first.
     pub shard: usize,

@@ -1,8 +1,8 @@
-//! One command for each of several keys of a shard, or of several objects of one tree
-//! there: one job, and one reply for all. What is said of keys holds for objects, too.
+//! One command for each of several keys of a shard, or of several objects of one tree there: one
+//! job, and one reply for all. The rules for keys hold for objects, too.
 //!
-//! What it keeps true: each key's answer stands in the list at the place of its key. A
-//! batch that reads for a connection that is gone ends ([`FoundBytes::is_too_large`]).
+//! Invariant: each key's answer is in the list at the position of its key. A batch that reads for a
+//! closed connection ends ([`FoundBytes::is_too_large`]).
 
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
@@ -18,7 +18,7 @@ pub type KeyCommand = fn(&[u8]) -> Command<'_>;
 /// The request that changes the part of an object with this name.
 pub type PartRequest = fn(&[u8]) -> Request<'_>;
 
-/// What is done with each of them.
+/// The operation on each of them.
 #[derive(Clone)]
 pub enum Each {
     /// The command of a key.
@@ -27,7 +27,7 @@ pub enum Each {
     Part(Arc<[u8]>, PartRequest),
 }
 
-/// A change of a large object takes the time of so many keys.
+/// A change of a large object takes the time of this many keys.
 const KEYS_PER_PART: usize = CONNECTION_KEYS_PER_TURN / CONNECTION_REQUESTS_PER_TURN;
 
 impl Each {
@@ -62,12 +62,12 @@ impl Each {
 pub struct FoundBytes(Arc<AtomicUsize>);
 
 impl FoundBytes {
-    /// A batch has found so many more.
+    /// A batch has found this many more bytes.
     pub fn add(&self, bytes: usize) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Whether the values exceed a reply, or the request has gone.
+    /// Whether the values exceed a reply, or the request is no longer wanted.
     pub fn is_too_large(&self) -> bool {
         self.0.load(Ordering::Relaxed) > MAX_REPLY_BYTES
     }
@@ -101,7 +101,7 @@ pub struct KeyBatch {
 }
 
 impl KeyBatch {
-    /// No keys yet.
+    /// A batch without keys.
     pub const fn new(each: Each, found: FoundBytes) -> Self {
         Self { each, found, bytes: Vec::new(), keys: Vec::new() }
     }
@@ -127,7 +127,7 @@ impl KeyBatch {
         self.keys.len() * self.each.cost() <= JOB_KEYS_AT_ONCE
     }
 
-    /// What is done with each of them.
+    /// The operation on each of them.
     pub const fn each(&self) -> &Each {
         &self.each
     }
@@ -155,8 +155,8 @@ impl KeyBatch {
     }
 }
 
-/// What keys were answered, in an encoded list: status 1 | number 8 | value_bytes 4 |
-/// value, where the length of no value is the greatest one.
+/// The answers for keys, in an encoded list: status 1 | number 8 | value_bytes 4 | value; the
+/// greatest length stands for no value.
 #[derive(Default)]
 pub struct KeyReplies(Vec<u8>);
 
@@ -169,7 +169,7 @@ pub const REPLY_HEAD_BYTES: usize = 13;
 const NO_VALUE: u32 = u32::MAX;
 
 impl KeyReplies {
-    /// None any more; the memory stays.
+    /// Removes all answers; keeps the memory.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -186,7 +186,7 @@ impl KeyReplies {
         value.map_or(0, <[u8]>::len)
     }
 
-    /// With room for the answers of so many keys without values.
+    /// With capacity for the answers of this many keys without values.
     pub fn with_room(keys: usize) -> Self {
         Self(Vec::with_capacity(keys * REPLY_HEAD_BYTES))
     }
@@ -196,7 +196,7 @@ impl KeyReplies {
         self.0.len()
     }
 
-    /// The list, of which nothing is kept.
+    /// Returns the list, and keeps nothing of it.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
     }
@@ -206,7 +206,7 @@ impl KeyReplies {
         self.0.extend_from_slice(piece);
     }
 
-    /// Adds an answer whose value of so many bytes is appended behind.
+    /// Adds an answer; the caller appends its value of this many bytes after it.
     pub fn begin(&mut self, status: Status, number: i64, value_bytes: Option<usize>) {
         let mut head = [0; REPLY_HEAD_BYTES];
         head[0] = status as u8;

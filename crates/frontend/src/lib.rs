@@ -1,10 +1,10 @@
 //! Connections of clients that speak some [`Protocol`]: bytes in, replies out, in the order
 //! of the requests.
 //!
-//! The crate knows no protocol and no shard. A protocol parses requests and writes replies
-//! ([`Protocol`]). An [`Executor`] carries requests out through a [`ShardPort`]: at once in
-//! the thread's own shard, or as jobs for the shards that own the keys. What comes later
-//! waits in the connection's [`Responder`] until all replies before it are written.
+//! The crate is independent of protocol and shard. A protocol parses requests and writes replies
+//! ([`Protocol`]). An [`Executor`] executes requests through a [`ShardPort`]: at once in the
+//! thread's own shard, or as jobs for the shards that own the keys. A later reply waits in the
+//! connection's [`Responder`] until all replies before it are written.
 //!
 //! ```text
 //!   connections     slots, turns, and which connection is served next
@@ -20,11 +20,10 @@
 //!   protocol        what a protocol is
 //! ```
 //!
-//! What it keeps true:
+//! Invariants:
 //! * replies leave in the order of their requests, whatever the shards answer first;
 //! * a turn of a connection is bounded in requests, keys and bytes, both ways;
-//! * what is kept for a client that sends too fast or reads too slowly is bounded and
-//!   counted;
+//! * the memory for a client that sends too fast or reads too slowly is bounded and counted;
 //! * a connection sees its own writes: a key is read past the owner only while nothing of
 //!   the connection is in flight that could change it (`in_flight`).
 //!

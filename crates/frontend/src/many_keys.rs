@@ -1,8 +1,8 @@
-//! A request that does the same with each of many keys: what is answered, what is asked,
-//! and what no turn has taken yet.
+//! A request that does the same with each of many keys: the answers, the questions in flight, and
+//! the keys that no turn has taken yet.
 //!
-//! What it keeps true: each answer stands in the reply where its key stands in the request.
-//! Once the values exceed the maximum size of a reply, no more of them are kept.
+//! Invariant: each answer is in the reply where its key is in the request. Once the values exceed
+//! the maximum size of a reply, no more of them are kept.
 
 use crate::in_flight::{Asked, What};
 use crate::job::{Job, Order, OwnedReply, Token};
@@ -13,7 +13,7 @@ use remora_layout::limits::{MAX_REPLY_BYTES, MAX_SHARDS};
 use remora_protocol::Reply;
 use remora_protocol::message::Status;
 
-/// Memory for what keys were answered at once that is kept between requests.
+/// Memory for immediate answers that is kept between requests.
 const KEEP_REPLY_BYTES: usize = 256 << 10;
 
 /// Answers, and which keys of the request they are of.
@@ -26,7 +26,7 @@ pub struct Answers {
 /// Keys that a shard is asked for together.
 struct Group {
     shard: usize,
-    /// Where each stands in the request, and what it asks.
+    /// The position of each in the request, and its question.
     keys: Vec<(u32, What)>,
     reply: Option<OwnedReply>,
     /// The reply is a list with an answer for each key, and not the only key's answer.
@@ -39,7 +39,7 @@ struct Group {
 pub struct Jobs {
     /// Each job, and the part of the request that it is.
     jobs: Vec<(usize, Box<KeyBatch>)>,
-    /// Which of the jobs is a shard's; [`NONE`] without one.
+    /// The index of each shard's job; [`NONE`] without one.
     job_of: [u8; MAX_SHARDS],
 }
 
@@ -59,14 +59,14 @@ pub struct ManyKeys<F> {
     keys: usize,
     /// Keys at the end of the request that no turn has taken yet.
     left: usize,
-    /// Of the keys that were not asked for.
+    /// The answers for keys that were not asked for.
     answers: Answers,
     /// By the part of the request that they are.
     groups: Vec<Group>,
     missing: usize,
     /// While there are jobs; with it their reads end.
     wanted: Option<WantedBytes>,
-    /// Bytes of the values that are there.
+    /// Bytes of the present values.
     value_bytes: usize,
     /// Bytes of the jobs that are not answered.
     job_bytes: usize,
@@ -97,12 +97,12 @@ impl<F: ReplyForm> ManyKeys<F> {
         }
     }
 
-    /// What is done with each key.
+    /// The operation on each key.
     pub const fn each(&self) -> &Each {
         &self.each
     }
 
-    /// Whether every answer is there.
+    /// Whether every answer has arrived.
     pub const fn is_complete(&self) -> bool {
         self.missing == 0 && self.left == 0
     }
@@ -122,7 +122,7 @@ impl<F: ReplyForm> ManyKeys<F> {
         self.keys
     }
 
-    /// Bytes of the values that are there.
+    /// Bytes of the present values.
     pub const fn value_bytes(&self) -> usize {
         self.value_bytes
     }
@@ -152,7 +152,7 @@ impl<F: ReplyForm> ManyKeys<F> {
         self.left = if self.is_too_large { 0 } else { self.left - keys };
     }
 
-    /// A key's answer is there.
+    /// A key's answer has arrived.
     pub fn answer(&mut self, position: u32, (status, number, value): (Status, i64, Option<&[u8]>)) {
         let Answers { replies, positions } = &mut self.answers;
         self.value_bytes += replies.push(status, number, value);
@@ -206,7 +206,7 @@ impl<F: ReplyForm> ManyKeys<F> {
         }
     }
 
-    /// Takes a shard's reply to a part, and gives what it answers to `answered`.
+    /// Takes a shard's reply to a part, and passes its answers to `answered`.
     pub fn take(&mut self, part: usize, reply: OwnedReply, answered: impl FnMut(Asked)) {
         let group = &mut self.groups[part];
         let shard = group.shard;

@@ -11,7 +11,7 @@ const KEEP_BYTES: usize = 256 << 10;
 #[derive(Default)]
 pub struct Output {
     bytes: Vec<u8>,
-    /// So many at the start are sent.
+    /// This many bytes at the start are sent.
     sent: usize,
     /// Bytes that the present turn may still send.
     may_send: usize,
@@ -33,7 +33,7 @@ impl Output {
         self.bytes.len() - self.sent
     }
 
-    /// Where a reply is appended.
+    /// The buffer to which a reply is appended.
     #[inline]
     pub const fn bytes_mut(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
@@ -64,7 +64,7 @@ impl Output {
         }
     }
 
-    /// Sends what the stream takes, as much as a turn may. False if the stream is broken.
+    /// Sends as much as the stream takes, up to a turn's limit. False if the stream is broken.
     pub fn send(&mut self, stream: &mut impl Write, counts: &Counts) -> bool {
         while self.sent < self.bytes.len() && self.may_send > 0 {
             let end = self.bytes.len().min(self.sent + self.may_send);

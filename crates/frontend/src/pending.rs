@@ -30,24 +30,24 @@ pub struct Writing<F: ReplyForm> {
     is_asked: bool,
 }
 
-/// What came of writing a piece.
+/// The outcome of writing a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Piece {
     /// There is more to be written.
     Some,
-    /// All that is there is written: the rest is to be asked for.
+    /// The available part is written: the executor must ask for the rest.
     Ask(Token),
     /// All of it is written.
     Last,
 }
 
 impl<F: ReplyForm> Writing<F> {
-    /// Nothing is written yet. `rest` names what is still to come.
+    /// Nothing is written yet. `rest` names the rest that is still to come.
     pub const fn new(long: F::Long, dialect: F::Dialect, rest: Option<Token>) -> Self {
         Self { long, dialect, rest, is_asked: false }
     }
 
-    /// Bytes of what it is made of.
+    /// Bytes of its source.
     pub fn bytes(&self) -> usize {
         self.long.bytes()
     }
@@ -57,7 +57,7 @@ impl<F: ReplyForm> Writing<F> {
         !self.is_asked
     }
 
-    /// What the shard still has of it.
+    /// The part of it that the shard still has.
     pub const fn rest(&self) -> Option<Token> {
         self.rest
     }
@@ -71,7 +71,7 @@ impl<F: ReplyForm> Writing<F> {
         self.rest.map_or(Piece::Last, Piece::Ask)
     }
 
-    /// Takes what was asked for.
+    /// Takes the requested part.
     ///
     /// # Errors
     /// There is none: the reply cannot be written to its end.
@@ -88,7 +88,7 @@ impl<F: ReplyForm> Writing<F> {
     }
 }
 
-/// A request of which parts are missing.
+/// A request with missing parts.
 pub struct Waiting<F> {
     /// How the reply is made.
     pub form: F,
@@ -100,14 +100,14 @@ pub struct Waiting<F> {
     pub bytes: usize,
     /// Bytes of its jobs that are not answered.
     pub job_bytes: usize,
-    /// What each part asks.
+    /// The question of each part.
     pub asked: SmallVec<[Asked; 1]>,
     /// Names the rest of the only part's reply, which its shard still has.
     pub rest: Option<Token>,
 }
 
 impl<F> Waiting<F> {
-    /// One of which every part was asked for.
+    /// A request of which every part was asked for.
     pub fn all(form: F, asked: impl IntoIterator<Item = Asked>) -> Self {
         let asked: SmallVec<[Asked; 1]> = asked.into_iter().collect();
         let (parts, missing) = (smallvec![None; asked.len()], asked.len());
@@ -115,14 +115,14 @@ impl<F> Waiting<F> {
         Self { form, parts, missing, bytes: 0, job_bytes, asked, rest: None }
     }
 
-    /// One whose only part is there.
+    /// A request whose only part is answered.
     pub fn answered(form: F, reply: OwnedReply) -> Self {
         let bytes = reply.value_bytes();
         let (parts, asked) = (smallvec![Some(reply)], SmallVec::new());
         Self { form, parts, missing: 0, bytes, job_bytes: 0, asked, rest: None }
     }
 
-    /// Adds a part that was asked for, or whose reply is there.
+    /// Adds a part that was asked for, or that is answered.
     pub fn add(&mut self, asked: Asked, reply: Option<OwnedReply>) {
         self.missing += reply.is_none() as usize;
         self.job_bytes += asked.bytes;

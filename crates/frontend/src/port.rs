@@ -1,4 +1,4 @@
-//! What connections and executors need of the shards.
+//! The interface of connections and executors to the shards.
 
 use crate::counts::Counts;
 use crate::job::{Job, Token};
@@ -16,7 +16,7 @@ pub trait ShardPort {
     /// Unix ms of the present turn.
     fn now_ms(&self) -> u64;
 
-    /// Which shard has which slot.
+    /// Maps slots to shards.
     fn slots(&self) -> &SlotTable;
 
     /// Seed of the key hash.
@@ -30,9 +30,9 @@ pub trait ShardPort {
     /// names: no command of it would be overtaken by one that is executed at once.
     fn is_free(&mut self, token: &Token) -> bool;
 
-    /// Executes a command of one step in the own shard, for a connection that waits for
-    /// nothing else of it and for which it is free ([`ShardPort::is_free`]), and gives what
-    /// came of it to `take`. `None` if the shard is no more.
+    /// Executes a command of one step in the own shard, for a connection that waits for nothing
+    /// else of it and for which it is free ([`ShardPort::is_free`]), and passes the outcome to
+    /// `take`. `None` if the shard has ended.
     fn execute<R>(
         &mut self,
         command: (&Command<'_>, KeyHash),
@@ -40,7 +40,7 @@ pub trait ShardPort {
         take: impl FnOnce(Here<'_>) -> R,
     ) -> Option<R>;
 
-    /// Where this thread counts.
+    /// This thread's counters.
     fn counts(&self) -> &Counts;
 
     /// A connection of this thread is over.
@@ -57,7 +57,7 @@ pub trait ShardPort {
     }
 }
 
-/// What came of a command that was executed at once.
+/// The outcome of a command that was executed at once.
 pub enum Here<'s> {
     /// Its reply.
     Reply(Reply<'s>),

@@ -1,4 +1,4 @@
-//! What a protocol is to the connections that speak it.
+//! The interface of a protocol to the connections that use it.
 
 use crate::job::OwnedReply;
 use remora_protocol::Reply;
@@ -11,13 +11,13 @@ pub trait Protocol: 'static {
     type Request: ParsedRequest;
     /// How the answers of shards become a reply.
     type Form: ReplyForm;
-    /// What a client has told about itself.
+    /// The client's own statements about itself.
     type Client: Default;
 
     /// The dialect in which this client wants its replies.
     fn dialect(client: &Self::Client) -> Dialect<Self>;
 
-    /// What a client is told that sends a longer request than any may be.
+    /// The error for a request that is longer than the limit.
     const TOO_LONG: &'static str;
 
     /// Appends an error that is about the connection, with this text.
@@ -27,13 +27,13 @@ pub trait Protocol: 'static {
 /// The dialect of a protocol's replies.
 pub type Dialect<P> = <<P as Protocol>::Form as ReplyForm>::Dialect;
 
-/// How far a request is parsed, and where its words stand in the bytes. It is used again
+/// The progress of parsing a request, and the positions of its words in the bytes. It is used again
 /// for the next request, so that parsing allocates nothing.
 pub trait ParsedRequest: Default {
     /// A violation of the protocol. The start of the next request is unknown, so the
     /// connection ends.
     type Violation: Display;
-    /// What passes over the rest of a request that was given up.
+    /// Skips the rest of an abandoned request.
     type Skip;
 
     /// Parses the request at the start of `input`. After [`Parsed::Incomplete`] the next
@@ -56,26 +56,26 @@ pub trait ParsedRequest: Default {
     /// The key that it names first, or nothing. A hint.
     fn first_key<'a>(&'a self, bytes: &'a [u8]) -> &'a [u8];
 
-    /// Words that the request at the start of `input` announces, as far as they are known:
-    /// what parsing it may cost. A hint.
+    /// Words that the request at the start of `input` announces, as far as they are known: the cost
+    /// of parsing it. A hint.
     fn announced_words(input: &[u8]) -> usize;
 
-    /// The key that the request at the start of `input` names first, as far as it is there.
-    /// A hint.
+    /// The first key of the request at the start of `input`, as far as its bytes have arrived. A
+    /// hint.
     fn peek_key(input: &[u8]) -> Option<&[u8]>;
 
-    /// Where in the bytes the part begins that is not whole, and what passes over the rest.
-    /// `None` if a request cannot be given up where it stands.
+    /// The start of the incomplete part in the bytes, and the state that skips the rest. `None` if
+    /// a request cannot be abandoned at this point.
     fn give_up(&self) -> Option<(usize, Self::Skip)>;
 
-    /// Passes over what is there of the rest.
+    /// Skips the available part of the rest.
     ///
     /// # Errors
     /// Bytes that are no part of a request.
     fn pass(skip: &mut Self::Skip, input: &[u8]) -> Result<Skipped, Self::Violation>;
 }
 
-/// What parsing a request came to.
+/// The outcome of parsing a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parsed {
     /// The request is not all there.
@@ -90,7 +90,7 @@ pub enum Parsed {
     },
 }
 
-/// What was passed over of a request that was given up.
+/// The skipped part of an abandoned request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Skipped {
     /// Bytes at the start of the buffer that belong to the request.
@@ -99,10 +99,9 @@ pub struct Skipped {
     pub is_whole: bool,
 }
 
-/// How the answers of shards become a reply: plain data that a request carries until they
-/// are there.
+/// How the answers of shards become a reply: plain data that a request carries until they arrive.
 pub trait ReplyForm: Copy {
-    /// What clients choose between.
+    /// The choice that clients have.
     type Dialect: Copy;
     /// A reply that is written piece by piece.
     type Long: LongReply<Dialect = Self::Dialect>;
@@ -123,18 +122,18 @@ pub trait LongReply {
     /// See [`ReplyForm::Dialect`].
     type Dialect;
 
-    /// Bytes of what it is made of.
+    /// Bytes of its source.
     fn bytes(&self) -> usize;
 
-    /// Appends the next piece. Whether it was the last one of what is there.
+    /// Appends the next piece. Returns whether it was the last available one.
     fn write_piece(&mut self, out: &mut Vec<u8>, dialect: Self::Dialect) -> bool;
 
-    /// Goes on with this value, behind what is written; false if no shard answers such a
-    /// reply in several.
+    /// Continues with this value, after the written part; false if no shard sends such a reply in
+    /// several parts.
     fn go_on(&mut self, value: Vec<u8>) -> bool;
 }
 
-/// One shard's answer, of which a reply is made. Mostly there is one.
+/// One shard's answer, from which a reply is made. Mostly there is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part<'a> {
     /// How it went.

@@ -1,6 +1,6 @@
-//! The reply side of one connection: replies in the order of their requests, those that
-//! wait for shards or for an earlier one, and what the client has not been sent. What waits
-//! is counted until it is in the output.
+//! The reply side of one connection: it keeps replies in the order of their requests, those that
+//! wait for shards or for an earlier one, and the output that is not sent yet. Waiting replies are
+//! counted until they are in the output.
 
 use crate::counts::Counts;
 use crate::in_flight::{Asked, InFlight};
@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::net::SocketAddr;
 
-/// A connection that waits for nothing keeps no more room for what waits.
+/// A connection that waits for nothing keeps no more capacity for waiting replies.
 const KEEP_PENDING: usize = 32;
 
 /// See the module's text.
@@ -30,7 +30,7 @@ pub struct Responder<P: Protocol> {
     peer: SocketAddr,
     slot: usize,
     serial: u64,
-    /// What the client has told about itself.
+    /// The client's own statements about itself.
     pub client: P::Client,
     /// The database that it has selected.
     pub database: Database,
@@ -44,8 +44,8 @@ pub struct Responder<P: Protocol> {
     job_bytes: usize,
     /// Number of the first pending request.
     first_pending: u64,
-    /// No request is executed before the one with this number is the first pending one:
-    /// what is asked before it is large.
+    /// No request is executed before the one with this number is the first pending one: an earlier
+    /// question is large.
     large_until: u64,
     in_flight: InFlight,
     /// The rest of a long reply, to be asked for.
@@ -57,7 +57,7 @@ pub struct Responder<P: Protocol> {
 }
 
 impl<P: Protocol> Responder<P> {
-    /// Of a fresh connection.
+    /// The state of a fresh connection.
     pub fn new(peer: SocketAddr, serial: u64) -> Self {
         Self {
             peer,
@@ -79,7 +79,7 @@ impl<P: Protocol> Responder<P> {
         }
     }
 
-    /// Where the client is.
+    /// The client's address.
     pub const fn peer(&self) -> SocketAddr {
         self.peer
     }
@@ -121,7 +121,7 @@ impl<P: Protocol> Responder<P> {
         }
     }
 
-    /// Adds a request of which parts are missing.
+    /// Adds a request with missing parts.
     pub fn wait(&mut self, waiting: Waiting<P::Form>) {
         self.held_parts += waiting.parts.len();
         self.held_bytes += waiting.bytes;
@@ -130,7 +130,7 @@ impl<P: Protocol> Responder<P> {
         self.pending.push_back(Pending::Waiting(waiting, dialect));
     }
 
-    /// Adds a request of which keys are missing.
+    /// Adds a request with missing keys.
     pub fn wait_for_keys(&mut self, many: ManyKeys<P::Form>) {
         self.held_parts += many.keys();
         self.held_bytes += many.value_bytes();
@@ -156,7 +156,7 @@ impl<P: Protocol> Responder<P> {
         matches!(self.pending.back(), Some(Pending::Keys(many, _)) if many.has_left())
     }
 
-    /// Takes no more input, and executes nothing more of what was read.
+    /// Takes no more input, and executes no more of the input that was read.
     pub const fn quit(&mut self) {
         self.has_quit = true;
     }
@@ -228,7 +228,7 @@ impl<P: Protocol> Responder<P> {
         waiting.missing -= 1;
         waiting.rest = Some(token).filter(|_| reply.has_more);
         let bytes = reply.value_bytes();
-        // The shard bounds what it sends as one part.
+        // The shard bounds the size of one part.
         if waiting.bytes > 0 && waiting.bytes + bytes > MAX_REPLY_BYTES {
             reply = OwnedReply::status(Status::TooLarge);
         } else {
@@ -317,7 +317,7 @@ impl<P: Protocol> Responder<P> {
         rest.for_each(|token| port.hand(token.shard, Job::new(Order::Abandon, token)));
     }
 
-    /// Whether a reply is being written of which the next turn can write more.
+    /// Whether a reply is being written that the next turn can continue.
     pub(crate) fn writes_on(&self) -> bool {
         matches!(
             self.pending.front(),
@@ -330,7 +330,8 @@ impl<P: Protocol> Responder<P> {
         self.pending.is_empty() && self.output.is_empty()
     }
 
-    /// Whether so much waits or is unsent that nothing more is executed.
+    /// Whether so much output waits or is unsent that no more requests are executed
+    /// (back-pressure).
     pub(crate) fn is_paused(&self) -> bool {
         self.unsent_bytes() > CONNECTION_PAUSE_OUTPUT_BYTES
             || self.pending.len() + self.held_parts > CONNECTION_PAUSE_PENDING
@@ -354,7 +355,7 @@ impl<P: Protocol> Responder<P> {
         self.output.unsent() + self.held_bytes
     }
 
-    /// Gives back what an idle connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub(crate) fn rest(&mut self) {
         if self.pending.is_empty() {
             self.in_flight.settle();
@@ -369,7 +370,7 @@ impl<P: Protocol> Responder<P> {
         &mut self.output
     }
 
-    /// Sends what the stream takes, as much as a turn may. False if the connection is over:
+    /// Sends as much as the stream takes, up to a turn's limit. False if the connection is over:
     /// its stream is broken, it reads too little, or a reply cannot be written to its end.
     pub(crate) fn flush(&mut self, stream: &mut impl Write, counts: &Counts) -> bool {
         let goes_on = self.output.send(stream, counts)

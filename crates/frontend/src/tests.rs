@@ -237,7 +237,7 @@ impl Executor for Asks {
     }
 }
 
-/// What a client has sent, and what it got.
+/// The bytes that a client has sent, and those that it got.
 #[derive(Clone, Default)]
 struct Stream(Rc<RefCell<(Vec<u8>, Vec<u8>)>>);
 
@@ -282,7 +282,7 @@ impl World {
         Self { connections, stream }
     }
 
-    /// What the client gets after it has sent this.
+    /// The client's replies after it has sent this.
     fn send(&mut self, lines: &str) -> String {
         self.stream.0.borrow_mut().0.extend_from_slice(lines.as_bytes());
         self.connections.stir(0);
@@ -340,7 +340,7 @@ fn what_is_no_request_is_told_behind_the_replies_before_it() {
     assert_eq!(world.connections.port().counts.protocol_errors.get(), 1);
 }
 
-/// Replies that wait behind another count as what the client has not read.
+/// Replies that wait behind another count as bytes that the client has not read.
 #[test]
 fn a_connection_that_is_cut_off_is_counted() {
     let (mut responder, counts) = (Responder::<Lines>::new(peer(), 1), Counts::default());
@@ -359,8 +359,7 @@ fn nothing_behind_the_last_request_is_executed() {
     assert_eq!(world.connections.open(), 0);
 }
 
-/// Each of the requests before it may pause the connection, and what is behind is
-/// parsed again then.
+/// Each of the requests before it may pause the connection, and later ones are parsed again then.
 #[test]
 fn a_request_of_many_words_is_not_parsed_behind_others() {
     let many = vec!["w"; CONNECTION_KEYS_PER_TURN + 1].join(" ") + "\n";
@@ -373,7 +372,7 @@ fn a_request_of_many_words_is_not_parsed_behind_others() {
         let (parsed, behind) = parse(&mut last, &mut ahead, 0);
         assert_eq!((parsed, behind), (CONNECTION_REQUESTS_AHEAD - 1, Ok(None)));
         assert!(ahead.iter().all(|next| next.request.words() == 2) && last.scanned == 0);
-        // As the first one it is; if it is not all there, how far it came is kept.
+        // As the first request it is; if it is incomplete, the progress is kept.
         let from = ahead[parsed - 1].bytes.end;
         let (parsed, behind) = parse(&mut last, &mut ahead, from);
         if end == many {

@@ -120,7 +120,7 @@ fn searches(mode: &str, rounds: u64) -> u64 {
     found
 }
 
-/// What the owner's searches would cost as walks: no copy, no checksum.
+/// The cost of the owner's searches if they were walks: no copy, no checksum.
 fn fed(owner: &Owner<NoJournal>, tree: &Tree, query: Query) -> u64 {
     let mut search = Search::begin(query, HOME, tree.header(), owner.region_bytes() as u64);
     while let Some(want) = search.next_want() {

@@ -1,9 +1,8 @@
 //! Structures in an arena: one writer, readers anywhere.
 //!
-//! What this crate keeps true: a *walk* is a pure state machine that names
-//! the bytes it wants, is given them, and yields a result; it does no I/O,
-//! keeps no time and draws no random numbers. A *writer* changes a structure
-//! in place, in an order that every walk survives.
+//! Invariants of this crate: a *walk* is a pure state machine that names the bytes it wants,
+//! receives them, and returns a result; it does no I/O, keeps no time and draws no random numbers.
+//! A *writer* changes a structure in place, in an order that keeps every concurrent walk correct.
 
 #![forbid(unsafe_code)]
 

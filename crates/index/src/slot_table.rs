@@ -1,12 +1,12 @@
-//! Slots of the arena by a hash of what lies in them, beside the arena: of
-//! records, or of leaves by the objects in them.
+//! Maps hashes to slots of the arena, with memory outside the arena: slots of records, or of leaves
+//! by the objects in them.
 //!
 //! ```text
 //!  a word for each record   | 32 bits of the hash | slot 32 |
 //! ```
-//! What was hashed stands in the slot, and is looked for there. A record takes
-//! 9 bytes for each bucket, of which 7/16 to 7/8 are full: 10 to 21 bytes. A
-//! table that grows is copied. So one with many records is in parts: no command
+//! The hashed bytes are in the slot, and the table compares them there. A record takes 9 bytes for
+//! each bucket, of which 7/16 to 7/8 are full: 10 to 21 bytes. A growing table is copied. So a
+//! table with many records has parts: no command waits for the copy of a large one.
 //! waits for the copy of a large one.
 
 use hashbrown::HashTable;
@@ -14,8 +14,8 @@ use remora_layout::hash::mix;
 
 /// Parts of a table with many records.
 const PARTS: usize = 256;
-/// Records from which on a table is in parts: until then a copy takes some 10 us,
-/// and the parts themselves would take more than the records.
+/// Number of records from which a table has parts: below it a copy takes some 10 us, and the parts
+/// themselves would take more memory than the records.
 const WHOLE_RECORDS: u64 = 1024;
 
 /// See the module's text.
@@ -84,7 +84,7 @@ impl SlotTable {
         self.parts[part].iter().map(|&word| word as u32)
     }
 
-    /// The slot of the record with this hash that `is_it` finds to be the one.
+    /// The slot of the record with this hash that `is_it` accepts.
     #[inline]
     pub fn find(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let word = self.parts[self.part(hash)].find(spread(word_of(hash, 0)), |&word| {
@@ -93,7 +93,7 @@ impl SlotTable {
         word.map(|&word| word as u32)
     }
 
-    /// A record that is not there stands in this slot.
+    /// Adds a record in this slot that is not in the table.
     pub fn insert(&mut self, hash: u32, slot: u32) {
         if self.records == WHOLE_RECORDS && self.parts.len() == 1 {
             self.part_up();
@@ -106,14 +106,14 @@ impl SlotTable {
         self.records += 1;
     }
 
-    /// The record in the slot `from` stands in another one. Whether it was there.
+    /// Moves the record in the slot `from` to another one. Returns whether it was there.
     pub fn replace(&mut self, hash: u32, from: u32, to: u32) -> bool {
         let (part, word) = (self.part(hash), word_of(hash, from));
         let found = self.parts[part].find_mut(spread(word), |&known| known == word);
         found.map(|found| *found = word_of(hash, to)).is_some()
     }
 
-    /// The record in this slot is there no more. Whether it was.
+    /// Removes the record in this slot. Returns whether it was there.
     pub fn remove(&mut self, hash: u32, slot: u32) -> bool {
         let (part, word) = (self.part(hash), word_of(hash, slot));
         let entry = self.parts[part].find_entry(spread(word), |&known| known == word);
@@ -122,7 +122,7 @@ impl SlotTable {
         is_there
     }
 
-    /// Takes out some records, to be released.
+    /// Takes out some records, for release.
     pub fn take_some(&mut self, most: usize) -> Vec<u32> {
         let mut taken = Vec::with_capacity(most.min(self.records as usize));
         for part in &mut self.parts {
@@ -141,7 +141,7 @@ impl SlotTable {
         taken
     }
 
-    /// Spreads the records over parts.
+    /// Distributes the records over parts.
     fn part_up(&mut self) {
         let mut parts: Box<[HashTable<u64>]> = (0..PARTS).map(|_| HashTable::new()).collect();
         for &word in self.parts.iter().flatten() {

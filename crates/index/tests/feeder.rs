@@ -1,5 +1,5 @@
-//! The driver of tests: it feeds any walk, as late, as torn and in as odd an
-//! order as its source likes.
+//! The driver of tests: it feeds any walk, with late and torn bytes in any order that its source
+//! chooses.
 
 use remora_walk::{Proof, Step, Walk, Want};
 
@@ -11,7 +11,7 @@ pub trait Source<W: Walk> {
     /// The bytes of a want, and their proof.
     fn bytes(&mut self, want: &Want<W::Tag>) -> (Vec<u8>, Proof);
 
-    /// What the walk begins under again.
+    /// The head under which the walk restarts.
     fn head(&mut self) -> W::Head;
 
     /// Which of so many wants that are under way comes next.

@@ -1,6 +1,5 @@
-//! Readers of every age at every store of a split and of a merge: a key is
-//! found, or the walk says that it must look again or ask; no walk ever gives
-//! another record.
+//! Readers of every age at every store of a split and of a merge: the walk finds the key, or says
+//! that the reader must look again or ask; no walk ever returns another record.
 
 use crate::feeder::{Source, feed};
 use crate::store::{REGION, Store, plain_hash};

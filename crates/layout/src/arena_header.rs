@@ -9,9 +9,9 @@
 //! 1088  directory of the table's chunks (32 bits each, see `table`)
 //! 4096  the table's first buckets, then slots and the table's chunks
 //! ```
-//! The owner stores a directory entry before the number of buckets that needs
-//! it, and never changes it: a reader that fetches the page and finds every
-//! entry that the number needs has a table that was true at that time.
+//! The owner stores a directory entry before it stores the bucket count that needs the entry, and
+//! it never changes an entry. So a reader that fetches the page and finds every entry that the
+//! count needs has a table that was valid at that time.
 
 /// Opens every arena: "REMORA" and the layout's number.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"REMORA\x00\x01");
@@ -40,8 +40,8 @@ pub mod word {
     pub const REGION_BYTES: usize = 8;
     /// Buckets that the table began with, a power of two.
     pub const BASE_BUCKETS: usize = 9;
-    /// Seed of the records' checksums, random in each incarnation: only who may read
-    /// the arena can compute one (decision 0011).
+    /// Seed of the records' checksums, random in each incarnation: only a process that may read the
+    /// arena can compute a checksum (decision 0011).
     pub const RECORD_SECRET: usize = 10;
     /// How far the shard's changes are durable, see [`super::durable_of`].
     pub const DURABLE: usize = 120;
@@ -51,15 +51,15 @@ pub mod word {
     pub const DIRECTORY: usize = 136;
 }
 
-/// The word [`word::DURABLE`] for a sequence up to which all changes are durable;
-/// `u64::MAX` where each is at once.
+/// The word [`word::DURABLE`] for a sequence up to which all changes are durable; `u64::MAX` where
+/// each change is durable at once.
 #[inline]
 pub const fn durable_word(sequence: u64) -> u64 {
     sequence.wrapping_add(1)
 }
 
-/// The sequence up to which changes are durable, by the word [`word::DURABLE`]:
-/// nobody may show what has changed later. `u64::MAX` where each is at once.
+/// The sequence up to which changes are durable, from the word [`word::DURABLE`]. A server and its
+/// readers must not show later changes. `u64::MAX` where each change is durable at once.
 #[inline(always)]
 pub const fn durable_of(word: u64) -> u64 {
     word.wrapping_sub(1)

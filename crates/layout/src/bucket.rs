@@ -4,18 +4,15 @@
 //!  word 0      header | in use, one bit a slot 7 | moved 1 | overflow bucket 32 | depth 6 | 0 |
 //!  words 1-7   slots  | slot 32 | class 8 | generation, low bits 8 | signature 16 |
 //! ```
-//! (Low bits first.) The paper's 7 + 56 bits leave one bit of the header
-//! unsaid; here it is "moved": keys have left this bucket, or come to it, by a
-//! split since the table was made. A bit alone cannot tell a reader that is
-//! two rounds late, so six of the 56 bits then tell the bucket's *depth* (see
-//! [`crate::table`]): a reader whose key does not belong into bucket `i` at
-//! that depth has an old table, and fetches the arena's header page again.
-//! The link is the slot number of an overflow bucket, 0 for none. All buckets
-//! of a chain tell the same depth, but for the moment of a split. The paper's
-//! 48-bit location holds a 32-bit slot number, the size class (so that a cold
-//! reader knows how much to read) and eight bits of the generation.
-//! A bucket is not a node: each word stands alone and is proved by the record
-//! that it names.
+//! (Low bits first.) The paper's 7 + 56 bits leave one bit of the header unused; here it is
+//! "moved": since the table was made, a split has moved keys out of this bucket or into it. One bit
+//! cannot tell this to a reader that is two rounds late, so six of the 56 bits hold the bucket's
+//! *depth* (see [`crate::table`]). A reader whose key does not belong to bucket `i` at that depth
+//! has an old table, and fetches the arena's header page again. The link is the slot number of an
+//! overflow bucket, 0 for none. All buckets of a chain have the same depth, except during a split.
+//! The paper's 48-bit location holds a 32-bit slot number, the size class (so that a cold reader
+//! knows how much to read) and eight bits of the generation. A bucket is not a node: the record
+//! that a word names validates that word alone.
 
 use crate::limits::CACHE_LINE_BYTES;
 

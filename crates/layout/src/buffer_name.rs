@@ -8,11 +8,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BufferName {
-    /// First byte, a multiple of eight: over RDMA its address at the client,
-    /// else its offset in the buffer that was agreed on with the session.
+    /// First byte, a multiple of eight. Over RDMA: its address at the client. Otherwise: its offset
+    /// in the buffer that client and server agreed on with the session.
     pub address: U64,
-    /// How many.
+    /// Length in bytes.
     pub bytes: U32,
-    /// Over RDMA the key of the registration, else 0.
+    /// Over RDMA the key of the registration, otherwise 0.
     pub key: U32,
 }

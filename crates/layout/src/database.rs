@@ -1,7 +1,7 @@
 //! Databases: sixteen spaces of keys, as Redis has them.
 //!
-//! The number is part of a record's header, of the key's hash, and of what a
-//! reader compares.
+//! The database number is part of a record's header and of the key's hash, and a reader compares
+//! it.
 
 /// Databases of a server: as many as Redis has by default, and as four bits
 /// can number.

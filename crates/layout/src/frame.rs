@@ -6,11 +6,11 @@
 //!   | sequence, salted| payload bytes   | checksum              | payload
 //!   +-----------------+-----------------+-----------------------+---------
 //! ```
-//! Frames start on cache lines. HydraDB 4.2.1 (H15) frames a message by two
-//! indicator words and relies on in-order delivery inside one WRITE; ours
-//! relies on no order: the sequence says "a frame of this lap", the checksum
-//! (keyed by the ring's seed, over sequence, size and payload) says "all of
-//! it". A `payload bytes` of [`WRAP`] is a marker: go on at the ring's start.
+//! Frames start on cache lines. HydraDB 4.2.1 (H15) frames a message by two indicator words and
+//! relies on in-order delivery inside one WRITE. Our frame relies on no order: the sequence says
+//! that the frame belongs to this lap, and the checksum (keyed by the ring's seed, over sequence,
+//! size and payload) says that the frame is complete. A `payload bytes` of [`WRAP`] is a marker:
+//! the receiver continues at the ring's start.
 
 use crate::hash::{checksum, mix};
 use crate::limits::{FRAME_ALIGN_BYTES, MAX_FRAME_BYTES};
@@ -19,7 +19,7 @@ use crate::limits::{FRAME_ALIGN_BYTES, MAX_FRAME_BYTES};
 pub const FRAME_HEADER_BYTES: usize = 16;
 /// Longest payload.
 pub const MAX_PAYLOAD_BYTES: usize = MAX_FRAME_BYTES - FRAME_HEADER_BYTES;
-/// In place of the payload's size: nothing more before the end of the ring.
+/// Stands in place of the payload's size: no frame follows before the end of the ring.
 pub const WRAP: u32 = u32::MAX;
 
 /// The first word of the frame with this sequence number.

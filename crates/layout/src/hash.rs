@@ -6,10 +6,10 @@
 //! | db  |   free   |   signature    |             bucket             |
 //! +-----+----------+----------------+--------------------------------+
 //! ```
-//! Signature and bucket use disjoint bits, so that knowing one says nothing
-//! about the other (design, "Memory"; HydraDB 4.1.3). The shard comes from the
-//! key's slot ([`crate::slot`]), which has nothing to do with this hash. The
-//! highest four bits are no hash: they number the key's database, so that a
+//! Signature and bucket use disjoint bits, so the two are independent (design, "Memory"; HydraDB
+//! 4.1.3). The shard comes from the key's slot ([`crate::slot`]), which is independent of this
+//! hash. The highest four bits are not hashed: they number the key's database, so that a lookup by
+//! hash looks in one database.
 //! lookup by hash looks in one database.
 
 use crate::database::Database;
@@ -36,7 +36,7 @@ impl KeyHash {
         Self(hash & !(15 << DATABASE_SHIFT) | (database.number() as u64) << DATABASE_SHIFT)
     }
 
-    /// What goes with a command that has no key: its database.
+    /// The hash for a command that has no key: it holds only the database.
     #[inline(always)]
     pub const fn without_key(database: Database) -> Self {
         Self((database.number() as u64) << DATABASE_SHIFT)
@@ -54,9 +54,9 @@ impl KeyHash {
         (self.0 >> 32) as u16
     }
 
-    /// The bucket among `buckets` (1 to 2^32), by linear hashing: with `round`
-    /// the largest power of two that is not larger, the hash modulo twice the
-    /// round if there is such a bucket, else modulo the round.
+    /// The bucket among `buckets` (1 to 2^32), by linear hashing. The round is the largest power of
+    /// two that is not larger than `buckets`. The bucket is the hash modulo twice the round if that
+    /// bucket exists, otherwise the hash modulo the round.
     #[inline(always)]
     pub const fn bucket(self, buckets: u64) -> u64 {
         let round = 1u64 << buckets.ilog2();
@@ -81,18 +81,18 @@ pub fn checksum(bytes: &[u8], seed: u64) -> u64 {
     xxh3_64_with_seed(bytes, seed)
 }
 
-/// 128 bits by which bytes are compared between servers: the same everywhere.
+/// 128 bits by which servers compare bytes: the same on every server.
 #[inline]
 pub fn digest(bytes: &[u8]) -> u128 {
     xxh3_128(bytes)
 }
 
-/// A [`checksum`] of bytes that come one piece after the other, with the same
-/// result. Half a KiB large: to be kept in a box.
+/// Computes a [`checksum`] of bytes that arrive in pieces, with the same result. The value takes
+/// half a KiB: keep it in a box.
 pub struct PieceChecksum(Xxh3);
 
 impl PieceChecksum {
-    /// The checksum of nothing yet, keyed by `seed`.
+    /// The checksum of no bytes yet, keyed by `seed`.
     pub fn new(seed: u64) -> Self {
         Self(Xxh3::with_seed(seed))
     }
@@ -108,8 +108,8 @@ impl PieceChecksum {
     }
 }
 
-/// Mixes two words into a seed; used where a checksum has to cover numbers
-/// that are not part of its bytes (slot, generation, direction).
+/// Mixes two words into a seed, for a checksum that has to cover numbers that are not part of its
+/// bytes (slot, generation, direction).
 #[inline]
 pub const fn mix(a: u64, b: u64) -> u64 {
     let x = (a ^ 0x9e37_79b9_7f4a_7c15).wrapping_add(b.wrapping_mul(0xd6e8_feb8_6659_fd93));
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn pieces_have_the_checksum_of_the_whole() {
         let bytes: Vec<u8> = (0..5_000u32).map(|at| ((at * at) >> 3) as u8).collect();
-        // Around every length at which XXH3 takes another way.
+        // Around every length at which XXH3 takes another code path.
         for length in [0, 1, 3, 8, 16, 17, 128, 129, 240, 241, 256, 1024, 1025, 4_999, 5_000] {
             for step in [1, 7, 64, 255, 256, 257, 5_000] {
                 let mut sum = PieceChecksum::new(length as u64);

@@ -1,18 +1,16 @@
 //! The first exchange of a session, over a Unix socket or over TCP.
 //!
-//! The client sends a [`ClientHello`]; the server answers with a
-//! [`ServerHello`]. Both say what they offer; the server chooses (RDMA_Mongo,
-//! algorithm 1).
-//! * Chosen is shm, and the client connected over the Unix socket: beside the hello
-//!   come the file descriptors (SCM_RIGHTS) in this order: to_server mailbox,
-//!   to_client mailbox, the buffer for large replies, then for each shard its
-//!   arena and the eventfd that wakes it, and last the table of shared
-//!   pointers, if there is one. After that the socket carries nothing: its
-//!   end is the session's end.
-//! * Chosen is tcp, and the client connected over TCP: frames follow
-//!   ([`crate::wire`]) on the same connection.
-//! * Chosen is the other one: there is no session (its number is 0), and the
-//!   client dials again where `socket_path` or `tcp_address` says.
+//! The client sends a [`ClientHello`]; the server answers with a [`ServerHello`]. Both list the
+//! transports that they offer; the server chooses (RDMA_Mongo, algorithm 1).
+//! * The server chose shm, and the client connected over the Unix socket: the server passes file
+//!   descriptors with the hello (SCM_RIGHTS), in this order: to_server mailbox, to_client mailbox,
+//!   the buffer for large replies, then for each shard its arena and the eventfd that wakes it, and
+//!   last the table of shared pointers, if there is one. After that the socket carries no bytes;
+//!   the end of the socket is the end of the session.
+//! * The server chose tcp, and the client connected over TCP: frames follow ([`crate::wire`]) on
+//!   the same connection.
+//! * The server chose the transport that needs the other socket: there is no session (its number is
+//!   0), and the client dials again at `socket_path` or `tcp_address`.
 
 use crate::limits::{MAX_RING_SETS, MAX_SHARDS};
 use crate::slot::SlotTable;
@@ -23,14 +21,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unali
 pub const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"remora\r\n");
 /// Version of every layout in this crate; both sides must have the same.
 pub const PROTOCOL_VERSION: u32 = 4;
-/// Bytes of a Unix socket's path in a hello: all that the kernel takes
-/// (sun_path), filled up with zeros.
+/// Bytes of a Unix socket's path in a hello: the most that the kernel accepts (sun_path), padded
+/// with zeros.
 pub const SOCKET_PATH_BYTES: usize = 108;
-/// Bytes of a TCP address in a hello, as text, filled up with zeros: the
-/// longest IPv6 address with its scope and port has fewer.
+/// Bytes of a TCP address in a hello, as text, padded with zeros: the longest IPv6 address with its
+/// scope and port has fewer.
 pub const TCP_ADDRESS_BYTES: usize = 64;
 
-/// Bits of what a side offers.
+/// Bits of the transports that a side offers.
 pub mod offer {
     /// Shared memory with a process of the same host and user.
     pub const SHM: u32 = 1;
@@ -40,7 +38,7 @@ pub mod offer {
     pub const VERBS: u32 = 4;
 }
 
-/// Numbers of the transports in hellos; as a wish, 0 leaves the choice open.
+/// Numbers of the transports in hellos; as the client's wish, 0 leaves the choice to the server.
 pub mod transport {
     /// The best that both sides have.
     pub const AUTO: u32 = 0;
@@ -52,7 +50,7 @@ pub mod transport {
     pub const VERBS: u32 = 3;
 }
 
-/// What a side has, and where it runs.
+/// The transports that a side has, and where the side runs.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -66,7 +64,7 @@ pub struct WireOffer {
     pub uid: U32,
 }
 
-/// What a client says first.
+/// The client's first message.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ClientHello {
@@ -84,7 +82,7 @@ pub struct ClientHello {
     pub reserved: U32,
 }
 
-/// What the server answers.
+/// The server's answer.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct ServerHello {
@@ -108,8 +106,8 @@ pub struct ServerHello {
     pub shards: U32,
     /// Process id of the server.
     pub pid: U32,
-    /// Seed of the shared table of pointers, whether the server gives it (shm)
-    /// or the clients of a machine make it; 0 if they are not to share (H29).
+    /// Seed of the shared table of pointers, whether the server provides the table (shm) or the
+    /// clients of a machine make it; 0 if the clients must not share one (H29).
     pub pointer_table_seed: U64,
     /// What the server offers.
     pub offer: WireOffer,
@@ -117,15 +115,15 @@ pub struct ServerHello {
     pub transport: U32,
     /// Ring sets in each mailbox; 0 means one ([`crate::session`]).
     pub ring_sets: U32,
-    /// The server's Unix socket, for a client that connected over TCP although
-    /// shared memory is possible.
+    /// The server's Unix socket, for a client that connected over TCP although shared memory is
+    /// possible.
     pub socket_path: [u8; SOCKET_PATH_BYTES],
     /// Zero.
     pub padding: [u8; 4],
     /// The server's TCP address, for a client on the Unix socket.
     pub tcp_address: [u8; TCP_ADDRESS_BYTES],
-    /// Numbers of the shards' regions: unique in the server's incarnation, and not the
-    /// shards' own. Zero behind the last shard.
+    /// Numbers of the shards' regions: unique in the server's incarnation, and different from the
+    /// shard numbers. Zero behind the last shard.
     pub regions: [U32; MAX_SHARDS],
     /// The first slot of each shard's range ([`crate::slot`]). Zero behind the
     /// last shard.
@@ -144,14 +142,14 @@ impl ServerHello {
         self.regions[shard].get()
     }
 
-    /// Which shard has which slot; `None` if the hello makes no sense.
+    /// The table from slots to shards; `None` if the hello's numbers are not valid.
     pub fn slot_table(&self) -> Option<SlotTable> {
         let mut first = [0; MAX_SHARDS];
         first.iter_mut().zip(&self.first_slots).for_each(|(to, from)| *to = from.get());
         SlotTable::from_first_slots(first.get(..self.shards.get() as usize)?)
     }
 
-    /// Tells of shards whose regions have these numbers, and of their slots.
+    /// Writes the shards' region numbers and their slots into the hello.
     pub fn tell_shards(&mut self, regions: impl IntoIterator<Item = u32>, slots: &SlotTable) {
         self.shards = (slots.shards() as u32).into();
         self.regions.iter_mut().zip(regions).for_each(|(to, region)| *to = region.into());
@@ -167,7 +165,7 @@ pub enum Refusal {
     /// The bytes are not a hello.
     #[error("the server did not understand the greeting: is this a Remora client?")]
     NotAHello = 1,
-    /// Another version of the protocol.
+    /// The peer speaks another version of the protocol.
     #[error(
         "client and server speak different protocol versions: use the same release on both sides"
     )]
@@ -175,21 +173,21 @@ pub enum Refusal {
     /// All sessions are taken.
     #[error("the server has reached its limit of sessions: close some clients")]
     TooManySessions = 3,
-    /// Another user.
+    /// The client runs as another user.
     #[error("the server runs as another user and refuses shared memory to this one")]
     OtherUser = 4,
     /// The server is draining.
     #[error("the server is shutting down")]
     ShuttingDown = 5,
-    /// The wanted transport cannot be had; the offers say why.
+    /// The wanted transport is not available; the offers say why.
     #[error("the wanted transport cannot be had with this server")]
     Unavailable = 6,
-    /// No file descriptor or no memory is left for it.
+    /// The server has no file descriptor or no memory left for the session.
     #[error(
         "the server has no file descriptor or memory left for another session: close some clients, or raise its limit of open files (ulimit -n)"
     )]
     NoResources = 7,
-    /// Too many others are being connected over RDMA at this moment.
+    /// The server is connecting too many other clients over RDMA at this moment.
     #[error("the server is busy with connecting others over RDMA: come again")]
     Busy = 8,
     /// No queue pair is free.
@@ -206,7 +204,7 @@ impl Refusal {
     }
 }
 
-/// A text field of a hello: what stands before the first zero.
+/// A text field of a hello: the bytes before the first zero.
 pub fn text_of(field: &[u8]) -> Option<&str> {
     let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
     std::str::from_utf8(&field[..end]).ok()

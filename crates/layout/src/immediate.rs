@@ -1,19 +1,19 @@
-//! Immediates: what a WRITE tells whoever it wakes, beside its bytes
-//! (RDMA_Mongo 4.4, M25: the immediate value says what kind of message it is).
+//! Immediates: a WRITE carries one beside its bytes, for the receiver that it wakes (RDMA_Mongo
+//! 4.4, M25: the immediate value says what kind of message it is).
 //!
 //! ```text
 //! 31 .. 16 kind        15 .. 0 number of the shard
 //! ```
 
-/// What has been written.
+/// The kind of message that the WRITE brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Kind {
-    /// A request, or several, in the shard's ring.
+    /// One or several requests, in the shard's ring.
     Request = 0,
     /// Credit for the shard's replies.
     Credit = 1,
-    /// A reply, or several, in the client's ring.
+    /// One or several replies, in the client's ring.
     Reply = 2,
 }
 
@@ -27,7 +27,7 @@ pub const fn shard_of(imm: u32) -> usize {
     (imm & 0xffff) as usize
 }
 
-/// The kind; `None` is a peer's whim.
+/// The kind; `None` if the peer sent a number that is no kind.
 pub const fn kind_of(imm: u32) -> Option<Kind> {
     match imm >> 16 {
         0 => Some(Kind::Request),

@@ -5,11 +5,11 @@
 //!  32 .. 63    the same types: the object lies whole in its record
 //!  64 .. 255   parts: records that no key names, found through their object
 //! ```
-//! A small object lies whole in its record, which a change replaces, as it does a
-//! string's. A larger one has a root record, which stays.
-//! A reader demands the kind that it came for. Without that a pointer to one
-//! kind of record could be taken for another: the name of a GEO member may
-//! equal a key, and the id of a tree's object may equal either.
+//! A small object lies whole in its record; a change replaces that record, as it replaces a
+//! string's. A larger object has a root record, which stays. A reader demands the kind that it
+//! expects. Without that check a reader could take a pointer to one kind of record for a pointer to
+//! another: the name of a GEO member may equal a key, and the id of a tree's object may equal
+//! either.
 
 /// The bit of a key's record that holds a whole object of a type.
 const WHOLE: u8 = 32;
@@ -44,8 +44,7 @@ impl Kind {
     /// A field of a hash.
     pub const HASH_FIELD: Self = Self(66);
 
-    /// What a user calls a key of this kind; a GEO key is a sorted set in Redis's
-    /// eyes.
+    /// The name that users know for a key of this kind; to Redis a GEO key is a sorted set.
     pub const fn name(self) -> &'static str {
         match self.of_type() {
             Self::STRING => "string",
@@ -64,8 +63,8 @@ impl Kind {
         Self(self.0 | WHOLE)
     }
 
-    /// The type of the object that a key's record belongs to: the kind of its
-    /// root records. A part is what it is.
+    /// The type of the object that a key's record belongs to: the kind of its root records. For a
+    /// part: the part's own kind.
     #[inline(always)]
     pub const fn of_type(self) -> Self {
         if self.is_part() { self } else { Self(self.0 & !WHOLE) }

@@ -1,8 +1,8 @@
 //! Every byte that another process or machine can see.
 //!
-//! What this crate keeps true: a layout is a picture, a `repr(C)` struct and
-//! const assertions side by side; all integers are little endian and of fixed
-//! width; nothing here does I/O or allocates.
+//! Invariants of this crate: each layout has a picture, a `repr(C)` struct and const assertions
+//! side by side; all integers are little endian and of fixed width; no code here does I/O or
+//! allocates.
 
 #![forbid(unsafe_code)]
 

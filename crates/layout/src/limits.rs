@@ -16,9 +16,8 @@ pub const MIN_ARENA_BYTES: u64 = 1 << 20;
 
 /// Longest key (HydraDB 4.1.3, H12). It fits one frame with its header.
 pub const MAX_KEY_BYTES: usize = 64 << 10;
-/// Longest value: sixteen of the chunks of 4 MB that HydraDB 6 (H12) keeps
-/// file blocks in. Beyond it one READ, and one move of the record, would hold
-/// up everything behind it for too long.
+/// Longest value: sixteen of the chunks of 4 MB in which HydraDB 6 (H12) keeps file blocks. One
+/// READ, or one move, of a longer record would delay everything behind it for too long.
 pub const MAX_VALUE_BYTES: usize = 64 << 20;
 /// Longest key and value together that one frame carries inline, beside its
 /// own header and that of a request or reply.
@@ -27,29 +26,28 @@ pub const MAX_INLINE_BYTES: usize = MAX_FRAME_BYTES - 256;
 /// A reply's value beyond this is sent in pieces, while other commands run:
 /// copying it at once would hold them up for some 10 us.
 pub const STREAM_BYTES: usize = 64 << 10;
-/// A value beyond this is changed in place by APPEND, SETRANGE and SETBIT:
-/// writing it anew costs more than what its readers lose by asking.
+/// APPEND, SETRANGE and SETBIT change a value longer than this in place: a new record would cost
+/// more than its readers lose when they have to ask the server.
 pub const ASK_ONLY_BYTES: usize = 16 << 10;
-/// An ask-only record that grows gets this part of its length as room to grow
-/// into, so that many small appends cost what they append.
+/// An ask-only record that grows gets this part of its length as spare room, so that the cost of
+/// many small appends is proportional to the appended bytes.
 pub const ASK_ONLY_SLACK_SHARE: usize = 4;
-/// An ask-only record becomes readable again when it has not been changed for
-/// this long, in seconds.
+/// The shard makes an ask-only record readable again when no command has changed it for this long,
+/// in seconds.
 pub const REPUBLISH_AFTER_S: u64 = 1;
 /// Bytes that one tick of a shard checksums to republish: about 100 us.
 pub const REPUBLISH_TICK_BYTES: usize = 1 << 20;
 
-/// Jobs of other shards' connections, or left over by a shard's own, that it
-/// executes in one turn.
+/// Jobs that a shard executes in one turn: those from other shards' connections, and those that its
+/// own connections left over.
 pub const JOBS_PER_TURN: usize = 64;
-/// Keys of one job that a shard executes with it; a job of more keys goes in pieces.
-/// All jobs of a turn have so no more keys than one request executes at once.
+/// Keys of one job that a shard executes with it; a shard splits a job with more keys. So all jobs
+/// of a turn have no more keys than one request executes at once.
 pub const JOB_KEYS_AT_ONCE: usize = 16;
-/// Keys of a job of many that a turn executes: as many as there are jobs in it.
+/// Keys of one job with many keys that a turn executes: as many as a turn has jobs.
 pub const JOB_KEYS_PER_TURN: usize = JOBS_PER_TURN;
-/// Mail from one shard's thread to another that may wait to be taken: each is
-/// what one turn gathered. A receiver that falls behind by more gets larger
-/// mail, not more of it.
+/// In-flight mail from one shard's thread to another: each mail is what one turn gathered. A
+/// receiver that falls further behind gets larger mail, not more of it.
 pub const MAIL_UNDER_WAY: usize = 16;
 /// Turns of a busy shard between two looks at its sockets: a look costs about as
 /// much as one request.
@@ -58,14 +56,13 @@ pub const TURNS_PER_SOCKET_LOOK: u32 = 8;
 /// peer finishes a frame within microseconds.
 pub const TORN_FRAME_MS: u64 = 1_000;
 
-/// Of so many physical cores one gets no shard, where nobody says how many
-/// shards: the kernel's network work, the control thread and clients of this
-/// machine need time, too. One core for each eight is a share that
-/// grows with what the network has to do.
+/// If the operator sets no number of shards, one of so many physical cores gets no shard: the
+/// kernel's network work, the control thread and clients of this machine need time too. One core of
+/// each eight is a share that grows with the network's work.
 pub const CORES_PER_SPARE: usize = 8;
 
-/// Memory that each shard gets at least, where nobody says how many shards,
-/// bytes: the largest value, and its successor beside it.
+/// Memory that each shard gets at least if the operator sets no number of shards, bytes: room for
+/// the largest value and its successor.
 pub const DEFAULT_SHARD_BYTES: u64 = 2 * MAX_VALUE_BYTES as u64;
 
 /// Greatest service level of an RDMA packet: the local header has four bits.
@@ -74,86 +71,81 @@ pub const MAX_SERVICE_LEVEL: u8 = 15;
 /// Shards of one server. Bounded by the file descriptors that one control
 /// message can carry (two for each shard, SCM_MAX_FD is 253).
 pub const MAX_SHARDS: usize = 64;
-/// Turns of a shard whose replies a far client gets together, while more of its
-/// requests wait in the ring: one write for up to so many times sixteen.
+/// Turns of a shard whose replies a remote client receives together, while more of its requests
+/// wait in the ring: one write for up to so many times sixteen.
 pub const TURNS_TOGETHER: u32 = 4;
-/// Memory for frames that are put together that a sender keeps when it has
-/// posted them.
+/// Memory that a sender keeps for assembling frames after it has posted them.
 pub const RUN_KEPT_BYTES: usize = 16 << 10;
 /// Sessions (client connections over rings) of one server.
 pub const MAX_SESSIONS: usize = 1024;
 
-/// Clients that have said hello and wait for a queue pair; who comes then is
-/// told to come again. At some milliseconds each, nobody waits for longer than
-/// it takes to come again.
+/// Clients that have said hello and wait for a queue pair; the server tells any further client to
+/// come again. At some milliseconds each, no client waits longer than it takes to come again.
 pub const MAX_SET_UPS_WAITING: usize = 256;
-/// Queue pairs of clients that have not told of their own end yet: what silent
-/// ones can hold. A client takes some 20 ms to make its end, so that these are
-/// as many as a server can make.
+/// Queue pairs whose clients have not yet sent their own end: the most that silent clients can
+/// hold. A client takes some 20 ms to make its end, so this is as many as a server can make in that
+/// time.
 pub const MAX_HALF_OPEN: usize = 16;
-/// A client that waits for a queue pair for this long is told to come again,
-/// before it takes the silence for an answer, in ms.
+/// The server tells a client that has waited this long for a queue pair to come again, before the
+/// client takes the silence for an answer, in ms.
 pub const SET_UP_WAIT_MS: u64 = 2_000;
-/// What the control thread spends on making and ending sessions between two
-/// looks at its heartbeats, in microseconds, and one step more: a fifth of a
-/// heartbeat.
+/// Time that the control thread spends on making and ending sessions between two looks at its
+/// heartbeats, in microseconds, plus one step: a fifth of a heartbeat.
 pub const SET_UP_TURN_US: u64 = HEARTBEAT_MS * 1_000 / 5;
-/// READs that one client may have under way at the server's device, unless
-/// told otherwise, and at most: what devices take as a rule.
+/// READs that one client may have in flight at the server's device, as the default and as the
+/// maximum: most devices accept this many.
 pub const MAX_READS_PER_CLIENT: u8 = 16;
 
 /// Longest READ: the longest key and value with their headers are one READ,
 /// with most of 1 MiB in hand.
 pub const MAX_READ_BYTES: usize = 65 << 20;
-/// Longest WRITE, on every transport: four times a ring. Its bytes are taken
-/// when it is posted, so it has to be far below what a link buffers.
+/// Longest WRITE, on every transport: four times a ring. The link copies the bytes when the client
+/// posts the WRITE, so the limit has to be far below what a link buffers.
 pub const MAX_WRITE_BYTES: usize = 1 << 20;
 
-/// A READ over TCP is asked for in pieces of this size, so that nothing else
-/// on the connection waits long behind a large one.
+/// An end asks for a READ over TCP in pieces of this size, so that nothing else on the connection
+/// waits long behind a large one.
 pub const TCP_PIECE_BYTES: usize = 256 << 10;
-/// READ bytes that one end has asked for and not yet received (headers
-/// included). What a target has to buffer is bounded by it, whatever the peer
-/// asks for; at 50 us a round trip it still fills 20 GB/s.
+/// READ bytes that one end has asked for and not yet received (headers included). It bounds what a
+/// target has to buffer, whatever the peer asks for; at 50 us a round trip it still fills 20 GB/s.
 pub const READ_WINDOW_BYTES: usize = 1 << 20;
-/// Bytes that one end of a connection buffers for a peer that does not read;
-/// then the link fails. All response rings at once fit twice.
+/// Bytes that one end of a connection buffers for a peer that does not read; beyond it the link
+/// fails. All response rings at once fit twice.
 pub const MAX_OUTBOUND_BYTES: usize = 34 << 20;
-/// Operations of one end that the other has not yet answered; then the link
-/// fails. Sixty-four threads with a thousand each.
+/// In-flight operations of one end, which the other has not yet answered; beyond it the link fails.
+/// Sixty-four threads with a thousand each.
 pub const MAX_POSTED: usize = 1 << 16;
-/// Bytes that one system call fetches at most, and one turn of an agent takes
-/// from one connection before it looks at the next.
+/// Bytes that one system call fetches at most. An agent also takes at most this many bytes from one
+/// connection in a turn before it looks at the next connection.
 pub const TCP_RECEIVE_BYTES: usize = 64 << 10;
-/// Frames of one connection that a turn executes at most, and a piece of READ bytes
-/// at most: a shard's thread executes them, and must not be kept from its other work
-/// for more than some tens of microseconds. A batch of READs of a search fits.
+/// Frames of one connection that a turn executes at most, and a piece of READ bytes at most: a
+/// shard's thread executes them, and they must not delay its other work by more than some tens of
+/// microseconds. A batch of READs of a search fits.
 pub const TCP_FRAMES_PER_TURN: usize = 256;
-/// Connections of sessions that a turn of a shard's thread serves at most, and READ
-/// bytes after which it serves no further one: the others wait for the next turn,
-/// behind rings, mail and RESP connections.
+/// Connections of sessions that a turn of a shard's thread serves at most. It also stops serving
+/// further connections after so many READ bytes. The others wait for the next turn, behind rings,
+/// mail and RESP connections.
 pub const AGENT_CONNECTIONS_PER_TURN: usize = 16;
 /// See [`AGENT_CONNECTIONS_PER_TURN`]; bytes.
 pub const AGENT_READ_BYTES_PER_TURN: usize = TCP_PIECE_BYTES;
-/// A turn of a shard in which at most so many requests have come, and they came over
-/// TCP, is followed by a moment of polling: a wake-up costs about as much as so many
-/// requests. A larger batch pays for its wake-up.
+/// A shard polls for a moment after a turn in which at most so many requests came over TCP and no
+/// others came: a wake-up costs about as much as so many requests. A larger batch pays for its
+/// wake-up.
 pub const AGENT_POLL_REQUESTS: u64 = 8;
-/// Memory for frames that a connection keeps when it has sent them: replies of
-/// some turns of a shard.
+/// Memory for frames that a connection keeps after it has sent them: replies of some turns of a
+/// shard.
 pub const OUTBOUND_KEPT_BYTES: usize = 16 << 10;
-/// WRITEs for whose completion nobody waits that a target executes before it
-/// tells of them, if nothing else goes out: the initiator keeps some tens of
-/// bytes for each.
+/// Unsignalled WRITEs that a target executes before it acknowledges them, if it sends nothing else:
+/// the initiator keeps some tens of bytes for each.
 pub const UNSIGNALLED_WRITES: u64 = 64;
-/// Writes to a socket, or doorbells, that a shard makes in a row because others
-/// have added frames while it did. It leaves what is then there to the agent. A client's
-/// thread leaves it to the thread that reads the socket.
+/// Writes to a socket, or doorbells, that a shard makes in a row because other threads have added
+/// frames meanwhile. After that it leaves the remaining frames to the agent. A client's thread
+/// leaves them to the thread that reads the socket.
 pub const SENDS_IN_A_ROW: u32 = 4;
 /// Regions that one end can expose to its peer: arenas and a mailbox.
 pub const MAX_REGIONS: usize = 256;
-/// An idle connection is probed after this time, in seconds: a peer whose
-/// machine died sends no farewell.
+/// TCP probes an idle connection after this time, in seconds: a peer whose machine died sends no
+/// farewell.
 pub const TCP_KEEPALIVE_IDLE_S: u64 = 10;
 /// Seconds between probes.
 pub const TCP_KEEPALIVE_INTERVAL_S: u64 = 5;
@@ -166,13 +158,14 @@ pub const TCP_USER_TIMEOUT_MS: u32 = 25_000;
 pub const HEARTBEAT_MS: u64 = 10;
 /// While no client is active the server looks for active ones this often.
 pub const IDLE_HEARTBEAT_MS: u64 = 100;
-/// How long a read lease lasts, counted from the echoed client clock.
-/// Twenty heartbeats: a busy machine may lose some without harm.
+/// Duration of a read lease, counted from the echoed client clock. Twenty heartbeats: a busy
+/// machine may lose some without harm.
 pub const READ_LEASE_MS: u64 = 200;
 /// A clock may run this much too fast or too slow, far beyond any crystal:
 /// every promise about time holds for two clocks that err in opposite ways.
 pub const CLOCK_DRIFT_PERCENT: u64 = 10;
-/// Taken off the read lease for clock drift, and added to what a new incarnation waits.
+/// Subtracted from the read lease for clock drift, and added to the time that a new incarnation
+/// waits.
 pub const READ_LEASE_MARGIN_MS: u64 = READ_LEASE_MS * CLOCK_DRIFT_PERCENT / 100;
 /// What a reader that bounds the server's clock adds to the time that passed on
 /// its own clock, per cent: both clocks may drift, and the server's is slewed.
@@ -180,20 +173,20 @@ pub const READER_CLOCK_PERCENT: u64 = 25;
 /// While the server's clock follows the wall clock it runs at most this much
 /// faster or slower than the monotonic clock, parts per million.
 pub const CLOCK_SLEW_PPM: u64 = 20_000;
-/// It is slewed by this much at a time, ms; heartbeats tell as much more.
+/// The server slews its clock by this much at a time, ms; heartbeats report as much more.
 pub const CLOCK_SLEW_MS: u64 = 1;
-/// A difference to the wall clock below this is none, ms: both are cut off.
+/// The server ignores a difference to the wall clock below this, ms: both values are truncated.
 pub const CLOCK_TOLERANCE_MS: u64 = 2;
-/// A wall clock that is ahead by more is followed by a step, which readers are
-/// told of before, ms: slewing would take longer than a minute.
+/// If the wall clock is ahead by more than this, ms, the server's clock follows by a step, and the
+/// server tells its readers before: slewing would take longer than a minute.
 pub const CLOCK_STEP_MS: u64 = 1_000;
-/// While nobody wants heartbeats the server compares its clock this often, ms.
+/// While no client wants heartbeats the server compares its clock this often, ms.
 pub const CLOCK_LOOK_MS: u64 = 1_000;
-/// A look at both clocks that took longer than this says nothing, ms.
+/// The server discards a comparison of both clocks that took longer than this, ms.
 pub const CLOCK_LOOK_TAKES_MS: u64 = 5;
-/// When a request has timed out, a client takes the server for dead if no
-/// heartbeat has followed a clock that it wrote at least this long ago, ms: an
-/// idle server has looked for that clock ten times.
+/// After a timed-out request, a client takes the server for dead if no heartbeat has followed a
+/// clock that the client wrote at least this long ago, ms: an idle server has looked for that clock
+/// ten times.
 pub const SERVER_SILENT_MS: u64 = 1_000;
 /// A client refreshes the clock in its mailbox when it is older than this.
 pub const CLOCK_REFRESH_MS: u64 = 2;
@@ -204,12 +197,11 @@ pub const HEARTBEAT_LOOK_US: u64 = 1_000;
 pub const LEASE_MIN_S: u64 = 1;
 /// Longest lease term (HydraDB 4.2.3).
 pub const LEASE_MAX_S: u64 = 64;
-/// Longest lease that a server may be told to give out (benches): leases are
-/// compared modulo 2^16 s, half of which is the future.
+/// Longest lease that a server can be configured to grant (benches): leases are compared modulo
+/// 2^16 s, half of which is the future.
 pub const LEASE_CONFIG_MAX_S: u64 = 1 << 14;
-/// A sixteenth of the arena may wait for leases, unless `quarantine_bytes`
-/// says otherwise; then the oldest are reused early, which generation and
-/// checksum make safe.
+/// A sixteenth of the arena may wait for leases, unless `quarantine_bytes` says otherwise. Beyond
+/// it the allocator reuses the oldest slots early, which generation and checksum make safe.
 pub const QUARANTINE_SHARE: u64 = 16;
 
 /// Unit of the arena's page allocator: small enough that a large record wastes
@@ -222,35 +214,35 @@ pub const SPAN_BYTES: usize = 64 << 10;
 /// their own.
 pub const SMALL_SLOT_BYTES: usize = 8 << 10;
 
-/// Partly used spans of one class that are compared when the sparsest is
-/// looked for: the lists are sorted by quarters already.
+/// Partly used spans of one class that the allocator compares when it looks for the sparsest: the
+/// lists are sorted by quarters already.
 pub const SPARSE_LOOKS: usize = 4;
-/// Spans' worth of arena (64 KiB each, 1 GiB in all) that one search for the
-/// cheapest window looks at; the next search goes on where it ended.
+/// Spans' worth of arena (64 KiB each, 1 GiB in all) that one search for the cheapest window looks
+/// at; the next search continues where it ended.
 pub const DEFRAGMENT_SCAN_SPANS: usize = 1 << 14;
 /// Searches for a window until one is found: 8 GiB in all.
 pub const DEFRAGMENT_SCANS: usize = 8;
-/// Windows that one allocation tries to empty before memory counts as full:
-/// the cheapest one may fail for want of a place for one of its records.
+/// Windows that one allocation tries to empty before it takes memory for full: the cheapest window
+/// may fail because one of its records finds no slot elsewhere.
 pub const DEFRAGMENT_WINDOWS: usize = 16;
 /// Bytes that one allocation may move, in windows of the wanted size.
 pub const DEFRAGMENT_MOVED_WINDOWS: u64 = 4;
-/// Records that the eviction policy looks at for one victim before it takes
-/// the next one whatever was asked for: some tens of microseconds. A few are
-/// enough unless nearly everything is in use.
+/// Records that the eviction policy examines for one victim; then it takes the next record,
+/// whatever the policy asked for: some tens of microseconds. A few records are enough unless nearly
+/// everything is in use.
 pub const VICTIM_LOOKS: u32 = 256;
 /// Records evicted for one small record before records are moved: often one
 /// of them leaves a slot of the wanted class, which costs no move.
 pub const EVICTIONS_BEFORE_MOVES: u32 = 16;
-/// Times that a shard which evicts makes room for one command, each time twice as much
-/// as before, and executes it again. So all that is evicted for a command stays in
-/// proportion to what it wants.
+/// Times that an evicting shard makes room for one command, each time twice as much as before, and
+/// executes the command again. So all evictions for a command stay in proportion to what the
+/// command wants.
 pub const ROOM_TRIES: u32 = 4;
-/// Before records are moved, a shard that evicts has free what is wanted and
-/// this much more: the records that are moved must have a place.
+/// Before an evicting shard moves records, it has this much free beyond what the command wants: the
+/// moved records need slots.
 pub const EVICTION_SLACK_BYTES: u64 = SPAN_BYTES as u64;
-/// Slots touched by other threads' reads that a shard is told of between two
-/// of its turns; of more, the earliest go untold.
+/// Slots touched by other threads' reads that those threads report to a shard between two of its
+/// turns; beyond it the earliest reports are lost.
 pub const TOUCH_HINTS: usize = 1024;
 
 /// READs of one operation that may fail validation before the client asks.
@@ -264,49 +256,47 @@ pub const BUCKET_LOAD_QUARTERS: u64 = 21;
 /// Chunks of one doubling of a table: at most a 32nd of it lies idle.
 pub const CHUNKS_PER_DOUBLING: u64 = 32;
 /// Names of an object that lies whole in its record, at most: as Redis's
-/// `hash-max-listpack-entries`; a change writes the whole record anew.
+/// `hash-max-listpack-entries`; a change rewrites the whole record.
 pub const WHOLE_ITEMS: usize = 128;
 /// Bytes of a name or a value in such an object, at most: as Redis's
 /// `hash-max-listpack-value`.
 pub const WHOLE_ITEM_BYTES: usize = 64;
-/// Names and values that one command about fields, or about several keys, gives: it is
-/// one turn of its shard, which so takes some tens of milliseconds at most.
+/// Names and values in one command about fields, or about several keys: the command is one turn of
+/// its shard, which therefore takes some tens of milliseconds at most.
 pub const MAX_COMMAND_ITEMS: usize = 65_536;
-/// Members of a GEO key that one command gives, for the same reason: each one is a
-/// change of a tree.
+/// Members of a GEO key in one command, for the same reason: each one is a change of a tree.
 pub const MAX_COMMAND_MEMBERS: usize = 8_192;
-/// Bytes that one turn of a read of an object's parts gives, about: one reply's.
+/// Approximate bytes that one turn of a read of an object's parts returns: one reply's.
 pub const PARTS_TURN_BYTES: usize = 48 << 10;
-/// Buckets that such a turn looks at, at most: a table of which most was removed has
-/// many empty ones. With short fields a turn's bytes lie in about as many. Less than
-/// 0.1 ms.
+/// Buckets that such a turn looks at, at most: a table from which most parts were removed has many
+/// empty ones. With short fields a turn's bytes lie in about as many. Less than 0.1 ms.
 pub const PARTS_TURN_BUCKETS: u64 = 1024;
-/// What is kept for reads in turns of objects that change meanwhile: this share of
-/// the shard's memory at most. Beyond it the longest of them is broken off.
+/// The largest share of the shard's memory that holds old parts for reads in turns of objects that
+/// change meanwhile. Beyond it the shard aborts the longest of these reads.
 pub const KEPT_PARTS_SHARE: u64 = 8;
 /// Longest glob pattern: of SCAN, HSCAN, KEYS, CONFIG GET and COMMAND LIST.
 pub const MAX_PATTERN_BYTES: usize = 1024;
 /// Parts that one step of a scan looks at, at most, whatever COUNT says: a
 /// fraction of a millisecond.
 pub const SCAN_PARTS: u64 = 4_096;
-/// Bytes of names that such a step compares with a pattern, about: some milliseconds
-/// with the longest one.
+/// Approximate bytes of names that such a step compares with a pattern: some milliseconds with the
+/// longest pattern.
 pub const SCAN_BYTES: usize = 256 << 10;
-/// Chunks in which a doubling of an object's table is taken: fewer, as the
-/// directory lies in the object's root record; what is provided for ahead of use
-/// is a quarter of the table at most.
+/// Chunks in which an object's table allocates a doubling: fewer than a shard's, because the
+/// directory lies in the object's root record. At most a quarter of the table is allocated ahead of
+/// its use.
 pub const OBJECT_CHUNKS_PER_DOUBLING: u64 = 4;
-/// Parts per bucket of an object's table, in quarters, above which it grows: more
-/// than of a shard's, as parts are small and their buckets are to cost little beside
-/// them. Half of the chains have a second bucket then.
+/// Parts per bucket of an object's table, in quarters, above which it grows: more than for a
+/// shard's table, because parts are small and their buckets must cost little in comparison. At this
+/// load half of the chains have a second bucket.
 pub const OBJECT_LOAD_QUARTERS: u64 = 28;
 /// Buckets that an object's table begins with, in the root record: enough for the
 /// objects that have just become too large for one record.
 pub const OBJECT_BASE_BUCKETS: u64 = 32;
 /// Buckets of the smallest chunk: one page.
 pub const SMALLEST_CHUNK_BUCKETS: u64 = 64;
-/// Doublings of a table: as many as the header page has directory for. From
-/// one page of buckets on they lead to 2^29 buckets, 32 GiB of them.
+/// Doublings of a table: as many as the directory in the header page has room for. From one page of
+/// buckets they lead to 2^29 buckets, 32 GiB of them.
 pub const MAX_DOUBLINGS: u32 = 23;
 /// New keys for which a table does not try to grow after the arena had no
 /// room for it: memory seldom comes back within a few microseconds.
@@ -315,28 +305,30 @@ pub const GROW_PAUSE_INSERTS: u32 = 256;
 /// second candidate means two equal 16-bit signatures in one bucket.
 pub const WALK_CANDIDATES: usize = 7;
 
-/// Fewest entries that a node of a tree may be given room for: a full one and
-/// one more make two of at least two.
+/// Smallest capacity of a tree's node, in entries: a full node and one more entry make two nodes of
+/// at least two.
 pub const MIN_NODE_ENTRIES: usize = 4;
-/// Most: 40 KiB, which one READ still fetches within some microseconds.
+/// Largest capacity of a tree's node: 40 KiB, which one READ still fetches within some
+/// microseconds.
 pub const MAX_NODE_ENTRIES: usize = 1024;
 /// Entries of a node unless told otherwise (Catfish 5.3.1; measured in
 /// docs/performance.md).
 pub const NODE_ENTRIES: usize = 30;
 /// Levels of a tree at most: 2^32 nodes of two entries each have fewer.
 pub const MAX_TREE_HEIGHT: u8 = 40;
-/// Times that one walk over a tree begins again before it asks instead. Each
-/// means that a change has taken entries out of nodes meanwhile.
+/// Times that one walk over a tree restarts before it asks the server instead. Each restart means
+/// that a change has taken entries out of nodes meanwhile.
 pub const WALK_RESTARTS: u32 = 8;
-/// Times that one walk fetches a node again because it was being changed. More
-/// than for a record, as a walk visits many nodes.
+/// Times that one walk fetches a node again because the owner was changing it. More than for a
+/// record, as a walk visits many nodes.
 pub const WALK_RETRIES: u32 = 32;
 /// Nodes are carved from runs of pages: the first run holds a few, each later
 /// one as much as all before it, up to this many bytes.
 pub const NODE_RUN_BYTES: usize = 256 << 10;
 /// Bytes of a GEO key's member: as those of a key.
 pub const MAX_MEMBER_BYTES: usize = MAX_KEY_BYTES;
-/// Members of a GEO key that are looked at one by one; with more it has a tree.
+/// Members of a GEO key up to which a command looks at them one by one; with more the key has a
+/// tree.
 pub const GEO_TREE_MEMBERS: u64 = 64;
 /// Bytes that an object in a tree may carry: with its rectangle and its tree's
 /// name they fit a frame.
@@ -344,18 +336,17 @@ pub const MAX_OBJECT_BYTES: usize = 16 << 10;
 /// Bytes of an object's id that is no integer: names and URNs fit, and a
 /// thousand of them are far below a reply's limit.
 pub const MAX_OBJECT_ID_BYTES: usize = 512;
-/// Fields of an object: it has some, and is no document.
+/// Fields of an object: a tree's object has few fields, unlike a document.
 pub const MAX_FIELDS: usize = 64;
 /// Bytes of all fields of an object, 4 more for each: with its geometry and its
 /// bytes they fit a frame.
 pub const MAX_FIELDS_BYTES: usize = 8 << 10;
-/// Words that one request resolves: as many as one refines.
+/// Words that one request resolves: as many as one request refines.
 pub const MAX_RESOLVE_WORDS: usize = MAX_REFINE_IDS;
-/// Words that are resolved in one turn of a shard: some cache misses each, less
-/// than 0.1 ms.
+/// Words that one turn of a shard resolves: some cache misses each, less than 0.1 ms.
 pub const RESOLVE_TURN_WORDS: usize = 256;
-/// Objects that one turn removes because they have expired: each is a change of
-/// its tree, so that all take about 0.3 ms.
+/// Expired objects that one turn removes: each removal is a change of its tree, so that all take
+/// about 0.3 ms.
 pub const EXPIRE_TURN_OBJECTS: usize = 64;
 /// Bytes of a geometry in WKB: some 4,000 coordinates. With its object's bytes
 /// and a tree's name it fits a frame; two of them are compared in one turn of
@@ -366,17 +357,16 @@ pub const MAX_GEOMETRY_BYTES: usize = 64 << 10;
 pub const MAX_GEOMETRY_TEXT: usize = 4 * MAX_GEOMETRY_BYTES;
 /// Collections inside each other in one geometry: real ones have one or two.
 pub const MAX_GEOMETRY_DEPTH: usize = 8;
-/// Greatest coordinate of a geometry, and least but for the sign: products of
-/// two differences, by which sides are told, are finite.
+/// Largest absolute value of a geometry's coordinate: the orientation test multiplies two
+/// differences, and the product stays finite.
 pub const MAX_GEOMETRY_COORDINATE: f64 = 1e150;
 /// Most objects that a search for the nearest gives: they fit a frame.
 pub const MAX_NEAREST: usize = SEARCH_FRAME_OBJECTS;
-/// What a search for the nearest does in one turn of its shard: so many nodes that it
-/// visits for the first time, and objects of which it asks whether they have expired:
-/// some 0.2 ms.
+/// Work of a search for the nearest in one turn of its shard: nodes that it visits for the first
+/// time, and objects whose expiry it checks: some 0.2 ms.
 pub const NEAREST_TURN_WORK: u64 = 2048;
-/// What it does once more in one turn, as its tree has changed: nodes and objects as
-/// above. The border of some hundred thousand objects.
+/// Work that it repeats in one turn because its tree has changed: nodes and objects as above. The
+/// border of some hundred thousand objects.
 pub const NEAREST_AGAIN_WORK: u64 = 8192;
 /// Nodes that wait for one search for the nearest, 24 bytes each.
 pub const NEAREST_WAITING_NODES: usize = 1 << 17;
@@ -386,56 +376,55 @@ pub const SEARCH_FRAME_OBJECTS: usize = 2_000;
 pub const SEARCH_TURN_NODES: u64 = 512;
 /// A turn of a search ends when it has found so many bytes of objects.
 pub const SEARCH_TURN_BYTES: usize = 24 << 10;
-/// Bytes of nodes that a thread reads by a walk for one search of a tree, its own
-/// shard's or another's: 256 nodes of 30 entries. A larger search goes in turns of its
-/// owner, who walks over plain references.
+/// Bytes of nodes that a thread reads by a walk for one search of a tree, its own shard's or
+/// another's: 256 nodes of 30 entries. The owner executes a larger search in turns, and walks over
+/// plain references.
 pub const READ_SEARCH_NODE_BYTES: usize = 320 << 10;
-/// Objects of such a search: they are kept until its end, and fit one reply, as the
-/// entries of 40 bytes that they are.
+/// Objects of such a search: the search keeps them until its end, and they fit one reply as entries
+/// of 40 bytes.
 pub const READ_SEARCH_OBJECTS: usize = STREAM_BYTES / 40;
 /// A turn of a refined search ends when it has compared geometries of so many
 /// bytes: the longest one.
 pub const REFINE_TURN_BYTES: usize = MAX_GEOMETRY_BYTES;
-/// It also ends when it has done so much work to compare them: sides told, boxes
-/// and segments looked at. A comparison pauses then, behind its present segment;
-/// some hundred microseconds, with the longest geometries a few milliseconds.
+/// It also ends when it has done so much comparison work: orientations computed, boxes and segments
+/// looked at. A comparison then pauses behind its present segment; some hundred microseconds, with
+/// the longest geometries a few milliseconds.
 pub const REFINE_TURN_WORK: u64 = 8_192;
-/// What an object without a geometry counts for in that.
+/// Bytes that an object without a geometry counts for in [`REFINE_TURN_BYTES`].
 pub const REFINE_LEAST_BYTES: usize = 256;
-/// Objects that one request lets a server refine.
+/// Objects that one request asks a server to refine.
 pub const MAX_REFINE_IDS: usize = 1_000;
-/// Places of records of one tree that a session keeps; when there are more, it
-/// begins anew.
+/// Record locations of one tree that a session keeps; when there are more, it discards all of them
+/// and starts again.
 pub const MAX_KEPT_RECORDS: usize = 1 << 18;
-/// READs of objects' records that a refined search has under way at a time.
+/// In-flight READs of objects' records of one refined search.
 pub const MAX_RECORD_READS: usize = 64;
-/// READs of nodes that one search has under way at a time.
+/// In-flight READs of nodes of one search.
 pub const MAX_ISSUED: usize = 64;
-/// Kept nodes that one search uses; each needs a READ of its version.
+/// Cached nodes that one search uses; each needs a READ of its version.
 pub const MAX_VERSION_CHECKS: usize = 256;
-/// Most objects that one message brings for a tree that is to be built.
+/// Most objects that one message brings for a tree that the server will build.
 pub const STAGE_OBJECTS: usize = 1_000;
-/// Work that one request does to build a tree of what was staged, in objects looked at
-/// to sort them; one that is written into a leaf counts as eight. Some hundred
-/// microseconds.
+/// Work of one request that builds a tree from staged objects, counted in objects that the sort
+/// looks at; an object that is written into a leaf counts as eight. Some hundred microseconds.
 pub const BUILD_TURN_WORK: usize = 32_768;
-/// What is staged for a tree goes after so many seconds in which nothing was
-/// added to it: long enough for a client that takes its objects from a slow
-/// source, short enough that one which died gives its memory back.
+/// The server drops what is staged for a tree after so many seconds without an addition: long
+/// enough for a client with a slow source of objects, short enough that a dead client's memory
+/// comes back.
 pub const STAGE_IDLE_S: u64 = 30;
 
-/// The table of pointers that a machine's clients share: two million hints of
-/// a line each. Only what is used is ever backed by memory.
+/// The table of pointers that a machine's clients share: two million hints of a line each. Memory
+/// backs only the used lines.
 pub const POINTER_TABLE_BYTES: usize = 128 << 20;
-/// Lines of that table in which one hash may stand: at half load hardly any
-/// hint is pushed out by another, and a lookup without a hit reads half a kilobyte.
+/// Lines of that table in which one hash may stand: at half load hardly any hint displaces another,
+/// and a lookup without a hit reads half a kilobyte.
 pub const POINTER_WINDOW_LINES: usize = 8;
-/// Client processes of a machine that know of each other that they walk trees (C24), each
-/// by a word of the table that they share: more than a machine has cores to walk with.
+/// Client processes of a machine that tell each other that they walk trees (C24), each by a word of
+/// the table that they share: more than a machine has cores to walk with.
 pub const MACHINE_CLIENTS: usize = 64;
 
-/// The buffer of a client process for large replies: two of the largest at
-/// once. Only what is used is backed by memory, and given back after use.
+/// The buffer of a client process for large replies: two of the largest at once. Memory backs only
+/// the used pages, and the process gives them back after use.
 pub const LARGE_BUFFER_BYTES: usize = 2 * MAX_VALUE_BYTES;
 /// Memory for large replies that a client registers over RDMA, unless its load
 /// or its options say otherwise: RDMA_Mongo's 50 MB (4.2, M11).
@@ -443,140 +432,137 @@ pub const DATA_BUFFER_BYTES: usize = 50_000_000;
 /// The first buffer that a client registers over RDMA, when a reply first
 /// needs one; later ones are as long as all before them together.
 pub const DATA_BUFFER_STEP_BYTES: usize = 1 << 20;
-/// An arena is registered with an RDMA device in pieces of this length: short
-/// enough that several threads share the work and that progress is seen, long
-/// enough that a device has few keys to keep at hand.
+/// The server registers an arena with an RDMA device in pieces of this length: short enough that
+/// several threads share the work and that progress is visible, long enough that a device has few
+/// keys to cache.
 pub const REGISTER_PIECE_BYTES: usize = 1 << 30;
 /// Pieces of one arena: those of the largest.
 pub const MAX_PIECES: usize = (MAX_ARENA_BYTES / REGISTER_PIECE_BYTES as u64) as usize;
-/// Threads that register memory: the kernel zeroes and pins pages, and from
-/// about so many on the memory is the limit, not the cores.
+/// Threads that register memory: the kernel zeroes and pins pages, and from about this number on
+/// memory is the limit, not the cores.
 pub const MAX_REGISTER_THREADS: usize = 8;
-/// Bytes of one large value that a shard moves in one turn, by a ring, a link
-/// or for RESP: some microseconds, between which others are served. A frame
-/// carries as many. Four times as many save RESP less than 2 % of its
-/// instructions.
+/// Bytes of one large value that a shard moves in one turn, by a ring, a link or for RESP: some
+/// microseconds, after which it serves others. A frame carries as many. Four times as many save
+/// RESP less than 2 % of its instructions.
 pub const STREAM_PIECE_BYTES: usize = 64 << 10;
-/// Values on their way in or out at once on one ring pair: each holds memory
-/// of the shard.
+/// Values that one ring pair transfers at once, in either direction: each holds memory of the
+/// shard.
 pub const MAX_STREAMS: usize = 16;
-/// Replies of one ring pair that are held back, until they are durable or behind a
-/// large value, above which its further requests wait in the ring: as many as a
-/// RESP connection has under way.
+/// Held-back replies of one ring pair, which wait until they are durable or wait behind a large
+/// value. Above this number its further requests wait in the ring (back-pressure): as many as a
+/// RESP connection has in flight.
 pub const HELD_REPLIES: usize = 1024;
-/// Bytes of such replies, the same.
+/// Bytes of such replies, with the same effect.
 pub const HELD_REPLY_BYTES: usize = 1 << 20;
 /// Held replies that one turn hands to RESP connections once they are durable.
 pub const RELEASED_REPLIES: usize = 1024;
-/// An upload is abandoned after so many seconds without a piece, unless
-/// `upload_idle_s` says otherwise: twice what a client waits for an answer.
+/// The server abandons an upload after so many seconds without a piece, unless `upload_idle_s` says
+/// otherwise: twice the time that a client waits for an answer.
 pub const UPLOAD_IDLE_S: u64 = 10;
-/// Longest `upload_idle_s`: what a silent client can hold has an end.
+/// Longest `upload_idle_s`: it bounds how long a silent client can hold memory.
 pub const UPLOAD_IDLE_MAX_S: u64 = 3_600;
-/// Pages of the buffer for large replies are given back to the system after
-/// use if there are at least so many bytes of them.
+/// The client gives pages of the buffer for large replies back to the system after use if they have
+/// at least so many bytes.
 pub const DISCARD_BYTES: usize = 1 << 20;
 /// Bytes that may wait in a TCP connection before a large value waits too.
 pub const STREAM_AHEAD_BYTES: usize = 1 << 20;
-/// Sessions (threads) that share one client process's connection: 12 bits of
-/// a request's id would do, and each costs an inbox. Over shared memory the first
-/// [`MAX_RING_SETS`] of them have rings of their own.
+/// Sessions (threads) that share one client process's connection: 12 bits of a request's id hold
+/// the number, and each session costs an inbox. Over shared memory the first [`MAX_RING_SETS`] of
+/// them have rings of their own.
 pub const MAX_CLIENT_SESSIONS: usize = 4096;
 /// Operations in flight that one client session keeps for one shard.
 pub const MAX_IN_FLIGHT: usize = 1024;
 
-/// Keys that one turn of FLUSHALL removes before it lets others go on, and buckets
-/// that it looks at; the last bucket may bring more. Some ten microseconds.
+/// Keys that one turn of FLUSHALL removes before other work runs, and buckets that it looks at; the
+/// last bucket may exceed the bound. Some ten microseconds.
 pub const FLUSH_TURN_KEYS: u64 = 256;
 /// See [`FLUSH_TURN_KEYS`].
 pub const FLUSH_TURN_BUCKETS: u64 = 512;
-/// Parts that one turn of releasing a removed object gives back: so many records,
-/// or one run of nodes. Some ten microseconds.
+/// Parts of a removed object that one turn releases: so many records, or one run of nodes. Some ten
+/// microseconds.
 pub const RELEASE_RECORDS: usize = 128;
-/// Turns of releasing that a tick, or a command that changes something, makes
-/// while removed objects hold memory. A command pays for its own room.
+/// Release turns that a tick, or a changing command, makes while removed objects hold memory. A
+/// command pays for its own room.
 pub const RELEASE_TURNS: usize = 4;
 
-/// Changed keys of one shard, not yet durable, that are told apart: 2 MiB. With
-/// more, replies wait for the newest change of all keys.
+/// Changed keys of one shard, not yet durable, that the shard tracks one by one: 2 MiB. With more,
+/// replies wait for the newest change of all keys.
 pub const PENDING_KEYS: usize = 65_536;
-/// Records that one turn makes live once their changes are durable: some ten
-/// microseconds.
+/// Records that one turn makes live after their changes are durable: some ten microseconds.
 pub const SHOW_TURN_RECORDS: usize = 1024;
-/// Bytes beside its own that a command wants to be free while removed objects
-/// hold memory: two runs of nodes, and what records round up to.
+/// Free bytes, beside its own, that a command needs while removed objects hold memory: two runs of
+/// nodes, and what records round up to.
 pub const RELEASE_ROOM_BYTES: u64 = 4 * NODE_RUN_BYTES as u64;
 
-/// Runs of pages that a shard sets aside or gives back in one command for what
-/// types keep on the heap: 4 MiB, more than a table of objects grows by at once.
+/// Runs of pages that a shard reserves or gives back in one command for the heap memory of types: 4
+/// MiB, more than a table of objects grows by at once.
 pub const COVER_TURN_RUNS: usize = 64;
 /// Buckets that one step of a scan visits: some ten microseconds.
 pub const SCAN_TURN_BUCKETS: usize = 256;
 /// A step of a scan ends when it has found so many bytes of keys: with the
 /// longest key more they fit a frame.
 pub const SCAN_TURN_BYTES: usize = 24 << 10;
-/// Places that one search for any key looks at without a result before it goes from
-/// bucket to bucket.
+/// Random places that one search for any key examines without a result before it goes from bucket
+/// to bucket.
 pub const RANDOM_KEY_TRIES: u64 = 256;
-/// Buckets that it then goes through in one turn: those of a step of a scan.
+/// Buckets that the search then examines in one turn: those of a step of a scan.
 pub const RANDOM_KEY_BUCKETS: u64 = SCAN_TURN_BUCKETS as u64;
-/// Parts of an object that one piece of a dump has, and buckets that are looked
-/// through for them: less than a millisecond, also where they go into a tree.
+/// Parts of an object in one piece of a dump, and buckets that the shard examines for them: less
+/// than a millisecond, also where the parts go into a tree.
 pub const DUMP_PIECE_PARTS: usize = 128;
 /// A piece of a dump ends when it has so many bytes.
 pub const DUMP_PIECE_BYTES: usize = 64 << 10;
-/// Objects of parts that a shard gives away at a time, and as many that it takes.
+/// Objects of parts that a shard gives to other shards at a time, and as many that it receives.
 pub const MAX_MOVES: usize = 64;
-/// Keys that a shard holds at a time while they go to another shard: each connection
-/// gives one away at a time.
+/// Keys that a shard holds at a time while it moves them to another shard: each connection moves
+/// one at a time.
 pub const MAX_HELD_RECORDS: usize = RESP_MAX_CONNECTIONS;
 
-/// Bytes of operation log that a shard keeps in memory while nobody holds them.
+/// Bytes of operation log that a shard keeps in memory while no reader holds them.
 pub const OPLOG_BYTES: usize = 1 << 20;
 /// Bytes of it that a shard keeps for readers that hold them: twice the longest
 /// entry of one key, so that such an entry breaks no hold by itself.
 pub const LOG_HELD_BYTES: usize = 160 << 20;
 /// Segments that the log drops its oldest entries by: a quarter at a time.
 pub const LOG_SEGMENTS: usize = 4;
-/// What one turn of a digest looks at: so many buckets, records, parts of objects or
-/// KiB of values. Some hundred microseconds, but for one long value.
+/// Work of one turn of a digest: so many buckets, records, parts of objects or KiB of values. Some
+/// hundred microseconds, except for one long value.
 pub const DIGEST_TURN_PARTS: usize = 2048;
-/// A digest begins again when something is changed meanwhile; after so many times it
-/// is refused.
+/// A digest restarts when a change happens meanwhile; after so many restarts the server refuses it.
 pub const DIGEST_RESTARTS: u32 = 8;
-/// Longest body of one of the log's frames: a longer entry goes in pieces.
+/// Longest body of one of the log's frames: the log splits a longer entry into pieces.
 pub const LOG_PIECE_BYTES: usize = 64 << 10;
 
-// RESP connections, and what a shard's thread does for them.
+// RESP connections, and the work that a shard's thread does for them.
 
 /// Arguments of one RESP command, as Redis.
 pub const RESP_MAX_ARGS: usize = 1 << 20;
 /// Longest inline RESP command (as Redis: 64 KiB).
 pub const RESP_MAX_INLINE_BYTES: usize = 64 << 10;
-/// Output that waits for a RESP client above which its requests wait too: a
-/// slow reader holds up itself.
+/// If more output than this waits for a RESP client, its requests wait too (back-pressure): a slow
+/// reader delays only itself.
 pub const CONNECTION_PAUSE_OUTPUT_BYTES: usize = 1 << 20;
 /// Bytes of values in one RESP reply: the longest value.
 pub const MAX_REPLY_BYTES: usize = MAX_VALUE_BYTES;
-/// A reply of which the number of items is known at once is sent to a RESP
-/// connection in pieces of about so many bytes of items, one when the one before it
-/// is written.
+/// If the number of items is known in advance, the shard sends a reply to a RESP connection in
+/// pieces of about so many bytes of items, each piece after the one before is written.
 pub const CONNECTION_PIECE_BYTES: usize = 256 << 10;
-/// Requests of one RESP connection that wait for shards, above which its
-/// further requests wait too.
+/// If more requests than this of one RESP connection wait for shards, its further requests wait
+/// too.
 pub const CONNECTION_PAUSE_PENDING: usize = 1024;
-/// Bytes of the jobs of one RESP connection, above which its further requests wait
-/// until some are answered: with one request more, what it can have other shards hold.
+/// If the jobs of one RESP connection have more bytes than this, its further requests wait until
+/// some jobs are answered. Together with one further request this bounds the memory that the
+/// connection can hold in other shards.
 pub const CONNECTION_PAUSE_JOB_BYTES: usize = 1 << 20;
-/// A RESP client that has not read this much of its replies is cut off. The
-/// longest reply, with the lengths of its parts, fits behind what pauses and
-/// what was asked for before that.
+/// The server closes the connection of a RESP client with more unread reply bytes than this. The
+/// longest reply, with the lengths of its parts, fits behind the output at which the connection
+/// pauses and the requests that came before the pause.
 pub const CONNECTION_MAX_OUTPUT_BYTES: usize = 160 << 20;
-/// Unparsed bytes of one RESP command after which the connection is cut off:
-/// the longest key and value, with most of 1 MiB in hand.
+/// Unparsed bytes of one RESP command after which the server closes the connection: the longest key
+/// and value, with most of 1 MiB in hand.
 pub const MAX_REQUEST_BYTES: usize = 65 << 20;
-/// A RESP request of which more than this is kept, and no more comes, is given
-/// up as an upload over rings is. Less is kept for every connection anyway.
+/// If the server keeps more than this of a RESP request and no further bytes come, it gives the
+/// request up, as it does with an upload over rings. It keeps less for every connection anyway.
 pub const STALL_BYTES: usize = RESP_MAX_INLINE_BYTES;
 /// RESP connections that a shard's thread serves before it looks at its rings, its
 /// mail and its sockets again.
@@ -585,46 +571,45 @@ pub const CONNECTIONS_PER_TURN: usize = 16;
 /// the next one: some tens of microseconds, and several times what pipelines
 /// usually hold, so that their replies leave in one write.
 pub const CONNECTION_REQUESTS_PER_TURN: usize = 128;
-/// Bytes that its thread sends to one RESP connection before it serves the next one:
-/// some hundred microseconds. A client may read as fast as it is sent to.
+/// Bytes that its thread sends to one RESP connection before it serves the next one: some hundred
+/// microseconds. Without the bound a client that reads fast enough would keep the thread.
 pub const CONNECTION_SEND_BYTES_PER_TURN: usize = 1 << 20;
-/// Requests of one RESP connection that are parsed before the first of them is
-/// executed, so that what they will look at is fetched side by side: about as many
-/// lines as a core has under way at once, at two a request.
+/// Requests of one RESP connection that the thread parses before it executes the first of them, so
+/// that it prefetches their cache lines side by side: about as many lines as a core can have in
+/// flight at once, at two lines a request.
 pub const CONNECTION_REQUESTS_AHEAD: usize = 16;
-/// Keys of one RESP request that its thread takes in one turn of the connection: looks
-/// up, or hands to their shards. That takes some hundred microseconds; a request of
-/// more goes on in the next turn. Requests of a turn count as one more for each
+/// Keys of one RESP request that its thread looks up, or hands to their shards, in one turn of the
+/// connection. That takes some hundred microseconds; a request with more keys continues in the next
+/// turn. Requests of a turn count as one more for each
 /// `CONNECTION_KEYS_PER_TURN / CONNECTION_REQUESTS_PER_TURN` of their words, so that all of a turn
 /// name at most about twice as many keys.
 pub const CONNECTION_KEYS_PER_TURN: usize = 1024;
-/// How often a shard's thread looks whether it should give a RESP connection to
-/// one that has less to do, ms: long against a turn, short against a client's life.
+/// How often a shard's thread checks whether it should move a RESP connection to a thread with less
+/// work, ms: long against a turn, short against a client's life.
 pub const RESP_BALANCE_MS: u64 = 100;
-/// A thread that is busy for a smaller share of its time gives none away.
+/// A thread that is busy for a smaller share of its time moves no connection.
 pub const RESP_BALANCE_BUSY_PERCENT: u64 = 50;
-/// Longest name of a RESP connection, and of what CLIENT SETINFO sets: longer than
-/// programs give, and with three of them each all connections keep 30 MiB.
+/// Longest name of a RESP connection, and longest value that CLIENT SETINFO sets: longer than the
+/// names that programs use; with three of them each, all connections keep 30 MiB.
 pub const RESP_MAX_CLIENT_NAME_BYTES: usize = 1024;
 /// RESP connections of one server.
 pub const RESP_MAX_CONNECTIONS: usize = 10_000;
 
-// Message rings, and how a shard looks at them.
+// Message rings, and how a shard polls them.
 
 /// One message ring; 256 KiB for each connection, as Catfish 5.2 uses.
 pub const RING_BYTES: usize = 256 << 10;
 /// Ring sets of one client process over shared memory: as many as a word of ready
 /// bits names. Sessions beyond them share sets.
 pub const MAX_RING_SETS: usize = 64;
-/// A session's own ring goes back to its start behind this many bytes, where what
-/// stands there has been consumed: a session with few small frames under way stays
-/// in the first page of a ring.
+/// A session's own ring wraps to its start behind this many bytes, if the receiver has consumed the
+/// bytes there: a session with few small in-flight frames stays in the first page of a ring.
 pub const RING_LAP_BYTES: usize = 3 << 10;
-/// On such a ring the consumer returns credit each time it has consumed this much:
-/// half a lap, a dozen small frames. Credit is one store then, without a wake-up.
+/// On such a ring the consumer returns credit each time it has consumed this much: half a lap, a
+/// dozen small frames. Credit is then one store, without a wake-up.
 pub const LAP_CREDIT_BYTES: usize = RING_LAP_BYTES / 2;
-/// With longer frames a lap, and what is consumed for one credit, are longer: as
-/// many frames as this for a credit, twice as many for a lap.
+/// With longer frames, the lap and the bytes consumed for one credit are longer: this many frames
+/// for a credit, twice as many for a lap.
 pub const LAP_CREDIT_FRAMES: usize = 8;
 /// Longest frame, header included. Two of them and the credit not yet given
 /// back fit a ring, so that a frame always finds room once everything before
@@ -638,25 +623,25 @@ pub const CREDIT_BYTES: usize = RING_BYTES / 4;
 /// Frames a shard takes from one ring before it looks at the next one
 /// (round-robin, HydraDB 4.1.1), and the depth of its prefetching.
 pub const FRAMES_PER_TURN: usize = 16;
-/// A client process at whose rings there was no work for so long is parked, in
-/// microseconds: the shard looks at it again when it rings. Longer than the gaps in
-/// a busy phase; a doorbell costs both sides some microseconds.
+/// If a client process has had no work in its rings for so long, in microseconds, the shard parks
+/// it: the shard looks at it again when it rings the doorbell. Longer than the gaps in a busy
+/// phase; a doorbell costs both sides some microseconds.
 pub const PARK_AFTER_US: u64 = 1_000;
-/// Idle client processes that a shard looks at all the same: so few words cost less
-/// than the system call that looks for doorbells.
+/// Idle client processes that a shard keeps polling: so few words cost less than the system call
+/// that looks for doorbells.
 pub const KEPT_UNPARKED: usize = 4;
 /// A busy shard with parked processes looks for their doorbells this often, in
 /// microseconds: the system call then takes less than 2 % of its time.
 pub const DOORBELL_LOOK_US: u64 = 50;
-/// What a client takes as replies to one search or list, in the server's largest arenas:
-/// what a search gives lies in one arena, and what moves meanwhile may be given again. A
-/// server that sends more ends the connection.
+/// Reply bytes that a client accepts for one search or list, as a multiple of the server's largest
+/// arena: the results of a search lie in one arena, and an object that moves meanwhile may be
+/// returned again. If a server sends more, the client ends the connection.
 pub const SEARCH_REPLY_ARENAS: u64 = 2;
-/// The same at least, bytes, however small the arenas: a list may name one field many
-/// times, and has [`MAX_REPLY_BYTES`] whatever the arena; late replies to earlier
-/// searches count, too.
+/// Lower bound of that number, bytes, however small the arenas: a list may name one field many
+/// times, and has [`MAX_REPLY_BYTES`] whatever the arena; late replies to earlier searches count,
+/// too.
 pub const MIN_SEARCH_REPLY_BYTES: u64 = 1 << 28;
-/// The same at most, bytes, however large an arena a server claims to have: a hundred
+/// Upper bound of that number, bytes, however large an arena a server claims to have: a hundred
 /// million objects.
 pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
 
@@ -683,7 +668,7 @@ const _: () = assert!(
     (READ_LEASE_MS - READ_LEASE_MARGIN_MS) * (100 + CLOCK_DRIFT_PERCENT)
         <= (READ_LEASE_MS + READ_LEASE_MARGIN_MS) * (100 - CLOCK_DRIFT_PERCENT)
 );
-// A fast server's clock that is slewed forward stays within what a slow reader adds.
+// A fast server's clock that is slewed forward stays within the margin that a slow reader adds.
 const _: () = assert!(
     (100 + CLOCK_DRIFT_PERCENT) * (1_000_000 + CLOCK_SLEW_PPM) * 100
         <= (100 - CLOCK_DRIFT_PERCENT) * (100 + READER_CLOCK_PERCENT) * 1_000_000

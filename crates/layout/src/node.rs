@@ -12,14 +12,13 @@
 //!  word 7  0
 //!  then    entries    40 bytes each: a rectangle and a word
 //! ```
-//! The word of an entry is an object's id in leaves (level 0), a [`NodeRef`]
-//! in the levels above. A node is as long as its tree's capacity needs: 64 and
-//! 40 bytes for each entry, 1264 for 30 (C7). What stands behind the entries
-//! in use means nothing.
+//! The word of an entry is an object's id in leaves (level 0), a [`NodeRef`] in the levels above.
+//! The tree's capacity decides the length of a node: 64 and 40 bytes for each entry, 1264 for 30
+//! (C7). The bytes behind the used entries have no meaning.
 //!
-//! The checksum's seed holds the arena's secret, region, slot, generation and
-//! the version about to be published: no mixture of old and new passes, nor a
-//! node in another place. One seed serves nodes, others headers and records.
+//! The checksum's seed holds the arena's secret, region, slot, generation and the version about to
+//! be published: neither a mixture of old and new nor a copy of a node in another place passes.
+//! Nodes have one seed; headers and records have others.
 
 use crate::hash::{checksum, mix};
 use crate::limits::{
@@ -37,8 +36,8 @@ pub const ENTRY_BYTES: usize = 40;
 /// Offset of the checksummed part, of nodes and headers.
 pub const NODE_CHECKED_FROM: usize = 24;
 
-/// Bytes of the first words, guardian and version: if they are what they were,
-/// nothing of the node has changed.
+/// Bytes of the first words, guardian and version: if both are unchanged, the whole node is
+/// unchanged.
 pub const VERSIONED_BYTES: usize = 16;
 
 /// Word offsets in a node; the first four are a tree header's too, see
@@ -113,7 +112,7 @@ impl NodeRef {
     }
 }
 
-/// How a tree is written (C4); all are read alike.
+/// The algorithm that writes a tree (C4); readers read all kinds alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum TreeKind {
@@ -156,7 +155,7 @@ impl NodeShape {
         self.entries as u64 | (self.level as u64) << 16 | (self.kind as u64) << 24
     }
 
-    /// The shape that a word encodes; `None` if no such word is written.
+    /// The shape that a word encodes; `None` if no writer stores such a word.
     #[inline(always)]
     pub const fn from_word(word: u64) -> Option<Self> {
         let (entries, level) = (word as u16, (word >> 16) as u8);
@@ -168,7 +167,7 @@ impl NodeShape {
     }
 }
 
-/// Which of the two a checksum belongs to.
+/// What a checksum belongs to: a node or a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum Part {
@@ -178,7 +177,7 @@ pub enum Part {
     Header = 2,
 }
 
-/// Whose bytes these are: what a checksum binds them to beside their version.
+/// The owner of checked bytes: a checksum binds them to it, beside their version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Home {
     /// The arena's secret.
@@ -196,23 +195,23 @@ impl Home {
     }
 }
 
-/// How a reader knows that bytes were fetched whole.
+/// How a reader knows that it fetched consistent bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proof {
-    /// By the checksum: a READ, whose words come in any order.
+    /// By the checksum: a READ returns its words in any order.
     Checksum,
-    /// By the version word, loaded once more after the bytes were copied, by a reader
-    /// that orders its own loads. The owner's thread gives the version in the bytes: no
-    /// other thread changes them.
+    /// By the version word (seqlock): the reader loads it once more after it copied the bytes, and
+    /// orders its own loads. The owner's thread gives the version in the bytes: no other thread
+    /// changes them.
     VersionAfter(u64),
 }
 
-/// Why fetched bytes are not the node that was looked for.
+/// Why fetched bytes are not the expected node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotANode {
-    /// Being changed, or part old and part new: fetch it again.
+    /// The owner is changing it, or the bytes are part old and part new: fetch it again.
     Torn,
-    /// The node has been freed: the way to it is old.
+    /// The owner has freed the node: the path to it is old.
     Dead,
 }
 
@@ -221,7 +220,7 @@ pub enum NotANode {
 pub struct VerifiedNode<'a> {
     /// Entries, level, kind.
     pub shape: NodeShape,
-    /// The tree counter from which on entries may be missing here.
+    /// The tree counter from which on entries may be missing in this node.
     pub left_at: u64,
     /// Position in the operation log of its last change.
     pub changed_at: u64,
@@ -248,8 +247,8 @@ pub(crate) fn word_at(bytes: &[u8], index: usize) -> u64 {
     u64::from_le_bytes(bytes[index * 8..index * 8 + 8].try_into().expect("eight bytes"))
 }
 
-/// Whether bytes that were fetched from `at`, at least [`VERSIONED_BYTES`], begin
-/// as the node there did in this version.
+/// Whether bytes fetched from `at`, at least [`VERSIONED_BYTES`], begin as the node there did in
+/// this version.
 pub fn is_version(bytes: &[u8], at: NodeRef, version: u64) -> bool {
     bytes.len() >= VERSIONED_BYTES && check_head(bytes, at) == Ok(version)
 }
@@ -260,7 +259,7 @@ pub fn version_of(bytes: &[u8]) -> u64 {
     if bytes.len() < VERSIONED_BYTES { 1 } else { word_at(bytes, word::VERSION) }
 }
 
-/// Guardian and version, of a node or header alike; gives the version.
+/// Checks guardian and version, of a node or header alike; returns the version.
 #[inline(always)]
 pub(crate) fn check_head(bytes: &[u8], at: NodeRef) -> Result<u64, NotANode> {
     let guardian = Guardian::from_word(word_at(bytes, word::GUARDIAN)).ok_or(NotANode::Torn)?;
@@ -290,8 +289,8 @@ pub(crate) fn check_proof(
     if whole { Ok(()) } else { Err(NotANode::Torn) }
 }
 
-/// Checks bytes that were fetched as the node at `at`, which must be of
-/// `level`. They may be longer than the node.
+/// Checks bytes that a reader fetched as the node at `at`, which must be of `level`. They may be
+/// longer than the node.
 #[inline]
 pub fn verify_node(
     bytes: &[u8],

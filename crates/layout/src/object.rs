@@ -1,4 +1,4 @@
-//! What an object of a tree has beside its rectangle: a record of its own.
+//! The data of a tree's object beside its rectangle: a record of its own.
 //!
 //! ```text
 //! record's key     word 8
@@ -7,15 +7,13 @@
 //! field            name's length 2 | value's length 2 | name | value
 //! verdict          rectangle 32 | word 8 | remote pointer 16 | holds 8
 //! ```
-//! No key leads to such a record: who is to read it is told where it lies. Its
-//! checksum covers the word, and its kind ([`crate::kind::Kind::OBJECT`]) tells
-//! it from a key's record.
+//! No key leads to such a record: the server tells the reader where it lies. Its checksum covers
+//! the word, and its kind ([`crate::kind::Kind::OBJECT`]) distinguishes it from a key's record.
 //!
-//! The word is what the object's entry in the tree says. An id that is an
-//! integer below 2^63 is the word itself, if the object does not expire. Any
-//! other object has a *surrogate*: a word of its own with the highest bit set,
-//! that its shard never gives to another object. Its record says the id. So
-//! a reader of a surrogate knows neither the id nor whether the object has
+//! The word is the word of the object's entry in the tree. An id that is an integer below 2^63 is
+//! the word itself, if the object does not expire. Any other object has a *surrogate*: a word of
+//! its own with the highest bit set, which its shard never gives to another object. Its record
+//! holds the id. So a reader of a surrogate knows neither the id nor whether the object has
 //! expired, and asks the tree's owner.
 
 use crate::node::Entry;
@@ -26,10 +24,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const OBJECT_HEAD_BYTES: usize = 12;
 /// Bytes of a verdict.
 pub const VERDICT_BYTES: usize = 64;
-/// The bit that tells a surrogate from an id.
+/// The bit that distinguishes a surrogate from an id.
 pub const SURROGATE: u64 = 1 << 63;
 
-/// Whether an object's word is a surrogate, not its id.
+/// Whether an object's word is a surrogate instead of its id.
 #[inline(always)]
 pub const fn is_surrogate(word: u64) -> bool {
     word & SURROGATE != 0
@@ -54,13 +52,13 @@ pub struct Payload<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// Whether it is nothing.
+    /// Whether all parts are empty.
     pub const fn is_empty(&self) -> bool {
         let Self { geometry, fields, id, data } = self;
         geometry.is_empty() && fields.is_empty() && id.is_empty() && data.is_empty()
     }
 
-    /// What a record's value says; `None` if it is no object's.
+    /// Decodes a record's value; `None` if it is not the value of an object's record.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let (head, rest) = value.split_first_chunk::<OBJECT_HEAD_BYTES>()?;
         let length = |at: usize| {
@@ -84,7 +82,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// What a server tells of one object of a refined search.
+/// The server's result for one object of a refined search.
 #[derive(Clone, Copy, PartialEq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Verdict {
@@ -105,7 +103,7 @@ impl Verdict {
         RemotePointer::from_words(self.pointer)
     }
 
-    /// Whether it is one of those that were looked for.
+    /// Whether the object matches the search.
     pub fn holds(&self) -> bool {
         self.holds != 0
     }

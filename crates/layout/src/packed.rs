@@ -5,7 +5,7 @@
 //! name_bytes 1 | value_bytes 1 | name | value
 //! ```
 
-/// Bytes of a name or a value at most, as one byte tells its length.
+/// Bytes of a name or a value at most: one byte holds its length.
 pub const MAX_PACKED_BYTES: usize = u8::MAX as usize;
 
 const _: () = assert!(crate::limits::WHOLE_ITEM_BYTES <= MAX_PACKED_BYTES);
@@ -18,7 +18,7 @@ pub fn push(packed: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     packed.extend_from_slice(value);
 }
 
-/// Names and values, in order; ends early where the bytes encode none.
+/// Names and values, in order; ends early where the bytes are no valid encoding.
 pub fn pairs(packed: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     let mut rest = packed;
     std::iter::from_fn(move || {

@@ -2,10 +2,10 @@
 //! their own ([`crate::kind::Kind::is_part`]), found by name through a table whose
 //! head lies in the root record ([`crate::table::TableHead::of_object`]).
 //!
-//! The root's slot and generation go into the hash of the names and into the
-//! seed of the parts' checksums: a part of another object, or of one that was
-//! there before, is never found and never passes. In place of an expiry, word 1 of
-//! a part holds the slot of its root record, for the owner that moves the part.
+//! The root's slot and generation go into the hash of the names and into the seed of the parts'
+//! checksums. So a reader never finds a part of another object, or of an earlier object in the same
+//! slot, and such a part never passes the checks. In place of an expiry, word 1 of a part holds the
+//! slot of its root record, for the owner that moves the part.
 
 use crate::hash::mix;
 
@@ -14,8 +14,8 @@ pub const fn part_hash_seed(hash_seed: u64, root_slot: u32, root_generation: u32
     mix(hash_seed, root_word(root_slot, root_generation))
 }
 
-/// What takes the place of the arena's secret in the seed of the parts'
-/// checksums ([`crate::record::checksum_seed`]).
+/// Replaces the arena's secret in the seed of the parts' checksums
+/// ([`crate::record::checksum_seed`]).
 pub const fn part_secret(secret: u64, root_slot: u32, root_generation: u32) -> u64 {
     mix(secret, !root_word(root_slot, root_generation))
 }

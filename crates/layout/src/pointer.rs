@@ -1,4 +1,4 @@
-//! Remote pointers: where a record lies and what must be found there.
+//! Remote pointers: the location of a record, and the generation that it must have.
 //!
 //! ```text
 //!   0        4        8        12       16
@@ -7,9 +7,8 @@
 //!   |        |        | bytes  | tion   |
 //!   +--------+--------+--------+--------+
 //! ```
-//! The same 16 bytes for every model. `slot` counts units of
-//! [`SLOT_UNIT_BYTES`]; `length` is the record's own length, so that one READ
-//! fetches exactly it (HydraDB 4.2.2; KELI 3.2).
+//! All data models use the same 16 bytes. `slot` counts units of [`SLOT_UNIT_BYTES`]; `length` is
+//! the record's own length, so that one READ fetches exactly it (HydraDB 4.2.2; KELI 3.2).
 
 use crate::limits::SLOT_UNIT_BYTES;
 

@@ -5,17 +5,16 @@
 //!  word 0 key's hash | 1, 2 remote pointer | 3 lease end, ns of CLOCK_BOOTTIME
 //!       4 lease term, ms | 5 checksum of words 0 to 4 | 6 uses | 7 a client
 //! ```
-//! Everyone may write every word at any time, and may die between any two
-//! stores. So a line is what its checksum says: one that does not pass is
-//! empty, be it half written, mixed from two writers, or garbage. There are no
-//! locks, no states, and nothing to repair. Uses are a guess of popularity
-//! (H25) and stand outside the checksum: a lost count harms nobody. The last words of the
-//! first [`MACHINE_CLIENTS`] lines say which clients of the
-//! machine walk trees (C24); they are no part of their lines.
+//! Every client may write every word at any time, and may die between any two stores. So the
+//! checksum decides: a line that does not pass is empty, whether it is half written, mixed from two
+//! writers, or garbage. There are no locks, no states, and nothing to repair. Uses are an estimate
+//! of popularity (H25) and stand outside the checksum: a lost count does no harm. The last words of
+//! the first [`MACHINE_CLIENTS`] lines say which clients of the machine walk trees (C24); they are
+//! no part of their lines.
 //!
-//! The checksum is keyed by a seed that the server tells with the hello, new
-//! in each of its incarnations. A hash may stand in any of the [`POINTER_WINDOW_LINES`]
-//! lines from its home on.
+//! A seed keys the checksum; the server sends it with the hello and chooses a new one in each of
+//! its incarnations. A hash may stand in any of the [`POINTER_WINDOW_LINES`] lines from its home
+//! on.
 
 use crate::hash::{KeyHash, checksum};
 use crate::limits::{CACHE_LINE_BYTES, MACHINE_CLIENTS, POINTER_TABLE_BYTES, POINTER_WINDOW_LINES};
@@ -29,11 +28,11 @@ pub const HASH_WORD: usize = 0;
 pub const CHECKSUM_WORD: usize = 5;
 /// Word of a line that counts uses.
 pub const USES_WORD: usize = 6;
-/// Word of one of the first lines that says when a client walked a tree last.
+/// Word of one of the first lines that holds the time when a client last walked a tree.
 pub const CLIENT_WORD: usize = 7;
 const CHECKED_BYTES: usize = CHECKSUM_WORD * 8;
 
-/// What a line says.
+/// The content of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hint {
     /// The key's hash.
@@ -59,7 +58,7 @@ impl Hint {
         words
     }
 
-    /// What a line's bytes say; `None` if they say nothing.
+    /// Decodes a line's bytes; `None` if their checksum does not pass.
     #[inline(always)]
     pub fn from_line(line: &[u8; CACHE_LINE_BYTES], seed: u64) -> Option<Self> {
         let word = |index: usize| {
@@ -87,7 +86,7 @@ fn line_checksum(bytes: &[u8; CHECKED_BYTES], seed: u64) -> u64 {
 /// The line that a hash's window begins at, among `lines` (a power of two).
 #[inline(always)]
 pub const fn home_line(hash: KeyHash, lines: usize) -> usize {
-    // Bits that neither the shard nor the server's bucket uses alone.
+    // Bits that are used neither for the shard alone nor for the server's bucket alone.
     let mixed = hash.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as usize & (lines - 1)
 }
@@ -122,7 +121,7 @@ mod tests {
         let (one, other) = (hint(1).to_words(SEED), hint(2).to_words(SEED));
         assert_eq!(Hint::from_line(&line(&one), SEED), Some(hint(1)));
         assert_eq!(Hint::from_line(&line(&one), SEED + 1), None, "another incarnation's");
-        // Every choice of words from either.
+        // Every mixture of words from the two lines.
         for choice in 0..1u32 << one.len() {
             let mixed: Vec<u64> = (0..one.len())
                 .map(|at| if choice >> at & 1 == 0 { one[at] } else { other[at] })

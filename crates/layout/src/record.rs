@@ -7,22 +7,20 @@
 //!  word 3  lengths    | key_bytes 20 | database 4 | kind 8 | value_bytes 32 |
 //!  then    key, value, zero to the end of the word
 //! ```
-//! (Fields are listed from the low bits up.) The guardian word has a fixed
-//! place, at the start of the slot: behind the bytes, where HydraDB 4.2.3 puts
-//! it, a longer successor's value could forge it. The generation lives in the
-//! guardian and, through the checksum's seed, in the header: readers demand
-//! that guardian, header and pointer agree. Word 1 alone changes while a
-//! record is live, so it stands outside the checksum.
+//! (Fields are listed from the low bits up.) The guardian word has a fixed place, at the start of
+//! the slot. HydraDB 4.2.3 puts it behind the bytes; there the value of a longer successor could
+//! forge it. The generation is in the guardian and, through the checksum's seed, in the header:
+//! readers demand that guardian, header and pointer agree. Only word 1 changes while a record is
+//! live, so it stands outside the checksum.
 //!
-//! A page may come to hold slots of another class, so that an old pointer may
-//! point into the middle of somebody's value. The checksum's seed holds the
-//! arena's secret for that reason: who chooses values cannot compute it. And a
-//! record that dies loses its checksum, as a root's state block and a tree's nodes
-//! do: a value that ends at its guardian would otherwise revive what is still
-//! there behind it.
+//! The allocator may reuse a page for slots of another class, so an old pointer may point into the
+//! middle of another record's value. For that reason the checksum's seed holds the arena's secret:
+//! a client that chooses values cannot compute the checksum. And the owner wipes the checksum of a
+//! record that dies, as it does for a root's state block and a tree's nodes: otherwise a value that
+//! ends at the dead record's guardian could revive the bytes that are still there behind it.
 //!
-//! The colour is for snapshots: which of two sweeps has seen the slot last.
-//! Readers mask it, and it says nothing of what the slot holds.
+//! The colour is for snapshots: it tells which of two sweeps has seen the slot last. Readers mask
+//! it; it does not describe the slot's content.
 
 use crate::database::Database;
 use crate::hash::{checksum, mix};
@@ -37,9 +35,9 @@ pub const MAX_RECORD_BYTES: usize = RECORD_HEADER_BYTES + MAX_KEY_BYTES + MAX_VA
 /// Offset of the checksummed part: word 3, key, value.
 pub const CHECKED_FROM: usize = 24;
 
-/// Byte offset of the state block in the root record of an object whose key has
-/// so many bytes: the first place behind the key where a slot could begin, so
-/// that the block is named as a node is.
+/// Byte offset of the state block in the root record of an object whose key has so many bytes: the
+/// first place behind the key where a slot could begin, so that a [`crate::node::NodeRef`] can name
+/// the block as it names a node.
 ///
 /// ```text
 /// record header 32 | key | zeros to a multiple of 16 | state block
@@ -56,9 +54,9 @@ pub const fn state_offset(key_bytes: usize) -> usize {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum State {
-    /// Never used, or its bytes are not a record now.
+    /// The slot was never used, or its bytes are not a record now.
     Dead = 0,
-    /// Written, but not yet as durable as configured: readers ask.
+    /// The owner has written it, but it is not yet as durable as configured: readers ask.
     Pending = 1,
     /// The current record of its key.
     Live = 2,
@@ -66,7 +64,7 @@ pub enum State {
     AskOnly = 3,
 }
 
-/// The colour bit of a guardian word, which says nothing to readers.
+/// The colour bit of a guardian word; readers ignore it.
 pub const COLOUR_BIT: u64 = 1 << 48;
 
 /// The guardian word (HydraDB 4.2.3, H21).
@@ -87,7 +85,7 @@ impl Guardian {
         self.generation as u64 | (self.state as u64) << 32 | (self.class as u64) << 40
     }
 
-    /// The guardian that a word encodes; `None` if no such word is written.
+    /// The guardian that a word encodes; `None` if no writer stores such a word.
     #[inline]
     pub const fn from_word(word: u64) -> Option<Self> {
         let state = match (word >> 32) as u8 {
@@ -104,15 +102,15 @@ impl Guardian {
     }
 }
 
-/// Word 1 of a record: what its owner may change while it is live.
+/// Word 1 of a record: the fields that its owner may change while it is live.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mutable {
     /// Unix time in ms after which the record has expired; 0 for never.
     pub expires_at_ms: u64,
-    /// End of the longest lease given out, in seconds of the server's clock
-    /// modulo 2^16; 0 together with popularity 0 for none.
+    /// End of the longest granted lease, in seconds of the server's clock modulo 2^16; 0 together
+    /// with popularity 0 for none.
     pub lease_end_s: u16,
-    /// How often lately a lease was asked for while one still ran, 0 to 15.
+    /// How often clients lately asked for a lease while one still ran, 0 to 15.
     pub popularity: u8,
 }
 
@@ -128,8 +126,7 @@ impl Mutable {
             | ((self.popularity & 15) as u64) << 60
     }
 
-    /// Whether the record has expired by `now_ms`, Unix ms: from its expiry on, as
-    /// Redis does it.
+    /// Whether the record has expired at `now_ms`, Unix ms: it has from its expiry on, as in Redis.
     #[inline]
     pub const fn has_expired(self, now_ms: u64) -> bool {
         self.expires_at_ms != 0 && self.expires_at_ms <= now_ms
@@ -190,8 +187,7 @@ impl Lengths {
         Some(lengths)
     }
 
-    /// The part of such a word that is compared with a key: its length and its
-    /// database.
+    /// The part of such a word that a reader compares with a key: its length and its database.
     #[inline(always)]
     pub const fn named(key_bytes: usize, database: Database) -> u32 {
         key_bytes as u32 & KEY_BYTES_MASK | (database.number() as u32) << DATABASE_SHIFT
@@ -216,42 +212,42 @@ impl Lengths {
     }
 }
 
-/// The seed of a record's checksum: a copy of a record in another slot, or of
-/// another generation, never passes, nor what somebody wrote into a value who
-/// does not know the arena's secret.
+/// The seed of a record's checksum. A copy of a record in another slot, or of another generation,
+/// never passes, and neither does a forged record inside a value, because its writer does not know
+/// the arena's secret.
 #[inline]
 pub const fn checksum_seed(secret: u64, region: u32, slot: u32, generation: u32) -> u64 {
     secret ^ mix((slot as u64) << 32 | generation as u64, region as u64)
 }
 
-/// Why bytes that were fetched are not the record that was looked for.
+/// Why fetched bytes are not the expected record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reject {
     /// The guardian says that the record is not yet durable: ask the server.
     Pending,
     /// The guardian says that the record is changed in place: ask the server.
     AskOnly,
-    /// The guardian says that the record was replaced or removed, or the slot
-    /// is of another generation.
+    /// The guardian says that the owner replaced or removed the record, or the slot has another
+    /// generation.
     Dead,
     /// Header, checksum and guardian do not agree: a torn READ. Read again.
     Torn,
     /// A whole record, of another key or database (equal signatures).
     OtherKey,
-    /// A whole record of this key, but not of the kind that the reader came
-    /// for: ask the server, which knows the key's type.
+    /// A whole record of this key, but not of the kind that the reader expects: ask the server,
+    /// which knows the key's type.
     OtherKind,
 }
 
-/// Bytes of a root record that say whether its object counts.
+/// Bytes of a root record that say whether its object is valid.
 pub const ROOT_WORDS_BYTES: usize = 16;
 
-/// Checks the first words of a root record, read behind a part of its object: the
-/// part counts if the root is live, of the generation under which the part was
-/// looked for, and has not expired by the word that this returns.
+/// Checks the first words of a root record that a reader read behind a part of its object. The part
+/// counts if the root is live, has the generation under which the reader looked for the part, and
+/// has not expired by the word that this returns.
 ///
 /// # Errors
-/// The object has gone, or is to be asked for.
+/// The object has gone, or the reader has to ask the owner.
 pub fn verify_root_words(bytes: &[u8], generation: u32) -> Result<Mutable, Reject> {
     let (words, _) = bytes.as_chunks::<8>();
     let &[guardian, mutable, ..] = words else { return Err(Reject::Torn) };
@@ -265,7 +261,7 @@ pub fn verify_root_words(bytes: &[u8], generation: u32) -> Result<Mutable, Rejec
     }
 }
 
-/// What a reader comes for: a record of this kind, of a key of this database.
+/// What a reader expects: a record of this kind, of a key of this database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
     /// The record's kind.
@@ -295,12 +291,11 @@ pub struct Verified<'a> {
     pub kind: Kind,
 }
 
-/// Checks bytes that were fetched from `slot` of `region`: guardian, header,
-/// checksum, full key, database and kind must agree (H10, H21). `generation` is
-/// what the pointer demands; `None` when the slot was found through a bucket.
-/// `wanted` is what the reader came for; for the root of an object it takes a record
-/// that holds one of the type whole, too. `secret` is the arena's
-/// ([`crate::arena_header::word::RECORD_SECRET`]).
+/// Checks bytes that were fetched from `slot` of `region`: guardian, header, checksum, full key,
+/// database and kind must agree (H10, H21). `generation` is the one that the pointer demands;
+/// `None` when the reader found the slot through a bucket. `wanted` is what the reader expects; if
+/// it wants the root of an object, a record that holds an object of the type whole also passes.
+/// `secret` is the arena's ([`crate::arena_header::word::RECORD_SECRET`]).
 ///
 /// `bytes` may be longer than the record (a slot's whole size class).
 #[inline]
@@ -337,7 +332,7 @@ pub fn verify<'a>(
     }
     let seed = checksum_seed(secret, region, slot, guardian.generation);
     let value_from = RECORD_HEADER_BYTES + lengths.key_bytes as usize;
-    // The state block of a root record changes, and proves itself.
+    // The state block of a root record changes, and has its own version and checksum.
     let checked_to = if lengths.kind.is_root() { value_from } else { length };
     if checksum(&bytes[CHECKED_FROM..checked_to], seed) != word(2) {
         return Err(Reject::Torn);

@@ -1,4 +1,4 @@
-//! Rectangles: what trees of places hold and are searched by.
+//! Rectangles: the entries and the search windows of trees of places.
 //!
 //! ```text
 //!   0        8        16       24       32
@@ -6,16 +6,16 @@
 //!   | min(x) | max(x) | min(y) | max(y) |   four f64 (Catfish 2.1, C1)
 //!   +--------+--------+--------+--------+
 //! ```
-//! Coordinates have whatever unit their user gives them; each i32 is exactly
-//! an f64. Edges belong to a rectangle; one without extent is a point.
+//! Coordinates have any unit that their user chooses; each i32 is exactly an f64. Edges belong to a
+//! rectangle; a rectangle without extent is a point.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Bytes of a rectangle.
 pub const RECT_BYTES: usize = 32;
 
-/// An axis-parallel rectangle. Those made by [`Rect::new`] are finite and not
-/// inverted; one that was read from elsewhere may be anything.
+/// An axis-parallel rectangle. One made by [`Rect::new`] is finite and not inverted; one read from
+/// elsewhere may hold any numbers.
 #[derive(Clone, Copy, PartialEq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Rect {
@@ -120,7 +120,7 @@ impl Rect {
         if (width > 0.0) & (height > 0.0) { width * height } else { 0.0 }
     }
 
-    /// Its middle; of two coordinates far apart without overflow.
+    /// Its centre; does not overflow for two coordinates far apart.
     #[inline(always)]
     pub fn centre(&self) -> (f64, f64) {
         (self.min_x * 0.5 + self.max_x * 0.5, self.min_y * 0.5 + self.max_y * 0.5)
@@ -144,7 +144,7 @@ impl Rect {
     }
 }
 
-// Coordinates are never NaN, so that plain comparisons do.
+// Coordinates are never NaN, so plain comparisons suffice.
 #[inline(always)]
 fn least(a: f64, b: f64) -> f64 {
     if b < a { b } else { a }
@@ -157,7 +157,7 @@ fn most(a: f64, b: f64) -> f64 {
 
 const _: () = assert!(size_of::<Rect>() == RECT_BYTES);
 
-/// Which objects a window search is for.
+/// Which objects a window search returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Predicate {
     /// Those that share a point with the window.
@@ -180,7 +180,7 @@ impl Predicate {
         }
     }
 
-    /// Whether an object is one.
+    /// Whether an object matches.
     #[inline(always)]
     pub fn holds(self, object: &Rect, window: &Rect) -> bool {
         match self {
@@ -190,7 +190,7 @@ impl Predicate {
         }
     }
 
-    /// Whether some may lie below an entry with this rectangle.
+    /// Whether matching objects may lie below an entry with this rectangle.
     #[inline(always)]
     pub fn may_hold_below(self, way: &Rect, window: &Rect) -> bool {
         match self {

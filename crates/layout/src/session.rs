@@ -9,16 +9,16 @@
 //!   256  request ring of shard 0               256  response ring of shard 0
 //!        the same of shard 1 ...                    the same of shard 1 ...
 //! ```
-//! Each shard's part begins on a page, so that lines and the ring's first bytes
-//! share one. That is a mailbox with one *ring set*: a ring pair for each shard. With
-//! several sets (shared memory: one for each session, as far as they go) as many
-//! such blocks stand behind each other. The lines of the first block that belong
-//! to the process (clock, heartbeat, withdrawn, ready bits, parked) are not used
-//! in the others. A block that no session uses is never touched.
+//! Each shard's part begins on a page, so that its lines and the ring's first bytes share a page.
+//! This picture is a mailbox with one *ring set*: a ring pair for each shard. With several sets
+//! (shared memory: one for each session, while sets are left) as many such blocks stand one behind
+//! the other. The other blocks do not use the lines of the first block that belong to the process
+//! (clock, heartbeat, withdrawn, ready bits, parked). Neither side touches a block that no session
+//! uses.
 //!
-//! Every byte that a peer can write belongs to that peer's mailbox alone; over
-//! shared memory the server also swaps the ready bits and counts signals there.
-//! Credits are total bytes consumed since the ring was made.
+//! Every byte that a peer can write belongs to that peer's mailbox alone; over shared memory the
+//! server also swaps the ready bits and counts signals there. A credit is the total number of bytes
+//! consumed since the ring was made.
 
 use crate::hash::checksum;
 use crate::limits::{
@@ -70,15 +70,14 @@ pub const fn stuck_word(shard: usize) -> usize {
     credit_word(shard) + 1
 }
 
-/// Word of the ready bits for one shard (to_server): bit N says that the shard
-/// has to look at the process's ring set N.
+/// Word of the ready bits for one shard (to_server): bit N tells the shard to look at the process's
+/// ring set N.
 #[inline]
 pub const fn ready_word(shard: usize) -> usize {
     credit_word(shard) + CACHE_LINE_BYTES / 8
 }
 
-/// Word that is 1 while one shard does not look at the ready bits unless it is
-/// woken (to_client).
+/// Word that is 1 while one shard does not poll the ready bits and needs a doorbell (to_client).
 #[inline]
 pub const fn parked_word(shard: usize) -> usize {
     ready_word(shard)
@@ -110,8 +109,8 @@ pub struct Heartbeat {
     /// Busy share of the server's shards in parts per million, plus one:
     /// 0 never means idle (Catfish Algorithm 1, A6).
     pub utilisation_ppm_plus_1: u32,
-    /// How long a request waits at the server before its turn comes, ns: the
-    /// mean over the time since the heartbeat before.
+    /// How long a request waits at the server before the server executes it, ns: the mean over the
+    /// time since the previous heartbeat.
     pub wait_ns: u32,
     /// The server's incarnation.
     pub incarnation: u64,
@@ -119,8 +118,7 @@ pub struct Heartbeat {
     pub epoch: u64,
     /// The server's clock, Unix ms.
     pub server_unix_ms: u64,
-    /// The client's clock as the server found it before it checked that it is
-    /// still the primary; ns.
+    /// The client's clock that the server read before it checked that it is still the primary; ns.
     pub echoed_client_clock_ns: u64,
     /// The session that the heartbeat is for.
     pub session: u64,
@@ -146,7 +144,7 @@ impl Heartbeat {
         words
     }
 
-    /// The heartbeat, if the words are all of one.
+    /// The heartbeat, if all words belong to the same one.
     pub fn from_words(words: &[u64; Self::WORDS]) -> Option<Self> {
         if words[0] == 0 || words[7] != heartbeat_checksum(words) {
             return None;

@@ -2,11 +2,11 @@
 //!
 //! A key's slot is Redis Cluster's: the CRC16 (XMODEM: polynomial 0x1021, most
 //! significant bit first, from 0) of the key, or of its *tag*, modulo 16,384.
-//! The tag is what stands between the first `{` and the first `}` behind it,
-//! if that is not empty. The database has no part in it.
+//! The tag is the text between the first `{` and the first `}` behind it, if that text is not
+//! empty. The database does not influence the slot.
 //!
-//! The server tells its table with the hello; clients route by it, and by no
-//! formula. One shard needs no slot.
+//! The server sends its table with the hello; clients route by the table, and by no formula. One
+//! shard needs no slot.
 
 /// Slots of a cluster, as Redis Cluster has them.
 pub const SLOTS: usize = 16_384;
@@ -78,14 +78,14 @@ fn has_brace(key: &[u8]) -> bool {
     for eight in &mut eights {
         let word =
             u64::from_le_bytes(eight.try_into().expect("eight bytes")) ^ (ONES * b'{' as u64);
-        // A byte that is zero now sets its highest bit; others may, above one
-        // that is, which does no harm.
+        // A byte that is zero now sets its highest bit; other bytes above such a byte may set
+        // theirs too, which does no harm.
         found |= word.wrapping_sub(ONES) & !word & (ONES << 7);
     }
     found != 0 || eights.remainder().contains(&b'{')
 }
 
-/// What of a key that has a `{` decides its slot.
+/// The part of a key with a `{` that decides its slot.
 #[cold]
 fn tagged(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };

@@ -1,5 +1,5 @@
-//! Where the buckets of a table that grows stand (linear hashing, decision
-//! 0012): pure arithmetic that its writer and its readers share.
+//! Where the buckets of a growing table lie (linear hashing, decision 0012): pure arithmetic that
+//! its writer and its readers share.
 //!
 //! ```text
 //!  buckets 0 .. base                    side by side, at the table's offset
@@ -8,10 +8,9 @@
 //!  directory entry 32 d + c             chunk c of doubling d: its byte offset
 //!                                       / 64, 32 bits, two to a word; 0: none
 //! ```
-//! Buckets are only ever added at the end, and none ever changes its place.
-//! A bucket's *depth* is the number of hash bits, beyond those that number
-//! `base` buckets, by which its keys were chosen: bucket `i` of depth `d`
-//! holds the keys whose hash is `i` modulo `base << d`.
+//! The writer adds buckets only at the end, and no bucket ever changes its place. A bucket's
+//! *depth* is the number of hash bits, beyond those that number `base` buckets, that selected its
+//! keys: bucket `i` of depth `d` holds the keys whose hash is `i` modulo `base << d`.
 
 use crate::arena_header::{self, ARENA_HEADER_BYTES};
 use crate::bucket::{BUCKET_BYTES, MAX_DEPTH};
@@ -27,7 +26,7 @@ pub const DIRECTORY_ENTRIES: usize = CHUNKS_PER_DOUBLING as usize * MAX_DOUBLING
 pub const OBJECT_DIRECTORY_ENTRIES: usize =
     OBJECT_CHUNKS_PER_DOUBLING as usize * MAX_DOUBLINGS as usize;
 
-/// Where a table's numbers stand: word offsets in the region.
+/// Where a table's numbers lie: word offsets in the region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableHead {
     /// Number of buckets that it began with.
@@ -63,12 +62,12 @@ pub const OBJECT_HEAD_WORDS: usize = (3 + OBJECT_DIRECTORY_ENTRIES / 2).next_mul
 /// Bytes of the state block of an object that has a table.
 pub const OBJECT_STATE_BYTES: usize =
     OBJECT_HEAD_WORDS * 8 + OBJECT_BASE_BUCKETS as usize * BUCKET_BYTES;
-/// Bytes by which directory entries count.
+/// Unit of the byte offsets in directory entries.
 pub const CHUNK_UNIT_BYTES: u64 = 64;
 /// Most buckets of any table: as many as 32 bits of a hash can number.
 pub const MAX_BUCKETS: u64 = 1 << 32;
 
-/// How many buckets a table began with, and how many it has.
+/// The number of buckets that a table began with, and the number that it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableShape {
     base_log2: u32,
@@ -87,8 +86,8 @@ pub struct ChunkPlace {
 }
 
 impl TableShape {
-    /// The shape of a shard's table, from numbers that may have come from
-    /// elsewhere; `None` if no table can have it.
+    /// The shape of a shard's table, from numbers that may come from another process; `None` if no
+    /// table can have it.
     pub fn checked(base: u64, buckets: u64) -> Option<Self> {
         Self::with_chunks(base, buckets, CHUNKS_PER_DOUBLING.ilog2())
     }
@@ -118,7 +117,7 @@ impl TableShape {
         self.buckets
     }
 
-    /// Buckets that it can have: what the directory can name.
+    /// The most buckets that it can have: as many as the directory can name.
     pub fn most_buckets(self) -> u64 {
         (self.base() << MAX_DOUBLINGS).min(MAX_BUCKETS)
     }
@@ -135,26 +134,26 @@ impl TableShape {
         1 << self.buckets.ilog2()
     }
 
-    /// The buckets of this table that hold what stood in `bucket` when the table
-    /// had so many buckets.
+    /// The buckets of this table that hold the keys which `bucket` held when the table had
+    /// `buckets_then` buckets.
     pub fn came_from(self, bucket: u64, buckets_then: u64) -> impl Iterator<Item = u64> + use<> {
         let then = Self { buckets: buckets_then, ..self };
         let step = self.base() << then.depth(bucket);
         (bucket..self.buckets).step_by(step as usize)
     }
 
-    /// The bucket that is split next; its other half is bucket
+    /// The bucket that the next split halves; the other half becomes bucket
     /// [`TableShape::buckets`].
     pub const fn splits_next(self) -> u64 {
         self.buckets - self.round()
     }
 
-    /// The bucket that holds the keys at a place in the order of a scan, and the
-    /// place behind its last one: 2^32 at the end.
+    /// The bucket that holds the keys at a place in the order of a scan, and the place behind its
+    /// last one: 2^32 at the end.
     ///
-    /// That order is the one of the hashes' low 32 bits, reversed. So a bucket of
-    /// any table holds one range of places, a split halves it, and a scan that
-    /// reached a place has met all keys before it, however the table has grown.
+    /// A scan goes in the order of the hashes' low 32 bits, reversed. So a bucket of any table
+    /// holds one range of places, a split halves that range, and a scan that reached a place has
+    /// visited all keys before it, however the table has grown.
     pub fn at_scan_place(self, place: u32) -> (u64, u64) {
         let bucket = KeyHash(place.reverse_bits().into()).bucket(self.buckets);
         let width = 32 - (self.base_log2 + self.depth(bucket)).min(32);
@@ -268,8 +267,8 @@ mod tests {
             // What "depth" means: the hash modulo `base << depth` is the bucket.
             let modulus = base << shape.depth(bucket);
             assert_eq!((hash & 0xffff_ffff) & (modulus - 1), bucket);
-            // What stood in a bucket of a smaller table stands in those that came
-            // from it, and nothing else does.
+            // The keys of a bucket of a smaller table are in the buckets that came from it, and
+            // those buckets hold no other keys.
             let then = base + more / 3;
             let was = KeyHash(hash).bucket(then);
             assert!(shape.came_from(was, then).any(|now| now == bucket));

@@ -24,7 +24,7 @@ pub use crate::node::TreeKind;
 /// Bytes of a tree's header.
 pub const TREE_HEADER_BYTES: usize = 80;
 
-/// Where a tree lies that is a key's: its root record, and the header in that.
+/// Where the tree of a key lies: its root record, and the header in that record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RootPlace {
     /// Slot of the root record.
@@ -34,8 +34,8 @@ pub struct RootPlace {
 }
 
 impl RootPlace {
-    /// Bytes of a root record that are fetched with one READ, header included; of a
-    /// longer one the first words and the header are.
+    /// One READ fetches a root record of up to so many bytes, header included; of a longer one a
+    /// reader fetches the first words and the header.
     const SPAN_BYTES: usize = 256;
 
     /// The place of the root record of a key of so many bytes, whose header lies at
@@ -56,9 +56,9 @@ impl RootPlace {
         self.record as u64 * SLOT_UNIT_BYTES as u64
     }
 
-    /// What is to be fetched behind a tree's nodes, in this order: offsets and bytes.
-    /// The first [`ROOT_WORDS_BYTES`] of it all are the root record's first words, the
-    /// last [`TREE_HEADER_BYTES`] the header. A second range is empty where one is enough.
+    /// The ranges that a reader fetches behind a tree's nodes, in this order: offsets and bytes.
+    /// The first [`ROOT_WORDS_BYTES`] of all the bytes are the root record's first words, the last
+    /// [`TREE_HEADER_BYTES`] the header. The second range is empty if one is enough.
     pub fn ranges(&self) -> [(u64, usize); 2] {
         let (words, header) = (self.words_at(), self.at.offset() as u64);
         let span = (header - words) as usize + TREE_HEADER_BYTES;
@@ -68,12 +68,11 @@ impl RootPlace {
         [(words, ROOT_WORDS_BYTES), (header, TREE_HEADER_BYTES)]
     }
 
-    /// Checks what was fetched of [`RootPlace::ranges`]: the nodes that were fetched
-    /// before were the tree's own, and it has not expired by the word that comes with
-    /// the header.
+    /// Checks the bytes that a reader fetched from [`RootPlace::ranges`]: the nodes fetched before
+    /// were the tree's own, and the tree has not expired by the word that comes with the header.
     ///
     /// # Errors
-    /// The tree has gone, or is to be asked for, or the bytes are torn.
+    /// The tree has gone, or the reader has to ask the owner, or the bytes are torn.
     pub fn verify(&self, bytes: &[u8], home: Home) -> Result<(TreeHeader, Mutable), NotANode> {
         let header = bytes.last_chunk::<TREE_HEADER_BYTES>().ok_or(NotANode::Torn)?;
         let header = verify_header(header, home, self.at, Proof::Checksum)?;
@@ -85,7 +84,7 @@ impl RootPlace {
     }
 }
 
-/// What a tree's header says.
+/// The content of a tree's header.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TreeHeader {
     /// How the tree is written.
@@ -96,13 +95,13 @@ pub struct TreeHeader {
     pub height: u8,
     /// The root.
     pub root: NodeRef,
-    /// Raised once for each change that took entries out of nodes.
+    /// The writer raises it once for each change that took entries out of nodes.
     pub counter: u64,
     /// Bounds of the Hilbert curve; 0 for other kinds.
     pub bounds: Rect,
-    /// Whether an object has, or has had, a geometry. Where none ever had one,
-    /// objects are their rectangles. Set before the first one's rectangle can
-    /// be read, and never taken back.
+    /// Whether an object has, or has had, a geometry. If no object ever had one, objects are their
+    /// rectangles. The writer sets it before readers can read the first such object's rectangle,
+    /// and never clears it.
     pub has_geometries: bool,
 }
 
@@ -142,7 +141,7 @@ impl TreeHeader {
 /// Words of a [`TreeInfo`].
 pub const TREE_INFO_WORDS: usize = 16;
 
-/// What a server tells of a tree: where it is to be read, and what is in it.
+/// The server's description of a tree: where to read it, and what it holds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TreeInfo {
     /// Where its header lies.
@@ -157,9 +156,9 @@ pub struct TreeInfo {
     pub objects: u64,
     /// Nodes in it.
     pub nodes: u64,
-    /// Bytes of the arena that its nodes take, those that are free now too.
+    /// Bytes of the arena that its nodes take, free nodes included.
     pub node_bytes: u64,
-    /// Bytes beside the arena, for finding objects by their ids.
+    /// Bytes outside the arena of the index from ids to objects.
     pub index_bytes: u64,
     /// Objects that carry bytes.
     pub with_data: u64,
@@ -171,9 +170,9 @@ pub struct TreeInfo {
     pub with_expiry: u64,
     /// Objects whose words are no ids ([`crate::object::SURROGATE`]).
     pub with_surrogate: u64,
-    /// Objects that are kept for building it.
+    /// Objects that are staged for building it.
     pub staged: u64,
-    /// What a Hilbert R-tree's curve fills; 0 for other kinds.
+    /// The area that a Hilbert R-tree's curve fills; 0 for other kinds.
     pub bounds: Rect,
 }
 
@@ -194,7 +193,7 @@ impl TreeInfo {
         words
     }
 
-    /// What the words say; `None` if no server says so.
+    /// Decodes the words; `None` if no server sends such words.
     pub fn from_words(words: &[u64]) -> Option<Self> {
         let (sizes, rest) = words.split_first_chunk::<8>()?;
         let &[a, b, c, d, with_geometry, with_fields, with_expiry, with_surrogate] = rest else {

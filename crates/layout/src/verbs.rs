@@ -1,5 +1,5 @@
-//! What two ends tell each other over TCP before they connect their queue
-//! pairs (Catfish 2.2, C12; RDMA_Mongo 4.1, algorithm 1, l.12).
+//! Messages that the two ends exchange over TCP before they connect their queue pairs (Catfish 2.2,
+//! C12; RDMA_Mongo 4.1, algorithm 1, l.12).
 //!
 //! ```text
 //! client                                   server
@@ -13,8 +13,8 @@
 //!                                          window to the client's mailbox
 //!                                     <-   VerbsReady
 //! ```
-//! After that the connection carries nothing but the word [`WITHDRAWN`], if
-//! the server withdraws the session; its end is the session's end.
+//! After that the connection carries only the word [`WITHDRAWN`], if the server withdraws the
+//! session; the end of the connection is the end of the session.
 
 use crate::limits::MAX_PIECES;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -56,8 +56,8 @@ pub struct RegionKey {
     pub reserved: U32,
 }
 
-/// Where an arena lies at the server. It is registered in pieces, each with a
-/// key of its own: of `piece_bytes` each, the last one of what is left.
+/// Where an arena lies at the server. The server registers it in pieces, each with its own key:
+/// each piece has `piece_bytes`, the last one the rest.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -72,8 +72,8 @@ pub struct ArenaPlace {
 }
 
 impl ArenaPlace {
-    /// How many pieces it has; `None` if that is no number of pieces: none, or
-    /// more than [`MAX_PIECES`].
+    /// The number of its pieces; `None` if that number is not valid: 0, or more than
+    /// [`MAX_PIECES`].
     pub fn pieces(&self) -> Option<usize> {
         let pieces = self.bytes.get().checked_div(self.piece_bytes.get())?;
         let pieces = pieces + !self.bytes.get().is_multiple_of(self.piece_bytes.get()) as u64;
@@ -95,7 +95,7 @@ pub struct VerbsReady {
     pub mailbox: RegionKey,
 }
 
-/// Sent by a server that withdraws a session.
+/// A server sends this when it withdraws a session.
 pub const WITHDRAWN: [u8; 8] = *b"withdrew";
 
 const _: () = assert!(size_of::<VerbsEnd>() == 28);

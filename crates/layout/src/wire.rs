@@ -11,12 +11,11 @@
 //! DONE    4   0         0       0         executed so far        0        0
 //! FAIL    5   0         0       0         executed so far        0        reason
 //! ```
-//! READ and WRITE are requests; each direction of a connection counts its own
-//! from 0. DATA answers the READ with that number and says that all requests
-//! before it are executed. DONE and FAIL say how many are executed; FAIL also
-//! says that the next one, and all after it, are not and will not be.
-//! After an unsignalled WRITE (flag 2) the target may keep DONE back, until it
-//! has something else to send or has executed many of them.
+//! READ and WRITE are requests; each direction of a connection counts its own from 0. DATA answers
+//! the READ with that number and says that the target has executed all requests before it. DONE and
+//! FAIL give the number of executed requests; FAIL also says that the target has not executed the
+//! next request and all after it, and will not. After an unsignalled WRITE (flag 2) the target may
+//! delay DONE until it has something else to send or has executed many of them.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -58,13 +57,13 @@ pub mod kind {
     pub const WRITE: u8 = 2;
     /// Brings the bytes of a READ.
     pub const DATA: u8 = 3;
-    /// So many requests are executed.
+    /// The target has executed so many requests.
     pub const DONE: u8 = 4;
-    /// So many requests are executed, and no more will be.
+    /// The target has executed so many requests, and will execute no more.
     pub const FAIL: u8 = 5;
 }
 
-/// Why a request was not executed.
+/// Why the target did not execute a request.
 pub mod reason {
     /// Out of the region's bounds, or not aligned.
     pub const OUT_OF_BOUNDS: u32 = 1;
@@ -74,7 +73,7 @@ pub mod reason {
     pub const NOT_WRITABLE: u32 = 3;
     /// The region can only be written.
     pub const NOT_READABLE: u32 = 4;
-    /// The region, or the whole session, has been withdrawn.
+    /// The server has withdrawn the region, or the whole session.
     pub const WITHDRAWN: u32 = 5;
 }
 

@@ -5,12 +5,11 @@
 //!   |frame|frame|..          ^                 ^
 //!                            cursor            next frame
 //! ```
-//! What it keeps true: frames have numbers without gaps, which only grow; an
-//! entry whose pieces are not all kept is not given to a new cursor. Without a
-//! hold the log keeps at most `limit_bytes`, and drops its oldest segment for a
-//! new one; an entry of more than half of that is counted, and neither encoded
-//! nor copied. A hold lets the log grow, up to `held_bytes`; then it breaks: its
-//! cursor then reports that it is lost, and changes go on.
+//! Invariant: frames have numbers without gaps, which only grow; a new cursor never gets an entry
+//! of which a piece is missing. Without a hold the log keeps at most `limit_bytes`, and drops its
+//! oldest segment for a new one; an entry of more than half of that is counted, and neither encoded
+//! nor copied. A hold lets the log grow, up to `held_bytes`; beyond that the hold breaks: its
+//! cursor then reports that it is lost, and changes continue.
 
 use crate::assemble::{Assembler, OwnedEntry};
 use crate::frame::{
@@ -26,13 +25,13 @@ use zerocopy::IntoBytes;
 /// The settings of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
-    /// Whose frames are its own.
+    /// The key of its frames' checksums.
     pub key: LogKey,
     /// The shard's number among those that parts name.
     pub shard: u32,
     /// The epoch under which entries are written.
     pub epoch: u64,
-    /// Bytes that are kept while nobody holds them.
+    /// Bytes that the log keeps without a hold.
     pub limit_bytes: usize,
     /// Bytes that are kept for holds.
     pub held_bytes: usize,
@@ -54,7 +53,7 @@ impl LogOptions {
     }
 }
 
-/// What an entry has come to.
+/// The outcome of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Appended {
     /// Its sequence.
@@ -74,7 +73,7 @@ pub(crate) struct Segment {
     pub first_entry: Option<EntryStart>,
 }
 
-/// Where an entry begins.
+/// The start of an entry.
 #[derive(Clone, Copy)]
 pub(crate) struct EntryStart {
     pub sequence: u64,
@@ -132,7 +131,7 @@ impl Log {
         self.options.epoch
     }
 
-    /// What its frames are checked with.
+    /// The key of its frames' checksums.
     pub fn key(&self) -> LogKey {
         self.options.key
     }
@@ -245,7 +244,7 @@ impl Log {
         }
     }
 
-    /// Whether an entry of so many pieces is kept; if not, nothing is.
+    /// Whether an entry of this many pieces is kept; if not, nothing of it is.
     fn makes_room_for(&mut self, pieces: usize, body_bytes: usize) -> bool {
         let bytes = pieces * frame_bytes(0) + body_bytes;
         let is_held = self.holds.any();

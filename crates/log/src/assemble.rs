@@ -1,8 +1,8 @@
 //! Entries, made of frames.
 //!
-//! What it keeps true: entries come out in the order of their sequences, none
-//! twice, none missing, and only whole: what an entry's last piece has not come
-//! for does not exist. The bytes kept for an entry that is under way are bounded.
+//! Invariant: entries come out in the order of their sequences, each once, without gaps, and only
+//! whole: an entry without its last piece does not exist. The bytes kept for an incomplete entry
+//! are bounded.
 
 use crate::frame::Frame;
 use crate::parts::Parts;
@@ -56,7 +56,7 @@ impl Entry<'_> {
     }
 }
 
-/// Why a frame does not go on where the last one ended.
+/// Why a frame does not continue the last one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AssembleError {
     /// Entries or pieces are missing, or come twice.
@@ -94,8 +94,8 @@ pub enum AssembleError {
     Parts,
 }
 
-/// Makes entries of the frames of one log. An error ends it: what comes after
-/// does not follow on what came before.
+/// Makes entries from the frames of one log. An error ends it: later frames do not continue earlier
+/// ones.
 #[derive(Debug)]
 pub struct Assembler {
     /// The sequence that is due, or under way.
@@ -120,7 +120,7 @@ impl Assembler {
         self.next
     }
 
-    /// Takes the next frame; gives the entry of which it is the last piece.
+    /// Takes the next frame; returns the entry if the frame is its last piece.
     ///
     /// # Errors
     /// It does not follow on the last one, or the entry is too large.
@@ -140,7 +140,7 @@ impl Assembler {
         }
         let too_large = AssembleError::TooLarge { limit: self.limit_bytes };
         if piece == 0 && !self.bytes.is_empty() {
-            // What the last entry took; large ones are rare.
+            // The size of the last entry; large ones are rare.
             self.bytes = Vec::new();
         }
         if self.bytes.len() + frame.body.len() > self.limit_bytes {

@@ -1,15 +1,15 @@
 //! Readers of the log: cursors.
 //!
-//! What it keeps true: a cursor gives every frame from its sequence on, each
-//! once, or says that it is lost; it never skips one. A cursor that goes on
-//! after it was lost begins again at a whole entry.
+//! Invariant: a cursor returns every frame from its sequence on, each once, or reports that it is
+//! lost; it never skips one. A cursor that continues after it was lost starts again at a whole
+//! entry.
 
 use crate::append::{EntryStart, Log, Segment};
 use crate::frame::{FIRST, FRAME_HEADER_BYTES, FrameHeader, frame_bytes};
 use crate::holds::Hold;
 use zerocopy::FromBytes;
 
-/// Where a reader of a log is: before a frame.
+/// The position of a reader in a log: before a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cursor {
     /// Number of the next frame.
@@ -20,7 +20,7 @@ pub struct Cursor {
     offset: usize,
 }
 
-/// What the reader wants next is not kept any more.
+/// The log has dropped the frame that the reader needs next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the log keeps entries from sequence {oldest} on only")]
 pub struct Lost {
@@ -28,10 +28,10 @@ pub struct Lost {
     pub oldest: u64,
 }
 
-/// No cursor can begin there.
+/// A cursor cannot begin there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CursorError {
-    /// The entry is not kept any more.
+    /// The log has dropped the entry.
     #[error(transparent)]
     Lost(#[from] Lost),
     /// The log has not come so far.
@@ -87,7 +87,7 @@ impl Log {
     /// one if there is one. Gives their number.
     ///
     /// # Errors
-    /// The next frame is not kept any more; nothing is read.
+    /// The log has dropped the next frame; nothing is read.
     pub fn read(
         &self,
         cursor: &mut Cursor,
@@ -124,7 +124,7 @@ impl Log {
     /// Keeps all that the cursor has not read, if it is still there.
     ///
     /// # Errors
-    /// It is not kept any more.
+    /// The log has dropped it.
     pub fn hold(&mut self, cursor: &Cursor) -> Result<Hold, Lost> {
         self.check(cursor)?;
         let hold = self.holds.add(cursor.frame);
@@ -132,10 +132,10 @@ impl Log {
         Ok(hold)
     }
 
-    /// The hold keeps what the cursor has not read, and nothing before it.
+    /// The hold keeps the frames that the cursor has not read, and nothing before them.
     ///
     /// # Errors
-    /// The hold was broken: what it held has gone.
+    /// The hold was broken: its frames are dropped.
     pub fn move_hold(&mut self, hold: &Hold, cursor: &Cursor) -> Result<(), Lost> {
         self.check(cursor)?;
         let lost = Lost { oldest: self.oldest_sequence() };

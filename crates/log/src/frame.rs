@@ -17,11 +17,10 @@
 //! All pieces of an entry have its sequence and its number of parts; `piece`
 //! counts from 0. An operation is opaque to the log.
 //!
-//! What it keeps true: the checksum is XXH3 over all behind it up to the body's
-//! end, under a seed made of a secret, the shard, the sequence and the epoch.
-//! Bytes that a client chose, inside a value, are never taken for a frame: the
-//! client does not know the secret. A frame of another place of the log, or of
-//! another shard's, does not pass for this one.
+//! Invariant: the checksum is XXH3 over all bytes behind it up to the body's end, under a seed made
+//! of a secret, the shard, the sequence and the epoch. Bytes that a client chose, inside a value,
+//! never pass for a frame: the client does not know the secret. A frame from another position of
+//! the log, or from another shard's log, does not pass for this one.
 
 use remora_layout::hash::{checksum, mix};
 use remora_layout::limits::LOG_PIECE_BYTES;
@@ -40,7 +39,7 @@ pub(crate) const LAST: u8 = 2;
 /// Bytes of a checksum, which does not cover itself.
 const CHECKSUM_BYTES: usize = 8;
 
-/// What stands before the body. See the module's text.
+/// The header before the body. See the module's text.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct FrameHeader {
@@ -106,7 +105,7 @@ impl EpochKey {
 /// One frame, checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// Of its entry: grows by one with each entry.
+    /// The sequence of its entry: grows by one with each entry.
     pub sequence: u64,
     /// The epoch under which it was written.
     pub epoch: u64,
@@ -114,7 +113,7 @@ pub struct Frame<'a> {
     pub is_first: bool,
     /// Whether it is the last one.
     pub is_last: bool,
-    /// Parts that the entry names; they stand before the operation.
+    /// The parts that the entry names; they come before the operation.
     pub parts: u8,
     /// Number of the piece, from 0.
     pub piece: u16,
@@ -131,7 +130,7 @@ pub enum FrameError {
     /// A length or flag that no frame has.
     #[error("no frame of the log looks like this")]
     Malformed,
-    /// Some byte is not what was written.
+    /// Some byte differs from the written one.
     #[error("the checksum of a frame of the log is wrong")]
     Checksum,
 }

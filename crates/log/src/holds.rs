@@ -1,6 +1,6 @@
 //! Frames of the log that are kept for cursors.
 
-/// Keeps what a cursor has not read from being dropped, until it is released.
+/// Keeps the frames that a cursor has not read from being dropped, until it is released.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "what it holds is held until it is released"]
 pub struct Hold(u64);
@@ -44,7 +44,7 @@ impl Holds {
         self.held.iter().any(|&(_, from)| from < frame)
     }
 
-    /// Ends the holds on frames that are gone.
+    /// Ends the holds on dropped frames.
     pub fn break_before(&mut self, frame: u64) {
         self.held.retain(|&(_, from)| from >= frame);
     }

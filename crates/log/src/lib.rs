@@ -6,10 +6,10 @@
 //!   cursors may. A [`Hold`] keeps frames from being dropped.
 //! - [`Frames`] parses bytes that may be anything; an [`Assembler`] makes
 //!   entries of frames, an entry of several pieces once its last one is there.
-//! - [`consistent_cut`] says up to where the logs of several shards tell one
-//!   story.
+//! - [`consistent_cut`] returns the sequences up to which the logs of several shards are
+//!   consistent.
 //!
-//! The log does not know what its entries say. No I/O, no clock, no randomness.
+//! The log does not interpret its entries. It has no I/O, no clock, no randomness.
 
 #![forbid(unsafe_code)]
 

@@ -3,8 +3,8 @@
 //! ```text
 //! part   shard 4 | zero 4 | sequence 8
 //! ```
-//! What it keeps true: either all parts of such an entry are applied, or none.
-//! A part exists if a log or a snapshot covers it.
+//! Invariant: either all parts of such an entry are applied, or none. A part exists if a log or a
+//! snapshot covers it.
 
 use std::collections::BTreeMap;
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -32,7 +32,7 @@ impl Part {
         Self { shard: shard.into(), zero: 0.into(), sequence: sequence.into() }
     }
 
-    /// In which shard's log it is.
+    /// The shard whose log contains it.
     pub fn shard(&self) -> u32 {
         self.shard.get()
     }
@@ -66,7 +66,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What is known of one shard's log when it is to be applied again.
+/// The known state of one shard's log that is to be applied again.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KnownLog {
     /// Everything up to this sequence is in a snapshot.
@@ -77,9 +77,9 @@ pub struct KnownLog {
     pub shared: BTreeMap<u64, Vec<Part>>,
 }
 
-/// For each shard the last sequence that may be applied, so that no entry of
-/// several shards is applied in part: a log is cut before its first entry of
-/// which a part is missing. What is cut off may be a part of others.
+/// For each shard the last sequence that may be applied, so that no entry of several shards is
+/// applied in part: a log is cut before its first entry with a missing part. The entries cut off
+/// may be parts of others.
 ///
 /// A part of a shard that is not in `logs` is missing.
 pub fn consistent_cut(logs: &BTreeMap<u32, KnownLog>) -> BTreeMap<u32, u64> {

@@ -25,7 +25,7 @@ fn small_log(epoch: u64) -> Log {
     })
 }
 
-/// What was appended, entry by entry.
+/// The appended entries.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Kept {
     epoch: u64,
@@ -117,7 +117,7 @@ impl Fixture {
         self.entries.push(Kept { epoch, parts, operation, position, is_passed });
     }
 
-    /// Readers whose holds hold.
+    /// Readers whose holds are unbroken.
     fn holding(&self) -> Vec<bool> {
         let is_whole = |cursor: Cursor| self.log.read(&mut { cursor }, 0, &mut Vec::new()).is_ok();
         let holds = |reader: &Reader| reader.hold.is_some() && is_whole(reader.cursor);
@@ -137,7 +137,7 @@ impl Fixture {
                 assert!(next < oldest, "lost at {next}, but {oldest} is kept");
                 let gone = self.readers.remove(at);
                 if let Some(hold) = gone.hold {
-                    // Only more than what may be held breaks a hold.
+                    // A hold breaks only beyond the bytes that may be held.
                     let from = &self.entries[next as usize - 1];
                     let is_passed = self.entries[next as usize - 1..].iter().any(|e| e.is_passed);
                     assert!(is_passed || self.position - from.position > HELD_BYTES / 2 - 600);
@@ -237,7 +237,7 @@ proptest! {
         for op in ops {
             fixture.step(op);
         }
-        // Whoever is not lost reads to the end.
+        // A reader that is not lost reads to the end.
         while !fixture.readers.is_empty() {
             let readers = fixture.readers.len();
             fixture.read(0, usize::MAX);
@@ -255,7 +255,7 @@ proptest! {
         }
     }
 
-    /// Whatever happens to bytes, what is taken for a frame was written there.
+    /// Whatever happens to bytes, only a frame that was written there is accepted as one.
     #[test]
     fn corrupted_bytes_are_noticed(
         sizes in prop::collection::vec(0usize..130, 1..6),
@@ -392,7 +392,7 @@ fn what_a_value_holds_is_no_frame() {
     for other in [LogKey::new(0, SHARD), LogKey::new(0x5ec2e7, SHARD + 1)] {
         assert_eq!(parsed(&forged, other), 0);
     }
-    // Even a frame that was taken from the log does not go on elsewhere.
+    // Even a real frame of the log does not continue at another place.
     let mut assembler = Assembler::new(1, 4096);
     let frames: Vec<_> = Frames::new(&forged, key()).map(|frame| frame.unwrap()).collect();
     assert!(assembler.take(frames[0]).unwrap().is_some());
@@ -423,8 +423,8 @@ fn an_assembler_takes_pieces_in_order_and_not_too_many() {
     assert_eq!(assembler.take(frames[2]), Err(AssembleError::TooLarge { limit }));
 }
 
-/// A hold keeps entries, and lets a shard know how much room is left; beyond
-/// that its cursor is told.
+/// A hold keeps entries, and shows a shard how much room is left; beyond that its cursor reports
+/// that it is lost.
 #[test]
 fn a_hold_breaks_only_when_the_room_is_used_up() {
     let mut log = small_log(1);

@@ -1,12 +1,12 @@
 //! The server's clock: a monotonic clock that follows the wall clock (decision
 //! 0028).
 //!
-//! What it keeps true:
+//! Invariants:
 //! * it never goes back, for any thread that reads it;
-//! * from one moment to another it gains on the monotonic clock at most
-//!   `CLOCK_SLEW_PPM` and `CLOCK_SLEW_MS`, but for steps forward;
-//! * a step forward was part of what heartbeats told for a whole wait before:
-//!   until then every bound that a reader made without it has lapsed.
+//! * between two moments it gains at most `CLOCK_SLEW_PPM` and `CLOCK_SLEW_MS` on the monotonic
+//!   clock, except for steps forward;
+//! * heartbeats have announced a step forward for a whole wait before it: until then every bound
+//!   that a reader made without it has lapsed.
 //!
 //! It reads no clock itself: times come in, so that tests and worlds own them.
 
@@ -27,9 +27,9 @@ const SLEW_EVERY_MS: u64 = CLOCK_SLEW_MS * 1_000_000 / CLOCK_SLEW_PPM;
 #[derive(Debug)]
 pub struct ServerClock {
     unix_ms_at_start: u64,
-    /// By how much it is ahead of the monotonic clock, ms.
+    /// Its lead over the monotonic clock, ms.
     ahead_ms: AtomicI64,
-    /// What it showed at the latest: it shows no less to anybody.
+    /// The latest time that it has shown: it never shows less to any thread.
     latest_ms: AtomicU64,
     /// A step that is announced and does not count yet, ms.
     told_ms: AtomicU64,
@@ -46,7 +46,7 @@ impl ServerClock {
         }
     }
 
-    /// What it shows, Unix ms.
+    /// The time, Unix ms.
     #[inline]
     pub fn unix_ms(&self, since_ms: u64) -> u64 {
         let shown_ms = self.followed_ms(since_ms);
@@ -57,13 +57,13 @@ impl ServerClock {
         self.latest_ms.fetch_max(shown_ms, Ordering::Relaxed).max(shown_ms)
     }
 
-    /// What heartbeats tell of it, Unix ms: no earlier than what it shows, and what
-    /// it may come to show by a change that no reader counts on.
+    /// The clock's time for heartbeats, Unix ms: no earlier than its present time, and no earlier
+    /// than a time that it may come to show by a change that no reader expects.
     pub fn told_unix_ms(&self, since_ms: u64) -> u64 {
         self.unix_ms(since_ms) + CLOCK_SLEW_MS + self.told_ms.load(Ordering::Relaxed)
     }
 
-    /// The monotonic clock with what was gained on it; this one may go back.
+    /// The monotonic clock with the gain on it; this one may go back.
     fn followed_ms(&self, since_ms: u64) -> u64 {
         let ahead_ms = self.ahead_ms.load(Ordering::Relaxed);
         (self.unix_ms_at_start + since_ms).saturating_add_signed(ahead_ms)
@@ -86,8 +86,8 @@ pub struct ClockFollower {
 }
 
 impl ClockFollower {
-    /// Compares the clock with the wall clock, both read at the same time, and
-    /// changes it by what may be changed now.
+    /// Compares the clock with the wall clock, both read at the same time, and changes it by as
+    /// much as is allowed now.
     pub fn follow(&mut self, clock: &ServerClock, since_ms: u64, wall_unix_ms: u64) {
         let behind_ms = wall_unix_ms as i64 - clock.followed_ms(since_ms) as i64;
         if let Some(step) = self.step {

@@ -1,9 +1,8 @@
-//! What a shard can be asked, and what it answers. Commands have one encoding,
-//! for rings, in-process queues and the operation log.
+//! Questions to a shard, and its answers. Commands have one encoding, for rings, in-process queues
+//! and the operation log.
 //!
-//! Expiries are absolute, in Unix ms: whoever accepts a request turns "in ten
-//! seconds" into a point in time once, so that replaying an entry later means
-//! the same.
+//! Expiries are absolute, in Unix ms: the thread that accepts a request turns "in ten seconds" into
+//! a point in time once, so that a later replay of the entry means the same.
 
 use crate::moved::{Dumped, LoadStep};
 use crate::pairs::Pairs;
@@ -22,7 +21,7 @@ pub enum Condition {
     IfPresent,
 }
 
-/// What a SET does to the key's expiry.
+/// The effect of a SET on the key's expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Expiry {
     /// The key no longer expires.
@@ -68,7 +67,7 @@ pub enum Command<'a> {
         value: &'a [u8],
         /// When to set it.
         condition: Condition,
-        /// What happens to the expiry.
+        /// The effect on the expiry.
         expiry: Expiry,
         /// Reply with the old value.
         get: bool,
@@ -78,12 +77,12 @@ pub enum Command<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// `number` is 1 if the key is there.
+    /// `number` is 1 if the key exists.
     Exists {
         /// The key.
         key: &'a [u8],
     },
-    /// `number` is 1 if the key is there: it counts as used for eviction.
+    /// `number` is 1 if the key exists: it counts as used for eviction.
     Touch {
         /// The key.
         key: &'a [u8],
@@ -92,7 +91,7 @@ pub enum Command<'a> {
     Incr {
         /// The key.
         key: &'a [u8],
-        /// What to add.
+        /// The summand.
         by: i64,
     },
     /// Sets the expiry; in the past means "remove now". `number` is 1 if done.
@@ -109,8 +108,8 @@ pub enum Command<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// `number` is the kind of what the key holds
-    /// ([`remora_layout::kind::Kind`]); `NotFound` without the key.
+    /// `number` is the kind of the key's object ([`remora_layout::kind::Kind`]); `NotFound` without
+    /// the key.
     Type {
         /// The key.
         key: &'a [u8],
@@ -126,7 +125,7 @@ pub enum Command<'a> {
     Append {
         /// The key.
         key: &'a [u8],
-        /// What to append.
+        /// The bytes to append.
         value: &'a [u8],
     },
     /// Overwrites the value from `offset` on, behind zeros where it was
@@ -137,7 +136,7 @@ pub enum Command<'a> {
         key: &'a [u8],
         /// Bytes before the first one written.
         offset: u64,
-        /// What to write.
+        /// The bytes to write.
         value: &'a [u8],
     },
     /// The bytes from `start` to `end`, both included; negative ones count
@@ -190,11 +189,11 @@ pub enum Command<'a> {
     Of {
         /// The key.
         key: &'a [u8],
-        /// What.
+        /// The operation.
         request: Request<'a>,
     },
-    /// The value is the digest of the shard's keys, or of what one key holds, 16
-    /// bytes (`Digest` of the engine). For RESP only.
+    /// The value is the digest of the shard's keys, or of one key's value, 16 bytes (`Digest` of
+    /// the engine). For RESP only.
     Digest {
         /// The one key; `NotFound` without it.
         key: Option<&'a [u8]>,
@@ -222,49 +221,47 @@ pub enum Command<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// Some keys of the database from a place in the order of a scan on: the value
-    /// is a list of them ([`crate::ScannedKeys`]), `number` the place to go on from, 0
-    /// at the end.
+    /// Some keys of the database from a place on, in the order of a scan: the value is a list of
+    /// them ([`crate::ScannedKeys`]), `number` the place at which to continue, 0 at the end.
     Scan {
         /// 0 at the beginning.
         place: u32,
         /// About how many keys are wanted.
         count: u32,
     },
-    /// The value is any key of the database; without one `NotFound`. `NotDone` if none
-    /// was found in one turn: `number` is the place to go on from. After one pass over
-    /// the table it ends.
+    /// The value is any key of the database; without one `NotFound`. `NotDone` if one turn found
+    /// none: `number` is the place at which to continue. After one pass over the table it ends.
     RandomKey {
         /// Random bits, in each turn the same.
         random: u32,
-        /// Where to go on; none in the first turn.
+        /// Where to continue; none in the first turn.
         place: Option<u32>,
     },
-    /// Gives another key of the same shard what this one has. `number` is 1 if it
-    /// was done, 0 if there is a key of that name.
+    /// Gives this key's value to another key of the same shard. `number` is 1 if it was done, 0 if
+    /// a key of that name exists.
     Transfer {
         /// The key.
         key: &'a [u8],
         /// The other one.
         to: &'a [u8],
-        /// The other one's database.
+        /// The other key's database.
         database: Database,
-        /// Another key of that name goes.
+        /// Another key of that name is replaced.
         replaces: bool,
         /// The key stays.
         keeps: bool,
     },
-    /// The value is all that the key has ([`Dumped`]). Of an object of parts it is what
-    /// an empty one is made with, and the status is `InPieces`: a dump has begun, and
-    /// what would change the key is refused with `TryAgain` until it ends.
+    /// The value is the key's whole content ([`Dumped`]). For an object of parts it is the content
+    /// from which an empty object is made, and the status is `InPieces`: a dump has begun, and
+    /// commands that would change the key are refused with `TryAgain` until it ends.
     Dump {
         /// The key.
         key: &'a [u8],
         /// A dump begins of any key, also of one that lies in one record.
         holds: bool,
     },
-    /// The value is the next piece of a dump; `number` is 0 if it is the last one.
-    /// `NotFound`: the object has gone meanwhile.
+    /// The value is the next piece of a dump; `number` is 0 if it is the last one. `NotFound`: the
+    /// object was removed meanwhile.
     DumpPart {
         /// The key.
         key: &'a [u8],
@@ -278,28 +275,27 @@ pub enum Command<'a> {
         /// [`Dumped::dump`].
         dump: u64,
     },
-    /// One step of making an object of parts of what was dumped. No key leads to it
-    /// before it is complete.
+    /// One step of making an object of parts from a dump. No key leads to it before it is complete.
     Load {
         /// The key that it is to have.
         key: &'a [u8],
-        /// Which one, by the number that its first step gave; 0 in the first step.
+        /// The load's number, which its first step gave; 0 in the first step.
         load: u64,
-        /// What is to be done.
+        /// The step.
         step: LoadStep<'a>,
     },
-    /// Gives a key what was dumped. `number` is 1 if it was done, 0 if there is a
-    /// key of that name.
+    /// Gives a key the dumped content. `number` is 1 if it was done, 0 if a key of that name
+    /// exists.
     Restore {
         /// The key.
         key: &'a [u8],
-        /// What it is to have.
+        /// Its content.
         dumped: Dumped<'a>,
-        /// Another key of that name goes.
+        /// Another key of that name is replaced.
         replaces: bool,
     },
-    /// Ends a dump, and removes the key; `number` is 1 if that was done, 0 if the dump
-    /// was not under way any more.
+    /// Ends a dump, and removes the key; `number` is 1 if that was done, 0 if the dump was no
+    /// longer under way.
     DelDumped {
         /// The key.
         key: &'a [u8],
@@ -309,9 +305,9 @@ pub enum Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// A [`Command::GetRange`] with bounds of 64 bits. No value is longer than 32 bits can
-    /// say. Only the order of two bounds that lie before any value could get lost, so that
-    /// range is given as one that is empty too.
+    /// A [`Command::GetRange`] with bounds of 64 bits. A value's length fits into 32 bits. Only the
+    /// order of two bounds before any value could get lost, so such a range becomes one that is
+    /// empty too.
     pub fn get_range(key: &'a [u8], start: i64, end: i64) -> Self {
         if start < 0 && end < 0 && start > end {
             return Self::GetRange { key, start: -1, end: -2 };
@@ -389,8 +385,8 @@ impl<'a> Command<'a> {
         )
     }
 
-    /// Whether clients may ask for it over rings. The others take as long as the shard is
-    /// large, or are steps of what the server does.
+    /// Whether clients may send it over rings. The others take as long as the shard is large, or
+    /// are steps of the server's own work.
     pub fn is_for_rings(&self) -> bool {
         !matches!(
             self,

@@ -87,7 +87,7 @@ impl Natural {
         }
     }
 
-    /// Takes away what is not more.
+    /// Subtracts a number that is not greater.
     fn subtract(&mut self, other: &Self) {
         let mut borrow = 0i64;
         for (at, limb) in self.0.iter_mut().enumerate() {
@@ -145,8 +145,8 @@ fn round(is_negative: bool, wide: u128, exponent: i64, sticky: bool) -> Option<E
     })
 }
 
-/// The number that a text is, as C's `strtold` reads the whole of it: infinities
-/// are numbers, NaN is none, nor is what is too large, or too small and not 0.
+/// The number of a text, as C's `strtold` reads the whole of it: infinities are numbers, NaN is
+/// none, and neither is a number that is too large, or too small and not 0.
 pub fn parse(text: &[u8]) -> Option<Extended> {
     if text.is_empty() || text.len() >= MAX_TEXT_BYTES {
         return None;
@@ -259,7 +259,7 @@ impl Extended {
         let wide = u128::from(small.mantissa) << GUARD;
         let shifted = wide.checked_shr(distance).unwrap_or(0);
         let sticky = shifted.checked_shl(distance).unwrap_or(0) != wide;
-        // What was cut off is kept as one bit, far below those that are rounded.
+        // The bits that were cut off become one sticky bit, far below those that are rounded.
         let shifted = shifted | u128::from(sticky);
         let wide = u128::from(large.mantissa) << GUARD;
         let sum =
@@ -338,7 +338,7 @@ mod tests {
             (".5", "5.", "5.5"),
             ("1e-4950", "0", "0"),
         ] {
-            // What Redis 7 answers, or, where its text is longer, the same cut.
+            // Redis 7's answer, or, if its text is longer, the same cut.
             let found = sum(one, other).unwrap();
             assert!(expected.starts_with(&found), "{one} + {other}: {found}");
         }
@@ -359,7 +359,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Between numbers of 53 bits whose sum has at most 64, nothing is rounded.
+        /// Sums of numbers of 53 bits with at most 64 bits are exact.
         #[test]
         fn integers_add_up(one in -(1i64 << 61)..1 << 61, other in -(1i64 << 61)..1 << 61) {
             let found = sum(&one.to_string(), &other.to_string());

@@ -17,7 +17,7 @@ const SET_GET: u8 = 1 << 4;
 // it holds the key; of RANDOMKEY: there is a place.
 const ON: u8 = 1;
 
-/// Where the form stands in an encoded command.
+/// The position of the form in an encoded command.
 const FORM_BYTE: usize = std::mem::offset_of!(RequestHeader, form);
 
 // The bounds of a GETRANGE fit 32 bits.
@@ -124,7 +124,7 @@ impl<'a> Command<'a> {
         (header(0, op as u8, flags, argument, (key, value), id), key, value)
     }
 
-    /// Operation, flags, argument, key and value of what gives an object to another key.
+    /// Operation, flags, argument, key and value of commands that give an object to another key.
     fn encode_move(&self) -> (Op, u8, i64, &[u8], &[u8]) {
         let none: &[u8] = &[];
         match *self {
@@ -186,7 +186,7 @@ impl<'a> Command<'a> {
         Ok((form::database(bytes[FORM_BYTE]), command, id))
     }
 
-    /// As [`Command::decode_within`], whatever the database.
+    /// As [`Command::decode_within`], for any database.
     #[inline]
     fn decode_any(bytes: &'a [u8]) -> Result<(Self, u32), (Status, u32)> {
         let Ok((header, rest)) = RequestHeader::ref_from_prefix(bytes) else {
@@ -234,7 +234,7 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// The command whose key is not too long.
+    /// The command, if its key is not too long.
     #[inline(never)]
     fn decode_op(
         op: Op,
@@ -318,7 +318,7 @@ impl<'a> Command<'a> {
         Ok(Self::Set { key, value, condition, expiry, get: header.flags & SET_GET != 0 })
     }
 
-    /// What gives an object to another key.
+    /// Commands that give an object to another key.
     fn decode_move(
         op: Op,
         header: &RequestHeader,

@@ -1,10 +1,9 @@
 //! Glob patterns as Redis matches them: `*`, `?`, `[a-z]`, `[^a-z]`, `\x`.
 //!
-//! What stands between two stars is looked for from the left: the first place is as
-//! good as any, since the star behind it takes the rest. All elements of a pattern
-//! are compared with a byte at once, 64 in a word (shift-and, Baeza-Yates and Gonnet,
-//! 1992). So a match takes at most a word for each byte of the text and 64 elements
-//! of the pattern, and a pattern has a limit.
+//! The matcher looks for the elements between two stars from the left: the first match is as good
+//! as any, because the star behind it takes the rest. It compares all elements of a pattern with a
+//! byte at once, 64 in a word (shift-and, Baeza-Yates and Gonnet, 1992). So a match takes at most a
+//! word for each byte of the text and 64 elements of the pattern, and a pattern has a limit.
 
 use remora_layout::limits::MAX_PATTERN_BYTES;
 use std::ops::Range;
@@ -96,7 +95,7 @@ impl Glob {
         })
     }
 
-    /// Where these elements end in a text for the first time.
+    /// The end of the first match of these elements in a text.
     fn end_of(&self, part: &Range<usize>, text: &[u8]) -> Option<usize> {
         let Some(last) = part.clone().last() else { return Some(0) };
         let masks = &self.masks[part.start / BITS..=last / BITS];
@@ -146,8 +145,7 @@ fn literal(byte: u8, ignore_case: bool, matched: &mut [bool; 256]) {
     }
 }
 
-/// The class whose `[` stands before `at`. One that is not closed ends with the
-/// pattern.
+/// The class whose `[` is before `at`. An unclosed class ends with the pattern.
 fn class(pattern: &[u8], mut at: usize, ignore_case: bool, matched: &mut [bool; 256]) -> usize {
     let fold = |byte: u8| if ignore_case { byte.to_ascii_lowercase() } else { byte };
     let inverted = pattern.get(at) == Some(&b'^');
@@ -235,7 +233,7 @@ mod tests {
         assert!(matches(b"MAX[L-N]*", b"maxmemory", true));
     }
 
-    /// What would take a search that begins anew at each byte a minute.
+    /// A search that starts again at each byte would take a minute for this.
     #[test]
     fn the_longest_pattern_and_a_long_text_take_a_word_for_each_byte() {
         let text = vec![b'a'; 16 << 20];

@@ -23,12 +23,12 @@ impl<'a> Items<'a> {
         list.extend_from_slice(&NONE.to_le_bytes());
     }
 
-    /// Bytes that an item of so many bytes takes.
+    /// Bytes of an encoded item of this length.
     pub const fn bytes_of(item_bytes: usize) -> usize {
         HEADER_BYTES + item_bytes
     }
 
-    /// The items of an encoded list, whose lengths are checked.
+    /// The items of an encoded list, with checked lengths.
     pub fn parse(list: &'a [u8]) -> Option<Self> {
         let mut rest = list;
         while !rest.is_empty() {

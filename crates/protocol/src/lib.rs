@@ -1,9 +1,9 @@
-//! What a shard can be asked, and what it answers: typed operations, their encoding,
-//! their status codes. No I/O.
+//! Questions to a shard, and its answers: typed operations, their encoding, their status codes. No
+//! I/O.
 //!
-//! What this crate keeps true: an operation has one encoding, for rings, for the mail
-//! between shards and for the log; each type has a range of 256 numbers of its own; what
-//! is decoded holds checked parts only.
+//! Invariant of this crate: an operation has one encoding, for rings, for the mail between shards
+//! and for the log; each type has a range of 256 numbers of its own; decoded commands contain
+//! checked parts only.
 
 #![forbid(unsafe_code)]
 

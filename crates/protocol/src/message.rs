@@ -1,4 +1,4 @@
-//! Requests and replies as they stand in a frame's payload.
+//! Requests and replies in a frame's payload.
 //!
 //! ```text
 //! request   0 op 1 | flags 1 | form 1 | of 1 | key_bytes 4 | value_bytes 4 | id 4 | argument 8 |
@@ -9,12 +9,12 @@
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
-/// How a request stands in its frame, or frames. The high four bits of the form
-/// number the database.
+/// The form of a request in its frame, or frames. The high four bits of the form number the
+/// database.
 pub mod form {
     use remora_layout::database::Database;
 
-    /// Bits of a form that say how the request stands.
+    /// The bits for the request's form.
     pub const MASK: u8 = 15;
 
     /// The database that a form numbers.
@@ -39,8 +39,8 @@ pub mod form {
 
 /// In place of an [`Op`]: the value is the next piece of a request's value.
 pub const PIECE: u8 = 200;
-/// In place of an [`Op`]: the client has taken what stood in the buffer that
-/// the [`remora_layout::buffer_name::BufferName`] at the frame's end names. Has no reply.
+/// In place of an [`Op`]: the client has taken the content of the buffer that the
+/// [`remora_layout::buffer_name::BufferName`] at the frame's end names. Has no reply.
 pub const RELEASE: u8 = 201;
 /// In place of an [`Op`]: the client will not send the rest of the value of the
 /// request with this id, which is not executed. Has a reply if that request has
@@ -64,7 +64,7 @@ pub struct RequestHeader {
     pub flags: u8,
     /// Bits of [`form`], and the number of the database.
     pub form: u8,
-    /// The type whose operation `op` is; 0 for keys of any type, and strings.
+    /// The type of the operation `op`; 0 for keys of any type, and strings.
     pub of: u8,
     /// Bytes of the key.
     pub key_bytes: U32,
@@ -100,8 +100,7 @@ pub struct ReplyHeader {
     pub incarnation: U64,
 }
 
-/// What is asked of a key of any type, or of a string. Other types number
-/// their operations themselves.
+/// Operations on a key of any type, or on a string. Other types number their operations themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, TryFromBytes)]
 #[repr(u8)]
 pub enum Op {
@@ -141,7 +140,7 @@ pub enum Op {
     GetDel = 17,
     /// Value of a key, whose expiry is set or cleared.
     GetEx = 18,
-    /// What a key holds: a record's kind.
+    /// The kind of a key's record.
     Type = 19,
     /// Removes all keys of the shard.
     FlushAll = 20,
@@ -157,11 +156,11 @@ pub enum Op {
     Scan = 24,
     /// Any key of the database.
     RandomKey = 25,
-    /// Gives another key what this one has.
+    /// Gives another key this key's value.
     Transfer = 26,
     /// All that a key has.
     Dump = 27,
-    /// Gives a key what another one had.
+    /// Gives a key another key's value.
     Restore = 28,
     /// Removes a key that was dumped, if the dump is still under way.
     DelDumped = 29,
@@ -226,7 +225,7 @@ pub enum Status {
     NoTree = 10,
     /// NaN, infinite or inverted numbers are no rectangle and no point.
     BadRectangle = 11,
-    /// A node cannot have room for so many entries.
+    /// A node cannot have room for this many entries.
     BadCapacity = 12,
     /// Objects are loaded into an empty tree only.
     NotEmpty = 13,
@@ -237,22 +236,21 @@ pub enum Status {
     /// This load of the tree is no longer under way: another has begun
     /// meanwhile, or nothing came for too long.
     OtherLoad = 16,
-    /// What was given is no geometry, or no predicate on one, or the rectangle
-    /// is not the geometry's.
+    /// The argument is not a geometry, or not a predicate on one, or the rectangle does not belong
+    /// to the geometry.
     BadGeometry = 17,
     /// The key holds a value of another kind.
     WrongType = 18,
-    /// The value's pieces stopped coming: what had come was given up.
+    /// The value's pieces stopped coming: the request was abandoned.
     Stalled = 19,
-    /// The shard applies another one's log: nothing else changes it.
+    /// The shard applies another shard's log: only that log changes it.
     ReadOnly = 20,
-    /// The object has parts: it goes to another key in pieces. Or a tree is being built:
-    /// ask for the next step.
+    /// The object has parts: it moves to another key in pieces. Or a tree is being built: ask for
+    /// the next step.
     InPieces = 21,
     /// The key is on its way to another one, or too many are: ask again.
     TryAgain = 22,
-    /// The object has changed so much since the read began that the rest of it is
-    /// lost.
+    /// The object has changed so much since the read began that the rest of the read is lost.
     Outrun = 23,
 }
 

@@ -1,4 +1,4 @@
-//! Keys that are told of as a whole: lists of a scan, and what a key has.
+//! Whole keys in messages: lists of a scan, and a key's content.
 //!
 //! ```text
 //! scanned keys   for each: kind 1 | key_bytes 4 | key
@@ -19,7 +19,7 @@ use remora_layout::kind::Kind;
 use remora_layout::limits::MAX_KEY_BYTES;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 
-/// Bytes of what a key has before its value.
+/// Bytes of a key's content before its value.
 const DUMP_HEADER_BYTES: usize = 24;
 /// Bytes of a scanned key before the key.
 const SCANNED_HEADER_BYTES: usize = 5;
@@ -55,23 +55,23 @@ impl<'a> Iterator for ScannedKeys<'a> {
     }
 }
 
-/// All that a key has: what kind of record, until when, and its value.
+/// A key's whole content: the kind of its record, its expiry, and its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dumped<'a> {
     /// The record's kind; no part's.
     pub kind: Kind,
     /// Unix ms; 0 for never.
     pub expires_at_ms: u64,
-    /// Which dump of its shard it is; 0 if the key is not held.
+    /// The dump's number in its shard; 0 if the key is not held.
     pub dump: u64,
-    /// The record's value; of an object of parts what an empty one is made with.
+    /// The record's value; for an object of parts the content from which an empty object is made.
     pub value: &'a [u8],
     /// All of it, as it is encoded.
     bytes: &'a [u8],
 }
 
 impl<'a> Dumped<'a> {
-    /// What these bytes say that a key has; `None` if they make no sense.
+    /// A key's content from its encoding; `None` if the bytes are invalid.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, value) = bytes.split_first_chunk::<DUMP_HEADER_BYTES>()?;
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight"));
@@ -81,7 +81,7 @@ impl<'a> Dumped<'a> {
         makes_sense.then_some(Self { kind, expires_at_ms, dump, value, bytes })
     }
 
-    /// Appends what a key has.
+    /// Appends a key's content.
     pub fn push(out: &mut Vec<u8>, kind: Kind, expires_at_ms: u64, dump: u64, value: &[u8]) {
         for word in [kind.0.into(), expires_at_ms, dump] {
             out.extend_from_slice(&u64::to_le_bytes(word));
@@ -89,13 +89,13 @@ impl<'a> Dumped<'a> {
         out.extend_from_slice(value);
     }
 
-    /// As it is encoded.
+    /// Its encoding.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 }
 
-/// One step of making an object of parts of what was dumped.
+/// One step of making an object of parts from a dump.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoadStep<'a> {
     /// Makes an empty object aside; `number` is that of the load. `NotDone`: there is
@@ -103,7 +103,7 @@ pub enum LoadStep<'a> {
     Begin {
         /// Of a root record.
         dumped: Dumped<'a>,
-        /// Another key of that name goes in the end.
+        /// Another key of that name is replaced in the end.
         replaces: bool,
     },
     /// Adds one piece of a dump. A failure gives the load up.
@@ -111,17 +111,17 @@ pub enum LoadStep<'a> {
     /// Lets the key lead to the object; `number` is 1 if it was done, 0 if there is a
     /// key of that name. The load is over.
     Enter {
-        /// Another key of that name goes.
+        /// Another key of that name is replaced.
         replaces: bool,
-        /// The key of this shard that it was dumped from, and that goes in the same
-        /// turn. `NotFound` if it has gone before.
+        /// The source key of the dump, in this shard, which is removed in the same turn. `NotFound`
+        /// if it was removed before.
         from: Option<Source<'a>>,
     },
     /// Gives the load up.
     Drop,
 }
 
-/// A key that goes once what it had is another's.
+/// A key that is removed once another key has its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Source<'a> {
     /// The key.

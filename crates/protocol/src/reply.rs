@@ -1,4 +1,4 @@
-//! What a shard answers.
+//! A shard's answers.
 
 use crate::message::Status;
 use remora_layout::pointer::RemotePointer;
@@ -16,8 +16,7 @@ pub struct Reply<'a> {
     pub pointer: RemotePointer,
     /// Term of the lease on it, in ms.
     pub lease_ms: u32,
-    /// The reply is to be held back until this sequence is durable; 0 if it may go
-    /// at once.
+    /// The reply is held back until this sequence is durable; 0 if it may be sent at once.
     pub wait: u64,
 }
 

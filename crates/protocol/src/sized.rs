@@ -1,4 +1,4 @@
-//! Parts of a message whose length stands before them: length 4 | part.
+//! Parts of a message with their lengths before them: length 4 | part.
 
 use crate::message::Status;
 
@@ -10,7 +10,7 @@ pub(crate) fn push_sized(scratch: &mut Vec<u8>, part: &[u8]) {
     scratch.extend_from_slice(part);
 }
 
-/// Such a part, and what follows.
+/// Such a part, and the rest.
 ///
 /// # Errors
 /// [`Status::Malformed`]: the value is shorter.

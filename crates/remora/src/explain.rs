@@ -1,5 +1,5 @@
-//! `remora explain`: does an operation some times and tells of each way that
-//! it went: why, what was expected of both ways, and what it took.
+//! `remora explain`: executes an operation some times and reports for each path: the reason for the
+//! choice, the expected costs of both paths, and the time.
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -70,7 +70,7 @@ pub enum Operation {
     },
 }
 
-/// What became of the times that went one way.
+/// The results of one path's runs.
 #[derive(Debug, Serialize)]
 struct WayReport {
     way: &'static str,
@@ -84,21 +84,21 @@ struct WayReport {
     round_trips: f64,
     bytes: f64,
     nodes: f64,
-    /// What was said of the last one.
+    /// The explanation of the last run.
     last: String,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Report {
     policy: String,
     transport: &'static str,
-    /// Of the last time: objects, or 1 for a key that exists.
+    /// The results of the last run: objects, or 1 for a key that exists.
     results: usize,
     ways: Vec<WayReport>,
 }
 
-/// What was seen of one way.
+/// The observations of one path.
 #[derive(Default)]
 struct Seen {
     explanations: Vec<Explanation>,
@@ -144,7 +144,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     report.ways.iter().try_for_each(|way| way.print(&mut out))
 }
 
-/// What is operated on.
+/// The target of the operation.
 enum Target<'a> {
     Key(&'a str),
     Tree(Box<OpenTree>, Query),

@@ -1,10 +1,9 @@
 //! The binary: `remora serve`, `bench`, `explain`, `import`, `export`, `demo`,
 //! `doctor`, `version`.
 //!
-//! What this crate keeps true: with `--json` standard output is exactly one
-//! JSON object and everything else goes to standard error; the exit code is
-//! 0 done, 1 failed, 2 usage, 3 transport unavailable; a server process that
-//! this binary started ends with it, however it ends.
+//! Invariant of this crate: with `--json` standard output is exactly one JSON object and all other
+//! output goes to standard error; the exit code is 0 done, 1 failed, 2 usage, 3 transport
+//! unavailable; a server process that this binary started ends with it, however it ends.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +26,7 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody may listen any more; that is no reason to panic.
+            // The reader may have gone; that is no reason to panic.
             let _ = writeln!(std::io::stderr(), "remora: {error:#}");
             exit_code(&error)
         }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::Write;
 
-/// What is shown of a detail, in characters.
+/// The shown characters of a detail.
 const SHOWN: usize = 80;
 
 /// Why an object is refused.
@@ -15,7 +15,7 @@ const SHOWN: usize = 80;
 pub struct Refusal {
     /// One of a few sentences; refusals are counted by it.
     pub reason: &'static str,
-    /// What is special about this one.
+    /// The detail of this refusal.
     pub detail: String,
 }
 
@@ -27,7 +27,7 @@ impl Refusal {
 }
 
 impl Refusal {
-    /// A geometry that is refused; `whose` says whose it is.
+    /// A refused geometry; `whose` names its object.
     pub fn of_shape(why: &ShapeError, whose: impl fmt::Display) -> Self {
         match why {
             ShapeError::TooLong => Self::new("its geometry is too long", format!("{whose}: {why}")),
@@ -52,7 +52,7 @@ impl From<BadRect> for Refusal {
 struct Refused {
     reason: &'static str,
     count: u64,
-    /// Where the first one stands.
+    /// The position of the first one.
     first_at: u64,
     detail: String,
 }

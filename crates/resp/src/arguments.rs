@@ -1,5 +1,4 @@
-//! Arguments that several groups of commands take: what the table says of them, and
-//! their parsers.
+//! Arguments that several groups of commands take: their entries in the table, and their parsers.
 
 use crate::error::CommandError;
 use crate::spec::{Argument, Kind};
@@ -17,7 +16,7 @@ pub(crate) const UNIX_SECONDS: Argument = Argument::new("unix-time-seconds", Kin
 pub(crate) const UNIX_MILLISECONDS: Argument =
     Argument::new("unix-time-milliseconds", Kind::UnixTime);
 
-/// An expiry, or none any more.
+/// An expiry, or its removal.
 pub(crate) const EXPIRATIONS: &[Argument] = &[
     SECONDS.after("EX"),
     MILLISECONDS.after("PX"),
@@ -84,8 +83,8 @@ impl ExpiryForm {
         forms.find(|(name, _)| option.eq_ignore_ascii_case(name.as_bytes())).map(|(_, form)| form)
     }
 
-    /// Unix ms. What is past becomes 1, which is past for any thread's clock: a shard
-    /// that read its own some time ago removes the key as well.
+    /// Unix ms. A time in the past becomes 1, which is in the past for any thread's clock: a shard
+    /// with an older reading of its clock removes the key as well.
     pub(crate) fn at_ms(
         self,
         number: i64,

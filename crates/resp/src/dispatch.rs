@@ -1,4 +1,4 @@
-//! From the words of a request to its command's parser.
+//! Leads from the words of a request to its command's parser.
 
 use crate::error::{CommandError, excerpt};
 use crate::request::Request;
@@ -13,7 +13,7 @@ use crate::wire::{Args, Made, Words};
 /// an unknown command.
 ///
 /// # Errors
-/// What the client did wrong; the connection goes on.
+/// The client's error; the connection continues.
 #[inline]
 pub fn request<'a>(
     args: &'a Args,

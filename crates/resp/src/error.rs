@@ -52,7 +52,7 @@ pub enum CommandError {
     /// A count that cannot be negated.
     #[error("ERR value is out of range, value must between {} and {}", -i64::MAX, i64::MAX)]
     NotInLongRange,
-    /// A count of which the double is no 64-bit integer.
+    /// A count whose double is not a 64-bit integer.
     #[error("ERR value is out of range")]
     CountOutOfRange,
     /// A glob pattern beyond the limit.
@@ -107,7 +107,7 @@ pub enum CommandError {
     /// HELLO with an unknown or unfinished option.
     #[error("ERR Syntax error in HELLO option '{0}'")]
     HelloOption(String),
-    /// For sessions: HELLO with AUTH that does not hold.
+    /// For sessions: HELLO with wrong credentials in AUTH.
     #[error("WRONGPASS invalid username-password pair or user is disabled.")]
     WrongPassword,
     /// CLIENT SETNAME with bytes that a log line could not hold.
@@ -181,7 +181,7 @@ pub enum CommandError {
     /// More than [`MAX_COMMAND_ITEMS`] names and values.
     #[error("ERR more than {MAX_COMMAND_ITEMS} names and values in one command: use several")]
     TooManyItems,
-    /// An error of which the command's own file has the text.
+    /// An error whose text is in the command's own file.
     #[error("{0}")]
     Own(Cow<'static, str>),
 }
@@ -210,9 +210,8 @@ impl CommandError {
     }
 }
 
-/// A peer's own word as an error may repeat it: up to a NUL and at most 128
-/// bytes, as Redis; line ends become spaces, and what is not UTF-8 becomes
-/// U+FFFD, so that a reply is always text.
+/// A peer's own word as an error may repeat it: up to a NUL and at most 128 bytes, as Redis; line
+/// ends become spaces, and bytes that are not UTF-8 become U+FFFD, so that a reply is always text.
 pub(crate) fn excerpt(word: &[u8]) -> String {
     clean(cut(word, EXCERPT_BYTES))
 }

@@ -1,5 +1,5 @@
-//! What a reply looks like: plain data that a request carries until the shards have
-//! answered. How each form is written stands with its command.
+//! The form of a reply: plain data that a request carries until the shards have answered. The
+//! writer of each form is beside its command.
 
 use crate::wire::Protocol;
 use remora_frontend::Part;
@@ -26,7 +26,7 @@ pub enum ReplyForm {
     Sum,
     /// OK if all parts are.
     AllOk(&'static str),
-    /// SCAN: where to go on, and keys.
+    /// SCAN: where to continue, and keys.
     Scanned,
     /// KEYS: an array of keys.
     KeyList,
@@ -34,28 +34,28 @@ pub enum ReplyForm {
     Digest,
     /// DEBUG DIGEST-VALUE: an array of digests.
     Digests,
-    /// As the command says.
+    /// The form that the command defines.
     Object(&'static ObjectReply),
-    /// What a search of a tree found.
+    /// The objects that a search of a tree found.
     TreeObjects(ObjectForm),
-    /// What a search of a GEO key found.
+    /// The members that a search of a GEO key found.
     GeoFound(GeoForm),
-    /// A search of a GEO key makes no sense: this error, if the key holds no string, and the
-    /// member that was to be the centre, if one was named, is there.
+    /// An invalid search of a GEO key: this error, if the key holds no string, and the member that
+    /// is the centre, if one was named, exists.
     GeoRefused(GeoError),
 }
 
-/// Writes the reply of a command that no [`Shape`] fits. Statuses that are errors have
-/// been told before.
+/// Writes the reply of a command that no [`Shape`] fits. The caller has already handled statuses
+/// that are errors.
 pub type WriteReply = fn(&mut Vec<u8>, Protocol, Part<'_>);
 
-/// How the reply to a command of one key is made. Each stands beside its command.
+/// How the reply to a command of one key is made. Each form is beside its command.
 pub struct ObjectReply {
     /// The command's name, in lower case.
     pub command: &'static str,
-    /// What it looks like.
+    /// Its shape.
     pub shape: Shape,
-    /// Errors whose text is the command's own.
+    /// Errors with the command's own texts.
     pub errors: &'static [(Status, &'static str)],
 }
 
@@ -79,7 +79,7 @@ impl fmt::Debug for ObjectReply {
     }
 }
 
-/// What a reply looks like.
+/// The shape of a reply.
 #[derive(Clone, Copy)]
 pub enum Shape {
     /// OK.
@@ -95,7 +95,7 @@ pub enum Shape {
     /// As [`ListForm::Cursor`] at the end of an empty list if the number is 0, else
     /// this error.
     ErrorUnlessEmpty(&'static str),
-    /// As the command writes it.
+    /// The command's own writer.
     Own(WriteReply),
 }
 
@@ -113,14 +113,14 @@ pub enum ListForm {
     Cursor,
 }
 
-/// What a reply tells of each object of a tree.
+/// The parts of each object that a reply contains.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ObjectForm {
     /// Its rectangle.
     pub rect: bool,
     /// Its distance from this point: x, y.
     pub distance_from: Option<(f64, f64)>,
-    /// Objects that are told at most.
+    /// Most objects in a reply.
     pub most: usize,
 }
 
@@ -130,7 +130,7 @@ impl Default for ObjectForm {
     }
 }
 
-/// How what a search found becomes its reply.
+/// How the results of a search become its reply.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GeoForm {
     /// Nearest first, or farthest.
@@ -151,7 +151,7 @@ pub struct GeoForm {
 }
 
 impl GeoForm {
-    /// Whether only the names of all members found are told, in no order.
+    /// Whether the reply contains only the names of all members found, in no order.
     pub fn is_bare(&self) -> bool {
         let Self { order, most, distance, score, position, stored, .. } = *self;
         let more = distance || score || position || stored.is_some();
@@ -168,7 +168,7 @@ pub enum Order {
     Farthest,
 }
 
-/// What is stored of a member that was found.
+/// The value stored for a member that was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stored {
     /// Its own score.
@@ -204,7 +204,7 @@ pub enum GeoError {
     /// A radius below 0.
     #[error("ERR radius cannot be negative")]
     NegativeRadius,
-    /// A box of which a side is below 0.
+    /// A box with a side below 0.
     #[error("ERR height or width cannot be negative")]
     NegativeBox,
     /// A count below 1.
@@ -225,7 +225,7 @@ pub enum GeoError {
     /// A member's name above [`MAX_MEMBER_BYTES`].
     #[error("ERR member is longer than {MAX_MEMBER_BYTES} bytes")]
     MemberTooLong,
-    /// For shards' replies: a search around a member that is not there.
+    /// For shards' replies: a search around an absent member.
     #[error("ERR could not decode requested zset member")]
     NoMember,
 }

@@ -9,7 +9,7 @@ use remora_protocol::message::Status;
 /// The protocol of Redis and its clients.
 pub enum Resp {}
 
-/// What a client of RESP has told about itself.
+/// A RESP client's own statements about itself.
 #[derive(Default)]
 pub struct RespClient {
     /// The dialect that it speaks.

@@ -29,7 +29,7 @@ impl<'a> Keys<'a> {
         Self { words, next: from }
     }
 
-    /// All arguments from `from` on, whose lengths are checked.
+    /// All arguments from `from` on; the caller has checked their lengths.
     pub(crate) fn checked(words: Words<'a>, from: usize) -> Result<Self, CommandError> {
         let keys = Self::all(words, from);
         keys.clone().try_for_each(|word| key(word).map(drop))?;

@@ -1,12 +1,11 @@
 //! RESP: bytes to requests and back, and the table of commands.
 //!
-//! What this crate keeps true: it does no I/O, reads no clock and draws no
-//! random numbers; no input makes it panic, and what it stores while it
-//! parses is bounded by the bytes that the peer really sent.
+//! Invariant of this crate: it does no I/O, reads no clock and draws no random numbers; no input
+//! makes it panic, and the memory that it stores while it parses is bounded by the bytes that the
+//! peer really sent.
 //!
-//! A session calls [`wire::parse()`] on what it has received, then [`request()`]
-//! on the arguments found, acts, and writes its answer with [`ReplyForm::write`]
-//! or [`wire::encode`].
+//! A session calls [`wire::parse()`] on the bytes received, then [`request()`] on the arguments
+//! found, acts, and writes its answer with [`ReplyForm::write`] or [`wire::encode`].
 //!
 //! ```text
 //!   markdown    dispatch    reply          from words to a parser, from answers to a reply

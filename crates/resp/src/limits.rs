@@ -1,5 +1,5 @@
-//! Bounds of what one command may ask for, beside those of the layout: without them a
-//! small request could ask for a huge reply, or for much work.
+//! Bounds of one command's request, beside those of the layout: without them a small request could
+//! ask for a huge reply, or for much work.
 
 /// Names in one COMMAND INFO or DOCS. Each can make a reply of a kilobyte.
 pub(crate) const MAX_COMMAND_NAMES: usize = 1024;

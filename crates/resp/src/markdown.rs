@@ -30,7 +30,7 @@ pub fn commands() -> String {
     page
 }
 
-/// What can be called: containers that only hold subcommands cannot.
+/// The commands that can be called: containers that only hold subcommands cannot.
 fn leaves() -> impl Iterator<Item = &'static CommandSpec> {
     TABLE
         .iter()

@@ -1,5 +1,4 @@
-//! Replies to commands of one key, from what its shard answers, in the shapes that
-//! several types share.
+//! Replies to commands of one key, from its shard's answer, in the shapes that several types share.
 
 use crate::error::status_error;
 use crate::form::{ListForm, ObjectReply, Shape};
@@ -52,7 +51,7 @@ pub struct ItemsReply {
 }
 
 impl ItemsReply {
-    /// The reply that tells of these items (as [`Items`] encodes them).
+    /// The reply with these items (as [`Items`] encodes them).
     pub const fn new(list: Vec<u8>, number: i64, form: ListForm) -> Self {
         Self { list, number, form, written: 0, is_open: false }
     }
@@ -62,7 +61,7 @@ impl ItemsReply {
         self.list.len()
     }
 
-    /// Goes on with these items, behind those that are written.
+    /// Continues with these items, behind those that are written.
     pub fn go_on(&mut self, list: Vec<u8>) {
         (self.list, self.written) = (list, 0);
     }

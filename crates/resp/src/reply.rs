@@ -1,5 +1,4 @@
-//! From the form of a reply and what shards have answered to the reply, whole or piece by
-//! piece.
+//! Makes the reply from its form and the shards' answers, whole or piece by piece.
 
 use crate::commands::geo::{self, FoundReply};
 use crate::commands::rtree::ObjectsReply;
@@ -90,7 +89,7 @@ impl ReplyForm {
                 let objects = value.take().unwrap_or_default();
                 Some(LongReply::Objects(ObjectsReply::new(objects, form)))
             }
-            // No key is as one in which nothing is found.
+            // An absent key counts as one in which nothing is found.
             Self::GeoFound(form)
                 if form.stored.is_none() && matches!(status, Status::Ok | Status::NotFound) =>
             {
@@ -118,7 +117,7 @@ pub enum LongReply {
 }
 
 impl LongReply {
-    /// Bytes of what it is made of.
+    /// Bytes of its source.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Objects(reply) => reply.bytes(),
@@ -136,8 +135,8 @@ impl LongReply {
         }
     }
 
-    /// Goes on with this list, behind what is written; false if no shard answers such a reply
-    /// in several lists.
+    /// Continues with this list, behind the written part; false if no shard sends such a reply in
+    /// several lists.
     pub fn go_on(&mut self, list: Vec<u8>) -> bool {
         let Self::Items(items) = self else { return false };
         items.go_on(list);

@@ -1,4 +1,4 @@
-//! Requests: what a session is asked to do.
+//! Requests that a session can get.
 //!
 //! A session answers some of them itself. The others, which are about data, are
 //! commands for shards, or become some. Points in time are absolute from here
@@ -13,8 +13,8 @@ use remora_layout::kind::Kind;
 use remora_protocol::glob::Glob;
 use remora_protocol::{self as protocol, Command};
 
-/// One request of a RESP connection. Everything borrows from its bytes, or from what was
-/// made of them.
+/// One request of a RESP connection. Everything borrows from its bytes, or from the buffers made
+/// from them.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
     /// PING, with the text to send back.
@@ -29,7 +29,7 @@ pub enum Request<'a> {
     ClientGetName,
     /// CLIENT SETINFO; empty takes the value away.
     ClientSetInfo {
-        /// Which attribute.
+        /// The attribute.
         attribute: ClientAttribute,
         /// Its value.
         value: &'a [u8],
@@ -60,22 +60,22 @@ pub enum Request<'a> {
     Touch(Keys<'a>),
     /// MGET; at least one key.
     MGet(Keys<'a>),
-    /// MSET; at least one pair. Of a key that is named twice the last counts.
+    /// MSET; at least one pair. If a key is named twice the last pair counts.
     MSet(Pairs<'a>),
     /// One operation on the object of one key, for the shard that owns it.
     Object {
         /// The key.
         key: &'a [u8],
-        /// What is asked.
+        /// The question.
         request: protocol::Request<'a>,
         /// How the reply is made.
         form: ReplyForm,
     },
-    /// What an operation on the object of one key finds is stored at another one.
+    /// The result of an operation on one key's object is stored at another key.
     Store {
         /// The key.
         key: &'a [u8],
-        /// What is asked.
+        /// The question.
         request: protocol::Request<'a>,
         /// How the reply is made.
         form: ReplyForm,
@@ -88,7 +88,7 @@ pub enum Request<'a> {
         key: &'a [u8],
         /// The parts' names, which are checked.
         parts: Keys<'a>,
-        /// What is asked about the part with this name.
+        /// The question about the part with this name.
         request: PartRequest,
         /// How the reply is made.
         form: ReplyForm,
@@ -105,11 +105,11 @@ pub enum Request<'a> {
     FlushDb,
     /// SCAN.
     Scan {
-        /// Where to go on; 0 at the beginning.
+        /// Where to continue; 0 at the beginning.
         cursor: u64,
         /// About how many keys are wanted.
         count: u32,
-        /// Which of them are told.
+        /// The keys to return.
         filter: KeyFilter,
     },
     /// KEYS.
@@ -122,7 +122,7 @@ pub enum Request<'a> {
     KeySlot(&'a [u8]),
 }
 
-/// Which keys SCAN and KEYS give.
+/// The keys that SCAN and KEYS return.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KeyFilter {
     /// MATCH: a glob pattern.
@@ -148,19 +148,19 @@ pub struct Transfer<'a> {
     pub key: &'a [u8],
     /// The other one.
     pub to: &'a [u8],
-    /// The other one's database; `None` for the same.
+    /// The other key's database; `None` for the same.
     pub database: Option<Database>,
-    /// Another key of that name goes.
+    /// Another key of that name is replaced.
     pub replaces: bool,
     /// The key stays.
     pub keeps: bool,
-    /// To the same key of the same database is an error.
+    /// Source and target must not be the same key of the same database.
     pub must_differ: bool,
     /// How the reply is made.
     pub form: ReplyForm,
 }
 
-/// What HELLO asks for.
+/// The arguments of HELLO.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello<'a> {
     /// The protocol to speak from the reply on; as before without one.
@@ -171,7 +171,7 @@ pub struct Hello<'a> {
     pub name: Option<&'a [u8]>,
 }
 
-/// What CLIENT SETINFO sets.
+/// The attribute that CLIENT SETINFO sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientAttribute {
     /// LIB-NAME: the client library's name.
@@ -185,8 +185,8 @@ pub enum ClientAttribute {
 pub struct Sections<'a>(pub(crate) Keys<'a>);
 
 impl Sections<'_> {
-    /// Whether to show a section. No argument, `default`, `all` and
-    /// `everything` ask for each.
+    /// Whether to show a section. Without arguments, and with `default`, `all` and `everything`,
+    /// INFO shows each.
     pub fn wants(&self, section: &str) -> bool {
         let every = ["default", "all", "everything", section];
         self.0.len() == 0
@@ -208,7 +208,7 @@ impl Patterns {
     }
 }
 
-/// What COMMAND asks for.
+/// The arguments of COMMAND.
 #[derive(Clone, Debug)]
 pub enum CommandQuery<'a> {
     /// COMMAND alone, and COMMAND INFO without names.
@@ -225,7 +225,7 @@ pub enum CommandQuery<'a> {
     GetKeys(Keys<'a>),
 }
 
-/// Which commands COMMAND LIST names.
+/// The commands that COMMAND LIST names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ListFilter<'a> {
     /// All.

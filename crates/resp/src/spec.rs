@@ -1,18 +1,18 @@
-//! What is known about a command: its name, its arguments, what it does and needs, and
-//! its parser. The dispatcher, COMMAND and `docs/commands.md` are made from it.
+//! The description of a command: its name, its arguments, its effects and needs, and its parser.
+//! The dispatcher, COMMAND and `docs/commands.md` are made from it.
 
 use crate::error::CommandError;
 use crate::request::Request;
 use crate::wire::Words;
 
-/// What a parser gives.
+/// The result of a parser.
 pub(crate) type Asked<'a> = Result<Request<'a>, CommandError>;
 
 /// Makes a request of arguments whose number fits the command; the time is
 /// Unix ms.
 pub type Parse = for<'a> fn(Words<'a>, u64) -> Result<Request<'a>, CommandError>;
 
-/// What a command does and needs; the names are those of COMMAND INFO.
+/// A command's effects and needs; the names are those of COMMAND INFO.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flag {
     /// May change data.
@@ -59,7 +59,7 @@ pub struct Group {
     pub name: &'static str,
     /// The chapter's heading in the documentation.
     pub heading: &'static str,
-    /// Whose words its commands are: Redis's, or Remora's own.
+    /// The origin of its words: Redis, or Remora.
     pub origin: &'static str,
 }
 
@@ -84,16 +84,16 @@ impl Group {
     pub(crate) const SERVER: Self = Self::new("server", "The server");
 }
 
-/// Where the keys stand among the arguments (0 is the command's name).
+/// The positions of the keys among the arguments (0 is the command's name).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyPlaces {
     /// First key; 0 for a command without keys.
     pub first: usize,
     /// Last key; -1 is the last argument.
     pub last: isize,
-    /// From one key to the next.
+    /// The distance from one key to the next.
     pub step: usize,
-    /// What is done to the keys, in the words of COMMAND INFO.
+    /// The kind of access to the keys, in the words of COMMAND INFO.
     pub access: &'static [&'static str],
 }
 
@@ -128,11 +128,11 @@ impl KeyPlaces {
 pub struct CommandSpec {
     /// In lower case; `client|id` for a subcommand.
     pub name: &'static str,
-    /// Arguments with the name; negative: at least so many.
+    /// Arguments with the name; a negative number is a minimum.
     pub arity: i16,
-    /// What it does and needs.
+    /// Its effects and needs.
     pub flags: &'static [Flag],
-    /// Where its keys stand.
+    /// The positions of its keys.
     pub keys: KeyPlaces,
     /// ACL categories that do not follow from the flags.
     pub categories: &'static [&'static str],
@@ -142,9 +142,9 @@ pub struct CommandSpec {
     pub group: Group,
     /// One sentence.
     pub summary: &'static str,
-    /// What it costs.
+    /// Its cost.
     pub complexity: &'static str,
-    /// What a user should know besides: for the documentation only.
+    /// Further notes for users: for the documentation only.
     pub notes: &'static str,
     /// Its arguments after the name.
     pub arguments: &'static [Argument],
@@ -155,7 +155,7 @@ pub struct CommandSpec {
 }
 
 impl CommandSpec {
-    /// What most entries have in common.
+    /// The common values of most entries.
     pub(crate) const PLAIN: Self = Self {
         name: "",
         arity: 0,
@@ -172,8 +172,7 @@ impl CommandSpec {
         parse: container,
     };
 
-    /// Whether so many arguments, name included, are neither too few nor too
-    /// many.
+    /// Whether this number of arguments, name included, is allowed.
     #[inline]
     pub const fn accepts(&self, count: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
@@ -217,7 +216,7 @@ impl CommandSpec {
     }
 }
 
-/// What an argument is; the names are those of COMMAND DOCS.
+/// The kind of an argument; the names are those of COMMAND DOCS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A key.
@@ -260,9 +259,9 @@ impl Kind {
 /// One argument.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
-    /// What it is called in the syntax.
+    /// Its name in the syntax.
     pub name: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The word before it, or in its place.
     pub token: Option<&'static str>,
@@ -270,7 +269,7 @@ pub struct Argument {
     pub optional: bool,
     /// Whether it may be repeated.
     pub multiple: bool,
-    /// What it is made of.
+    /// Its parts.
     pub parts: &'static [Argument],
 }
 
@@ -344,7 +343,7 @@ impl Argument {
     }
 }
 
-/// The parser of a command that only has subcommands: the table lets nobody call it alone.
+/// The parser of a command that only has subcommands: the table prevents a call of it alone.
 pub(crate) fn container(words: Words<'_>, _now: u64) -> Asked<'_> {
     Err(CommandError::unknown_command(words))
 }

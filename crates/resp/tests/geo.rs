@@ -33,7 +33,7 @@ fn errors_are_told() {
             assert_eq!(text, "ERR member is longer than 65536 bytes");
         });
     }
-    // What is wrong with a search is told once the key's kind is known.
+    // Errors in a search's arguments come once the key's kind is known.
     with(&split("GEOSEARCH k FROMLONLAT 1 2 BYRADIUS -1 km"), |found| {
         let Ok(Request::Object { request, form: ReplyForm::GeoRefused(error), .. }) = found else {
             panic!("{found:?}")

@@ -99,7 +99,7 @@ proptest! {
         if let Ok(Parsed::Incomplete { need }) = parse(&bytes, &mut Args::new()) {
             prop_assert!(need > bytes.len());
         }
-        // No shorter prefix of a whole request may ask for more than the whole.
+        // A shorter prefix of a whole request never asks for more than the whole.
         if let Ok(Parsed::Request { consumed }) = parse(&bytes, &mut Args::new()) {
             for cut in 0..consumed {
                 let found = parse(&bytes[..cut], &mut Args::new());
@@ -135,7 +135,7 @@ proptest! {
                         prop_assert!(whole);
                     }
                 }
-                // A shard executes it as it is: it is what a message would say.
+                // A shard executes the command as it is: a message would contain the same.
                 Ok(Request::Object { key, request, .. }) => {
                     let command = Command::Of { key, request };
                     let mut encoded = Vec::new();

@@ -1,5 +1,5 @@
-//! Requests by hand: what they become, and the words of every error. The
-//! errors were taken down from a Redis 7.0 server.
+//! Requests by hand: their parsed forms, and the words of every error. The errors were taken down
+//! from a Redis 7.0 server.
 
 use remora_frontend::Part;
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -30,7 +30,7 @@ fn split(line: &str) -> Vec<&[u8]> {
     line.split(' ').map(str::as_bytes).collect()
 }
 
-/// The reply's text if the words are refused, else what was understood.
+/// The reply's text if the words are refused, else the parsed request.
 fn outcome(words: &[&[u8]]) -> String {
     with(words, |found| match found {
         Ok(found) => format!("{found:?}"),
@@ -333,7 +333,7 @@ fn set_options(line: &str) -> (Condition, Expiry, bool) {
     })
 }
 
-/// What the line, about one key, becomes.
+/// The parsed form of the line, about one key.
 fn about_a_key(line: &str, look: impl FnOnce(Command<'_>, ReplyForm)) {
     with(&split(line), |found| match found {
         Ok(Request::Key(command, render)) => look(command, render),
@@ -492,7 +492,7 @@ fn expire_in_four_ways() {
         ("pexpireat k 1700000000001 gt", NOW + 1, IfLater),
         ("pexpireat k 1700000000001 xx gt gt", NOW + 1, IfLater),
         ("pexpireat k 1700000000001 lt xx", NOW + 1, IfSomeEarlier),
-        // What is past is so for every clock.
+        // A time in the past is in the past for every clock.
         ("pexpire k 0", 1, Always),
         ("pexpireat k 1700000000000 gt", 1, IfLater),
         ("expireat k 10 XX", 1, IfSome),

@@ -1,4 +1,4 @@
-//! What holds for every entry of the table, and for the page made from it.
+//! Rules for every entry of the table, and for the page made from it.
 
 use remora_resp::spec::{Argument, CommandSpec, Flag, Kind};
 use remora_resp::table::{TABLE, all};

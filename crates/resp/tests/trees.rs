@@ -1,5 +1,5 @@
-//! Requests about trees by hand: what they become, the words of every error,
-//! and the replies, byte by byte.
+//! Requests about trees by hand: their parsed forms, the words of every error, and the replies,
+//! byte by byte.
 
 use remora_frontend::Part;
 use remora_geometry::{Refine, Shape, Wkb};
@@ -41,7 +41,7 @@ fn error(line: &str) -> String {
     with(&split(line), |found| found.expect_err(line).to_string())
 }
 
-/// Holds what words become against a command on tree `t`, and whose reply it has.
+/// Compares the parsed words with a command on tree `t`, and checks whose reply it has.
 fn becomes(line: &str, expected: TreeCommand<'_>, reply: &str) {
     with(&split(line), |found| match found {
         Ok(Request::Object { key: b"t", request, form: ReplyForm::Object(form) }) => {
@@ -51,7 +51,7 @@ fn becomes(line: &str, expected: TreeCommand<'_>, reply: &str) {
     });
 }
 
-/// Holds what words become against a search of tree `t`, and the form of its reply.
+/// Compares the parsed words with a search of tree `t`, and checks the form of its reply.
 fn finds(line: &str, expected: TreeCommand<'_>, told: ObjectForm) {
     with(&split(line), |found| match found {
         Ok(Request::Object { key: b"t", request, form: ReplyForm::TreeObjects(form) }) => {
@@ -487,7 +487,7 @@ fn a_long_reply_comes_in_pieces() {
     assert!(longest < 8_000, "{longest}");
 }
 
-/// The page tells limits as numbers.
+/// The page shows limits as numbers.
 #[test]
 fn the_page_tells_the_limits() {
     let page = remora_resp::markdown::commands();

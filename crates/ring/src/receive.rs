@@ -1,4 +1,4 @@
-//! The receiving end of a ring: polls one's own memory.
+//! The receiving end of a ring: it polls this process's own memory.
 
 use remora_arena::ReadView;
 use remora_layout::frame::{
@@ -6,31 +6,31 @@ use remora_layout::frame::{
 };
 use remora_layout::limits::{CREDIT_BYTES, LAP_CREDIT_BYTES, LAP_CREDIT_FRAMES, RING_BYTES};
 
-/// What a peer did that no honest peer does. It ends the session.
+/// A violation of the protocol by the peer. It ends the session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Violation {
     /// A frame longer than the limit, or beyond the ring's end.
     #[error("a frame claims an impossible length")]
     Length,
-    /// Credit for bytes that were never sent, or less than before.
+    /// Credit for bytes that the sender never sent, or less credit than before.
     #[error("the credit makes no sense")]
     Credit,
 }
 
-/// What polling found.
+/// The result of polling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Poll {
     /// No frame.
     Empty,
-    /// A whole frame; its payload of this many bytes was appended.
+    /// A whole frame; the receiver appended its payload of this many bytes.
     Frame(usize),
     /// The beginning of a frame whose rest has not arrived.
     Torn,
-    /// Something that no honest peer writes.
+    /// Bytes that no honest peer writes.
     Violated(Violation),
 }
 
-/// Takes frames out of a ring in one's own mailbox.
+/// Takes frames out of a ring in this process's own mailbox.
 pub struct Receiver {
     words: ReadView,
     base: usize,
@@ -38,10 +38,10 @@ pub struct Receiver {
     sequence: u32,
     /// Bytes of ring consumed since it was made.
     consumed: u64,
-    /// As many of them have been told to the sender.
+    /// Consumed bytes that the sender knows of (returned credit).
     told: u64,
-    /// Credit is due once so many have not been told, or some frames as long as the
-    /// last one.
+    /// Credit is due once the receiver has consumed so many bytes, or some frames as long as the
+    /// last one, since it last returned credit.
     credit_bytes: u64,
     last_bytes: u64,
 }
@@ -54,7 +54,7 @@ impl Receiver {
         Self { words, base, seed, sequence, consumed, told, credit_bytes, last_bytes }
     }
 
-    /// Its sender keeps to short laps ([`Sender::in_short_laps`](crate::Sender::in_short_laps)),
+    /// The sender keeps to short laps ([`Sender::in_short_laps`](crate::Sender::in_short_laps)),
     /// and wants credit more often.
     #[must_use]
     pub fn in_short_laps(self) -> Self {
@@ -66,22 +66,21 @@ impl Receiver {
         (self.consumed % RING_BYTES as u64) as usize
     }
 
-    /// Whether a frame has begun to arrive: the last scan before sleeping.
+    /// Whether a frame has begun to arrive: the last check before sleeping.
     #[inline(always)]
     pub fn has_frame(&self) -> bool {
         let word = self.words.load_acquire((self.base + self.position()) / 8);
         payload_of(word, self.sequence, self.seed).is_some()
     }
 
-    /// Asks for the line where the next frame will stand.
+    /// Prefetches the line where the next frame will stand.
     #[inline(always)]
     pub fn prefetch(&self) {
         self.words.prefetch((self.base + self.position()) as u64);
     }
 
-    /// Takes the next frame, if it is whole: its payload is appended to
-    /// `into`. The bytes are copied once and checked afterwards; the ring's
-    /// memory is never read twice.
+    /// Takes the next frame, if it is whole, and appends its payload to `into`. It copies the bytes
+    /// once and checks the copy; it never reads the ring's memory twice.
     #[inline]
     pub fn poll(&mut self, into: &mut Vec<u8>) -> Poll {
         // At most one marker stands before a frame: two turns.
@@ -121,8 +120,8 @@ impl Receiver {
         Poll::Violated(Violation::Length)
     }
 
-    /// Credit to be written to the sender, once a quarter of the ring, or of a lap,
-    /// has been consumed since the last time.
+    /// Returns the credit to write to the sender, once the receiver has consumed a quarter of the
+    /// ring, or of a lap, since the last credit.
     #[inline]
     pub fn credit_due(&mut self) -> Option<u64> {
         let some_frames = LAP_CREDIT_FRAMES as u64 * self.last_bytes;

@@ -13,14 +13,14 @@ const _: () = assert!(RING_BYTES <= MAX_WRITE_BYTES);
 
 use crate::receive::Violation;
 
-/// Id of the operations that a sender posts; whoever polls the link passes
-/// over successful completions with this id.
+/// Id of the operations that a sender posts; the poller of the link skips successful completions
+/// with this id.
 pub const WRITE_ID: u64 = u64::MAX;
 
-/// Why a frame was not sent.
+/// Why the sender did not send a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SendError {
-    /// No credit for it now; it fits later.
+    /// There is no credit for the frame now; it fits later.
     #[error("the ring is full")]
     Full,
     /// Longer than any frame.
@@ -39,14 +39,14 @@ pub struct Sender {
     sequence: u32,
     /// Bytes of ring used since it was made, skipped ends included.
     sent: u64,
-    /// As many of them the peer has consumed, as far as we know.
+    /// Bytes that the peer has consumed, as far as the sender knows.
     credit: u64,
-    /// Behind so many bytes of the ring it begins again at the ring's start, if
-    /// what stands there has been consumed.
+    /// Behind so many bytes of the ring the sender wraps to the ring's start, if the peer has
+    /// consumed the bytes there.
     lap: usize,
-    /// Told to the peer with each WRITE; it wakes a receiver that sleeps.
+    /// Sent to the peer with each WRITE; it wakes a sleeping receiver.
     imm: Option<u32>,
-    /// Frames that go out by the next WRITE.
+    /// Frames that the next WRITE sends.
     run: Vec<u8>,
     /// Where the run begins, counted as `sent`.
     run_from: u64,
@@ -69,8 +69,8 @@ impl Sender {
         }
     }
 
-    /// It keeps to the ring's first bytes, up to [`RING_LAP_BYTES`] or some frames,
-    /// while what is under way fits there.
+    /// The sender keeps to the ring's first bytes, up to [`RING_LAP_BYTES`] or some frames, while
+    /// the in-flight frames fit there.
     #[must_use]
     pub fn in_short_laps(self) -> Self {
         Self { lap: RING_LAP_BYTES, ..self }
@@ -105,8 +105,7 @@ impl Sender {
         self.credit
     }
 
-    /// Whether fresh credit would be of use although there is room: the lap is at
-    /// its end.
+    /// Whether fresh credit would be useful although there is room: the lap is at its end.
     #[inline]
     pub fn wants_credit(&self) -> bool {
         self.position() >= self.lap
@@ -117,29 +116,29 @@ impl Sender {
         (self.sent % RING_BYTES as u64) as usize
     }
 
-    /// Bytes left over at the ring's end if the frame does not go there: it does
-    /// not fit, or the lap is at its end and half of it is free.
+    /// Bytes skipped at the ring's end if the frame does not go there: it does not fit, or the lap
+    /// is at its end and half of it is free.
     #[inline]
     fn skipped(&self, frame: usize) -> usize {
         let position = self.position();
         let left = RING_BYTES - position;
         let in_use = (self.sent - self.credit) as usize;
         let is_long = position >= self.lap && position >= 2 * LAP_CREDIT_FRAMES * frame;
-        // As much again has room behind it, before what is in use has to go.
+        // There is room for as much again behind the frame, before unconsumed bytes block the ring.
         let ends_lap = is_long && 2 * (in_use + frame) <= position;
         if frame > left || ends_lap { left } else { 0 }
     }
 
-    /// Sends one message, given in parts. Without an immediate the peer has to
-    /// be woken by whoever knows how ([`remora_fabric::shm::Bell`]).
+    /// Sends one message, given in parts. Without an immediate the caller has to wake the peer
+    /// ([`remora_fabric::shm::Bell`]).
     #[inline]
     pub fn send<L: Link>(&mut self, link: &mut L, parts: &[&[u8]]) -> Result<(), SendError> {
         self.gather(link, parts)?;
         self.post(link)
     }
 
-    /// Puts one message, given in parts, behind those that go out by the next
-    /// [`Sender::post`], in one WRITE (two at the ring's end).
+    /// Adds one message, given in parts, to those that the next [`Sender::post`] sends, in one
+    /// WRITE (two at the ring's end).
     #[inline]
     pub fn gather<L: Link>(&mut self, link: &mut L, parts: &[&[u8]]) -> Result<(), SendError> {
         if let Some(failure) = link.failure() {
@@ -148,8 +147,8 @@ impl Sender {
         self.add(link, parts)
     }
 
-    /// Sends as many of these messages as there is room for, oldest first, in
-    /// one WRITE (two at the ring's end). Gives their number.
+    /// Sends as many of these messages as there is room for, oldest first, in one WRITE (two at the
+    /// ring's end). Returns their number.
     pub fn send_run<'m, L: Link>(
         &mut self,
         link: &mut L,
@@ -170,8 +169,8 @@ impl Sender {
         Ok(added)
     }
 
-    /// Adds a message to the run. What is there already is posted if the ring
-    /// ends before the message.
+    /// Adds a message to the run. If the ring ends before the message, the sender first posts the
+    /// present run.
     #[inline]
     fn add<L: Link>(&mut self, link: &mut L, parts: &[&[u8]]) -> Result<(), SendError> {
         let payload: usize = parts.iter().map(|part| part.len()).sum();
@@ -187,7 +186,7 @@ impl Sender {
             self.compose(WRAP, &[], skipped);
         }
         if self.sent.is_multiple_of(RING_BYTES as u64) {
-            // A WRITE cannot go on at the ring's beginning.
+            // A WRITE cannot continue at the ring's beginning.
             self.post(link)?;
         }
         self.compose(payload as u32, parts, frame);
@@ -211,7 +210,7 @@ impl Sender {
         self.sent += ring_bytes as u64;
     }
 
-    /// Posts what was gathered, if there is something.
+    /// Posts the gathered frames, if there are any.
     #[inline]
     pub fn post<L: Link>(&mut self, link: &mut L) -> Result<(), SendError> {
         if !self.run.is_empty() {

@@ -64,8 +64,8 @@ fn every_message_arrives_once_in_order_over_many_short_laps() {
     many_laps(short_ends(), LAP_CREDIT_BYTES as u64, usize::MAX);
 }
 
-/// What goes over a ring in short laps, small and few at a time, stays in its
-/// first pages; what is long or much goes beyond, and comes back.
+/// The frames of a ring in short laps stay in its first pages while they are small and few at a
+/// time; long or many frames go beyond, and the sender comes back.
 #[test]
 fn a_ring_in_short_laps_touches_its_first_pages_only() {
     const DEEP: u64 = 32;
@@ -89,7 +89,7 @@ fn a_ring_in_short_laps_touches_its_first_pages_only() {
     let most = 2 * (LAP_CREDIT_BYTES + (DEEP as usize + 2) * frame_bytes(100));
     assert!(!touched(&ends, most / 8), "beyond byte {most}");
     assert!(touched(&ends, RING_LAP_BYTES / 8 - 16), "it does use a lap");
-    // A long one goes where it fits, and small ones then begin anew.
+    // A long frame goes where it fits, and small ones then start at the ring's beginning.
     while let Poll::Frame(_) = ends.receiver.poll(&mut into) {}
     credit = ends.receiver.credit_due().unwrap_or(credit);
     ends.sender.take_credit(credit).unwrap();
@@ -195,8 +195,8 @@ fn a_run_ends_where_the_ring_does_even_if_a_frame_does_too() {
     }
 }
 
-/// Says when its thread has ended, by a panic too, and shows what it wrote
-/// before: `JoinHandle::is_finished` promises no such order.
+/// Reports when its thread has ended, by a panic too, and makes the thread's earlier writes
+/// visible: `JoinHandle::is_finished` promises no such order.
 struct Ended(Arc<AtomicBool>);
 
 impl Drop for Ended {
@@ -302,7 +302,7 @@ fn hostile_lengths_are_violations() {
         let poll = ends.receiver.poll(&mut Vec::new());
         assert_eq!(poll, Poll::Violated(Violation::Length), "{claimed}");
     }
-    // Two markers in a row: no honest sender needs a second one.
+    // Two markers in a row: no honest sender writes a second one.
     let mut ends = ends();
     forge(&ends.words, 0, 0, WRAP, b"", SEED);
     forge(&ends.words, 0, 1, WRAP, b"", SEED);
@@ -378,7 +378,7 @@ proptest::proptest! {
         for (at, word) in words.iter().enumerate() {
             ends.words.store(BASE / 8 + at, *word);
         }
-        // The first word is made to fit, or nothing would be looked at.
+        // The test makes the first word fit, otherwise the receiver would look at nothing.
         ends.words.store(BASE / 8, first_word(0, first, SEED));
         let mut into = Vec::new();
         let poll = ends.receiver.poll(&mut into);

@@ -1,13 +1,12 @@
 //! Accepting clients when file descriptors run out.
 //!
-//! Both listeners are edge-triggered: who waits in the queue is announced
-//! once. So when `accept` fails, the limiter remembers to try again. What it
-//! keeps true:
-//! * nobody waits in the queue for ever: after a failure the thread tries
-//!   again at its next turn, [`RETRY`] later at the latest;
-//! * whoever is turned away for want of a descriptor is told so: one spare
-//!   descriptor is given up to accept it, and its socket becomes the spare one
-//!   again in one step, so that no other thread can take it meanwhile;
+//! Both listeners are edge-triggered: a client that waits in the queue is announced once. So when
+//! `accept` fails, the limiter remembers to try again. Invariants:
+//! * no client waits in the queue for ever: after a failure the thread tries again at its next
+//!   turn, [`RETRY`] later at the latest;
+//! * a client that is turned away for want of a descriptor receives the reason: the limiter gives
+//!   up one spare descriptor to accept it, and the client's socket becomes the spare one again in
+//!   one step, so that no other thread can take it meanwhile;
 //! * a flood of arrivals holds a thread up for [`ACCEPTS_PER_TURN`] at most.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,14 +21,14 @@ pub const ACCEPTS_PER_TURN: usize = 64;
 /// How long after a failure `accept` is tried again, if nothing happens.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What one listener has to remember.
+/// State of one listener.
 pub struct AcceptLimiter {
-    /// What the spare descriptor is a duplicate of.
+    /// The spare descriptor is a duplicate of this one.
     anchor: Option<OwnedFd>,
     /// `None` while some other thread was quicker to take it.
     spare: Option<OwnedFd>,
     wants: Wants,
-    /// Whether the log has been told; once for each run of failures.
+    /// Whether the failure is logged; once for each run of failures.
     told: bool,
 }
 
@@ -64,7 +63,7 @@ impl AcceptLimiter {
         Some(timeout.map_or(own, |timeout| timeout.min(own)))
     }
 
-    /// Somebody was accepted.
+    /// A client was accepted.
     pub fn passed(&mut self) {
         self.told = false;
     }
@@ -79,16 +78,16 @@ impl AcceptLimiter {
         self.wants = Wants::Turn;
     }
 
-    /// `accept` failed. With the spare descriptor given up, `turn_away` is to
-    /// accept one client, to tell it the reason and to hand over its socket.
-    /// True if it did: there may be more.
+    /// Handles a failed `accept`. With the spare descriptor given up, `turn_away` accepts one
+    /// client, sends it the reason and returns its socket. Returns true if it did: there may be
+    /// more clients.
     pub fn failed(
         &mut self,
         error: &std::io::Error,
         listener: impl AsFd,
         turn_away: impl FnOnce() -> Result<OwnedFd>,
     ) -> bool {
-        // With an empty queue too `accept` wants a descriptor first.
+        // `accept` needs a descriptor even if the queue is empty.
         if is_empty(&listener) {
             self.emptied();
             return false;

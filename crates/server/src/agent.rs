@@ -1,10 +1,9 @@
-//! An agent: executes the READs and WRITEs of clients over TCP on the
-//! server's memory, takes what the completion queues of those over RDMA tell, and
-//! marks their clients as ready at the shards that both write to, and wakes these.
+//! An agent executes the READs and WRITEs of clients over TCP on the server's memory, takes the
+//! entries of the completion queues of clients over RDMA, marks both kinds of clients as ready at
+//! the shards to which they write, and wakes these shards.
 //!
-//! Each shard's thread drives one, with the set of descriptors for which it waits
-//! anyway: what a client has sent is executed in the turn in which it is received.
-//! What the agent keeps true:
+//! Each shard's thread drives one agent, with its own set of descriptors: the agent executes a
+//! client's operations in the turn in which it receives them. Invariants of the agent:
 //! * a connection belongs to one agent;
 //! * a turn takes one bounded turn of each of some connections, round-robin: a
 //!   busy one does not keep the others waiting, and all of them do not keep the
@@ -26,8 +25,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Chooses the agent of a new connection: the one that has the fewest, of which this
-/// is one from now on.
+/// Chooses the agent of a new connection: the one with the fewest connections, which then counts
+/// this one.
 pub fn choose_agent(shared: &Shared) -> usize {
     let agents = shared.agents.iter().enumerate();
     let load = |(_, counts): &(usize, &AgentCounts)| counts.connections.load(Ordering::Relaxed);
@@ -36,9 +35,8 @@ pub fn choose_agent(shared: &Shared) -> usize {
     number
 }
 
-/// What becomes ready when there is something to do. The end of a queue pair,
-/// which others than the agent may bring about, completes nothing: it has a
-/// descriptor of its own.
+/// The descriptors that become ready when the agent has work. Other threads may end a queue pair,
+/// which completes nothing: the end has a descriptor of its own.
 fn watched(connection: &RemoteConnection) -> [Option<BorrowedFd<'_>>; 2] {
     match connection {
         RemoteConnection::Tcp(connection) => [Some(connection.as_fd()), None],
@@ -51,9 +49,9 @@ fn watched(connection: &RemoteConnection) -> [Option<BorrowedFd<'_>>; 2] {
 /// One of its connections.
 struct Client {
     served: Served,
-    /// It stands in the list of those that may have more to do.
+    /// It is in the list of connections that may have more to do.
     is_queued: bool,
-    /// An event has told that the peer sends no more.
+    /// An event has reported that the peer sends no more.
     is_hung_up: bool,
 }
 
@@ -66,7 +64,7 @@ struct Rings {
 
 const _: () = assert!(MAX_SHARDS <= u64::BITS as usize);
 
-/// What a turn came to.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Default)]
 pub struct Moved {
     /// Connections that had their turn.
@@ -84,7 +82,7 @@ pub const FIRST_TOKEN: u64 = 1 << 32;
 /// See the module's text.
 pub struct Agent {
     shared: Arc<Shared>,
-    /// Which of the server's agents it is.
+    /// The agent's number within the server.
     number: usize,
     clients: HashMap<u64, Client>,
     next_token: u64,
@@ -173,7 +171,7 @@ impl Agent {
             connection.set_wake_agent(move || inbox.want(token));
         }
         let mut client = Client { served, is_queued: false, is_hung_up: false };
-        // What has already arrived may raise no further event.
+        // Data that has already arrived may raise no further event.
         queue(&mut self.queued, token, &mut client);
         self.clients.insert(token, client);
     }
@@ -220,7 +218,7 @@ impl Agent {
                 self.remove(token, sleeper);
             }
         }
-        // The other shards need not wait for what is still to be received.
+        // The other shards need not wait for the rest.
         if self.rings.frames >= FRAMES_PER_TURN {
             self.wake_shards();
         }
@@ -245,7 +243,7 @@ impl Agent {
         self.end(&client.served, sleeper);
     }
 
-    /// No longer watches a connection, and ends it.
+    /// Stops watching a connection, and ends it.
     fn end(&self, served: &Served, sleeper: &Sleeper) {
         for fd in watched(&served.connection).into_iter().flatten() {
             sleeper.forget(fd);

@@ -13,7 +13,7 @@ pub struct Served {
     pub connection: RemoteConnection,
     /// The session's number.
     pub session: u64,
-    /// By which each shard learns that something has come.
+    /// The marks that announce new mail to each shard.
     pub marks: Arc<[ReadyMark]>,
     /// Set by the agent when the connection is at its end.
     pub has_ended: Arc<AtomicBool>,

@@ -1,22 +1,21 @@
 //! When a shard's thread gives a RESP connection to another one.
 //!
-//! Connections are spread by their number when they come. A few busy ones among
-//! many idle ones may still meet at one thread: then it gives some away, one at a
-//! time, to the thread that has the least to do, until they are about equally
-//! busy. What a connection costs is judged by its turns.
+//! Connections are spread by their number when they arrive. A few busy ones among many idle ones
+//! may still meet at one thread: then the thread gives some away, one at a time, to the least busy
+//! thread, until both are about equally busy. The cost of a connection is estimated from its turns.
 
 use remora_layout::limits::{RESP_BALANCE_BUSY_PERCENT, RESP_BALANCE_MS};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A thread that has not told of its share for so long is idle: one with work tells of it
-/// every [`RESP_BALANCE_MS`] or soon after, one that sleeps not at all.
+/// A thread whose share is older than this is idle: a busy thread writes its share every
+/// [`RESP_BALANCE_MS`] or soon after, a sleeping one does not.
 const STALE_MS: u64 = 3 * RESP_BALANCE_MS;
-/// Bits of a share's word that are its percent; those above are when it was told.
+/// The low bits of a share's word are its percentage; the bits above are the time of writing.
 const PERCENT_BITS: u32 = 8;
 
-/// The share of the time that a thread was busy of late, and when it told so. The
-/// thread alone writes it.
+/// The busy share of a thread's recent time, and when the thread wrote it. Only that thread writes
+/// it.
 #[derive(Default)]
 pub struct BusyShare(AtomicU64);
 
@@ -26,7 +25,7 @@ impl BusyShare {
         self.0.store(at_ms << PERCENT_BITS | percent, Ordering::Relaxed);
     }
 
-    /// What is known of it at this time.
+    /// The percentage that is valid at this time.
     fn percent(&self, now_ms: u64) -> u64 {
         let word = self.0.load(Ordering::Relaxed);
         let is_stale = now_ms.saturating_sub(word >> PERCENT_BITS) > STALE_MS;
@@ -34,7 +33,7 @@ impl BusyShare {
     }
 }
 
-/// What one thread remembers between two looks.
+/// State of one thread between two looks.
 pub struct Balance {
     /// The server's start.
     started: Instant,
@@ -48,10 +47,10 @@ impl Balance {
         Self { started, at: now, busy_ns: 0 }
     }
 
-    /// Tells how busy the thread with the number `own` was since the last look, by its
-    /// time of work so far, if that was long enough ago. By the shares of all threads,
-    /// the thread to which it should give a connection, and the largest share of its own
-    /// work that this one may be.
+    /// Publishes how busy the thread with the number `own` was since the last look, by its time of
+    /// work so far, if that was long enough ago. From the shares of all threads it returns the
+    /// thread to which this one should give a connection, and the largest share of its own work
+    /// that this connection may have.
     pub fn look<'s>(
         &mut self,
         (own, busy_ns): (usize, u64),
@@ -102,7 +101,8 @@ mod tests {
         let soon = RESP_BALANCE_MS - 1;
         assert_eq!(first.look((0, busy_ns(soon, 90)), shares.iter(), at(soon)), None);
         assert_eq!(shares[0].percent(soon), 0, "too early to tell");
-        // Two are busy; the first one thinks the second idle until it has told.
+        // Two are busy; the first one thinks the second idle until that one has published its
+        // share.
         let look = RESP_BALANCE_MS;
         let gives = first.look((0, busy_ns(look, 80)), shares.iter(), at(look));
         assert_eq!(gives, Some((1, 0.5)));

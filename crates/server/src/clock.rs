@@ -5,9 +5,9 @@ use remora_layout::limits::CLOCK_LOOK_TAKES_MS;
 use remora_protocol::{ClockFollower, ServerClock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Unix time that never goes back, and follows the wall clock as readers allow
-/// for. While the machine is suspended the monotonic clock stands: the wall clock
-/// is ahead then, and is followed by a step.
+/// Unix time that never goes back, and follows the wall clock within the bounds that readers allow.
+/// While the machine is suspended the monotonic clock stops: the wall clock is ahead then, and this
+/// clock follows it by a step.
 #[derive(Debug)]
 pub struct Clock {
     start: Instant,
@@ -31,7 +31,7 @@ impl Clock {
         Now { unix_ms: self.unix.unix_ms(since_ms), since_start_s: since_ms / 1000 }
     }
 
-    /// What a heartbeat tells of it, Unix ms.
+    /// The clock's time for heartbeats, Unix ms.
     pub fn told_unix_ms(&self) -> u64 {
         self.unix.told_unix_ms(self.since_ms(Instant::now()))
     }

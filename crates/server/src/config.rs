@@ -1,5 +1,4 @@
-//! What a server is told at its start. Where the values come from (flags,
-//! environment, file) is the binary's business.
+//! The server's settings. The binary decides where the values come from (flags, environment, file).
 
 pub use remora_engine::Eviction;
 pub use remora_fabric::Wake;
@@ -15,10 +14,10 @@ pub struct Config {
     pub resp_address: SocketAddr,
     /// Path of the Unix socket on which clients ask for shared memory.
     pub socket_path: PathBuf,
-    /// Address on which clients ask for sessions over TCP; port 0 takes a free
-    /// one. `None`: nobody does.
+    /// Address on which clients ask for sessions over TCP; port 0 takes a free one. `None`: no
+    /// sessions over TCP.
     pub fabric_address: Option<SocketAddr>,
-    /// What clients may use: shared memory, TCP, or both.
+    /// Transports that clients may use: shared memory, TCP, or both.
     pub transport: Wanted,
     /// Names of the RDMA devices that may be used; empty for all.
     pub rdma_devices: Vec<String>,
@@ -43,10 +42,10 @@ pub struct Config {
     /// Bytes of freed records, of all shards together, that may wait for
     /// their leases to end; 0 derives it from the memory.
     pub quarantine_bytes: u64,
-    /// An upload is abandoned after so many seconds without a piece: 1 to
+    /// An upload is abandoned after this many seconds without a piece: 1 to
     /// [`remora_layout::limits::UPLOAD_IDLE_MAX_S`].
     pub upload_idle_s: u64,
-    /// What happens when memory is full.
+    /// The behaviour when memory is full.
     pub eviction: Eviction,
     /// Queue pairs of clients over RDMA, one for each process: 1 to
     /// [`remora_layout::limits::MAX_SESSIONS`].

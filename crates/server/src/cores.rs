@@ -1,5 +1,5 @@
-//! Which of the CPUs that the kernel lists are hardware threads of one physical
-//! core. A shard is at work all the time: two on one core share its units.
+//! Groups the kernel's CPUs by physical core: hardware threads of one core belong together. A shard
+//! is at work all the time, and two shards on one core would share its units.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,14 +12,14 @@ const CPUS: &str = "/sys/devices/system/cpu";
 pub struct Cores(Vec<BTreeSet<usize>>);
 
 impl Cores {
-    /// What the kernel lists for this process.
+    /// The kernel's list for this process.
     pub fn of_this_process() -> Self {
         let cpus = core_affinity::get_core_ids().unwrap_or_default();
         Self::read(Path::new(CPUS), cpus.into_iter().map(|core| core.id).collect())
     }
 
-    /// Reads a directory laid out as `/sys/devices/system/cpu`. A CPU of which
-    /// it tells nothing is a core of its own.
+    /// Reads a directory laid out as `/sys/devices/system/cpu`. A CPU that the directory does not
+    /// describe counts as a core of its own.
     pub(crate) fn read(directory: &Path, mut cpus: BTreeSet<usize>) -> Self {
         let mut cores = Vec::new();
         while let Some(first) = cpus.first().copied() {

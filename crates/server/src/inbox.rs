@@ -1,4 +1,4 @@
-//! What the server's threads tell each other.
+//! Messages between the server's threads.
 //!
 //! Each shard's thread has an [`Inbox`]. Other shards' threads put *mail* into
 //! it: jobs for its shard, and replies to jobs that it handed out itself. Each
@@ -7,8 +7,7 @@
 //! same line of it, and a turn rings the receiver once, however much it sends.
 //! Threads without a shard (control, the acceptor) send a [`Message`].
 //!
-//! What wakes the receiver is the protocol of the rings:
-//! [`remora_fabric::shm::asleep`].
+//! The protocol of the rings wakes the receiver: [`remora_fabric::shm::asleep`].
 
 use crate::mail_queues::{MailQueues, bits};
 use crate::ring_session::RingSession;
@@ -21,7 +20,7 @@ use remora_resp::Resp;
 use std::net::TcpStream;
 use std::sync::mpsc::Sender;
 
-/// What threads without a shard tell a shard's thread.
+/// A message from a thread without a shard to a shard's thread.
 pub enum Message {
     /// A client's rings.
     Attach(Box<RingSession>),
@@ -34,7 +33,7 @@ pub enum Message {
     /// Take no more RESP requests. The sender is dropped once those that were
     /// taken are answered, or have been unread for too long.
     Drain(Sender<()>),
-    /// Finish what is there and end.
+    /// Finish the present work and end.
     Stop,
 }
 
@@ -46,12 +45,12 @@ pub struct Handed {
     pub connection: Connection<Resp>,
 }
 
-/// Emptied mail that a thread keeps for what it sends next, at most; none with room for
-/// more than [`SPARE_ITEMS`] jobs or replies.
+/// Most emptied mail that a thread keeps for its next messages; none with room for more than
+/// [`SPARE_ITEMS`] jobs or replies.
 const SPARE_MAIL: usize = 16;
 const SPARE_ITEMS: usize = 32;
 
-/// What one turn of a shard's thread has for another one.
+/// The mail of one turn of a shard's thread for another thread.
 #[derive(Default)]
 pub struct Mail {
     /// Jobs for its shard, in the order of their connections' requests.
@@ -85,7 +84,7 @@ impl<W: Wake> Wake for std::sync::Arc<W> {
     }
 }
 
-/// What other threads tell the thread of one shard.
+/// Messages from other threads to the thread of one shard.
 pub struct Inbox<W = Bell> {
     messages: SegQueue<Message>,
     /// By the number of the shard that sends it.
@@ -94,12 +93,12 @@ pub struct Inbox<W = Bell> {
 }
 
 impl<W: Wake> Inbox<W> {
-    /// An inbox of a server with so many shards; its thread is woken by `bell`.
+    /// An inbox of a server with this many shards; `bell` wakes its thread.
     pub fn new(shards: usize, bell: W) -> Self {
         Self { messages: SegQueue::new(), mail: MailQueues::new(shards, MAIL_UNDER_WAY), bell }
     }
 
-    /// Tells the thread something.
+    /// Sends the thread a message.
     pub fn push(&self, message: Message) {
         self.messages.push(message);
         self.bell.ring();
@@ -110,12 +109,11 @@ impl<W: Wake> Inbox<W> {
         self.messages.pop()
     }
 
-    /// Sends what a turn of the thread of shard `from` has gathered.
+    /// Sends the mail of one turn of the thread of shard `from`.
     ///
     /// # Errors
-    /// Too much of it has not been taken yet: the mail is given back, to be
-    /// sent with what comes. The receiver rings for that shard's thread when there
-    /// is room.
+    /// If the receiver has not taken enough of the earlier mail, the mail is returned, to be sent
+    /// with later mail. The receiver rings for that shard's thread when there is room.
     pub fn post(&self, from: usize, mail: Mail) -> Result<(), Mail> {
         self.mail.post(from, mail, || _ = self.bell.ring())
     }
@@ -125,8 +123,8 @@ impl<W: Wake> Inbox<W> {
         &self.mail
     }
 
-    /// Wakes the thread if it sleeps: somebody wrote into its rings. Whether it
-    /// had to be signalled.
+    /// Wakes the thread if it sleeps: another thread or process wrote into its rings. Returns
+    /// whether a signal was needed.
     pub fn ring(&self) -> bool {
         self.bell.ring()
     }
@@ -145,14 +143,14 @@ pub struct Outbox {
     mail: Vec<Mail>,
     /// A bit for each of them that has some.
     has_mail: u64,
-    /// A bit for each of them whose mail waits for room.
+    /// A bit for each receiver whose mail waits for room.
     waits: u64,
-    /// Empty mail with room for what is next added to that of some receiver.
+    /// Empty mail with capacity, for the next mail to some receiver.
     spare: Vec<Mail>,
 }
 
 impl Outbox {
-    /// The thread of shard `from` has nothing for any of so many.
+    /// The thread of shard `from` has no mail for any of this many shards.
     pub fn new(from: usize, shards: usize) -> Self {
         Self {
             from,
@@ -175,8 +173,8 @@ impl Outbox {
         self.has_mail |= 1 << token.home;
     }
 
-    /// Keeps mail that the thread has received and emptied: what it sends next needs as
-    /// much room, as jobs and replies go to and fro.
+    /// Keeps mail that the thread has received and emptied: its next messages need as much room,
+    /// because jobs and replies go to and fro.
     pub fn keep(&mut self, mail: Mail) {
         debug_assert!(mail.is_empty());
         let room = mail.jobs.capacity().max(mail.replies.capacity());
@@ -185,14 +183,14 @@ impl Outbox {
         }
     }
 
-    /// Whether there is room for mail that had to wait. To be asked in the last scan
-    /// before the thread sleeps.
+    /// Whether there is room for mail that had to wait. The thread asks in its last scan before it
+    /// sleeps.
     pub fn may_send<'i, W: Wake + 'i>(&self, inbox: impl Fn(usize) -> &'i Inbox<W>) -> bool {
         bits(self.has_mail).any(|to| inbox(to).mail.has_room(self.from))
     }
 
-    /// The end of a turn: sends its mail. What cannot be sent, as a receiver has not
-    /// taken earlier mail, goes with a later turn's.
+    /// Sends a turn's mail at its end. Mail that cannot be sent, because a receiver has not taken
+    /// earlier mail, is sent with a later turn's.
     pub fn send<'i, W: Wake + 'i>(
         &mut self,
         inbox: impl Fn(usize) -> &'i Inbox<W>,

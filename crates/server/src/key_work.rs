@@ -1,8 +1,8 @@
 //! A batch of commands that a shard executes, one for each of several keys.
 //!
-//! What it keeps true: a batch is executed in its order and in bounded pieces, of so
-//! many keys and about so many bytes; what the batches of a request have found never
-//! exceeds a reply by more than a piece of each.
+//! Invariant: a batch is executed in its order and in bounded pieces, of a bounded number of keys
+//! and about a bounded number of bytes; the results of all batches of a request never exceed a
+//! reply by more than a piece of each.
 
 use remora_arena::Journal;
 use remora_engine::{Download, Now, Outcome, Shard};
@@ -52,7 +52,7 @@ impl KeyWork {
             self.execute_some(shard, (until, until_bytes), now);
         }
         self.batch.found().add(self.value_bytes - value_bytes);
-        // Changes are made to the end, also for a connection that is gone.
+        // Changes are executed to the end, also for a closed connection.
         let is_read = !self.batch.each().is_write();
         if is_read && self.batch.found().is_too_large() {
             if let Some((download, _)) = self.download.take() {
@@ -67,8 +67,8 @@ impl KeyWork {
         Some((OwnedReply { value, ..OwnedReply::status(Status::Ok) }, self.wait))
     }
 
-    /// Executes some keys that are fetched side by side, up to one whose value goes in
-    /// pieces, or with which so many bytes are found.
+    /// Executes some keys, which are fetched side by side. It stops at a key whose value goes in
+    /// pieces, or at the limit of bytes.
     fn execute_some<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,

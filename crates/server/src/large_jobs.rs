@@ -1,10 +1,9 @@
 //! Jobs, one at once or, if they move a large value, search a tree, add up a digest
 //! or are about many keys, piece by piece.
 //!
-//! What it keeps true: in one turn of the shard one piece of one large value
-//! is moved, so that rings and other jobs never wait for a whole one; the jobs
-//! of one RESP connection are executed in the order in which they came, those
-//! behind a large one after it.
+//! Invariant: one turn of the shard moves one piece of one large value, so that rings and other
+//! jobs never wait for a whole one. The jobs of one RESP connection are executed in the order in
+//! which they came, so those behind a large one run after it.
 //!
 //! It does no I/O: jobs come in, replies go out by [`LargeJobs::pop_reply`].
 
@@ -39,17 +38,16 @@ pub fn is_one_step(command: &Command<'_>) -> bool {
     }
 }
 
-/// What is left of a large job.
+/// The rest of a large job.
 enum Work {
-    /// A SET: the encoded command, of whose value the last bytes are missing.
+    /// A SET: the encoded command, without the last bytes of its value.
     Upload { command: Vec<u8>, upload: Upload },
-    /// A reply, the sequence that it waits for, and what has been copied of its
-    /// value.
+    /// A reply, the sequence that it waits for, and the copied part of its value.
     Download { reply: OwnedReply, wait: u64, value: Vec<u8>, download: Download },
-    /// A read that goes in turns, what it has found so far, and how many parts of
-    /// that the reply may have at most. What was found waits for a sequence.
+    /// A read that goes in turns, its results so far, and the most parts of them that the reply may
+    /// have. The results wait for a sequence.
     Read { read: LongRead, found: Vec<u8>, most: usize, wait: u64 },
-    /// A read of which some was sent.
+    /// A read of which a part was sent.
     Paused(LongRead),
     /// The digest of all keys.
     Digest(Box<DigestRead>),
@@ -77,16 +75,16 @@ impl LargeJob {
     }
 }
 
-/// What is under way for one connection.
+/// The jobs under way for one connection.
 struct Line {
     origin: Origin,
     /// The large job; `None` once it is done.
     large: Option<LargeJob>,
 }
 
-/// Replies: those that may go, and those that are held back until what they tell
-/// of is durable. A connection has a bounded number of requests under way, and so
-/// of replies here. It puts replies in order itself.
+/// Replies: those that may be sent, and those that are held back until the changes that they show
+/// are durable. A connection has a bounded number of requests under way, and so of replies here. It
+/// puts replies in order itself.
 #[derive(Default)]
 struct Replies {
     ready: VecDeque<(Token, OwnedReply)>,
@@ -95,7 +93,7 @@ struct Replies {
     /// Bytes of their values.
     held_bytes: usize,
     number: u64,
-    /// Some that may go have not gone yet.
+    /// Some ready replies are not sent yet.
     has_due: bool,
 }
 
@@ -110,7 +108,7 @@ impl Replies {
         self.held.insert((wait, self.number), (token, reply));
     }
 
-    /// Lets replies go whose sequence is durable: a bounded part.
+    /// Releases a bounded number of the replies whose sequence is durable.
     fn release(&mut self, durable: u64) {
         for _ in 0..RELEASED_REPLIES {
             let due = self.held.first_entry().filter(|first| first.key().0 <= durable);
@@ -128,13 +126,13 @@ pub struct LargeJobs {
     lines: VecDeque<Line>,
     /// The jobs behind the large one of each line.
     behind: BTreeMap<Origin, VecDeque<Job>>,
-    /// Reads of which a piece was sent, until the next one is asked for.
+    /// Reads of which a piece was sent, until the connection asks for the next one.
     paused: BTreeMap<Origin, LargeJob>,
     replies: Replies,
 }
 
 impl LargeJobs {
-    /// Whether something is to be done in the next turn.
+    /// Whether there is work for the next turn.
     pub fn has_work(&self) -> bool {
         !self.lines.is_empty() || self.replies.has_due
     }
@@ -204,12 +202,12 @@ impl LargeJobs {
         Here::Large
     }
 
-    /// The next reply that is to go, and what it answers.
+    /// The next reply to send, and its request.
     pub fn pop_reply(&mut self) -> Option<(Token, OwnedReply)> {
         self.replies.ready.pop_front()
     }
 
-    /// Goes on with a read that has paused, or with the jobs behind it alone.
+    /// Continues a read that has paused, or only the jobs behind it.
     fn resume(&mut self, origin: Origin, token: Token, goes_on: bool) {
         let Some(paused) = self.paused.remove(&origin) else { return };
         if paused.token != token {
@@ -227,8 +225,8 @@ impl LargeJobs {
         }
     }
 
-    /// Moves one piece; with the last one goes on with the jobs behind it. Lets
-    /// replies go that have become durable.
+    /// Moves one piece; after the last one continues with the jobs behind it. Releases replies that
+    /// have become durable.
     pub fn turn<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) {
         if !self.replies.held.is_empty() {
             self.replies.release(shard.durable_sequence());
@@ -331,7 +329,7 @@ fn answer(outcome: Outcome<'_>, token: Token, replies: &mut Replies) -> Option<L
     }
 }
 
-/// Moves one piece of a large value. What is left of the job.
+/// Moves one piece of a large value. Returns the rest of the job.
 fn advance<J: Journal>(
     shard: &mut Shard<J>,
     LargeJob { token, work }: LargeJob,

@@ -8,10 +8,10 @@
 //!   full fence                     full fence
 //!   try once more                  take the marks, wake those senders
 //! ```
-//! Whichever fence comes second sees the other side's step: either the sender finds
-//! room, or the receiver finds the mark. What wakes a thread is the caller's business.
-//! If it wakes only a thread that is asleep already, as a bell does, the sender's last
-//! scan before it sleeps has to look for room as well ([`MailQueues::has_room`]).
+//! Whichever fence comes second sees the other side's step: either the sender finds room, or the
+//! receiver finds the mark. The caller decides how a thread is woken. If a wake-up only reaches a
+//! thread that already sleeps, as with a bell, the sender must look for room in its last scan
+//! before it sleeps as well ([`MailQueues::has_room`]).
 
 use crate::sync::{ArrayQueue, AtomicU64, Ordering, fence};
 
@@ -26,7 +26,7 @@ pub struct MailQueues<T> {
 }
 
 impl<T> MailQueues<T> {
-    /// Queues of so many senders, 64 at most, each with room for so much mail.
+    /// Queues of this many senders, 64 at most, each with room for this much mail.
     pub fn new(senders: usize, room: usize) -> Self {
         Self {
             queues: (0..senders).map(|_| ArrayQueue::new(room)).collect(),
@@ -80,9 +80,9 @@ impl<T> MailQueues<T> {
     }
 }
 
-/// The receiver: takes the mail of all who have sent some, each one's in its order, and
-/// wakes by `ring` those who wait for room. Whether anybody had sent some. `mail` finds
-/// the queues in the receiver's state, which `take` changes.
+/// The receiver takes the mail of all senders, each one's in its order, and wakes by `ring` the
+/// senders that wait for room. Returns whether there was any mail. `mail` finds the queues in the
+/// receiver's state, which `take` changes.
 pub fn receive<S, T>(
     receiver: &mut S,
     mail: impl for<'s> Fn(&'s S) -> &'s MailQueues<T>,
@@ -91,7 +91,7 @@ pub fn receive<S, T>(
 ) -> bool {
     let senders = mail(receiver).take_senders();
     for from in bits(senders) {
-        // Bounded by what may be under way.
+        // Bounded by the items that may be under way.
         while let Some(next) = mail(receiver).queues[from].pop() {
             take(receiver, next);
         }

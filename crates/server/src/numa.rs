@@ -1,9 +1,8 @@
-//! Where shards run and their arenas lie (HydraDB 4.1.2, H5).
+//! Placement of shards' threads and arenas (HydraDB 4.1.2, H5).
 //!
-//! A machine with several NUMA nodes has as many memory controllers: shards
-//! are spread over the nodes, each runs on a core of its node, and its arena's
-//! pages come from there. Placing is a pure function of what the kernel lists
-//! and of what this process may use.
+//! A machine with several NUMA nodes has as many memory controllers: shards are spread over the
+//! nodes, each runs on a core of its node, and its arena's pages come from there. Placement is a
+//! pure function of the kernel's lists and of the process's permissions.
 
 use crate::cores::{Cores, parse_list};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +17,7 @@ struct Node {
     number: u32,
     /// Its cores: of each physical one the first, then the others.
     cores: Vec<usize>,
-    /// The node whose memory is nearest: itself, unless it has none.
+    /// The nearest node with memory: the node itself, unless it has none.
     memory: Option<u32>,
 }
 
@@ -31,7 +30,7 @@ pub struct Topology {
     numbers: BTreeSet<u32>,
 }
 
-/// Where a shard runs, and where its arena lies.
+/// The place of a shard's thread and of its arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ShardPlacement {
     /// Its core; `None` leaves it to the kernel.
@@ -41,7 +40,7 @@ pub struct ShardPlacement {
 }
 
 impl Topology {
-    /// What the kernel lists for this process.
+    /// The kernel's lists for this process.
     pub fn of_this_process() -> Self {
         let cores = core_affinity::get_core_ids().unwrap_or_default();
         let cores: BTreeSet<usize> = cores.into_iter().map(|core| core.id).collect();
@@ -58,9 +57,9 @@ impl Topology {
         self
     }
 
-    /// Reads a directory laid out as `/sys/devices/system/node`, and keeps what
-    /// a process with these cores and nodes of memory (`None`: all) may use.
-    /// Without such a directory all is one node, number 0.
+    /// Reads a directory laid out as `/sys/devices/system/node`, and keeps the part that a process
+    /// with these cores and nodes of memory (`None`: all) may use. Without such a directory the
+    /// machine is one node, number 0.
     fn read(directory: &Path, cores: &BTreeSet<usize>, memory: Option<&BTreeSet<u32>>) -> Self {
         let text = |name: &str| std::fs::read_to_string(directory.join(name)).ok();
         let list = |name: &str| text(name).and_then(|text| parse_list(&text));
@@ -101,9 +100,9 @@ impl Topology {
         self.nodes() > 1
     }
 
-    /// A place for each shard: a core of its own (H2), spread over the nodes
-    /// as evenly as their cores allow. Without enough cores, or without `pin`,
-    /// the kernel places them; on one node their memory is there all the same.
+    /// A place for each shard: a core of its own (H2), spread over the nodes as evenly as their
+    /// cores allow. Without enough cores, or without `pin`, the kernel places the threads; on one
+    /// node their memory is on that node all the same.
     pub fn places(&self, shards: usize, pin: bool) -> Vec<ShardPlacement> {
         let only = self.numbers.first().copied().filter(|_| !self.has_several());
         let cores: usize = self.nodes.iter().map(|node| node.cores.len()).sum();
@@ -113,8 +112,8 @@ impl Topology {
         let mut taken: BTreeMap<u32, usize> = BTreeMap::new();
         let mut places = Vec::with_capacity(shards);
         for _ in 0..shards {
-            // The node with free cores that has the fewest shards; a node with
-            // memory of its own goes before one without.
+            // The node with free cores that has the fewest shards; a node with memory of its own
+            // comes before one without.
             let node = self
                 .nodes
                 .iter()
@@ -151,8 +150,8 @@ fn nearest(
     near.min().map(|(_, node)| node).or_else(|| with_memory.first().copied())
 }
 
-/// Nodes whose memory a process may take, from its `/proc/PID/status`: a
-/// control group may leave out some.
+/// Nodes whose memory a process may take, from its `/proc/PID/status`: a control group may exclude
+/// some.
 fn allowed_memory(status: &str) -> Option<BTreeSet<u32>> {
     let list = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"))?;
     Some(parse_list(list)?.into_iter().map(|node| node as u32).collect())

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::AtomicU64;
 
-/// Searches over rings of trees of other shards, by what they came to.
+/// Searches over rings of trees of other shards, by their outcome.
 #[derive(Default)]
 pub struct OtherSearches {
     /// Answered by reading the other shard's memory.
     pub answered: AtomicU64,
     /// Sent on to the owner, as they cost more than one turn.
     pub beyond: AtomicU64,
-    /// Sent on to the owner, as the tree had gone or changed too fast.
+    /// Sent on to the owner, because the tree was removed or changed too fast.
     pub unsettled: AtomicU64,
 }

@@ -1,11 +1,10 @@
 //! When a thread of the server polls before it sleeps.
 //!
-//! A request on a ring, or a READ over TCP, takes less time than waking a thread
-//! that sleeps: a thread that polls for a moment after its last work is awake for
-//! the next one. Where the client shares its core, or does other things in
-//! between, polling only costs time. So the thread learns: each poll without a
-//! result doubles the number of sleeps before the next try, and one that finds
-//! work sets it back to none.
+//! A request on a ring, or a READ over TCP, takes less time than waking a thread that sleeps: a
+//! thread that polls for a moment after its last work is awake for the next one. If the client
+//! shares the thread's core, or does other things in between, polling only costs time. So the
+//! thread adapts, by exponential backoff: each poll without a result doubles the number of sleeps
+//! before the next try, and a poll that finds work sets it back to none.
 
 use std::time::{Duration, Instant};
 
@@ -67,8 +66,8 @@ impl Polling {
 mod tests {
     use super::*;
 
-    /// Work comes `gaps` after the thread was done with what came before.
-    /// How often it polled for it.
+    /// Work comes `gaps` after the thread finished its last work. Returns how often it polled for
+    /// it.
     fn polls(polling: &mut Polling, gaps: impl IntoIterator<Item = Duration>) -> u32 {
         let mut now = Instant::now();
         let mut polls = 0;
@@ -76,7 +75,7 @@ mod tests {
             polling.worked(now);
             polls += polling.polls_on(now) as u32;
             now += gap;
-            // What comes later than the spin finds it asleep.
+            // Work that arrives after the spin finds the thread asleep.
             if gap > SPIN {
                 assert!(!polling.polls_on(now), "an idle thread does not poll");
             }

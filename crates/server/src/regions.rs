@@ -1,9 +1,8 @@
 //! Numbers of regions, by which records and pointers name an arena.
 //!
-//! What it keeps true: no number is given out twice in a server's incarnation, so that
-//! a pointer into an arena that has gone never leads into another. A number is
-//! neither its shard's nor the one by which a link addresses the region; the
-//! hello tells which shard has which.
+//! Invariant: a number is given out once in a server's incarnation, so that a pointer into a former
+//! arena never leads into another. The number is neither the shard's nor the one by which a link
+//! addresses the region; the hello maps shards to numbers.
 
 use remora_layout::limits::MAX_REGIONS;
 

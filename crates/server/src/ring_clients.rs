@@ -1,11 +1,10 @@
 //! The client processes whose rings one shard serves.
 //!
-//! What it keeps true:
-//! * what a turn costs does not depend on how many clients there are, but on how
-//!   many of them have had something to do lately: the others are *parked*, and
-//!   looked at again when they ring. A client over shared memory signals its eventfd
-//!   ([`remora_fabric::shm::ready`]); for one over a network the thread that receives
-//!   what it sends sets a bit ([`remora_fabric::shm::mark`]);
+//! Invariants:
+//! * the cost of a turn does not depend on the number of clients, but on the number of those with
+//!   recent requests: the others are *parked*, and looked at again when they ring. A client over
+//!   shared memory signals its eventfd ([`remora_fabric::shm::ready`]); for one over a network the
+//!   thread that receives its data sets a bit ([`remora_fabric::shm::mark`]);
 //! * a client that is parked has nothing under way for which the shard would have
 //!   to look at it by itself;
 //! * each client that has work gets its turn before one gets another.
@@ -29,7 +28,7 @@ struct Client {
     is_parked: bool,
 }
 
-/// What a turn came to.
+/// The outcome of a turn.
 #[derive(Clone, Copy, Default)]
 pub struct Served {
     /// Clients that had frames.
@@ -38,15 +37,15 @@ pub struct Served {
     pub frames: u64,
     /// Some of them came without a system call of this thread.
     pub polled: bool,
-    /// Clients whose ready bits were looked at.
+    /// Clients whose ready bits the shard has looked at.
     pub looks: u64,
     /// Rings that were looked at.
     pub rings: u64,
 }
 
-/// See the module's text. `C` tells the time.
+/// See the module's text. `C` is the clock.
 pub struct RingClients<C = fn() -> Instant> {
-    /// By place; a place is used again.
+    /// By slot; a free slot is used again.
     clients: Vec<Option<Box<Client>>>,
     /// The places of those that are not parked.
     unparked: Vec<usize>,
@@ -64,14 +63,14 @@ pub struct RingClients<C = fn() -> Instant> {
 }
 
 impl RingClients {
-    /// None yet. Those over a network ring in `marked` while they are parked.
+    /// Starts without clients. Those over a network ring in `marked` while they are parked.
     pub fn new(marked: Arc<RungClients>) -> Self {
         Self::with_clock(marked, Instant::now)
     }
 }
 
 impl<C: Fn() -> Instant> RingClients<C> {
-    /// As [`RingClients::new`]; this clock tells the time.
+    /// As [`RingClients::new`], with this clock.
     pub fn with_clock(marked: Arc<RungClients>, clock: C) -> Self {
         let now = clock();
         Self {
@@ -111,7 +110,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
         Ok(())
     }
 
-    /// Lets go of clients, and gives back what they hold of the shard.
+    /// Removes clients, and frees the shard's memory that they hold.
     pub fn detach(
         &mut self,
         (shard, now): (&mut Shard<impl Journal>, Now),
@@ -154,14 +153,13 @@ impl<C: Fn() -> Instant> RingClients<C> {
         self.unparked.iter().filter_map(|&place| Some(&self.clients[place].as_ref()?.session))
     }
 
-    /// Whether there is something to do: the last scan before sleeping. Who is
-    /// parked has rung if it has something.
+    /// Whether there is work: the last scan before sleeping. A parked client with work has rung.
     #[inline]
     pub fn has_work(&self) -> bool {
         !self.marked.is_empty() || self.sessions().any(RingSession::has_work)
     }
 
-    /// Whether requests are under way of which no more may come.
+    /// Whether there are requests under way that may stall.
     pub fn may_stall(&self) -> bool {
         self.sessions().any(RingSession::may_stall)
     }
@@ -171,8 +169,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
         self.sessions().map(RingSession::held_replies).sum()
     }
 
-    /// Each client that may have work gets its turn. Those that fail are told to
-    /// `lost`.
+    /// Each client that may have work gets its turn. Failed clients are passed to `lost`.
     pub fn serve(
         &mut self,
         (shard, now, at): (&mut Shard<impl Journal>, Now, Instant),
@@ -201,8 +198,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
         served
     }
 
-    /// Gives up requests of which no more comes. To be called with the shard's
-    /// ticks.
+    /// Gives up requests that have stalled. The caller calls it with the shard's ticks.
     pub fn abandon_stalled(
         &mut self,
         (shard, now): (&mut Shard<impl Journal>, Now),
@@ -258,8 +254,8 @@ impl<C: Fn() -> Instant> RingClients<C> {
         });
     }
 
-    /// Looks again at the client at this place, if there is one that is parked: one
-    /// that has gone may have rung before.
+    /// Unparks the client in this slot, if there is a parked one: a client that has gone may have
+    /// rung before.
     fn unpark(&mut self, place: usize, at: Instant) {
         let Some(Some(client)) = self.clients.get_mut(place) else { return };
         if std::mem::take(&mut client.is_parked) {
@@ -272,8 +268,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
         }
     }
 
-    /// Parks those that have had no work for a while, but for some: those that
-    /// came or rang last.
+    /// Parks the clients that have had no work for a while, except for some that came or rang last.
     #[cold]
     fn park_idle(&mut self, at: Instant) {
         self.swept = at;

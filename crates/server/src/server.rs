@@ -36,7 +36,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Buckets that a shard's table begins with unless told: 64 KiB.
+/// Default number of a shard's first buckets: 64 KiB.
 const FIRST_BUCKETS: u64 = 1024;
 
 /// A running server.
@@ -78,7 +78,7 @@ impl Server {
         let shards = config.shards;
         let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
         let buckets = buckets_per_shard(&config, arena_bytes)?;
-        // From here on nothing is the settings' fault.
+        // Errors from here on are not caused by the settings.
         let listener = bind_tcp(config.resp_address)?;
         let resp_address = listener.local_addr()?;
         config.resp_address = resp_address;
@@ -196,17 +196,17 @@ impl Server {
         Ok(())
     }
 
-    /// Where RESP is spoken.
+    /// The RESP address.
     pub fn resp_address(&self) -> SocketAddr {
         self.shared.resp_address
     }
 
-    /// Where clients ask for sessions over TCP, if they may.
+    /// The address for sessions over TCP, if there are any.
     pub fn fabric_address(&self) -> Option<SocketAddr> {
         self.shared.fabric_address
     }
 
-    /// Where clients ask for shared memory.
+    /// The socket for sessions over shared memory.
     pub fn socket_path(&self) -> &Path {
         self.socket.path()
     }
@@ -221,14 +221,14 @@ impl Server {
         self.shared.incarnation
     }
 
-    /// What all its threads know.
+    /// The state that all its threads share.
     #[cfg(test)]
     pub(crate) const fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Drains: takes no new clients, finishes what was accepted, withdraws
-    /// all sessions, joins all threads, removes the socket if it is still its own.
+    /// Drains: takes no new clients, finishes accepted requests, withdraws all sessions, joins all
+    /// threads, and removes the socket if it is still its own.
     pub fn shutdown(mut self) {
         self.stop();
     }
@@ -236,7 +236,7 @@ impl Server {
     fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         if let Some((thread, waker)) = self.acceptor.take() {
-            // Fails only if the poll is gone, and then the thread is too.
+            // Fails only if the poll is gone, and then the thread is gone too.
             let _ = waker.wake();
             vital_thread::join(thread);
         }
@@ -281,8 +281,8 @@ fn arena(bytes: u64, node: Option<u32>) -> Result<Region, StartError> {
     Ok(region)
 }
 
-/// A fresh shard in this memory: what is public of it, itself, and what its thread sleeps
-/// by.
+/// A fresh shard in this memory: its public handle, the shard itself, and the object on which its
+/// thread sleeps.
 fn make_shard(
     region: Region,
     options: ShardOptions,
@@ -373,7 +373,7 @@ fn rdma_devices(
     }
 }
 
-/// One for each incarnation: what a former incarnation's clients wrote is not in it.
+/// One table for each incarnation: it contains nothing that a former incarnation's clients wrote.
 fn pointer_table() -> Result<PointerTable, MapError> {
     let region = Region::create("remora-pointers", RegionKind::Hints, POINTER_TABLE_BYTES)?;
     Ok(PointerTable { region, seed: random_u64() | 1 })
@@ -384,7 +384,7 @@ fn buckets_per_shard(config: &Config, arena_bytes: u64) -> Result<u64, StartErro
         0 => FIRST_BUCKETS,
         buckets => buckets.div_ceil(config.shards as u64),
     };
-    // From a page on, the directory lasts for any arena.
+    // From a page on, the directory suffices for any arena.
     let buckets = wanted.clamp(SMALLEST_CHUNK_BUCKETS, 1 << 31).next_power_of_two();
     // At least half of the memory is for records.
     if table_end(buckets) > arena_bytes / 2 {

@@ -1,5 +1,4 @@
-//! One client's session as the control thread keeps it: what carries it, its
-//! heartbeats, its end.
+//! One client's session in the control thread: its transport, its heartbeats, its end.
 
 use crate::agent::choose_agent;
 use crate::agent_inbox::Served;
@@ -31,7 +30,7 @@ pub struct Session {
     beats: u64,
     /// The client's clock as it was last echoed.
     echoed_ns: u64,
-    /// Set by a shard whose rings found what no honest peer writes.
+    /// Set by a shard that finds a protocol violation in the rings.
     violated: Arc<AtomicBool>,
     /// Set by the agent when a TCP connection is at its end.
     has_ended: Arc<AtomicBool>,
@@ -45,7 +44,7 @@ enum Backend {
     Shm {
         memory: shm::SessionMemory,
         to_client: Words,
-        /// By which the client wakes each shard.
+        /// The client's wake-up of each shard.
         eventfds: Vec<Arc<OwnedFd>>,
     },
     Remote {
@@ -115,10 +114,10 @@ impl Session {
         Ok(Self::new(number, backend, to_server.view(), violated, threads))
     }
 
-    /// Hands a client over shared memory what it needs.
+    /// Sends a client over shared memory its file descriptors.
     ///
     /// # Errors
-    /// It has gone, or no more descriptors can be under way.
+    /// The client has gone, or no more descriptors can be in flight.
     pub fn grant_shm(
         &self,
         shared: &Shared,
@@ -136,8 +135,7 @@ impl Session {
         shm::Grant { hello, memory, shards: &shards, pointer_table }.send(socket)
     }
 
-    /// A session over TCP: the answer goes out on `stream`, which the agent
-    /// serves from now on.
+    /// A session over TCP: it sends the answer on `stream`, which the agent serves from now on.
     ///
     /// # Errors
     /// The socket or a descriptor cannot be had.
@@ -157,8 +155,8 @@ impl Session {
         Ok(Self::over(shared, (number, seed), (connection, shared.marks()), to_server.view()))
     }
 
-    /// A session of this number and seed over RDMA, whose queue pairs are
-    /// connected, and whose immediates set these marks; the agent serves it from now on.
+    /// A session of this number and seed over RDMA, with connected queue pairs whose immediates set
+    /// these marks; the agent serves it from now on.
     pub fn over_verbs(
         shared: &Shared,
         granted: (u64, u64),
@@ -236,7 +234,7 @@ impl Session {
         }
     }
 
-    /// What carries it.
+    /// The session's transport.
     pub fn transport(&self) -> Transport {
         match &self.backend {
             Backend::Shm { .. } => Transport::Shm,
@@ -252,16 +250,15 @@ impl Session {
         self.has_ended.load(Ordering::Acquire).then_some("the client has gone")
     }
 
-    /// Whether the client has written its clock since the last heartbeat. Who
-    /// has not is not reading, and its read lease would not be renewed by an echo
-    /// of the old one.
+    /// Whether the client has written its clock since the last heartbeat. A client that has not is
+    /// not reading, and an echo of the old clock would not renew its read lease.
     pub fn clock_has_moved(&self) -> bool {
         self.to_server.load(CLIENT_CLOCK_WORD) != self.echoed_ns
     }
 
-    /// Writes a heartbeat. Over RDMA not before the client has written its
-    /// clock: the address to which the device sends is what the client says it
-    /// is, and only a WRITE that came from there shows that it is the client's.
+    /// Writes a heartbeat. Over RDMA the first one follows the client's first write of its clock:
+    /// the client names the address to which the device sends, and only a WRITE that came from
+    /// there shows that the address is the client's.
     pub fn beat(&mut self, shared: &Shared, utilisation: &Utilisation) {
         let echoed_client_clock_ns = self.to_server.load(CLIENT_CLOCK_WORD);
         if self.transport() == Transport::Verbs && echoed_client_clock_ns == 0 {
@@ -301,8 +298,8 @@ impl Session {
         }
     }
 
-    /// Ends the session for the client and at every shard: none of its
-    /// operations completes successfully any more.
+    /// Ends the session for the client and at every shard: none of its operations completes
+    /// successfully afterwards.
     pub fn withdraw(&self, shared: &Shared) {
         shared.counts.client_threads.fetch_sub(self.counted, Ordering::Relaxed);
         match &self.backend {

@@ -1,11 +1,10 @@
 //! The loop of one shard's thread: detect, execute, reply, next (H3).
 //!
-//! The thread serves all that reaches its shard: the rings of sessions, mail from
-//! other shards' threads, RESP connections of its own, whose commands it executes
-//! in place, and connections of sessions over TCP and RDMA, by its agent. It waits
-//! for all of them in one place.
+//! The thread serves all input of its shard: the rings of sessions, mail from other shards'
+//! threads, RESP connections of its own, whose commands it executes in place, and connections of
+//! sessions over TCP and RDMA, by its agent. It waits for all of them in one place.
 //!
-//! What it keeps true:
+//! Invariants:
 //! * a turn is bounded in each of its parts, and serves each ring, connection and
 //!   job in turn (round-robin);
 //! * requests that the agent has received are executed in the same turn;
@@ -45,10 +44,10 @@ const TICK: Duration = Duration::from_millis(10);
 const SLEEPING_TICK: Duration = Duration::from_millis(100);
 /// Empty polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 64;
-/// The same where sessions come over TCP or RDMA: of what they send only the kernel
-/// knows, and a look at the clock is one at the sockets.
+/// The same if sessions use TCP or RDMA: only the kernel knows about their data, and a look at the
+/// clock includes one at the sockets.
 const POLLS_PER_LOOK: u32 = 8;
-/// How often the thread looks for requests of which no more comes.
+/// How often the thread looks for stalled requests.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// How long a stopping server waits for replies to be taken.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -66,20 +65,21 @@ pub struct ShardLoop {
     last_tick: Instant,
     last_idle_look: Instant,
     balance: Balance,
-    /// Until when replies may be taken, and what then tells that none is left.
+    /// The time until which clients may take replies, and the channel that reports that none is
+    /// left.
     drains: Option<(Instant, Sender<()>)>,
     stopping: bool,
 }
 
-/// What one turn did.
+/// The outcome of one turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     /// There was nothing to do.
     Idle,
     /// There was, but nothing that makes it likely that polling pays.
     Worked,
-    /// There was what polling finds sooner than the kernel tells, or little work that
-    /// the kernel told of.
+    /// The turn found work that polling finds sooner than the kernel reports it, or little work
+    /// that the kernel reported.
     Polled,
 }
 
@@ -155,8 +155,8 @@ impl ShardLoop {
         self.connections.port()
     }
 
-    /// One look at everything. The clock is read only when there is some work: an
-    /// empty look costs a few loads. What was done, and when it was.
+    /// Looks at everything once. It reads the clock only if there is some work: an empty look costs
+    /// a few loads. Returns the outcome, and the time.
     fn turn(&mut self) -> (Turn, Option<Instant>) {
         if !has_work(&self.connections, &self.clients, &self.agent) {
             return (Turn::Idle, None);
@@ -190,7 +190,7 @@ impl ShardLoop {
         (if polled { Turn::Polled } else { Turn::Worked }, Some(ended))
     }
 
-    /// Counts how long a turn took, in which so many were served. When it ended.
+    /// Counts a turn's length, and the number of requests in it. Returns its end.
     fn count_turn(&self, started: Instant, served: u64) -> Instant {
         let ended = Instant::now();
         let busy = (ended - started).as_nanos() as u64;
@@ -203,7 +203,7 @@ impl ShardLoop {
         ended
     }
 
-    /// Tells the shard what other threads have read, before it may evict.
+    /// Reports the reads of other threads to the shard, before it may evict.
     fn take_hints(&mut self) {
         let host = self.connections.port_mut();
         let touched = &host.shared.shards[host.number].touched;
@@ -213,7 +213,7 @@ impl ShardLoop {
         }
     }
 
-    /// Takes what threads without a shard want.
+    /// Takes messages from threads without a shard.
     fn take_messages(&mut self, now: Now) {
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(message) = self.host().handle().inbox.pop() else { return };
@@ -311,7 +311,7 @@ impl ShardLoop {
         }
     }
 
-    /// Looks at the sockets without sleeping, if so many turns went by.
+    /// Looks at the sockets without sleeping, after this many turns.
     fn look_at_sockets(&mut self, after_turns: u32) {
         self.turns += 1;
         let has_sockets = self.connections.open() > 0 || !self.agent.is_idle();
@@ -356,9 +356,9 @@ impl ShardLoop {
         }
     }
 
-    /// Notes what happened to the sockets.
+    /// Notes the sockets' events.
     fn take_events(&mut self) {
-        // Bounded by what sleeps and looks have found.
+        // Bounded by the events of sleeps and looks.
         while let Some(event) = self.sleeper.pop_stream_event() {
             if event.name >= FIRST_TOKEN {
                 self.agent.on_event(event.name, event.is_end);
@@ -372,7 +372,7 @@ impl ShardLoop {
         }
     }
 
-    /// Does what is due every few milliseconds.
+    /// Does the work that is due every few milliseconds.
     fn look_at_clock(&mut self, instant: Instant) {
         if instant - self.last_tick >= TICK {
             self.tick(instant);
@@ -435,8 +435,8 @@ impl ShardLoop {
         other.inbox.push(Message::Serve(Box::new(handed)));
     }
 
-    /// Tells that no reply is left to be taken, or that it was waited for long
-    /// enough. A connection that another thread is handing over is waited for, too.
+    /// Reports that no reply is left to be taken, or that the wait was long enough. The wait
+    /// includes a connection that another thread is handing over.
     fn end_drain(&mut self, instant: Instant) {
         let left = self.host().handle().connections.load(Ordering::SeqCst);
         let is_over = |until: Instant| left == 0 || instant >= until;
@@ -464,9 +464,8 @@ impl ShardLoop {
     }
 }
 
-/// Whether a turn has something to do. Also the last scan before the thread
-/// sleeps: what its looks at the sockets have found since the last turn counts, as
-/// the kernel tells of it once.
+/// Whether a turn has work. Also the last scan before the thread sleeps: events that its looks at
+/// the sockets have found since the last turn count, because the kernel reports them once.
 #[inline]
 fn has_work(
     connections: &Connections<TcpStream, RespExecutor<ShardHost>>,

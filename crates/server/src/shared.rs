@@ -1,4 +1,4 @@
-//! What all threads of the server know.
+//! State that all threads of the server share.
 
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// What is public of one shard.
+/// The public state of one shard.
 pub struct ShardHandle {
     /// Its messages.
     pub inbox: Inbox,
@@ -41,8 +41,8 @@ pub struct ShardHandle {
     pub touched: Arc<TouchHints>,
     /// Nanoseconds spent on work since the start.
     pub busy_ns: AtomicU64,
-    /// Sum over its turns of what a turn took, times what those who were served
-    /// in it took for the others, ns squared; it wraps.
+    /// The sum over all turns of the turn's length times the time for which its clients made the
+    /// others wait, ns squared; it wraps.
     pub waited_ns2: AtomicU64,
     /// Times it slept in the kernel.
     pub sleeps: AtomicU64,
@@ -72,7 +72,7 @@ pub struct ShardHandle {
     pub busy_share: BusyShare,
     /// RESP connections that its thread serves or is about to.
     pub connections: AtomicU64,
-    /// What its thread counts of them.
+    /// Its thread's counts of them.
     pub thread: ThreadCounts,
 }
 
@@ -91,9 +91,9 @@ pub struct AgentCounts {
     pub connections: AtomicU64,
     /// Turns of connections.
     pub turns: AtomicU64,
-    /// Other shards that it told of frames, each once for a batch.
+    /// Other shards that it notified of frames, each once for a batch.
     pub rings: AtomicU64,
-    /// As many of them slept and had to be signalled.
+    /// The number of them that slept and needed a signal.
     pub signals: AtomicU64,
 }
 
@@ -105,9 +105,9 @@ pub struct PointerTable {
     pub seed: u64,
 }
 
-/// What all threads know.
+/// State that all threads share.
 pub struct Shared {
-    /// As it was started.
+    /// The configuration at the start.
     pub config: Config,
     /// The address that RESP listens on.
     pub resp_address: SocketAddr,
@@ -125,7 +125,7 @@ pub struct Shared {
     pub hash_seed: u64,
     /// The shards, by number.
     pub shards: Vec<ShardHandle>,
-    /// Which of them has which slot.
+    /// Maps slots to shards.
     pub slots: Box<SlotTable>,
     /// The table of shared pointers, if clients may have one.
     pub pointer_table: Option<PointerTable>,
@@ -139,7 +139,7 @@ pub struct Shared {
     pub counts: Counts,
     /// Counts of each agent, by number.
     pub agents: Vec<AgentCounts>,
-    /// What has gone over sessions' TCP connections.
+    /// Traffic of sessions' TCP connections.
     pub tcp_traffic: TrafficSums<tcp::Connection>,
     /// The same of their connections over RDMA.
     pub verbs_traffic: TrafficSums<verbs::Connection>,
@@ -156,17 +156,17 @@ pub struct Counts {
     pub sessions_verbs: AtomicU64,
     /// Queue pairs of clients that have no session yet, now.
     pub half_open: AtomicU64,
-    /// Shards that slept and had to be signalled for what came over RDMA.
+    /// Sleeping shards that needed a signal for data over RDMA.
     pub verbs_signals: AtomicU64,
     /// Threads of clients over RDMA that have asked something.
     pub client_threads: AtomicU64,
     /// Sessions granted since the start.
     pub sessions_total: AtomicU64,
-    /// Sessions ended because of what the peer did.
+    /// Sessions ended because of a violation by the peer.
     pub sessions_violated: AtomicU64,
     /// Sessions that were refused, for whatever reason.
     pub sessions_refused: AtomicU64,
-    /// Clients that were told to come again.
+    /// Clients that were asked to come again.
     pub told_busy: AtomicU64,
     /// Clients that were refused a queue pair because all were taken.
     pub no_queue_pair: AtomicU64,
@@ -201,7 +201,7 @@ impl Shared {
     /// Wakes the control thread: the server ends, or a session does.
     pub fn wake_control(&self) {
         if let Some(waker) = self.control.get() {
-            // Fails only if the poll is gone, and then nobody waits.
+            // Fails only if the poll is gone, and then no thread waits.
             let _ = waker.wake();
         }
     }
@@ -217,7 +217,7 @@ impl Shared {
         self.shards.iter().map(|shard| shard.view.clone()).collect()
     }
 
-    /// What tells all shards of records that other threads have read.
+    /// The hints by which threads tell each shard of records that they have read.
     pub fn touched(&self) -> Arc<[Arc<TouchHints>]> {
         self.shards.iter().map(|shard| Arc::clone(&shard.touched)).collect()
     }
@@ -243,8 +243,8 @@ impl Shared {
         self.shards.iter().map(|_| ReadyMark::default()).collect()
     }
 
-    /// A WRITE of the client with these marks came with this immediate: marks the client
-    /// at the shard that it names. That shard is to be woken.
+    /// A WRITE of the client with these marks came with this immediate: marks the client at the
+    /// shard that it names. The caller wakes that shard.
     pub fn mark(&self, marks: &[ReadyMark], imm: u32) -> Option<usize> {
         let shard = self.shard_of(imm)?;
         marks[shard].tell(&self.shards[shard].rung);

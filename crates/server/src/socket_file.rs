@@ -1,13 +1,12 @@
 //! The file of the Unix socket: a server removes its own one only.
 //!
-//! A server that drains may have a successor at the same path already. So a
-//! server remembers the file that it bound, by device and inode, and removes
-//! the file at the path only if it is that one. Two rules make this sound:
+//! A successor may listen at the same path while a server drains. So a server remembers the file
+//! that it bound, by device and inode, and removes the file at the path only if it is that one. Two
+//! rules make this sound:
 //!
-//! * Nobody binds or removes the file without the lock of its path. So the
-//!   file cannot be replaced between the comparison and the removal, nor
-//!   between a successor's look for a server that answers and its removal of
-//!   what a killed server left.
+//! * A process binds or removes the file only with the lock of its path. So the file cannot be
+//!   replaced between the comparison and the removal, nor between a successor's look for a live
+//!   server and its removal of a killed server's file.
 //! * The server holds its file open (`O_PATH`) until then. So no other file
 //!   can have its inode.
 //!
@@ -59,7 +58,7 @@ impl SocketFile {
         Ok((listener, Self { path: path.to_owned(), file }))
     }
 
-    /// Where it is, or was.
+    /// The file's path, present or former.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -77,7 +76,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         match self.remove() {
             Ok(()) => {}
-            // Somebody has removed it, perhaps with its directory.
+            // The file was removed, perhaps with its directory.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             // The next server replaces it.
             Err(error) => tracing::warn!(%error, "cannot remove {}", self.path.display()),
@@ -85,7 +84,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// The file itself, not what it leads to.
+/// The file itself, not the target of a link.
 fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
     openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
@@ -95,8 +94,8 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> rustix::io::Result<bool> {
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
-/// Whether somebody listens there. It never waits for a listener whose queue
-/// is full: a server that drains may need the lock before it closes that.
+/// Whether a server listens there. It never waits for a listener whose queue is full: a server that
+/// drains may need the lock before it closes the listener.
 fn answers(path: &Path) -> Result<bool> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -141,7 +140,7 @@ impl PathLock {
 
 impl Drop for PathLock {
     fn drop(&mut self) {
-        // If it stays, it is the next one's lock.
+        // If the file stays, it is the next server's lock.
         let _ = std::fs::remove_file(&self.lock_path);
     }
 }
@@ -161,7 +160,7 @@ mod tests {
         let (listener, file) = SocketFile::bind(&path).unwrap();
         assert_eq!(symlink_metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert!(matches!(SocketFile::bind(&path), Err(StartError::Taken(_))));
-        // Nobody accepts: the queue fills, and is full for the next one, too.
+        // Without accepts the queue fills, and stays full for the next client, too.
         let mut waiting = Vec::new();
         loop {
             let socket = socket_with(

@@ -15,10 +15,10 @@ pub enum StartError {
     Listen {
         /// The address or path.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// Another server is there.
+    /// Another server listens there.
     #[error("another server answers at {0}: stop it, or choose another socket")]
     Taken(PathBuf),
     /// No memory.

@@ -1,6 +1,6 @@
-//! What the thread of one shard counts of its RESP connections. It alone writes
-//! these counters, so that counting costs no locked instruction and no line that
-//! two cores write; INFO adds up those of all threads.
+//! The counters of one shard's thread for its RESP connections. Only this thread writes them, so
+//! that counting costs no locked instruction and no line that two cores write; INFO adds up those
+//! of all threads.
 
 use remora_frontend::Counter;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ pub struct ThreadCounts {
     pub mail_waited: Counter,
     /// Looks at the sockets: waits in the kernel and looks without waiting.
     pub socket_looks: Counter,
-    /// What it counts of the connections themselves.
+    /// The counters of the connections themselves.
     pub frontend: remora_frontend::Counts,
     /// Connections that went to a thread that had less to do.
     pub connections_moved: Counter,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// See the module's text.
 pub(crate) struct Ticker {
-    /// None where the kernel had no descriptor left.
+    /// `None` if the kernel had no descriptor left.
     timer: Option<OwnedFd>,
     every: Duration,
     /// When it wakes the sleeper, if it is armed.
@@ -29,8 +29,8 @@ impl Ticker {
         Self { timer, every, due: None }
     }
 
-    /// To be called before each sleep that it is to end: it is set if it is not, or if its
-    /// time has come. Whether it will wake the sleeper.
+    /// Sets the ticker if it is not set, or if its time has come. The thread calls it before each
+    /// sleep that the ticker is to end. Returns whether it will wake the sleeper.
     #[inline]
     pub fn arm(&mut self, now: Instant) -> bool {
         if self.due.is_none_or(|due| now >= due) {
@@ -39,7 +39,7 @@ impl Ticker {
         self.due.is_some()
     }
 
-    /// Its ticks wake no thread any more.
+    /// Stops its ticks from waking a thread.
     pub fn disarm(&mut self) {
         if self.due.is_some() && self.set(Duration::ZERO) {
             self.due = None;

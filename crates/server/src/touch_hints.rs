@@ -1,6 +1,6 @@
-//! Hints to a shard: records that other threads of the server have read
-//! without asking it. Only eviction wants them, so they are kept only where
-//! something is evicted; when there are too many the earliest are lost.
+//! Hints to a shard: records that other threads of the server have read without asking it. Only
+//! eviction uses them, so they are kept only if the server evicts; if there are too many the
+//! earliest are lost.
 
 use crossbeam_queue::ArrayQueue;
 use remora_engine::Eviction;

@@ -1,4 +1,4 @@
-//! What has gone over the connections of sessions, for INFO.
+//! Traffic of the sessions' connections, for INFO.
 
 use remora_fabric::{tcp, verbs};
 use std::collections::HashMap;
@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A connection that counts.
 pub trait Counting {
-    /// What it counts.
+    /// The type of its counts.
     type Traffic: AddAssign + Copy + Default;
 
-    /// What it has counted so far.
+    /// Its counts so far.
     fn traffic(&self) -> Self::Traffic;
 }
 
@@ -30,7 +30,7 @@ impl Counting for verbs::Connection {
     }
 }
 
-/// Sums over the connections that are there, and those that were.
+/// Sums over the present connections and the former ones.
 pub struct TrafficSums<C: Counting>(Mutex<Sums<C>>);
 
 struct Sums<C: Counting> {

@@ -4,14 +4,13 @@ use crate::shared::ShardHandle;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// What the shards did between two measurements.
+/// The shards' work between two measurements.
 ///
-/// A shard looks at every ring once a turn. A request that comes at any moment
-/// finds a turn under way with a probability in proportion to the turn's
-/// length, waits for what is left of it, half of it in the mean, and then for
-/// its place in the next one: together about as long as a turn works for
-/// others than who asks. So it waits the sum over the turns of their length
-/// times that, over the time; a client that is alone waits for nobody.
+/// A shard looks at every ring once a turn. A request that comes at any moment finds a turn under
+/// way with a probability in proportion to the turn's length. It waits for the rest of that turn,
+/// half of it in the mean, and then for its place in the next one: together about as long as a turn
+/// works for other clients. So the mean wait is the sum over the turns of their length times that
+/// work, over the time; a client that is alone does not wait.
 pub struct Utilisation {
     at: Instant,
     busy_ns: u64,

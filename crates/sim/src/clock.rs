@@ -18,7 +18,7 @@ impl HostClock {
         Self { world: world.clone(), base_ns, gains_ppm }
     }
 
-    /// What it shows, in nanoseconds.
+    /// Its time, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         let shown = self.world.now_ns() as i128 * (1_000_000 + self.gains_ppm as i128) / 1_000_000;
         self.base_ns + shown as u64

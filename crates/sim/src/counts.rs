@@ -1,5 +1,5 @@
-//! What a server's threads count, for worlds that judge what a request costs by it.
-//! INFO has the same counters.
+//! Counters of a server's threads, for worlds that judge a request's cost by them. INFO has the
+//! same counters.
 
 use remora_server::thread_counts::ThreadCounts;
 
@@ -10,7 +10,7 @@ pub struct Counts {
     pub ring_frames: u64,
     /// Turns in which there were some.
     pub ring_turns: u64,
-    /// Clients whose ready bits were looked at in these turns.
+    /// Clients whose ready bits the shards have looked at in these turns.
     pub clients_looked_at: u64,
     /// Rings that were looked at in these turns.
     pub rings_looked_at: u64,
@@ -39,7 +39,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds what a thread counts of its connections.
+    /// Adds a thread's counters of its connections.
     pub fn add_thread(&mut self, thread: &ThreadCounts) {
         self.turns += thread.turns.get();
         self.commands += thread.commands.get();

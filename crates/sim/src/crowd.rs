@@ -1,10 +1,9 @@
-//! Sessions over shared memory: threads of client processes that ask over ring sets
-//! of their own, some of them all the time, the others once. Or processes with one
-//! thread each whose frames come as if over a network.
+//! Sessions over shared memory: threads of client processes that ask over ring sets of their own,
+//! some of them all the time, the others once. Or processes with one thread each whose frames
+//! arrive as over a network.
 //!
-//! Rings, doorbells and sleeps are production's; how the replies are waited for is a
-//! few lines. Each reply has to be the next one of its ring, with the value that its
-//! key then has.
+//! Rings, doorbells and sleeps are production's; only the wait for replies is written anew, in a
+//! few lines. Each reply must be the next one of its ring, with the value that its key then has.
 
 use crate::node::Process;
 use crate::tasks::Coroutines;
@@ -27,7 +26,7 @@ use zerocopy::FromBytes;
 
 /// How long a thread sleeps at most, as in production, ns.
 const LONGEST_SLEEP_NS: u64 = 100_000_000;
-/// What a thread does between two rounds takes so long at most, ns.
+/// Longest time of a thread between two rounds, ns.
 const THINK_NS: u64 = 5_000;
 /// Until the threads that ask once have asked, and their processes are parked, ns.
 const IDLE_NS: u64 = 20_000_000;
@@ -133,7 +132,7 @@ impl Thread {
         }
     }
 
-    /// Tells the shards of what they were sent, each once for all of it.
+    /// Announces frames to the shards that got some, each once for all of them.
     fn tell_shards(&self) {
         let sent = || self.lanes.iter().enumerate().filter(|(_, lane)| !lane.expected.is_empty());
         if self.process.marks.is_some() {
@@ -169,7 +168,7 @@ impl Thread {
         lane.expected.push_back((id, times as i64 + 1));
     }
 
-    /// Takes what has come. Whether there was something.
+    /// Takes arrived replies. Returns whether there were any.
     fn take(&mut self, reply: &mut Vec<u8>) -> bool {
         let Self { lanes, link, world, number, process, .. } = self;
         let mut has_taken = false;

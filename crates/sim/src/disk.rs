@@ -1,10 +1,9 @@
-//! A simulated disk for each shard's log: what is written becomes durable late,
-//! now and then very late, and what was not by then may be lost with the
-//! process. A disk that fails makes nothing durable any more; the process that
-//! comes next has another one.
+//! A simulated disk for each shard's log: writes become durable late, now and then very late, and
+//! those that are not durable may be lost with the process. After a failure a disk makes nothing
+//! durable; the next process has another disk.
 //!
-//! What it keeps true: what it has told to be durable stays; a new incarnation begins
-//! with a prefix of the changes that holds all of that, and replays it.
+//! Invariant: a change that the disk has reported as durable stays; a new incarnation begins with a
+//! prefix of the changes that contains all of these, and replays it.
 
 use crate::faults::{Fault, Faults};
 use remora_engine::{Applied, Now, Origin, Shard};
@@ -15,14 +14,14 @@ use std::ops::RangeInclusive;
 const MS: u64 = 1_000_000;
 /// Mixed into the seed: whether changes are durable late changes nothing else.
 const SALT: u64 = 0x6469_736b_5f6f_6666;
-/// Longest values of worlds with disks: what one turn of a shard logs is read
-/// before its log drops it.
+/// Longest values of worlds with disks: the disk reads a turn's log entries before the log drops
+/// them.
 const MOST_VALUE_BYTES: u64 = 2_000;
 
-/// What a seed draws of disks.
+/// A seed's choice of disks.
 #[derive(Clone, Debug)]
 pub struct DiskSwarm {
-    /// How long it takes until what was written is durable, ns.
+    /// Time until a write is durable, ns.
     pub flush_ns: RangeInclusive<u64>,
 }
 
@@ -44,15 +43,15 @@ pub struct Disk {
     flushing: Option<(u64, u64)>,
     /// All changes that were written, in order; some are not durable.
     written: Vec<OwnedEntry>,
-    /// What the shard's log tells next.
+    /// The cursor in the shard's log.
     cursor: Option<Cursor>,
-    /// Since when nothing becomes durable any more, virtual ns.
+    /// Time of the disk's failure, virtual ns.
     failed_ns: Option<u64>,
 }
 
 impl Disk {
-    /// What is durable by now is told to the shard; then the next write begins.
-    /// Whether anything became durable.
+    /// Reports durable changes to the shard; then begins the next write. Returns whether anything
+    /// became durable.
     pub fn turn(
         &mut self,
         shard: &mut Shard<SimJournal>,
@@ -85,7 +84,7 @@ impl Disk {
         done.is_some()
     }
 
-    /// Takes what the shard has logged since.
+    /// Takes the shard's log entries since the last call.
     fn write(&mut self, shard: &Shard<SimJournal>) {
         let log = shard.log();
         let first = self.written.len() as u64 + 1;
@@ -104,7 +103,7 @@ impl Disk {
         assert_eq!(self.written.len() as u64, shard.last_sequence());
     }
 
-    /// From now on nothing becomes durable, until the process dies.
+    /// Fails: nothing becomes durable until the process dies.
     pub fn fail(&mut self, world: &SimWorld) {
         (self.failed_ns, self.flushing) = (Some(world.now_ns()), None);
     }
@@ -119,8 +118,8 @@ impl Disk {
         self.flushing.map_or(u64::MAX, |(due_ns, _)| due_ns)
     }
 
-    /// The process dies. A prefix of the changes is kept, with all that may have
-    /// been told to be durable. How many changes are lost.
+    /// The process dies. The disk keeps a prefix of the changes, with all that may have been
+    /// reported as durable. Returns the number of lost changes.
     pub fn crash(&mut self, shard: &Shard<SimJournal>, world: &SimWorld) -> u64 {
         self.write(shard);
         let last = shard.last_sequence();
@@ -133,7 +132,7 @@ impl Disk {
         last - self.durable
     }
 
-    /// A new incarnation begins with what was kept, some of it given twice.
+    /// A new incarnation begins with the kept entries, some of them given twice.
     pub fn replay(&mut self, shard: &mut Shard<SimJournal>, world: &SimWorld) {
         let now = Now::default();
         shard.begin_applying();

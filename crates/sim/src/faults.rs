@@ -1,4 +1,4 @@
-//! What goes wrong, by name, and how often.
+//! The kinds of faults, by name, and how often they happen.
 
 use remora_fabric::sim::SimWorld;
 use std::cell::{Cell, RefCell};
@@ -8,30 +8,29 @@ use std::ops::RangeInclusive;
 /// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fault {
-    /// The server stands still, as by SIGSTOP or a busy machine.
+    /// The server stops, as by SIGSTOP or a busy machine.
     ServerStall,
-    /// One shard is at a long step; the others serve, and heartbeats go on.
+    /// One shard executes a long step; the others serve, and heartbeats continue.
     ShardStall,
     /// The server's process dies and comes back with empty memory.
     ServerCrash,
     /// One client's connection breaks.
     SessionLost,
-    /// A client stands still wherever it waits, as by SIGSTOP.
+    /// A client stops wherever it waits, as by SIGSTOP.
     ClientStall,
     /// A link is lost with operations under way.
     LinkLost,
-    /// An operation is held up on its way, and all that follow it on its link.
+    /// An operation is delayed on its way, and so are all that follow it on its link.
     LinkStall,
-    /// A thread of the server stands still with its RESP connections.
+    /// A thread of the server stops with its RESP connections.
     RespStall,
     /// A RESP connection breaks.
     RespLost,
-    /// Somebody sets the wall clock of the server's machine.
+    /// The wall clock of the server's machine is set.
     WallClock,
     /// A disk takes up to seconds for a write.
     DiskStall,
-    /// A disk fails for good: nothing becomes durable any more. The server lives on
-    /// for up to some seconds.
+    /// A disk fails for good: nothing becomes durable. The server lives on for up to some seconds.
     DiskFailed,
 }
 
@@ -101,7 +100,7 @@ impl Faults {
         strikes
     }
 
-    /// None strikes any more.
+    /// Stops all faults.
     pub fn stop(&self) {
         self.stopped.set(true);
         self.world.calm();
@@ -116,10 +115,10 @@ impl Faults {
         struck
     }
 
-    /// A task stands still for so long.
+    /// A task stops for this time.
     pub fn pause(&self, world: &SimWorld, task: u64, ns: RangeInclusive<u64>) {
         let until_ns = world.now_ns() + world.draw(|random| random.within(&ns));
-        // Woken before, it goes on standing still.
+        // A task woken before stays stopped.
         while world.now_ns() < until_ns {
             world.suspend_until(task, until_ns);
         }

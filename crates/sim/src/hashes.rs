@@ -1,4 +1,4 @@
-//! Hashes in a world: what a seed draws of them.
+//! Hashes in a world: a seed's choices for them.
 
 use crate::values::Lengths;
 use remora_engine::evict::Eviction;
@@ -6,13 +6,13 @@ use remora_fabric::sim::Random;
 use std::collections::BTreeSet;
 use std::iter;
 
-/// Mixed into the seed: what is drawn of hashes changes nothing else.
+/// Mixed into the seed: the draws for hashes change no other draws.
 const SALT: u64 = 0x6861_7368_5f6f_6666;
 
-/// Fields whose expiry, with their hash's, is judged as that of a key is.
+/// Fields whose expiry, with their hash's, is judged as a key's expiry.
 pub const JUDGED_EXPIRY: [u32; 2] = [0, 2];
 
-/// What a seed draws of hashes.
+/// A seed's choice of hashes.
 #[derive(Clone, Copy, Debug)]
 pub struct HashSwarm {
     /// Hashes of each database; 0: none.
@@ -25,7 +25,7 @@ pub struct HashSwarm {
     pub percent: u64,
     /// Whether some hashes go from key to key.
     pub moves: bool,
-    /// Of how many thousand operations on a hash one removes it, or lets it expire.
+    /// Operations, of a thousand on a hash, that remove it or let it expire.
     pub ends: u64,
 }
 
@@ -42,8 +42,8 @@ impl HashSwarm {
         fields.into_iter().flat_map(|field| iter::once(field).chain(self.twin_of(field))).collect()
     }
 
-    /// A seed's draw: hashes in one world of three. They lie whole in their records,
-    /// have a field table from the first long value on, or from so many fields on.
+    /// A seed's draw: hashes in one world of three. They lie whole in their records, or get a field
+    /// table from the first long value on, or from this many fields on.
     pub fn of(seed: u64, eviction: Eviction) -> Self {
         let mut random = Random::new(seed ^ SALT);
         let has_hashes = random.below(3) == 0;
@@ -58,7 +58,7 @@ impl HashSwarm {
             },
             percent: one_of([20, 40, 60, 80]),
             ends: one_of([0, 3, 30, 100]),
-            // Who moves a hash has to know what it has.
+            // The client that moves a hash must know its content.
             moves: one_of([0, 1, 0, 1]) == 1 && has_hashes && eviction == Eviction::None,
         }
     }

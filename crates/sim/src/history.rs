@@ -1,4 +1,4 @@
-//! What happened in a world, as its clients saw it.
+//! The events in a world, as its clients saw them.
 
 use crate::check::calls::Call;
 use crate::check::keys::{KeyOp, Keys};
@@ -11,9 +11,9 @@ use std::fmt;
 /// A promise that was broken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Which promise.
+    /// The promise.
     pub promise: &'static str,
-    /// What was seen.
+    /// The observation.
     pub seen: String,
 }
 
@@ -27,10 +27,9 @@ impl fmt::Display for Violation {
 #[derive(Default)]
 pub struct History {
     keys: BTreeMap<Register, Vec<Call<KeyOp>>>,
-    /// Calls of which nobody knows whether they had an effect, although others
-    /// that follow them did.
+    /// Calls whose effect is unknown, although calls that follow them had an effect.
     optional: BTreeSet<(Register, usize)>,
-    /// What happened to trees.
+    /// The events of trees.
     pub places: Places,
     /// FNV-1a over all that happened, in order.
     hash: u64,
@@ -44,7 +43,7 @@ pub struct History {
 /// Names a call that was begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
-    /// What it is about.
+    /// Its key.
     pub key: Register,
     at: usize,
 }
@@ -105,21 +104,21 @@ impl History {
     /// The call had no effect and no result: it was refused, or only read.
     pub fn forget(&mut self, client: u32, begun: Begun, now_ns: u64, why: &dyn fmt::Display) {
         self.note(now_ns, client, format_args!("{} has no effect: {why}", begun.key));
-        // As if it had not returned: a GET of nothing explains itself, but a
-        // write might take effect.
+        // As if it had not returned: a GET of nothing needs no explanation, but a write might take
+        // effect.
         let call = &mut self.keys.get_mut(&begun.key).expect("it was begun")[begun.at];
         call.op = KeyOp::Nothing;
         call.returned_ns = Some(now_ns);
     }
 
-    /// Nobody learns what came of the call, nor whether those before it of the
-    /// same session were refused: it need not take effect after them.
+    /// The call's outcome stays unknown, and so does whether earlier calls of its session were
+    /// refused: it need not take effect after them.
     pub fn follow_nobody(&mut self, begun: Begun) {
         self.keys.get_mut(&begun.key).expect("it was begun")[begun.at].follows = None;
     }
 
-    /// The call was refused as a part of several: it had its effect, or none.
-    /// Nobody follows it, who followed it follows what it follows.
+    /// The call was refused as a part of several: it had its effect, or none. Calls that followed
+    /// it now follow its predecessor.
     pub fn may_have_had_effect(&mut self, begun: Begun) {
         self.optional.insert((begun.key, begun.at));
     }
@@ -166,7 +165,7 @@ impl History {
         }
     }
 
-    /// Checks what can only be seen at the end.
+    /// Checks the rules that only the end can decide.
     pub fn judge(mut self, model: Keys) -> Judgement {
         let mut undecided = 0;
         for (&key, calls) in &mut self.keys {
@@ -193,7 +192,7 @@ impl History {
     }
 }
 
-/// What came of checking a history.
+/// The result of checking a history.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// All that was broken.

@@ -1,13 +1,12 @@
-//! Worlds from one seed: the production code over simulated memory, network
-//! and time, and the checkers of what happened in them.
+//! Worlds from one seed: the production code over simulated memory, network and time, and the
+//! checkers of the observed events.
 //!
-//! What is not simulated: the Unix socket and TCP dialogue by which a real
-//! client finds its server; the kernel's sleep; threads of one client process in
-//! one connection of the client's library (they are model-checked, decision 0017; worlds with a
-//! [`crowd`] have threads at ring sets of their own, which use rings alone); the sockets of
-//! RESP, and what a session answers itself beyond PING and HELLO; rings of other
-//! than their one size; peers that break the protocol (they are fuzzed); a second
-//! server.
+//! Not simulated: the Unix socket and TCP dialogue by which a real client finds its server; the
+//! kernel's sleep; threads of one client process in one connection of the client's library (they
+//! are model-checked, decision 0017; worlds with a [`crowd`] have threads at ring sets of their
+//! own, which use rings alone); the sockets of RESP, and requests that a session answers itself
+//! beyond PING and HELLO; rings of other than their one size; peers that break the protocol (they
+//! are fuzzed); a second server.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `remora-sim`: runs worlds and tells which promise a seed breaks.
+//! `remora-sim`: runs worlds and reports which promise a seed breaks.
 
 #![forbid(unsafe_code)]
 
@@ -161,7 +161,7 @@ fn main() -> ExitCode {
     if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Runs one world and tells what it broke.
+/// Runs one world and reports what it broke.
 fn run(args: &Args, seed: u64) -> Outcome {
     let mut less = Less {
         operations: args.ops,

@@ -1,11 +1,9 @@
-//! A simulated server: the production shards and rings of one incarnation after
-//! another, driven by one task. What a control thread does in production,
-//! granting sessions and writing heartbeats, is done here in few lines by the
-//! same formats.
+//! A simulated server: the production shards and rings of one incarnation after another, driven by
+//! one task. This file replaces the production control thread: it grants sessions and writes
+//! heartbeats in few lines, in the same formats.
 //!
-//! What it keeps true, as production does: a new incarnation serves nobody before
-//! every read lease that its predecessor gave has lapsed; a session that breaks the
-//! protocol is withdrawn.
+//! Invariant, as in production: a new incarnation serves no client before every read lease of its
+//! predecessor has lapsed; a session that breaks the protocol is withdrawn.
 
 mod evicted;
 mod processes;
@@ -43,10 +41,9 @@ use std::sync::atomic::Ordering;
 
 const MS: u64 = 1_000_000;
 
-/// Memory is audited about once in so many ticks.
+/// Mean number of ticks between two audits of memory.
 const AUDIT_TICKS: u64 = 16;
-/// How long the process lives on whose disk has failed, at most, ns: some calls time
-/// out meanwhile.
+/// Longest life of a process after its disk has failed, ns: some calls time out meanwhile.
 const LIVES_ON_NS: [u64; 3] = [50 * MS, 2_000 * MS, 8_000 * MS];
 
 /// How a server is made.
@@ -56,19 +53,19 @@ pub struct NodeOptions {
     pub shards: usize,
     /// Bytes of each shard's arena.
     pub arena_bytes: usize,
-    /// What each shard is told; region, incarnation and epoch are filled in.
+    /// The options of each shard; region, incarnation and epoch are filled in.
     pub shard: ShardOptions,
-    /// By how much the server's clock gains, ppm.
+    /// Drift of the server's clock, ppm.
     pub clock_gains_ppm: i64,
     /// Lines of the table of pointers that its clients share; 0: there is none.
     pub pointer_lines: usize,
     /// Whether its memory is audited while it serves: nothing is uploaded then.
     pub audits: bool,
-    /// In how many of a hundred turns a shard releases memory, as if there were that
-    /// much more of it: what has no root any more lies there for longer.
+    /// Percentage of turns in which a shard releases memory, as if there were that much more of it:
+    /// memory without a root stays for longer.
     pub release_percent: u64,
-    /// In how many of a hundred ticks a shard sweeps for what has expired, as if its table
-    /// were that much larger.
+    /// Percentage of ticks in which a shard sweeps for expired keys, as if its table were that much
+    /// larger.
     pub sweep_percent: u64,
     /// How changes become durable; `None`: they are at once, and lost with the
     /// process.
@@ -86,7 +83,7 @@ struct Incarnation {
     sessions: Vec<Session>,
     /// Client processes over shared memory, if there are any.
     rings: Option<NodeRings>,
-    /// Of each shard, where keys may go.
+    /// One for each shard, if keys may be evicted.
     followers: Vec<Follower>,
     /// The pointers that clients share.
     pointers: Option<(Words, u64)>,
@@ -98,20 +95,20 @@ pub struct Node {
     time: NodeTime,
     options: NodeOptions,
     faults: Rc<Faults>,
-    /// None while it is down.
+    /// `None` while it is down.
     incarnation: Option<Incarnation>,
     incarnations: u64,
     sessions: u64,
     /// Sessions that were ended because the client broke the protocol: none
     /// may be, all clients are honest.
     pub violations: Vec<SessionError>,
-    /// What did not fit when memory was audited.
+    /// Mismatches found by audits of memory.
     pub misfits: Vec<String>,
-    /// The utilisation that heartbeats tell, parts per million.
+    /// The utilisation in heartbeats, parts per million.
     told_ppm: u32,
     /// Keys that were removed, where some are evicted.
     pub removed: Vec<Removed>,
-    /// Of each shard, if there are any.
+    /// One for each shard, if there are any.
     disks: Vec<Disk>,
     /// When the process dies, as a disk of it has failed, virtual ns.
     dies_ns: Option<u64>,
@@ -163,13 +160,13 @@ impl Node {
         self.time.virtual_ns(unix_ms)
     }
 
-    /// How long it takes until its monotonic clock has gone on by so much, virtual ns.
+    /// Virtual ns until its monotonic clock has advanced by this much.
     pub fn clock_takes_ns(&self, ns: u64) -> u64 {
         let shows_ns = self.time.monotonic_ns() + ns;
         self.time.virtual_ns_of_monotonic(shows_ns).saturating_sub(self.world.now_ns()) + 1
     }
 
-    /// Whether a new incarnation begins with what was durable.
+    /// Whether a new incarnation begins with the durable changes.
     pub fn has_disks(&self) -> bool {
         self.options.disk.is_some()
     }
@@ -208,7 +205,7 @@ impl Node {
         self.disks[shard].fail(&self.world);
     }
 
-    /// Begins an incarnation with empty memory, or with what the disks have.
+    /// Begins an incarnation with empty memory, or with the disks' content.
     pub fn start(&mut self) {
         assert!(self.incarnation.is_none());
         self.incarnations += 1;
@@ -260,9 +257,9 @@ impl Node {
         }
     }
 
-    /// The process ends, as by kill -9. What is given back loses the links of
-    /// its clients; until that is called its memory can be read, as memory
-    /// that a client of the same host has mapped.
+    /// The process ends, as by kill -9. Calling the returned function removes the links of its
+    /// clients; until then they can read its memory, as a client of the same host reads memory that
+    /// it has mapped.
     pub fn crash(&mut self) -> impl FnOnce() + use<> {
         if let Some(incarnation) = &self.incarnation {
             for (disk, shard) in self.disks.iter_mut().zip(&incarnation.shards) {
@@ -276,8 +273,8 @@ impl Node {
         move || sessions.into_iter().for_each(|session| session.lose(&world))
     }
 
-    /// Keeps a shard busy with one long step: it serves nobody for so long, while
-    /// the other shards do, and heartbeats go on.
+    /// Keeps a shard busy with one long step: it serves no client for this time, while the other
+    /// shards continue, and so do heartbeats.
     pub fn occupy_shard(&mut self, shard: usize, for_ns: u64) {
         if let Some(incarnation) = &mut self.incarnation {
             incarnation.busy_until_ns[shard] = self.world.now_ns() + for_ns;
@@ -298,7 +295,7 @@ impl Node {
         self.occupy_shard(shard as usize, for_ns);
     }
 
-    /// Tells of the shards of this incarnation, if there is one.
+    /// Adds the probes of this incarnation's shards, if there is one.
     pub fn tell(&mut self, probes: &mut Probes) {
         for shard in self.incarnation.iter().flat_map(|incarnation| &incarnation.shards) {
             probes.add_shard(&shard.stats(), self.options.shard.buckets);
@@ -325,7 +322,7 @@ impl Node {
         }
     }
 
-    /// The client of this session has gone.
+    /// Ends the session of a client that has gone.
     pub fn end_session(&mut self, number: u64) {
         if let Some(incarnation) = &mut self.incarnation
             && let Some(at) =
@@ -356,7 +353,7 @@ impl Node {
         self.incarnation.as_ref().map_or(0, |incarnation| incarnation.busy_until_ns[shard])
     }
 
-    /// From now on the memory of what is removed comes back in ticks alone.
+    /// From now on only ticks release the memory of removed objects.
     pub fn release_in_ticks(&mut self) {
         self.options.release_percent = 0;
     }
@@ -429,7 +426,7 @@ impl Node {
         worked
     }
 
-    /// When a disk has something to tell, virtual ns.
+    /// The time of a disk's next report, virtual ns.
     fn disks_due_ns(&self) -> u64 {
         self.disks.iter().map(Disk::due_ns).min().unwrap_or(u64::MAX)
     }
@@ -446,7 +443,7 @@ impl Node {
         })
     }
 
-    /// What is due every few milliseconds.
+    /// The work that is due every few milliseconds.
     fn tick(&mut self) {
         let Some(incarnation) = &mut self.incarnation else { return };
         let now = self.time.now(incarnation.began_ns);
@@ -484,7 +481,7 @@ impl Node {
         self.time.follow();
     }
 
-    /// Audits memory; what does not fit is in `misfits` then.
+    /// Audits memory, and adds mismatches to `misfits`.
     pub fn audit(&mut self, when: &str) {
         let shards = self.incarnation.iter().flat_map(|incarnation| &incarnation.shards);
         let misfits = shards.filter_map(|shard| shard.audit().err());
@@ -557,7 +554,7 @@ impl Node {
             let worked = node.borrow_mut().turn();
             node.borrow_mut().note_removed();
             if worked {
-                // What the work takes.
+                // The time of the work.
                 let takes_ns = world.draw(|random| random.within(&(200..=3_000)));
                 world.suspend_until(task, world.now_ns() + takes_ns);
                 continue;
@@ -582,12 +579,12 @@ impl Node {
 }
 
 impl Incarnation {
-    /// Which shards are not at a long step.
+    /// The shards that do not execute a long step.
     fn free_shards(&self, world: &SimWorld) -> Vec<bool> {
         self.busy_until_ns.iter().map(|until_ns| *until_ns <= world.now_ns()).collect()
     }
 
-    /// Gives up a session and what its rings hold of the shards.
+    /// Gives up a session, and frees the shards' memory that its rings hold.
     fn end(&mut self, at: usize, world: &SimWorld, time: &NodeTime) {
         let now = time.now(self.began_ns);
         let mut session = self.sessions.remove(at);

@@ -1,5 +1,5 @@
-//! Trees of places in a world: what a seed draws of them, their names, and
-//! rectangles that name the change that wrote them.
+//! Trees of places in a world: a seed's choices for them, their names, and rectangles that name the
+//! change that wrote them.
 
 use crate::check::places::Number;
 use crate::hashes::HashSwarm;
@@ -8,23 +8,23 @@ use remora_fabric::sim::{Random, SimOptions};
 use remora_geometry::{Refine, Shape, geo_types};
 use std::ops::Range;
 
-/// Mixed into the seed: what is drawn of trees changes nothing else.
+/// Mixed into the seed: the draws for trees change no other draws.
 const SALT: u64 = 0x7472_6565_735f_6f66;
 /// Coordinates are multiples of this part of the unit square...
 const CELLS: f64 = 1024.0;
 /// ...and in x a version's number of these beside it.
 const GRAINS: f64 = (1u64 << 44) as f64;
-/// So many objects that searches may take several turns of their shard.
+/// Enough objects that searches may take several turns of their shard.
 const LARGE: u64 = 2_000;
 /// A fabric whose READs take longer is slow.
 const SLOW_NS: u64 = 100_000;
 
-/// Trees of a database have numbers from so many times its own on.
+/// Trees of a database have numbers from this many times the database's number on.
 const DATABASE_TREES: u32 = 100;
 /// Those that go from key to key from here on, and so many times its own.
 const MOVED_TREES: u32 = 1 << 24;
 
-/// What a seed draws of trees.
+/// A seed's choice of trees.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacesSwarm {
     /// Trees of each database; 0: none.
@@ -35,7 +35,7 @@ pub struct PlacesSwarm {
     pub percent: u64,
     /// Whether trees are also built of many objects at once.
     pub loads: bool,
-    /// Of how many thousand operations on a tree one removes it.
+    /// Operations, of a thousand on a tree, that remove it.
     pub drops: u64,
     /// Widest rectangle, in cells.
     pub widest: u64,
@@ -118,7 +118,7 @@ pub fn may_expire(id: u64) -> bool {
     id % 4 == 2
 }
 
-/// Which object a search has found.
+/// The object that a search has found.
 pub fn number_of_id(id: ObjectId<'_>) -> u64 {
     match id {
         ObjectId::Number(number) => number,
@@ -132,7 +132,7 @@ pub fn number_of_id(id: ObjectId<'_>) -> u64 {
 /// An expiry that no world reaches: an object with one has a surrogate.
 pub const FAR_MS: u64 = (1 << 44) - 1;
 
-/// What a new tree is to be: small nodes, so that there are many.
+/// The settings of a new tree: small nodes, so that there are many.
 pub fn settings(draw: &mut impl FnMut(u64) -> u64) -> TreeSettings {
     let kind = [TreeKind::RStar, TreeKind::Guttman, TreeKind::Hilbert][draw(3) as usize];
     TreeSettings { kind, capacity: 4 + draw(5) as usize, ..TreeSettings::default() }
@@ -194,12 +194,12 @@ pub fn without_shape(rect: Rect) -> Rect {
     Rect { min_y: rect.min_y + cell, max_y: rect.max_y + cell, ..rect }
 }
 
-/// What a refined search for a window is.
+/// The refined search of a window.
 pub fn refine_of(window: &Rect) -> Refine {
     Refine::Intersects(Shape::of_rect(window))
 }
 
-/// Whether a version with this rectangle is what such a search looks for.
+/// Whether such a search looks for a version with this rectangle.
 pub fn refined_holds(refine: &Refine, rect: &Rect) -> bool {
     refine.window().intersects(rect)
         && refine.holds(&shape_of(rect).unwrap_or_else(|| Shape::of_rect(rect)))
@@ -211,13 +211,13 @@ pub fn data_of(number: Number) -> Vec<u8> {
     number.to_le_bytes().into_iter().cycle().take(most).collect()
 }
 
-/// As [`data_of`], so many that a few objects are more than one piece of a tree.
+/// As [`data_of`], but so long that a few objects are more than one piece of a tree.
 pub fn long_data_of(number: Number) -> Vec<u8> {
     let most = 2_048 * (1 + number as usize % 4);
     number.to_le_bytes().into_iter().cycle().take(most).collect()
 }
 
-/// The version that an object's bytes name; `None` if nobody wrote them.
+/// The version that an object's bytes name; `None` if no client wrote them.
 pub fn number_of(data: &[u8]) -> Option<Number> {
     let (number, _) = data.split_first_chunk::<4>()?;
     let number = Number::from_le_bytes(*number);

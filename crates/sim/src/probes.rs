@@ -49,7 +49,7 @@ pub enum Probe {
     RespRead,
     /// One did not, and the shard was asked.
     RespAsked,
-    /// What one looked at was changed meanwhile, and a mixture was seen.
+    /// An object was changed during a look at it, and the look saw a mixture.
     RespTorn,
     /// A RESP connection went from one thread to another.
     RespMoved,
@@ -71,13 +71,13 @@ pub enum Probe {
     TreeAskedAfterRead,
     /// A refined search was made by READs, through pointers to records.
     TreeRefinedRead,
-    /// Such a pointer led to a record that has gone.
+    /// Such a pointer led to a removed record.
     TreeRecordStale,
     /// A field of a hash with parts was read by READs.
     HashRead,
     /// A field was changed or removed since a client had read it.
     HashFieldGone,
-    /// A hash had gone, or was written anew, since a client had read it.
+    /// A hash was removed, or written anew, since a client had read it.
     HashGone,
     /// A hash had expired when it was read.
     HashExpired,
@@ -160,14 +160,14 @@ impl Probe {
 pub struct Probes(BTreeMap<Probe, u64>);
 
 impl Probes {
-    /// Reached so many times more.
+    /// Adds to the number of times that it was reached.
     pub fn add(&mut self, probe: Probe, times: u64) {
         if times > 0 {
             *self.0.entry(probe).or_default() += times;
         }
     }
 
-    /// What a session tells of itself.
+    /// Adds a session's counters.
     pub fn add_session(&mut self, counts: &Counts) {
         self.add(Probe::CachedRead, counts.read.min(counts.hits));
         self.add(Probe::StalePointer, counts.stale);
@@ -176,7 +176,7 @@ impl Probes {
         self.add(Probe::RightLapsed, counts.read_lease_lapsed);
     }
 
-    /// What a view of a tree tells of its searches.
+    /// Adds the search counters of a tree's view.
     pub fn add_view(&mut self, events: &TreeEvents) {
         self.add(Probe::TreeBeganAgain, events.began_again);
         self.add(Probe::TreeStaleKept, events.stale_kept);
@@ -184,7 +184,7 @@ impl Probes {
         self.add(Probe::TreeGone, events.header_gone);
     }
 
-    /// What a view of a hash tells of its reads.
+    /// Adds the read counters of a hash's view.
     pub fn add_hash(&mut self, events: &HashEvents) {
         self.add(Probe::HashRead, events.part_read);
         self.add(Probe::HashFieldGone, events.part_gone);
@@ -193,7 +193,7 @@ impl Probes {
         self.add(Probe::HashGrown, events.grown);
     }
 
-    /// What a shard tells of itself; it began with so many buckets.
+    /// Adds a shard's counters; it began with this many buckets.
     pub fn add_shard(&mut self, stats: &ShardStats, began_with_buckets: u64) {
         self.add(Probe::Expired, stats.expired);
         self.add(Probe::Evicted, stats.evicted);

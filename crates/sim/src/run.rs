@@ -1,5 +1,5 @@
-//! One world from its beginning to its end: the tasks of its clients, what is
-//! broken meanwhile, and the judgement.
+//! One world from its beginning to its end: the tasks of its clients, the faults meanwhile, and the
+//! judgement.
 
 use crate::check::keys::Keys;
 use crate::client::SimClient;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
 
-/// What came of a world.
+/// The outcome of a world.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Operations of its clients.
@@ -41,7 +41,7 @@ pub struct Outcome {
     pub hash: u64,
     /// Rare paths that ran.
     pub probes: Probes,
-    /// What the server's last incarnation has counted.
+    /// The counters of the server's last incarnation.
     pub counts: Counts,
     /// Promises that were broken.
     pub violations: Vec<Violation>,
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub keys: u64,
     /// Calls that showed something of a tree.
     pub looks: u64,
-    /// What happened, if it was wanted.
+    /// The events, if the caller wants them.
     pub trace: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// The server's present incarnation tells of itself.
+    /// Adds the probes of the server's present incarnation.
     fn tell(&self) {
         self.node.borrow_mut().tell(&mut self.probes.borrow_mut());
         self.resp.tell(&mut self.probes.borrow_mut());
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// The task that breaks what does not break by itself.
+    /// The task that causes the faults.
     fn break_things(self: &Rc<Self>, clients: &[u64]) {
         let task = Coroutines.current().expect("it runs as a task");
         while !self.is_over() || self.node.borrow().is_to_die() {
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// Lets one client stand still for a while.
+    /// Stops one client for a while.
     fn stop_one(&self, clients: &[u64]) {
         let (stopped, for_ns) = self.sim.draw(|random| {
             let longest = [2 * MS, 500 * MS, 7_000 * MS][random.below(3) as usize];

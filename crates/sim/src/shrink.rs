@@ -6,23 +6,23 @@ use crate::swarm::Swarm;
 use crate::world::World;
 use std::fmt;
 
-/// What is taken away from a seed's draw.
+/// Reductions of a seed's draw.
 #[derive(Clone, Default, Debug)]
 pub struct Less {
-    /// So many operations only.
+    /// At most this many operations.
     pub operations: Option<u64>,
-    /// So many clients only.
+    /// At most this many clients.
     pub clients: Option<u32>,
-    /// So many RESP clients only.
+    /// At most this many RESP clients.
     pub resp_clients: Option<u32>,
-    /// None of these faults.
+    /// Faults that are switched off.
     pub without: Vec<Fault>,
-    /// No operation of the fabric is torn.
+    /// Operations of the fabric are not torn.
     pub untorn: bool,
 }
 
 impl Less {
-    /// The seed's world, with so much less.
+    /// The seed's world, with these reductions.
     pub fn of(&self, seed: u64, with_faults: bool) -> Swarm {
         let mut swarm = Swarm::of(seed, with_faults);
         if let Some(operations) = self.operations {

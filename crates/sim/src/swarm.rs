@@ -1,4 +1,4 @@
-//! What a seed draws before its world begins: every world is of its own kind.
+//! A seed's choices before its world begins: every world is of its own kind.
 
 use crate::disk::DiskSwarm;
 use crate::faults::Fault;
@@ -17,16 +17,16 @@ use std::time::Duration;
 const MS: u64 = 1_000_000;
 /// Mixed into the seed: whether shards stall changes nothing else.
 const SHARD_SALT: u64 = 0x7368_6172_645f_6f66;
-/// Mixed into the seed: so it is with disks that fail.
+/// Mixed into the seed: the draw for disks that fail.
 const DISK_SALT: u64 = 0x6661_696c_5f6f_6666;
-/// Mixed into the seed: so it is with setting the wall clock.
+/// Mixed into the seed: the draw for setting the wall clock.
 const CLOCK_SALT: u64 = 0x7761_6c6c_5f6f_6674;
 
-/// Mixed into the seed: so it is with a second database.
+/// Mixed into the seed: the draw for a second database.
 const DATABASE_SALT: u64 = 0x6461_7461_5f6f_6666;
-/// Mixed into the seed: so it is with how soon a sweep meets what has expired.
+/// Mixed into the seed: the draw for how soon a sweep meets expired objects.
 const SWEEP_SALT: u64 = 0x7377_6565_705f_6f66;
-/// Mixed into the seed: so it is with how fast memory is released.
+/// Mixed into the seed: the draw for how fast memory is released.
 const RELEASE_SALT: u64 = 0x6672_6565_5f6f_6666;
 
 /// Values may be longer than this: few of them are written.
@@ -34,7 +34,7 @@ const LARGE_BYTES: u64 = 100_000;
 /// Bytes of a shard's arena where objects go from key to key, and a log is replayed.
 const MOVING_ARENA_BYTES: usize = 32 << 20;
 
-/// Weights of what a client does, drawn by each seed.
+/// Weights of a client's operations, drawn by each seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     /// Single GETs.
@@ -73,7 +73,7 @@ pub struct CrowdSwarm {
     pub processes: usize,
     /// Threads of each, a power of two, each at a ring set of its own.
     pub sessions: usize,
-    /// As many of all threads ask all the time.
+    /// The number of threads that ask all the time.
     pub busy: usize,
     /// How often each of them asks.
     pub rounds: u64,
@@ -96,9 +96,9 @@ pub struct Swarm {
     pub keys: u32,
     /// How long values of keys are.
     pub lengths: Lengths,
-    /// What clients do.
+    /// The clients' operations.
     pub mix: Mix,
-    /// By how much each client's machine gains, ppm.
+    /// Drift of each client's machine, ppm.
     pub client_gains_ppm: Vec<i64>,
     /// Whether all clients are of one machine and share their pointers.
     pub shares_pointers: bool,
@@ -118,7 +118,7 @@ pub struct Swarm {
     pub places: PlacesSwarm,
     /// Hashes.
     pub hashes: HashSwarm,
-    /// Sessions over shared memory, at ring sets of their own. No seed draws some.
+    /// Sessions over shared memory, at ring sets of their own. No seed chooses them.
     pub crowd: Option<CrowdSwarm>,
     /// Longest time between two chances of a fault that comes from outside, ns.
     pub chance_ns: u64,
@@ -136,14 +136,14 @@ impl Draws {
         of[self.0.below(N as u64) as usize]
     }
 
-    /// True once in so many times.
+    /// True once in this many times.
     fn once_in(&mut self, times: u64) -> bool {
         self.0.below(times) == 0
     }
 }
 
 impl Swarm {
-    /// The fabric, with what goes wrong on its links.
+    /// The fabric, with the faults of its links.
     pub fn fabric_with_faults(&self) -> SimOptions {
         let ppm = |fault| self.faults.get(&fault).copied().unwrap_or(0);
         let (loss_ppm, stall_ppm) = (ppm(Fault::LinkLost), ppm(Fault::LinkStall));
@@ -202,7 +202,7 @@ impl Swarm {
         let shard = Self::shard(&mut draw);
         let disk = DiskSwarm::of(seed, lengths.most_bytes);
         let (shard, arena_bytes) = match disk {
-            // What is replayed takes room in another order.
+            // A replay takes room in another order.
             Some(_) => (
                 ShardOptions { durability: Durability::Told, eviction: Eviction::None, ..shard },
                 arena_bytes.max(8 << 20),
@@ -222,10 +222,10 @@ impl Swarm {
         };
         let hashes = HashSwarm::of(seed, node.shard.eviction);
         let mut places = PlacesSwarm::of(seed, &fabric, &hashes);
-        // Who moves a tree has to know what it has.
+        // The client that moves a tree must know its content.
         places.moves &= node.shard.eviction == Eviction::None;
         if node.disk.is_some() && (hashes.moves || places.moves) {
-            // What a client has lost sight of stays.
+            // Objects that a client has lost sight of stay.
             node.arena_bytes = node.arena_bytes.max(MOVING_ARENA_BYTES);
         }
         let cache_entries = draw.one_of([0, 1, 64, 4_096]);
@@ -257,7 +257,7 @@ impl Swarm {
     /// How many keys there are, and bytes of each shard's arena.
     fn memory(draw: &mut Draws, lengths: Lengths, shards: u64) -> (u32, u64) {
         if lengths.most_bytes >= 30_000 && draw.once_in(2) {
-            // Just enough memory for what is written, or less.
+            // Just enough memory for the written data, or less.
             let arena_bytes = if lengths.most_bytes > LARGE_BYTES { 4 << 20 } else { 1 << 20 };
             let at_once = shards * arena_bytes / (lengths.most_bytes / 2);
             ((at_once * draw.within(8..=20) / 10) as u32, arena_bytes)
@@ -266,7 +266,7 @@ impl Swarm {
         }
     }
 
-    /// What clients do, a world's pace given.
+    /// The clients' operations at a world's pace.
     fn mix(draw: &mut Draws, lengths: Lengths, pace_ns: u64) -> Mix {
         let think_percent = draw.one_of([2, 10, 50]);
         // Requests that wait for room in their ring.

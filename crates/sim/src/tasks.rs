@@ -1,8 +1,8 @@
 //! Code that waits in the middle of its work, in one thread: coroutines.
 //!
-//! A client's library waits for replies and READs where it needs them. In a
-//! world it runs unchanged on a stack of its own; when it waits, another task
-//! or the next event goes on. Which one is the world's choice alone.
+//! A client's library waits for replies and READs where it needs them. In a world it runs unchanged
+//! on a stack of its own; when it waits, another task or the next event continues. The world alone
+//! chooses which one.
 //!
 //! This is the crate's one room of `unsafe`: a coroutine reaches its own
 //! yielder through a thread-local pointer.
@@ -19,7 +19,7 @@ thread_local! {
     static SUSPENDED: RefCell<BTreeMap<u64, Stack>> = const { RefCell::new(BTreeMap::new()) };
     /// The task that runs, and how it is suspended.
     static RUNNING: Cell<Option<(u64, *const Yielder<(), ()>)>> = const { Cell::new(None) };
-    /// Tasks that stand still, and whether they would go on by now.
+    /// Stopped tasks, and whether each would be woken by now.
     static STOPPED: RefCell<BTreeMap<u64, bool>> = const { RefCell::new(BTreeMap::new()) };
     /// Tasks that were ever begun: a number is never used again.
     static BEGUN: Cell<u64> = const { Cell::new(0) };
@@ -42,14 +42,14 @@ impl Coroutines {
         task
     }
 
-    /// Lets a task stand still wherever it waits, as by SIGSTOP: what wakes it
-    /// has no effect before [`Coroutines::go_on`]. Not from within the task.
+    /// Stops a task wherever it waits, as by SIGSTOP: wake-ups have no effect before
+    /// [`Coroutines::go_on`]. Not from within the task.
     pub fn stop(task: u64) {
         assert!(RUNNING.get().is_none_or(|(running, _)| running != task), "it waits somewhere");
         STOPPED.with_borrow_mut(|stopped| _ = stopped.entry(task).or_insert(false));
     }
 
-    /// Lets a stopped task go on, at once if it was woken meanwhile. As an event.
+    /// Continues a stopped task, at once if it was woken meanwhile. As an event.
     pub fn go_on(task: u64) {
         if STOPPED.with_borrow_mut(|stopped| stopped.remove(&task)) == Some(true) {
             Self.resume(task);
@@ -62,23 +62,23 @@ impl Coroutines {
             || RUNNING.get().is_some_and(|(running, _)| running == task)
     }
 
-    /// Forgets all suspended tasks, and frees what they hold.
+    /// Forgets all suspended tasks, and frees their memory.
     pub fn forget_all() {
         assert!(RUNNING.get().is_none(), "a task does not end the world it runs in");
         STOPPED.take();
         let tasks = SUSPENDED.take();
-        // In the order of their numbers: what is dropped may have effects.
+        // In the order of their numbers: dropping a task may have effects.
         for (task, stack) in tasks {
-            // Unwinding runs the destructors on the task's own stack, where
-            // nothing may suspend any more.
+            // Unwinding runs the destructors on the task's own stack, which must not suspend from
+            // now on.
             drop((task, stack));
         }
     }
 }
 
 impl Coroutines {
-    /// Leaves all tasks where they are, after one of them has panicked: what
-    /// they hold is never freed.
+    /// Leaves all tasks where they are, after one of them has panicked: their memory is never
+    /// freed.
     pub fn abandon_all() {
         RUNNING.set(None);
         STOPPED.take();

@@ -1,8 +1,8 @@
-//! Values that prove whose they are.
+//! Values that prove their origin.
 //!
-//! A value stands for a number. Its bytes name the key, or the field and its hash,
-//! and the number, and are filled up by them, so that bytes of another key, of another write or of two
-//! at once are noticed whoever reads them.
+//! A value represents a number. Its bytes name the key, or the field and its hash, and the number,
+//! and repeat them to fill the length, so that every reader notices bytes of another key, of
+//! another write or of two at once.
 
 use remora_fabric::sim::Random;
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct Lengths {
     pub one_for_each_key: bool,
 }
 
-/// Which hash of a database.
+/// The number of the hash in a database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum HashName {
     /// One that stays under its key.
@@ -50,7 +50,7 @@ impl fmt::Display for HashName {
     }
 }
 
-/// What a history judges by itself: a key that holds a string, or a field of a hash.
+/// The unit of judgement in a history: a key that holds a string, or a field of a hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Register {
     /// The database of the key.
@@ -112,7 +112,7 @@ impl fmt::Display for Register {
     }
 }
 
-/// The bytes that stand for a number in a register.
+/// The bytes that represent a number in a register.
 pub fn encode(register: Register, number: i64, lengths: Lengths) -> Vec<u8> {
     if register.is_counter() {
         return number.to_string().into_bytes();
@@ -133,8 +133,7 @@ pub fn encode(register: Register, number: i64, lengths: Lengths) -> Vec<u8> {
     value
 }
 
-/// The number that these bytes stand for in this register; `None` if nobody
-/// ever wrote them there.
+/// The number that these bytes represent in this register; `None` if no client wrote them there.
 pub fn decode(register: Register, bytes: &[u8], lengths: Lengths) -> Option<i64> {
     if register.is_counter() {
         return std::str::from_utf8(bytes).ok()?.parse().ok();

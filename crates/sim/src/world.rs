@@ -1,4 +1,4 @@
-//! What the tasks of one world share: the server, the history, what goes wrong.
+//! State that the tasks of one world share: the server, the history, the faults.
 
 use crate::counts::Counts;
 use crate::faults::Faults;
@@ -18,17 +18,17 @@ use std::rc::Rc;
 pub struct World {
     /// Time, network and randomness.
     pub sim: SimWorld,
-    /// What the seed drew.
+    /// The seed's choices.
     pub swarm: Swarm,
     /// The server.
     pub node: Rc<RefCell<Node>>,
     /// Its RESP.
     pub resp: Resp,
-    /// What clients saw.
+    /// The clients' observations.
     pub history: RefCell<History>,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Rc<Faults>,
-    /// Which rare paths ran.
+    /// The rare paths that ran.
     pub probes: RefCell<Probes>,
     /// The generation of the hashes that go from key to key.
     pub moved: Cell<u16>,
@@ -61,7 +61,7 @@ impl World {
             || (needs_buffer && error == Error::Refused(Status::NeedsBuffer))
     }
 
-    /// A call of a client timed out, and its session goes on.
+    /// A call of a client timed out, and its session continues.
     pub fn timed_out(&self, client: u32) {
         self.probes.borrow_mut().add_error(Error::TimedOut);
         let asked_ns = self.sim.now_ns().saturating_sub(self.swarm.timeout.as_nanos() as u64);

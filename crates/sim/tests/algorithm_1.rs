@@ -1,5 +1,5 @@
-//! Catfish's algorithm 1 by whole sessions, in virtual time: a server that says how busy
-//! it is, and what its clients then read and ask. (By the machine that decides alone:
+//! Catfish's algorithm 1 by whole sessions, in virtual time: a server that reports how busy it is,
+//! and its clients' reads and requests. (By the machine that decides alone:
 //! `crates/client-core/src/choose/catfish.rs`. By a real server: `tests/tests/choice.rs`.)
 //!
 //! The paper's numbers stand here as numbers: N 8, T 95 %, Inv 10 ms.
@@ -100,8 +100,8 @@ fn a_heartbeat_counts_once() {
         alone.tell_utilisation(BUSY);
         let before = runs(alone, &mut session, 3);
         assert!(before[2] >= 16, "{before:?}");
-        // The last heartbeat stands in the mailbox for twice Inv. (Who asks waits until
-        // the server goes on.)
+        // The last heartbeat stays in the mailbox for twice Inv. (A client that asks waits until
+        // the server continues.)
         alone.stall_server(60 * MS);
         alone.pause(25 * MS);
         // A lookup that is not chosen lets the session see how late it is.
@@ -159,8 +159,8 @@ fn writes_use_up_neither_heartbeats_nor_runs() {
     });
 }
 
-/// A16: each session decides by draws of its own: those who hear the same heartbeats do
-/// not come back together.
+/// A16: each session decides by draws of its own: sessions that hear the same heartbeats do not
+/// come back together.
 #[test]
 fn sessions_do_not_come_back_together() {
     by(Policy::CatfishKeep, |alone| {

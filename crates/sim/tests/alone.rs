@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 pub const MS: u64 = 1_000_000;
 
-/// What a client's task has in hand.
+/// The handles of a client's task.
 pub struct Alone {
     pub world: SimWorld,
     pub client: Client,
@@ -46,7 +46,7 @@ impl Alone {
         }
     }
 
-    /// Keeps a shard busy with one long step, for so long; heartbeats go on.
+    /// Keeps a shard busy with one long step, for this time; heartbeats continue.
     pub fn occupy_shard(&self, shard: usize, ns: u64) {
         self.node.borrow_mut().occupy_shard(shard, ns);
     }
@@ -70,7 +70,7 @@ impl Alone {
         });
     }
 
-    /// What is removed keeps its memory until the next tick.
+    /// Removed objects keep their memory until the next tick.
     pub fn release_in_ticks(&self) {
         self.node.borrow_mut().release_in_ticks();
     }
@@ -179,7 +179,7 @@ fn run_alone(
     world.forget_all();
 }
 
-/// What one read saw and cost.
+/// The result and the cost of one read.
 #[derive(PartialEq, Debug)]
 pub struct Seen {
     pub value: Option<Vec<u8>>,

@@ -4,9 +4,9 @@
 use remora_sim::compare::{Admits, Fixed, Policy, REACHED, Threads, Workload, all, run, walking};
 use std::ops::RangeInclusive;
 
-/// By how much one way is better, at least, where it is said to be.
+/// The smallest ratio at which one path counts as better.
 const CLEARLY: f64 = 1.2;
-/// By how many times asking does more than reading.
+/// Ratio of operations by asking to operations by reading.
 const ASK_IS_BETTER: RangeInclusive<f64> = CLEARLY..=f64::INFINITY;
 const READ_IS_BETTER: RangeInclusive<f64> = 0.0..=1.0 / CLEARLY;
 
@@ -14,8 +14,7 @@ fn workload(name: &str) -> Workload {
     all().into_iter().find(|work| work.name == name).expect("there is one of that name")
 }
 
-/// `cost` reaches its bound in these workloads, which are what they are said to
-/// be.
+/// `cost` reaches its bound in these workloads, whose properties are as stated.
 fn compare(names: &[&str], ratio: &RangeInclusive<f64>) {
     for name in names {
         let work = workload(name);
@@ -91,8 +90,7 @@ fn cost_turns_before_a_burst_has_built_a_backlog() {
     assert_reached(&work, &Fixed::of(&work));
 }
 
-/// Where both ways are limited by different things, both together do more than
-/// either (Catfish 5.2.1).
+/// If different resources limit the two paths, both together do more than either (Catfish 5.2.1).
 #[test]
 fn cost_does_more_than_either_where_neither_is_better() {
     let work = workload("even");

@@ -1,5 +1,5 @@
-//! Worlds with 64 sessions over shared memory, or as if over a network, and 64 RESP connections on 8 shards: what
-//! a request costs, in counts of the server's own.
+//! Worlds with 64 sessions over shared memory, or as if over a network, and 64 RESP connections on
+//! 8 shards: the cost of a request, by the server's own counters.
 
 use remora_engine::{Durability, Eviction};
 use remora_sim::counts::Counts;

@@ -1,5 +1,5 @@
-//! Requests whose time is up, and their late replies: a shard is busy with one
-//! long step while heartbeats go on, or the whole server stands still.
+//! Requests that have timed out, and their late replies: a shard is busy with one long step while
+//! heartbeats continue, or the whole server stops.
 
 use crate::alone::{MS, alone, alone_with, read};
 use remora_client_core::{
@@ -107,7 +107,7 @@ fn a_late_reply_is_dropped_by_its_id() {
             assert_eq!(next_value(&mut late).as_deref(), Ok(&b"2"[..]));
             assert_eq!(late.in_flight(), 0);
         }
-        // Of submitted ones it is the oldest that is not waited for any more.
+        // Of the submitted ones the oldest is no longer awaited.
         for key in [b"a", b"b", b"c"] {
             submit_get(&mut late, key);
         }
@@ -215,7 +215,7 @@ fn a_value_that_was_sent_in_part_is_called_off() {
             );
             assert!(other.strlen(b"key").expect("an answer") >= value.len() as u64);
         }
-        // One that leaves calls off what it can.
+        // A client that leaves calls off every request that it can.
         alone.occupy_shard(0, LONG);
         assert_eq!(set(&mut late, b"key", &value), Err(Error::TimedOut));
         alone.pause(LONG);

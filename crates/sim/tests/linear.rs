@@ -47,7 +47,7 @@ fn good_histories_are_explained() {
         &[call(0, 9, set(1)), call(1, 8, set(2)), call(10, 11, get(Some(2)))],
         // A read that overlaps a write sees the old or the new value.
         &[call(0, 9, set(1)), call(1, 2, get(None)), call(3, 4, get(Some(1)))],
-        // Nobody learnt of it: it has an effect late, or never.
+        // Its outcome is unknown: it has an effect late, or never.
         &[unknown(7), call(6, 7, get(None)), call(90, 99, get(Some(7)))],
         &[unknown(7), call(6, 7, get(None)), call(90, 99, get(None))],
         &[
@@ -60,7 +60,7 @@ fn good_histories_are_explained() {
             call(0, 1, KeyOp::Incr { by: 2, sum: Some(2) }),
             call(0, 1, KeyOp::Incr { by: 3, sum: Some(5) }),
         ],
-        // Before the server began anew, or after it by somebody new.
+        // Before the server's restart, or after it by another client.
         &[
             unknown(7),
             call(6, 7, get(Some(7))),
@@ -107,7 +107,7 @@ fn bad_histories_are_found() {
             call(5, 6, get(Some(1))),
             call(7, 8, get(Some(7))),
         ],
-        // What was asked of one incarnation of the server takes effect in the next.
+        // A request to one incarnation of the server takes effect in the next.
         &[
             open(0, set_if(7, If::Always, None)),
             call(5, 6, KeyOp::Restart),

@@ -147,7 +147,7 @@ fn what_is_shown_was_there() {
         tree.search((0, 1), (0, 9), &[(1, 5)]);
         tree.put((2, 3), 1, 5);
     });
-    // Not what was searched for.
+    // Outside the search.
     bad(SHOWN, |tree| {
         tree.put((0, 1), 1, 50);
         tree.search((2, 3), (0, 9), &[(1, 50)]);
@@ -169,7 +169,7 @@ fn what_was_seen_is_not_taken_back() {
         tree.search((3, 5), (0, 9), &[(1, 6)]);
         tree.search((4, 6), (0, 9), &[(1, 5)]);
     });
-    // Nobody learnt what came of it; somebody saw it.
+    // Its outcome is unknown; a client saw its effect.
     bad(MISSED, |tree| {
         tree.put_open(0, 1, 5);
         tree.search((1, 2), (0, 9), &[(1, 5)]);

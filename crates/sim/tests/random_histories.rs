@@ -7,8 +7,8 @@ use remora_sim::check::linear::check;
 use remora_testing::Random;
 use std::collections::HashSet;
 
-/// Tries everything at every time: that an operation takes effect, that the key
-/// disappears, that time goes on. Times of small histories are small numbers.
+/// Tries everything at every time: that an operation takes effect, that the key disappears, that
+/// time passes. Times of small histories are small numbers.
 struct Trial<'c> {
     keys: Keys,
     calls: &'c [Call<KeyOp>],
@@ -24,7 +24,7 @@ impl Trial<'_> {
         self.calls[number].returned_ns.is_none() && self.calls[number].op == KeyOp::Nothing
     }
 
-    /// What can have no effect any more after a restart.
+    /// The calls that can have no effect after a restart.
     fn lost_by(&self, number: usize) -> u32 {
         let Call { returned_ns: Some(by_ns), op: KeyOp::Restart, .. } = self.calls[number] else {
             return 0;
@@ -77,7 +77,7 @@ impl Trial<'_> {
     }
 }
 
-/// What an operation leaves; `None` if its result contradicts what is there.
+/// The state after an operation; `None` if its result contradicts the state before it.
 fn after(state: Option<Value>, op: KeyOp) -> Option<Option<Value>> {
     let number = state.map(|value| value.number);
     let (told, is, next) = match op {
@@ -117,7 +117,7 @@ fn after(state: Option<Value>, op: KeyOp) -> Option<Option<Value>> {
     (told.is_none() || told == Some(is)).then_some(next)
 }
 
-/// Draws operations whose numbers are small.
+/// Draws operations with small numbers.
 struct Draw(Random);
 
 impl Draw {
@@ -188,7 +188,7 @@ impl Draw {
                 let follows = (may_follow && self.has(kind, 6)).then(|| at - 1);
                 before_ns = invoked_ns;
                 let is_unknown = op != KeyOp::Restart && self.has(kind, 7);
-                // Some that returned do not know either what they did.
+                // Some calls that returned do not know their effect either.
                 let is_vague = kind & 0x300 == 0x300 && self.below(6) == 0;
                 let op = if is_unknown || is_vague { untold(op) } else { op };
                 let returned_ns = (!is_unknown).then_some(returned_ns);
@@ -227,9 +227,8 @@ fn random_small_histories_agree_with_trying_everything() {
     assert!(cfg!(miri) || verdicts.iter().all(|&count| count > 9_000), "{verdicts:?}");
 }
 
-/// A long history that did happen: clients make calls of one key, some of them
-/// several at a time; what came of one run in five nobody learns. Second: what
-/// was there before each effect.
+/// A long history that did happen: clients make calls of one key, some of them several at a time;
+/// the outcome of one run in five stays unknown. Second: the state before each effect.
 fn long_history(draw: &mut Draw) -> (Vec<Call<KeyOp>>, Vec<Option<i64>>) {
     let (kind, clients) = (draw.below(64) & !3, 1 + draw.below(6));
     let mut free_ns = vec![0; clients as usize];
@@ -291,7 +290,7 @@ fn long_histories_are_decided() {
     for _ in 0..if cfg!(miri) { 3 } else { 300 } {
         let (mut calls, states) = long_history(&mut draw);
         assert_eq!(check(&Keys::default(), None, &calls), Ok(()), "it happened so");
-        // Now one look sees what was there at some other time.
+        // Now one look sees the state of some other time.
         let is_look = |call: &&mut Call<KeyOp>| matches!(call.op, KeyOp::Get { .. });
         let mut looks: Vec<_> = calls.iter_mut().filter(is_look).collect();
         let chosen = draw.below(looks.len() as u64) as usize;

@@ -27,7 +27,7 @@ fn resp_alone_keeps_every_promise_and_reaches_its_rare_paths() {
     let probes =
         [Probe::RespHere, Probe::RespRead, Probe::RespAsked, Probe::RespTorn, Probe::RespMoved];
     let mut all = probes.map(|probe| (probe, 0));
-    // What a thread reads by itself lies in other shards: many worlds have but one.
+    // A thread reads by itself only from other shards: many worlds have but one.
     for seed in 0..60 {
         let outcome = run(seed, resp_only(seed));
         assert!(outcome.operations >= 500);

@@ -1,5 +1,5 @@
-//! One client alone with a server, in virtual time: what it asks for, what it
-//! need not ask for, and what that costs.
+//! One client alone with a server, in virtual time: its requests, the requests that it can avoid,
+//! and their costs.
 
 use crate::alone::{Alone, MS, alone, alone_by, alone_with_disk, read};
 use remora_client_core::{
@@ -120,7 +120,7 @@ fn who_has_written_sees_it() {
     });
 }
 
-/// By pointers and without, a batch of one costs what a single read does.
+/// By pointers and without, a batch of one costs the same as a single read.
 #[test]
 fn a_batch_of_one_costs_what_a_single_read_does() {
     for (pointers, path) in [
@@ -151,8 +151,8 @@ fn a_batch_of_one_costs_what_a_single_read_does() {
     }
 }
 
-/// A popular key's lease is renewed in its last eighth, by asking once, so
-/// that it never ends; who only reads does not ask.
+/// A popular key's lease is renewed in its last eighth, by asking once, so that it never ends; a
+/// client that only reads does not ask.
 #[test]
 fn the_lease_of_a_popular_key_is_renewed_before_it_ends() {
     const TERMS: u64 = 8;
@@ -174,8 +174,8 @@ fn the_lease_of_a_popular_key_is_renewed_before_it_ends() {
     }
 }
 
-/// A session's view of the table is as old as the connection: walks find out
-/// that it has grown, and a batch of one costs what a single read does.
+/// A session's view of the table is as old as the connection: walks find out that it has grown, and
+/// a batch of one costs the same as a single read.
 #[test]
 fn walks_follow_a_table_that_has_grown() {
     const KEYS: u32 = 600;
@@ -186,7 +186,7 @@ fn walks_follow_a_table_that_has_grown() {
             writer.set(key, key, SetOptions::default()).expect("room");
         }
         drop(writer);
-        // A heartbeat echoes what it wrote of its clock: that is a read lease for all.
+        // A heartbeat echoes the client's clock: that is a read lease for all.
         alone.pause(20 * MS);
         let names: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
         let mut each = |at: usize, value: Option<&[u8]>, _| assert_eq!(value, Some(names[at]));
@@ -264,8 +264,8 @@ fn one_thread_fills_both_rings_with_gathered_requests() {
     });
 }
 
-/// What was sent before a pair that is refused is answered, and what follows
-/// is sent: nothing stays behind that would keep the session from reading.
+/// Requests sent before a pair that is refused are answered, and later ones are sent: nothing stays
+/// behind that would keep the session from reading.
 #[test]
 fn one_of_many_pairs_is_refused() {
     alone(PointerCacheKind::Private, |alone| {
@@ -301,7 +301,7 @@ fn asking_costs_two_frames() {
     });
 }
 
-/// A disk that has failed stops writes and what depends on them, not all reads.
+/// A disk that has failed stops writes and reads that depend on them, not all reads.
 #[test]
 fn after_a_disk_has_failed_only_what_was_changed_since_waits() {
     for pointers in [PointerCacheKind::Private, PointerCacheKind::Off] {
@@ -313,7 +313,7 @@ fn after_a_disk_has_failed_only_what_was_changed_since_waits() {
             for key in [&b"kept"[..], b"changed", b"removed"] {
                 assert_eq!(set(&mut writer, key, b"old"), Ok(true));
             }
-            // What changes a tree may change each of its nodes: one stays, one does not.
+            // A change of a tree may change each of its nodes: one stays, one does not.
             for tree in [&b"kept tree"[..], b"changed tree"] {
                 let point = Rect::point(1.0, 1.0).expect("finite");
                 assert_eq!(writer.create_tree(tree, &TreeSettings::default()), Ok(true));
@@ -348,7 +348,7 @@ fn after_a_disk_has_failed_only_what_was_changed_since_waits() {
                 let found = reader.search_tree(&mut kept, &query, path).expect("an answer");
                 assert_eq!((found.objects.len(), found.served_by), (1, via));
             }
-            // No client sees what has changed, nor what is no more.
+            // No client sees changed or removed objects.
             let found = reader.search_tree(&mut changed, &query, Path::Read).map(drop);
             assert_eq!(found, Err(Error::TimedOut));
             for key in [&b"changed"[..], b"new", b"removed"] {

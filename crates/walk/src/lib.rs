@@ -1,26 +1,25 @@
-//! Walks, and who feeds them.
+//! Walks, and the drivers that feed them.
 //!
-//! A *walk* is a pure state machine. It names the bytes that it wants, is fed
-//! them, and ends with a result, or says that its owner is to be asked. It
-//! does no I/O, keeps no time and draws no random numbers. A *driver* fetches
-//! the bytes. Each driver is written once and feeds every walk:
+//! A *walk* is a pure state machine. It names the bytes that it wants, receives them, and ends with
+//! a result, or tells its caller to ask the owner. It does no I/O, keeps no time and draws no
+//! random numbers. A *driver* fetches the bytes. There is one implementation of each driver, and it
+//! feeds every walk:
 //!
-//! * [`local`]: memory that this process maps: validated copies for other threads
-//!   of the server and for clients of the same host, the nodes themselves for the
-//!   shard's own thread;
-//! * [`remote`]: READs over a fabric: one at a time ([`remote::follow`]), many
-//!   walks in step ([`remote::InStep`]), or all that one walk wants at once,
-//!   with a cache of its upper nodes ([`remote::Wide`]).
+//! * [`local`]: memory that this process maps: validated copies for other threads of the server and
+//!   for clients of the same host, the nodes themselves for the shard's own thread;
+//! * [`remote`]: READs over a fabric: one at a time ([`remote::follow`]), many walks in step
+//!   ([`remote::InStep`]), or all wants of one walk at once, with a cache of its upper nodes
+//!   ([`remote::Wide`]).
 //!
-//! Tests feed walks late and torn by a driver of their own. The simulator's
-//! fabric does that to the remote driver as it stands.
+//! Tests have a driver of their own that feeds walks late and torn bytes. The simulator's fabric
+//! does the same to the unchanged remote driver.
 //!
-//! What a driver keeps true:
-//! * a walk is fed exactly what it wants, in any order, each at most once;
-//! * a node is fed with a proof that fits how it was fetched;
-//! * a driver never reads a *head*: what a walk begins under, such as a table's
-//!   shape or a tree's header. When the walk says [`Step::Restart`] the driver
-//!   stops, and its caller reads the head and calls [`Walk::restart`].
+//! Invariants of a driver:
+//! * it feeds a walk exactly the wanted bytes, in any order, each want at most once;
+//! * it feeds a node with a proof that fits the way in which it fetched the node;
+//! * it never reads a *head*: the state under which a walk begins, such as a table's shape or a
+//!   tree's header. When the walk says [`Step::Restart`] the driver stops, and its caller reads the
+//!   head and calls [`Walk::restart`].
 
 #![forbid(unsafe_code)]
 
@@ -38,31 +37,31 @@ use remora_layout::node::{NodeRef, VERSIONED_BYTES};
 pub struct Want<T> {
     /// Byte offset, a multiple of 16.
     pub offset: u64,
-    /// How many; the range lies in the region, as far as the walk knows its size.
+    /// The length; the range lies in the region, as far as the walk knows its size.
     pub bytes: usize,
     /// How the bytes are validated.
     pub what: What,
-    /// The walk's own: it comes back with the bytes.
+    /// The walk's own mark: the driver returns it with the bytes.
     pub tag: T,
 }
 
 impl<T> Want<T> {
-    /// Whether it is a node below which there are others.
+    /// Whether it is an inner node.
     pub(crate) fn is_inner(&self) -> bool {
         matches!(self.what, What::Node { level, .. } if level > 0)
     }
 }
 
-/// Most bytes of words that are read beside others.
+/// Most bytes of words that a driver reads beside others.
 pub const BESIDE_BYTES: usize = VERSIONED_BYTES;
 
 /// How bytes are validated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
-    /// Each word stands alone, and is proved by what it leads to.
+    /// Each word stands alone; the record or node that it leads to validates it.
     Words,
-    /// At most [`BESIDE_BYTES`] of such words, which are read in the batch of the
-    /// next want, before it, and cost no round trip of their own.
+    /// At most [`BESIDE_BYTES`] of such words. The driver reads them in the batch of the next want,
+    /// before it, and they cost no round trip of their own.
     Beside,
     /// A record: it has a checksum, and never changes.
     Record,
@@ -75,14 +74,14 @@ pub enum What {
     },
 }
 
-/// What a walk says after it was fed.
+/// The walk's answer after the driver fed it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step<F, R> {
-    /// Feed it what it wants, or what is on its way.
+    /// The driver feeds the next want, or one that is in flight.
     More,
     /// It is finished.
     Found(F),
-    /// What it began under is old: call [`Walk::restart`] with what it is now.
+    /// The walk's head is old: call [`Walk::restart`] with the present one.
     Restart,
     /// Ask the owner.
     Ask(R),
@@ -93,7 +92,7 @@ pub enum Step<F, R> {
 pub enum End<F, R> {
     /// The walk is finished.
     Found(F),
-    /// What the walk began under is old: read it, and call [`Walk::restart`].
+    /// The walk's head is old: read it, and call [`Walk::restart`].
     Restart,
     /// A cached node has changed: call [`Walk::restart`], under the same head.
     Stale,
@@ -104,7 +103,7 @@ pub enum End<F, R> {
 }
 
 impl<F, R> Step<F, R> {
-    /// Why a driver stops after this step; `None`: it goes on.
+    /// Why a driver stops after this step; `None` if it continues.
     #[inline(always)]
     pub fn end(self) -> Option<End<F, R>> {
         match self {
@@ -116,28 +115,27 @@ impl<F, R> Step<F, R> {
     }
 }
 
-/// A search that names what it wants, is fed, and yields.
+/// A search that names its wants, receives bytes, and yields.
 ///
-/// Every walk is bounded: it restarts, retries and wants a bounded number of
-/// times, whatever it is fed.
+/// Every walk is bounded: it restarts, retries and wants a bounded number of times, whatever bytes
+/// it receives.
 pub trait Walk {
-    /// What it ends with. Ranges in it are of the bytes that were fed last.
+    /// The result. Ranges in it refer to the bytes that the driver fed last.
     type Found;
-    /// Why its owner is to be asked.
+    /// Why the caller has to ask the owner.
     type Reason;
-    /// What it marks its wants with.
+    /// The mark of a want.
     type Tag: Copy;
-    /// What it begins under.
+    /// The state under which the walk begins.
     type Head;
 
     /// For a want that does not lie in the region.
     const OUT_OF_REGION: Self::Reason;
 
-    /// The next want, until there is none. All of them may be fetched at the
-    /// same time.
+    /// The next want, until there is none. The driver may fetch all of them at the same time.
     fn next_want(&mut self) -> Option<Want<Self::Tag>>;
 
-    /// Takes the bytes that were wanted. `proof` counts for nodes.
+    /// Receives the wanted bytes. `proof` counts for nodes.
     fn feed(
         &mut self,
         want: Want<Self::Tag>,
@@ -145,11 +143,11 @@ pub trait Walk {
         proof: Proof,
     ) -> Step<Self::Found, Self::Reason>;
 
-    /// Begins again under a head that was read after [`Step::Restart`]. What
-    /// was wanted before may still be fed; it counts for nothing.
+    /// Begins again under a head that the caller read after [`Step::Restart`]. The driver may still
+    /// feed earlier wants; the walk ignores them.
     ///
     /// # Errors
-    /// It has begun too often.
+    /// The walk has restarted too often.
     fn restart(&mut self, head: &Self::Head) -> Result<(), Self::Reason>;
 
     /// Fetches without a result so far, and restarts.
@@ -160,7 +158,7 @@ pub trait Walk {
         0
     }
 
-    /// Nodes of the present beginning that passed every check.
+    /// Nodes since the last restart that passed every check.
     fn believed(&self) -> u64 {
         0
     }

@@ -1,15 +1,15 @@
-//! Feeding a walk from memory that this process maps.
+//! Feeds a walk from memory that this process maps.
 //!
-//! Words and records are copied. Of a node as much is copied as is in use, with
-//! its version afterwards; what is proved so has no checksum computed. The owner's
-//! own thread reads a node where it lies.
+//! The driver copies words and records. Of a node it copies the used part, and loads the version
+//! afterwards; the version proves the copy, so the walk computes no checksum. The owner's own
+//! thread reads a node in place.
 
 use crate::{End, Memory, Proof, Step, Walk, Want, What};
 use remora_layout::limits::{READ_SEARCH_NODE_BYTES, READ_SEARCH_OBJECTS, SEARCH_TURN_NODES};
 use remora_layout::node::{NodeRef, VERSIONED_BYTES, is_version, version_of, word};
 
-/// What a walk may cost, all its beginnings together. What it meets may be
-/// forged: a client that can read an arena knows the secret of its checksums.
+/// Limits of a walk's cost, over all its restarts. The nodes that it meets may be forged: a client
+/// that can read an arena knows the secret of its checksums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WalkLimits {
     /// Nodes fetched, those without a result too.
@@ -21,24 +21,24 @@ pub struct WalkLimits {
 }
 
 impl WalkLimits {
-    /// For a thread that serves others too: one turn of it.
+    /// For a thread that serves others too: one turn of that thread.
     pub const ONE_TURN: Self = Self {
         nodes: SEARCH_TURN_NODES,
         node_bytes: READ_SEARCH_NODE_BYTES,
         objects: READ_SEARCH_OBJECTS,
     };
 
-    /// For a thread of its own, over nodes that nobody forges: what bounds each
-    /// walk (limits `WALK_RESTARTS`, `WALK_RETRIES`, the region).
+    /// For a thread of its own, over nodes that no client forges: the bounds of every walk (limits
+    /// `WALK_RESTARTS`, `WALK_RETRIES`, the region).
     pub const REGION: Self = Self { nodes: u64::MAX, node_bytes: usize::MAX, objects: usize::MAX };
 }
 
-/// Looks at what a driver does, and may stop it.
+/// Observes a driver, and may stop it.
 pub trait Watch {
     /// Whether one more want of `bytes` may be fetched, after `results`.
     fn admits(&mut self, bytes: usize, results: usize) -> bool;
 
-    /// A node was fed that had this version; whether it brought results.
+    /// The driver fed a node that had this version; `brought` says whether it brought results.
     fn fed_node(&mut self, at: NodeRef, level: u8, version: u64, brought: bool);
 }
 
@@ -55,8 +55,8 @@ impl Watch for Unwatched {
     fn fed_node(&mut self, _: NodeRef, _: u8, _: u64, _: bool) {}
 }
 
-/// Watches over limits, and keeps the leaves that brought results, so that they
-/// can be looked at again.
+/// Enforces limits, and keeps the leaves that brought results, so that the caller can check them
+/// again.
 pub struct Watched {
     limits: WalkLimits,
     nodes: u64,
@@ -65,25 +65,24 @@ pub struct Watched {
 }
 
 impl Default for Watched {
-    /// Nothing was fetched yet, and nothing is limited.
+    /// The driver has fetched nothing yet, and there are no limits.
     fn default() -> Self {
         Self { limits: WalkLimits::REGION, nodes: 0, node_bytes: 0, leaves: Vec::new() }
     }
 }
 
 impl Watched {
-    /// From now on, what was fetched before and what is fetched later is limited
-    /// together.
+    /// From now on the limits apply to earlier and later fetches together.
     pub fn limit(&mut self, limits: WalkLimits) {
         self.limits = limits;
     }
 
-    /// To be called when the walk begins again: its results have gone.
+    /// Call it when the walk restarts: its results are discarded.
     pub fn restart(&mut self) {
         self.leaves.clear();
     }
 
-    /// Whether every leaf that brought results is as it was when it was fed.
+    /// Whether every leaf that brought results is unchanged since the driver fed it.
     pub fn leaves_stand(&self, memory: &impl Memory) -> bool {
         let mut head = [0; VERSIONED_BYTES];
         self.leaves.iter().all(|&(at, version)| {
@@ -109,9 +108,9 @@ impl Watch for Watched {
     }
 }
 
-/// Feeds a walk until it ends, or `watch` stops it ([`End::Beyond`]). `scratch`
-/// is grown as needed, and holds what was fed last, unless memory lent it, as only
-/// nodes are.
+/// Feeds a walk until it ends, or `watch` stops it ([`End::Beyond`]). It grows `scratch` as needed;
+/// `scratch` holds the bytes that it fed last, unless the memory lent them, which it does only for
+/// nodes.
 #[inline(always)]
 pub fn run<W: Walk>(
     walk: &mut W,
@@ -132,7 +131,7 @@ pub fn run<W: Walk>(
         if let What::Node { at, level } = want.what
             && let Proof::VersionAfter(version) = proof
         {
-            // The end takes doubles away: there may be fewer than before.
+            // The end removes duplicates: there may be fewer results than before.
             let brought = walk.results() > results || matches!(step, Step::Found(_));
             watch.fed_node(at, level, version, brought);
         }
@@ -141,11 +140,11 @@ pub fn run<W: Walk>(
             None => walk.each_new_want(|offset, bytes| memory.prefetch(offset, bytes)),
         }
     }
-    // It wants nothing, and has not ended.
+    // The walk wants nothing, and has not ended.
     End::Ask(W::OUT_OF_REGION)
 }
 
-/// What is wanted, in `scratch` or where it lies, and its proof.
+/// The wanted bytes, in `scratch` or in place, and their proof.
 #[inline(always)]
 fn fetch<'a, W: Walk>(
     walk: &W,
@@ -164,7 +163,7 @@ fn fetch<'a, W: Walk>(
         let bytes = &mut scratch[..want.bytes];
         return memory.fetch(want.offset, bytes).then_some((&*bytes, Proof::Checksum));
     }
-    // A shape that is being changed fails with the version.
+    // If the owner is changing the shape, the version check fails.
     let mut shape = [0; 8];
     memory.fetch(want.offset + 8 * word::SHAPE as u64, &mut shape).then_some(())?;
     let bytes = walk.bytes_in_use(want, u64::from_le_bytes(shape)).min(want.bytes);

@@ -1,41 +1,40 @@
-//! The owner's memory, as other threads and processes that map it read it, and as its
-//! own thread does.
+//! The owner's memory, as other threads and processes that map it read it, and as the owner's own
+//! thread reads it.
 
 use remora_arena::{Journal, Owner, ReadView};
 
-/// Memory that its owner may change at any time, as a reader copies it without
-/// asking; the owner's own thread borrows nodes instead. The server hands in the mapping itself.
+/// Memory that its owner may change at any time, and that a reader copies without asking; the
+/// owner's own thread borrows nodes instead. The server hands in the mapping itself.
 pub trait Memory {
     /// Its size in bytes.
     fn bytes(&self) -> usize;
 
-    /// Copies bytes out; no word is torn, and nothing orders one word against
-    /// another. False, and nothing is copied, if the range does not lie in it
-    /// or does not begin on a word.
+    /// Copies bytes out; it tears no word, and does not order one word against another. Returns
+    /// false, and copies nothing, if the range does not lie in the memory or does not begin on a
+    /// word.
     fn fetch(&self, offset: u64, into: &mut [u8]) -> bool;
 
-    /// As [`Memory::fetch`], after everything that was fetched before: who finds
-    /// here what a writer had not changed yet has fetched nothing before that
-    /// the writer stored after that change.
+    /// As [`Memory::fetch`], after all earlier fetches. If this fetch returns a word that a writer
+    /// had not changed yet, no earlier fetch returned bytes that the writer stored after that
+    /// change.
     fn fetch_after(&self, offset: u64, into: &mut [u8]) -> bool {
         // For memory whose every fetch is later than the one before.
         self.fetch(offset, into)
     }
 
-    /// Asks for bytes ahead of their use; a hint, wherever they lie.
+    /// Prefetches bytes before their use; a hint, wherever they lie.
     fn prefetch(&self, _offset: u64, _bytes: usize) {}
 
-    /// The bytes themselves, where they cannot change while they are borrowed: in an
-    /// owner's memory, read by its own thread. `None`: the reader copies them.
+    /// The bytes themselves, if they cannot change while they are borrowed: in an owner's memory,
+    /// read by its own thread. `None`: the reader copies them.
     #[inline(always)]
     fn borrow(&self, _offset: u64, _bytes: usize) -> Option<&[u8]> {
         None
     }
 
-    /// As [`Memory::fetch`], of something with a version in its second word:
-    /// what that word was after everything had been copied. `None` if the
-    /// range does not lie in the memory. Equal and even versions in the copy
-    /// and after it mean that nothing changed meanwhile.
+    /// As [`Memory::fetch`], of bytes with a version in their second word (seqlock). Returns that
+    /// word as it was after the whole copy. `None` if the range does not lie in the memory. Equal
+    /// and even versions in the copy and after it mean that the bytes did not change meanwhile.
     fn fetch_versioned(&self, offset: u64, into: &mut [u8]) -> Option<u64> {
         // For memory whose every fetch is later than the one before.
         let mut version = [0; 8];
@@ -75,7 +74,7 @@ impl<M: Memory> Memory for &M {
     }
 }
 
-/// The owner's own memory: nodes are read where they lie.
+/// The owner's own memory: its thread reads nodes in place.
 impl<J: Journal> Memory for Owner<J> {
     #[inline(always)]
     fn bytes(&self) -> usize {
@@ -126,8 +125,8 @@ impl Memory for ReadView {
 
     #[inline(always)]
     fn fetch_versioned(&self, offset: u64, into: &mut [u8]) -> Option<u64> {
-        // The copy begins with its first words, but in no order: the version
-        // that counts is loaded before all others.
+        // The copy includes the first words, but in no order: the version that counts is loaded
+        // before all others.
         let start = self.check(offset, into.len().max(16)).ok()?;
         let before = self.load_acquire(start / 8 + 1);
         self.copy_out(start, into);

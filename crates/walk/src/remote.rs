@@ -1,8 +1,8 @@
-//! Feeding walks by READs over a fabric.
+//! Feeds walks by READs over a fabric.
 //!
-//! What is read has no order inside, so that nodes are proved by their
-//! checksums. Whether what a walk found may be used is for the caller to say,
-//! once the last READ has completed: by the read lease, and by the expiry.
+//! A READ has no order inside, so the checksum of a node proves it. After the last READ has
+//! completed, the caller decides whether it may use the walk's result: by the read lease, and by
+//! the expiry.
 
 mod cache;
 mod step;
@@ -16,13 +16,13 @@ use remora_fabric::{RemoteAddress, Work};
 
 /// Posts READs and waits for their completions: a client's session.
 pub trait Reads {
-    /// Why no READ completes any more.
+    /// Why no further READ completes.
     type Error;
 
-    /// A list to gather READs in, whose room is used again.
+    /// A list that gathers READs, and whose memory is reused.
     fn works(&mut self) -> &mut Vec<Work<'static>>;
 
-    /// Sees to room for what lands. What has landed before may be lost.
+    /// Makes room for the bytes of READs. Earlier landed bytes may be lost.
     fn reserve(&mut self, bytes: usize);
 
     /// Posts READs in one batch.
@@ -34,7 +34,7 @@ pub trait Reads {
     /// The link has failed.
     fn next(&mut self) -> Result<u64, Self::Error>;
 
-    /// What has landed there.
+    /// The bytes that landed there.
     fn landed(&self, from: usize, bytes: usize) -> &[u8];
 
     /// One READ into the start of the landing memory.
@@ -50,9 +50,9 @@ pub trait Reads {
     }
 }
 
-/// Counts what READs cost.
+/// Counts the cost of READs.
 pub trait Tally {
-    /// Round trips are READs in the longest chain of those that each waited for
-    /// the one before; nodes are buckets and records too.
+    /// Round trips: the number of READs in the longest chain in which each waited for the one
+    /// before. Nodes include buckets and records.
     fn fetched(&mut self, round_trips: u64, nodes: u64, bytes: u64);
 }

@@ -1,5 +1,5 @@
-//! A walk that is fed all that it wants at once (Catfish 4.3, C23), over a fabric whose
-//! READs complete in an order that the test says.
+//! A walk that receives all its wants at once (Catfish 4.3, C23), over a fabric whose READs
+//! complete in an order that the test chooses.
 
 use remora_fabric::Work;
 use remora_walk::remote::{NodeCache, Reads, Tally, Wide};
@@ -51,13 +51,13 @@ impl Walk for Visit {
     }
 }
 
-/// Memory in which byte `n` is that of node `n / 64`, and READs that complete as
-/// `choose` says: it is given how many are under way, and names one of them.
+/// Memory in which byte `n` belongs to node `n / 64`, and READs that complete in the order that
+/// `choose` decides: it receives the number of in-flight READs, and picks one of them.
 struct Scripted<F> {
     works: Vec<Work<'static>>,
     landing: Vec<u8>,
     under_way: Vec<u64>,
-    /// READs under way when each completion was waited for.
+    /// READs in flight at each wait for a completion.
     waits: Vec<usize>,
     choose: F,
 }
@@ -116,8 +116,8 @@ fn visit(issued: usize, choose: impl FnMut(usize) -> usize) -> (Vec<usize>, Vec<
     (wide.walk.fed, reads.waits, cost.round_trips)
 }
 
-/// All children of a node are read at once, and each is worked on as it comes: its own
-/// children are on their way before the others have come.
+/// The driver reads all children of a node at once, and handles each when it completes: its own
+/// children are in flight before the others have completed.
 #[test]
 fn all_children_are_read_at_once_and_each_is_worked_on_as_it_comes() {
     // The oldest completes first: level by level.
@@ -126,14 +126,14 @@ fn all_children_are_read_at_once_and_each_is_worked_on_as_it_comes() {
     // The root; its 3; with each of these that comes 3 more go out; then they drain.
     assert_eq!(waits, [1, 3, 5, 7, 9, 8, 7, 6, 5, 4, 3, 2, 1]);
     assert_eq!(round_trips, 3, "one for each level");
-    // The newest first: depth first. What was read last overtakes its uncles.
+    // The newest first: depth first. The newest READ overtakes older ones.
     let (fed, waits, round_trips) = visit(64, |under_way| under_way - 1);
     assert_eq!(fed, [0, 3, 12, 11, 10, 2, 9, 8, 7, 1, 6, 5, 4]);
     assert_eq!(waits, [1, 3, 5, 4, 3, 2, 4, 3, 2, 1, 3, 2, 1]);
     assert_eq!(round_trips, 3);
 }
 
-/// One at a time (C20): a READ is under way alone, and each is a round trip.
+/// One at a time (C20): a READ is in flight alone, and each is a round trip.
 #[test]
 fn one_at_a_time_each_is_a_round_trip() {
     let (fed, waits, round_trips) = visit(1, |_| 0);

@@ -1,5 +1,5 @@
-//! Giving back: into quarantine while a lease runs, then to the span or the
-//! pages that a slot came from.
+//! Frees slots: into quarantine while a lease runs, then to the span or the pages that a slot came
+//! from.
 
 use super::{PAGE_UNITS, Slot, Slots};
 use crate::journal::Journal;
@@ -10,8 +10,8 @@ use crate::spans::{Freed, capacity, span_of, tail_bytes};
 use remora_layout::limits::PAGE_BYTES;
 
 impl Slots {
-    /// Gives a slot back, its guardian dead. It is free at once, or when the
-    /// lease ends that was given out until `lease_end_s`.
+    /// Frees a slot whose guardian is dead. The slot is free at once, or when the lease ends that
+    /// was granted until `lease_end_s`.
     pub fn release<J: Journal>(
         &mut self,
         owner: &mut Owner<J>,
@@ -54,8 +54,8 @@ impl Slots {
         }
     }
 
-    /// As [`Slots::give_run`], for a run in which places had generations up to
-    /// `top_generation`. One that is used up stays unused for good.
+    /// As [`Slots::give_run`], for a run in which places had generations up to `top_generation`. A
+    /// run whose generations are used up stays unused for good.
     pub fn give_places(&mut self, offset: usize, bytes: usize, top_generation: u32) {
         if top_generation >= self.last_generation {
             let kept = bytes.next_multiple_of(PAGE_BYTES) as u64;
@@ -68,7 +68,7 @@ impl Slots {
         self.give_run(offset, bytes);
     }
 
-    /// The last generation of a place: it is not taken again after that.
+    /// The last generation of a place: after it the allocator does not use the place again.
     pub fn last_generation(&self) -> u32 {
         self.last_generation
     }
@@ -97,7 +97,7 @@ impl Slots {
         self.give_pages(first, pages);
     }
 
-    /// Ends the lease that ends first early. False if none is left.
+    /// Reuses early the slot whose lease ends first. Returns false if no slot waits.
     pub(super) fn reuse_oldest<J: Journal>(&mut self, owner: &mut Owner<J>) -> bool {
         let Some(slot) = self.quarantine.pop_oldest() else { return false };
         self.stats.quarantine_bytes -= self.bytes_of(slot);
@@ -106,7 +106,7 @@ impl Slots {
         true
     }
 
-    /// Gives pages to whoever needs some, but for those that are being emptied.
+    /// Frees pages for any use, except those of the window that is being emptied.
     pub(crate) fn give_pages(&mut self, first: u32, pages: u32) {
         let end = first + pages;
         let window = self.emptying.clone().unwrap_or(end..end);
@@ -124,14 +124,14 @@ impl Slots {
         }
     }
 
-    /// Gives the pages of the spares of all classes.
+    /// Frees the pages of the spares of all classes.
     pub(crate) fn give_spares(&mut self) {
         for index in self.spans.take_spares() {
             self.give_span(index);
         }
     }
 
-    /// Ends an empty span; its pages remember its generations.
+    /// Ends an empty span; its pages keep their highest generation.
     pub(crate) fn give_span(&mut self, index: u32) {
         let span = self.spans.close_for_good(index);
         let class = span.class().expect("a span has a class");

@@ -1,15 +1,14 @@
 //! The allocator of an arena: small slots in spans, large ones in pages of
 //! their own, generations, quarantine.
 //!
-//! What it keeps true:
-//! * the generation at a place only grows, also when its page comes to hold
-//!   slots of another class: each page has a floor, and what is carved from it
-//!   starts above (decision 0011); a place whose generation would wrap is
-//!   retired;
-//! * a freed slot under a lease waits until the lease has ended, unless the
-//!   quarantine is full or memory is: then the oldest are reused early, which
-//!   generation and checksum make safe (design, "What a late reader may do");
-//! * pages in which nothing is used serve any size again.
+//! Invariants:
+//! * the generation at a place only grows, even when its page is reused for slots of another class:
+//!   each page has a floor, and slots carved from it start above the floor (decision 0011); the
+//!   allocator retires a place whose generation would wrap;
+//! * a freed slot under a lease waits until the lease has ended, unless the quarantine or memory is
+//!   full: then the allocator reuses the oldest slots early, which generation and checksum make
+//!   safe (design, "What a late reader may do");
+//! * pages without a used slot serve any size again.
 
 mod give;
 mod stats;
@@ -30,7 +29,7 @@ use std::ops::Range;
 /// Slot units of a page.
 pub(crate) const PAGE_UNITS: u32 = (PAGE_BYTES / SLOT_UNIT_BYTES) as u32;
 
-/// Neither a free slot nor free pages are left that hold so many bytes.
+/// No free slot and no free pages hold so many bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "max_memory is reached: no {bytes} bytes are free among the {limit_bytes} of this shard; \
@@ -43,31 +42,29 @@ pub struct ArenaFull {
     pub limit_bytes: u64,
 }
 
-/// The allocator. It keeps numbers, and links in free slots; the memory is the
-/// owner's.
+/// The allocator. It keeps numbers, and links in free slots; the memory belongs to the owner.
 pub struct Slots {
     pub(crate) pages: Pages,
     pub(crate) spans: Spans,
     /// Pages of each large slot, by its first page.
     pub(crate) large: BTreeMap<u32, u32>,
-    /// The highest generation that ever stood in each page, when it was freed.
+    /// The highest generation that each page had when it was freed.
     floors: HugeTable<u32>,
     quarantine: Quarantine,
     quarantine_limit_bytes: u64,
     last_generation: u32,
     pub(crate) range: Range<u32>,
-    /// Pages being emptied; what comes free there is held until the end.
+    /// Pages that are being emptied; slots freed there are held until the end.
     pub(crate) emptying: Option<Range<u32>>,
     pub(crate) held: Vec<(u32, u32)>,
-    /// Bytes ever freed: whether trying again makes sense.
+    /// Bytes ever freed: a caller compares it to decide whether to try again.
     pub(crate) freed_bytes: u64,
     stats: SlotStats,
 }
 
 impl Slots {
-    /// An allocator over `from..to` of a region, in bytes; the pages that lie
-    /// wholly inside, but for the region's first, as no slot has number 0.
-    /// Those bytes are zero.
+    /// An allocator over `from..to` of a region, in bytes: the pages that lie wholly inside, except
+    /// the region's first, as no slot has number 0. Those bytes are zero.
     pub fn new(from: usize, to: usize) -> Self {
         Self::with_last_generation(from, to, u32::MAX)
     }
@@ -102,7 +99,7 @@ impl Slots {
         self
     }
 
-    /// Where the bytes are.
+    /// How the bytes are used.
     pub fn stats(&self) -> SlotStats {
         let held: u32 = self.held.iter().map(|&(_, pages)| pages).sum();
         let free_pages = (self.pages.free_pages() + held) as u64;
@@ -119,15 +116,14 @@ impl Slots {
         self.pages.largest_run() as u64 * PAGE_BYTES as u64
     }
 
-    /// Bytes of record that a slot has room for: a reader that knows its class
-    /// alone fetches no more.
+    /// Bytes of record that a slot has room for: a reader that knows only its class fetches no
+    /// more.
     pub fn room(&self, slot: Slot) -> usize {
         class_bytes(slot.class).min(self.bytes_of(slot) as usize)
     }
 
-    /// A slot in use under its next generation, for a record that begins anew
-    /// in its place; `None` if the slot is not large, or its generations are
-    /// used up. It is the owner's to write the guardian.
+    /// A slot in use under its next generation, for a new record in its place; `None` if the slot
+    /// is not large, or its generations are used up. The owner has to write the guardian.
     pub fn renewed(&self, slot: Slot) -> Option<Slot> {
         let may = !is_small(slot.class) && slot.generation < self.last_generation;
         may.then(|| Slot { generation: slot.generation + 1, ..slot })

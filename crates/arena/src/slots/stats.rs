@@ -1,7 +1,7 @@
-//! What the allocator tells of itself.
+//! The allocator's statistics.
 
-/// Where the bytes of an arena are. All but `reused_early` add up to the pages
-/// that the allocator was given.
+/// How the bytes of an arena are used. All fields but `reused_early` add up to the pages that the
+/// allocator was given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SlotStats {
     /// Bytes of slots in use; large ones in whole pages.

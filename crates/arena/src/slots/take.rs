@@ -1,4 +1,4 @@
-//! Taking: a slot of the wanted class, else pages for it, else what waits for
+//! Allocates slots: from the wanted class, otherwise from pages, otherwise from slots that wait for
 //! a lease.
 
 use super::{ArenaFull, PAGE_UNITS, Slot, Slots};
@@ -35,8 +35,8 @@ impl Slots {
         self.allocate_class(owner, BUCKET_CLASS, class_bytes(BUCKET_CLASS), now_s)
     }
 
-    /// Takes a free slot of a larger class, up to `at_most_bytes`: when there
-    /// is none of the right class, nor pages for one.
+    /// Takes a free slot of a larger class, up to `at_most_bytes`, if there is none of the right
+    /// class and no pages for one.
     pub fn allocate_larger<J: Journal>(
         &mut self,
         owner: &mut Owner<J>,
@@ -55,8 +55,8 @@ impl Slots {
         Err(self.full(bytes))
     }
 
-    /// Takes pages for `bytes` that hold no record: the table's. Gives the
-    /// byte offset. The memory may hold anything.
+    /// Takes pages for `bytes` that hold no record: the table's. Returns the byte offset. The
+    /// memory may hold anything.
     pub fn take_run(&mut self, bytes: usize) -> Result<usize, ArenaFull> {
         let pages = u32::try_from(bytes.div_ceil(PAGE_BYTES)).map_err(|_| self.full(bytes))?;
         let first = self.take_pages(pages).ok_or_else(|| self.full(bytes))?;
@@ -64,8 +64,8 @@ impl Slots {
         Ok(first as usize * PAGE_BYTES)
     }
 
-    /// The highest generation that ever stood in the pages of a run: who
-    /// carves places with generations from it begins above.
+    /// The highest generation that ever stood in the pages of a run: a caller that carves places
+    /// with generations from the run begins above it.
     pub fn run_floor(&self, offset: usize, bytes: usize) -> u32 {
         let first = (offset / PAGE_BYTES) as u32;
         self.floor(first, first + bytes.div_ceil(PAGE_BYTES) as u32)

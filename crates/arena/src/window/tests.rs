@@ -1,4 +1,4 @@
-//! Windows against a map of pages: what each holds, and whether that can leave.
+//! Windows against a map of pages: the content of each page, and whether it can leave.
 
 use super::*;
 use crate::records::flip_dead;
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 
 const BYTES: usize = 3 << 20;
 const SPANS: u32 = (BYTES / SPAN_BYTES) as u32;
-/// The first pages, which the allocator is not given.
+/// The first pages, which do not belong to the allocator.
 const FROM: usize = 5000;
 
-/// What lies on a page.
+/// The content of a page.
 #[derive(Clone, Copy, PartialEq)]
 enum On {
     Free,
@@ -22,7 +22,7 @@ enum On {
     Large(u32),
     /// The page's span holds small slots.
     Span,
-    /// The table's, or outside.
+    /// A page of the table, or outside the allocator.
     Fixed,
 }
 
@@ -55,7 +55,7 @@ impl Arena {
         self.slots.release(&mut self.owner, dead, None, 0);
     }
 
-    /// Fills it with a mix, then frees a part; what is left lies all over.
+    /// Fills the arena with a mix, then frees a part; the remaining records are scattered.
     fn fill(&mut self, random: &mut Random) {
         const SIZES: [usize; 9] = [64, 80, 96, 700, 3000, 8192, 9000, 40_000, 150_000];
         let first = random.bits() as usize % 9;
@@ -115,7 +115,7 @@ impl Arena {
     }
 }
 
-/// What lies where.
+/// The content of all pages.
 struct Map {
     pages: Vec<On>,
     /// Class and slots in use of each span in which some are.
@@ -211,7 +211,7 @@ fn the_cheapest_window_is_the_one_with_least_in_it() {
     assert!(found > 500 && none > 100 && by_move > 50, "{found} {none} {by_move}");
 }
 
-/// Whether there is a sparsest span, and if the rule alone decides which.
+/// Whether there is a sparsest span, and whether the rule alone decides which.
 fn check_sparsest(arena: &Arena) -> (bool, bool) {
     let map = arena.map();
     let fits = |span: u32| {
@@ -224,7 +224,7 @@ fn check_sparsest(arena: &Arena) -> (bool, bool) {
     let got = got.map(|window| (map.used_bytes(window.first_span), window.first_span));
     assert_eq!(got.is_some(), expected.is_some());
     assert!(got.is_none_or(|(_, span)| fits(span)));
-    // Of each class it looks at a few.
+    // It looks at a few of each class.
     let mut of_class = [0; 256];
     map.spans.values().for_each(|&(class, _)| of_class[class as usize] += 1);
     let is_exact = of_class.iter().all(|&spans| spans <= SPARSE_LOOKS);
@@ -282,7 +282,7 @@ fn what_reaches_into_a_window_leaves_it_and_the_window_is_one_run() {
             if slot.class == BUCKET_CLASS || random.bits().is_multiple_of(stays) {
                 continue;
             }
-            // What finds no place elsewhere is removed.
+            // The owner removes a record that finds no slot elsewhere.
             if let Some(copy) = arena.allocate(bytes) {
                 assert!(!reach(&(copy, bytes)), "nothing is taken from the window");
             }
@@ -290,8 +290,8 @@ fn what_reaches_into_a_window_leaves_it_and_the_window_is_one_run() {
             assert_eq!(arena.slots.stats().total_bytes(), total);
         }
         assert_eq!(slots_in(&arena), reaching(&arena), "what stayed");
-        // While it lasts the window gives nothing, be it ever so empty, and
-        // what lies elsewhere comes and goes.
+        // Meanwhile the allocator takes nothing from the window, even if it is empty, and records
+        // elsewhere come and go.
         for _ in 0..random.bits() % 30_000 {
             let Some(slot) = arena.allocate(64) else { break };
             assert!(!reach(&(slot, 64)));
@@ -332,7 +332,7 @@ fn a_large_arena_is_looked_at_a_part_at_a_time() {
     assert_eq!(look(1), (Some(1 + SCAN), 1 + 2 * SCAN));
     assert_eq!(look(100 * SPAN_BYTES), (None, 2 * SCAN + 100), "the rest is too short");
     assert_eq!(look(1), (Some(1), 1 + SCAN), "from the start again");
-    // What is wanted is looked for in at least twice as much.
+    // The search covers at least twice the wanted size.
     assert_eq!(look((SCAN as usize - 10) * SPAN_BYTES), (Some(1 + SCAN), 2 * SCAN + 100));
     assert_eq!(look((SCAN as usize + 10) * SPAN_BYTES), (Some(1), 2 * SCAN + 21));
 }

@@ -1,7 +1,7 @@
 //! `remora bench eviction`: hit ratios of eviction policies on a trace.
 //!
-//! What it keeps true: every figure is a count that depends on nothing but
-//! the flags and the file; the policy of the engine is the engine's own code.
+//! Invariant: every figure is a count that depends only on the flags and the file; the policy of
+//! the engine is the engine's own code.
 
 mod engine;
 mod replay;
@@ -76,7 +76,7 @@ pub fn run(args: &EvictionArgs) -> anyhow::Result<()> {
     for &share in &args.capacity {
         let capacity = ((keys as f64 * share) as usize).max(2);
         for &policy in &policies {
-            // What is seen makes no difference to the best possible.
+            // The best possible policy does not depend on what the server sees.
             let terms = if policy == PolicyName::Best { 1 } else { args.lease_ops.len() };
             for &lease_ops in &args.lease_ops[..terms] {
                 let ratio = measure(policy, capacity, lease_ops, &requests, keys);

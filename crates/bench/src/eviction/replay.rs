@@ -1,4 +1,4 @@
-//! A replay of a trace against a cache: who sees which request.
+//! A replay of a trace against a cache: which requests the server sees.
 //!
 //! The server does not see a read by a client that holds an unexpired pointer
 //! to the record. The model takes the worst case: one cache of pointers for
@@ -24,10 +24,10 @@ pub trait Cache {
     fn insert(&mut self, key: u32, is_leased: &dyn Fn(u32) -> bool);
 }
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
-    /// Requests whose key was in the cache.
+    /// Requests with a key that was in the cache.
     pub hits: u64,
     /// Those of them that the policy did not see.
     pub unseen: u64,
@@ -44,7 +44,7 @@ struct Lease {
     popularity: u8,
 }
 
-/// What the server gets to see.
+/// The server's knowledge of requests.
 pub struct Knowledge {
     /// The shortest lease term, in requests; 0: it sees everything.
     shortest: u64,
@@ -88,7 +88,7 @@ impl Knowledge {
     }
 }
 
-/// Replays the requests: what is not there is set at once.
+/// Replays the requests: a missing key is set at once.
 pub fn replay(cache: &mut dyn Cache, knowledge: &mut Knowledge, requests: &[u32]) -> Outcome {
     let mut outcome = Outcome::default();
     for (now, &key) in requests.iter().enumerate() {

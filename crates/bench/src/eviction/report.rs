@@ -1,4 +1,4 @@
-//! What `remora bench eviction` prints.
+//! The output of `remora bench eviction`.
 
 use serde::Serialize;
 use std::io::Write;
@@ -14,7 +14,7 @@ pub struct Ratio {
     pub capacity: usize,
     /// Shortest lease term, in requests; 0: every read is seen.
     pub lease_ops: u64,
-    /// Requests whose key was there.
+    /// Requests with a key that was there.
     pub hits: u64,
     /// Those of them that the policy did not see.
     pub unseen: u64,

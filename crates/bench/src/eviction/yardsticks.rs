@@ -1,4 +1,4 @@
-//! What the engine's policy is compared with: LRU, SIEVE, the best possible.
+//! Policies to compare the engine's policy with: LRU, SIEVE, the best possible.
 
 use super::replay::Cache;
 use std::collections::{BinaryHeap, VecDeque};
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_best_possible_by_hand() {
-        // Of a b c, c is used again last when d comes; then d is never used.
+        // When d comes, c among a b c is used again last; d itself is never used again.
         let requests: Vec<u32> = "abcdabac".bytes().map(|name| (name - b'a') as u32).collect();
         assert_eq!(optimal_hits(&requests, 4, 3), 3);
     }

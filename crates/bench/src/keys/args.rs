@@ -1,4 +1,4 @@
-//! Flags of `remora bench keys`, and what they must not ask for together.
+//! Flags of `remora bench keys`, and the combinations that they exclude.
 
 use crate::bounds::{MAX_CLIENTS, MAX_OPS, within};
 use crate::drive::Shape;
@@ -149,7 +149,7 @@ impl KeysArgs {
         Shape { batch: self.batch, pipeline: self.pipeline, limit }
     }
 
-    /// Refuses what makes no sense, and a transport that is not here.
+    /// Refuses contradictory flags, and a transport that this machine lacks.
     pub fn check(&self) -> anyhow::Result<()> {
         self.check_form()?;
         self.packets.packets()?;
@@ -197,14 +197,14 @@ impl KeysArgs {
             || self.shard_model != ShardModel::Single
     }
 
-    /// What a variant's client and server agree on.
+    /// The form that a variant's client and server share.
     pub fn form(&self) -> Form {
         let message_bytes = message_bytes(self.key_bytes, self.value_bytes);
         Form { messages: self.messages, shard_model: self.shard_model, message_bytes }
     }
 
-    /// Says of a variant what it is: it has no pointer cache, and without one
-    /// every choice is to ask.
+    /// Sets the options that a variant implies: it has no pointer cache, and without one every
+    /// choice is to ask.
     pub fn normalize(&mut self) {
         if self.is_variant() {
             self.pointer_cache = PointerCache::Off;

@@ -63,7 +63,7 @@ pub fn run(mut args: KeysArgs) -> anyhow::Result<()> {
         let server = ServerProcess::start(&own_server(&args, shards))?;
         let address = match args.path {
             BenchPath::Resp => Address::Resp(server.resp_address().to_string()),
-            // It tells its other addresses.
+            // The server reports its other addresses.
             _ if args.transport.is_remote() => Address::Resp(server.resp_address().to_string()),
             _ => Address::Socket(server.socket_path().to_path_buf()),
         };
@@ -107,7 +107,7 @@ fn measure_local(
         cores: &cores,
     };
     let outcome = run_plan(&plan, || Ok(LocalTarget::open(&map)))?;
-    // No server, no server's time.
+    // Without a server there is no server time.
     Ok(Outcome { server_cpu: Some(Duration::ZERO), ..outcome })
 }
 
@@ -173,8 +173,8 @@ fn measure(
     };
     let options = options(args)?;
     let server = address.of_sessions(args.transport)?;
-    // Who loads keeps no pointers: none of them is known before a client has
-    // learnt it, in a cache of its own or in the shared table.
+    // The loading clients keep no pointers: a measured client learns each pointer itself, in a
+    // cache of its own or in the shared table.
     let keeps_none =
         Options { pointer_cache: remora_client_core::PointerCacheKind::Off, ..options.clone() };
     let loader = connect(server.clone(), &keeps_none)?;

@@ -1,4 +1,4 @@
-//! What `remora bench keys` prints.
+//! The output of `remora bench keys`.
 
 use super::args::KeysArgs;
 use crate::costs::Costs;
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(json["ops_per_s"], 10_000.0);
         assert_eq!(json["transport"], "shm");
         assert!(json["times"].is_null() && json["queue_pairs"].is_null());
-        // What a device in software takes is labelled.
+        // A run over a device in software is labelled.
         let queue_pairs = Some(QueuePairs { now: 1, unshared: 12 });
         let transport = TransportReport { name: "verbs", is_software_rdma: true, queue_pairs };
         for as_json in [true, false] {

@@ -1,4 +1,4 @@
-//! Flags of `remora bench places`, and what they must not ask for together.
+//! Flags of `remora bench places`, and the combinations that they exclude.
 
 use super::scale::Scale;
 use super::scheme::{
@@ -137,7 +137,7 @@ pub struct PlacesArgs {
 }
 
 impl PlacesArgs {
-    /// Refuses what makes no sense.
+    /// Refuses contradictory flags.
     pub fn check(&self) -> anyhow::Result<()> {
         self.packets.packets()?;
         within("--capacity", self.capacity, MIN_NODE_ENTRIES, MAX_NODE_ENTRIES)?;
@@ -291,7 +291,7 @@ mod tests {
         let catfish =
             SearchOptions { path: PlacesPath::Choose, policy, wake, coordination, ..papers };
         assert_eq!(options("--scheme catfish"), catfish);
-        // What is named stands.
+        // A flag that is given takes precedence.
         let literal = SearchOptions { policy: Policy::CatfishLiteral, ..catfish };
         assert_eq!(options("--scheme catfish --policy catfish-literal"), literal);
         let far = SearchOptions { transport: Transport::Verbs, wake: Wake::Event, ..offload };

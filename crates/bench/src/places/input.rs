@@ -12,8 +12,8 @@ const COLUMNS: [&str; 4] = ["xmin", "ymin", "xmax", "ymax"];
 /// Most rows: their numbers are 32 bits wide.
 const MAX_ROWS: usize = u32::MAX as usize;
 
-/// Reads quadruples of little-endian int32: xmin, ymin, xmax, ymax. A file
-/// whose name ends in `.xz` is unpacked.
+/// Reads quadruples of little-endian int32: xmin, ymin, xmax, ymax. A file whose name ends in `.xz`
+/// is unpacked.
 pub fn read_data(path: &Path) -> anyhow::Result<Vec<Rect>> {
     let bytes = read_bytes(path, "--data")?;
     parse_data(&bytes).map_err(|why| usage(format!("--data: {}: {why}", path.display())))
@@ -85,7 +85,7 @@ fn window_of(record: &csv::ByteRecord) -> Result<Rect, String> {
 }
 
 fn rect(xmin: i32, ymin: i32, xmax: i32, ymax: i32) -> Result<Rect, String> {
-    // Each i32 is exactly an f64: what is compared is what stands in the file.
+    // Each i32 is exactly an f64: the comparison uses the file's exact numbers.
     Rect::new(xmin.into(), xmax.into(), ymin.into(), ymax.into()).map_err(|why| why.to_string())
 }
 

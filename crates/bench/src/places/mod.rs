@@ -36,9 +36,8 @@ use workload::{UNIT, Windows, Workload};
 
 /// Windows that are found by their results: more do not differ.
 const LISTED_WINDOWS: usize = 1000;
-/// Memory of the server for each object, bytes: nodes of a tree that is filled
-/// by splits, and what tells where an object of an id is. Nothing is touched
-/// unused.
+/// Memory of the server for each object, bytes: nodes of a tree that is filled by splits, and the
+/// index from ids to objects. Unused memory is not touched.
 const OBJECT_BYTES: u64 = 256;
 /// How long a reply may take: building a tree of 50 M objects is one request.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -51,7 +50,7 @@ struct Input {
     data: Option<Vec<Rect>>,
     /// From a file.
     windows: Option<Vec<Rect>>,
-    /// Where the objects are.
+    /// The area of the objects.
     space: Rect,
 }
 
@@ -90,7 +89,7 @@ pub fn run(args: &PlacesArgs) -> anyhow::Result<()> {
         None => {
             let server = ServerProcess::start(&own_server(args, &input))?;
             let address = if search.transport.is_remote() || search.path == PlacesPath::Resp {
-                // It tells its other addresses.
+                // The server reports its other addresses.
                 Address::Resp(server.resp_address().to_string())
             } else {
                 Address::Socket(server.socket_path().to_path_buf())
@@ -125,7 +124,7 @@ fn own_server(args: &PlacesArgs, input: &Input) -> ServerPlan {
     }
 }
 
-/// What came of it.
+/// The outcome.
 enum Done {
     Sums(SumCounts),
     Run(Box<PlacesReport>),

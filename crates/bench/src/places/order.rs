@@ -41,7 +41,7 @@ pub fn by_regions(rects: &[Rect], seed: u64) -> Vec<u32> {
     ordered
 }
 
-/// So many pieces of nearly equal length.
+/// This many pieces of nearly equal length.
 fn pieces(mut rest: &mut [u32], count: usize) -> Vec<&mut [u32]> {
     let mut pieces = Vec::with_capacity(count);
     for left in (1..=count).rev() {

@@ -1,4 +1,4 @@
-//! What `remora bench places` prints.
+//! The output of `remora bench places`.
 
 use super::args::PlacesArgs;
 use super::run::Found;
@@ -24,9 +24,9 @@ pub struct Loaded {
     pub took: Duration,
 }
 
-/// One run, with everything that is needed to repeat it. The fields' names
-/// are a contract: others read them. What is counted for each operation is
-/// divided by all operations, nodes and results by the searches among them.
+/// One run, with all parameters needed to repeat it. The fields' names are a contract: other
+/// programs read them. Counts for each operation are divided by all operations, nodes and results
+/// by the searches among them.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlacesReport {
     #[serde(flatten)]
@@ -35,7 +35,7 @@ pub struct PlacesReport {
     read: u64,
     retries: u64,
     read_lease_lapsed: u64,
-    /// None where the server does not tell, over RESP.
+    /// None over RESP, if the server does not report it.
     nodes_visited_per_op: Option<f64>,
     nodes_read_per_op: f64,
     cache_bytes: usize,

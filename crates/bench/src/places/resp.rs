@@ -7,7 +7,7 @@ use remora_client_core::Rect;
 use remora_command_line::{Connection, unavailable};
 use remora_resp::Value;
 
-/// A connection and the count of what it was asked.
+/// A connection and the count of its requests.
 pub struct RespPlaces {
     connection: Connection,
     tree: &'static [u8],

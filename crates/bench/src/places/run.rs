@@ -25,7 +25,7 @@ const TRIES: usize = 1000;
 /// Stream of the generator for those windows: beyond the clients', beside the objects'.
 const WINDOWS_STREAM: u64 = u64::MAX - 1;
 
-/// What the operations of clients found.
+/// The results of the clients' operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Found {
     /// Searches done.
@@ -34,7 +34,7 @@ pub struct Found {
     pub inserts: u64,
     /// Objects found.
     pub results: u64,
-    /// Nodes looked at; none if one search did not tell.
+    /// Visited nodes; none if one search did not report them.
     pub nodes_visited: Option<u64>,
 }
 
@@ -101,8 +101,8 @@ pub fn drive(
     Ok((Share { meter, ended, costs: target.costs() - before }, found))
 }
 
-/// Squares around objects, each of which hits 50 to 150 objects; how many is
-/// drawn evenly, so that it is 100 on average.
+/// Squares around objects, each of which hits 50 to 150 objects; the number is drawn uniformly, so
+/// that it is 100 on average.
 pub fn windows_by_results(
     target: &mut impl Places,
     objects: &[Rect],
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(found.nodes_visited, Some(3 * found.searches));
         assert_eq!((share.costs.asked, share.meter.tally.wrong), (1000, 0));
         assert!(found.results > found.searches);
-        // The same again inserts what is there.
+        // The same run again inserts objects that exist already.
         assert!(drive(&mut list, workload.of_client(0)).is_err());
     }
 

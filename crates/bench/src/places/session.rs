@@ -54,7 +54,7 @@ pub fn load(
     Ok(took)
 }
 
-/// What is known of the tree.
+/// The known state of the tree.
 pub fn loaded(client: &Client, took: Duration) -> anyhow::Result<Loaded> {
     let info = client.session()?.tree_info(TREE)?.context("the bench's tree is gone")?;
     let (bytes, index_bytes) = (info.node_bytes, info.index_bytes);

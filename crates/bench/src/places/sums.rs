@@ -1,4 +1,4 @@
-//! `--print-sums`: what each window hits, for comparison with another engine.
+//! `--print-sums`: the hits of each window, for comparison with another engine.
 
 use super::target::Places;
 use crate::costs::Costs;
@@ -13,8 +13,8 @@ pub struct SumCounts {
     read: u64,
     retries: u64,
     round_trips: u64,
-    /// Of those asked: because the read lease had lapsed, on a machine that
-    /// is too busy for heartbeats.
+    /// Among those asked: because the read lease had lapsed, on a machine that is too busy for
+    /// heartbeats.
     read_lease_lapsed: u64,
 }
 

@@ -3,11 +3,10 @@
 use crate::costs::Costs;
 use remora_client_core::Rect;
 
-/// What the bench asks of a tree. Loading it is not part of this.
+/// The bench's operations on a tree. Loading it is not part of this.
 pub trait Places {
-    /// Searches the objects that touch a window; `see` is given each one's id,
-    /// and where it is if that is told. Gives how many nodes were looked at, if
-    /// that is told.
+    /// Searches the objects that touch a window; calls `see` with each one's id, and its rectangle
+    /// if that is known. Returns the number of visited nodes, if that is known.
     fn search(
         &mut self,
         window: &Rect,
@@ -17,7 +16,7 @@ pub trait Places {
     /// Adds an object; `false`: it was there, and was moved.
     fn put(&mut self, id: u64, rect: Rect) -> anyhow::Result<bool>;
 
-    /// What has been spent since it was opened.
+    /// The costs since it was opened.
     fn costs(&self) -> Costs;
 }
 

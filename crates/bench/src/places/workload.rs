@@ -12,7 +12,7 @@ use remora_client_core::Rect;
 
 /// Longest edge of an object that is generated (W1).
 const OBJECT_EDGE: f64 = 1e-4;
-/// Where rectangles are inserted, before they are reflected (W4).
+/// Positions of inserted rectangles, before they are reflected (W4).
 const INSERT_POSITIONS: PowerLaw = PowerLaw { above: 0.5, to: 1.0 };
 /// Streams of the generator beyond those of the clients.
 const OBJECTS_STREAM: u64 = u64::MAX;
@@ -48,7 +48,7 @@ pub enum Op {
     Insert(u64, Rect),
 }
 
-/// Where the windows come from.
+/// The source of the windows.
 #[derive(Clone, Debug)]
 pub enum Windows {
     /// Drawn: positions uniform in the space.
@@ -60,11 +60,11 @@ pub enum Windows {
 /// Everything that decides the requests of a run.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Where the objects are.
+    /// The area of the objects.
     pub space: Rect,
     /// How large the rectangles are.
     pub scale: Scale,
-    /// Where the windows come from.
+    /// The source of the windows.
     pub windows: Windows,
     /// Share of inserts, 0 to 1.
     pub inserts: f64,
@@ -85,7 +85,7 @@ impl Workload {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         rng.set_stream(client as u64);
         (first..first + count).map(move |number| {
-            // No draw where there is nothing to decide.
+            // Without a choice there is no draw.
             if self.inserts > 0.0 && rng.random::<f64>() < self.inserts {
                 let at = (insert_position(&mut rng), insert_position(&mut rng));
                 let rect = place(&self.space, at, self.scale.edges(&mut rng));
@@ -131,9 +131,9 @@ mod tests {
         hits as f64 / ops as f64
     }
 
-    /// What a search has to find: both positions are uniform in [0, 1), so that
-    /// along one axis the two meet with probability (q - q^2/2) + (r - r^2/2).
-    /// `edge` and `square` are the means of q and q^2 of the windows' edges.
+    /// The expected result of a search: both positions are uniform in [0, 1), so that along one
+    /// axis the two meet with probability (q - q^2/2) + (r - r^2/2). `edge` and `square` are the
+    /// means of q and q^2 of the windows' edges.
     fn expected(objects: u64, edge: f64, square: f64, is_square: bool) -> f64 {
         let (r, r2) = (OBJECT_EDGE / 2.0, OBJECT_EDGE * OBJECT_EDGE / 3.0);
         let fixed = r - r2 / 2.0;
@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn searches_find_what_the_paper_s_rectangles_lead_to_expect() {
-        // A twentieth of the paper's objects: at 0.01 it is 51.0 / 20, less
-        // what is lost at the edges of the square.
+        // A twentieth of the paper's objects: at 0.01 it is 51.0 / 20, less the loss at the edges
+        // of the square.
         let (objects, ops) = (100_000, 40_000);
         let uniform = |edge: f64| expected(objects, edge / 2.0, edge * edge / 3.0, false);
         let found = results_per_op(Scale::Uniform(0.01), objects, ops);

@@ -1,5 +1,4 @@
-//! A map of this process: what a lookup costs when nothing is shared. Only
-//! read, by any number of threads.
+//! A map of this process: the cost of a lookup without sharing. Any number of threads only read it.
 
 use super::target::{Request, Target};
 use crate::costs::Costs;

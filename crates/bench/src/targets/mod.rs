@@ -1,4 +1,4 @@
-//! What can be measured: a session, a RESP connection, a map of this process.
+//! Targets of a measurement: a session, a RESP connection, a map of this process.
 
 pub mod local;
 pub mod resp;

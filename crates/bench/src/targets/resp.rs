@@ -6,7 +6,7 @@ use anyhow::{bail, ensure};
 use remora_command_line::{Connection, unavailable};
 use remora_resp::Value;
 
-/// A connection and the count of what it was asked.
+/// A connection and the count of its requests.
 #[derive(Debug)]
 pub struct RespTarget {
     connection: Connection,

@@ -13,8 +13,8 @@ pub enum Request<'a> {
 
 /// One client's way to the records.
 pub trait Target {
-    /// Whether an operation is so short that reading the clock for each would
-    /// be a good part of what is measured.
+    /// Whether an operation is so short that reading the clock for each would distort the
+    /// measurement.
     const IS_SHORT: bool;
 
     /// Looks up one key; `see` is given its value.
@@ -34,7 +34,7 @@ pub trait Target {
     /// Sends a request, or gathers it for [`Target::flush`].
     fn send(&mut self, request: Request<'_>) -> anyhow::Result<()>;
 
-    /// Sends what was gathered.
+    /// Sends the gathered requests.
     fn flush(&mut self) -> anyhow::Result<()>;
 
     /// Waits for the reply to the oldest request; `see` is given the value if
@@ -44,6 +44,6 @@ pub trait Target {
     /// How many of `depth` requests stay outstanding while replies are taken.
     fn kept_outstanding(depth: usize) -> usize;
 
-    /// What has been spent since the target was opened.
+    /// The costs since the target was opened.
     fn costs(&self) -> Costs;
 }

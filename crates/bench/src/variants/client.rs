@@ -19,9 +19,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// No reply is an error after this time, as with the product.
+/// Without a reply after this time the request fails, as with the product.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// As the product's sessions: polls so long for a reply, then blocks.
+/// As the product's sessions: polls for a reply for this long, then blocks.
 const HYBRID_SPIN: Duration = Duration::from_micros(50);
 /// Empty polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 128;
@@ -33,7 +33,7 @@ pub struct VariantTarget {
     lanes: Vec<Lane>,
     slots: Box<SlotTable>,
     wait: Wait,
-    /// Requests whose replies were not yet asked for, the oldest first.
+    /// Requests whose replies were not taken yet, the oldest first.
     requests: VecDeque<Outstanding>,
     /// Id of the oldest of them.
     first_id: u32,
@@ -179,7 +179,7 @@ impl VariantTarget {
         let (header, key, value) = command.encode(id, &mut scratch);
         let parts = [header.as_bytes(), key, value];
         while !self.lanes[lane].outgoing.try_send(&parts)? {
-            // A request that was taken makes room; its reply tells that it was.
+            // A request that was taken makes room; its reply shows that it was taken.
             ensure!(self.lanes[lane].outstanding > 0, "an empty buffer has no room");
             self.collect(lane)?;
         }

@@ -29,7 +29,7 @@ mod tests {
             let mut taken = Vec::new();
             for round in 0..2_000usize {
                 let length = round * 37 % (LONGEST + 1);
-                // Words of ones: what a former message left must not be taken.
+                // Words of ones: remains of a former message must not be taken.
                 let message: Vec<u8> =
                     (0..length).map(|at| !((round + at / 64) as u8 & 3)).collect();
                 let (head, tail) = message.split_at(length / 3);
@@ -47,7 +47,7 @@ mod tests {
         }
     }
 
-    /// As many requests as are allowed, before any is taken: all replies fit.
+    /// As many requests as are allowed, before any reply is taken: all replies fit.
     #[test]
     fn replies_to_all_that_is_outstanding_fit() {
         for form in [Messages::Ring, Messages::Sendrecv, Messages::Indicator] {

@@ -10,8 +10,7 @@ use remora_fabric::shm::ShmLink;
 use remora_fabric::{Link, RemoteAddress, Work};
 use std::fmt;
 
-/// What a peer did that no honest peer does, or a link that failed. It ends
-/// the connection.
+/// A violation of the protocol by the peer, or a failed link. It ends the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Broken(pub &'static str);
 
@@ -28,8 +27,8 @@ pub trait Receiving: Send {
     /// Whether a message has begun to arrive: the last look before sleeping.
     fn has_message(&self) -> bool;
 
-    /// Takes the next message, if it is whole, into `into`, whose former
-    /// content goes. The shared memory is read once. False: there is none.
+    /// Takes the next message, if it is whole, into `into`, and replaces the former content. Reads
+    /// the shared memory once. False: there is none.
     fn take(&mut self, into: &mut Vec<u8>) -> Result<bool, Broken>;
 
     /// Gives the place of the message that was taken back to the sender: once
@@ -45,21 +44,21 @@ pub trait Sending: Send {
     /// Bytes that cross for a message of this length.
     fn wire_bytes(&self, payload_bytes: usize) -> usize;
 
-    /// Requests of which all the replies find room at once, each as long as
-    /// the longest message. A client never has more outstanding: a shard that
-    /// replies never has to wait.
+    /// Most requests of which all the replies find room at once, each as long as the longest
+    /// message. A client never has more outstanding, so that a shard that replies never has to
+    /// wait.
     fn most_outstanding(&self) -> usize;
 }
 
 /// Both halves.
 pub type Ends = (Box<dyn Receiving>, Box<dyn Sending>);
 
-/// Who somebody is in a conversation.
+/// A role in a conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// The shard.
     Server,
-    /// Who asks.
+    /// The client.
     Client,
 }
 
@@ -87,7 +86,7 @@ impl Side {
         Self { role: Role::Server, to_server, own: to_client, peer, shard, seed }
     }
 
-    /// The side of who asks.
+    /// The client's side.
     pub fn of_client(to_server: Words, to_client: ReadView, shard: usize, seed: u64) -> Self {
         let own = to_server.clone();
         Self { role: Role::Client, to_server, own, peer: to_client, shard, seed }
@@ -121,7 +120,7 @@ impl Writer {
         self.finish()
     }
 
-    /// The link, for who posts by itself and calls [`Writer::finish`] then.
+    /// The link, for a caller that posts by itself and calls [`Writer::finish`] then.
     pub fn link(&mut self) -> &mut ShmLink {
         &mut self.0
     }

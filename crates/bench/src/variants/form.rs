@@ -1,5 +1,4 @@
-//! The forms that are compared: what carries a message, and which threads
-//! serve a shard.
+//! The compared forms: how a message is carried, and which threads serve a shard.
 
 use clap::ValueEnum;
 use remora_command_line::{ServerPlan, show_by_name};
@@ -46,10 +45,10 @@ impl ShardModel {
 
 show_by_name!(Messages, ShardModel);
 
-/// What a run compares.
+/// The variables of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Form {
-    /// What carries a message.
+    /// The form of a message.
     pub messages: Messages,
     /// Which threads serve a shard.
     pub shard_model: ShardModel,

@@ -47,7 +47,7 @@ const fn closing_offset(payload_bytes: usize) -> usize {
 struct IndicatorReceiving {
     words: Words,
     base: usize,
-    /// Bytes of the message that was taken and is to be zeroed.
+    /// Bytes of the message that was taken and must be zeroed.
     taken: usize,
 }
 

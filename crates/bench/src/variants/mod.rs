@@ -1,11 +1,10 @@
 //! Other ways to pass messages and to share the work of a shard, for
 //! comparison only: nothing outside the bench knows them.
 //!
-//! What they keep true: memory, sealing, the hello, the engine and the payloads
-//! are those of the product; only what carries a message ([`Messages`]) and
-//! which threads serve it ([`ShardModel`]) differ. Server and client are the
-//! bench's own, one connection for each client thread, and all forms run in
-//! the same loops. What was asked of a variant is checked as everywhere.
+//! Invariant: memory, sealing, the hello, the engine and the payloads are those of the product;
+//! only the form of a message ([`Messages`]) and the threads that serve it ([`ShardModel`]) differ.
+//! Server and client are the bench's own, one connection for each client thread, and all forms run
+//! in the same loops. The results of a variant are checked as everywhere.
 //!
 //! | | HydraDB | here |
 //! | --- | --- | --- |

@@ -1,10 +1,9 @@
 //! The high-resolution sleep of 100 ns (HydraDB 4.2.1, H17).
 //!
-//! What it really is: the kernel adds the thread's timer slack, 50 us unless
-//! told otherwise, so it is set to 1 ns for threads that nap. What remains is a
-//! system call, a timer that is programmed, and a switch of threads and back:
-//! microseconds on a machine at rest. On a busy virtual machine of two cores
-//! 25 us were measured, and 84 us with the slack left as it is.
+//! The real duration: the kernel adds the thread's timer slack, 50 us by default, so it is set to 1
+//! ns for threads that nap. The rest is a system call, a timer that is programmed, and a switch of
+//! threads and back: microseconds on a machine at rest. On a busy virtual machine of two cores 25
+//! us were measured, and 84 us with the slack left as it is.
 
 use rustix::thread::{ClockId, Timespec};
 use std::num::NonZeroU64;
@@ -13,10 +12,10 @@ use std::num::NonZeroU64;
 /// shard that have a core each wait for each other, and so short that threads
 /// without a core of their own do not wear out their share of one.
 pub const POLLS_PER_NAP: u32 = 128;
-/// What is asked for.
+/// The requested duration.
 const NAP_NS: i64 = 100;
 
-/// To be called once by a thread that will nap.
+/// A thread that will nap calls this once.
 pub fn prepare() {
     // Refused, a nap lasts 50 us: a matter of latency only.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));

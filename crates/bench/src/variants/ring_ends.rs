@@ -17,7 +17,7 @@ struct RingReceiving {
 struct RingSending {
     sender: Sender,
     writer: Writer,
-    /// Where the peer gives credit.
+    /// The peer's credit.
     credits: ReadView,
     credit_word: usize,
     longest_frame: usize,
@@ -95,8 +95,8 @@ impl Sending for RingSending {
         frame_bytes(payload_bytes)
     }
 
-    /// A quarter of the ring may be consumed without having been told, and a
-    /// frame's length may be left over at the end.
+    /// A quarter of the ring may be consumed before credit is given, and a frame's length may be
+    /// left over at the end.
     fn most_outstanding(&self) -> usize {
         let room = RING_BYTES - CREDIT_BYTES - self.longest_frame;
         (room / self.longest_frame).clamp(1, MAX_IN_FLIGHT)

@@ -9,9 +9,9 @@
 //!  6 handles the message
 //!  7 posts the buffer again
 //! ```
-//! The area of one mailbox holds what its writer writes: completions and
-//! buffers of the messages that it sends, the receive queue for those that it
-//! gets. The doorbell stands where the ring's credit does.
+//! The area of one mailbox holds its writer's data: completions and buffers of the messages that it
+//! sends, the receive queue for those that it gets. The doorbell is in the place of the ring's
+//! credit.
 //!
 //! The sender's work request and its own completion are left out: sends are
 //! unsignalled, and the buffer is free when the copy is done.
@@ -30,7 +30,7 @@ use remora_layout::session::{credit_word, ring_offset};
 const MAX_DEPTH: usize = 64;
 const RECEIVE_QUEUE_OFFSET: usize = MAX_DEPTH * WORD_BYTES;
 const BUFFERS_OFFSET: usize = 2 * MAX_DEPTH * WORD_BYTES;
-/// Bytes that a completion can tell.
+/// Largest number of bytes in a completion.
 const MAX_MESSAGE_BYTES: usize = (1 << 24) - 1;
 
 const _: () = assert!(MAX_DEPTH <= 1 << 8 && RING_BYTES <= MAX_MESSAGE_BYTES);

@@ -1,17 +1,15 @@
-//! Requests whose time was up, and their late replies.
+//! Timed-out requests, and their late replies.
 //!
-//! As long as the server's heartbeats come, a request that times out fails
-//! alone; the session and the other threads of the process go on. What it keeps
-//! true:
-//! * an abandoned request stays in flight until its last reply has come. So its
-//!   id is given to no other request, it takes a place of the window, and a
-//!   write among them keeps the session from reading past it;
-//! * its replies are dropped by its id, in any thread that takes them from the ring;
-//! * the memory that its reply may fill is free once its last reply has come, or
-//!   with the connection;
-//! * what has not been sent is not sent later: the last gathered request is
-//!   withdrawn, a value that has been sent in part is called off, before the
-//!   session sends anything else to that shard.
+//! As long as the server's heartbeats arrive, a request that times out fails alone; the session and
+//! the other threads of the process continue. Invariants:
+//! * an abandoned request stays in flight until its last reply has arrived. So no other request
+//!   gets its id, it occupies a place of the window, and an abandoned write keeps the session from
+//!   reading past it;
+//! * any thread that takes its replies from the ring drops them by its id;
+//! * the memory that its reply may fill is free once its last reply has arrived, or with the end of
+//!   the connection;
+//! * unsent bytes are not sent later: the session withdraws the last gathered request, and calls
+//!   off a value that it has sent in part, before it sends anything else to that shard.
 
 use super::{Asker, special_header};
 use crate::data_buffers::Part;
@@ -21,8 +19,8 @@ use remora_protocol::message::CALL_OFF;
 use zerocopy::IntoBytes;
 
 impl Asker {
-    /// Nobody waits for the reply to this request any more. One that has been
-    /// answered is left alone.
+    /// The session no longer waits for the reply to this request. It does nothing if the request
+    /// has been answered.
     #[cold]
     pub fn abandon(&mut self, shard: usize, ticket: Ticket) {
         let end = &mut self.queues[shard];
@@ -52,11 +50,11 @@ impl Asker {
     /// As [`Asker::abandon`], for several requests.
     #[cold]
     pub fn abandon_all(&mut self, requests: impl DoubleEndedIterator<Item = (usize, Ticket)>) {
-        // The last first: those that were not sent are withdrawn from the end.
+        // The last first: unsent requests are withdrawn from the end.
         requests.rev().for_each(|(shard, ticket)| self.abandon(shard, ticket));
     }
 
-    /// Abandons the oldest request to a shard that is waited for.
+    /// Abandons the oldest awaited request to a shard.
     #[cold]
     pub fn abandon_oldest(&mut self, shard: usize) {
         let mut in_flight = self.queues[shard].in_flight.iter();
@@ -95,8 +93,8 @@ impl Asker {
         end.in_flight.push_back(flight);
     }
 
-    /// Tells a shard that the rest of a value will not come, if that is so and
-    /// there is room for it. False if there is none.
+    /// Tells a shard that the rest of a value will not come, if that is so and there is room for
+    /// it. False if there is none.
     pub fn call_off(&mut self, shard: usize) -> Result<bool, Error> {
         let Some(id) = self.queues[shard].cut_off else { return Ok(true) };
         let header = special_header(CALL_OFF, 0, id.to_number());

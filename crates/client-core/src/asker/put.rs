@@ -1,10 +1,10 @@
 //! Putting requests into the rings: one at once, or several together
 //! (`crate::gathered`).
 //!
-//! What it keeps true:
-//! * requests go into a ring in the order in which they were made;
-//! * a session never waits for a reply, nor reads, while a request of its own
-//!   is gathered: it flushes first.
+//! Invariants:
+//! * requests go into a ring in the order in which the session made them;
+//! * a session never waits for a reply, nor reads, while a request of its own is gathered: it
+//!   flushes first.
 
 use super::{Asker, Queue};
 use crate::error::Error;
@@ -24,8 +24,8 @@ impl Queue {
 }
 
 impl Asker {
-    /// Gathers one request, if others are under way before it and it is small.
-    /// Whether it did.
+    /// Gathers one request, if others are in flight before it and it is small. Returns whether it
+    /// did.
     #[inline]
     pub(super) fn gather(&mut self, shard: usize, parts: &[&[u8]]) -> bool {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
@@ -38,10 +38,9 @@ impl Asker {
         true
     }
 
-    /// Sends what was submitted and not sent yet: when it returns, all requests are put
-    /// into the rings, and none waits for another thread of this process to do that. Over
-    /// TCP and RDMA what the socket or the device has no room for leaves when a session of
-    /// the process next waits for something.
+    /// Sends the submitted requests that are not sent yet: when it returns, all are in the rings,
+    /// and none waits for another thread of this process. Over TCP and RDMA the bytes for which the
+    /// socket or the device has no room leave when a session of the process next waits.
     ///
     /// # Errors
     /// See [`Error`]. After [`Error::TimedOut`] some requests may be sent later.
@@ -50,8 +49,8 @@ impl Asker {
         (0..self.queues.len()).try_for_each(|shard| self.endpoint.settle(shard))
     }
 
-    /// Sends what is gathered, or hands it over to a thread that sends: enough for a
-    /// session that waits for replies, because it pushes on then.
+    /// Sends the gathered requests, or hands them over to a thread that sends: that is enough for a
+    /// session that waits for replies, because it drains handed-over requests then.
     #[inline(always)]
     pub fn send_gathered(&mut self) -> Result<(), Error> {
         if self.gathered == 0 { Ok(()) } else { self.flush_shards() }
@@ -61,7 +60,7 @@ impl Asker {
         (0..self.queues.len()).try_for_each(|shard| self.flush_shard(shard))
     }
 
-    /// Sends what is gathered for one shard, once there is room in its ring.
+    /// Sends the gathered requests for one shard, once there is room in its ring.
     pub fn flush_shard(&mut self, shard: usize) -> Result<(), Error> {
         let mut began_ns = None;
         // Bounded by the session's timeout.
@@ -105,8 +104,8 @@ impl Asker {
         }
     }
 
-    /// Takes a reply of this session, or waits a moment if room can only come
-    /// from other sessions' requests.
+    /// Takes a reply of this session, or waits a moment if only other sessions' requests can make
+    /// room.
     fn make_room(&mut self, shard: usize, began_ns: &mut Option<u64>) -> Result<(), Error> {
         if self.queues[shard].awaited() == 0 {
             return self.endpoint.help_in_time(shard, began_ns);

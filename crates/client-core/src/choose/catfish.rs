@@ -1,5 +1,5 @@
-//! Catfish's algorithm 1 (4.1): busy heartbeats send a client away for a
-//! random number of requests, more of them the more often in a row.
+//! Catfish's algorithm 1 (4.1): after busy heartbeats a client reads for a random number of
+//! requests, more of them the more heartbeats in a row were busy.
 
 use super::decision::{Draws, Route, Why};
 use crate::read_lease::ServerLoad;
@@ -12,9 +12,9 @@ pub const BUSY_PPM: u32 = 950_000;
 /// Inv (A14), ns.
 const INTERVAL_NS: u64 = HEARTBEAT_MS * 1_000_000;
 
-/// What a heartbeat is taken to say of the server's utilisation, parts per million:
-/// `predUtil` of the listing (A5). It gets what it said for the heartbeat before, 0 at
-/// first, and the utilisation that this one tells.
+/// The server's utilisation, in parts per million, that a heartbeat predicts: `predUtil` of the
+/// listing (A5). Its arguments are its result for the previous heartbeat, 0 at first, and the
+/// utilisation in this one.
 pub type Predictor = fn(before_ppm: u32, told_ppm: u32) -> u32;
 
 /// The paper's prediction: the server is as busy as it says.
@@ -22,25 +22,25 @@ pub fn last_heartbeat(_before_ppm: u32, told_ppm: u32) -> u32 {
     told_ppm
 }
 
-/// Another prediction: the mean of the heartbeats, each with half the weight of the one
-/// that follows it. A single busy interval does not begin a run of READs.
+/// Another prediction: the mean of the heartbeats, each with half the weight of the next one. A
+/// single busy interval does not begin a run of READs.
 pub fn mean_of_heartbeats(before_ppm: u32, told_ppm: u32) -> u32 {
     before_ppm.midpoint(told_ppm)
 }
 
-/// The state that lives across calls (A1).
+/// The state that persists across calls (A1).
 #[derive(Clone, Debug)]
 pub struct Catfish {
     predictor: Predictor,
-    /// What it said for the heartbeat that was consumed last.
+    /// The prediction for the last consumed heartbeat.
     predicted_ppm: u32,
     /// Rounds in a row in which the server was busy.
     busy_rounds: u32,
-    /// Requests that are still to be read.
+    /// Requests that the client will still read.
     reads_left: u32,
     /// When a heartbeat was consumed last; `None` before the first.
     consumed_at_ns: Option<u64>,
-    /// Which one that was. A heartbeat is consumed by its sequence (A6).
+    /// The sequence of that heartbeat. The client consumes a heartbeat by its sequence (A6).
     consumed: u64,
 }
 
@@ -59,7 +59,7 @@ impl Catfish {
         draws: &mut Draws,
         keeps_rounds: bool,
     ) -> (Route, Why) {
-        // 4-9: at most one heartbeat an interval; none is not an idle server.
+        // 4-9: at most one heartbeat an interval; a missing heartbeat does not mean an idle server.
         let is_due =
             self.consumed_at_ns.is_none_or(|at_ns| now_ns - at_ns.min(now_ns) > INTERVAL_NS);
         let heartbeat = load.filter(|load| is_due && load.sequence != self.consumed);
@@ -125,8 +125,8 @@ mod tests {
         assert_eq!(seen, [true; ROUND as usize], "each of 0 to N - 1 was drawn");
     }
 
-    /// A11: the literal reading forgets between two heartbeats, so that no
-    /// window ever grows; the other one lets the k-th draw from [(k-1)N, kN).
+    /// A11: the literal reading forgets between two heartbeats, so that no window ever grows; the
+    /// other one draws the k-th window from [(k-1)N, kN).
     #[test]
     fn the_two_readings_of_the_reset_rule() {
         let run = |keeps| {

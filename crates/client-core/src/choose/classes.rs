@@ -1,61 +1,58 @@
-//! Operations that are expected to cost alike.
+//! Classes of operations with similar expected cost.
 
 use super::decision::{Decision, Route, Why};
 use super::estimate::{Estimate, Score};
 use remora_index::rtree::Query;
 use remora_layout::rect::Rect;
 
-/// What is known of one class of operations.
+/// The measurements of one class of operations.
 #[derive(Clone, Debug)]
 pub struct Class {
-    /// Time when asked, ns, without what the server's load adds.
+    /// Time when asked, ns, without the effect of the server's load.
     pub(super) ask: Estimate,
-    /// Time when read, ns, without what the network's load adds.
+    /// Time when read, ns, without the effect of the network's load.
     pub(super) read: Estimate,
-    /// Nodes that crossed the fabric when it was read.
+    /// Nodes that crossed the fabric for a read.
     pub(super) reads: Estimate,
     /// The share of recent reads that had no result.
     pub(super) in_vain: f32,
-    /// What reading takes over what asking takes, by a class of nearly the same
-    /// size.
+    /// Ratio of reading time to asking time, from a class of nearly the same size.
     pub(super) neighbour: Option<f32>,
-    /// What the way that was not gone yet would take by that, ns.
+    /// Estimated time of the untried route from that ratio, ns.
     pub(super) guess: Option<f32>,
-    /// How clear it is which way is better.
+    /// How clear it is which route is better.
     pub(super) score: Score,
-    /// The run that is under way.
+    /// The route of the present run.
     pub(super) route: Route,
     pub(super) run: u32,
     pub(super) run_left: u32,
-    /// What the session had counted then, see [`super::cost::Cost`].
+    /// The session's count at that time, see [`super::cost::Cost`].
     pub(super) runs: u32,
     pub(super) turns: u32,
-    /// When the way was last changed.
+    /// When the route last changed.
     pub(super) turned_ns: u64,
-    /// The run tries a way that was never gone, or not for long.
+    /// The run tries a route that was never used, or not for long.
     pub(super) is_trial: bool,
-    /// The last operations of this run, which are to be learned from.
+    /// The number of last operations of this run to learn from.
     pub(super) learned: u32,
-    /// In a run that is thought the worse way: what an operation is expected to
-    /// take the better one, ns.
+    /// In a run on the presumably worse route: expected time of an operation on the better one, ns.
     pub(super) better_ns: Option<f32>,
-    /// What the run has cost beyond that, ns.
+    /// Extra cost of the run beyond that, ns.
     pub(super) lost_ns: f32,
-    /// What an operation took the better way when the other one was tried last, ns;
-    /// 0: it never was.
+    /// Time of an operation on the better route at the last trial of the other one, ns; 0: there
+    /// was no trial.
     pub(super) tried_ns: f32,
-    /// One operation of so many is measured: of short ones few, for looking at
-    /// the clock would be felt.
+    /// One operation of so many is measured: few of the short ones, because reading the clock would
+    /// slow them noticeably.
     pub(super) measured_every: u32,
-    /// How many nodes a search may turn out to need in this run before asking
-    /// is better after all.
+    /// How many nodes a search may need in this run before asking is better after all.
     pub most_reads: Option<u64>,
 }
 
 impl Class {
-    /// One of so many is measured of operations that are as short as can be.
+    /// For the shortest operations one of so many is measured.
     pub(super) const SHORTEST: u32 = 8;
-    /// Nothing known; operations are short.
+    /// No measurements; operations are short.
     pub const NEW: Self = Self {
         ask: Estimate::NONE,
         read: Estimate::NONE,
@@ -79,14 +76,13 @@ impl Class {
         most_reads: None,
     };
 
-    /// What a way would take that was not gone yet and takes so many times what
-    /// the other one does, ns. It stays what it was at first: what the other one
-    /// takes from then on says nothing of this one.
+    /// Estimated time of an untried route that takes so many times as long as the other one, ns. It
+    /// keeps its first value: later times of the other route say nothing about this one.
     pub(super) fn guessed(&mut self, other: Estimate, times: f32) -> f32 {
         *self.guess.get_or_insert(other.value().unwrap_or(1.0) * times)
     }
 
-    /// The run's next operation, if one is under way.
+    /// The run's next operation, if there is a run.
     #[inline(always)]
     pub(super) fn go_on(&mut self) -> Option<Decision> {
         self.run_left = self.run_left.checked_sub(1)?;
@@ -94,7 +90,7 @@ impl Class {
         Some(Decision { route: self.route, why: Why::SameRun, is_measured })
     }
 
-    /// Whether this operation of the run is: what a trial costs is always counted.
+    /// Whether this operation of the run is measured: the cost of a trial is always counted.
     pub(super) fn is_measured(&self) -> bool {
         self.better_ns.is_some() || self.is_learned()
     }
@@ -149,9 +145,8 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// The class of this key; a new one begins with what its neighbour says of
-    /// the two ways' proportion. The class that was not used for longest goes
-    /// where there are too many.
+    /// The class of this key; a new one begins with its neighbour's ratio of the two routes. If
+    /// there are too many classes, it replaces the least recently used one.
     pub fn get(&mut self, key: ClassKey) -> &mut Class {
         match self.classes.iter().position(|(known, _)| *known == key) {
             Some(at) => self.classes[..=at].rotate_right(1),
@@ -165,7 +160,7 @@ impl Classes {
         &mut self.classes[0].1
     }
 
-    /// What the class of the nearest size says of the two ways.
+    /// The ratio of the two routes in the class of the nearest size.
     fn neighbour(&self, key: ClassKey) -> Option<f32> {
         let alike = self.classes.iter().filter(|(known, _)| known.kind == key.kind);
         let known = alike.filter_map(|(known, class)| {

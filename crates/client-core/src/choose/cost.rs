@@ -31,45 +31,45 @@ use crate::read_lease::ServerLoad;
 /// Operations that take the same route together, so that a shard that is rarely asked
 /// is asked a few times in a row: the first of them wake it.
 const RUN: u32 = 8;
-/// Those of a run in the other direction than the one before that are not
-/// learned from.
+/// The first operations of a run in another direction than the previous run; the chooser does not
+/// learn from them.
 const WARM_UP: u32 = 3;
 /// Operations of a run that tries a way for the first time.
 const FIRST_RUN: u32 = 4;
 /// A route that was not used for so long is cold: shards sleep, caches hold other things. It
 /// must be used for some time before its cost is representative.
 const COLD_NS: u64 = 100_000;
-/// About what a run of a cold route is to take; its first half is not learned from.
+/// Approximate duration of a run on a cold route; the chooser does not learn from its first half.
 const LONG_RUN_NS: f32 = 200e3;
-/// Each operation is measured that takes so long.
+/// Each operation that takes this long is measured.
 const LONG_NS: f32 = 5e3;
 const LONGEST_RUN: u32 = 256;
-/// The score of a class that is seldom decided moves as far as if all the
-/// session's decisions had been of this class, up to so many.
+/// The score of a rarely decided class moves as far as if all the session's decisions had been for
+/// this class, up to so many.
 const MOST_STEPS: u32 = 16;
-/// The worse way is tried although the last trials are not paid off if the better
-/// one takes so many times longer than it did then: what a trial cost then says
-/// nothing of now. Each trial sets the mark higher.
+/// The session tries the worse route although the last trials are not paid off, if the better route
+/// now takes so many times longer than it did then: the cost of an earlier trial then says nothing
+/// about now. Each trial raises the bound.
 const GROWN: f32 = 8.0;
-/// A route that by a neighbour's word takes so many times longer is not tried before a
-/// probe's turn comes.
+/// If a route takes so many times longer according to a neighbour, the session does not try it
+/// before the next probe is due.
 const FAR_WORSE: f32 = 8.0;
-/// Of two routes that take the same time the one without the server's processor is better: by
-/// so much of the cheaper one's time.
+/// If both routes take the same time, the one without the server's processor is better: by so much
+/// of the cheaper one's time.
 const SPARES_SERVER: f32 = 0.02;
-/// A measurement counts as at most so many times what was expected, and at
-/// least as so small a part: a thread that was not scheduled for a while has learned nothing of
-/// either route. A change that lasts is followed in some steps.
+/// A measurement counts as at most so many times the expected value, and at least as the inverse
+/// part of it: a thread that was not scheduled for a while has learned nothing about either route.
+/// The estimate follows a lasting change in some steps.
 const MOST: f32 = 2.0;
-/// The present never makes a way cheaper than this share of its own cost.
+/// The present load never makes a route cheaper than this share of its own cost.
 const LEAST: f32 = 0.25;
-/// A search is given up for asking only if it needs so many times the nodes
-/// that its class does, at least.
+/// A search gives up reading for asking only if it needs at least so many times the nodes that its
+/// class does.
 const UNEXPECTED: f32 = 1.5;
-/// What asking after all has to save: what was read is lost.
+/// The factor that asking after all has to save, because the completed READs are lost.
 const GIVING_UP: f32 = 1.2;
 
-/// What a measurement counts as, whose expectation is settled.
+/// The value that a measurement counts as, if its expectation is settled.
 fn plausible(took: f32, estimate: Estimate, expected: Option<f32>) -> f32 {
     match expected {
         Some(expected) if estimate.is_settled() => took.clamp(expected / MOST, expected * MOST),
@@ -77,25 +77,25 @@ fn plausible(took: f32, estimate: Estimate, expected: Option<f32>) -> f32 {
     }
 }
 
-/// What a session knows beside what it knows of each class.
+/// A session's state beyond that of each class.
 #[derive(Clone, Debug)]
 pub struct Cost {
     reads_cost_server: bool,
     /// The wait at the server by its last heartbeat, ns.
     wait_ns: f32,
-    /// What waiting took beyond that lately, ns.
+    /// Recent waiting time beyond that, ns.
     more_wait_ns: Fading,
-    /// By how much READs took longer than usual lately, as a share.
+    /// How much longer than usual READs took recently, as a share.
     slower_reads: Fading,
-    /// By how much either way takes longer than its measurements count for.
+    /// How much longer each route takes than its measurements count for.
     tails: Tails,
     /// What trials have cost.
     trials: Trials,
-    /// The least that asking takes, ns.
+    /// The shortest time of asking, ns.
     least_ask_ns: f32,
-    /// Runs that were begun, of all classes.
+    /// Number of runs begun, over all classes.
     runs: u32,
-    /// How often a class found that another way is better now.
+    /// How often a class found that another route is better now.
     turns: u32,
 }
 
@@ -122,7 +122,7 @@ impl Cost {
         (ask.map(|ask| ask * tail(Route::Ask)), read.map(|read| read * tail(Route::Read)))
     }
 
-    /// What most operations of a class take each way now, ns.
+    /// Time that most operations of a class take on each route now, ns.
     fn typical(&self, class: &Class, now_ns: u64) -> (Option<f32>, Option<f32>) {
         let ask = class.ask.value().map(|own| {
             let waits = self.wait_ns + self.more_wait_ns.at(now_ns);
@@ -135,7 +135,7 @@ impl Cost {
         (ask, read)
     }
 
-    /// Takes what the last heartbeat said.
+    /// Takes the load from the last heartbeat.
     pub fn hear(&mut self, load: Option<ServerLoad>) {
         if let Some(load) = load {
             self.wait_ns = load.wait_ns as f32;
@@ -180,7 +180,7 @@ impl Cost {
         Decision { route, why, is_measured: class.is_measured() }
     }
 
-    /// The way, why, and for how many operations.
+    /// The route, the reason, and the number of operations.
     fn choose(
         &mut self,
         class: &mut Class,
@@ -189,7 +189,7 @@ impl Cost {
         draws: &mut Draws,
     ) -> (Route, Why, u32) {
         let first = if self.reads_cost_server { Route::Ask } else { Route::Read };
-        // While the last trials are not paid off, any neighbour's word will do.
+        // While the last trials are not paid off, any ratio from a neighbour is enough.
         let least = if self.trials.are_paid(now_ns) { FAR_WORSE } else { 1.0 };
         let (ask, read) = match (expected, class.neighbour) {
             ((Some(ask), Some(read)), _) => (ask, read),
@@ -226,8 +226,7 @@ impl Cost {
         (route, if is_cheaper { Why::Cheaper } else { Why::Probe }, run)
     }
 
-    /// Moves the score by what the two ways take, ns; gives the way that costs
-    /// less.
+    /// Moves the score by the times of the two routes, ns; returns the route that costs less.
     fn weigh(&mut self, class: &mut Class, ask: f32, read: f32) -> Route {
         // A read without a result is asked after all, and costs the server as much as asking.
         let spares = 1.0 - 2.0 * class.in_vain;
@@ -244,9 +243,8 @@ impl Cost {
         if difference > 0.0 { Route::Ask } else { Route::Read }
     }
 
-    /// Whether the run of this class may go on. A trial may until it takes far
-    /// longer than it was meant to; another run until another class finds that the
-    /// other way is better now.
+    /// Whether the run of this class may continue. A trial may until it takes far longer than
+    /// planned; another run may until another class finds that the other route is better now.
     #[inline(always)]
     pub fn goes_on(&self, class: &mut Class, now_ns: u64) -> bool {
         if !class.is_trial {
@@ -254,7 +252,7 @@ impl Cost {
         }
         let (gone, took_ns) = (class.run - class.run_left, now_ns.saturating_sub(class.turned_ns));
         if gone >= WARM_UP && took_ns > COLD_NS {
-            // By now it is warm, however few operations that were.
+            // By now the route is warm, however few operations that were.
             class.learned = class.learned.max(class.run_left);
         }
         let most_ns = class.better_ns.map_or(f32::INFINITY, |better| RUN as f32 * better);
@@ -267,7 +265,7 @@ impl Cost {
         if let Some(better) = class.better_ns {
             class.lost_ns += took - better;
             self.trials.cost(took - better, now_ns);
-            // It was measured for what the trial costs; most of a trial is cold.
+            // It was measured for the cost of the trial; most of a trial is cold.
             if !class.is_learned() {
                 return;
             }
@@ -296,7 +294,7 @@ impl Cost {
         }
     }
 
-    /// Notes what an operation took beside what it counts as, which is given.
+    /// Records the actual time of an operation beside the time that it counts as.
     fn counted(&mut self, route: Route, took: f32, counted: f32, now_ns: u64) -> f32 {
         self.tails.add(route, took, counted, now_ns);
         counted

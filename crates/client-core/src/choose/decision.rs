@@ -1,4 +1,4 @@
-//! What is decided for an operation, and what it then took.
+//! The decision for an operation, and the operation's cost.
 
 /// One of the two routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +24,7 @@ impl Route {
     }
 }
 
-/// Why.
+/// The reason for a decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Why {
@@ -34,16 +34,16 @@ pub enum Why {
     Policy,
     /// Catfish: a heartbeat said that the server is busy.
     ServerBusy,
-    /// Catfish: none said so lately.
+    /// Catfish: no recent heartbeat said so.
     ServerNotBusy,
-    /// It is expected to take less time.
+    /// The session expects it to take less time.
     Cheaper,
     /// This route has not been tried yet.
     Untried,
-    /// It is expected to take longer; it is tried now and then, so that what
-    /// is known of it does not grow old.
+    /// The session expects it to take longer, and tries it now and then so that its estimate stays
+    /// current.
     Probe,
-    /// As the operation before it: a few take the same route together.
+    /// As the operation before it: a few operations in a row take the same route.
     SameRun,
 }
 
@@ -68,14 +68,14 @@ impl Why {
     }
 }
 
-/// What was decided for one operation.
+/// The decision for one operation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Decision {
     /// The route to take.
     pub route: Route,
     /// Why.
     pub why: Why,
-    /// Whether [`super::Chooser::learn`] is to be told what the operation took.
+    /// Whether the caller reports the operation's cost to [`super::Chooser::learn`].
     pub is_measured: bool,
 }
 
@@ -102,14 +102,13 @@ impl Draws {
     }
 }
 
-/// What an operation took.
+/// The cost of an operation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spent {
-    /// Time from its beginning to its end, ns: of one that read and was asked
-    /// for after all, both.
+    /// Time from its beginning to its end, ns: if it read and then asked after all, both.
     pub elapsed_ns: u64,
     /// Nodes that crossed the fabric, if it read.
     pub reads: u64,
-    /// The share of it, 0 to 1, that was read without a result, and asked for after all.
+    /// The share of it, 0 to 1, that was read without a result, and then asked.
     pub in_vain: f32,
 }

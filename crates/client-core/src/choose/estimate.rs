@@ -1,15 +1,14 @@
-//! What a session estimates: times of operations, how clear it is which route is better,
-//! and what was seen lately.
+//! The estimates of a session: times of operations, how clear it is which route is better, and
+//! recent observations.
 
 use super::decision::Route;
 
-/// Share of all time that trying the worse way may cost.
+/// Share of all time that trying the worse route may cost.
 pub const PROBES: f32 = 0.01;
-/// What was measured last says of waiting and of slow READs, after so long, a
-/// third of what it did, ns.
+/// After so long, ns, the last measurement of waiting and of slow READs counts for a third.
 const FADES_NS: f32 = 20e6;
 
-/// A mean of what was measured lately.
+/// A mean of recent measurements.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
     pub mean: f32,
@@ -19,7 +18,7 @@ pub struct Estimate {
 impl Estimate {
     /// Nothing measured.
     pub const NONE: Self = Self { mean: 0.0, measured: 0 };
-    /// Measurements that it looks back on, about.
+    /// Approximate number of measurements in the mean.
     pub const MEMORY: u8 = 16;
     pub const FIRST: u8 = 4;
 
@@ -33,8 +32,8 @@ impl Estimate {
         self.measured >= Self::FIRST
     }
 
-    /// Of the first few the least counts: first times are often slow, and who
-    /// is thought too fast is tried again soon.
+    /// Of the first few measurements the least counts: first times are often slow, and a route that
+    /// seems too fast is soon tried again.
     pub fn learn(&mut self, measured: f32) {
         self.measured = (self.measured + 1).min(Self::MEMORY);
         match self.measured {
@@ -45,8 +44,8 @@ impl Estimate {
     }
 }
 
-/// How clear it is that asking (above 0) or reading (below) is better: the
-/// logarithm of the odds at which it is done.
+/// How clear it is that asking (above 0) or reading (below) is better: the logarithm of the odds of
+/// choosing asking.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Score {
     log_odds: f32,
@@ -57,17 +56,17 @@ pub struct Score {
 impl Score {
     /// Undecided.
     pub const NEW: Self = Self { log_odds: 0.0, step: Self::FIRST_STEP, rises: false };
-    /// The first decision is nearly as clear as what was measured.
+    /// The first decision is nearly as clear as the measurement.
     pub const FIRST_STEP: f32 = 4.0;
     pub const LEAST_STEP: f32 = 1.0 / 64.0;
     pub const MOST_STEP: f32 = 1.0;
-    /// A difference beyond so many times the cheaper way moves it no faster.
+    /// A difference beyond so many times the cheaper route moves the score no faster.
     pub const MOST_DIFFERENCE: f32 = 2.0;
-    /// Where it stands then: 7 of 8 runs go the way that was tried.
+    /// The score after a turn: 7 of 8 runs take the tried route.
     pub const TURNED: f32 = 2.0;
 
-    /// Takes `difference` into account so many times: by how much reading takes
-    /// longer than asking, over the shorter of the two.
+    /// Applies `difference` so many times: by how much reading takes longer than asking, over the
+    /// shorter of the two.
     pub fn take(&mut self, difference: f32, times: u32) {
         let bound = Self::bound(difference.abs());
         (0..times).for_each(|_| self.step_by(difference, bound));
@@ -82,19 +81,19 @@ impl Score {
         self.rises = rises;
     }
 
-    /// A long run has shown that the way thought worse is the better one.
+    /// A long run has shown that the presumably worse route is the better one.
     pub fn turn(&mut self, difference: f32) {
         if (self.log_odds > 0.0) != (difference > 0.0) {
             self.log_odds = Self::TURNED * difference.signum();
         }
     }
 
-    /// Where the worse way's share costs [`PROBES`] of the time.
+    /// The score at which the worse route's share costs [`PROBES`] of the time.
     fn bound(difference: f32) -> f32 {
         (difference / PROBES).clamp(4.0, 4096.0).ln()
     }
 
-    /// The route that is thought the better one.
+    /// The presumably better route.
     pub fn favours(self) -> Route {
         if self.log_odds > 0.0 { Route::Ask } else { Route::Read }
     }
@@ -105,7 +104,7 @@ impl Score {
     }
 }
 
-/// What was seen lately and is believed less the longer ago it was.
+/// A recent observation whose weight decays with time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fading {
     value: f32,
@@ -115,15 +114,15 @@ pub struct Fading {
 impl Fading {
     /// Share of a new measurement.
     pub const GAIN: f32 = 0.125;
-    /// What stays of the old ones: what lasts is the class's own in the end.
+    /// Share of the old ones that stays: a lasting effect becomes part of the class's own estimate.
     pub const STAYS: f32 = 1.0 - 1.0 / 32.0;
 
-    /// What it still says now.
+    /// Its decayed value now.
     pub fn at(self, now_ns: u64) -> f32 {
         self.value * (-(now_ns.saturating_sub(self.at_ns) as f32) / FADES_NS).exp()
     }
 
-    /// Goes on by a part of what was not expected.
+    /// Moves by a part of the unexpected value.
     pub fn correct(&mut self, unexpected: f32, now_ns: u64) {
         *self =
             Self { value: self.at(now_ns) * Self::STAYS + unexpected * Self::GAIN, at_ns: now_ns };

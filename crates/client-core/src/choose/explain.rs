@@ -1,25 +1,25 @@
-//! Why an operation went the way it did.
+//! Why an operation took its route.
 
 use super::decision::{Route, Why};
 use super::policy::Policy;
 use crate::path::ServedBy;
 use std::fmt;
 
-/// What was expected of an operation, what was done and what it took.
+/// The expectation, the decision and the cost of an operation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// What decided.
+    /// The policy that decided.
     pub policy: Policy,
-    /// Which way it was to go.
+    /// The decided route.
     pub route: Route,
-    /// Why.
+    /// The reason.
     pub why: Why,
-    /// What asking was expected to take, ns; `None` if nothing is known.
+    /// Expected time of asking, ns; `None` if unknown.
     pub ask_ns: Option<f64>,
-    /// What reading was expected to take, ns.
+    /// Expected time of reading, ns.
     pub read_ns: Option<f64>,
-    /// What it took, ns.
+    /// Actual time, ns.
     pub actual_ns: u64,
     /// How the result was obtained.
     pub served_by: ServedBy,

@@ -1,13 +1,14 @@
-//! Ask or read? Decided for each operation, from counters alone.
+//! Ask or read? The chooser decides for each operation, from counters alone.
 //!
-//! Nothing here reads a clock, a network or a generator of its own: the same
-//! calls with the same arguments decide the same, in any thread.
+//! No code here reads a clock, a network or a generator of its own: the same calls with the same
+//! arguments decide the same, in any thread.
 //!
-//! What it keeps true:
+//! Invariants:
 //! * changes never come here: they go to the server (Catfish 4.1, A15);
-//! * each session decides for itself, by draws of its own, so that those who
-//!   see the same heartbeat do not turn round together (A16);
-//! * every policy goes on trying: what one path costs now is not believed for
+//! * each session decides for itself, with random numbers of its own, so that sessions that see the
+//!   same heartbeat do not all change route together (A16);
+//! * every policy keeps trying both routes: an old estimate of one route does not stay in use only
+//!   because the other route was taken.
 //!   ever because the other one was taken.
 
 mod catfish;
@@ -42,13 +43,13 @@ pub struct Chooser {
     pub keys: [Class; 4],
 }
 
-/// Places of classes in [`Chooser::keys`].
+/// Indices of classes in [`Chooser::keys`].
 pub mod key_class {
     /// A key whose pointer is known: one READ.
     pub const CACHED: usize = 0;
     /// A key without one: bucket and record.
     pub const COLD: usize = 1;
-    /// More to be added if it is one of many in a batch.
+    /// Added to the index if the key is one of many in a batch.
     pub const IN_BATCH: usize = 2;
 }
 
@@ -65,7 +66,7 @@ impl Chooser {
         }
     }
 
-    /// Catfish's rules predict the server's load so.
+    /// Sets how Catfish's rules predict the server's load.
     #[must_use]
     pub fn predicting(mut self, predictor: Predictor) -> Self {
         self.catfish = Catfish::new(predictor);
@@ -77,8 +78,8 @@ impl Chooser {
         self.policy
     }
 
-    /// Decides for an operation of a class at `now_ns` of the client's clock.
-    /// `load`: what the last heartbeat said.
+    /// Decides for an operation of a class at `now_ns` of the client's clock. `load`: the load in
+    /// the last heartbeat.
     #[inline]
     pub fn decide(&mut self, class: &mut Class, load: Option<ServerLoad>, now_ns: u64) -> Decision {
         if self.cost.goes_on(class, now_ns)
@@ -115,7 +116,7 @@ impl Chooser {
         decision
     }
 
-    /// Learns what an operation took that was to go this way.
+    /// Learns the cost of an operation that was decided for this route.
     pub fn learn(&mut self, class: &mut Class, route: Route, spent: Spent, now_ns: u64) {
         self.cost.learn(class, route, spent, now_ns);
     }
@@ -127,8 +128,7 @@ impl Chooser {
         self.keys[at] = class;
     }
 
-    /// What an operation of a class would take each way, ns, as far as it is
-    /// known.
+    /// Expected time of an operation of a class on each route, ns, as far as known.
     pub fn predict(&self, class: &Class, now_ns: u64) -> (Option<f32>, Option<f32>) {
         self.cost.predict(class, now_ns)
     }

@@ -1,6 +1,6 @@
 //! The policies by name.
 
-/// How [`Path::Choose`](crate::Path::Choose) is decided.
+/// The rule that decides [`Path::Choose`](crate::Path::Choose).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Policy {
@@ -8,17 +8,16 @@ pub enum Policy {
     Ask,
     /// Always reads.
     Read,
-    /// Catfish's algorithm 1 as it is printed: a call that consumes no
-    /// heartbeat forgets how often in a row the server was busy (A11, i).
+    /// Catfish's algorithm 1 as it is printed: a call that consumes no heartbeat forgets how often
+    /// in a row the server was busy (A11, i).
     CatfishLiteral,
-    /// Algorithm 1 as its text describes it: what was counted stays until a
-    /// heartbeat says otherwise (A11, ii).
+    /// Algorithm 1 as its text describes it: the count stays until the next heartbeat (A11, ii).
     CatfishKeep,
-    /// A key whose pointer is known is read; whatever else is asked, which
-    /// gives a pointer with a lease (HydraDB 4.2.2, H19).
+    /// Reads a key whose pointer is known; asks for everything else, and the reply brings a pointer
+    /// with a lease (HydraDB 4.2.2, H19).
     Pointer,
-    /// The path that costs less time, by what was measured and by what the
-    /// server says while the client reads.
+    /// The route that costs less time, by measurements and by the server's heartbeats while the
+    /// client reads.
     #[default]
     Cost,
 }

@@ -1,14 +1,13 @@
-//! How much longer the two ways take than their measurements count for.
+//! How much longer the two routes take than their measurements count for.
 //!
-//! A measurement far beyond what was expected counts as little more than expected:
-//! mostly it was the thread that lost its processor, whichever way it went. But on
-//! a machine with fewer processors than threads, asking waits for the shard to get
-//! one again and again, and reading does not. Then most requests are fast, and most
-//! of the time goes into the few that are not. So what operations really took is
-//! summed up for each way, over all classes, beside what they counted as.
+//! A measurement far beyond the expected value counts as little more than expected: in most cases
+//! the thread lost its processor, on either route. But on a machine with fewer processors than
+//! threads, asking waits again and again for the shard to get a processor, and reading does not.
+//! Then most requests are fast, and most of the time goes into the few slow ones. So the session
+//! sums up the actual times for each route, over all classes, beside the counted times.
 //!
-//! Of a way that was hardly gone lately the best is assumed: that it loses nothing.
-//! It is tried then, and found out in milliseconds.
+//! For a route that was hardly used lately the session assumes the best case: that it loses no
+//! time. It then tries the route, and measures it within milliseconds.
 
 use super::decision::Route;
 
@@ -21,22 +20,22 @@ pub struct Tails {
 /// Sums of one way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tail {
-    /// What its operations took, ns.
+    /// Actual time of its operations, ns.
     took: f32,
-    /// What they counted as, ns.
+    /// Counted time of its operations, ns.
     counted: f32,
     at_ns: u64,
 }
 
-/// So much time of which nothing was lost is assumed of a way, ns.
+/// For a route the session assumes this much time without loss, ns.
 const ASSUMED_NS: f32 = 2e6;
-/// A way's sums look back over about so much of its own time, ns ...
+/// A route's sums look back over about this much of its own time, ns ...
 const OWN_TIME_NS: f32 = 64e6;
-/// ... and over so much of any time, ns: a way that was left because some slices
-/// were lost is gone again soon, whether it was its own fault or the machine's.
+/// ... and over this much of any time, ns: a route that was left because its threads lost time
+/// slices is soon used again, whether the loss came from the route or from the machine.
 const ANY_TIME_NS: f32 = 250e6;
-/// No route is thought to take more times longer than it counts for: where one is that much
-/// faster, slices that any thread loses do not change the decision.
+/// A route counts as at most so many times longer than its measurements: if one route is that much
+/// faster, time slices that any thread loses do not change the decision.
 const MOST: f32 = 4.0;
 
 impl Tail {
@@ -52,10 +51,10 @@ impl Tail {
 }
 
 impl Tails {
-    /// How many times longer a way takes than it counts for, at least 1.
+    /// How many times longer a route takes than it counts for, at least 1.
     pub fn of(&self, route: Route, now_ns: u64) -> f32 {
         let tail = self.routes[route as usize];
-        // Mostly nothing was lost, and this is on the path of every decision.
+        // In most cases nothing was lost, and this is on the path of every decision.
         if tail.took <= tail.counted { 1.0 } else { tail.factor(now_ns) }
     }
 

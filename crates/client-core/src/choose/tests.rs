@@ -1,5 +1,5 @@
-//! The choice against systems that are known exactly: what the two ways cost
-//! is given by formulas, so that what any policy loses can be counted.
+//! The choice against exactly known systems: formulas give the costs of the two routes, so that the
+//! test can compute the loss of any policy.
 
 use super::*;
 use proptest::prelude::*;
@@ -64,8 +64,8 @@ impl Bench {
     }
 }
 
-/// What the middle one of five clients takes: one in some thousands measures so
-/// badly, by chance, that it takes the worse way for a while.
+/// The median of five clients: one in some thousands measures so badly, by chance, that it takes
+/// the worse route for a while.
 fn middle_of_clients(seed: u64, took: impl Fn(u64) -> f64) -> f64 {
     let mut all: [f64; 9] =
         std::array::from_fn(|client| took(seed.wrapping_add(client as u64 * 7919)));
@@ -73,7 +73,7 @@ fn middle_of_clients(seed: u64, took: impl Fn(u64) -> f64) -> f64 {
     all[4]
 }
 
-/// A way that grows cold while it is not gone.
+/// A route that grows cold while it is not used.
 #[derive(Clone, Copy, Default)]
 struct Cooling {
     gone_ns: u64,
@@ -96,8 +96,8 @@ impl Cooling {
     }
 }
 
-/// READs that are so short that they hardly show beside asking: they are worth
-/// while if they spare the server, and not if it is asked after all.
+/// READs that are so short that they hardly count beside asking: they are worthwhile if they spare
+/// the server, and not if the client asks after all.
 #[test]
 fn what_is_read_in_vain_spares_nobody() {
     for (in_vain, asks_mostly) in [(0.0, false), (1.0, true)] {
@@ -108,7 +108,7 @@ fn what_is_read_in_vain_spares_nobody() {
     }
 }
 
-/// The ways change places once a second: what a client makes of it.
+/// The two routes swap their costs once a second: the result of a client.
 fn follow_changes(fast: u64, factor: u64, seed: u64) -> Result<(), TestCaseError> {
     let slow = fast * factor;
     let period = 1_000 * MS;
@@ -133,8 +133,8 @@ fn follow_changes(fast: u64, factor: u64, seed: u64) -> Result<(), TestCaseError
     Ok(())
 }
 
-/// Trials of a way that is much slower are rare, as each costs a millisecond. One
-/// made just before the ways change places does not put off the next.
+/// Trials of a much slower route are rare, as each costs a millisecond. A trial made just before
+/// the routes swap their costs does not delay the next one.
 #[test]
 fn a_trial_just_before_a_change_does_not_delay_its_being_followed() {
     for seed in 0..60 {
@@ -145,8 +145,8 @@ fn a_trial_just_before_a_change_does_not_delay_its_being_followed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Never worse than the better way by more than 5 %, whatever the two cost,
-    /// the time included in which it learns which that is.
+    /// Never worse than the better route by more than 5 %, whatever the two cost, learning time
+    /// included.
     #[test]
     fn fixed_costs_are_found(ask in 200u64..1_000_000, ratio in 0.02f64..50.0, seed in any::<u64>()) {
         let read = ((ask as f64 * ratio) as u64).max(1);
@@ -157,11 +157,11 @@ proptest! {
         prop_assert!(took as f64 <= best as f64 * 1.05, "{took} against {best}: {ratio}");
     }
 
-    /// The same with times that scatter over a factor of four, and one in a
-    /// hundred that takes a hundred times as long, whichever way it goes.
+    /// The same with times that vary over a factor of four, and one in a hundred that takes a
+    /// hundred times as long, on either route.
     #[test]
     fn scattering_costs_are_found(ratio in 0.1f64..10.0, seed in any::<u64>()) {
-        // What the ways taken cost without the scatter, which is luck.
+        // The cost of the taken routes without the random variation.
         let plain = |route| if route == Route::Ask { 1.0 } else { ratio };
         let operations = 40_000;
         let took = middle_of_clients(seed, |seed| {
@@ -181,9 +181,8 @@ proptest! {
         prop_assert!(took <= best * 1.05, "{took} against {best}");
     }
 
-    /// Each way grows cold, and then costs up to eight times as much. What counts
-    /// is what it costs who stays with it: the better one is found unless the
-    /// two are nearly the same.
+    /// Each route grows cold, and then costs up to eight times as much. The warm cost counts: the
+    /// client finds the better route unless the two are nearly the same.
     #[test]
     fn ways_that_grow_cold_are_found(
         ask in 500u64..5_000, ratio in 0.4f64..2.5, cold in 1.0f64..8.0, seed in any::<u64>(),
@@ -207,8 +206,8 @@ proptest! {
         prop_assert!(took <= most, "{took} of the better way");
     }
 
-    /// A way that was nearly as good has become very slow meanwhile: who tries it
-    /// notices within some operations, however many the trial was to have.
+    /// A route that was nearly as good has become very slow meanwhile: a client that tries it
+    /// notices within some operations, however long the planned trial.
     #[test]
     fn a_trial_that_turns_out_slow_ends(fast in 300u64..2_000, slow in 1u64..20, seed in any::<u64>()) {
         let mut bench = Bench::new(Policy::Cost, seed);
@@ -223,16 +222,15 @@ proptest! {
         prop_assert!(bench.asked > before, "never tried again");
     }
 
-    /// A change of the better way is followed within a fifth of a second, and
-    /// between two changes nobody turns round but to try (stated in
-    /// docs/choice.md: in less than one run of eight in fifty).
+    /// The client follows a change of the better route within a fifth of a second, and between two
+    /// changes it leaves the better route only to try the other (stated in docs/choice.md: in less
+    /// than one run of eight in fifty).
     #[test]
     fn changes_are_followed_without_oscillation(fast in 1_000u64..20_000, factor in 2u64..20, seed in any::<u64>()) {
         follow_changes(fast, factor, seed)?;
     }
 
-    /// Monotone: making a way dearer never makes a settled session take it more
-    /// often.
+    /// Monotone: a higher cost of a route never makes a settled session take it more often.
     #[test]
     fn a_dearer_way_is_not_taken_more_often(read in 1_000u64..100_000, seed in any::<u64>()) {
         let asked_at = |ask: u64| {
@@ -339,9 +337,9 @@ impl Crowd {
     }
 }
 
-/// A crowd is better off than if all asked or all read: some do this, some do
-/// that (the sum of both capacities), and what the crowd does keeps steady
-/// though all see the same heartbeats (A16, A17).
+/// A crowd is better off than if all asked or all read: some clients ask, some read (the sum of
+/// both capacities), and the crowd's mix stays steady though all see the same heartbeats (A16,
+/// A17).
 #[test]
 fn a_crowd_shares_both_ways_and_keeps_steady() {
     for (clients, service_ns, read_ns) in

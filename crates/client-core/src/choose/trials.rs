@@ -1,13 +1,13 @@
-//! What trying the worse way has cost, and whether it may be tried again.
+//! The cost of trying the worse route, and whether the session may try it again.
 //!
-//! What a trial will cost cannot be known before: a shard that sleeps on a machine
-//! whose processors are all busy answers after milliseconds, where a READ takes
-//! two microseconds. So the cost is counted as it comes, beyond what the better
-//! way would have taken, and a [`PROBES`] share of all time pays it off.
+//! The cost of a trial cannot be known before: a sleeping shard on a machine whose processors are
+//! all busy answers after milliseconds, where a READ takes two microseconds. So the session counts
+//! the cost beyond the better route's time as it arises, and a [`PROBES`] share of all time pays it
+//! off.
 
 use super::estimate::PROBES;
 
-/// What trials have cost and time has not paid off yet.
+/// The cost of trials that time has not paid off yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trials {
     owed_ns: f32,
@@ -15,7 +15,7 @@ pub struct Trials {
 }
 
 impl Trials {
-    /// A trial that has cost so much ends, whatever it was to have; ns.
+    /// A trial that has cost this much ends, whatever its planned length; ns.
     pub const MOST_NS: f32 = 1e6;
 
     fn owed(self, now_ns: u64) -> f32 {
@@ -28,8 +28,8 @@ impl Trials {
         self.owed_ns <= 0.0 || self.owed(now_ns) <= 0.0
     }
 
-    /// An operation of a trial took so much longer than the better way, ns; less
-    /// than none if it was faster.
+    /// An operation of a trial took so much longer than the better route, ns; negative if it was
+    /// faster.
     pub fn cost(&mut self, ns: f32, now_ns: u64) {
         *self = Self { owed_ns: (self.owed(now_ns) + ns).max(0.0), at_ns: now_ns };
     }

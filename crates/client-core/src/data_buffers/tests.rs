@@ -1,5 +1,5 @@
-//! Parts of memory: never two of the same bytes, none lost, no more registered
-//! than there should be.
+//! Parts of memory: no two share bytes, none is lost, and no more memory is registered than the
+//! limit allows.
 
 use super::*;
 use remora_arena::{Mapping, Words};

@@ -1,20 +1,18 @@
 //! Waiting for replies, alone at a ring set or with other threads.
 //!
-//! A thread that waits tries to take the lane's receiver. The thread that has it polls the
-//! ring, keeps its own replies and delivers the others' into their inboxes; a thread without
-//! it watches its own inbox. A thread that has polled long enough sleeps: one in the kernel,
-//! for all that stand at the set, the others on their inboxes. What it keeps true, so that no
-//! wake-up is lost:
-//! * while a thread is parked, another sleeps in the kernel for it or has
-//!   been nudged to do so: the parking thread announces itself and then looks
-//!   for the sleeper's lock once more; the sleeper gives the lock back and then
-//!   looks for parked threads;
-//! * the thread in the kernel went there only after a look at every lane that
-//!   a reply is due in, with no other thread at its receiver, and then into its own inbox:
-//!   what another thread took out of a lane before the look stands there. Behind the look
-//!   at the inbox a thread that delivers finds it announced, and wakes it over shared
-//!   memory. Over a network there is no need: such a reply was not in the ring yet, and
-//!   what arrives after the look ends the wait of its link.
+//! A waiting thread tries to take the lane's receiver. The thread that has it polls the ring, keeps
+//! its own replies and delivers the others' into their inboxes; a thread without it watches its own
+//! inbox. A thread that has polled long enough sleeps: one thread in the kernel, for all sessions
+//! of the set, the others on their inboxes. Invariants, so that no wake-up is lost:
+//! * while a thread is parked, another sleeps in the kernel for it or has been nudged to do so: the
+//!   parking thread announces itself and then checks the sleeper's lock once more; the sleeper
+//!   gives the lock back and then checks for parked threads;
+//! * the thread in the kernel went there only after it checked every lane in which a reply is due,
+//!   with no other thread at its receiver, and then its own inbox: a reply that another thread took
+//!   out of a lane before the check is in that inbox. After the check of the inbox a delivering
+//!   thread finds the sleeper announced, and wakes it over shared memory. Over a network there is
+//!   no need: such a reply was not in the ring yet, and data that arrives after the check ends the
+//!   wait of its link.
 
 use super::{Endpoint, PAUSE};
 use crate::connection::Connection;
@@ -37,24 +35,24 @@ use zerocopy::FromBytes;
 
 /// Hybrid mode polls this long for a reply before it blocks.
 const HYBRID_SPIN: Duration = Duration::from_micros(50);
-/// A poller looks after the server's incarnation this often.
+/// A polling thread checks the server's incarnation this often.
 const INCARNATION_LOOK: Duration = Duration::from_millis(10);
 
-/// While requests wait for room in a ring a parked thread looks for it this often: who
-/// sleeps in the kernel may have gone there before they were handed over, and credit
-/// need not wake it.
+/// While requests wait for room in a ring a parked thread checks for it this often: the thread that
+/// sleeps in the kernel may have gone there before they were handed over, and credit need not wake
+/// it.
 const ROOM_LOOK: Duration = Duration::from_millis(1);
 
-/// A thread that has polled this long counts itself among those who poll, so that
-/// these are no more than there are cores. Requests that are answered before meet
-/// at nothing that other threads write.
+/// A thread that has polled this long counts itself among the polling threads, so that these are no
+/// more than there are cores. Requests that are answered earlier touch no memory that other threads
+/// write.
 const POLL_UNCOUNTED: Duration = Duration::from_micros(5);
 
 /// Whether one wait may poll.
 struct Polling<'c> {
     /// Threads of the process that poll.
     pollers: &'c AtomicUsize,
-    /// `None`: it is not counted.
+    /// `None`: the thread is not counted yet.
     may_poll: Option<bool>,
 }
 
@@ -95,7 +93,7 @@ impl Endpoint {
         let began_ns = *began_ns.get_or_insert_with(|| self.connection.time.now_ns());
         let waited = self.wait_for_reply(shard, began_ns);
         if self.inbox.take_nudge() {
-            // The nudge was for the thread that would sleep in the kernel next.
+            // The nudge was for the next thread to sleep in the kernel.
             self.set.nudge_one();
         }
         waited
@@ -127,7 +125,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether a wait that has lasted this long polls on, or sleeps.
+    /// Whether a wait that has lasted this long keeps polling, or sleeps.
     fn polls_after(&self, waited: Duration, may_poll: impl FnOnce() -> bool) -> bool {
         match self.wake {
             Wake::Poll => true,
@@ -136,9 +134,9 @@ impl Endpoint {
         }
     }
 
-    /// The next completion of the session's link, which has none at hand: an
-    /// operation is under way, and over TCP it takes a while. Polls and sleeps
-    /// as a thread that waits for a reply does.
+    /// The next completion of the session's link, which has none ready: an operation is in flight,
+    /// and over TCP it takes a while. The thread polls and sleeps as it does when it waits for a
+    /// reply.
     #[cold]
     pub(super) fn await_completion(&mut self) -> Result<Completion, Error> {
         let connection = Arc::clone(&self.connection);
@@ -155,7 +153,7 @@ impl Endpoint {
             let waited = self.connection.time.since(started_ns);
             if waited >= self.timeout {
                 let error = self.time_is_up();
-                // What is under way completes on a link that nobody looks at.
+                // In-flight operations complete on a link that the session no longer uses.
                 self.link = self.connection.link(self.set.number);
                 return Err(error);
             }
@@ -170,8 +168,8 @@ impl Endpoint {
         }
     }
 
-    /// Looks for a reply up to `polls` times, in the ring if nobody else is at
-    /// it, else in the inbox.
+    /// Checks for a reply up to `polls` times, in the ring if no other thread is at it, else in the
+    /// inbox.
     #[inline]
     fn look(&mut self, shard: usize, polls: u32) -> Result<Look, Error> {
         let mut at = self.at_ring(shard);
@@ -184,8 +182,8 @@ impl Endpoint {
             }
             return Ok(Look::Nothing);
         };
-        // Replies are delivered under the receiver's lock: what the inbox
-        // holds is older than what the ring does.
+        // Threads deliver replies under the receiver's lock: replies in the inbox are older than
+        // those in the ring.
         if at.take_delivered() {
             return Ok(Look::Mine);
         }
@@ -220,8 +218,8 @@ impl Endpoint {
         }
     }
 
-    /// Delivers every reply that has come, to any session of the process: what a
-    /// late one frees may be held for somebody who does not look.
+    /// Delivers every arrived reply, to any session of the process: a waiting session that does not
+    /// check may need the memory that a late reply frees.
     pub fn empty_rings(&mut self) -> Result<(), Error> {
         let connection = Arc::clone(&self.connection);
         connection.pass_over_writes(&mut self.link)?;
@@ -235,13 +233,12 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Delivers every reply in a ring, this session's own ones too, unless
-    /// somebody else is at it.
+    /// Delivers every reply in a ring, this session's own ones too, unless another thread is at it.
     fn empty_ring(&mut self, set: &RingSet, shard: usize) -> Result<(), Error> {
         let Some(mut receiving) = try_lock(&set.lanes[shard].receiving) else { return Ok(()) };
         let mut at = AtRing { set, lane: &set.lanes[shard], ..self.at_ring(shard) };
-        // What is there now is no more than a ring; a search's parts come without end
-        // as long as they are taken, and its thread waits for the lock.
+        // The ring holds at most its length now; a search's parts arrive without end while they are
+        // taken, and its thread waits for the lock.
         let mut bytes = 0;
         while bytes < RING_BYTES
             && let Some(taken) = at.take_frame(&mut receiving)?
@@ -254,10 +251,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Waits a moment for room in a ring, and delivers meanwhile what has come
-    /// for anybody.
+    /// Waits a moment for room in a ring, and delivers arrived replies meanwhile.
     fn help(&mut self, shard: usize) -> Result<(), Error> {
-        // Over TCP this takes in what has come, credit too.
+        // Over TCP this takes in arrived data, credit too.
         self.connection.pass_over_writes(&mut self.link)?;
         let set = Arc::clone(&self.set);
         self.empty_ring(&set, shard)?;
@@ -285,8 +281,9 @@ impl Endpoint {
         if sleep.is_none() {
             self.inbox.announce_parking();
             sleep = try_lock(&set.sleep);
-            // Who sends for all may go on with its own work from here on, and finds the
-            // parking announced; or this thread finds that it has (`crate::combine`).
+            // From here on, a thread that sends for all either continues with its own work and
+            // finds the parking announced, or this thread finds that it has stopped
+            // (`crate::combine`).
             let pushed = self.push_all_on();
             if sleep.is_none() && pushed.is_ok() && self.connection.over().is_none() {
                 let for_room = set.waits_for_room();
@@ -305,8 +302,8 @@ impl Endpoint {
         slept
     }
 
-    /// Sleeps in the kernel, again and again, and delivers every reply that
-    /// comes, until one is for this session and shard.
+    /// Sleeps in the kernel, again and again, and delivers every arriving reply, until one is for
+    /// this session and shard.
     fn sleep_for_all(
         &mut self,
         shard: usize,
@@ -325,8 +322,8 @@ impl Endpoint {
             // Fresh credit ends no sleep.
             let left = if set.waits_for_room() { left.min(PAUSE) } else { left };
             let inbox = &self.inbox;
-            // The signals that count are those from here on, and the thread is announced
-            // within: no signal is given that does not count.
+            // Signals count from here on, and the thread is announced within: every signal given
+            // counts.
             let slept = sleep.sleep(&mut self.link, left, || {
                 connection.over().is_some() || set.has_reply() || !inbox.may_sleep_in_kernel(shard)
             });
@@ -387,8 +384,8 @@ impl AtRing<'_> {
         }
     }
 
-    /// Takes one frame out of the ring into `self.reply`; another session's is
-    /// delivered to it. `None` if there is none.
+    /// Takes one frame out of the ring into `self.reply`, and delivers another session's reply to
+    /// it. `None` if there is none.
     #[inline]
     pub fn take_frame(&mut self, receiving: &mut Receiving) -> Result<Option<Taken>, Error> {
         self.reply.clear();
@@ -412,16 +409,16 @@ impl AtRing<'_> {
         if !is_own {
             self.deliver(id)?;
         }
-        // Not before its session has it: the thread that sleeps for all looks at this ring for as
-        // long as a reply is due in it, and into its inbox afterwards.
+        // Only after its session has it: the thread that sleeps for all checks this ring while a
+        // reply is due in it, and its own inbox afterwards.
         if is_last {
             self.lane.outstanding.fetch_sub(1, Ordering::Release);
         }
         Ok(Some(if is_own { Taken::Own(id) } else { Taken::Delivered }))
     }
 
-    /// Ends the connection unless the request that the reply in `self.reply` answers may
-    /// have it, and another one.
+    /// Ends the connection unless the request that the reply in `self.reply` answers may have that
+    /// reply, and another one.
     #[cold]
     fn admit_part(&self, id: RequestId) -> Result<(), Error> {
         let inbox = self.set.inbox(id.session);
@@ -454,7 +451,7 @@ impl AtRing<'_> {
         let offset = self.lane.credit_word as u64 * 8;
         let to = RemoteAddress { region: self.connection.mailbox(), offset };
         let bytes = consumed.to_le_bytes();
-        // The shard may hold replies back for want of this credit: it is woken.
+        // The shard may hold replies back because it lacks this credit, so the WRITE wakes it.
         let imm = Some(immediate::of(immediate::Kind::Credit, self.shard));
         let link = link.get_or_insert_with(|| self.connection.link(self.set.number));
         link.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm }]);

@@ -1,5 +1,5 @@
-//! Putting frames into the lanes of a session's ring set: by itself, or by the thread that
-//! is at the sending end (`crate::combine`).
+//! Puts frames into the lanes of a session's ring set: by itself, or by the thread at the sending
+//! end (`crate::combine`).
 
 use super::Endpoint;
 use crate::combine::combine;
@@ -100,8 +100,8 @@ impl Endpoint {
         Ok(sent)
     }
 
-    /// Hands messages over, as many as there is room for; their number. Those that
-    /// expect a reply are counted first: any thread may take it at once.
+    /// Hands messages over, as many as there is room for; returns their number. It first counts
+    /// those that expect a reply: any thread may take the reply at once.
     fn hand_over(
         &mut self,
         shard: usize,
@@ -129,7 +129,7 @@ impl Endpoint {
         Ok(handed)
     }
 
-    /// Waits until what the session has handed over is in the shard's ring.
+    /// Waits until the messages that the session has handed over are in the shard's ring.
     pub fn settle(&mut self, shard: usize) -> Result<(), Error> {
         let Some(handed) = self.handed[shard] else { return Ok(()) };
         self.check()?;
@@ -144,7 +144,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Puts into a ring what threads have handed over, if no other thread does.
+    /// Puts handed-over messages into a ring, if no other thread does.
     #[inline]
     fn push_on(&mut self, shard: usize) -> Result<(), Error> {
         let Self { connection, set, link, .. } = self;
@@ -158,8 +158,8 @@ impl Endpoint {
         pushed.map_err(|error| connection.end(error))
     }
 
-    /// The same for the rings of all shards. For a session that waits for replies: room
-    /// comes with them.
+    /// The same for the rings of all shards. For a session that waits for replies: replies make
+    /// room.
     #[inline]
     pub(super) fn push_all_on(&mut self) -> Result<(), Error> {
         if !self.set.hands_over {

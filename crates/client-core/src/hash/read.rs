@@ -1,5 +1,4 @@
-//! Reading a field: by a pointer that is known, else by the walks to its hash and
-//! to the field.
+//! Reads a field: by a known pointer, otherwise by the walks to its hash and to the field.
 
 use super::{Held, OpenHash};
 use crate::counts::Counts;
@@ -19,15 +18,15 @@ use remora_walk::remote::{Reads, Tally, fetch_rooted, follow, follow_rooted};
 use remora_walk::{End, Walk};
 use std::collections::BTreeMap;
 
-/// What a READ of the present hash has come to.
+/// The result of a READ of the present hash.
 enum Tried {
-    /// The field, or only the owner can say.
+    /// The field, or only the owner knows.
     Concluded(Reading),
     /// The hash may have expired.
     Expired,
-    /// The hash that was known has gone.
+    /// The known hash has gone.
     Gone,
-    /// The field does not lie there any more.
+    /// The field is no longer at that location.
     Moved,
 }
 
@@ -37,7 +36,7 @@ fn offset_in(landed: &[u8], part: &[u8]) -> usize {
 }
 
 impl OpenHash {
-    /// Reads a field, by what is known of its hash, else from the bucket on.
+    /// Reads a field, by the known state of its hash, otherwise from the bucket on.
     pub(super) fn read_field(
         &mut self,
         (endpoint, directory): (&mut Endpoint, &mut Directory),
@@ -45,7 +44,7 @@ impl OpenHash {
         cost: &mut Counts,
     ) -> Result<Reading, Error> {
         cost.hits = self.knows(name) as u64;
-        // Bounded: each turn forgets something of what was known, or ends.
+        // Bounded: each turn discards some known state, or ends.
         for _ in 0..=READ_RETRIES {
             let tried = match &self.held {
                 Held::Unknown => match self.find_hash(endpoint, directory, cost)? {
@@ -162,7 +161,7 @@ impl OpenHash {
                 let (from, bytes) = (found.value_from(), found.value_bytes);
                 Tried::Concluded(Reading::Value { from, bytes, retries })
             }
-            // The table has grown: its root record tells of it.
+            // The table has grown: its root record has the new shape.
             Ok(End::Restart | End::Stale | End::Beyond) => {
                 cost.retries += 1;
                 Tried::Gone
@@ -171,8 +170,7 @@ impl OpenHash {
         })
     }
 
-    /// Finds a hash's record by its key, and learns what that says. False if only
-    /// the owner can say.
+    /// Finds a hash's record by its key, and learns its content. False if only the owner knows.
     fn find_hash(
         &mut self,
         endpoint: &mut Endpoint,
@@ -201,8 +199,8 @@ impl OpenHash {
     }
 }
 
-/// Why what was just fetched does not count: the read lease does not hold, or
-/// what expires at this time may have.
+/// Why the bytes just fetched do not count: the read lease does not hold, or an object with this
+/// expiry may have expired.
 fn doubted(
     endpoint: &mut Endpoint,
     expires_at_ms: u64,
@@ -217,7 +215,7 @@ fn doubted(
     Ok(has_expired.then_some(Tried::Expired))
 }
 
-/// Whether the root, whose words landed at `at`, lets its parts count.
+/// Whether the root, whose words landed at `at`, validates its parts.
 fn check_root(
     endpoint: &mut Endpoint,
     object: &ObjectRef,
@@ -266,8 +264,8 @@ fn read_part(
     Ok(Tried::Concluded(Reading::Ask))
 }
 
-/// What is known of a hash by its record, which has just landed. `None` if its
-/// table was caught while it changed.
+/// The state of a hash from its record, which has just landed. `None` if its table was fetched
+/// during a change.
 fn held_of(
     endpoint: &Endpoint,
     directory: &Directory,

@@ -1,4 +1,4 @@
-//! What is handed over to a thread that sends, and which that thread does not send.
+//! Messages handed over to a sending thread that does not send them.
 
 use super::*;
 use crate::session::Session;
@@ -11,7 +11,7 @@ fn once(test: impl Fn(Over) + Send + Sync + 'static) {
     Runner::new(RandomScheduler::new_from_seed(1, 1), config).run(run);
 }
 
-/// Sends while another thread has the role, which then goes without a look, as one does
+/// Sends while another thread has the role; that thread then leaves without a check, as one does
 /// that finds the ring full.
 fn hand_over(session: &mut Session, key: &[u8]) {
     let set = Arc::clone(&session.core.asker.endpoint.set);

@@ -1,6 +1,6 @@
-//! A network of a few lines: WRITEs take effect at once, and a link's sleep ends when the
-//! server has written since the link last told of it. As the contract of
-//! [`remora_fabric::Link`] has it, and no more: nothing else wakes who sleeps.
+//! A network of a few lines: WRITEs take effect at once, and a link's sleep ends when the server
+//! has written since the link last reported it. It does what the contract of
+//! [`remora_fabric::Link`] says, and no more: nothing else wakes a sleeping thread.
 
 use super::*;
 use remora_fabric::{Completion, LinkError, Waited, Work};
@@ -28,7 +28,7 @@ impl Arrivals {
 pub struct NetworkLink {
     inner: ShmLink,
     arrivals: Arc<Arrivals>,
-    /// As many of them `wait` has told of.
+    /// Number of them that `wait` has reported.
     seen: u64,
     done: Option<Completion>,
 }

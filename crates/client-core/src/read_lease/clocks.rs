@@ -1,5 +1,4 @@
-//! The read lease against drifting clocks: a model with a true time that
-//! nobody in it can see.
+//! The read lease against drifting clocks: a model with a true time that no participant can see.
 //!
 //! A client and a server, each with a clock of its own rate and offset, act in
 //! any order and pause anywhere. The server is killed; a new incarnation starts, waits
@@ -41,7 +40,7 @@ impl Clock {
     }
 }
 
-/// One step. A pause stands where a thread may be stopped in the middle.
+/// One step. A pause stands where the scheduler may stop a thread in the middle.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// The client reads its clock, pauses, writes it and looks for a heartbeat.
@@ -67,13 +66,13 @@ enum Step {
     Follow,
 }
 
-/// What the model may do wrong.
+/// Planted bugs of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Planted {
     Nothing,
-    /// The lease lasts as long as a new incarnation waits, less nothing.
+    /// The lease lasts as long as a new incarnation waits, without a margin.
     MarginIgnored,
-    /// The lease counts from when the heartbeat was seen.
+    /// The lease counts from the moment when the client saw the heartbeat.
     LeaseFromReceipt,
     /// A reply's lease counts from when it arrived.
     ReplyFromArrival,
@@ -248,7 +247,7 @@ impl World {
         if self.first_write_ns.is_none() {
             self.kill();
         }
-        // The client takes all that is left, as late as it may, and reads on.
+        // The client takes all remaining replies, as late as possible, and continues to read.
         let first_write_ns = self.first_write_ns.expect("killed by now");
         self.now_ns = self.now_ns.max(first_write_ns);
         while !self.replies.is_empty() {

@@ -1,5 +1,5 @@
-//! Shuttle's threads and locks, and a kernel made of them: for each ring set a
-//! futex on which the thread that sleeps for all that stand there sleeps.
+//! Shuttle's threads and locks, and a kernel made of them: for each ring set a futex on which the
+//! thread sleeps that sleeps for all sessions of the set.
 
 pub use shuttle::hint::spin_loop;
 pub use shuttle::sync::atomic::{AtomicU32, AtomicUsize};
@@ -29,14 +29,13 @@ shuttle::lazy_static! {
 #[derive(Default)]
 struct Futex {
     is_asleep: AtomicBool,
-    /// How often somebody has signalled. No more than a word: a signal from before the
-    /// sleeper has read it ends no sleep.
+    /// Number of signals. Only a word: a signal from before the sleeper has read it ends no sleep.
     signals: Mutex<u32>,
     changed: Condvar,
 }
 
-/// As [`remora_fabric::shm::ThreadBell`]. Time is never up: who sleeps for ever is
-/// found as a deadlock.
+/// As [`remora_fabric::shm::ThreadBell`]. Timeouts never expire: the checker reports a thread that
+/// sleeps for ever as a deadlock.
 #[derive(Clone)]
 pub struct OwnBell {
     set: usize,

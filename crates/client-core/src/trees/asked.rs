@@ -1,14 +1,14 @@
-//! What is asked about trees, and what searches find.
+//! Requests about trees, and the results of searches.
 //!
-//! What it keeps true: a surrogate says nothing by itself, so that a session
-//! that read one asks the tree's owner for its id. An object that has gone meanwhile, or has
-//! expired, is left out, as one is that went during the search. No surrogate is
-//! given twice, and an object keeps its own as long as it is there: so one that is
-//! there all the time is found. The nearest objects are asked for anew then: with
-//! one left out there would be too few. That holds within one tree. The key may have got
-//! another one since the walk, by RENAME or after a DEL, which knows none of the
-//! surrogates and may have the same objects. So a question about what was read names the tree
-//! that was read, and if that has gone the whole search is asked for.
+//! Invariants: a surrogate says nothing by itself, so a session that read one asks the tree's owner
+//! for its id. The search omits an object that has gone meanwhile, or has expired, as it omits one
+//! that went during the search. The owner gives no surrogate twice, and an object keeps its own as
+//! long as it exists: so the search finds an object that exists all the time. For a search for the
+//! nearest, the session asks for the whole search again, because an omitted object would leave too
+//! few. That holds within one tree. Since the walk the key may have got another tree, by RENAME or
+//! after a DEL, which knows none of the surrogates and may have the same objects. So a request
+//! about objects that were read names the tree that was read, and if that tree has gone the session
+//! asks for the whole search.
 
 use super::names::Names;
 use super::view::OpenTree;
@@ -30,11 +30,11 @@ use std::sync::Arc;
 
 /// Searches trees, and keeps what the last search found.
 pub(crate) struct TreeSearcher {
-    /// Who admits walks by READs.
+    /// Admits walks by READs.
     pub(super) admission: Option<Arc<Admission>>,
     /// What the last search found.
     pub(super) found: Vec<Object>,
-    /// The ids of those whose words are none.
+    /// The ids of the objects whose words are surrogates.
     pub(super) names: Names,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Searched {
     pub nodes_visited: u64,
 }
 
-/// What asking for ids came to.
+/// The result of asking for ids.
 pub(super) struct Resolved {
     /// Objects that were asked about.
     pub asked: usize,
@@ -116,9 +116,9 @@ impl TreeSearcher {
         Ok(Searched { served_by, counts, nodes_visited })
     }
 
-    /// Asks for a search; its objects are in `self.found` then. Sessions share
-    /// the server's threads out among themselves: any of them can read a tree,
-    /// and who cannot conclude says that its owner is to be asked.
+    /// Asks for a search; its objects are in `self.found` then. Sessions distribute themselves over
+    /// the server's threads: any thread can read a tree, and one that cannot conclude replies that
+    /// the session has to ask the owner.
     fn ask_search(
         &mut self,
         core: &mut Core,
@@ -195,8 +195,8 @@ impl TreeSearcher {
         asked
     }
 
-    /// Asks a shard for what it answers in parts; hands over their values.
-    /// False from `take` ends the session. Gives the last one's number.
+    /// Asks a shard for a result that it sends in parts; hands over their values. False from `take`
+    /// ends the session. Returns the last one's number.
     pub(super) fn ask_in_parts(
         &mut self,
         core: &mut Core,
@@ -214,9 +214,8 @@ impl TreeSearcher {
         Ok((answer.counts, answer.number.max(0) as u64))
     }
 
-    /// Asks for the ids of those objects in `self.found` whose words are none;
-    /// objects that have gone are left out. `None` if the tree has: ask for the whole
-    /// search.
+    /// Asks for the ids of those objects in `self.found` whose words are surrogates; removes
+    /// objects that have gone. `None` if the tree has gone: ask for the whole search.
     pub(super) fn resolve_found(
         &mut self,
         core: &mut Core,
@@ -282,7 +281,7 @@ impl TreeSearcher {
 /// Bytes that an object takes at most in what was found.
 const MAX_FOUND_BYTES: usize = ENTRY_BYTES + 2 + MAX_OBJECT_ID_BYTES;
 
-/// Takes the whole objects of a part; what is left over belongs to the next one.
+/// Takes the whole objects of a part; the rest belongs to the next part.
 fn take_objects<'p>(part: &'p [u8], found: &mut Vec<Object>, names: &mut Names) -> &'p [u8] {
     let mut rest = FoundObjects::of(part);
     while let Some(((object, id), after)) = rest.split() {
@@ -295,7 +294,7 @@ fn take_objects<'p>(part: &'p [u8], found: &mut Vec<Object>, names: &mut Names) 
     rest.bytes()
 }
 
-/// Leaves each object once, in the order of their ids.
+/// Keeps each object once, in the order of their ids.
 pub(super) fn drop_doubles(found: &mut Vec<Object>) {
     found.sort_unstable_by_key(|object| object.word);
     found.dedup_by_key(|object| object.word);

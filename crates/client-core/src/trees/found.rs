@@ -11,17 +11,16 @@ use remora_protocol::tree::{Fields, ObjectId};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct TreeFound<'s> {
-    /// The objects: of a window in no order, else the nearest first. Valid
-    /// until the session is used again. An object's word is its id, if that is an
-    /// integer and the object never had an expiry; [`TreeFound::id`] tells any.
+    /// The objects: of a window in no order, otherwise the nearest first. Valid until the session
+    /// is used again. An object's word is its id, if that is an integer and the object never had an
+    /// expiry; [`TreeFound::id`] returns the id of any object.
     pub objects: &'s [Object],
     pub(super) names: &'s Names,
     /// How it was fetched.
     pub served_by: ServedBy,
     /// What it cost. `nodes` are those that crossed the fabric.
     pub counts: Counts,
-    /// Nodes examined, kept ones included; for an asked window those that the
-    /// server visited.
+    /// Nodes examined, cached ones included; for an asked window those that the server visited.
     pub nodes_visited: u64,
 }
 
@@ -45,8 +44,8 @@ pub struct RefinedFound<'s> {
     /// session is used again.
     pub objects: &'s [Object],
     pub(super) names: &'s Names,
-    /// How they were fetched. A search that read, and asked about some of the
-    /// objects, is [`ServedBy::AskedAfterRead`].
+    /// How they were fetched. A search that read, and asked about some of the objects, is
+    /// [`ServedBy::AskedAfterRead`].
     pub served_by: ServedBy,
     /// What it cost. `nodes` are those of the tree, and records, that crossed.
     pub counts: Counts,

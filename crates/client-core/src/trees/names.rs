@@ -1,4 +1,4 @@
-//! Ids of the objects that a search has found, where their words are none.
+//! Ids of the found objects whose words are surrogates.
 
 use remora_index::rtree::Object;
 use remora_protocol::tree::ObjectId;
@@ -38,9 +38,8 @@ impl Names {
         }
     }
 
-    /// Leaves one object of each id: the one that got its word last. Between two
-    /// parts of a search an object may have got a surrogate, or may have gone and
-    /// come again.
+    /// Keeps one object of each id: the one that got its word last. Between two parts of a search
+    /// an object may have got a surrogate, or may have been removed and added again.
     pub(super) fn drop_doubles(&self, found: &mut Vec<Object>) {
         let mut newest = BTreeMap::new();
         for (&word, &(from, to)) in &self.at {

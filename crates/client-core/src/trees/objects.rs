@@ -45,10 +45,10 @@ impl TreeSearcher {
         Ok(Some(OpenTree::new(name, shard, root)))
     }
 
-    /// Builds an empty tree, which is there, of many objects at once. They are
-    /// sent in parts; `progress` gets how many have been sent. Gives their
-    /// number. It is built in many short steps, between which the shard serves
-    /// others; they all see it once the last one is done.
+    /// Builds an empty tree, which exists, of many objects at once. It sends them in parts;
+    /// `progress` gets how many it has sent. Returns their number. The shard builds the tree in
+    /// many short steps, between which it serves others; they all see it once the last step is
+    /// done.
     ///
     /// # Errors
     /// See [`Error`]: the tree is not empty, two objects have one id, memory
@@ -81,7 +81,8 @@ impl TreeSearcher {
             sent += part.len() as u64;
             progress(sent);
         }
-        // Bounded: each request does its part, and who is silent for long is given up.
+        // Bounded: each request does its part, and the server gives up a client that is silent for
+        // long.
         loop {
             match self.ask_tree(core, name, TreeCommand::Build { load }) {
                 Err(Error::Refused(Status::InPieces)) => {}
@@ -111,9 +112,9 @@ impl TreeSearcher {
         Ok(self.ask_tree(core, name, TreeCommand::Count { window, predicate })?.number as u64)
     }
 
-    /// Adds an object, or changes the one with this id, at once for every reader.
-    /// What is not said stays as it is, but for the geometry: without one the
-    /// object is its rectangle. True if the object is new.
+    /// Adds an object, or changes the one with this id, at once for every reader. Unset parts stay
+    /// as they are, except the geometry: without one the object is its rectangle. True if the
+    /// object is new.
     pub(crate) fn put_object(
         &mut self,
         core: &mut Core,
@@ -155,7 +156,7 @@ impl TreeSearcher {
     }
 }
 
-/// The object that a server's reply tells.
+/// Decodes the object in a server's reply.
 fn place_in(value: &[u8], flags: i64) -> Option<TreeObject<'_>> {
     let has = |flag: u8| flags & i64::from(flag) != 0;
     let (rect, rest) = Rect::read_from_prefix(value).ok()?;

@@ -1,18 +1,15 @@
-//! Reading a tree: the walk that the owner's threads run too, fed by READs.
+//! Reads a tree: the walk that the owner's threads run too, fed by READs.
 //!
-//! What it keeps true:
-//! * what was found counts only if the read lease still held when the last
-//!   READ had completed;
-//! * what was found counts only if the tree's root, read behind the last node, is
-//!   whole by its checksum, live, of the generation that is known, and has not
-//!   expired. So all nodes were the tree's own, those that were kept too;
-//! * a node that was kept counts only if its version was read anew and is the
-//!   same (`node_cache`);
-//! * where changes are not durable at once, how far they are is read in the batch
-//!   of the root, and a node that has changed since is asked for;
-//! * a walk begins under the header as it was read last. An old one has an old
-//!   counter, so that too many nodes seem to have lost entries: the walk then
-//!   begins again under a new header.
+//! Invariants:
+//! * the result counts only if the read lease still held when the last READ had completed;
+//! * the result counts only if the tree's root, read behind the last node, is whole by its
+//!   checksum, live, of the known generation, and has not expired. So all nodes were the tree's
+//!   own, the cached ones too;
+//! * a cached node counts only if its version was read again and is the same (`node_cache`);
+//! * if changes are not durable at once, the batch of the root also reads the durable sequence, and
+//!   the session asks if a node has changed since;
+//! * a walk begins under the last read header. An old header has an old counter, so that too many
+//!   nodes seem to have lost entries: the walk then restarts under a new header.
 
 use super::asked::TreeSearcher;
 use super::view::{Issue, OpenTree};
@@ -29,20 +26,19 @@ use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, verify_header};
 use remora_walk::remote::{NodeCache, Reads, Wide};
 use remora_walk::{End, Walk};
 
-/// What a walk by READs cost beside its [`Counts`].
+/// The cost of a walk by READs beside its [`Counts`].
 pub(super) struct Walked {
     /// Nodes examined.
     pub nodes: u64,
-    /// READs without a result, and times that it began again.
+    /// READs without a result, and restarts.
     pub retries: u32,
 }
 
 impl TreeSearcher {
-    /// Searches by READs; the objects are in `self.found` then. `None` if it
-    /// did not conclude. A lease that has lapsed is renewed by a small request,
-    /// before the walk or for another one. It does not conclude either if it
-    /// turns out to need more than `most_reads` nodes. It waits until it is
-    /// admitted (C24).
+    /// Searches by READs; the objects are in `self.found` then. `None` if it did not conclude. It
+    /// renews a lapsed lease by a small request, before the walk or for another one. It does not
+    /// conclude either if it needs more than `most_reads` nodes. It waits until it is admitted
+    /// (C24).
     pub(super) fn read_tree(
         &mut self,
         core: &mut Core,
@@ -105,8 +101,8 @@ impl TreeSearcher {
         info.map(drop)
     }
 
-    /// One walk by READs, from as many beginnings as it takes; what it found
-    /// counts only if the lease still holds now.
+    /// One walk by READs, with as many restarts as it takes; its result counts only if the lease
+    /// still holds now.
     fn walk_by_reads(
         &mut self,
         core: &mut Core,
@@ -153,7 +149,7 @@ impl TreeSearcher {
         Ok(concluded?.then_some(walked))
     }
 
-    /// Walks until the end, from as many beginnings as it takes. False: ask.
+    /// Walks until the end, with as many restarts as it takes. False: ask.
     fn walk_tree(
         &mut self,
         core: &mut Core,
@@ -186,8 +182,8 @@ impl TreeSearcher {
         }
     }
 
-    /// Whether what was found counts: the root, which was read behind all nodes and
-    /// landed at `from`, is live and has not expired. False: ask.
+    /// Whether the result counts: the root, which was read behind all nodes and landed at `from`,
+    /// is live and has not expired. False: ask.
     fn root_stands(
         &mut self,
         core: &mut Core,
@@ -226,8 +222,8 @@ impl TreeSearcher {
         Ok(false)
     }
 
-    /// Reads a tree's header. `None`: ask; where the tree lies is looked up
-    /// anew then, as another one may have its name.
+    /// Reads a tree's header. `None`: ask; the session then looks up the tree again, as another
+    /// tree may have its name.
     pub(super) fn read_tree_header(
         &mut self,
         core: &mut Core,

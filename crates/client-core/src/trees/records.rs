@@ -1,4 +1,4 @@
-//! Where records of a tree's objects lie, as far as that was told.
+//! Known locations of the records of a tree's objects.
 
 use remora_layout::limits::MAX_KEPT_RECORDS;
 use remora_layout::pointer::RemotePointer;
@@ -19,9 +19,8 @@ impl Records {
         self.0.remove(&id);
     }
 
-    /// Keeps one. Where there are too many, it begins anew with it: no order
-    /// is kept in which they could go, and who searches so widely is better off
-    /// asking.
+    /// Keeps one. If there are too many, it discards all others: it keeps no order for eviction,
+    /// and a session that searches so widely is better off asking.
     pub fn keep(&mut self, id: u64, pointer: RemotePointer) {
         if self.0.len() == MAX_KEPT_RECORDS && !self.0.contains_key(&id) {
             self.0.clear();

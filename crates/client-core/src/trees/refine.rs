@@ -1,14 +1,14 @@
-//! Refined searches: objects found by their rectangles, compared by their
-//! geometries; at the server if it is asked, else here (C10).
+//! Refined searches: they find objects by their rectangles, and compare them by their geometries;
+//! at the server if the session asks, otherwise here (C10).
 //!
-//! What it keeps true:
-//! * an object is taken for its rectangle only if that is a point, or if the
-//!   tree's header, read after the rectangle, says that no object has had a
-//!   geometry, or if its record says that it has none;
-//! * a record that was read counts only if it was live and whole, and if the
-//!   read lease still held when the last READ had completed;
-//! * about an object whose record is not known, or has gone, the server is
-//!   asked; that tells where its record lies now.
+//! Invariants:
+//! * the session takes an object for its rectangle only if the rectangle is a point, or if the
+//!   tree's header, read after the rectangle, says that no object has had a geometry, or if the
+//!   object's record says that it has none;
+//! * a record that was read counts only if it was live and whole, and if the read lease still held
+//!   when the last READ had completed;
+//! * if an object's record is not known, or has gone, the session asks the server, whose reply also
+//!   says where the record lies now.
 
 use super::asked::{Searched, TreeSearcher, drop_doubles};
 use super::found::{RefinedCount, RefinedFound};
@@ -31,16 +31,15 @@ use remora_protocol::tree::{ReadObjects, Refined, TreeCommand, window_predicate}
 use remora_walk::remote::Reads;
 use zerocopy::FromBytes;
 
-/// A refined search that has been done.
+/// A finished refined search.
 struct Refinement {
     searched: Searched,
     candidates: u64,
-    /// Objects that fit; they are in `TreeSearcher::found` unless they were only
-    /// counted at the server.
+    /// Objects that fit; they are in `TreeSearcher::found` unless the server only counted them.
     objects: u64,
 }
 
-/// What comparing the objects of a walk came to.
+/// The result of comparing the objects of a walk.
 struct Compared {
     /// Objects that the server was asked about.
     asked: bool,
@@ -48,10 +47,9 @@ struct Compared {
 }
 
 impl TreeSearcher {
-    /// Searches a tree for the objects whose geometries fit: by READs if the
-    /// path says so, or is [`Path::Choose`] and that is chosen, and if they
-    /// conclude; else by asking. Each object is judged by one of the states
-    /// that it had during the search.
+    /// Searches a tree for the objects whose geometries fit: by READs if the path says so, or if it
+    /// is [`Path::Choose`] and the session chooses them, and if they conclude; otherwise by asking.
+    /// It judges each object by one of the states that the object had during the search.
     ///
     /// # Errors
     /// See [`Error`]: the tree has gone.
@@ -207,8 +205,7 @@ impl TreeSearcher {
         Ok(Refinement { searched, candidates: objects, objects })
     }
 
-    /// Leaves those of the objects in `self.found` that fit. `None`: ask for
-    /// the whole search.
+    /// Keeps those of the objects in `self.found` that fit. `None`: ask for the whole search.
     fn compare_found(
         &mut self,
         core: &mut Core,
@@ -271,9 +268,8 @@ impl TreeSearcher {
         Ok(Some(compared))
     }
 
-    /// Reads the records of objects, as many at a time as may be under way;
-    /// those that fit are in `self.found` then, those that are no more in
-    /// `unknown`. Gives the ones that were torn.
+    /// Reads the records of objects, as many at a time as may be in flight; those that fit are in
+    /// `self.found` then, those that no longer exist in `unknown`. Returns the torn ones.
     fn read_records(
         &mut self,
         core: &mut Core,
@@ -380,7 +376,7 @@ impl TreeSearcher {
     }
 }
 
-/// How something was fetched that is asked for after reading has cost so much.
+/// How a result was fetched that the session asked for after reading has cost so much.
 fn asked_after(wasted: &Counts) -> ServedBy {
     if wasted.round_trips > 0 { ServedBy::AskedAfterRead } else { ServedBy::Asked }
 }

@@ -12,8 +12,8 @@ use remora_index::rtree::Query;
 use remora_protocol::message::Status;
 
 impl TreeSearcher {
-    /// Searches a tree: by READs if the path says so, or is [`Path::Choose`] and
-    /// that is chosen, and if they conclude; else by asking.
+    /// Searches a tree: by READs if the path says so, or if it is [`Path::Choose`] and the session
+    /// chooses them, and if they conclude; otherwise by asking.
     ///
     /// # Errors
     /// See [`Error`]: the window is no rectangle, the tree has gone.

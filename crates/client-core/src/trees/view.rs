@@ -5,17 +5,17 @@ use crate::choose::Classes;
 use remora_layout::tree::{RootPlace, TreeHeader};
 use remora_walk::remote::NodeCache;
 
-/// How a client reads a tree itself.
+/// How a client issues READs of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Issue {
     /// One READ at a time (C20).
     Single,
-    /// READs of all nodes that are wanted, each handled as it comes (C23).
+    /// READs of all wanted nodes, each handled when it completes (C23).
     #[default]
     Multi,
 }
 
-/// How a client reads a tree, and what it keeps of it.
+/// How a client reads a tree, and what it caches of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TreeRead {
     /// How many READs at a time.
@@ -30,17 +30,17 @@ impl Default for TreeRead {
     }
 }
 
-/// What has happened to the searches of a tree by READs.
+/// Events of a tree's searches by READs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct TreeEvents {
-    /// They began again, as entries had left a node.
+    /// A search restarted because entries had left a node.
     pub began_again: u64,
-    /// They began again, as a node that was kept had changed.
+    /// A search restarted because a cached node had changed.
     pub stale_kept: u64,
-    /// A node or the header was fetched while it was being changed.
+    /// The owner changed a node or the header during the READ.
     pub torn: u64,
-    /// The tree's header had gone: where the tree lies was asked for.
+    /// The tree's header had gone: the session asked where the tree lies.
     pub header_gone: u64,
 }
 
@@ -54,7 +54,7 @@ pub struct OpenTree {
     pub(super) header: Option<TreeHeader>,
     pub(super) reading: TreeRead,
     pub(super) node_cache: NodeCache,
-    /// Where records of its objects lie, as far as that was told.
+    /// Known locations of its objects' records.
     pub(super) records: Records,
     pub(super) events: TreeEvents,
     /// What its searches cost.

@@ -1,4 +1,4 @@
-//! What searches of trees find.
+//! Results of searches of trees.
 
 use remora_client_core as core;
 use remora_layout::rect::Rect;
@@ -14,7 +14,7 @@ pub struct TreeHit<'s> {
     pub rect: Rect,
 }
 
-/// What a search found, how it was served, and what that cost.
+/// The result of a search, how it was served, and its cost.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct TreeFound<'s> {
@@ -23,8 +23,7 @@ pub struct TreeFound<'s> {
     pub served_by: core::ServedBy,
     /// What it cost. `nodes` are those that crossed the fabric.
     pub counts: core::Counts,
-    /// Nodes examined, those that the session kept included; of a window that was asked,
-    /// those that the server visited.
+    /// Nodes examined, cached ones included; of an asked window, those that the server visited.
     pub nodes_visited: u64,
     /// Objects whose rectangles fitted, so that their geometries were compared; `None` for a
     /// search by rectangles alone.

@@ -1,4 +1,4 @@
-//! Objects of trees, with what they carry.
+//! Objects of trees, with their data.
 
 use crate::error::Error;
 use crate::time::{after, from_unix_ms, to_unix_ms};
@@ -9,8 +9,8 @@ use remora_protocol::Expiry;
 use remora_protocol::tree::{Fields, ObjectId, PutObject};
 use std::time::{Duration, SystemTime};
 
-/// An object to be put into a tree: [`TreeKey::put`](crate::TreeKey::put). What is not said
-/// stays as it is, but for the geometry: without one the object is its rectangle.
+/// An object to put into a tree: [`TreeKey::put`](crate::TreeKey::put). Unset parts stay as they
+/// are, except the geometry: without one the object is its rectangle.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewObject<'a> {
     id: ObjectId<'a>,
@@ -132,7 +132,7 @@ impl<'a> NewObject<'a> {
     }
 }
 
-/// An object of a tree, with what it carries.
+/// An object of a tree, with its data.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct TreeObject<'s> {

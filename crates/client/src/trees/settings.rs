@@ -1,17 +1,17 @@
-//! What a tree is to be, what it is, and how a session reads it.
+//! The settings of a tree, its statistics, and how a session reads it.
 
 use remora_client_core as core;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
 
-/// What a tree is to be: [`TreeKey::create`](crate::TreeKey::create).
+/// The settings of a new tree: [`TreeKey::create`](crate::TreeKey::create).
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct TreeSettings {
     pub(super) core: core::TreeSettings,
 }
 
 impl TreeSettings {
-    /// How it is written. The R*-tree is the default.
+    /// The algorithm that writes it. The R*-tree is the default.
     ///
     /// ```
     /// # use remora_client::{TreeKind, TreeSettings};
@@ -35,8 +35,8 @@ impl TreeSettings {
         self
     }
 
-    /// Where most objects lie: what the curve of a Hilbert R-tree fills. Others may lie
-    /// outside.
+    /// The area in which most objects lie: the curve of a Hilbert R-tree fills it. Other objects
+    /// may lie outside.
     ///
     /// ```
     /// # use remora_client::{BadRect, Rect, TreeKind, TreeSettings};
@@ -51,11 +51,11 @@ impl TreeSettings {
     }
 }
 
-/// What is in a tree.
+/// The statistics of a tree.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct TreeInfo {
-    /// How it is written.
+    /// The algorithm that writes it.
     pub kind: TreeKind,
     /// Entries that a node has room for.
     pub capacity: usize,
@@ -67,7 +67,7 @@ pub struct TreeInfo {
     pub nodes: u64,
     /// Bytes of the server's memory that its nodes take.
     pub node_bytes: u64,
-    /// Bytes by which the server finds objects by their ids.
+    /// Bytes of the server's index from ids to objects.
     pub index_bytes: u64,
     /// Objects that carry bytes.
     pub with_data: u64,
@@ -99,7 +99,7 @@ impl TreeInfo {
     }
 }
 
-/// How a session reads a tree, and what it keeps of it:
+/// How a session reads a tree, and what it caches of it:
 /// [`TreeKey::set_reading`](crate::TreeKey::set_reading).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TreeReading {
@@ -107,7 +107,7 @@ pub struct TreeReading {
 }
 
 impl TreeReading {
-    /// One READ at a time. Without this all nodes that are wanted are read together.
+    /// One READ at a time. Without this the session reads all wanted nodes together.
     ///
     /// ```
     /// # use remora_client::TreeReading;
@@ -119,8 +119,8 @@ impl TreeReading {
         self
     }
 
-    /// Bytes of inner nodes that are kept between searches, the upper levels first. 1 MiB is
-    /// the default.
+    /// Bytes of inner nodes that the session caches between searches, the upper levels first. 1 MiB
+    /// is the default.
     ///
     /// ```
     /// # use remora_client::TreeReading;

@@ -1,12 +1,12 @@
 //! A queue of records: blocks of eight-byte entries.
 //!
-//! What it keeps true: entries leave in the order in which they came, whether
-//! or not some between them were swept away.
+//! Invariant: entries leave in the order in which they came, whether or not a sweep removed some
+//! between them.
 
 use super::id::Id;
 use std::collections::VecDeque;
 
-/// Entries of a block: what one sweep looks at, some microseconds.
+/// Entries of a block: the work of one sweep, some microseconds.
 const BLOCK_ENTRIES: usize = 128;
 
 #[derive(Default)]
@@ -53,7 +53,7 @@ impl Fifo {
         None
     }
 
-    /// Drops what is not current from one block, each time the next one.
+    /// Drops entries that are not current from one block, the next block at each call.
     pub fn sweep_block(&mut self, is_current: impl Fn(Id) -> bool) {
         let mut at = self.sweep.saturating_sub(self.first) as usize;
         if at >= self.blocks.len() {
@@ -68,8 +68,8 @@ impl Fifo {
         block.retain(|&id| is_current(id));
         self.len -= before - block.len();
         let left = block.len();
-        // What is left moves to the block before where there is room, so that
-        // no row of nearly empty blocks remains.
+        // The remaining entries move to the block before if it has room, so that no row of nearly
+        // empty blocks remains.
         let has_room =
             at > 0 && self.blocks.get(at - 1).is_some_and(|b| b.len() + left <= BLOCK_ENTRIES);
         if has_room {
@@ -114,7 +114,7 @@ mod tests {
                 }
                 55..=98 => assert_eq!(fifo.pop(), oracle.pop_front().map(id)),
                 _ => {
-                    // What is dropped is found by looking, as sweeping chooses the block.
+                    // Dropped entries must be searched for, because sweeping chooses the block.
                     let drop = |slot: u32| slot.is_multiple_of(3) && slot.is_multiple_of(2);
                     let seen = std::cell::RefCell::new(Vec::new());
                     fifo.sweep_block(|id| {

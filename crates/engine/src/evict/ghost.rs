@@ -3,15 +3,15 @@
 //! ```text
 //!  cell   | fingerprint 24 | age 8 |      eight cells a bucket; 0: empty
 //! ```
-//! What it keeps true: it remembers about as many keys as it was told to, the
-//! latest ones. It may forget one early where a bucket is crowded, and take a
-//! key for another with a chance of one in two million, or one
-//! so old that ages have come round. All that costs a hit at most.
+//! Invariant: the ghost remembers about as many keys as configured, the latest ones. It may forget
+//! a key early if its bucket is crowded. It may take a key for another one with a chance of one in
+//! two million, or take an old key for a recent one after the ages have wrapped. Each of these
+//! costs at most one hit.
 
 const BUCKET_CELLS: usize = 8;
 /// Smallest table, in cells.
 const MIN_CELLS: usize = 64;
-/// Ages that are remembered, of 255 that are told apart (1 to 255).
+/// Ages that the ghost remembers, of 255 that it distinguishes (1 to 255).
 const KEPT_AGES: u32 = 64;
 const AGES: u32 = 255;
 

@@ -1,4 +1,4 @@
-//! What the policy calls a record.
+//! The policy's identifier of a record.
 
 /// A record: a slot under one of its generations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,40 +1,38 @@
-//! Half a byte for each place where a record may stand.
+//! Half a byte for each place where a record may start.
 //!
 //! ```text
 //!  0        no record
 //!  1 to 4   small queue: touches 0 or 1, at the even slot number or the odd one
 //!  5 to 12  main queue: touches 0 to 3, at the even slot number or the odd one
 //! ```
-//! Slots of records are 32 bytes or longer, so that half a byte for each 32
-//! bytes of the arena (a sixty-fourth of it, touched only where records are)
-//! is enough, and no table has to be looked up.
+//! Slots of records are 32 bytes or longer, so half a byte for each 32 bytes of the arena is enough
+//! (a sixty-fourth of it, touched only where records are), and there is no table to look up.
 //!
-//! What it keeps true: a slot number is tracked only if a record starts exactly
-//! there. Pages change their class, so that the number of a former record may
-//! lie within another one's value, whose bytes prove nothing.
+//! Invariant: a slot number is tracked only if a record starts exactly there. Pages change their
+//! class, so the number of a former record may lie within the value of another record, whose bytes
+//! prove nothing.
 
 /// Slot numbers that share half a byte; a record takes two units or more.
 const SLOTS_PER_MARK: usize = 2;
-/// Touches that are told apart in the main queue; in the small one any touch
-/// is as good as many.
+/// Touches that the main queue distinguishes; in the small queue one touch is as good as many.
 const MAX_TOUCHES: u8 = 3;
 const MAX_SMALL_TOUCHES: u8 = 1;
 /// The first code of the main queue.
 const MAIN: u8 = 1 + 2 * (MAX_SMALL_TOUCHES + 1);
 
-/// What is known of one record.
+/// The marks of one record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mark {
     /// Whether there is a record that the policy knows.
     pub tracked: bool,
-    /// Whether it stands in the small queue, else in the main one.
+    /// Whether it is in the small queue; otherwise it is in the main one.
     pub small: bool,
     /// Touches, 0 to 3.
     pub touches: u8,
 }
 
 impl Mark {
-    /// With one more touch.
+    /// Adds one touch.
     pub const fn touched(self) -> Self {
         let most = if self.small { MAX_SMALL_TOUCHES } else { MAX_TOUCHES };
         let touches = if self.touches < most { self.touches + 1 } else { most };
@@ -50,7 +48,7 @@ impl Mark {
         }
     }
 
-    /// Not tracked unless the code is of exactly this slot.
+    /// Not tracked unless the code belongs to exactly this slot.
     const fn of_code(code: u8, slot: u32) -> Self {
         let (small, first) = if code < MAIN { (true, 1) } else { (false, MAIN) };
         if code == 0 || (code - first) % 2 != (slot % 2) as u8 {
@@ -67,8 +65,8 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Marks for slot numbers below `slots`. The pages of what is never
-    /// tracked are never touched.
+    /// Marks for slot numbers below `slots`. Pages of slots that are never tracked are never
+    /// touched.
     pub fn new(slots: usize) -> Self {
         Self { bytes: vec![0; slots.div_ceil(SLOTS_PER_MARK).div_ceil(2)], slots }
     }

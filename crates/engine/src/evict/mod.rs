@@ -1,5 +1,5 @@
-//! Which key goes when memory is full: S3-FIFO (Yang et al., SOSP 2023),
-//! a pure state machine without I/O, clock or chance.
+//! Chooses the keys to evict when memory is full: S3-FIFO (Yang et al., SOSP 2023), a pure state
+//! machine without I/O, clock or randomness.
 //!
 //! ```text
 //!  new ------> | small FIFO, a tenth | --- never touched ---> out, remembered
@@ -9,18 +9,17 @@
 //!      ^               ^__ touched: again, one mark less           |
 //!      '---------------- ghost: fingerprints of what went <--------'
 //! ```
-//! What it keeps true: every live record that it was told of stands in one
-//! queue exactly once; what was removed may stand there still, and is dropped
-//! when it is met, as its generation is over.
+//! Invariant: every live record that the policy knows is in exactly one queue, once. A removed
+//! record may still be there; the policy drops it when it meets it, because its generation is over.
 //!
-//! It lives with partial knowledge: clients read one-sidedly, so that one
-//! touch that is seen stands for many that are not. Hence one touch is enough
-//! to move from small to main, where the paper asks for two.
+//! The policy has partial knowledge: clients read one-sidedly, so one touch that the shard sees
+//! stands for many that it does not see. Hence one touch is enough to move from small to main,
+//! where the paper requires two.
 //!
-//! The queues hold the records of keys, of all sizes, and the small one's tenth is
-//! one of their bytes. An object of parts stands there as its root record, with the
-//! bytes of all that it has, which change ([`Policy::weighs`]). Making room for one
-//! size out of what came free of others is the shard's (`store/evict.rs`).
+//! The queues hold the records of keys, of all sizes, and the small queue's tenth is one tenth of
+//! their bytes. An object of parts is in the queue as its root record, with the bytes of the whole
+//! object, which change ([`Policy::weighs`]). The shard makes room for one size from freed records
+//! of other sizes (`store/evict.rs`).
 
 mod fifo;
 mod ghost;
@@ -42,10 +41,10 @@ const TIDY_EVERY: u32 = 64;
 /// Entries of removed records that are always put up with.
 const STALE_SLACK: u64 = 256;
 
-/// What a shard does when its memory is full.
+/// The behaviour of a shard when its memory is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Eviction {
-    /// It refuses what needs memory.
+    /// The shard refuses commands that need memory.
     #[default]
     None,
     /// It removes records, chosen by S3-FIFO.
@@ -62,24 +61,24 @@ impl Eviction {
     }
 }
 
-/// What the caller says of a candidate.
+/// The caller's verdict on a candidate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It may go.
     Take {
-        /// What it weighs.
+        /// Its weight.
         bytes: usize,
     },
-    /// It has to stay for now; it counts as touched.
+    /// It must stay for now; it counts as touched.
     Spare {
-        /// What it weighs.
+        /// Its weight.
         bytes: usize,
     },
     /// It was removed before.
     Gone,
 }
 
-/// A record that has to go; the policy has forgotten it.
+/// A record to evict; the policy has forgotten it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Victim {
     /// The record.
@@ -88,13 +87,13 @@ pub struct Victim {
     pub came_from_small: bool,
 }
 
-/// One queue, and what is live of it.
+/// One queue, and the live part of it.
 #[derive(Default)]
 struct Queue {
     entries: Fifo,
     /// Live records in it; the rest of the entries are stale.
     live: u64,
-    /// What they weigh.
+    /// Their weight.
     bytes: u64,
 }
 
@@ -111,8 +110,8 @@ impl Queue {
     }
 }
 
-/// S3-FIFO over the records of one shard. All `bytes` are what a record weighs: the
-/// bytes of its slot, and of an object of parts those of all that it has.
+/// S3-FIFO over the records of one shard. All `bytes` are a record's weight: the bytes of its slot,
+/// and for an object of parts the bytes of the whole object.
 pub struct Policy {
     marks: Marks,
     small: Queue,
@@ -139,16 +138,15 @@ impl Policy {
         self.put(id, bytes, Mark { tracked: true, small, touches: 0 });
     }
 
-    /// A record in the place of an older one of its key: it keeps what the
-    /// older one has earned, and the write counts as a touch.
+    /// A record that replaces an older one of its key: it keeps the older one's marks, and the
+    /// write counts as a touch.
     pub fn replaced(&mut self, old_slot: u32, old_bytes: usize, id: Id, bytes: usize) {
         let mark = self.marks.get(old_slot);
         self.removed(old_slot, old_bytes);
         self.put(id, bytes, Mark { tracked: true, ..mark }.touched());
     }
 
-    /// The same record in another slot: it keeps what it has earned, and
-    /// stands at its queue's end again.
+    /// The same record in another slot: it keeps its marks, and moves to its queue's end.
     pub fn moved(&mut self, old_slot: u32, old_bytes: usize, id: Id, bytes: usize) {
         let mark = self.marks.get(old_slot);
         if mark.tracked {
@@ -166,8 +164,8 @@ impl Policy {
         }
     }
 
-    /// The record in this slot weighs so much from now on. Nothing happens if it is
-    /// not known.
+    /// Sets the weight of the record in this slot from now on. Does nothing if the record is not
+    /// tracked.
     pub fn weighs(&mut self, slot: u32, before: usize, now: usize) {
         let mark = self.marks.get(slot);
         if mark.tracked {
@@ -186,7 +184,7 @@ impl Policy {
         }
     }
 
-    /// Every record is gone, and so is what was remembered.
+    /// Every record is gone, and the ghost is empty.
     pub fn clear(&mut self) {
         *self = Self::new(self.marks.slots());
     }
@@ -196,7 +194,7 @@ impl Policy {
         self.small.live + self.main.live
     }
 
-    /// What all of them weigh.
+    /// The weight of all records.
     pub fn bytes(&self) -> u64 {
         self.small.bytes + self.main.bytes
     }
@@ -216,9 +214,8 @@ impl Policy {
         self.marks.get(slot).touches
     }
 
-    /// Chooses a record to go; `None` if there is none that may. `judge` is
-    /// asked about each candidate; a record starts where it stands, if maybe
-    /// one of a later generation.
+    /// Chooses a record to evict; `None` if there is none. The policy asks `judge` about each
+    /// candidate; a record starts at the candidate's slot, but it may be one of a later generation.
     pub fn victim(&mut self, judge: impl Fn(Id) -> Verdict) -> Option<Victim> {
         let mut looks = 0;
         // Bounded: a turn drops an entry for good, or is one of the looks.
@@ -249,16 +246,16 @@ impl Policy {
         None
     }
 
-    /// Remembers the fingerprint of a victim: should its key come back soon,
-    /// it goes to the main queue at once.
+    /// Remembers the fingerprint of a victim: if its key comes back soon, it goes to the main queue
+    /// at once.
     pub fn remember(&mut self, fingerprint: u64) {
-        // As many as there are records, not as there are in main: where little
-        // is seen, coming back is what fills main at all.
+        // As many as there are records, not as there are in main: if few keys are touched twice,
+        // only returning keys fill main.
         self.ghost.remember(fingerprint, self.records() as usize);
     }
 
-    /// Now and then drops some entries of removed records, so that there are
-    /// never many more of them than live ones. To be called after removals.
+    /// Occasionally drops entries of removed records, so that there are never many more of them
+    /// than live ones. The caller calls it after removals.
     pub fn tidy(&mut self, is_current: impl Fn(Id) -> bool) {
         if self.removals.is_multiple_of(TIDY_EVERY) {
             self.small.drop_stale(&self.marks, &is_current);

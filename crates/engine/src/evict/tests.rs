@@ -67,7 +67,7 @@ fn main_gives_a_round_for_each_touch() {
     let mut policy = policy();
     insert(&mut policy, 0..3);
     (0..3).for_each(|number| policy.touched(number * 2));
-    // One new record, untouched, of four: it is more than a tenth, and goes.
+    // One new record, untouched, of four: it is more than a tenth, and is evicted.
     insert(&mut policy, [9]);
     assert_eq!(evict(&mut policy, 1), [9]);
     // Main: 0, 1, 2. Two touches for 0, one for 1, none for 2.
@@ -82,10 +82,10 @@ fn what_comes_back_soon_goes_to_main() {
     (0..30).for_each(|number| policy.touched(number * 2));
     // 0 to 29 pass into main, 30 and 31 go and are remembered.
     assert_eq!(evict(&mut policy, 2), [30, 31]);
-    // 30 is known; 90 is not, and 32 to 39 stand before it.
+    // 30 is known; 90 is not, and 32 to 39 are before it.
     insert(&mut policy, [30, 90]);
     assert_eq!(evict(&mut policy, 6), [32, 33, 34, 35, 36, 37]);
-    // Of 34 three are in small, less than a tenth: main gives until they are.
+    // Three of 34 are in small, less than a tenth: main gives until they are more.
     assert_eq!(evict(&mut policy, 5), [0, 1, 2, 3, 38]);
 }
 

@@ -1,8 +1,7 @@
 //! Going through all keys of a database, and finding any.
 //!
-//! What it keeps true: a key that is there from the first step of a scan to the
-//! last is given at least once, however the table grows meanwhile; a step is
-//! bounded in buckets and bytes.
+//! Invariant: a scan returns each key that exists from its first step to its last at least once,
+//! however the table grows meanwhile; a step is bounded in buckets and bytes.
 
 use crate::store::{Now, Store, has_expired};
 use remora_arena::{Journal, database_of, kind_of, mutable_of};
@@ -74,11 +73,10 @@ fn at_places<J: Journal>(
     met
 }
 
-/// Any key of a database: what stands at any place of any bucket, tried a number of
-/// times, so that each is as likely as any other. Where keys of other databases are
-/// many, or expired ones, a pass over the table follows, from any place on and some
-/// buckets in each turn: it gives the first key that it meets. Expired keys that are
-/// met go.
+/// Any key of a database. It draws a random entry of a random bucket a number of times, so that
+/// each key is equally likely. If the table has many keys of other databases, or many expired ones,
+/// a pass over the table follows: it starts at a random bucket, takes some buckets in each turn,
+/// and returns the first key that it meets. Expired keys that it meets are removed.
 pub(crate) fn random_key<'s, J: Journal>(
     store: &'s mut Store<J>,
     database: Database,
@@ -117,7 +115,7 @@ pub(crate) fn random_key<'s, J: Journal>(
     Reply { number: next.into(), ..Reply::status(Status::NotDone) }
 }
 
-/// The keys of a bucket, of which the expired ones go.
+/// The keys of a bucket; removes the expired ones.
 fn unexpired_at<J: Journal>(
     store: &mut Store<J>,
     database: Database,

@@ -1,8 +1,8 @@
-//! What a key has, given to another key: RENAME, COPY and MOVE.
+//! Gives a key's value to another key: RENAME, COPY and MOVE.
 //!
-//! What it keeps true: the new key is complete before the old one goes, so that
-//! a failure leaves the old one, and that does not change in between. In the log these are two changes, each about one
-//! key: the keys may belong to different shards when it is replayed.
+//! Invariant: the new key is complete before the old one is removed, so that a failure leaves the
+//! old one; the old one does not change in between. In the log these are two changes, each of one
+//! key: at replay the keys may belong to different shards.
 //!
 //! Objects of parts go in pieces (`shard/moves.rs`).
 
@@ -17,12 +17,12 @@ use remora_layout::limits::MAX_KEY_BYTES;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Dumped, Reply};
 
-/// Where a RENAME, COPY or MOVE leads.
+/// The target of a RENAME, COPY or MOVE.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
     pub to: &'a [u8],
     pub database: Database,
-    /// Another key of that name goes.
+    /// Another key of that name is replaced.
     pub replaces: bool,
     /// The key stays.
     pub keeps: bool,
@@ -39,7 +39,7 @@ pub(crate) fn transfer<J: Journal>(
     let is_elsewhere = to != key || database != hash.database();
     let status = dump_into(store, (key, hash), 0, &mut dumped, now);
     let given = match status {
-        // To itself: nothing is to be done.
+        // Source and target are the same key: there is nothing to do.
         Status::Ok | Status::InPieces if !is_elsewhere => Ok(replaces),
         Status::Ok => {
             let parsed = Dumped::parse(&dumped).expect("just made");
@@ -64,7 +64,8 @@ pub(crate) fn transfer<J: Journal>(
     }
 }
 
-/// What a key has that lies in one record; with the number of its dump, if there is one.
+/// The value of a key whose object lies in one record; with the number of its dump, if there is
+/// one.
 pub(crate) fn dump<'s, J: Journal>(
     store: &'s mut Store<J>,
     named: (&[u8], KeyHash),
@@ -108,8 +109,8 @@ pub(crate) fn restore<J: Journal>(
     }
 }
 
-/// Gives a key what was dumped. Whether that was done: no key is replaced
-/// unless it may be.
+/// Stores a dumped value at a key. Returns whether it did: it replaces a key only if that is
+/// allowed.
 fn give<J: Journal>(
     store: &mut Store<J>,
     (key, hash): (&[u8], KeyHash),
@@ -133,8 +134,8 @@ fn give<J: Journal>(
     }
 }
 
-/// Ends a dump, and removes its key. Nothing if the dump is not under way any more:
-/// the key may have changed since.
+/// Ends a dump, and removes its key. Does nothing if the dump is no longer under way: the key may
+/// have changed since.
 pub(crate) fn del_dumped<J: Journal>(
     store: &mut Store<J>,
     (key, hash): (&[u8], KeyHash),
@@ -143,7 +144,7 @@ pub(crate) fn del_dumped<J: Journal>(
 ) -> Reply<'static> {
     // The other shard has it.
     store.listed = Vec::new();
-    // One that has expired goes, and its dump with it.
+    // An expired key is removed, and its dump with it.
     let found = store.lookup(key, hash, now);
     let Some(found) = found.filter(|_| store.moves.end_dump(hash, number)) else {
         return Reply::number(0);

@@ -1,13 +1,12 @@
 //! Apply mode: a shard that is changed by the entries of other logs, and by
 //! nothing else (design, "One change").
 //!
-//! What it keeps true: an entry is executed as the command that it is, so that
-//! a change is planned and published by the same code as at first; but nothing
-//! expires and nothing is evicted, as entries of their own say what goes, and
-//! nothing is logged: the log counts one sequence for each entry. An entry is
-//! one change, or does not concern this shard. An entry that is refused has changed
-//! nothing that a command can see, and may come again. Which one comes next is in
-//! [`super::progress`].
+//! Invariant: the shard executes an entry as the command that it is, so that the same code plans
+//! and publishes a change as at first. But nothing expires and nothing is evicted, because the log
+//! has entries of its own for removals, and nothing is logged: the log counts one sequence for each
+//! entry. An entry is one change, or does not concern this shard. An entry that is refused has
+//! changed nothing that a command can see, and may come again. [`super::progress`] decides which
+//! entry comes next.
 
 use super::Shard;
 use super::progress::{Applied, ApplyError, Origin};
@@ -21,26 +20,25 @@ use remora_protocol::message::Status;
 use remora_protocol::{Command, Pairs};
 
 impl<J: Journal> Shard<J> {
-    /// From now on only [`Shard::apply`] changes the shard; commands that would
-    /// are refused. Reads are answered as of the last entry: an expired key is
-    /// not there, and goes when the log says so.
+    /// From now on only [`Shard::apply`] changes the shard; the shard refuses commands that would
+    /// change it. It answers reads as of the last entry: an expired key is not visible, and the
+    /// log's entry removes it.
     pub fn begin_applying(&mut self) {
         self.store.is_applying = true;
         self.store.moves.end_dumps();
     }
 
-    /// As [`Shard::begin_applying`]. The shard holds what a log says up to this entry,
-    /// as after a snapshot: entries up to it do nothing, the next one follows it. Of
-    /// no effect where more of the log is applied.
+    /// As [`Shard::begin_applying`]. The shard holds the state of a log up to this entry, as after
+    /// a snapshot: entries up to it do nothing, and the next one follows it. Has no effect if the
+    /// shard has applied more of the log.
     pub fn begin_applying_at(&mut self, log: u32, entry: (u64, u64)) {
         self.begin_applying();
         self.applied.advance_to(log, entry);
     }
 
-    /// Ends apply mode: the shard takes changes of its own again, under this epoch,
-    /// behind what it has applied. What it has applied it never applies again, also
-    /// if apply mode begins anew; what an earlier epoch adds to those logs is refused
-    /// then.
+    /// Ends apply mode: the shard takes changes of its own again, under this epoch, after those
+    /// that it has applied. It never applies an entry twice, also if apply mode begins again; it
+    /// then refuses entries that an earlier epoch adds to those logs.
     ///
     /// # Errors
     /// An applied entry is of a later epoch.
@@ -64,8 +62,8 @@ impl<J: Journal> Shard<J> {
     /// several in any.
     ///
     /// # Errors
-    /// The entry is not applied; the shard is as it was, but for what no key leads
-    /// to. The same entry may come again.
+    /// The entry is not applied; the shard is unchanged, except for objects that no key leads to.
+    /// The same entry may come again.
     pub fn apply(
         &mut self,
         entry: &Entry<'_>,
@@ -101,7 +99,7 @@ impl<J: Journal> Shard<J> {
         let status = match *command {
             Command::Flush | Command::FlushAll => {
                 let only = matches!(command, Command::Flush).then_some(database);
-                // Bounded: one that began before apply mode goes to its end.
+                // Bounded: a sweep that began before apply mode runs to its end.
                 while self.store.flushes.are_under_way() {
                     release_turn(&mut self.store, &mut self.types, now);
                 }
@@ -144,7 +142,7 @@ impl<J: Journal> Shard<J> {
         }
     }
 
-    /// Whether an entry has to change something here.
+    /// Whether an entry must change something here.
     fn concerns(&self, command: &Command<'_>, origin: &Origin<'_>) -> bool {
         match *command {
             Command::Flush | Command::FlushAll => true,

@@ -1,11 +1,10 @@
 //! The digest of a shard: one number for all that its keys hold (DEBUG DIGEST).
 //!
-//! What it keeps true: it is the sum of one number for each key, so that it
-//! depends neither on the order of keys nor on how many shards they are divided
-//! into: the digests of shards add up to that of the server. It goes in turns, and
-//! is that of one moment: when something was changed meanwhile, it begins again, so
-//! many times, and is refused then. A key that has expired counts until it is
-//! removed.
+//! Invariant: the digest is the sum of one number for each key, so that it depends neither on the
+//! order of keys nor on the number of shards: the digests of the shards add up to that of the
+//! server. The shard computes it in turns, for one moment: if a change happens meanwhile the shard
+//! starts again, a bounded number of times, and then refuses. A key that has expired counts until
+//! it is removed.
 
 use crate::store::Store;
 use crate::types::content::Content;
@@ -43,7 +42,7 @@ pub struct DigestRead {
     sequence: Option<u64>,
     restarts: u32,
     bucket: u64,
-    /// Which record of the bucket comes next.
+    /// The next record of the bucket.
     record: usize,
     /// The record's content, of which some may be added.
     content: Content,
@@ -57,7 +56,7 @@ impl std::fmt::Debug for DigestRead {
 }
 
 impl DigestRead {
-    /// Goes on for one turn; gives the digest of all keys at its end.
+    /// Continues for one turn; returns the digest of all keys at its end.
     ///
     /// # Errors
     /// `TryAgain`: something was changed too many times between two turns.
@@ -83,7 +82,7 @@ impl DigestRead {
         Ok(self.add_keys(store, types, DIGEST_TURN_PARTS))
     }
 
-    /// Adds up keys and what they hold: so many of them, parts, KiB and buckets. Gives
+    /// Adds up a bounded number of keys and their content: of keys, parts, KiB and buckets. Returns
     /// the digest at its end.
     fn add_keys<J: Journal>(
         &mut self,
@@ -93,7 +92,7 @@ impl DigestRead {
     ) -> Option<Digest> {
         self.content.begin_turn();
         let mut looked_at = 0;
-        // Bounded by the table, and by what its objects hold.
+        // Bounded by the table, and by the content of its objects.
         while self.bucket < store.table.buckets() {
             let places = store.table.places(&store.owner, self.bucket);
             while let Some((_, word)) = places.get(self.record) {
@@ -126,7 +125,7 @@ pub(super) fn of_all<J: Journal>(store: &Store<J>, types: &Types<J>) -> Digest {
     read.add_keys(store, types, usize::MAX).expect("it goes to its end")
 }
 
-/// The digest of what the record in a slot names, without its key, in one turn.
+/// The digest of a record's value, without its key, in one turn.
 pub(super) fn of_value<J: Journal>(store: &Store<J>, types: &Types<J>, slot: u32) -> Digest {
     let mut content = Content::default();
     // Bounded by the object.
@@ -137,7 +136,7 @@ pub(super) fn of_value<J: Journal>(store: &Store<J>, types: &Types<J>, slot: u32
     Digest(digest(&told))
 }
 
-/// Adds some of what the record in a slot names; true at its end.
+/// Adds some of a record's value; true at its end.
 fn add_content<J: Journal>(
     (store, types): (&Store<J>, &Types<J>),
     slot: u32,
@@ -151,7 +150,7 @@ fn add_content<J: Journal>(
     types.get(kind).expect("every object is of a type").digest(store, slot, content)
 }
 
-/// What a digest tells of a record beside its key.
+/// The part of a record, beside its key, that goes into a digest.
 fn told<J: Journal>(store: &Store<J>, slot: u32, content: &Content) -> [u8; 32] {
     let owner = &store.owner;
     let mut told = [0; 32];

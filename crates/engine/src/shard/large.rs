@@ -14,9 +14,8 @@ use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply};
 
 impl<J: Journal> Shard<J> {
-    /// Executes one command as [`Shard::execute`] does, but does not hand out
-    /// a large value whole. The download is to be ended by
-    /// [`Shard::end_download`].
+    /// Executes one command as [`Shard::execute`] does, but does not return a large value whole.
+    /// The caller ends the download by [`Shard::end_download`].
     #[inline]
     pub fn execute_or_stream(
         &mut self,
@@ -27,7 +26,8 @@ impl<J: Journal> Shard<J> {
         if let Command::Get { key } = *command
             && !self.store.lag.is_possible()
         {
-            // By itself, as it is the most frequent: it is looked up once.
+            // A function of its own, because this is the most frequent case: the key is looked up
+            // once.
             return match string::find(&mut self.store, key, hash, now) {
                 Ok(Some(found)) if found.slot.class >= STREAM_CLASS => {
                     self.execute_and_stream(command, hash, now)
@@ -83,7 +83,7 @@ impl<J: Journal> Shard<J> {
         Outcome::Reply(reply)
     }
 
-    /// Takes the memory for a SET whose value is to come in pieces.
+    /// Allocates the memory for a SET whose value comes in pieces.
     ///
     /// # Errors
     /// The status to reply with: too large, an expiry that makes no sense, or
@@ -107,11 +107,11 @@ impl<J: Journal> Shard<J> {
         }
     }
 
-    /// Sets memory aside for a request that comes in pieces and is put together on the
-    /// heap. To be given back by [`Shard::end_request`].
+    /// Reserves memory for a request that comes in pieces and is assembled on the heap.
+    /// [`Shard::end_request`] gives it back.
     ///
     /// # Errors
-    /// The status to reply with: there is not so much memory.
+    /// The status of the reply: there is not enough memory.
     pub fn begin_request(&mut self, bytes: usize, now: Now) -> Result<SetAside, Status> {
         if self.store.is_applying {
             return Err(Status::ReadOnly);
@@ -173,8 +173,7 @@ impl<J: Journal> Shard<J> {
         self.store.ticked.get()
     }
 
-    /// Whether an upload is stalled whose last piece came at this time of
-    /// [`Shard::ticked_s`].
+    /// Whether an upload has stalled, given the time of its last piece by [`Shard::ticked_s`].
     pub fn has_stalled(&self, last_piece_s: u64) -> bool {
         self.ticked_s() - last_piece_s > self.store.options.upload_idle_s
     }
@@ -184,7 +183,7 @@ impl<J: Journal> Shard<J> {
         self.store.stats.uploads_abandoned += 1;
     }
 
-    /// Gives the memory of an upload back; the key stays what it was.
+    /// Frees an upload's memory; the key stays unchanged.
     pub fn abandon_upload(&mut self, upload: Upload, now: Now) {
         string::abandon_upload(&mut self.store, upload, now);
     }
@@ -195,7 +194,7 @@ impl<J: Journal> Shard<J> {
         download.piece(&self.store.owner, at, bytes)
     }
 
-    /// Ends a download of this shard, be it at its end or before.
+    /// Ends a download of this shard, at its end or before.
     pub fn end_download(&mut self, download: Download, now: Now) {
         self.store.end_download(download, now);
     }

@@ -11,7 +11,7 @@ use remora_layout::limits::MAX_KEY_BYTES;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Dumped, LoadStep, Reply, Source};
 
-/// Executes what gives a key's object to another key.
+/// Executes the commands that give a key's object to another key.
 pub(super) fn execute<'s, J: Journal>(
     (store, types): (&'s mut Store<J>, &mut Types<J>),
     command: &Command<'_>,
@@ -44,8 +44,8 @@ pub(super) fn execute<'s, J: Journal>(
     }
 }
 
-/// What a key has, whole, and held if that is wanted; or the beginning of a dump in
-/// pieces.
+/// The whole value of a key, which is then held if the caller wants that; or the beginning of a
+/// dump in pieces.
 fn dump<'s, J: Journal>(
     (store, types): (&'s mut Store<J>, &mut Types<J>),
     (key, hash): (&[u8], KeyHash),
@@ -183,12 +183,12 @@ fn fill<J: Journal>(
         Ok(()) => {
             let step = LoadStep::Piece(piece);
             let entry = Command::Load { key: on.key, load: number, step };
-            // No key leads to what was filled.
+            // No key leads to the filled object.
             store.commit(on.hash.database(), &entry, |_| {});
             Ok(0)
         }
         Err(status) => {
-            // A copy keeps it: the log tells whether it is given up.
+            // A copy keeps it: the log records whether it is given up.
             let comes_again = status == Status::OutOfMemory && store.making_room.tries_again;
             let is_dropped = !store.is_applying && !comes_again;
             if let Some(load) = is_dropped.then(|| store.moves.take_load(number, named)).flatten() {
@@ -223,7 +223,7 @@ fn enter_load<J: Journal>(
             }
         }
         (Ok(true), None) => {}
-        // A copy keeps it: the log tells whether it is given up.
+        // A copy keeps it: the log records whether it is given up.
         (Ok(false) | Err(_), _) if store.is_applying => store.moves.keep_load(load),
         (Err(Status::OutOfMemory), _) if store.making_room.tries_again => {
             store.moves.keep_load(load);

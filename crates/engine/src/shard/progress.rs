@@ -1,20 +1,20 @@
 //! How far other logs are applied.
 //!
-//! What it keeps true: an entry that was applied does nothing, and none is left out.
-//! Entries of one log come in order, of no earlier epoch than those before. An entry of
-//! several shards is applied only where all its parts are known to be there.
+//! Invariant: an applied entry is not applied again, and no entry is left out. Entries of one log
+//! come in order, and none has an earlier epoch than those before it. An entry of several shards is
+//! applied only if all its parts are known to exist.
 
 use remora_log::Entry;
 use remora_protocol::message::Status;
 use std::collections::BTreeMap;
 
-/// Which log an entry is from, and which of its keys this shard keeps.
+/// The log of an entry, and the keys of that log that this shard keeps.
 #[derive(Clone, Copy)]
 pub struct Origin<'a> {
     /// Number of the log.
     pub log: u32,
-    /// Whether a key is of that log's shard and of this one. Where the number of
-    /// shards is another one, this shard keeps a part of each log's keys.
+    /// Whether a key belongs to both that log's shard and this one. If the number of shards
+    /// differs, this shard keeps a part of each log's keys.
     pub takes: &'a dyn Fn(&[u8]) -> bool,
     /// Entries of several shards are applied up to this sequence of the log, its
     /// [`remora_log::consistent_cut`]; 0: none of them.
@@ -27,7 +27,7 @@ impl Origin<'_> {
     pub const WHOLE: Self = Self { log: 0, takes: &|_| true, cut: 0 };
 }
 
-/// What an entry has come to.
+/// The outcome of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Applied {
     /// It was carried out.
@@ -56,9 +56,9 @@ pub enum ApplyError {
     /// had been replaced.
     #[error("an entry of epoch {epoch} comes after one of {before}")]
     OldEpoch {
-        /// Of the last entry.
+        /// The epoch of the last entry.
         before: u64,
-        /// Of this one.
+        /// The epoch of this entry.
         epoch: u64,
     },
     /// It is of several shards, and comes after the cut: parts of it may be missing.
@@ -72,8 +72,8 @@ pub enum ApplyError {
     /// It encodes no command that changes anything.
     #[error("an entry of the log is no change")]
     Malformed,
-    /// It cannot be carried out here: memory is full, or this shard's state is not
-    /// what it was there.
+    /// The entry cannot be executed here: memory is full, or this shard's state differs from the
+    /// original's.
     #[error("an entry of the log is refused: {0:?}")]
     Refused(Status),
 }
@@ -109,7 +109,7 @@ impl AppliedLogs {
         self.0.values().map(|progress| progress.epoch).max().unwrap_or(0)
     }
 
-    /// What an earlier epoch adds to the logs is refused from now on.
+    /// Refuses entries that an earlier epoch adds to the logs from now on.
     pub fn begin_epoch(&mut self, epoch: u64) {
         self.0.values_mut().for_each(|progress| progress.epoch = epoch);
     }

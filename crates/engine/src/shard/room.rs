@@ -1,11 +1,11 @@
-//! Room for a command where memory is full: what removed objects have held comes back
-//! in turns, and where keys may go, objects of parts go, too.
+//! Room for a command when memory is full: the shard releases the memory of removed objects in
+//! turns, and with eviction it evicts objects of parts, too.
 //!
-//! What it keeps true: a command pays for its own room, and for no more than is in
-//! proportion to it. Objects of parts are evicted as wholes; they are hidden at once, as
-//! by DEL. A command whose plan finds no room, because what was evicted for it still
-//! holds memory, is executed again, once that is free: a plan that fails leaves no
-//! trace, and what a command has done before it failed it does not do twice.
+//! Invariant: a command pays for its own room, and for no more than is in proportion to it. Objects
+//! of parts are evicted as wholes; they are hidden at once, as by DEL. If a command's plan finds no
+//! room because evicted objects still hold memory, the shard frees that memory and executes the
+//! command again: a plan that fails leaves no trace, and work that a command did before it failed
+//! is not repeated.
 
 use crate::store::{Now, Store, free_bytes};
 use crate::types::object::Types;
@@ -27,8 +27,9 @@ impl Tries {
         Self(0)
     }
 
-    /// A command has found no room: evicts, and takes back what was evicted. Whether the
-    /// command is to be executed again, for the last time if there is no more to be had.
+    /// Handles a command that has found no room: evicts, and releases the memory of what was
+    /// evicted. Returns whether to execute the command again; if no more room can be made, that is
+    /// the last time.
     pub fn make_more_room<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -59,7 +60,7 @@ impl Tries {
     }
 }
 
-/// The object that a command has changed weighs what it takes now.
+/// Updates the weight of the object that a command has changed.
 pub(super) fn weigh<J: Journal>(store: &mut Store<J>, types: &Types<J>) {
     let Some(root) = store.making_room.keep else { return };
     let kind = kind_of(&store.owner, root);
@@ -89,7 +90,7 @@ pub(super) fn make_room<J: Journal>(
     }
 }
 
-/// Whether memory is still to come back from what was removed.
+/// Whether removed objects still hold memory.
 #[inline]
 pub(super) fn wants_room<J: Journal>(store: &Store<J>) -> bool {
     store.has_graves() || store.flushes.are_under_way()
@@ -116,12 +117,11 @@ fn release_graves<J: Journal>(store: &mut Store<J>, types: &mut Types<J>, now: N
     }
 }
 
-/// What types keep on the heap counts in the shard's memory. False if that is
-/// full.
+/// Counts the heap bytes of types in the shard's memory. False if that is full.
 pub(super) fn cover_heap<J: Journal>(store: &mut Store<J>, types: &mut Types<J>, now: Now) -> bool {
     let of_types: u64 = types.iter_mut().map(|of| of.heap_bytes()).sum();
     let heap_bytes = of_types + store.parts.kept_bytes();
-    // A copy takes what the original took.
+    // A copy takes as much as the original.
     store.cover_heap(heap_bytes, now) || store.is_applying
 }
 

@@ -7,24 +7,21 @@
 //!                               |    ^
 //!                               '----'  further edits, in place
 //! ```
-//! What it keeps true:
-//! * The guardian says ask-only before the first byte changes, and live, under
-//!   a new generation, only after the last checksum is in place. A reader that
-//!   fetched while the guardian said live at g, and got some bytes of later,
-//!   fails the checksum under g, which covers lengths, key and value; with
-//!   none of later it has the value that was current when it began. One that
-//!   comes with a pointer of g after republication meets another generation,
-//!   and asks. Leases need nothing more: the slot is not reused, and what
-//!   releases it later still honours the lease in its mutable word.
+//! Invariants:
+//! * The guardian says ask-only before the first byte changes, and live, under a new generation,
+//!   only after the last checksum is in place. A reader that fetched while the guardian said live
+//!   at g, and got some later bytes, fails the checksum under g, which covers lengths, key and
+//!   value; without later bytes it has the value that was current when it began. A reader with a
+//!   pointer of g after republication meets another generation, and asks. Leases need nothing more:
+//!   the slot is not reused, and its later release still honours the lease in its mutable word.
 //! * The shard's own commands always see the current value.
-//! * A slot that a download has pinned is never changed: the record then goes
-//!   on in another slot.
-//! * Only slots with pages of their own are changed in place. A record that
-//!   outgrows its slot goes to another one, with slack if it grew, so that n
-//!   bytes appended in small parts cost the copying of O(n).
+//! * A slot that a download has pinned is never changed: the record then continues in another slot.
+//! * Only slots with pages of their own are changed in place. A record that outgrows its slot moves
+//!   to another one, with slack if it grew, so that n bytes appended in small parts cost O(n)
+//!   copied bytes.
 //! * The log gets each edit as it is, as for records that are written anew.
 //!
-//! A record in a shard's table says ask-only exactly if it stands here.
+//! A record in a shard's table is ask-only exactly if it is in this list.
 
 use super::clock::Now;
 use remora_arena::{Journal, Owner, PieceSum, Slots, slot_of};
@@ -68,7 +65,7 @@ impl AskOnly {
 
     /// A record is changed now; it is ask-only from here on.
     pub fn touch(&mut self, slot: u32, hash: KeyHash, now: Now) {
-        // Whole seconds have gone by once the next but one has begun.
+        // A whole number of seconds has passed once the next second but one has begun.
         let due_s = now.since_start_s + REPUBLISH_AFTER_S + 1;
         let record = Record { hash, due_s, sum: None };
         let before = self.by_slot.insert(slot, record);
@@ -80,7 +77,7 @@ impl AskOnly {
         }
     }
 
-    /// The record in this slot is no longer there, or not ask-only any more.
+    /// The record in this slot is gone, or no longer ask-only.
     pub fn forget(&mut self, slot: u32) {
         if self.by_slot.is_empty() {
             return;

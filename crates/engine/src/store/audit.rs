@@ -6,12 +6,12 @@ use remora_layout::limits::SLOT_UNIT_BYTES;
 use remora_layout::record::State;
 use std::collections::BTreeMap;
 
-/// Compares what the table leads to, and the bytes that types say their
-/// objects' `parts` take, with what the allocator has given out: no slot is in
-/// two hands, none is lost, none holds another key's record, or a part.
+/// Compares what is reachable from the table, and the bytes that types report for their objects'
+/// `parts`, with what the allocator has given out: no slot has two owners, none is lost, none holds
+/// another key's record, or a part.
 ///
 /// # Errors
-/// What does not fit.
+/// A description of the first mismatch.
 pub(crate) fn audit<J: Journal>(store: &Store<J>, parts: u64) -> Result<(), String> {
     let mut hands: BTreeMap<u64, u64> = BTreeMap::new();
     let mut found = Vec::new();

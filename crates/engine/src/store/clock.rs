@@ -1,14 +1,13 @@
-//! Time, as a shard knows it; and idle limits: what a client has begun and does not go
-//! on with is abandoned.
+//! The shard's time, and idle limits: the shard abandons an operation that its client has begun and
+//! does not continue.
 //!
-//! What it keeps true: only seconds count in which the shard ticked. A shard
-//! that was held up, or a machine that slept, does not take it for the silence
-//! of clients that it did not listen to.
+//! Invariant: only seconds in which the shard ticked count. After a pause of the shard, or of the
+//! machine, the shard does not take its own pause for the clients' silence.
 
 /// The time at which a command is executed, read once for many commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Now {
-    /// The server's clock, Unix ms; never goes back while the server lives.
+    /// The server's clock, Unix ms; monotonic while the server lives.
     pub unix_ms: u64,
     /// Seconds since the server started, for leases.
     pub since_start_s: u64,

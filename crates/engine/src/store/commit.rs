@@ -1,17 +1,15 @@
-//! The one way to change what a key holds, whether it is there, or when it expires:
-//! plan, log, publish (design, "One change").
+//! The one way to change a key's value, its existence or its expiry: plan, log, publish (design,
+//! "One change").
 //!
-//! What it keeps true: here alone the log gets entries, and counts those of other
-//! logs. What no key tells changes without an entry: where records lie, leases,
-//! touches, tables that find what a key holds, memory that comes back in turns. So
-//! does what no key leads to yet, or any more; objects on their way to a key, and
-//! staged ones, are logged all the same, as a copy needs them.
+//! Invariant: only this file adds entries to the log, and counts those of other logs. State that no
+//! key exposes changes without an entry: the places of records, leases, touches, lookup tables,
+//! memory that is released in turns. So does state that no key leads to yet, or any longer. Loads
+//! on their way to a key, and staged objects, are logged all the same, because a copy needs them.
 //!
-//! A type plans a change: it decides every condition, takes the memory, and
-//! writes what no reader can reach yet. A plan that fails leaves no trace. Then
-//! it commits: the resolved operation becomes one entry of the log, and the
-//! stores that let readers see it follow. Where changes are not durable at once,
-//! they are seen once they are ([`super::durable`]).
+//! A type plans a change: it decides every condition, takes the memory, and writes only memory that
+//! no reader can reach yet. A plan that fails leaves no trace. Then the type commits: the resolved
+//! operation becomes one entry of the log, and the stores that make it visible to readers follow.
+//! If changes are not durable at once, readers see them once they are ([`super::durable`]).
 
 use super::Store;
 use super::record::Prepared;
@@ -27,7 +25,7 @@ use zerocopy::IntoBytes;
 /// Room for an entry's value that is kept between changes; a longer one is given back.
 const KEPT_ENTRY_BYTES: usize = 64 << 10;
 
-/// What one change is in the log.
+/// The log entry of one change.
 pub(crate) enum Entry<'a> {
     /// This operation.
     Command(&'a Command<'a>),
@@ -47,9 +45,9 @@ impl<'a> From<&'a Command<'a>> for Entry<'a> {
 }
 
 impl<J: Journal> Store<J> {
-    /// Logs a planned change of a database's keys, then lets it be seen. `entry` has no condition
-    /// left to decide; `publish` cannot fail. What it stores carries the entry's
-    /// sequence, [`Store::last_sequence`].
+    /// Logs a planned change of a database's keys, then makes it visible. `entry` has no condition
+    /// left to decide; `publish` cannot fail. The stores of `publish` carry the entry's sequence,
+    /// [`Store::last_sequence`].
     pub(crate) fn commit<'e, R>(
         &mut self,
         database: Database,
@@ -97,8 +95,8 @@ impl<J: Journal> Store<J> {
         self.lag.show(&mut self.owner, slot, self.log.last_sequence());
     }
 
-    /// As [`Store::show`], of a key's last value, which no change has made now: the
-    /// record was moved, or is whole again.
+    /// As [`Store::show`], for a key's last value without a new change: the record was moved, or is
+    /// whole again.
     pub(super) fn show_again(&mut self, slot: Slot, hash: KeyHash) {
         self.lag.show_again(&mut self.owner, slot, hash);
     }
@@ -114,8 +112,8 @@ impl<J: Journal> Store<J> {
         self.lag.durable_sequence(self.last_sequence())
     }
 
-    /// Changes up to this sequence are durable; none is that is not made yet. What
-    /// became durable is shown, the first part of it at once.
+    /// Marks changes up to this sequence, which are all made, as durable. Shows what became
+    /// durable, the first part of it at once.
     pub(crate) fn set_durable(&mut self, sequence: u64) {
         self.lag.set_durable(&mut self.owner, sequence, self.log.last_sequence());
     }
@@ -137,7 +135,7 @@ fn append(
     sequence
 }
 
-/// Counts an entry that is applied: it stands in the log that it came from.
+/// Counts an applied entry: its own log contains it.
 fn pass(log: &mut Log) -> u64 {
     log.pass()
 }

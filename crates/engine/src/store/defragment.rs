@@ -1,16 +1,16 @@
-//! Which pages are emptied when memory is free, but in pieces (decision 0011). The
-//! records are moved by the shard (`room.rs`).
+//! Chooses the pages to empty when memory is free, but in pieces (decision 0011). The shard moves
+//! the records (`room.rs`).
 //!
-//! What it keeps true: what a call may cost is bounded (limits `DEFRAGMENT_*`), and a
-//! call that failed is not repeated before about as much was freed as it had wanted.
+//! Invariant: the cost of a call is bounded (limits `DEFRAGMENT_*`). After a failed call there is
+//! no new one before about as many bytes were freed as it needed.
 
 use remora_arena::{BUCKET_CLASS, Leave, Slots, Window, class_bytes};
 use remora_layout::limits::{DEFRAGMENT_SCANS, SPAN_BYTES};
 
-/// What room is wanted for.
+/// The purpose of the room.
 #[derive(Clone, Copy)]
 pub(crate) enum Room {
-    /// A record of so many bytes, header included.
+    /// A record of this many bytes, header included.
     Record { bytes: usize },
     /// An overflow bucket.
     Bucket,
@@ -31,10 +31,10 @@ pub(crate) fn free_bytes(slots: &Slots) -> u64 {
     stats.free_bytes + stats.uncarved_bytes
 }
 
-/// Where defragmenting stands.
+/// The state of defragmentation.
 #[derive(Default)]
 pub(crate) struct Defragmenter {
-    /// Where the next search for a window goes on.
+    /// Where the next search for a window continues.
     cursor: u32,
     /// After a failure: bytes that must have been freed before the next try.
     not_before_freed_bytes: u64,
@@ -47,15 +47,15 @@ impl Defragmenter {
         free_bytes(slots) >= bytes as u64 && slots.freed_bytes() >= self.not_before_freed_bytes
     }
 
-    /// So much room could not be made.
+    /// Notes that this much room could not be made.
     pub fn note_failure(&mut self, slots: &Slots, bytes: usize) {
         let wanted = bytes.max(SPAN_BYTES) as u64;
         self.not_before_freed_bytes = slots.freed_bytes() + wanted;
     }
 
-    /// The window to empty next: for up to one span the sparsest, else the one
-    /// with the least in it. Where records may be evicted, one will do that
-    /// cannot be emptied by moving alone.
+    /// The window to empty next: the sparsest one for up to one span, otherwise the one with the
+    /// fewest bytes. If records may be evicted, a window that moving alone cannot empty is allowed
+    /// too.
     pub fn next_window(
         &mut self,
         slots: &Slots,

@@ -1,11 +1,10 @@
 //! Large values on their way out: pinned, and sent in pieces while other
 //! commands run.
 //!
-//! What it keeps true: as long as a slot is pinned it is neither reused nor
-//! moved nor changed in place, so that a download is the value as it was when
-//! the command was executed. A record that is removed or replaced meanwhile
-//! is dead for readers at once; only the slot's release waits for the last
-//! pin. It counts as used memory until then.
+//! Invariant: a pinned slot is not reused, not moved and not changed in place, so that a download
+//! is the value at the time of the command. A record that is removed or replaced meanwhile is dead
+//! for readers at once; only the slot's release waits for the last pin. It counts as used memory
+//! until then.
 
 use remora_arena::{Journal, Owner, Slot, class_for};
 use remora_index::hash::{record_key, record_value};
@@ -17,8 +16,8 @@ use std::ops::Range;
 /// A value longer than `STREAM_BYTES` is in a slot of at least this class.
 pub const STREAM_CLASS: u8 = class_for(STREAM_BYTES).expect("below the limit of values");
 
-/// Bytes of a value that are held for somebody. They are free again only once
-/// it is ended at its shard.
+/// Bytes of a value that a download holds. They are free again only once the download is ended at
+/// its shard.
 #[derive(Debug)]
 #[must_use = "its slot is pinned until the download is ended"]
 pub struct Download {
@@ -55,8 +54,7 @@ impl Download {
 
 struct Pin {
     count: u32,
-    /// The slot is to be released when the last pin goes; with the end of the
-    /// lease on it.
+    /// The slot must be released when the last pin goes; with the end of the lease on it.
     release: Option<(Slot, Option<u64>)>,
 }
 
@@ -99,8 +97,8 @@ impl Pins {
         Download { slot, bytes }
     }
 
-    /// Ends a download, and takes its pin away. What is to be released now, and the
-    /// end of the lease on it.
+    /// Ends a download, and removes its pin. Returns the slot to release now, and the end of the
+    /// lease on it.
     pub fn unpin(&mut self, download: Download) -> Option<(Slot, Option<u64>)> {
         let slot = download.slot;
         let pin = self.by_slot.get_mut(&slot).expect("a download has its pin");

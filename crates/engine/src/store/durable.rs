@@ -1,18 +1,18 @@
 //! Visible means acknowledgeable (docs/decisions/0031): a change is seen once it
 //! is as durable as configured, and not before.
 //!
-//! What it keeps true, where changes are not durable at once:
-//! * A reply waits for the newest sequence among the keys that its command looked
-//!   up. So it waits for no other key's changes, and one without a value waits as
-//!   one with a value does: removed keys stand in the table of pending keys, too.
-//! * A record is pending until its sequence is durable; then it is made live, in
-//!   the order of the changes, so many in a turn. A slot that is freed first is
-//!   forgotten here, as other bytes may lie there by then.
+//! Invariants, if changes are not durable at once:
+//! * A reply waits for the newest sequence among the keys that its command looked up. So it waits
+//!   for no other key's changes. A reply without a value waits too: removed keys are in the table
+//!   of pending keys as well.
+//! * A record is pending until its sequence is durable; then the shard makes it live, in the order
+//!   of the changes, a bounded number in each turn. A slot that is freed first is removed from this
+//!   list, because it may hold other bytes by then.
 //! * Nodes carry their sequence; readers compare it with the word
 //!   [`word::DURABLE`], which never falls.
 //!
-//! The table of keys is bounded. What does not fit makes all keys wait: replies
-//! may then wait for changes of other keys, but never too short.
+//! The table of keys is bounded. If a change does not fit, all keys wait: replies may then wait for
+//! changes of other keys, but never too short.
 //!
 //! With durability `memory` nothing is [`Pending`], and each place here costs a
 //! branch.
@@ -29,10 +29,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is changed and not yet durable, if anything may be.
+/// The changes that are not yet durable, if there may be any.
 pub(crate) struct Lag(Option<Box<Pending>>);
 
-/// What is changed and not yet durable.
+/// The changes that are not yet durable.
 #[derive(Default)]
 struct Pending {
     durable: u64,
@@ -113,7 +113,7 @@ impl Pending {
 }
 
 impl Lag {
-    /// Of a shard at its start.
+    /// The state at the shard's start.
     pub fn new(durability: Durability) -> Self {
         Self(match durability {
             Durability::Memory => None,
@@ -132,8 +132,8 @@ impl Lag {
         self.0.as_ref().map_or(last, |pending| pending.durable)
     }
 
-    /// Changes up to this sequence are durable; none is that is not made yet. What
-    /// became durable is shown, the first part of it at once.
+    /// Marks changes up to this sequence, which are all made, as durable. Shows what became
+    /// durable, the first part of it at once.
     pub fn set_durable<J: Journal>(&mut self, owner: &mut Owner<J>, sequence: u64, last: u64) {
         let Some(pending) = &mut self.0 else { return };
         pending.durable = pending.durable.max(sequence.min(last));
@@ -235,7 +235,7 @@ impl Lag {
         self.0.as_ref().is_some_and(|pending| pending.has_to_show())
     }
 
-    /// Makes records live whose changes became durable: a bounded part.
+    /// Makes a bounded number of records live, of those whose changes became durable.
     pub fn show_some<J: Journal>(&mut self, owner: &mut Owner<J>) {
         let Some(pending) = &mut self.0 else { return };
         for _ in 0..SHOW_TURN_RECORDS {

@@ -1,7 +1,7 @@
-//! What the eviction policy learns, and what objects weigh.
+//! The eviction policy's input, and the weights of objects.
 //!
-//! What it keeps true: the policy knows exactly the records that the table leads to,
-//! an object of parts as its root record, with the bytes of all that it has.
+//! Invariant: the policy has exactly the records that the table leads to. An object of parts is
+//! there as its root record, with the bytes of the whole object.
 
 use super::record::Found;
 use crate::evict::{Eviction, Id, Policy, Verdict, Victim};
@@ -11,25 +11,24 @@ use remora_layout::limits::{SLOT_UNIT_BYTES, WORD_BYTES};
 use remora_layout::record::{Guardian, State};
 use std::collections::BTreeMap;
 
-/// Bytes of the heap for an object's weight: an entry of a map whose nodes are half
-/// full.
+/// Heap bytes for an object's weight: an entry of a map whose nodes are half full.
 const WEIGHT_BYTES: usize = 24;
 
-/// The policy of a shard, and what it weighs by.
+/// The policy of a shard, and the weights of its records.
 pub(crate) struct Evictor {
-    /// Chooses what is evicted; none if nothing is.
+    /// Chooses the records to evict; `None` if nothing is evicted.
     policy: Option<Policy>,
-    /// What each object of parts weighs, by the slot of its root record: those that the
-    /// policy knows, and removed ones whose memory is still to come back.
+    /// The weight of each object of parts, by the slot of its root record: objects that the policy
+    /// has, and removed ones whose memory is not released yet.
     weights: BTreeMap<u32, usize>,
-    /// What the latter weighed.
+    /// The weight of the removed ones.
     coming_bytes: u64,
     /// Keys that lead to root records.
     roots: u64,
 }
 
-/// The class of the record that an id names, if it is there. Some record must start
-/// there: other words may hold anything.
+/// The class of the record that an id names, if it exists. Some record must start there: other
+/// words may hold anything.
 fn current_class<J: Journal>(owner: &Owner<J>, id: Id) -> Option<u8> {
     let word = owner.word(id.slot as usize * (SLOT_UNIT_BYTES / WORD_BYTES));
     Guardian::from_word(word)
@@ -37,7 +36,7 @@ fn current_class<J: Journal>(owner: &Owner<J>, id: Id) -> Option<u8> {
         .map(|found| found.class)
 }
 
-/// What a record weighs, with all that it leads to.
+/// The weight of a record, with all that it leads to.
 fn weight<J: Journal>(
     weights: &BTreeMap<u32, usize>,
     owner: &Owner<J>,
@@ -80,7 +79,7 @@ impl Evictor {
         self.coming_bytes
     }
 
-    /// What all records weigh that the policy knows.
+    /// The weight of all records that the policy has.
     pub fn weight_of_all(&self) -> u64 {
         self.policy.as_ref().map_or(0, Policy::bytes)
     }
@@ -90,7 +89,7 @@ impl Evictor {
         self.weights.contains_key(&root) && self.tracks(root)
     }
 
-    /// The object with this root record takes so many bytes beside that.
+    /// Sets the bytes that the object with this root record takes besides the record.
     pub fn weigh<J: Journal>(&mut self, owner: &Owner<J>, root: u32, bytes: u64) {
         let Some(policy) = self.policy.as_mut().filter(|policy| policy.tracks(root)) else {
             return;
@@ -113,7 +112,7 @@ impl Evictor {
         self.coming_bytes -= weight.map_or(0, |weight| weight as u64);
     }
 
-    /// Chooses what goes next, among what need not stay; the policy has forgotten it.
+    /// Chooses the next record to evict among those that need not stay; the policy forgets it.
     pub fn victim<J: Journal>(
         &mut self,
         owner: &Owner<J>,
@@ -137,12 +136,12 @@ impl Evictor {
         self.policy.as_ref().is_some_and(|policy| policy.tracks(slot))
     }
 
-    /// Whether the key of the record in this slot is to be remembered if it goes.
+    /// Whether the ghost will remember the key of the record in this slot if it is evicted.
     pub fn is_small(&self, slot: u32) -> bool {
         self.policy.as_ref().is_some_and(|policy| policy.is_small(slot))
     }
 
-    /// Remembers a key that goes.
+    /// Remembers an evicted key.
     pub fn remember(&mut self, hash: KeyHash) {
         if let Some(policy) = &mut self.policy {
             policy.remember(hash.0);
@@ -162,7 +161,7 @@ impl Evictor {
         self.roots = self.roots + is_object as u64 - was_object as u64;
         let Self { policy: Some(policy), weights, .. } = self else { return };
         if is_object {
-            // What it has beside is weighed at the end of the command.
+            // The rest of its weight is counted at the end of the command.
             weights.insert(new.slot, class_bytes(new.class));
         }
         let id = Id { slot: new.slot, generation: new.generation };
@@ -176,7 +175,7 @@ impl Evictor {
         }
     }
 
-    /// The record of one slot stands in another now.
+    /// The record of one slot has moved to another.
     pub fn note_moved<J: Journal>(&mut self, owner: &Owner<J>, old: Slot, new: Slot) {
         if let Some(policy) = &mut self.policy {
             let id = Id { slot: new.slot, generation: new.generation };
@@ -209,8 +208,8 @@ impl Evictor {
         }
     }
 
-    /// Another thread of the server has read this record: a hint, which may
-    /// be late, of use to the eviction policy only.
+    /// Another thread of the server has read this record: a hint for the eviction policy, which may
+    /// be late.
     pub fn hint_touched<J: Journal>(&mut self, owner: &Owner<J>, id: Id) {
         let is_slot = (id.slot as usize + 1) * SLOT_UNIT_BYTES <= owner.region_bytes();
         if let Some(policy) =
@@ -221,7 +220,7 @@ impl Evictor {
         }
     }
 
-    /// Of these slots the one whose record was touched least.
+    /// The least touched record among these slots.
     pub fn least_touched(&self, slots: impl Iterator<Item = u32>) -> Option<u32> {
         let policy = self.policy.as_ref()?;
         slots.min_by_key(|slot| policy.touches(*slot))
@@ -233,11 +232,11 @@ impl Evictor {
         self.policy.as_ref().map_or(0, |policy| (policy.heap_bytes() + weights) as u64)
     }
 
-    /// Whether the policy weighs what there is: so many bytes of keys' records, and the
-    /// objects of parts among them.
+    /// Whether the policy's weights are right: the bytes of keys' records, and the objects of parts
+    /// among them.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A description of the first mismatch.
     pub fn audit<J: Journal>(
         &self,
         owner: &Owner<J>,

@@ -14,8 +14,8 @@ pub(crate) fn with_expiry(mutable: Mutable, at_ms: u64) -> Mutable {
     Mutable { expires_at_ms: at_ms, ..mutable }
 }
 
-/// Whether an EXPIRE takes effect on a key that expires at `present`, 0 for
-/// never, which counts as infinitely late (Redis 7.0).
+/// Whether an EXPIRE takes effect on a key that expires at `present`; 0 stands for never, and
+/// counts as infinitely late (Redis 7.0).
 pub(crate) fn is_allowed(condition: ExpireCondition, present: u64, at_ms: u64) -> bool {
     let effective = if present == 0 { u64::MAX } else { present };
     match condition {

@@ -1,16 +1,14 @@
-//! FLUSHALL and FLUSHDB in turns: one change in the log, and then a sweep over the
-//! table, so many buckets in a turn. Here is what is still to be swept; the sweep itself
-//! is in `turns.rs`.
+//! FLUSHALL and FLUSHDB in turns: one change in the log, and then a sweep over the table, a bounded
+//! number of buckets in each turn. This file keeps the buckets that are not swept yet; the sweep
+//! itself is in `turns.rs`.
 //!
-//! What it keeps true:
-//! * From its entry in the log on, a command that looks a key up sweeps the key's
-//!   bucket first: asked, every key is gone at once, and what is set afterwards
-//!   stays.
-//! * It is answered only once all guardians of what it removes are dead: who reads
+//! Invariants:
+//! * After the flush's entry in the log, a command that looks a key up sweeps the key's bucket
+//!   first: for every command all keys are gone at once, and later SETs stay.
+//! * The flush is answered only once the guardians of all removed records are dead: a reader of the
 //!   memory takes nothing flushed for fresh after that.
-//! * Another flush of the same keys begins the sweep anew, for what was set since,
-//!   and both are answered at its end. So there are no more sweeps than databases,
-//!   and one.
+//! * Another flush of the same keys starts the sweep again, for keys that were set since, and both
+//!   are answered at its end. So there is at most one sweep for each database, and one for all.
 //!
 //! A bucket that a split makes is swept: the one that is split is swept before.
 
@@ -29,8 +27,7 @@ struct Sweep {
     buckets: u64,
     /// One bit for each of those that were swept before their turn.
     early: Vec<u64>,
-    /// Its keys in buckets that are not swept, of each database. No other sweep
-    /// counts them.
+    /// The keys in buckets that are not swept yet, for each database. No other sweep counts them.
     keys: [u64; DATABASES],
 }
 
@@ -83,8 +80,7 @@ impl Flushes {
         self.sweeps.iter().flat_map(|sweep| sweep.keys).sum()
     }
 
-    /// Begins a flush of these databases, in a table of so many buckets. Gives its
-    /// number.
+    /// Begins a flush of these databases, in a table of this many buckets. Returns its number.
     pub fn begin(
         &mut self,
         only: Option<Database>,
@@ -93,7 +89,7 @@ impl Flushes {
     ) -> u64 {
         self.begun += 1;
         let mut first = self.begun;
-        // It takes over what it is about to remove as well.
+        // It also takes over the keys that the other is about to remove.
         self.sweeps.retain(|sweep| {
             let stays = only.is_some() && sweep.only != only;
             first = if stays { first } else { first.min(sweep.first) };
@@ -114,7 +110,7 @@ impl Flushes {
         self.sweeps.iter().all(|sweep| sweep.first > flush.number)
     }
 
-    /// The sweep that goes on next, and its bucket.
+    /// The sweep to continue, and its next bucket.
     pub fn next(&self) -> Option<(usize, u64)> {
         let at = self.sweeps.iter().position(|sweep| !sweep.is_swept())?;
         Some((at, self.sweeps[at].cursor))
@@ -133,7 +129,7 @@ impl Flushes {
     /// A key of this bucket is removed: for a flush, or for another reason.
     pub fn note_taken_out(&mut self, bucket: u64, database: Database) {
         let mut sweeps = self.sweeps.iter_mut();
-        // What several are to remove is the oldest's.
+        // Keys that several flushes are to remove belong to the oldest one.
         let of = sweeps.find(|sweep| is_of(sweep.only, database) && sweep.is_due(bucket));
         if let Some(sweep) = of {
             sweep.keys[database.number() as usize] -= 1;
@@ -146,7 +142,7 @@ impl Flushes {
         sweeps.any(|sweep| is_of(sweep.only, database) && sweep.is_due(bucket))
     }
 
-    /// Whether a bucket is to be swept.
+    /// Whether the bucket still has to be swept.
     pub fn wait_for(&self, bucket: u64) -> bool {
         self.sweeps.iter().any(|sweep| sweep.is_due(bucket))
     }

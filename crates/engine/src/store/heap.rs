@@ -1,23 +1,22 @@
-//! What is kept on the heap beside the arena: tables by which types find parts of
-//! objects, and what has come and is to go into the arena. It counts in the shard's
-//! memory.
+//! Memory that the shard keeps on the heap beside the arena: tables by which types find parts of
+//! objects, and data that has arrived and is to go into the arena. It counts in the shard's memory.
 //!
-//! What it keeps true: arena and heap together stay within the shard's memory, but
-//! for what one change adds. The shard sets free pages of the arena aside, as many
-//! bytes as the heap takes, and nobody gets them before the heap is smaller. Keys
-//! make room where keys may go. A change that needs more of the heap is refused
-//! where there are no pages; what takes away goes on.
+//! Invariant: arena and heap together stay within the shard's memory, except for what one change
+//! adds. The shard sets free pages of the arena aside, as many bytes as the heap takes, and gives
+//! them out only after the heap has become smaller. If keys may be evicted, they make room. A
+//! change that needs more of the heap is refused if there are no pages; a change that removes data
+//! continues.
 
 use remora_arena::Slots;
 use remora_layout::limits::SPAN_BYTES;
 
-/// Pages that are set aside, for what the heap takes and for what clients have begun.
+/// Reserved pages, for the heap and for clients' unfinished operations.
 #[derive(Default)]
 pub(crate) struct Cover {
     /// Offsets of runs of `SPAN_BYTES`.
     runs: Vec<usize>,
     heap_bytes: u64,
-    /// Bytes that are set aside for what clients have begun ([`SetAside`]).
+    /// Reserved bytes for clients' unfinished operations ([`SetAside`]).
     aside_bytes: u64,
     /// Those of them for requests that come in pieces.
     pub requests_bytes: u64,
@@ -29,17 +28,17 @@ impl Cover {
         (self.runs.len() * SPAN_BYTES) as u64
     }
 
-    /// What the heap was when it was looked at last.
+    /// The heap's bytes at the last count.
     pub fn heap_bytes(&self) -> u64 {
         self.heap_bytes
     }
 
-    /// The heap takes so many bytes now.
+    /// Sets the heap's present bytes.
     pub fn set_heap_bytes(&mut self, bytes: u64) {
         self.heap_bytes = bytes;
     }
 
-    /// Bytes that are set aside for what clients have begun.
+    /// Reserved bytes for clients' unfinished operations.
     pub fn aside_bytes(&self) -> u64 {
         self.aside_bytes
     }
@@ -62,7 +61,7 @@ impl Cover {
         self.aside_bytes += bytes as u64;
     }
 
-    /// Gives back what was set aside for one thing.
+    /// Frees the reservation of one thing.
     pub fn give_aside(&mut self, slots: &mut Slots, aside: &mut SetAside) {
         self.aside_bytes -= aside.bytes();
         for (run, bytes) in aside.runs.drain(..) {
@@ -71,8 +70,8 @@ impl Cover {
     }
 }
 
-/// Pages of the arena that one thing on the heap has set aside, as many bytes as it
-/// takes. They are to be given back to their shard, which counts them.
+/// Pages of the arena that one thing on the heap has reserved, as many bytes as it takes. The owner
+/// returns them to their shard, which counts them.
 #[must_use]
 #[derive(Default, Debug)]
 pub struct SetAside {

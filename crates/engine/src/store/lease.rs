@@ -23,9 +23,9 @@ const fn end_s(now_s: u64, term_s: u64) -> u64 {
     end_s + (end_s as u16 == 0) as u64
 }
 
-/// End of the lease that a record's word 1 tells, if it still runs; the shortest term is
-/// `min_s`. The word keeps 16 bits; leases are short, so that this is unambiguous but
-/// for a stale end 18 hours ago, which only lengthens a quarantine.
+/// End of the lease in a record's word 1, if it still runs; the shortest term is `min_s`. The word
+/// keeps 16 bits; leases are short, so that this is unambiguous except for a stale end 18 hours
+/// ago, which only lengthens a quarantine.
 #[inline]
 pub(super) fn running_end_s(mutable: Mutable, min_s: u64, now: Now) -> Option<u64> {
     if mutable.lease_end_s == 0 && mutable.popularity == 0 {

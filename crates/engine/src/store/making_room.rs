@@ -1,12 +1,12 @@
-//! What is kept while a command makes room: what has to stay, and how far it has come.
+//! State of a command that makes room: the records that must stay, and the progress.
 
 use remora_arena::Slot;
 use std::collections::BTreeSet;
 
-/// What is kept while a command makes room.
+/// State of a command that makes room.
 #[derive(Default)]
 pub(crate) struct MakingRoom {
-    /// The slot of a record that has to stay: the present command works on it.
+    /// The slot of a record that must stay: the present command works on it.
     pub keep: Option<u32>,
     /// The slot of a record that is given to another key.
     pub source: Option<u32>,
@@ -17,11 +17,11 @@ pub(crate) struct MakingRoom {
     pub held: BTreeSet<u32>,
     /// The most bytes that the command has wanted without a result.
     pub wanted_bytes: u64,
-    /// If memory does not suffice for the command, more is made, and the command is
-    /// executed again: what it was given before is to be kept.
+    /// If memory does not suffice for the command, the shard makes more and executes the command
+    /// again: the command's input must be kept.
     pub tries_again: bool,
-    /// Chains that evicted keys stood in; they are shed when no place that
-    /// was found before is needed any more.
+    /// Chains from which keys were evicted; they are shortened once no place that was found before
+    /// is needed.
     pub thinned: Vec<u64>,
 }
 
@@ -31,7 +31,7 @@ impl MakingRoom {
         (self.keep, self.wanted_bytes, self.tries_again, self.done) = (None, 0, false, 0);
     }
 
-    /// It wants so many bytes, and has not found them yet.
+    /// The command needs this many bytes, and has not found them yet.
     pub fn want(&mut self, bytes: u64) {
         self.wanted_bytes = self.wanted_bytes.max(bytes);
     }
@@ -41,7 +41,7 @@ impl MakingRoom {
         self.keep == Some(slot) || self.source == Some(slot) || self.held.contains(&slot)
     }
 
-    /// The record of one slot stands in another now.
+    /// The record of one slot has moved to another.
     pub fn note_moved(&mut self, old: Slot, new: Slot) {
         for kept in [&mut self.keep, &mut self.source] {
             if *kept == Some(old.slot) {

@@ -1,12 +1,12 @@
 //! The memory of one shard, and its table of keys (HydraDB 4.1.1, H2, H3).
 //!
-//! What it keeps true: a change is logged before any reader can see it; a new
-//! record is complete before it is reachable; the old record of a key is dead
-//! before the new one is reachable, so that no two paths lead to two values.
+//! Invariant: a change is logged before any reader can see it; a new record is complete before it
+//! is reachable; the old record of a key is dead before the new one is reachable, so that two paths
+//! never lead to two values.
 //!
-//! A store is made of parts, each of which keeps one thing true, in a file of its own
-//! that knows no store. What needs several of them is a method of [`Store`]: here what
-//! there is, and in the files above how it changes.
+//! A store has parts. Each part keeps one invariant, in a file of its own, and does not depend on
+//! the store. An operation that needs several parts is a method of [`Store`]: this file has the
+//! parts, and the files above have the changes.
 //!
 //! ```text
 //! turns    what goes by time: leases, expiry, flushes, idle limits
@@ -95,7 +95,7 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) options: ShardOptions,
     pub(crate) log: Log,
     pub(crate) stats: ShardStats,
-    /// What is changed and not yet durable.
+    /// The changes that are not yet durable.
     pub(crate) lag: Lag,
     pub(crate) flushes: Flushes,
     pub(crate) evictor: Evictor,
@@ -107,9 +107,9 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) parts: AllParts,
     /// Objects that are on their way to another key.
     pub(crate) moves: Moves,
-    /// Objects that no key leads to any more, and whose memory is to be released.
+    /// Objects that no key leads to any longer, and whose memory is to be released.
     pub(crate) graves: VecDeque<Grave>,
-    /// Pages of the arena that are set aside for what types keep on the heap.
+    /// Pages of the arena that are reserved for the types' heap memory.
     pub(crate) cover: Cover,
     /// The clock of idle limits.
     pub(crate) ticked: TickedSeconds,
@@ -122,11 +122,11 @@ pub struct Store<J: Journal = NoJournal> {
     /// Pointer to the record written last: a writer may read it back without
     /// asking for it first.
     pub(crate) last_put: RemotePointer,
-    /// A list of keys, or what a key has, that the last reply brings.
+    /// The value of the last reply: a list of keys, or a key's content.
     pub(crate) listed: Vec<u8>,
-    /// Where a value that is changed piecemeal is made, kept between commands.
+    /// Buffer for a value that is changed piecemeal, kept between commands.
     pub(crate) edited: Vec<u8>,
-    /// What an entry's value is made in.
+    /// Buffer for an entry's value.
     entry_scratch: Vec<u8>,
 }
 
@@ -189,7 +189,7 @@ impl<J: Journal> Store<J> {
         record::hash_in(&self.owner, slot, self.options.hash_seed)
     }
 
-    /// What a reader needs to walk this shard's table, as of now.
+    /// Returns what a reader needs to walk this shard's table in its present state.
     pub(crate) fn table_ref(&self) -> TableRef {
         TableRef::read(self.options.region, self.owner.view()).expect("the owner wrote this page")
     }
@@ -237,8 +237,8 @@ impl<J: Journal> Store<J> {
         self.table.prefetch_record(&self.owner, hash);
     }
 
-    /// The live, unexpired record of a key. An expired one is removed, unless the
-    /// log that is applied has to say so.
+    /// The live, unexpired record of a key. An expired one is removed, except in apply mode, where
+    /// only the log removes it.
     #[inline]
     pub(crate) fn lookup(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Option<Found> {
         if self.lag.is_possible() || self.flushes.are_under_way() {
@@ -269,14 +269,14 @@ impl<J: Journal> Store<J> {
         self.stats.expired += 1;
     }
 
-    /// Where a key stands, expired or not.
+    /// The position of a key, expired or not.
     #[inline]
     pub(crate) fn found(&self, key: &[u8], hash: KeyHash) -> Option<Found> {
         let (place, slot) = self.table.find(&self.owner, key, hash)?;
         Some(Found { place, slot, mutable: mutable_of(&self.owner, slot.slot) })
     }
 
-    /// The type of what was found.
+    /// The type of the found object.
     #[inline]
     pub(crate) fn kind(&self, found: Found) -> Kind {
         kind_of(&self.owner, found.slot.slot)
@@ -302,12 +302,12 @@ impl<J: Journal> Store<J> {
         (term_s * 1000) as u32
     }
 
-    /// End of the lease that a record's word 1 tells, if it still runs.
+    /// End of the lease in a record's word 1, if it still runs.
     fn lease_end_s(&self, mutable: Mutable, now: Now) -> Option<u64> {
         lease::running_end_s(mutable, self.options.lease_min_s, now)
     }
 
-    /// Where readers find the state block of a root record.
+    /// The place of a root record's state block for readers.
     pub(crate) fn state_of(&self, root: Slot) -> NodeRef {
         let key_bytes = lengths_of(&self.owner, root.slot).key_bytes as usize;
         let units = (state_offset(key_bytes) / SLOT_UNIT_BYTES) as u32;
@@ -326,8 +326,7 @@ impl<J: Journal> Store<J> {
         !self.graves.is_empty()
     }
 
-    /// Whether the object with this root record is on its way: nothing in it goes by
-    /// time.
+    /// Whether the object with this root record is a load under way: nothing in it expires.
     pub(crate) fn is_moving(&self, root: u32) -> bool {
         self.moves.is_loading(root) || self.moves.is_dumped(root, || self.hash_in(root))
     }

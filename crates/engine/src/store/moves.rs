@@ -1,11 +1,10 @@
 //! Keys on their way to another one (docs/decisions/0036): dumps of keys that are
 //! given away, and loads, objects that no key leads to yet.
 //!
-//! What it keeps true: a key that is being dumped does not change; commands that
-//! would change it are refused. It may go as a whole: then its dump is over, as
-//! its record is dead. A load is reached by no key, counts in no digest, and is released
-//! in turns if it is given up. Both are bounded in number, and end when nothing asks for
-//! them any more.
+//! Invariant: a key that is being dumped does not change; the shard refuses commands that would
+//! change it. The key may be removed as a whole: that ends its dump, because its record is dead. A
+//! load is reached by no key, counts in no digest, and is released in turns if it is abandoned.
+//! Dumps and loads are bounded in number, and end when nobody continues them.
 
 use remora_arena::{Slot, Slots};
 use remora_layout::database::Database;
@@ -17,16 +16,16 @@ use remora_protocol::{Command, Dumped, LoadStep};
 use std::any::Any;
 use std::collections::BTreeMap;
 
-/// Where a dump goes on: the type's own. `None` at its beginning.
+/// Where a dump continues, in the type's own form. `None` at its beginning.
 pub(crate) type DumpAt = Option<Box<dyn Any + Send>>;
 
 /// A key that is being dumped.
 struct Dump {
-    /// Which one.
+    /// The dump's number.
     number: u64,
-    /// Where the key's record is now.
+    /// The present slot of the key's record.
     slot: Slot,
-    /// Of an object of parts.
+    /// Whether it is an object of parts.
     is_of_parts: bool,
     at: DumpAt,
     /// When a piece was asked for last, in seconds that the shard has ticked.
@@ -35,16 +34,16 @@ struct Dump {
 
 /// An object that no key leads to yet.
 pub(crate) struct Load {
-    /// Which one. A key may have several.
+    /// The load's number. A key may have several loads.
     pub number: u64,
     pub key: Box<[u8]>,
-    /// Of the key.
+    /// The key's hash.
     pub hash: KeyHash,
     pub root: Slot,
     pub kind: Kind,
-    /// Which dump it is made of.
+    /// The number of the dump from which it is made.
     pub dump: u64,
-    /// Of the key, once it has the object.
+    /// The key's expiry, once it has the object.
     pub expires_at_ms: u64,
     last_s: u64,
 }
@@ -121,8 +120,8 @@ impl Moves {
         self.dumps.get(&hash.0).is_some_and(|dump| dump.number == number)
     }
 
-    /// Begins a dump of a key, whose record is in this slot: it does not change until
-    /// that ends. Gives its number.
+    /// Begins a dump of a key whose record is in this slot: the key does not change until the dump
+    /// ends. Returns the dump's number.
     ///
     /// # Errors
     /// `TryAgain`: it is being dumped, or too many are.
@@ -147,8 +146,8 @@ impl Moves {
         Ok(number)
     }
 
-    /// A dump of an object of parts that is under way: the slot of its root record, and
-    /// where it goes on.
+    /// A dump of an object of parts that is under way: the slot of its root record, and where it
+    /// continues.
     pub fn dump_under_way(
         &mut self,
         hash: KeyHash,
@@ -184,7 +183,7 @@ impl Moves {
         }
     }
 
-    /// A key's record stands in another slot now.
+    /// A key's record has moved to another slot.
     pub fn note_moved(&mut self, hash: KeyHash, old: Slot, new: Slot) {
         let dump = self.dumps.get_mut(&hash.0).filter(|dump| dump.slot == old);
         if let Some(dump) = dump {
@@ -234,8 +233,7 @@ impl Moves {
         self.loads.push(load);
     }
 
-    /// Takes out the loads of a database, or of all, whose keys are meant: a flush
-    /// gives them up.
+    /// Takes out the loads for keys of a database, or of all: a flush gives them up.
     pub fn take_loads(
         &mut self,
         only: Option<Database>,
@@ -247,8 +245,8 @@ impl Moves {
         self.loads.extract_if(.., is_it).collect()
     }
 
-    /// Ends dumps, and takes out loads, that nothing has asked for too long: whatever
-    /// moves objects has gone.
+    /// Ends dumps, and takes out loads, that nobody has continued for too long: their mover is
+    /// gone.
     pub fn take_idle(&mut self, ticked_s: u64, idle_s: u64) -> Vec<Load> {
         self.dumps.retain(|_, dump| ticked_s - dump.last_s <= idle_s);
         let is_idle = |load: &mut Load| ticked_s - load.last_s > idle_s;

@@ -1,7 +1,7 @@
 //! Objects of parts, and objects that are on their way to a key.
 //!
-//! What it keeps true: a plan of parts that fails leaves no trace. A load, which no key
-//! leads to, is released in turns if it is given up.
+//! Invariant: a plan of parts that fails leaves no trace. A load, which no key leads to, is
+//! released in turns if it is abandoned.
 
 use super::Store;
 use super::clock::Now;
@@ -82,7 +82,7 @@ impl<J: Journal> Store<J> {
     ) -> Result<NewPart, ArenaFull> {
         let parts = self.parts.of(root);
         let (kind, secret, hash) = (parts.kind, parts.secret, parts.hash(name));
-        // In place of an expiry, which parts have none of: where the root lies.
+        // The place of the root, in the field of the expiry, which parts do not have.
         let (database, expires_at_ms) = (Database::ZERO, root.into());
         let record = NewRecord { key: name, value, database, kind, expires_at_ms };
         let slot = self.allocate(Room::Record { bytes: record.record_bytes() }, now)?;
@@ -91,15 +91,15 @@ impl<J: Journal> Store<J> {
         Ok(NewPart { hash, slot })
     }
 
-    /// Gives back what was planned, and not published.
+    /// Frees planned parts that are not published.
     pub(crate) fn drop_planned(&mut self, planned: PlannedParts, now: Now) {
         for slot in planned.parts.into_iter().map(|part| part.slot).chain(planned.spares) {
             self.give_back(slot, now);
         }
     }
 
-    /// Lets planned parts be seen, in the place of those of the same names. To be
-    /// called in [`Store::commit`], and [`Store::settle_parts`] after it.
+    /// Makes planned parts visible, in the place of those of the same names. The caller calls it in
+    /// [`Store::commit`], and [`Store::settle_parts`] after it.
     pub(crate) fn publish_parts(&mut self, root: u32, planned: &mut PlannedParts, now: Now) {
         let mut dead_parts = Vec::new();
         for part in &planned.parts {
@@ -110,8 +110,8 @@ impl<J: Journal> Store<J> {
         dead_parts.into_iter().for_each(|dead| self.release_part(dead, now));
     }
 
-    /// After planned parts are published: gives back what they did not need, and
-    /// lets the table grow.
+    /// After planned parts are published: frees their unused overflow buckets, and lets the table
+    /// grow.
     pub(crate) fn settle_parts(&mut self, root: u32, planned: PlannedParts, now: Now) {
         for spare in planned.spares {
             self.give_back(spare, now);
@@ -132,7 +132,7 @@ impl<J: Journal> Store<J> {
         self.parts.grow((&mut self.owner, &mut self.slots), root, now);
     }
 
-    /// Takes parts out, each name once. To be called in [`Store::commit`].
+    /// Takes parts out, each name once. The caller calls it in [`Store::commit`].
     pub(crate) fn remove_parts<'p>(
         &mut self,
         root: u32,
@@ -147,8 +147,8 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Lets a key lead to an object whose root record and parts are made, in the
-    /// place of what stands there. An error takes all of it back.
+    /// Makes a key lead to an object whose root record and parts are made, in the place of the
+    /// key's old value. An error undoes all of it.
     pub(crate) fn enter_parts(
         &mut self,
         (key, hash): (&[u8], KeyHash),
@@ -156,7 +156,7 @@ impl<J: Journal> Store<J> {
         entry: &Command<'_>,
         now: Now,
     ) -> Result<(), ArenaFull> {
-        // What was found before may have been moved meanwhile.
+        // The place that was found before may have moved meanwhile.
         let found: Option<Found> = self.found(key, hash);
         let entered = self.enter_root((key, hash), (root, expires_at_ms), found, entry.into(), now);
         if entered.is_err() {
@@ -172,8 +172,8 @@ impl<J: Journal> Store<J> {
         while !self.release_parts(root, usize::MAX, now) {}
     }
 
-    /// Releases up to so many parts of an object whose root record is dead. True
-    /// once there are none, and the table is gone, too.
+    /// Releases up to this many parts of an object whose root record is dead. Returns true once no
+    /// part is left and the table is freed too.
     pub(crate) fn release_parts(&mut self, root: u32, most: usize, now: Now) -> bool {
         let memory = (&mut self.owner, &mut self.slots, &mut self.lag);
         self.parts.release(memory, root, most, now)
@@ -185,7 +185,7 @@ impl<J: Journal> Store<J> {
         self.commit(load.hash.database(), &entry, |store| store.bury_load(load));
     }
 
-    /// Gives up the loads of a database, or of all, whose keys are meant: a flush does.
+    /// Gives up the loads for keys of a database, or of all, as a flush does.
     pub(crate) fn bury_loads(&mut self, only: Option<Database>, is_meant: &dyn Fn(&[u8]) -> bool) {
         let meant = self.moves.take_loads(only, is_meant);
         meant.iter().for_each(|load| self.bury_load(load));
@@ -193,7 +193,7 @@ impl<J: Journal> Store<J> {
 
     fn bury_load(&mut self, load: &Load) {
         let dead = self.flip_dead(load.root.slot);
-        // No reader has ever met a part of it.
+        // No reader has met a part of it.
         let grave = Grave { kind: load.kind, root: dead, lease_end_s: None };
         self.graves.push_front(grave);
     }

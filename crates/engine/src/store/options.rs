@@ -30,20 +30,20 @@ pub struct ShardOptions {
     pub buckets: u64,
     /// Shortest lease term, seconds; at most 2^14.
     pub lease_min_s: u64,
-    /// Random; who may read the arena can compute its records' checksums.
+    /// Random; a client that may read the arena can compute its records' checksums.
     pub record_secret: u64,
-    /// Random; keys the checksums of the log. No client may learn it.
+    /// Random; keys the checksums of the log. Must stay secret from clients.
     pub log_secret: u64,
     /// Number of the shard's log among those of its server.
     pub log_shard: u32,
     /// Bytes of freed slots that may wait for leases; 0 for a sixteenth.
     pub quarantine_bytes: u64,
-    /// What happens when the arena is full.
+    /// The behaviour when the arena is full.
     pub eviction: Eviction,
-    /// Slots are used no more once they have had so many generations: all that
-    /// 32 bits hold, but in tests and worlds, where it is to happen often.
+    /// A slot is not used again after this many generations: the range of 32 bits, except in tests
+    /// and worlds, where it should happen often.
     pub last_generation: u32,
-    /// An upload is abandoned after so many seconds without a piece.
+    /// An upload is abandoned after this many seconds without a piece.
     pub upload_idle_s: u64,
     /// When a change is as durable as configured.
     pub durability: Durability,
@@ -71,8 +71,7 @@ impl Default for ShardOptions {
     }
 }
 
-/// Bytes that an arena whose table begins with this many buckets needs before
-/// its first slot.
+/// Bytes before the first slot of an arena whose table begins with this many buckets.
 pub const fn table_end(buckets: u64) -> u64 {
     ARENA_HEADER_BYTES as u64 + buckets * BUCKET_BYTES as u64
 }

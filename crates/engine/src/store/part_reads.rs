@@ -1,10 +1,9 @@
 //! Reads of all parts of an object, in turns.
 //!
-//! What it keeps true: a read gives the object as it was when the read began.
-//! Before a part is changed or released, its bucket is kept for the reads that
-//! have not given it yet. What is kept for all reads of a shard is bounded and
-//! counts in its memory: beyond that, the read for which most is kept is broken
-//! off, so that a slow reader stops no writer.
+//! Invariant: a read returns the object as it was when the read began. Before a part is changed or
+//! released, its bucket is copied for the reads that have not returned it yet. The copies for all
+//! reads of a shard are bounded and count in its memory: beyond the bound, the shard breaks off the
+//! read with the largest copies, so that a slow reader stops no writer.
 
 use remora_arena::{Journal, Owner, Slot};
 use remora_index::hash::{Table, record_key, record_value};
@@ -15,7 +14,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// Appends what a read in turns gives of a part.
+/// Appends a part in the form that a read in turns returns.
 pub(crate) type Write = fn(name: &[u8], value: &[u8], found: &mut Vec<u8>);
 
 /// A read of all parts of an object, as they were when it began.
@@ -39,25 +38,24 @@ struct Reading {
     write: Write,
 }
 
-/// What is kept for a read.
+/// The copies for a read.
 struct Kept {
     /// Lists of about a turn's bytes.
     lists: VecDeque<Vec<u8>>,
     /// The buckets behind the current one that are kept already.
     ahead: BTreeSet<u64>,
-    /// Of both.
+    /// The bytes of both.
     bytes: u64,
     /// The sum over all reads of the shard.
     total: Arc<AtomicU64>,
-    /// So much was kept that the read cannot go on.
+    /// The copies became so large that the read cannot continue.
     is_broken: bool,
 }
 
-/// What a bucket in [`Kept::ahead`] takes: its number, in a set whose nodes are half
-/// full.
+/// Bytes of a bucket in [`Kept::ahead`]: its number, in a set whose nodes are half full.
 const AHEAD_BYTES: i64 = 24;
 
-/// What is kept for the reads of one shard.
+/// The copies for the reads of one shard.
 #[derive(Default)]
 pub(crate) struct PartReads {
     all: Vec<Weak<Mutex<Reading>>>,
@@ -71,7 +69,7 @@ pub(super) fn in_bucket<J: Journal>(table: &Table, owner: &Owner<J>, bucket: u64
     table.places(owner, bucket).into_iter().map(|(_, slot)| slot.slot).collect()
 }
 
-/// The slots of the parts that stood in a bucket when there were so many.
+/// The slots of the parts that a bucket contained at that number of buckets.
 fn came_from<J: Journal>(
     table: &Table,
     owner: &Owner<J>,
@@ -141,7 +139,7 @@ impl Drop for Kept {
 }
 
 impl Reading {
-    /// What it has not given yet of the bucket that a hash leads to.
+    /// The parts of a hash's bucket that the read has not returned yet.
     fn ungiven<J: Journal>(&self, table: &Table, owner: &Owner<J>, hash: KeyHash) -> Vec<u32> {
         let bucket = hash.bucket(self.buckets);
         if self.kept.is_broken || bucket + 1 < self.next || self.kept.ahead.contains(&bucket) {
@@ -234,10 +232,10 @@ impl PartReads {
 pub(super) struct Readings(Vec<Weak<Mutex<Reading>>>);
 
 impl Readings {
-    /// Keeps the bucket that a part with this hash stands in for the reads that have
-    /// not given it yet. To be called before that part changes, or moves, or goes. Of
-    /// all reads no more than `most` bytes are kept: before a copy is made another one
-    /// goes, or the read itself is broken off.
+    /// Copies the bucket of a part with this hash for the reads that have not returned it yet. The
+    /// caller calls it before that part is changed, moved or removed. The copies of all reads stay
+    /// within `most` bytes: before a new copy another one is dropped, or the read itself is broken
+    /// off.
     pub fn keep<J: Journal>(
         &mut self,
         (table, owner): (&Table, &Owner<J>),
@@ -270,9 +268,9 @@ impl Readings {
 }
 
 impl PartsRead {
-    /// Goes on: appends to `found` until that has so many bytes, or
-    /// [`PARTS_TURN_BUCKETS`] were looked at. True at its end. Without a table the
-    /// object has gone, and its release has kept the rest.
+    /// Continues: appends to `found` until that has this many bytes, or the read has looked at
+    /// [`PARTS_TURN_BUCKETS`]. True at its end. Without a table the object is gone, and its release
+    /// has kept the rest.
     ///
     /// # Errors
     /// Too much has changed since it began.

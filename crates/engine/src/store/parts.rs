@@ -1,12 +1,11 @@
 //! Parts of objects: records that no key names, found by name through a table of
 //! the object's own, which begins in its root record.
 //!
-//! What it keeps true: a part is bound to its root record, by the seed of its
-//! checksum, so that it passes for no part of another object, nor of an earlier
-//! one; a new part is complete before it is reachable, and the old one is dead
-//! before that. A part counts only with its root: when that is dead, all parts
-//! are, and their memory comes back in turns. Before a part is changed, moved or
-//! released, it is kept for the reads in turns that have not given it
+//! Invariant: a part is bound to its root record by the seed of its checksum, so that it never
+//! passes for a part of another object, nor of an earlier one. A new part is complete before it is
+//! reachable, and the old one is dead before that. A part is valid only with its root: when the
+//! root is dead all parts are, and their memory is released in turns. Before a part is changed,
+//! moved or released, it is copied for the reads in turns that have not returned it
 //! ([`super::part_reads`]).
 
 use super::clock::Now;
@@ -42,7 +41,7 @@ pub(crate) struct Parts {
     readings: Readings,
 }
 
-/// All objects that have parts, and what is kept for reads of them.
+/// All objects that have parts, and the copies for reads of them.
 pub(crate) struct AllParts {
     /// By the slots of their root records.
     by_root: BTreeMap<u32, Parts>,
@@ -57,7 +56,7 @@ pub(crate) struct NewPart {
     pub slot: Slot,
 }
 
-/// Parts that are written, and what publishing them may need.
+/// Parts that are written, and the buckets that publishing them may need.
 #[derive(Default)]
 pub(crate) struct PlannedParts {
     pub parts: Vec<NewPart>,
@@ -67,7 +66,7 @@ pub(crate) struct PlannedParts {
 }
 
 impl Parts {
-    /// None yet, of a root record whose state block begins at this word.
+    /// An empty table, for a root record whose state block begins at this word.
     fn new<J: Journal>(
         owner: &mut Owner<J>,
         (root, state): (Slot, usize),
@@ -135,7 +134,7 @@ impl Parts {
         in_bucket(&self.table, owner, bucket)
     }
 
-    /// Before what stands in the bucket of a hash changes.
+    /// Called before the content of a hash's bucket changes.
     fn keep_for_reads<J: Journal>(
         &mut self,
         owner: &Owner<J>,
@@ -172,13 +171,13 @@ impl Parts {
 }
 
 impl AllParts {
-    /// None yet, in an arena of so many bytes.
+    /// An empty set of tables, in an arena of this many bytes.
     pub fn new(region_bytes: usize) -> Self {
         let most_kept = region_bytes as u64 / KEPT_PARTS_SHARE;
         Self { by_root: BTreeMap::new(), reads: PartReads::default(), most_kept }
     }
 
-    /// A root record is made, whose state block begins at this word.
+    /// Begins the table of a root record whose state block begins at this word.
     pub fn begin<J: Journal>(
         &mut self,
         owner: &mut Owner<J>,
@@ -234,7 +233,7 @@ impl AllParts {
         dead
     }
 
-    /// Takes a part out of its table, if it is there; gives its slot: it is dead.
+    /// Takes a part out of its table, if it is there; returns its slot: it is dead.
     pub fn take_out<J: Journal>(
         &mut self,
         (owner, slots): (&mut Owner<J>, &mut Slots),
@@ -267,8 +266,8 @@ impl AllParts {
         table.grow(owner, slots, now.since_start_s, hash_of);
     }
 
-    /// Releases up to so many parts of an object whose root record is dead. True
-    /// once there are none, and the table is gone, too.
+    /// Releases up to this many parts of an object whose root record is dead. Returns true once no
+    /// part is left and the table is freed too.
     pub fn release<J: Journal>(
         &mut self,
         (owner, slots, lag): (&mut Owner<J>, &mut Slots, &mut Lag),
@@ -302,13 +301,13 @@ impl AllParts {
         true
     }
 
-    /// Whether the part in this slot is of an object whose table is here.
+    /// Whether the part in this slot belongs to an object whose table is here.
     pub fn contain<J: Journal>(&self, owner: &Owner<J>, slot: u32) -> bool {
         let parts = self.by_root.get(&root_of(owner, slot));
         parts.is_some_and(|parts| parts.kind == kind_of(owner, slot))
     }
 
-    /// Where the part in this slot stands in its object's table, if it does.
+    /// The position of the part in this slot in its object's table, if it is there.
     pub fn find_in<J: Journal>(&self, owner: &Owner<J>, slot: u32) -> Option<Found> {
         let parts = self.by_root.get(&root_of(owner, slot))?;
         parts.find(owner, record_key(owner, slot)).filter(|found| found.slot.slot == slot)
@@ -345,7 +344,7 @@ impl AllParts {
         reads.begin((*root, table), readings, write)
     }
 
-    /// Goes on with a read: [`PartsRead::go_on`].
+    /// Continues a read: [`PartsRead::go_on`].
     ///
     /// # Errors
     /// Too much has changed since it began.
@@ -364,7 +363,7 @@ impl AllParts {
     /// their slots, overflow buckets included.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A description of the first mismatch.
     pub fn audit<J: Journal>(
         &self,
         owner: &Owner<J>,
@@ -376,8 +375,8 @@ impl AllParts {
     }
 }
 
-/// The slot of the root record of the part in a slot: it stands in place of an expiry,
-/// which parts have none of.
+/// The slot of the root record of the part in a slot: it is in the field of the expiry, which parts
+/// do not have.
 fn root_of<J: Journal>(owner: &Owner<J>, slot: u32) -> u32 {
     mutable_of(owner, slot).expires_at_ms as u32
 }

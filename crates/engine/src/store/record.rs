@@ -7,7 +7,7 @@ use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::record::Mutable;
 
-/// A key that was found: where its slot word stands, what it says, word 1.
+/// A key that was found: the place of its slot word, the word, and word 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub place: SlotIndex,
@@ -15,12 +15,12 @@ pub(crate) struct Found {
     pub mutable: Mutable,
 }
 
-/// What a key is to hold.
+/// The new value of a key.
 #[derive(Clone, Copy)]
 pub(crate) struct New<'a> {
     pub key: &'a [u8],
     pub hash: KeyHash,
-    /// What the record is: a string, or a whole object.
+    /// The record's kind: a string, or a whole object.
     pub kind: Kind,
     pub value: &'a [u8],
     /// Unix ms; 0 for never.
@@ -43,7 +43,7 @@ pub(crate) enum Readable {
     AskOnly,
 }
 
-/// An object that no key leads to any more.
+/// An object that no key leads to any longer.
 #[derive(Clone, Copy)]
 pub(crate) struct Grave {
     /// Its type.

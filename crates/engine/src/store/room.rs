@@ -1,24 +1,23 @@
 //! Memory for a change: taken, and made where there is none.
 //!
-//! What it keeps true: an evicted key is logged as a DEL before its guardian is flipped,
-//! so that replicas and readers learn of it as of any removal; what the present command
-//! works on stays. A record is moved as it would be overwritten by itself: the copy is
-//! complete before the old guardian is dead, and that is dead before the copy is
-//! reachable. Readers of the old one ask. A move changes no key, so that it is not logged.
+//! Invariant: an evicted key is logged as a DEL before its guardian is flipped, so that replicas
+//! and readers see it as any removal; the records that the present command works on stay. A record
+//! is moved as if it were overwritten by itself: the copy is complete before the old guardian is
+//! dead, and the old guardian is dead before the copy is reachable. Readers of the old record ask
+//! the shard. A move changes no key, so it is not logged.
 //!
-//! Where nothing is evicted records are moved until pages come free
-//! ([`super::defragment`], decision 0011). Where keys may go, room is made in two steps.
-//! Keys go in the policy's order, until one has left a place that serves or enough is
-//! free in all; then a window of pages is emptied, by moving its records to what came
-//! free, and by evicting those that fit nowhere. The first step evicts about
-//! as many bytes as the command wants to write, two spans' worth at least; the
-//! second tries a few windows, of which the first serves unless something in it
-//! is not published yet (limits `DEFRAGMENT_*`).
+//! Without eviction the shard moves records until pages are free ([`super::defragment`], decision
+//! 0011). With eviction it makes room in two steps. First it evicts keys in the policy's order,
+//! until one has left a suitable place or enough bytes are free in total. Then it empties a window
+//! of pages: it moves the window's records to free places, and evicts those that fit nowhere. The
+//! first step evicts about as many bytes as the command wants to write, at least two spans' worth;
+//! the second step tries a few windows, and the first one serves unless a record in it is not
+//! published yet (limits `DEFRAGMENT_*`).
 //!
-//! An object of parts is hidden at once, and its memory comes back in turns, which
-//! are the shard's, not the store's. So where one was evicted there is no room yet:
-//! the plan fails, the shard carries out as many turns as the command wants bytes, and
-//! executes the command again (`shard/room.rs`).
+//! An object of parts is hidden at once, and its memory is released in turns, which belong to the
+//! shard, not to the store. So after the eviction of such an object there is no room yet: the plan
+//! fails, the shard runs as many turns as the command needs bytes, and executes the command again
+//! (`shard/room.rs`).
 
 use super::Store;
 use super::clock::Now;
@@ -100,7 +99,7 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Ends a download of this shard, be it at its end or before.
+    /// Ends a download of this shard, at its end or before.
     pub(crate) fn end_download(&mut self, download: Download, now: Now) {
         if let Some((dead, lease_end_s)) = self.pins.unpin(download) {
             self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
@@ -140,7 +139,7 @@ impl<J: Journal> Store<J> {
         self.empty_windows(bytes, now, take)
     }
 
-    /// Evicts until so many bytes are free, or are to come back.
+    /// Evicts until this many bytes are free, or will be released.
     pub(crate) fn evict_bytes(&mut self, bytes: u64, now: Now) {
         // Bounded: each turn evicts a key.
         while free_bytes(&self.slots) + self.evictor.coming_bytes() < bytes && self.evict_next(now)
@@ -148,14 +147,13 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Whether there are objects whose memory comes back in turns, or some that were
-    /// removed.
+    /// Whether there are objects whose memory is released in turns, or removed ones among them.
     pub(crate) fn has_objects(&self) -> bool {
         self.evictor.roots() > 0 || self.has_graves()
     }
 
-    /// Whether anything may be evicted at all whose memory comes back in turns, and so
-    /// many bytes may come free.
+    /// Whether the shard may evict any object whose memory is released in turns, and may free this
+    /// many bytes by it.
     pub(crate) fn may_evict_objects(&self, bytes: u64) -> bool {
         let evictor = &self.evictor;
         let may_be = evictor.is_on() && evictor.roots() > 0 && !self.is_applying;
@@ -170,7 +168,7 @@ impl<J: Journal> Store<J> {
         free.or_else(|| self.make_room(bytes, now, |store| store.slots.take_run(bytes)))
     }
 
-    /// Sees to it that a run of so many bytes is free, where keys may go.
+    /// Makes a run of this many bytes free, if keys may be evicted.
     pub(crate) fn make_free(&mut self, bytes: usize, now: Now) -> bool {
         if !self.evictor.is_on() {
             return false;
@@ -188,10 +186,10 @@ impl<J: Journal> Store<J> {
         must_stay(&self.owner, parts, &self.options, slot)
     }
 
-    /// Evicts what the policy chooses. False if there is nothing.
+    /// Evicts the policy's next choice. False if there is none.
     fn evict_next(&mut self, now: Now) -> bool {
         if self.is_applying {
-            // The log says what goes.
+            // The log's entries do the evictions.
             return false;
         }
         let Self { owner, evictor, making_room, pins, moves, options, .. } = self;
@@ -201,7 +199,7 @@ impl<J: Journal> Store<J> {
         true
     }
 
-    /// Evicts the key whose record lies in a slot, if there is one that may go.
+    /// Evicts the key whose record lies in this slot, if it may be evicted.
     fn evict_slot(&mut self, slot: u32, now: Now) -> bool {
         let may_go = !self.must_stay(slot) && !self.is_applying && self.evictor.tracks(slot);
         if may_go {
@@ -222,12 +220,12 @@ impl<J: Journal> Store<J> {
     }
 
     fn evict_found(&mut self, key: &[u8], hash: KeyHash, found: Found, now: Now) {
-        // Without the lease: a late reader is told by guardian and generation.
+        // Without the lease: guardian and generation show a late reader that the record is dead.
         let unleased = Mutable { lease_end_s: 0, popularity: 0, ..found.mutable };
         let found = Found { mutable: unleased, ..found };
         let bucket = self.table.bucket(hash);
         if self.flushes.include(bucket, hash.database()) {
-            // The flush's entry has told of it.
+            // The flush's entry covers this removal.
             self.take_out(found, now);
         } else {
             let is_object = self.kind(found).is_root();
@@ -305,9 +303,9 @@ impl<J: Journal> Store<J> {
         self.slots.end_emptying();
     }
 
-    /// Whether all that lies in these slots can leave them, by a move or by eviction.
-    /// Parts may move that stand in a table of the store's; root records stay, as a
-    /// whole object is too much for the place that one takes.
+    /// Whether all records in these slots can leave them, by a move or by eviction. Parts in one of
+    /// the store's tables may move; root records stay, because a whole object is too much to evict
+    /// for the place of its root.
     fn may_leave(&self, slots: &[u32]) -> bool {
         !self.evictor.is_on()
             || slots.iter().all(|&slot| match kind_of(&self.owner, slot) {
@@ -360,15 +358,15 @@ impl<J: Journal> Store<J> {
         self.stats.moved += 1;
     }
 
-    /// The record of a key stands in another slot, or under another generation.
+    /// The record of a key has moved to another slot, or to another generation.
     pub(super) fn note_moved(&mut self, old: Slot, new: Slot, hash: KeyHash) {
         self.making_room.note_moved(old, new);
         self.evictor.note_moved(&self.owner, old, new);
         self.moves.note_moved(hash, old, new);
     }
 
-    /// Moves a live part of an object to another slot. False if it has to stay: it
-    /// stands in no table, or has no room elsewhere.
+    /// Moves a live part of an object to another slot. False if it must stay: it is in no table, or
+    /// has no room elsewhere.
     fn move_part(&mut self, slot: u32, now: Now) -> bool {
         if !is_live(&self.owner, slot) {
             return false;
@@ -391,10 +389,10 @@ impl<J: Journal> Store<J> {
         self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
     }
 
-    // What the heap takes.
+    // The heap's bytes.
 
-    /// Sets pages aside until they are so many bytes. False if there are not so many:
-    /// those that there were stay with it.
+    /// Reserves pages until they are this many bytes. False if there are not enough: the pages
+    /// found stay reserved.
     pub(crate) fn set_aside(&mut self, aside: &mut SetAside, bytes: u64, now: Now) -> bool {
         let mut missing = bytes.saturating_sub(aside.bytes()) as usize;
         // Bounded: each turn sets pages aside.
@@ -407,13 +405,13 @@ impl<J: Journal> Store<J> {
         true
     }
 
-    /// Gives back what was set aside.
+    /// Frees the reservation.
     pub(crate) fn give_aside(&mut self, aside: &mut SetAside) {
         self.cover.give_aside(&mut self.slots, aside);
     }
 
-    /// Sets pages aside for so many bytes on the heap, or gives some back: some in
-    /// each call. Less than a span is not worth it. False where there are no more.
+    /// Reserves pages for this many bytes on the heap, or frees some: some in each call. It ignores
+    /// differences of less than a span. False if there are no more.
     pub(crate) fn cover_heap(&mut self, heap_bytes: u64, now: Now) -> bool {
         self.cover.set_heap_bytes(heap_bytes);
         for _ in 0..COVER_TURN_RUNS {
@@ -438,8 +436,7 @@ impl<J: Journal> Store<J> {
     }
 }
 
-/// Whether what a record's key names has to stay. A pinned record's memory would not
-/// come free.
+/// Whether the key of a record has to stay. A pinned record's memory would not come free.
 fn must_stay<J: Journal>(
     owner: &Owner<J>,
     (making_room, pins, moves): (&MakingRoom, &Pins, &Moves),

@@ -77,12 +77,12 @@ pub struct ShardStats {
     pub stages_abandoned: u64,
     /// Uploads that were given up because their pieces stopped coming.
     pub uploads_abandoned: u64,
-    /// Where the arena's bytes are.
+    /// The use of the arena's bytes.
     pub slots: SlotStats,
 }
 
 impl ShardStats {
-    /// So many more keys of a database, and so many more with an expiry.
+    /// Adds this many keys of a database, and this many with an expiry.
     pub(crate) fn count(&mut self, database: Database, keys: i64, expiring: i64) {
         let of = &mut self.databases[database.number() as usize];
         for (count, more) in [(&mut self.keys, keys), (&mut of.keys, keys)] {

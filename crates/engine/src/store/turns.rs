@@ -1,6 +1,5 @@
-//! What goes by time, and in turns: leases that end, keys that expire without being met,
-//! flushes, ask-only records that become readable again, and what clients do not go on
-//! with.
+//! Work by time, and in turns: leases that end, keys that expire unmet, flushes, ask-only records
+//! that become readable again, and operations that clients do not continue.
 
 use super::Store;
 use super::clock::Now;
@@ -19,8 +18,8 @@ use remora_protocol::{Command, Pairs};
 const SWEEP_BUCKETS: u64 = 64;
 
 impl<J: Journal> Store<J> {
-    /// Ends leases, republishes ask-only records and sweeps some buckets for expired
-    /// keys. To be called every few milliseconds while [`Store::wants_ticks`].
+    /// Ends leases, republishes ask-only records and sweeps some buckets for expired keys. The
+    /// caller calls it every few milliseconds while [`Store::wants_ticks`].
     pub fn tick(&mut self, now: Now) {
         self.slots.end_leases(&mut self.owner, now.since_start_s);
         self.republish(now);
@@ -32,7 +31,7 @@ impl<J: Journal> Store<J> {
             return;
         }
         for _ in 0..SWEEP_BUCKETS.min(self.table.buckets()) {
-            // The table may have grown: what was split since is met again.
+            // The table may have grown: the sweep meets the buckets that were split since again.
             let bucket = self.expire_cursor % self.table.buckets();
             self.expire_cursor = bucket + 1;
             self.expire_bucket(bucket, now);
@@ -52,7 +51,7 @@ impl<J: Journal> Store<J> {
 
     /// Removes the expired keys of a bucket.
     pub(crate) fn expire_bucket(&mut self, bucket: u64, now: Now) {
-        // What a flush is about to remove goes by the flush's entry.
+        // The flush's entry covers keys that a flush is about to remove.
         self.sweep_bucket(bucket, now);
         let before = self.stats.keys;
         for (place, slot) in self.table.places(&self.owner, bucket) {
@@ -71,14 +70,13 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Ends what nothing has asked for too long: whatever moves objects has gone.
+    /// Ends dumps and loads that nobody has continued for too long: their mover is gone.
     fn end_idle_moves(&mut self) {
         let idle = self.moves.take_idle(self.ticked.get(), self.options.upload_idle_s);
         idle.iter().for_each(|load| self.drop_load(load));
     }
 
-    /// Removes every key, or those of one database, as seen by commands; the rest
-    /// goes in turns.
+    /// Removes every key, or those of one database, as seen by commands; turns free the rest.
     pub(crate) fn begin_flush(&mut self, only: Option<Database>) -> Flush {
         let meant = Database::all().filter(|&database| is_of(only, database));
         let keys = meant.map(|database| self.keys_of(database)).sum();
@@ -118,7 +116,7 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Removes the keys of a bucket that are to be swept. How many.
+    /// Removes the keys of a bucket that has to be swept. Returns their number.
     pub(super) fn sweep_bucket(&mut self, bucket: u64, now: Now) -> u64 {
         if !self.flushes.wait_for(bucket) {
             return 0;
@@ -171,8 +169,8 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Makes ask-only records readable again that have not been changed
-    /// lately: at most so many bytes of checksum in one call.
+    /// Makes ask-only records without recent changes readable again: at most this many bytes of
+    /// checksum in one call.
     fn republish(&mut self, now: Now) {
         let mut budget = REPUBLISH_TICK_BYTES;
         // Bounded: each turn takes bytes off the budget, or a record away.

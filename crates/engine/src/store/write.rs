@@ -1,10 +1,9 @@
 //! A key gets a record, written whole first, and then made the key's own; loses it; or
 //! leads to an object by its root record.
 //!
-//! What it keeps true: the old record of a key is dead before the new one is reachable.
-//! A root record keeps its slot and its generation while the object lives, and is dead,
-//! its state block's guardian first, before any of the object's memory can hold
-//! something else.
+//! Invariant: the old record of a key is dead before the new one is reachable. A root record keeps
+//! its slot and its generation while the object lives. It is dead, its state block's guardian
+//! first, before any of the object's memory can hold something else.
 
 use super::Store;
 use super::clock::Now;
@@ -51,8 +50,8 @@ impl<J: Journal> Store<J> {
         put
     }
 
-    /// After a key was set, or was not: what making room has left behind, and
-    /// the table's growth by a new key. Places found before are void.
+    /// After a SET, whether or not it succeeded: cleans up after making room, and grows the table
+    /// for a new key. Places found before are void.
     pub(crate) fn settle(&mut self, put: &Result<Option<Found>, ArenaFull>, now: Now) {
         self.shed_thinned(now);
         if matches!(put, Ok(None)) {
@@ -84,8 +83,8 @@ impl<J: Journal> Store<J> {
         )
     }
 
-    /// Lets a key name a record that is written. As [`Store::put_as`]; if it
-    /// fails the slot is given back.
+    /// Makes a key lead to a record that is written. As [`Store::put_as`]; on failure it frees the
+    /// slot.
     pub(crate) fn enter(
         &mut self,
         key: &[u8],
@@ -104,8 +103,8 @@ impl<J: Journal> Store<J> {
         Ok(found)
     }
 
-    /// Takes the overflow bucket that a new key may need. What was found may be moved
-    /// meanwhile.
+    /// Takes the overflow bucket that a new key may need. Places that were found before may have
+    /// moved.
     pub(super) fn room_in_chain(
         &mut self,
         (key, hash): (&[u8], KeyHash),
@@ -220,8 +219,8 @@ impl<J: Journal> Store<J> {
         self.table.shed(&mut self.owner, &mut self.slots, bucket, now.since_start_s);
     }
 
-    /// Splits a bucket of the table if it is too full: after each new key, when
-    /// no place that was found before is needed any more.
+    /// Splits a bucket of the table if it is too full: after each new key, once no place that was
+    /// found before is needed.
     pub(crate) fn grow(&mut self, now: Now) {
         if self.flushes.are_under_way() {
             self.sweep_bucket(self.table.splits_next(), now);
@@ -300,9 +299,9 @@ impl<J: Journal> Store<J> {
         Ok(slot)
     }
 
-    /// Lets a key lead to an object that is made, in the place of what was found.
-    /// One change: it is logged, and its root record is live, or it fails for
-    /// want of memory, and the root record is given back.
+    /// Makes a key lead to an object that is made, in the place of what was found. This is one
+    /// change: either it is logged and its root record is live, or it fails for lack of memory and
+    /// the root record is freed.
     pub(crate) fn enter_root(
         &mut self,
         (key, hash): (&[u8], KeyHash),
@@ -318,8 +317,8 @@ impl<J: Journal> Store<J> {
         put.map(drop)
     }
 
-    /// Lets a key lead to an object that is filled, in the place of what was found. An
-    /// error leaves all as it was.
+    /// Makes a key lead to an object that is filled, in the place of what was found. An error
+    /// leaves everything unchanged.
     pub(crate) fn enter_loaded(
         &mut self,
         (key, hash): (&[u8], KeyHash),

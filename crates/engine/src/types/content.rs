@@ -1,12 +1,12 @@
-//! What an object holds, added up (DEBUG DIGEST).
+//! The sum of an object's content (DEBUG DIGEST).
 //!
-//! What it keeps true: the sum depends on the items alone, not on their order. No
-//! two items of different parts are added as the same bytes.
+//! Invariant: the sum depends on the items alone, not on their order. Two items of different parts
+//! are never added as the same bytes.
 
 use crate::store::DumpAt;
 use remora_layout::hash::digest;
 
-/// What some items add up to, and where the next turn goes on.
+/// The sum of some items, and where the next turn continues.
 #[derive(Default)]
 pub(crate) struct Content {
     sum: u128,
@@ -44,7 +44,7 @@ impl Content {
         self.parts = 0;
     }
 
-    /// What was added in this turn: items, and KiB of them.
+    /// The work of this turn: items, and KiB of them.
     pub fn turn_parts(&self) -> usize {
         self.parts
     }

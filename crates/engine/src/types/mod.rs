@@ -1,7 +1,7 @@
 //! The types of objects that a key can name, one folder each.
 //!
-//! What a type keeps beside the arena stands in its folder, by the slot of the
-//! object's root record. The shard knows types by this table alone.
+//! A type's state beside the arena is in its folder, by the slot of the object's root record. The
+//! shard reaches types only through this table.
 
 pub(crate) mod content;
 pub(crate) mod geo;

@@ -1,4 +1,4 @@
-//! What every type of objects answers, and how an operation finds its object.
+//! The operations of every type of objects, and how an operation finds its object.
 
 use super::content::Content;
 use crate::store::{DumpAt, Flush, Found, Now, ShardStats, Store};
@@ -17,7 +17,7 @@ pub(crate) struct On<'a> {
     pub now: Now,
 }
 
-/// Where a dump or a digest goes on, or its beginning.
+/// Where a dump or a digest continues, or its beginning.
 pub(crate) fn resume<T: Default + 'static>(at: &mut DumpAt) -> Box<T> {
     at.take().and_then(|at| at.downcast().ok()).unwrap_or_default()
 }
@@ -40,8 +40,8 @@ pub(crate) fn find<J: Journal>(
     Ok(Some(found))
 }
 
-/// The slot of the root record of a key of this type, none of which lies whole in
-/// its record; none if there is no such key.
+/// The slot of the root record of a key of this type, whose objects never lie whole in their
+/// records; none if there is no such key.
 ///
 /// # Errors
 /// The key is of another type.
@@ -58,7 +58,7 @@ pub struct LongRead {
     pub(crate) type_id: Kind,
     /// The type's own.
     pub(crate) state: Box<dyn Any + Send>,
-    /// Of the object's key.
+    /// The hash of the object's key.
     pub(crate) hash: KeyHash,
     /// It is no read, but waits for this flush.
     pub(crate) flush: Option<Flush>,
@@ -70,7 +70,7 @@ impl LongRead {
         Self { type_id, state, hash: KeyHash(0), flush: None }
     }
 
-    /// What waits for a flush, of all types.
+    /// The state that waits for a flush, for all types.
     pub(crate) fn of_flush(flush: Flush) -> Self {
         Self { flush: Some(flush), ..Self::new(Kind(0), Box::new(())) }
     }
@@ -82,17 +82,17 @@ impl std::fmt::Debug for LongRead {
     }
 }
 
-/// What one turn of a long read has come to.
+/// The outcome of one turn of a long read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Turn {
     /// There is nothing more.
     pub ended: bool,
     /// The reply's number, as far as it is known.
     pub number: i64,
-    /// The number is that of the whole reply from the first turn on, and nothing of
-    /// what was found is taken back.
+    /// The number counts the whole reply from the first turn on, and found results are never
+    /// withdrawn.
     pub is_counted: bool,
-    /// What was found is the reply's value; else it has none.
+    /// The results are the reply's value; otherwise it has none.
     pub gives_value: bool,
     /// Something may have been found twice: [`crate::Shard::tidy`] takes it away.
     pub has_doubles: bool,
@@ -122,10 +122,10 @@ pub(crate) trait Type<J: Journal>: Send {
         request: Request<'_>,
     ) -> Result<LongRead, Status>;
 
-    /// Goes on for one turn; appends what it finds.
+    /// Continues for one turn; appends its results.
     ///
     /// # Errors
-    /// The status to reply with: the object has gone meanwhile.
+    /// The status of the reply: the object was removed meanwhile.
     fn read_turn(
         &self,
         store: &Store<J>,
@@ -134,7 +134,7 @@ pub(crate) trait Type<J: Journal>: Send {
         now: Now,
     ) -> Result<Turn, Status>;
 
-    /// Takes away what stands twice in all that a long read has found.
+    /// Removes duplicates from all results of a long read.
     fn tidy(&self, _found: &mut Vec<u8>) {}
 
     /// Leaves the first `most` of all the parts that a long read has found; false
@@ -143,26 +143,26 @@ pub(crate) trait Type<J: Journal>: Send {
         false
     }
 
-    /// Releases some of the memory of an object whose root record, in this slot,
-    /// is dead. True once there is no more.
+    /// Releases some memory of an object whose root record, in this slot, is dead. Returns true
+    /// once none is left.
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool;
 
-    /// Bytes that the object with this root record takes beside that, of the arena and of
-    /// the heap: what eviction weighs. It takes no longer with large objects.
+    /// Bytes of the object with this root record besides the record, of the arena and of the heap:
+    /// its weight for eviction. Its cost does not grow with the object.
     fn bytes_of(&self, store: &Store<J>, root: u32) -> u64;
 
-    /// Gives up what nothing has asked for too long. Not called while the shard applies a log.
+    /// Gives up operations that nobody has continued for too long. Not called while the shard
+    /// applies a log.
     fn tick(&mut self, _store: &mut Store<J>) {}
 
-    /// Removes parts that have expired: a bounded number. True if it is to go on in
-    /// the next turn. Not called while the shard applies a log.
+    /// Removes a bounded number of parts that have expired. Returns true if the next turn is to
+    /// continue. Not called while the shard applies a log.
     fn sweep(&mut self, _store: &mut Store<J>, _now: Now) -> bool {
         false
     }
 
-    /// Adds up some more of what an object holds, as everybody sees it: neither where
-    /// it lies, nor in which order. `slot` is that of the record that the key names.
-    /// True once there is no more.
+    /// Adds some more of an object's visible content; its place and its order do not count. `slot`
+    /// is that of the record that the key names. Returns true once nothing is left.
     fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool;
 
     /// How an object is kept, whole in its record or with parts, in the words of Redis's
@@ -171,8 +171,8 @@ pub(crate) trait Type<J: Journal>: Send {
         if is_whole { "listpack" } else { "hashtable" }
     }
 
-    /// Appends what [`Type::begin_load`] makes an empty object like this one of, if the
-    /// type's objects have parts.
+    /// Appends the content from which [`Type::begin_load`] makes an empty object like this one, if
+    /// the type's objects have parts.
     fn head(&self, _store: &Store<J>, _root: u32, _head: &mut Vec<u8>) {}
 
     /// Appends the next piece of all that an object of parts holds: about
@@ -182,8 +182,8 @@ pub(crate) trait Type<J: Journal>: Send {
         true
     }
 
-    /// Makes an empty object of parts that no key leads to, to be filled; its root
-    /// record is pending. [`Type::release`] takes back what it has.
+    /// Makes an empty object of parts that no key leads to, to be filled; its root record is
+    /// pending. [`Type::release`] frees it.
     ///
     /// # Errors
     /// The status to reply with; nothing is left of it.
@@ -199,8 +199,8 @@ pub(crate) trait Type<J: Journal>: Send {
     /// Fills a piece into such an object. It is logged afterwards.
     ///
     /// # Errors
-    /// The status to reply with; a part of the piece may be filled in. The same piece
-    /// may come again: what is there already stays one part.
+    /// Returns the status of the reply; a part of the piece may be filled in. The same piece may
+    /// come again: a part that is there already stays one part.
     fn load(
         &mut self,
         _store: &mut Store<J>,
@@ -211,14 +211,14 @@ pub(crate) trait Type<J: Journal>: Send {
         Err(Status::Malformed)
     }
 
-    /// Compares an object's parts. Bytes of its slots, but for its root record's.
+    /// Compares an object's parts. Returns the bytes of its slots, without its root record's.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A description of the first mismatch.
     fn audit(&self, store: &Store<J>) -> Result<u64, String>;
 
-    /// Bytes that it keeps on the heap for objects, beside what is set aside for
-    /// stages. Asked often: it takes no longer with many objects.
+    /// Bytes on the heap for objects, without those reserved for stages. Called often: its cost
+    /// does not grow with the number of objects.
     fn heap_bytes(&mut self) -> u64 {
         0
     }

@@ -132,8 +132,8 @@ fn drain<L: Link>(
     executed
 }
 
-/// With operations under way: what is stored after the withdrawal is never
-/// read, and the mailbox does not change any more.
+/// With operations in flight: the peer never reads a store after the withdrawal, and the mailbox no
+/// longer changes.
 fn nothing_is_executed_after_a_withdrawal<B: TestFixture>() {
     let mut fixture = B::new(REGION);
     let (readable, mailbox) = (fixture.readable(), fixture.mailbox());

@@ -1,5 +1,4 @@
-//! What the checks stand on: a link with its target, and the words that they
-//! are written in.
+//! The fixture of the checks: a link with its target, and the helpers that the checks use.
 
 use crate::{Completion, Link, LinkError, RemoteAddress, Waited, Work};
 use std::time::Duration;
@@ -14,22 +13,21 @@ pub trait TestFixture: Sized {
     fn new(region_bytes: usize) -> Self;
     /// The initiator's end.
     fn link(&mut self) -> &mut Self::Link;
-    /// Region id of what the target lets be read.
+    /// Region id of the target's readable region.
     fn readable(&self) -> u32;
     /// Region id of the initiator's mailbox at the target.
     fn mailbox(&self) -> u32;
     /// The target changes its readable region.
     fn target_store(&mut self, offset: usize, bytes: &[u8]);
-    /// The target looks into the mailbox.
+    /// The target reads the mailbox.
     fn target_load(&mut self, offset: usize, bytes: usize) -> Vec<u8>;
     /// The target withdraws the session.
     fn withdraw(&mut self);
-    /// The peer goes away without a word; gives the reason with which what is
-    /// then under way has to fail.
+    /// The peer goes away without a word; returns the reason with which the in-flight operations
+    /// must fail.
     fn lose(&mut self) -> LinkError;
-    /// The immediates below 100 that the target was told of since the last
-    /// call, each with the word of that number in the mailbox as the target
-    /// then saw it.
+    /// The immediates below 100 that the target received since the last call, each with the word of
+    /// that number in the mailbox as the target then saw it.
     fn immediates(&mut self) -> Vec<(u32, u64)>;
 }
 

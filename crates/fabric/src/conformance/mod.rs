@@ -1,5 +1,5 @@
-//! The conformance body: what every backend must do, as plain functions that
-//! a backend's test calls with a fixture of its own.
+//! The conformance suite: the required behaviour of every backend, as plain functions that a
+//! backend's test calls with a fixture of its own.
 
 mod failures;
 mod fixture;
@@ -9,7 +9,7 @@ mod waking;
 pub use fixture::{DEADLINE, TestFixture};
 pub use waking::{EchoFixture, wake_ups_are_not_lost};
 
-/// Runs the whole body, and says what it runs.
+/// Runs the whole suite, and prints the name of each check.
 pub fn run<B: TestFixture>() {
     let checks = [operations::checks::<B>(), failures::checks::<B>()].concat();
     println!("conformance: {} checks", checks.len());

@@ -7,10 +7,9 @@
 //!   full fence                     full fence
 //!   load asleep, signal if 1       scan once more, sleep if nothing is there
 //! ```
-//! Whichever fence comes second sees the other side's store: either the
-//! receiver finds the frame, or the sender finds it asleep. How a signal is
-//! given and waited for is the caller's business; one that comes before the
-//! wait must end it.
+//! The later of the two fences makes the other side's store visible: either the receiver finds the
+//! frame, or the sender finds the receiver asleep. The caller decides how to signal and how to
+//! wait; a signal that comes before the wait must end it.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -35,8 +34,8 @@ pub fn awake(asleep: &AtomicU64) {
     asleep.store(0, Ordering::Relaxed);
 }
 
-/// The receiver's side: sleeps unless `scan` finds something to do. What
-/// `sleep` gave, if it slept.
+/// The receiver's side: sleeps unless `scan` finds something to do. Returns the result of `sleep`,
+/// if it slept.
 #[inline(always)]
 pub fn sleep_unless<T>(
     asleep: &AtomicU64,

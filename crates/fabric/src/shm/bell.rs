@@ -30,8 +30,7 @@ impl Bell {
         Ok(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// To be called after every frame: wakes the receiver if it sleeps.
-    /// Says whether it had to.
+    /// Call it after every frame: wakes the receiver if it sleeps. Returns whether it had to.
     #[inline]
     pub fn ring(&self) -> bool {
         let must_signal = asleep::must_signal(|| self.asleep());
@@ -54,12 +53,12 @@ impl Bell {
     }
 }
 
-/// Why a sleeper woke.
+/// Why a sleeper woke up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Woken {
     /// The last scan before sleeping found something.
     Found,
-    /// Somebody rang, or a watched descriptor became ready.
+    /// A sender rang, or a watched descriptor became ready.
     Signalled,
     /// The time was up.
     TimedOut,
@@ -113,23 +112,23 @@ impl Ready {
 }
 
 impl Sleeper {
-    /// A sleeper that says so in this word.
+    /// A sleeper that announces itself in this word.
     pub fn new(asleep: AsleepWord) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Self { asleep, epoll, ready: Ready::default(), sleeps: 0 })
     }
 
-    /// Wakes also for this descriptor, and tells then of its mark, unless that is 0
-    /// ([`Sleeper::take_ready`]). Edge-triggered: an eventfd need never be drained,
-    /// each signal is a new edge.
+    /// Wakes also for this descriptor, and then reports its mark, unless that is 0
+    /// ([`Sleeper::take_ready`]). Edge-triggered: an eventfd need never be drained, each signal is
+    /// a new edge.
     pub fn watch(&self, fd: BorrowedFd<'_>, mark: u64) -> std::io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         let mark = mark & !STREAM_MARK;
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(mark), flags)?)
     }
 
-    /// Wakes also when this stream can be read or written again, or ends.
-    /// Edge-triggered: what is left unread raises no event of its own.
+    /// Wakes also when this stream can be read or written again, or ends. Edge-triggered: unread
+    /// bytes raise no event of their own.
     ///
     /// # Errors
     /// The kernel has no room for another one.
@@ -224,9 +223,9 @@ mod tests {
     use crate::conformance::DEADLINE;
     use remora_arena::{Mapping, Words};
 
-    /// Frames are a counter; the receiver always sleeps when it sees no new
-    /// one. A wake-up was lost if [`DEADLINE`] is up and the frame is there: if it
-    /// is not, the other side was slow, which a busy machine may make it.
+    /// Frames are a counter; the receiver always sleeps when it sees no new one. A wake-up was lost
+    /// if [`DEADLINE`] is up and the frame is there: otherwise the other side was slow, which is
+    /// possible on a busy machine.
     fn hammer(rounds: u64) -> (u64, u64) {
         let words = Words::new(Mapping::heap(4096));
         let back = Words::new(Mapping::heap(4096));

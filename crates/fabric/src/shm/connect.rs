@@ -1,4 +1,4 @@
-//! Making a session: the hellos, and the memory that goes with them.
+//! Makes a session: the hellos, and the memory that is passed with them.
 
 use super::bell::Bell;
 use super::doorbell::Doorbell;
@@ -46,13 +46,13 @@ pub struct Connected {
 }
 
 impl Connected {
-    /// By which what was put into a ring set is told to a shard.
+    /// Tells a shard about frames in a ring set.
     pub fn doorbell(&self, shard: usize, set: usize) -> Doorbell {
         let mailboxes = (self.to_server.clone(), self.to_client.clone());
         Doorbell::new(mailboxes, self.arenas.len(), shard, set, self.bells[shard].clone())
     }
 
-    /// By which the server wakes the thread that has this ring set.
+    /// Wakes, from the server, the thread of this ring set.
     pub fn thread_bell(&self, set: usize) -> ThreadBell {
         ThreadBell::new(self.to_server.clone(), self.arenas.len(), set)
     }
@@ -69,7 +69,7 @@ pub fn connect(path: &Path) -> Result<Connected, ConnectError> {
     }
 }
 
-/// Says hello at a Unix socket: a session, or where else to go.
+/// Says hello at a Unix socket: returns a session, or another address to dial.
 pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, ConnectError> {
     let server = || Address::Unix(path.to_owned());
     let failed = |source: std::io::Error| match source.raw_os_error() {
@@ -85,8 +85,8 @@ pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, Co
     socket.set_write_timeout(Some(HELLO_TIMEOUT))?;
     let sent = socket::send(&socket, hello.as_bytes(), &[]);
     let mut answer = ServerHello::new_zeroed();
-    // A server without descriptors refuses before it has heard anything: its
-    // reason is there although the hello could not be sent.
+    // A server without descriptors refuses before it reads anything: its reason has arrived
+    // although the hello could not be sent.
     let received = socket::receive(&socket, answer.as_mut_bytes());
     let fds = received.map_err(|error| failed(sent.err().unwrap_or(error)))?;
     if check_answer(&answer, &hello, &server)? != Transport::Shm {
@@ -177,8 +177,8 @@ pub struct SessionMemory {
 }
 
 impl SessionMemory {
-    /// Mailboxes of so many ring sets for `shards` shards. What no session uses
-    /// is not touched.
+    /// Mailboxes of so many ring sets for `shards` shards. The memory of unused sessions is not
+    /// touched.
     pub fn create(shards: usize, ring_sets: usize) -> Result<Self, ConnectError> {
         let bytes = ring_sets * mailbox_bytes(shards);
         Ok(Self {
@@ -204,8 +204,8 @@ impl SessionMemory {
         self.to_client.words()
     }
 
-    /// The client's buffer for large replies. The server only writes it: what
-    /// the client does to it is its own loss.
+    /// The client's buffer for large replies. The server only writes it: a client that changes it
+    /// harms only itself.
     pub fn large(&self) -> &Arc<Region> {
         &self.large
     }
@@ -215,9 +215,8 @@ impl SessionMemory {
         ThreadBell::new(self.to_server.words(), self.shards, set)
     }
 
-    /// Ends the session for the client: none of its operations completes
-    /// successfully any more. Threads that sleep are woken, those of the first
-    /// `sets_used` ring sets.
+    /// Ends the session for the client: none of its operations completes successfully any more. It
+    /// wakes the sleeping threads of the first `sets_used` ring sets.
     pub fn withdraw(&self, sets_used: usize) {
         self.to_client().store_release(WITHDRAWN_WORD, 1);
         Words::full_fence();
@@ -227,7 +226,7 @@ impl SessionMemory {
     }
 }
 
-/// What a server grants: its hello, and for each shard arena and eventfd.
+/// The parts that a server grants: its hello, and for each shard arena and eventfd.
 pub struct Grant<'a> {
     /// The answer.
     pub hello: ServerHello,

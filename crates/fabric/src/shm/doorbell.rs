@@ -1,5 +1,5 @@
-//! Doorbells: how a client tells a shard of what it put into a ring, and of credit
-//! if the shard waits for some.
+//! Doorbells: a client tells a shard about frames in a ring, and about credit if the shard waits
+//! for some.
 
 use super::bell::Bell;
 use super::{asleep, ready};
@@ -31,8 +31,8 @@ impl Doorbell {
         Self { to_server, to_client, shards, shard, set: set as u32, bell }
     }
 
-    /// To be called after every credit: tells the shard of it if it has replies that
-    /// wait for some ([`super::asleep`]: it says so, and looks once more).
+    /// Call it after every credit: tells the shard if it has replies that wait for credit
+    /// ([`super::asleep`]: the shard announces that, and then checks once more).
     #[inline]
     pub fn ring_for_credit(&self) {
         let stuck = set_offset(self.shards, self.set as usize) / 8 + stuck_word(self.shard);
@@ -41,8 +41,8 @@ impl Doorbell {
         }
     }
 
-    /// To be called after every frame: sets the ready bit, and
-    /// wakes the shard if it would not see that. Says whether it had to.
+    /// Call it after every frame: sets the ready bit, and wakes the shard if the shard would not
+    /// see the bit. Returns whether it had to.
     #[inline]
     pub fn ring(&self) -> bool {
         let Self { to_server, to_client, shard, set, bell, .. } = self;

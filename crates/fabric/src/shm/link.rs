@@ -1,4 +1,4 @@
-//! The link: operations are executed by whoever posts them.
+//! The link: the posting thread executes the operations itself.
 
 use super::bell::{Bell, Sleeper, Woken};
 use super::doorbell::Doorbell;
@@ -11,17 +11,17 @@ use std::time::Duration;
 
 struct RemoteRegion {
     view: ReadView,
-    /// The same memory, if it is one's own mailbox: that is written only.
+    /// The same memory, if it is this end's own mailbox: the link only writes it.
     mailbox: Option<Words>,
 }
 
-/// What a WRITE with an immediate rings.
+/// The bell that a WRITE with an immediate rings.
 enum Rung {
     Bell(Bell),
     Doorbell(Doorbell),
 }
 
-/// How a link's own side hears what the peer writes.
+/// How this end of the link notices the peer's writes.
 struct Ear {
     sleeper: Sleeper,
     /// Whether something is there that was not yet taken.
@@ -71,8 +71,8 @@ impl ShmLink {
         self.bells.push((shard, rung));
     }
 
-    /// What [`Link::wait`] sleeps on: the bell that the peer rings, and the
-    /// look for what it may have written and is not yet taken.
+    /// The sleeper for [`Link::wait`]: the bell that the peer rings, and the check for written and
+    /// untaken bytes.
     pub fn listen(&mut self, sleeper: Sleeper, scan: impl FnMut() -> bool + Send + Sync + 'static) {
         self.ear = Some(Ear { sleeper, scan: Box::new(scan) });
     }
@@ -168,8 +168,8 @@ impl ShmLink {
         }
     }
 
-    /// Re-read after the operations, so that none completes successfully once
-    /// the session has been withdrawn.
+    /// Loaded again after the operations, so that none completes successfully once the session has
+    /// been withdrawn.
     #[inline(always)]
     fn is_withdrawn(&self) -> bool {
         // x86-ordering: this load comes after those of the READs before it.
@@ -270,8 +270,8 @@ mod tests {
     use remora_layout::session::{mailbox_bytes, ready_word, set_offset, stuck_word};
     use std::sync::atomic::Ordering;
 
-    /// RDMA_Mongo 4.4 (M25): the immediate says what was written. A request rings at the shard
-    /// that it names; credit only if that shard waits for some.
+    /// RDMA_Mongo 4.4 (M25): the immediate says what was written. A request rings at the shard that
+    /// it names; credit rings only if that shard waits for some.
     #[test]
     fn the_kind_in_an_immediate_decides_whether_the_shard_is_told() {
         let [to_server, to_client] = [0; 2].map(|_| Words::new(Mapping::heap(mailbox_bytes(2))));

@@ -1,7 +1,6 @@
-//! Ready marks: how the thread that receives for a client tells a shard that
-//! something has come for it, and which parked clients something has come for.
-//! The protocol is that of [`super::ready`], in plain memory of the server: a
-//! client over a network writes neither word.
+//! Ready marks: the thread that receives for a client tells a shard that something has arrived for
+//! it, and for which parked clients something has arrived. The protocol is that of
+//! [`super::ready`], in plain memory of the server: a client over a network writes neither word.
 //!
 //! ```text
 //!   receiving thread                   shard
@@ -13,15 +12,14 @@
 //!     then the bit of its word         before it sleeps: announce that, and
 //!   ring the shard's bell              look at the bits of the words once more
 //! ```
-//! No frame is left in a ring. Of a thread that sets the mark and a shard that
-//! parks the client, one sees the other, as in [`super::ready`]. A shard that takes
-//! the bit of a word takes the bits of its places afterwards, and so finds the place;
-//! and a mark was set before the bit of its place, so that the shard finds the mark.
-//! The bits are set before the bell is rung, and so, of a thread that rings and a
-//! shard that sleeps, one sees the other, as in [`super::asleep`].
+//! No frame stays in a ring unseen. If a thread sets the mark and a shard parks the client, one of
+//! them sees the other, as in [`super::ready`]. A shard that takes the bit of a word takes the bits
+//! of its places afterwards, and so finds the place; the thread set the mark before the bit of its
+//! place, so the shard finds the mark. The thread sets the bits before it rings the bell; so if a
+//! thread rings and a shard sleeps, one of them sees the other, as in [`super::asleep`].
 //!
-//! All of it is bounded: a bit that is set for nothing, as a place is used again or two
-//! places share a bit, costs the shard a look at one mark.
+//! All of it is bounded: a spurious bit, from a reused place or from two places that share a bit,
+//! costs the shard a look at one mark.
 
 use super::ready;
 use crate::sync::{AtomicU64, Ordering};
@@ -46,9 +44,9 @@ pub struct ReadyMark {
 }
 
 impl ReadyMark {
-    /// The receiving thread, after it has stored what came: sets the mark, and the
-    /// client's bit in `rung` if it is parked. The shard's bell is to be rung
-    /// afterwards, unless this is the shard's own thread.
+    /// The receiving thread calls it after it has stored the frame: sets the mark, and the client's
+    /// bit in `rung` if the client is parked. The caller rings the shard's bell afterwards, unless
+    /// this is the shard's own thread.
     #[inline]
     pub fn tell(&self, rung: &RungClients) {
         let mut parked = 0;
@@ -67,14 +65,14 @@ impl ReadyMark {
         self.ready.load(Ordering::Relaxed) != 0
     }
 
-    /// The shard takes it, before it looks at the client's ring. Whether it was set.
+    /// The shard takes it, before it looks at the client's ring. Returns whether it was set.
     #[inline(always)]
     pub fn take(&self) -> bool {
         ready::take(&self.ready) != 0
     }
 
-    /// The shard, which has the client at this place, no longer looks at the mark,
-    /// unless `scan`, the last look, finds that it has to. Whether it is parked now.
+    /// The shard, which has the client at this place, no longer looks at the mark, unless `scan`,
+    /// the last check, finds that it has to. Returns whether the client is parked now.
     pub fn park(&self, place: usize, scan: impl FnOnce() -> bool) -> bool {
         ready::park(&self.parked, place as u64 + 1, scan)
     }
@@ -85,7 +83,7 @@ impl ReadyMark {
     }
 }
 
-/// The parked clients of one shard for which something has come, by place.
+/// The parked clients of one shard for which something has arrived, by place.
 #[derive(Default)]
 pub struct RungClients {
     /// A bit for each word of `places` that may not be 0.
@@ -107,8 +105,7 @@ impl RungClients {
         self.words.load(Ordering::Relaxed) == 0
     }
 
-    /// The shard takes them, and hands over each one's place, less a multiple of
-    /// [`RungClients::PLACES`].
+    /// The shard takes them, and passes on each one's place, modulo [`RungClients::PLACES`].
     pub fn take(&self, mut hand_over: impl FnMut(usize)) {
         for word in bits(self.words.swap(0, Ordering::Acquire)) {
             let places = self.places[word].swap(0, Ordering::Acquire);

@@ -1,7 +1,6 @@
-//! Ready bits: a word for each client process and shard that says at which of
-//! the process's rings there is something. So a shard looks at one word for a
-//! process, however many rings it has. A process at whose rings nothing happens
-//! is *parked*: the shard does not look at its word either, until it signals.
+//! Ready bits: a word for each client process and shard that says which of the process's rings have
+//! frames. So a shard looks at one word for a process, however many rings it has. An idle process
+//! is *parked*: the shard does not look at its word either, until the process signals.
 //!
 //! ```text
 //!   sender                              shard
@@ -13,17 +12,16 @@
 //!   signal if one is 1                  full fence
 //!                                       look at the ready bits once more
 //! ```
-//! A sender that finds its bit set has stored its frame before the shard takes
-//! that bit, and so before the shard looks at the ring. Of a sender that sets
-//! the bit and a shard that parks, one sees the other, as in [`super::asleep`].
-//! The bits are hints of a peer: one that is set for nothing costs the shard a
-//! look at an empty ring, one that is not set delays its own process only.
+//! A sender that finds its bit set has stored its frame before the shard takes that bit, and so
+//! before the shard looks at the ring. If a sender sets the bit and a shard parks, one of them sees
+//! the other, as in [`super::asleep`]. The bits are hints of a peer: a spurious bit costs the shard
+//! a look at an empty ring, a missing bit delays its own process only.
 
 use super::asleep;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// The sender, after it has stored a frame into the ring of this set: whether it
-/// has to signal. `waits` loads what says that the shard wants a signal, relaxed.
+/// The sender calls it after it has stored a frame into the ring of this set: returns whether it
+/// has to signal. `waits` loads the word with which the shard asks for a signal, relaxed.
 #[inline(always)]
 pub fn tell(ready: &AtomicU64, set: u32, waits: impl FnOnce() -> u64) -> bool {
     let bit = 1 << set;
@@ -46,9 +44,8 @@ pub fn take(ready: &AtomicU64) -> u64 {
     bits
 }
 
-/// The shard will no longer look at a process's ready bits, unless `scan`, the
-/// last look, finds that it has to. Whether it is parked now. `parked` is `name`
-/// then, which is not 0.
+/// The shard will no longer look at a process's ready bits, unless `scan`, the last check, finds
+/// that it has to. Returns whether the process is parked now. `parked` is then `name`, never 0.
 #[inline(always)]
 pub fn park(parked: &AtomicU64, name: u64, scan: impl FnOnce() -> bool) -> bool {
     parked.store(name, Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! How a server wakes one thread of a client: the wake-up protocol of
-//! [`asleep`] over two words of the client's mailbox, and a futex. It takes no
-//! descriptor, so that every thread can have its own.
+//! Wakes one thread of a client from the server: the wake-up protocol of [`asleep`] over two words
+//! of the client's mailbox, and a futex. It needs no descriptor, so that every thread can have its
+//! own.
 
 use super::asleep;
 use super::bell::Woken;
@@ -12,8 +12,8 @@ use rustix::thread::futex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A sleep ends after this time at the latest: a futex does not tell that the
-/// server has died, so the caller looks after it.
+/// A sleep ends after this time at the latest: a futex does not report that the server has died, so
+/// the caller checks.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 /// The bell of the thread that has this ring set; for both sides.

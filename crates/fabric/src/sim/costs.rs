@@ -1,13 +1,12 @@
-//! What operations cost in virtual time, stated instead of drawn: each link
-//! has a way there and a way back, made of hops; hops may share stages.
+//! Fixed costs of operations in virtual time, instead of random ones: each link has a path there
+//! and a path back, made of hops; hops may share stages.
 //!
 //! ```text
 //!   post .. there: hop, hop .. [ effect ] .. back: hop, hop .. completion
 //! ```
-//! A stage serves one operation at a time, in the order in which they reach
-//! it: a port, a wire's bandwidth, a thread that executes READs. An operation
-//! takes effect at one instant; nothing tears and nothing is lost. What waits
-//! is therefore exact, and two runs agree to the nanosecond.
+//! A stage serves one operation at a time, in the order of arrival: a port, a wire's bandwidth, a
+//! thread that executes READs. An operation takes effect at one instant; nothing tears and nothing
+//! is lost. So queueing times are exact, and two runs agree to the nanosecond.
 
 use super::state::{Fetched, State};
 use super::target::SimTarget;
@@ -50,7 +49,7 @@ impl SimStage {
 /// One step of an operation's way.
 #[derive(Clone, Default, Debug)]
 pub struct SimHop {
-    /// What serves it; without one it takes as long, and nobody waits.
+    /// The stage that serves it; without one it takes as long, and no operation waits.
     pub stage: Option<SimStage>,
     /// For each READ, ns.
     pub read_ns: u64,

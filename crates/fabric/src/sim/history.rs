@@ -1,9 +1,8 @@
-//! What the words of a readable region were: from it a READ is composed.
+//! The earlier values of the words of a readable region: a READ is composed from them.
 //!
-//! The log holds for each store what it replaced. Of a word the values in an
-//! interval are what it holds at the end, and what every store since the
-//! beginning has replaced. Only stores since the beginning of the oldest READ
-//! under way are kept.
+//! The log holds for each store the value that it replaced. The values of a word in an interval are
+//! its value at the end, and every value replaced since the beginning. The log keeps only stores
+//! since the beginning of the oldest in-flight READ.
 
 use super::random::Random;
 use super::world::{SimWorld, lock};
@@ -110,9 +109,9 @@ impl SimJournal {
         Self::default()
     }
 
-    /// A read by a thread that shares the owner's memory and uses no link. It
-    /// begins now and is over when `last` returns: meanwhile a task may be
-    /// suspended and the owner go on. What it finds is composed as a READ is.
+    /// A read by a thread that shares the owner's memory and uses no link. It begins now and ends
+    /// when `last` returns: meanwhile a task may be suspended and the owner may continue. Its
+    /// result is composed as that of a READ.
     pub fn read_beside(
         &self,
         world: &SimWorld,

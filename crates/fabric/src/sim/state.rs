@@ -1,5 +1,4 @@
-//! What a simulated link knows of its operations: those under way, and those
-//! that are over.
+//! A simulated link's operations: those in flight, and the completed ones.
 
 use super::world::{SimWorld, lock};
 use crate::{Completion, LinkError};

@@ -1,4 +1,4 @@
-//! What can be read and written: the regions of one end.
+//! The regions of one end, which the peer can read and write.
 
 use super::history::SimJournal;
 use super::world::{SimWorld, lock};
@@ -60,7 +60,7 @@ impl SimTarget {
         self.set(region, Region::Mailbox(words));
     }
 
-    /// Takes a region back: no operation is executed on it any more.
+    /// Withdraws a region: no further operation is executed on it.
     pub fn withdraw(&self, region: u32) {
         self.set(region, Region::Withdrawn);
     }

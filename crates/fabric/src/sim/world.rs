@@ -1,4 +1,4 @@
-//! Virtual time, and what is to happen at which time.
+//! Virtual time, and the scheduled events.
 
 use super::random::Random;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ pub struct Scheduled {
     number: u64,
 }
 
-/// Who runs code that waits in the middle of its work, as clients do.
+/// Runs code that waits in the middle of its work, as clients do.
 pub trait Tasks: Send + Sync {
     /// The task that runs now, if one does.
     fn current(&self) -> Option<u64>;
@@ -118,7 +118,7 @@ impl SimWorld {
         }))
     }
 
-    /// Who runs the world's tasks. To be said once, before any of them runs.
+    /// Sets the runner of the world's tasks. Call it once, before any of them runs.
     pub fn run_tasks_by(&self, tasks: impl Tasks + 'static) {
         let is_first = self.0.tasks.set(Box::new(tasks)).is_ok();
         assert!(is_first, "tasks are run by one");

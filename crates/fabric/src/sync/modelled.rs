@@ -1,5 +1,5 @@
-//! Shuttle's threads and locks, with sleeps that end by time: whoever sleeps
-//! with a timeout is woken some steps later at the latest.
+//! Shuttle's threads and locks, with sleeps that end by time: a thread that
+//! sleeps with a timeout wakes some steps later at the latest.
 
 pub use shuttle::sync::atomic::{AtomicBool, AtomicUsize};
 pub use shuttle::sync::{Mutex, MutexGuard};

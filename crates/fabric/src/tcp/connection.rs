@@ -21,8 +21,7 @@ use std::time::Duration;
 pub enum Pumping {
     /// The links themselves, in `poll` and `wait`: a client.
     ByLinks,
-    /// One agent, by [`Connection::serve`]: a server. Links only take what
-    /// the agent has delivered.
+    /// One agent, by [`Connection::serve`]: a server. Links only take the agent's deliveries.
     ByAgent,
 }
 
@@ -65,8 +64,8 @@ pub struct Connection {
     pumping: Pumping,
     /// Set under the lock of `out`.
     leader_sleeps: AtomicBool,
-    /// A thread that has sent for others for long has left the rest to the one that has
-    /// the pump, which sends it when it lets the pump go.
+    /// A thread that has sent for others for long has left the rest to the holder of the pump,
+    /// which sends it when it releases the pump.
     is_left: AtomicBool,
     /// Lets the agent serve the connection soon.
     wake_agent: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -104,27 +103,26 @@ impl Connection {
         }
     }
 
-    /// Lets the peer read or write a region of this end. Region numbers are
-    /// our own choice, below [`remora_layout::limits::MAX_REGIONS`].
+    /// Lets the peer read or write a region of this end. This end chooses region numbers, below
+    /// [`remora_layout::limits::MAX_REGIONS`].
     pub fn expose(&self, region: u32, exposed: Exposed) {
         self.regions.expose(region, exposed);
     }
 
-    /// Takes a region back. Once this has returned, no operation of the peer
-    /// is executed on it any more; the next one fails the peer's link.
+    /// Withdraws a region. Once this has returned, this end executes no further operation of the
+    /// peer on it; the next one fails the peer's link.
     pub fn withdraw(&self, region: u32) {
         self.regions.withdraw(region);
     }
 
-    /// Takes all regions back, and tells the peer: the session is over. Once
-    /// this has returned, no operation of the peer is executed any more. Not to
-    /// be called by what [`Self::serve`] calls.
+    /// Withdraws all regions, and tells the peer: the session is over. Once this has returned, this
+    /// end executes no further operation of the peer. [`Self::serve`] must not call it.
     pub fn withdraw_all(&self) {
         self.regions.withdraw_all();
         let inbound = match self.pumping {
             Pumping::ByAgent => Some(lock(&self.inbound)),
-            // A leader may sleep with the pump for long: then the peer is told
-            // with the first request that is refused.
+            // A leader may sleep with the pump for long: then the peer learns it from the first
+            // refused request.
             Pumping::ByLinks => self.inbound.try_lock().ok(),
         };
         if let Some(mut inbound) = inbound {
@@ -146,8 +144,8 @@ impl Connection {
         self.lock_out().failure
     }
 
-    /// What lets the agent call [`Self::serve`] although no event of the socket
-    /// says so: a shard has sent for others for long, and leaves the rest.
+    /// Sets the callback that makes the agent call [`Self::serve`] without an event of the socket:
+    /// a shard has sent for others for long, and leaves the rest.
     pub fn set_wake_agent(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.wake_agent.set(Box::new(wake));
     }
@@ -166,12 +164,11 @@ impl Connection {
         self.lock_waits.lock(&self.out)
     }
 
-    /// One turn of the agent, never blocking: one receive, executes all frames
-    /// that are whole, answers, flushes. A turn that has answered a piece of READ
-    /// bytes, or executed [`remora_layout::limits::TCP_FRAMES_PER_TURN`] frames,
-    /// leaves the others to the next one, which receives nothing. Immediates of
-    /// the peer's WRITEs are handed over one by one, each after its bytes are
-    /// stored.
+    /// One turn of the agent, never blocking: one receive, executes all whole frames, answers,
+    /// flushes. A turn that has answered a piece of READ bytes, or executed
+    /// [`remora_layout::limits::TCP_FRAMES_PER_TURN`] frames, leaves the others to the next one,
+    /// which receives nothing. It passes on immediates of the peer's WRITEs one by one, each after
+    /// its bytes are stored.
     ///
     /// Fit for edge-triggered readiness: after a receive that did not fill the
     /// buffer the socket is empty, and what comes later is an event of its own.
@@ -197,8 +194,8 @@ impl Connection {
         self.lock_out().pending_bytes() > 0
     }
 
-    /// Whether a link has waited for room since the last call, and there is
-    /// some now: whoever drives it is to be woken.
+    /// Whether a link has waited for room since the last call, and there is some now: the caller
+    /// has to wake the driver of that link.
     pub fn takes_more_again(&self) -> bool {
         use std::sync::atomic::Ordering::SeqCst;
         self.room_wanted.load(SeqCst)
@@ -224,7 +221,7 @@ impl Connection {
         self.handles.enter(handle, || self.failure());
     }
 
-    /// Fails all links of this end; what the peer asks for is still served.
+    /// Fails all links of this end; the connection still serves the peer's requests.
     pub(super) fn fail(&self, reason: LinkError) {
         if !self.lock_out().fail(reason) {
             return;
@@ -239,10 +236,10 @@ impl Connection {
         self.waiters.wake_all();
     }
 
-    /// Sends what is buffered, as far as the socket takes it, unless another
-    /// thread does: that one sends what was added meanwhile. What stays is left
-    /// to the leader, who is told to watch for room, or to the agent, whom the
-    /// socket tells. False if the connection is broken.
+    /// Sends buffered bytes, as far as the socket takes them, unless another thread does: that
+    /// thread also sends bytes added meanwhile. The rest is left to the leader, which is told to
+    /// watch for room, or to the agent, which the socket notifies. False if the connection is
+    /// broken.
     pub(super) fn flush(&self) -> bool {
         let mut rounds = 0;
         loop {
@@ -278,9 +275,9 @@ impl Connection {
         }
     }
 
-    /// Leaves what was added to the agent, or to the thread that has the pump; false if
-    /// there is neither. Then the thread sends on: without a thread that pumps no reply and no
-    /// credit comes in, so that others add no more than they may have under way.
+    /// Leaves added bytes to the agent, or to the holder of the pump; false if there is neither.
+    /// Then the thread keeps sending: without a thread that pumps no reply and no credit arrives,
+    /// so that the others' in-flight bytes are bounded.
     pub(super) fn leave_rest(&self, leader_sleeps: bool) -> bool {
         if let Some(wake) = self.wake_agent.get() {
             wake();
@@ -290,7 +287,7 @@ impl Connection {
             return false;
         }
         self.is_left.store(true, Ordering::Relaxed);
-        // Either this thread finds the pump free, or who lets it go finds the mark.
+        // Either this thread finds the pump free, or the thread that releases it finds the mark.
         fence(Ordering::SeqCst);
         // If it was free it is let go at once, before another thread hears of it.
         let is_taken = matches!(self.inbound.try_lock(), Err(TryLockError::WouldBlock));
@@ -306,7 +303,7 @@ impl Connection {
         is_taken
     }
 
-    /// The pump was let go: sends what was left to the thread that had it.
+    /// After the pump was released: sends the bytes left to its holder.
     pub(super) fn send_left(&self) {
         fence(Ordering::SeqCst);
         let is_left =
@@ -316,7 +313,7 @@ impl Connection {
         }
     }
 
-    /// A link polls: pumps once, if nobody else does.
+    /// A link polls: pumps once, if no other thread does.
     pub(super) fn pump_by_link(&self) {
         if self.pumping == Pumping::ByAgent {
             return;
@@ -341,7 +338,7 @@ impl Connection {
     fn sleep_on_socket(&self, timeout: Option<Duration>) {
         use Ordering::Relaxed;
         let wants_room = {
-            // Under the lock: who posts later sees that we sleep.
+            // Under the lock: a later poster sees that this thread sleeps.
             let out = self.lock_out();
             self.leader_sleeps.store(true, Relaxed);
             out.wants_room()

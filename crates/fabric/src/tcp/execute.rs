@@ -1,6 +1,5 @@
-//! The agent: reads frames, executes what the peer asks for, and delivers
-//! what the peer answers. Nothing that a peer sends makes it panic, block, or
-//! keep more than a bounded number of bytes.
+//! The agent: reads frames, executes the peer's requests, and delivers the peer's answers. No input
+//! of a peer makes it panic, block, or keep more than a bounded number of bytes.
 
 use super::connection::{Connection, State};
 use super::frame::{Frame, Refused, Violation, parse};
@@ -69,7 +68,7 @@ impl Connection {
         Ok(if may_be_more { State::More } else { State::Idle })
     }
 
-    /// Everything that is wholly there, up to the bound of a turn.
+    /// Executes all whole frames, up to the bound of a turn.
     fn execute_all(
         &self,
         inbound: &mut Inbound,
@@ -288,8 +287,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Hands the answers on, tells the peer how far we are if it waits for that,
-    /// and flushes.
+    /// Passes the answers on, tells the peer the progress if it waits for that, and flushes.
     pub(super) fn tell(&self, inbound: &mut Inbound) {
         let is_awaited = std::mem::take(&mut inbound.is_awaited);
         self.lock_out().hand_over(&mut inbound.answers, inbound.executed, is_awaited);

@@ -1,4 +1,4 @@
-//! What comes in: bytes from the socket, and how far the current frame is.
+//! Incoming data: bytes from the socket, and the progress in the current frame.
 
 use super::outbound::Answers;
 use super::socket::Socket;
@@ -21,7 +21,7 @@ pub(super) enum Expect {
         is_signalled: bool,
         discard: bool,
     },
-    /// Bytes of a READ of our own; `None` if nobody waits for them any more.
+    /// Bytes of a READ of our own; `None` if no link waits for them any more.
     Data { handle: Option<Arc<Handle>>, left: usize },
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Inbound {
     pub expect: Expect,
     /// Requests of the peer that were executed.
     pub executed: u64,
-    /// A WRITE was executed for whose completion the peer waits.
+    /// It executed a WRITE whose completion the peer waits for.
     pub is_awaited: bool,
     /// Answers that are not yet handed to the outgoing half.
     pub answers: Answers,
@@ -61,9 +61,9 @@ pub(super) struct Inbound {
     pub is_suspended: bool,
     /// The socket may have had more than the last receive took.
     pub may_be_more: bool,
-    /// A request was refused: all later ones are passed over.
+    /// A request was refused: all later ones are skipped.
     pub refused: bool,
-    /// Nothing comes any more.
+    /// The stream has ended.
     pub over: bool,
 }
 

@@ -49,8 +49,8 @@ impl TcpLink {
         }
     }
 
-    /// Nobody waits for the completions of this link's WRITEs: the peer tells
-    /// of them with whatever it sends next, or when it has executed
+    /// No caller waits for the completions of this link's WRITEs: the peer acknowledges them with
+    /// the next bytes that it sends, or when it has executed
     /// [`remora_layout::limits::UNSIGNALLED_WRITES`].
     #[must_use]
     pub fn unsignalled(self) -> Self {
@@ -62,8 +62,8 @@ impl TcpLink {
         &self.connection
     }
 
-    /// Posts from now on wait in the connection's buffer until
-    /// [`TcpLink::release`], or until somebody else's posts take them along.
+    /// From now on posts wait in the connection's buffer until [`TcpLink::release`], or until
+    /// another link's posts take them along.
     pub fn hold(&mut self) {
         self.is_held = true;
     }
@@ -75,8 +75,8 @@ impl TcpLink {
         }
     }
 
-    /// Whether a large value may go on: not too much waits for the socket. If
-    /// it may not, the agent is told that somebody waits for room.
+    /// Whether a large value may continue: not too many bytes wait for the socket. If not, it tells
+    /// the agent that a link waits for room.
     pub fn has_room(&self) -> bool {
         let has_room = || self.connection.lock_out().pending_bytes() <= STREAM_AHEAD_BYTES;
         if has_room() {
@@ -87,7 +87,7 @@ impl TcpLink {
         has_room()
     }
 
-    /// What this end can tell by itself.
+    /// The checks that this end can make by itself.
     fn check(&self, work: &Work<'_>) -> Result<(), LinkError> {
         match *work {
             Work::Read { bytes, .. } if bytes > MAX_READ_BYTES => Err(LinkError::TooLong(bytes)),
@@ -120,7 +120,7 @@ impl TcpLink {
             bytes = later;
         }
         self.incoming.clear();
-        // A large READ must not keep its memory twice for ever.
+        // A large READ must not keep its memory twice permanently.
         self.incoming.shrink_to(MAX_WRITE_BYTES);
     }
 

@@ -1,11 +1,9 @@
-//! What goes out: frames that wait for the socket, and operations that wait
-//! for the READ window.
+//! Outgoing data: frames that wait for the socket, and operations that wait for the READ window.
 //!
-//! What it keeps true:
-//! * one thread at a time gives bytes to the socket, and it does so without the
-//!   lock: who adds frames meanwhile leaves them to that thread, which looks
-//!   again when it has sent. So frames of many threads leave in one write, and
-//!   nobody waits for a system call of another;
+//! Invariants:
+//! * one thread at a time gives bytes to the socket, and it does so without the lock: a thread that
+//!   adds frames meanwhile leaves them to that thread, which checks again when it has sent. So
+//!   frames of many threads leave in one write, and no thread waits for a system call of another;
 //! * bytes leave in the order in which they were added.
 
 use super::frame::{Frame, Refused};
@@ -21,7 +19,7 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// An operation as it was posted: what an error has to name.
+/// A posted operation, as an error has to name it.
 #[derive(Clone, Copy)]
 pub(super) struct Posted {
     pub region: u32,
@@ -45,8 +43,8 @@ enum Held {
     Write { posted: Posted, frame: Vec<u8> },
 }
 
-/// Answers of the target's side that are put together before they go out: the
-/// bytes of READs are copied without a lock that others post under.
+/// Answers of the target's side, assembled before they go out: the bytes of READs are copied
+/// without the lock under which other threads post.
 #[derive(Default)]
 pub(super) struct Answers {
     bytes: Vec<u8>,
@@ -89,10 +87,10 @@ impl Answers {
     }
 }
 
-/// Bytes in the hands of the one thread that gives them to the socket.
+/// The bytes of the one thread that gives them to the socket.
 pub(super) struct Sending {
     bytes: Vec<u8>,
-    /// As many of them the socket has taken.
+    /// Number of them that the socket has taken.
     sent: usize,
 }
 
@@ -128,12 +126,12 @@ impl Sending {
 /// The outgoing half of a connection, initiator and target.
 pub(super) struct Outbound {
     /// What goes out next, and how much of it the socket has taken; elsewhere
-    /// while somebody sends it.
+    /// while a thread sends it.
     front: Vec<u8>,
     front_sent: usize,
     /// What goes out after that.
     back: Vec<u8>,
-    /// Somebody sends: what is added meanwhile goes out when that is done.
+    /// A thread sends: bytes added meanwhile go out when that is done.
     is_sending: bool,
     /// Bytes that the socket has not yet taken.
     pending: usize,
@@ -148,8 +146,8 @@ pub(super) struct Outbound {
     /// its bytes.
     answers: VecDeque<(u64, usize)>,
     answer_bytes: usize,
-    /// As much of them is in the hands of the thread that sends: the peer may have
-    /// it, and ask for more, before that thread says so.
+    /// Bytes of them that the sending thread has: the peer may have received them, and ask for
+    /// more, before that thread says so.
     sending_bytes: usize,
     /// Held operations of each link, in turn: order holds within a link, and
     /// a long READ of one does not hold up the others.
@@ -200,7 +198,7 @@ impl Outbound {
         self.pending
     }
 
-    /// Whether bytes wait for the socket, and nobody gives them to it.
+    /// Whether bytes wait for the socket, and no thread gives them to it.
     pub fn wants_room(&self) -> bool {
         self.pending > 0 && !self.is_sending
     }
@@ -351,7 +349,7 @@ impl Outbound {
         self.pending += header.len() + payload.len();
     }
 
-    /// Hands out what is to be sent, if there is something and nobody sends.
+    /// Hands out the bytes to send, if there are any and no thread sends.
     pub fn begin_sending(&mut self) -> Option<Sending> {
         if self.is_sending {
             return None;
@@ -375,8 +373,8 @@ impl Outbound {
         Some(Sending { bytes, sent })
     }
 
-    /// The socket has taken so many bytes more of what was handed out. Whether
-    /// all of it has gone and something has been added meanwhile.
+    /// The socket has taken so many bytes more of those handed out. Returns whether all of them
+    /// have gone and more have been added meanwhile.
     pub fn end_sending(&mut self, sending: Sending, taken: usize) -> bool {
         self.is_sending = false;
         self.sending_bytes = 0;
@@ -393,7 +391,7 @@ impl Outbound {
             return false;
         }
         self.front.clear();
-        // A burst must not keep its memory for ever.
+        // A burst must not keep its memory permanently.
         self.front.shrink_to(OUTBOUND_KEPT_BYTES);
         self.front_sent = 0;
         !self.back.is_empty() || self.must_tell
@@ -447,8 +445,8 @@ impl Outbound {
         self.flights.front().map(|flight| flight.posted)
     }
 
-    /// No operation of this end goes out or is answered any more. Frames that
-    /// were begun go on, the connection may still serve the peer.
+    /// This end sends no further operation and expects no answer. Frames in progress continue, and
+    /// the connection may still serve the peer.
     pub fn fail(&mut self, reason: LinkError) -> bool {
         if self.failure.is_some() {
             return false;

@@ -1,4 +1,4 @@
-//! What this end lets its peer read and write.
+//! The regions of this end that its peer may read and write.
 
 use super::frame::Refused;
 use remora_arena::{ReadView, Words};
@@ -49,9 +49,8 @@ impl Table {
     }
 }
 
-/// The regions of one connection. Every access by the peer happens under the
-/// read lock, so that whoever has withdrawn a region knows that no access to
-/// it is under way any more.
+/// The regions of one connection. Every access by the peer happens under the read lock, so that
+/// after a withdrawal no access to the region is in flight.
 pub(super) struct Regions {
     table: RwLock<Table>,
 }

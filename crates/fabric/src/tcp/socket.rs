@@ -1,5 +1,5 @@
-//! What a connection asks of the kernel. The library's own tests put one in
-//! its place whose kernel is a few lines, see `models`.
+//! The system calls of a connection. The library's own tests replace them by a kernel of a few
+//! lines, see `models`.
 
 use remora_layout::limits::{
     TCP_KEEPALIVE_IDLE_S, TCP_KEEPALIVE_INTERVAL_S, TCP_KEEPALIVE_PROBES, TCP_USER_TIMEOUT_MS,
@@ -11,15 +11,15 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// A stream that never blocks, and what wakes who sleeps on it.
+/// A stream that never blocks, and the descriptor that wakes a thread sleeping on it.
 pub(super) struct Socket {
     stream: TcpStream,
-    /// Ends a sleep; `None` if nobody sleeps here.
+    /// Ends a sleep; `None` if no thread sleeps here.
     kick: Option<OwnedFd>,
 }
 
 impl Socket {
-    /// A socket on which somebody may sleep, or nobody.
+    /// A socket; `sleeps` says whether threads may sleep on it.
     pub fn new(stream: TcpStream, sleeps: bool) -> std::io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
@@ -49,7 +49,7 @@ impl Socket {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Ends the sleep of whoever sleeps, or the next one.
+    /// Ends the present sleep, or the next one.
     pub fn kick(&self) {
         if let Some(kick) = &self.kick {
             // A full counter means that a kick is already due.

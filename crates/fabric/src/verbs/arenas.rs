@@ -1,5 +1,5 @@
-//! A server's arenas as one device may read them: registered once, in pieces,
-//! by several threads, and told of to clients.
+//! A server's arenas, readable through one device: registered once, in pieces, by several threads,
+//! and announced to clients.
 
 use super::memlock::{self, NotRegistered};
 use super::objects::Domain;
@@ -118,13 +118,11 @@ fn cut(bytes: usize, piece_bytes: usize) -> impl Iterator<Item = Range<usize>> {
     (0..bytes).step_by(piece_bytes).map(move |at| at..bytes.min(at + piece_bytes))
 }
 
-/// Does all parts, by so many threads, and gives the results in the order of
-/// the parts. `done` is called by this thread for each that is done, and now
-/// and then with `None`.
+/// Executes all parts, by so many threads, and returns the results in the order of the parts. This
+/// thread calls `done` for each finished part, and now and then with `None`.
 ///
 /// # Errors
-/// The first that there was. What was done is dropped then, and what was not
-/// begun is left.
+/// The first error. It then drops the finished parts, and does not begin the others.
 fn in_parallel<P: Sync, T: Send, E: Send>(
     parts: &[P],
     threads: usize,

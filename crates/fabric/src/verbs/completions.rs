@@ -1,4 +1,4 @@
-//! Where a device tells what it has done.
+//! The completions of a device.
 
 use super::errors::{VerbsError, failed};
 use super::library::may_release;

@@ -1,12 +1,12 @@
 //! One queue pair, shared by all links of a process with one peer (H41: fewer
 //! connections).
 //!
-//! Anybody may take completions, and delivers them to the links that they
-//! belong to. Who waits for them: see `driving`.
+//! Any thread may take completions, and delivers them to the links that they belong to. `driving`
+//! describes which thread waits for them.
 //!
-//! One thread at a time has the device, and posts what all links have handed
-//! over, by one doorbell. Who finds it taken does not wait: the one that has it
-//! looks again when it has let go, and a link hands over before it tries.
+//! One thread at a time has the device, and posts the operations that all links have handed over,
+//! by one doorbell. A thread that finds it taken does not wait: the holder checks again after it
+//! has released the device, and a link hands over before it tries.
 
 use super::completions::Completions;
 use super::errors::VerbsError;
@@ -42,8 +42,8 @@ const BATCH: usize = 32;
 /// For how long a client waits to hear why its peer's device has refused an operation.
 const WORD_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// What a connection is made of. If it comes to none they are dropped in this
-/// order: windows before their queue pair, both before the memory.
+/// The parts of a connection. If no connection comes of them they are dropped in this order:
+/// windows before their queue pair, both before the memory.
 pub struct Parts {
     /// What only the peer of this queue pair may reach.
     pub windows: Vec<Window>,
@@ -71,7 +71,7 @@ struct Device {
     out: Outbound,
 }
 
-/// The one that takes what a connection's descriptor tells.
+/// The receiver of the events of a connection's descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Driver {
     Agent,
@@ -106,10 +106,10 @@ pub struct Connection {
     /// peer that sends without pause does not keep a thread for itself; what
     /// has come meanwhile has signalled the channel.
     rounds: usize,
-    /// Held by who sleeps for all.
+    /// The thread that sleeps for all holds it.
     pub(super) leads: Mutex<()>,
     pub(super) kick: OwnedFd,
-    /// Who has driven it so far.
+    /// The driver so far.
     pub(super) driver: OnceLock<Driver>,
     over: OnceLock<LinkError>,
 }
@@ -209,9 +209,9 @@ impl Connection {
         self.over.get().copied()
     }
 
-    /// Hands to the device what was posted, unless another thread has it: that
-    /// one does. What the device has no room for yet goes out when others
-    /// complete, whoever takes their completions.
+    /// Hands the posted operations to the device, unless another thread has it: that thread then
+    /// does. Operations for which the device has no room go out when others complete, in the thread
+    /// that takes those completions.
     pub(super) fn flush(&self) {
         let mut rounds = 0;
         let (mut has_waiting, mut failed) = (false, None);
@@ -263,11 +263,12 @@ impl Connection {
         }
     }
 
-    /// Ends the connection whose device has failed: for what the peer has said, if it has.
+    /// Ends the connection whose device has failed: with the peer's reason, if the peer has sent
+    /// one.
     ///
-    /// A refused operation mostly means that the peer has withdrawn the session. It has
-    /// sent the word first, but the device may be faster than the socket, so a client
-    /// waits for the word. An agent serves other peers and does not wait.
+    /// A refused operation in most cases means that the peer has withdrawn the session. The peer
+    /// sends the word first, but the device may be faster than the socket, so a client waits for
+    /// the word. An agent serves other peers and does not wait.
     fn end_after(&self, reason: LinkError) {
         if reason == LinkError::Denied && self.driver.get() != Some(&Driver::Agent) {
             let mut control = [PollFd::new(&self.control, PollFlags::IN)];
@@ -306,7 +307,7 @@ impl Connection {
         if waits && may_arm {
             self.completions.arm(false);
         }
-        // In the order in which they came, whoever takes the next ones.
+        // In the order of arrival, whichever thread takes the next ones.
         for &imm in &told {
             self.arrivals.fetch_add(1, Ordering::SeqCst);
             (self.on_immediate)(imm);
@@ -349,8 +350,8 @@ impl Connection {
         }
     }
 
-    /// Ends the session for the peer: once this has returned, no operation of
-    /// it is executed any more. It is told so.
+    /// Ends the session for the peer, and tells it: once this has returned, this end executes no
+    /// further operation of the peer.
     pub fn withdraw(&self) {
         // First: an operation that is refused from here on finds the reason
         // (docs/decisions/0021-told-first.md).
@@ -378,7 +379,7 @@ impl Connection {
     }
 
     /// Whether a link has waited for room since the last call, and there is
-    /// some now: whoever drives it is to be woken.
+    /// some now: the caller wakes its driver.
     pub fn takes_more_again(&self) -> bool {
         self.room_wanted.load(Ordering::SeqCst)
             && self.intake.waiting_bytes() <= STREAM_AHEAD_BYTES

@@ -1,12 +1,12 @@
-//! Which thread waits for what arrives on a connection.
+//! Which thread waits for the events of a connection.
 //!
-//! Either its links: one thread at a time sleeps, for all (`crate::waiting`).
-//! Before it sleeps it arms the completion channel, and polls once more (M24).
+//! Either its links: one thread at a time sleeps, for all (`crate::waiting`). Before it sleeps it
+//! arms the completion channel, and polls once more (M24).
 //!
 //! Or an agent, which watches its descriptor: [`Connection::serve`].
 //!
-//! One connection has one of the two, never both: each arms the channel for
-//! what it waits for itself, and takes the events that would wake the other.
+//! One connection has one of the two, never both: each arms the channel for its own events, and
+//! takes the events that would wake the other.
 
 use super::connection::{Connection, Driver};
 use super::events::LOOK;

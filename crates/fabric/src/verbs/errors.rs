@@ -1,11 +1,11 @@
-//! Why a verbs object cannot be had.
+//! Why a verbs object is not available.
 
 use super::library::{NoLibrary, last_error};
 use super::memlock::NotRegistered;
 use crate::LinkError;
 use std::io;
 
-/// Why a verbs object cannot be had.
+/// Why a verbs object is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum VerbsError {
     /// No library.

@@ -1,10 +1,10 @@
-//! What a device tells of itself, beside completions: that it fails or goes
-//! away, that a port changes, that a queue pair is broken.
+//! A device's events beside completions: it fails or goes away, a port changes, a queue pair is
+//! broken.
 //!
-//! Whoever looks takes all that was told, and keeps it for everybody. A device
-//! without a driver that can take it away from its users (Soft-RoCE) says
-//! nothing when it is to go: the kernel takes its entry for user space out of
-//! sysfs, and waits for them to let go of it. So that is looked at too.
+//! The thread that checks takes all events, and keeps them for every other thread. A device without
+//! a driver that can take it away from its users (Soft-RoCE) reports nothing before it goes: the
+//! kernel removes its user-space entry from sysfs, and waits until the users release the device. So
+//! the thread checks that entry too.
 
 use super::places::is_listed;
 use crate::LinkError;
@@ -74,7 +74,7 @@ impl Events {
         now_s() > self.looked_s.load(Ordering::Relaxed)
     }
 
-    /// Takes what the device of this name has told since somebody last looked.
+    /// Takes the events of the device of this name since the last check.
     ///
     /// # Safety
     /// `raw` is an open device, whose descriptor of events does not block.

@@ -1,8 +1,8 @@
 //! The server's side of making sessions over RDMA: its devices, with its arenas
 //! registered at each.
 //!
-//! A thread watches the devices. One that goes is let go of: its sessions end,
-//! and it is not offered any more. One that comes, or comes back, is taken in.
+//! A thread watches the devices. It releases a device that goes: the device's sessions end, and the
+//! server no longer offers it. It adds a device that comes, or comes back.
 
 use super::arenas::Arenas;
 use super::connection::{Connection, Parts};

@@ -1,10 +1,9 @@
-//! The addresses of this machine's devices, for who needs them often.
+//! The addresses of this machine's devices, cached for frequent use.
 //!
-//! The kernel tells of a port's addresses by a file for each entry of its
-//! table, of which there may be a thousand, nearly all of them unused. Reading
-//! all takes milliseconds, too long between a server's heartbeats. So all are
-//! read once, and from then on those that are known, with their ports' states.
-//! What else has come about, a thread finds out that reads all once more.
+//! The kernel has a file for each entry of a port's address table; a table may have a thousand
+//! entries, nearly all unused. Reading all takes milliseconds, too long between a server's
+//! heartbeats. So the cache reads all once, and from then on only the known ones, with their ports'
+//! states. A thread that reads all again finds new addresses.
 
 use super::places::{Gid, SYSFS, gid_at, is_port_active, names, places_in};
 use std::path::{Path, PathBuf};

@@ -48,7 +48,7 @@ impl VerbsLink {
     }
 
     /// Posts from now on wait for the doorbell until [`VerbsLink::release`], or
-    /// until somebody else's takes them along.
+    /// until another link's doorbell takes them along.
     pub fn hold(&mut self) {
         self.is_held = true;
     }

@@ -1,5 +1,5 @@
-//! Two queue pairs of this process, connected to each other over one device:
-//! what a session does, so that `remora doctor` can say whether it works here.
+//! Two queue pairs of this process, connected to each other over one device: the operations of a
+//! session, so that `remora doctor` can say whether they work here.
 
 use super::errors::VerbsError;
 use super::memlock::NotRegistered;

@@ -1,8 +1,7 @@
-//! The limit of locked memory. What is registered with an RDMA device is
-//! pinned, and the kernel counts it against `RLIMIT_MEMLOCK` of the process,
-//! once for each registration (`ib_umem_get`). It is asked here before
-//! registering, so that the error can say how much was wanted, how much may be
-//! had, and what to change.
+//! The limit of locked memory. Memory registered with an RDMA device is pinned, and the kernel
+//! counts it against `RLIMIT_MEMLOCK` of the process, once for each registration (`ib_umem_get`).
+//! This module checks the limit before registering, so that the error can say how much was wanted,
+//! how much is allowed, and what to change.
 
 use remora_layout::session::mailbox_bytes;
 use rustix::process::{Resource, getrlimit};

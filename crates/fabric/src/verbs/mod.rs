@@ -6,12 +6,12 @@
 //! peer; each has a [`VerbsLink`] of its own on it. The device of the target
 //! executes: a READ costs its CPU nothing.
 //!
-//! * The TCP connection over which the queue pairs were set up stays open. Its
-//!   end is the session's end, and it tells whether the session was withdrawn:
-//!   a device only knows that nobody answers.
-//! * A failed operation fails the whole connection, as it does the queue pair.
-//!   Nothing is repeated; who wants to go on makes a new connection.
-//! * What READs go into is registered once for each link, and grows.
+//! * The TCP connection over which the two ends set up the queue pairs stays open. Its end is the
+//!   end of the session, and it reports whether the peer withdrew the session: a device only
+//!   notices a missing answer.
+//! * A failed operation fails the whole connection, as it fails the queue pair. No operation is
+//!   repeated; a client that wants to continue makes a new connection.
+//! * Landing memory of READs is registered once for each link, and grows.
 
 #![allow(unsafe_code)]
 

@@ -1,9 +1,8 @@
 //! An open device and its protection domains.
 //!
-//! What all objects of libibverbs keep true here: each is released when
-//! nothing uses it any more, it lives at least as long as those made from it,
-//! and memory stays mapped for as long as it is registered. A forked child
-//! releases nothing: the objects are its parent's.
+//! Invariants of all objects of libibverbs here: each is released when nothing uses it any more, it
+//! lives at least as long as those made from it, and memory stays mapped for as long as it is
+//! registered. A forked child releases nothing: the objects belong to its parent.
 
 use super::errors::{VerbsError, checked, failed};
 use super::events::Events;
@@ -147,7 +146,7 @@ impl Context {
         self.events.forget(queue_pair);
     }
 
-    /// Takes what the device has told since somebody last looked.
+    /// Takes the events of the device since the last check.
     pub(super) fn look(&self) {
         // SAFETY: an open device, whose descriptor was prepared when it was opened.
         unsafe { self.events.take(self.library, self.raw, &self.name) };

@@ -1,9 +1,9 @@
-//! What the device has been given, and what it has no room for yet: pieces of
-//! operations in the order in which they go out, and the memory that they are
-//! sent from. Only who has the queue pair touches it.
+//! The pieces given to the device, and those for which it has no room yet: pieces of operations in
+//! the order in which they go out, and the memory that they are sent from. Only the thread that has
+//! the queue pair touches it.
 //!
-//! A queue pair executes and completes in order. So a completion says that
-//! everything before it is complete too, and only some pieces ask for one.
+//! A queue pair executes and completes in order. So a completion says that everything before it is
+//! complete too, and only some pieces ask for one.
 
 use super::memlock::STAGING_BYTES;
 use super::posting::{Intake, Local, Piece};

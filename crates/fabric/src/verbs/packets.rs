@@ -1,5 +1,5 @@
-//! What an operator says about the packets of queue pairs: how switches treat
-//! them, which partition they belong to, how long they are.
+//! An operator's settings for the packets of queue pairs: their treatment in switches, their
+//! partition, their length.
 
 use super::errors::VerbsError;
 use super::objects::Context;
@@ -15,7 +15,7 @@ pub struct Packets {
     /// Service level, 0 to [`MAX_SERVICE_LEVEL`]: on InfiniBand the subnet manager
     /// maps it to a virtual lane; with RoCE it is the Ethernet priority, in a VLAN.
     pub service_level: u8,
-    /// Gid of the partition key in the port's table; both ends' keys must match.
+    /// Index of the partition key in the port's table; both ends' keys must match.
     pub pkey_index: u16,
     /// Largest packet; `None`: what the port has active. The smaller one of both
     /// ends' is used, and never more than the port has.

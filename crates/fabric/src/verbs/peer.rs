@@ -1,5 +1,4 @@
-//! The regions of a peer, as it told of them: where an offset lies, and with
-//! which key it is reached.
+//! The regions of a peer, as the peer announced them: the address of an offset, and its key.
 
 use crate::LinkError;
 use remora_layout::verbs::RegionKey;

@@ -1,9 +1,9 @@
-//! Where this machine can send and receive by RDMA: its devices, their ports
-//! and addresses (GIDs), as the kernel tells in `/sys/class/infiniband`, and
-//! which of them to take (RDMA_Mongo 4.1, algorithm 1, M7, M8).
+//! Where this machine can send and receive by RDMA: its devices, their ports and addresses (GIDs),
+//! as listed by the kernel in `/sys/class/infiniband`, and which of them to take (RDMA_Mongo 4.1,
+//! algorithm 1, M7, M8).
 //!
-//! The order is by rank, never by a fixed index: on one machine index 1 is the
-//! address that one wants, on the next it is another.
+//! The order is by rank, never by a fixed index: the right address has index 1 on one machine, and
+//! another index on the next.
 
 use std::cmp::Reverse;
 use std::fmt;

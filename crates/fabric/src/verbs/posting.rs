@@ -1,6 +1,6 @@
-//! From the links to the one thread that rings the doorbell. A link cuts its
-//! operations into pieces by itself, without a lock, and hands over a batch of
-//! them at once; who has the queue pair takes in what all links have handed over.
+//! From the links to the one thread that rings the doorbell. A link cuts its operations into pieces
+//! by itself, without a lock, and hands over a batch of them at once; the thread that has the queue
+//! pair takes in the batches of all links.
 
 use super::peer::{Ranges, Remote};
 use super::queue_pair::Verb;
@@ -154,10 +154,9 @@ impl Intake {
         !self.waits.lock(&self.pieces).is_empty()
     }
 
-    /// Lets `act` at the device, again and again while something has been posted
-    /// meanwhile and `act` wants to go on; not at all if another thread has it,
-    /// which then does the same. Each thread posts before it comes here. False
-    /// if something may be left to be taken in.
+    /// Lets `act` use the device, again while other threads have posted meanwhile and `act` wants
+    /// to continue; not at all if another thread has the device, which then does the same. Each
+    /// thread posts before it comes here. False if posted pieces may be left.
     pub fn drive<D>(&self, device: &Mutex<D>, mut act: impl FnMut(&mut D) -> bool) -> bool {
         while let Some(mut held) = try_lock(device) {
             let goes_on = act(&mut held);

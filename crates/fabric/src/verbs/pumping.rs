@@ -1,23 +1,23 @@
-//! Taking completions of a device that the links of a process share.
+//! Takes completions of a device that the links of a process share.
 //!
-//! A thread that has armed the completion queue must look after that, and so waits for
-//! the device: what completed before raises no event, and the thread that has the device may
-//! only post. A thread that polls arms nothing. If it finds the device taken it leaves:
+//! A thread that has armed the completion queue must check it after that, and so waits for the
+//! device: an earlier completion raises no event, and the thread that has the device may only post.
+//! A thread that polls arms nothing. If it finds the device taken it leaves:
 //!
-//! * nothing is lost: completions stay in the queue until some thread takes them, and
-//!   that thread delivers each to the link that it belongs to;
-//! * no wake-up is lost: the poller's look is none of those by which a sleeper decides.
-//!   Before a link sleeps, it or the thread that sleeps for all has armed the queue and
-//!   looked. What completes later signals the channel;
-//! * who polls on finds the device free some time: it is held for bounded steps, by
-//!   threads that take completions or post, and what may be posted is bounded.
+//! * nothing is lost: completions stay in the queue until some thread takes them, and that thread
+//!   delivers each to its link;
+//! * no wake-up is lost: no sleeper relies on the poller's check. Before a link sleeps, it or the
+//!   thread that sleeps for all has armed the queue and checked. A later completion signals the
+//!   channel;
+//! * a thread that keeps polling finds the device free at some time: threads that take completions
+//!   or post hold it for bounded steps, and the posts are bounded.
 
 use super::posting::Intake;
 use crate::LinkError;
 use crate::locks::{lock, try_lock};
 use crate::sync::Mutex;
 
-/// What a thread does that finds the device taken when it first looks.
+/// The action of a thread that finds the device taken when it first checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum IfTaken {
     /// Waits for it: the thread has armed the queue.
@@ -26,7 +26,7 @@ pub(super) enum IfTaken {
     Leave,
 }
 
-/// What a batch of completions came to.
+/// The result of a batch of completions.
 pub(super) struct Taken {
     /// There may be more.
     pub is_full: bool,
@@ -36,7 +36,7 @@ pub(super) struct Taken {
     pub failed: Option<LinkError>,
 }
 
-/// What looking came to.
+/// The result of a check.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Pumped {
     /// All there was is taken, or the connection has ended.
@@ -47,9 +47,9 @@ pub(super) enum Pumped {
     Failed(LinkError),
 }
 
-/// Takes completions in so many batches at most, by `take`, which hands on what waits for
-/// room and what was posted meanwhile. If something still waits and `take` may arm the
-/// queue, the next completion of any kind tells of itself.
+/// Takes completions in at most so many batches, by `take`, which also passes on pieces that wait
+/// for room and new posts. If a piece still waits and `take` may arm the queue, the next completion
+/// of any kind raises an event.
 pub(super) fn pump<D>(
     device: &Mutex<Option<D>>,
     intake: &Intake,

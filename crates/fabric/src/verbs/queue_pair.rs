@@ -15,8 +15,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Operations that may be under way. The queue takes no more; the connection
-/// keeps the others back.
+/// Operations that may be in flight. The queue takes no more; the connection holds the others back.
 const SEND_DEPTH: u32 = 256;
 /// Immediates that may have come and not been taken.
 const RECEIVE_DEPTH: u32 = 1024;
@@ -24,9 +23,9 @@ const RECEIVE_DEPTH: u32 = 1024;
 const INLINE_BYTES: u32 = 128;
 /// READs that may be under way on the wire.
 const READ_DEPTH: i32 = MAX_READS_PER_CLIENT as i32;
-/// A packet is sent again after 4.096 us * 2^14 = 67 ms without an answer: a
-/// READ that was lost once comes before the read lease has lapsed, which
-/// lasts 180 ms (docs/decisions/0020-lost-packets.md has what was measured) ...
+/// A packet is sent again after 4.096 us * 2^14 = 67 ms without an answer: so a READ that was lost
+/// once completes before the read lease has lapsed, which lasts 180 ms
+/// (docs/decisions/0020-lost-packets.md has the measurements) ...
 const TIMEOUT: u8 = 14;
 /// ... and given up after as many tries. Seven would mean for ever on some
 /// devices.
@@ -281,13 +280,12 @@ impl QueuePair {
         Some(taken[0])
     }
 
-    /// Posts operations with one doorbell, all or those before the first that
-    /// the queue has no room for; gives how many.
+    /// Posts operations with one doorbell, all or those before the first that the queue has no room
+    /// for; returns their number.
     ///
     /// # Safety
-    /// The local memory stays registered and allocated until the operation has
-    /// completed, or the queue pair is gone; what is READ into is not looked
-    /// at before.
+    /// The local memory stays registered and allocated until the operation has completed, or the
+    /// queue pair is gone; the caller does not look at the target memory of a READ before.
     pub unsafe fn post(&self, requests: &[Request]) -> usize {
         let mut places: Vec<ibv_sge> = requests
             .iter()

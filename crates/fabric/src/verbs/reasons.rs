@@ -1,4 +1,4 @@
-//! What completions say: immediates that came, and why a queue pair broke.
+//! Decodes completions: arrived immediates, and why a queue pair broke.
 
 use super::queue_pair::RECEIVE;
 use crate::LinkError;

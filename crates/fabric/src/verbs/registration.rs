@@ -1,4 +1,4 @@
-//! Memory that a device may reach.
+//! Memory registered with a device.
 
 use super::errors::checked;
 use super::library::may_release;

@@ -1,5 +1,4 @@
-//! Making queue pairs: the device and the address, the ends that two peers
-//! tell each other, windows.
+//! Makes queue pairs: the device and the address, the ends that two peers exchange, windows.
 
 use super::errors::VerbsError;
 use super::known_places::known_places;
@@ -46,13 +45,12 @@ pub(super) fn usable(local: Option<IpAddr>, devices: &[String]) -> Result<Vec<Gi
     Ok(ranked)
 }
 
-/// Opens the best device for peers that are reached from the address `local`,
-/// of those with these names, if there are any. A device that cannot be opened
-/// is passed over.
+/// Opens the best device for peers that are reached from the address `local`, of those with these
+/// names, if there are any. It skips a device that cannot be opened.
 ///
 /// # Errors
-/// There is no library, no such device, or none with an active port; or none
-/// can be opened, for the reason of the first.
+/// There is no library, no such device, or none with an active port; or none can be opened, for the
+/// reason of the first.
 pub fn open(local: Option<IpAddr>, devices: &[String]) -> Result<(Arc<Domain>, Gid), VerbsError> {
     let mut first = None;
     for place in usable(local, devices)? {

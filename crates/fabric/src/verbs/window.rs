@@ -1,4 +1,4 @@
-//! Memory windows: what one client alone may write.
+//! Memory windows: the memory that only one client may write.
 
 use super::errors::VerbsError;
 use super::library::may_release;

@@ -1,28 +1,25 @@
-//! Growing and shrinking chains: one bucket is split at a time (linear
-//! hashing, decision 0012), and overflow buckets are merged after removes
-//! (HydraDB 4.1.3, H11). Each is a bounded number of stores.
+//! Growing and shrinking chains: the writer splits one bucket at a time (linear hashing, decision
+//! 0012), and merges overflow buckets after removes (HydraDB 4.1.3, H11). Each is a bounded number
+//! of stores.
 //!
-//! A split of bucket `i`, and what a reader meets after each of its stores:
+//! A split of bucket `i`, and the state that a reader finds after each of its stores:
 //!
-//! 1. The new bucket's chain is written whole, one deeper. No view knows the
-//!    bucket; nothing has changed.
-//! 2. The arena's header page has one more bucket. Keys that move stand in
-//!    both chains, and both name the same record: a view from before finds
-//!    them in the old chain, one from now in the new.
-//! 3. The old chain's headers, from the main bucket on, each in one store: the
-//!    moved keys are out, and the depth is one more. A view that would look
-//!    here for a moved key is told by that depth, whatever its age, because
-//!    the key does not belong into bucket `i` at that depth; for a key that
-//!    stays the depth says nothing new. A walk that had passed the main bucket
-//!    before is told by the header of the overflow bucket that it meets next.
-//! 4. What the old chain no longer needs is shed, as after a remove.
+//! 1. The writer writes the new bucket's chain whole, one deeper. No view knows the bucket; nothing
+//!    has changed.
+//! 2. The arena's header page has one more bucket. Keys that move are in both chains, and both name
+//!    the same record: an earlier view finds them in the old chain, a later one in the new.
+//! 3. The writer changes the old chain's headers, from the main bucket on, each in one store: it
+//!    removes the moved keys, and raises the depth by one. A view that would look here for a moved
+//!    key learns from that depth, whatever its age, that the key does not belong to bucket `i` at
+//!    that depth; for a key that stays the depth changes nothing. A walk that had passed the main
+//!    bucket before learns it from the header of the next overflow bucket.
+//! 4. The writer sheds the unused part of the old chain, as after a remove.
 //!
-//! To shed is to let keys of the last overflow bucket stand in free places
-//! nearer to the main bucket too (slot word first, then its bit), then to
-//! unlink that bucket, then to free its slot. A walk that is past the free
-//! place and not yet at the last bucket misses such a key: it does not conclude
-//! that the key is absent, but asks. One that comes late to the freed bucket
-//! meets old slot words, or bytes of something else: records prove themselves.
+//! To shed, the writer copies keys of the last overflow bucket to free places nearer to the main
+//! bucket (slot word first, then its bit), then unlinks that bucket, then frees its slot. A walk
+//! that is past the free place and not yet at the last bucket misses such a key: it does not
+//! conclude that the key is absent, but asks. A late walk at the freed bucket finds old slot words,
+//! or other bytes: it validates the records.
 
 use super::table::{ALL_USED, OVERFLOW_SHIFT, SlotIndex, Table};
 use remora_arena::{ArenaFull, Journal, Owner, Slot, Slots, database_of, flip_bucket_dead};
@@ -33,11 +30,10 @@ use remora_layout::limits::{GROW_PAUSE_INSERTS, SLOT_UNIT_BYTES};
 use remora_layout::table::{CHUNK_UNIT_BYTES, TableShape};
 
 impl Table {
-    /// Splits one bucket if the table is too full; to be called after each
-    /// [`Table::insert`]. Without memory for it the table stays as it is,
-    /// which makes chains longer and nothing wrong, and tries again some
-    /// insertions later. Gives whether a bucket was split: then places that
-    /// were found before are void. `hash_of` hashes as the table's keys are.
+    /// Splits one bucket if the table is too full; call it after each [`Table::insert`]. Without
+    /// memory for it the table stays as it is, with longer chains but correct, and tries again some
+    /// insertions later. Returns whether it split a bucket: then places found before are invalid.
+    /// `hash_of` must be the hash of the table's keys.
     pub fn grow<J: Journal>(
         &mut self,
         owner: &mut Owner<J>,
@@ -66,8 +62,8 @@ impl Table {
         self.records * 4 > self.shape.buckets() * self.load_quarters
     }
 
-    /// Bytes of the run of pages that the next call of [`Table::grow`] will
-    /// take, if it will: who has a means to make room for it can do so before.
+    /// Bytes of the run of pages that the next call of [`Table::grow`] will take, if it will: a
+    /// caller that can make room for it can do so before.
     pub fn wants_run(&self) -> Option<usize> {
         if !self.is_too_full() || self.pause > 0 || self.shape.grown().is_none() {
             return None;
@@ -85,7 +81,7 @@ impl Table {
     ) {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.extend(self.places_of(owner, self.shape.splits_next()));
-        // The keys lie all over the arena: all misses at once, then the keys.
+        // The keys are scattered over the arena: all misses at once, then the keys.
         for place in &leaving {
             let slot = BucketSlot::from_word(owner.word(place.slot_word()));
             owner.prefetch(slot.slot as usize * SLOT_UNIT_BYTES);
@@ -126,8 +122,7 @@ impl Table {
         self.directory.get(entry).copied().unwrap_or(0)
     }
 
-    /// Gives the chunks of a table back that holds nothing any more, and that
-    /// nobody reaches.
+    /// Frees the chunks of a table that is empty and that no reader reaches.
     pub fn give_chunks(&mut self, slots: &mut Slots) {
         for (entry, chunk) in std::mem::take(&mut self.directory).into_iter().enumerate() {
             if chunk != 0 {
@@ -161,8 +156,7 @@ impl Table {
         Ok(())
     }
 
-    /// Writes the chain of a new bucket from its end, so that every link leads
-    /// to a whole bucket.
+    /// Writes the chain of a new bucket from its end, so that every link leads to a whole bucket.
     fn write_chain<J: Journal>(
         &self,
         owner: &mut Owner<J>,
@@ -192,12 +186,12 @@ impl Table {
         }
     }
 
-    /// One store for each header of the old chain: the moved keys are out, and
-    /// the chain is deeper.
+    /// One store for each header of the old chain: it removes the moved keys and makes the chain
+    /// deeper.
     fn take_leaving_out<J: Journal>(&self, owner: &mut Owner<J>, bucket: u64, depth: u32) {
         let mut next = Some(self.bucket_word(bucket));
         let mut leaving = self.leaving.iter().peekable();
-        // Bounded by the chain, which is the writer's own.
+        // Bounded by the chain, which only the writer changes.
         while let Some(header_word) = next {
             let header = BucketHeader(owner.word(header_word));
             let mut used = header.used();
@@ -209,9 +203,8 @@ impl Table {
         }
     }
 
-    /// Merges overflow buckets of a main bucket's chain as far as its keys fit
-    /// fewer buckets (H11): after a remove at most one is freed. Places in the
-    /// chain that were found before are void.
+    /// Merges overflow buckets of a main bucket's chain as far as its keys fit fewer buckets (H11):
+    /// after a remove it frees at most one. Places in the chain found before are invalid.
     pub fn shed<J: Journal>(
         &mut self,
         owner: &mut Owner<J>,
@@ -240,7 +233,7 @@ impl Table {
         }
     }
 
-    /// Lets the keys of the bucket `last` stand in free places of `chain` too.
+    /// Copies the keys of the bucket `last` to free places of `chain`.
     fn empty_into<J: Journal>(owner: &mut Owner<J>, last: usize, chain: &[usize]) {
         let mut used = BucketHeader(owner.word(last)).used();
         for &header_word in chain {

@@ -1,11 +1,9 @@
-//! The reader's side of an object whose parts are found through a table of its
-//! own: its root record first, then bucket and part, by the walk that finds keys
-//! too.
+//! The reader's side of an object with a table of its own for its parts: first its root record,
+//! then bucket and part, by the walk that finds keys too.
 //!
-//! What it keeps true: a part counts only with its root. A reader of a part
-//! fetches the root record's first words behind it, in the same batch. It
-//! believes the part only if these words say that the root is live, of the generation
-//! under which the part was looked for, and has not expired.
+//! Invariants: a part counts only with its root. A reader of a part fetches the root record's first
+//! words behind it, in the same batch. It accepts the part only if these words say that the root is
+//! live, of the generation under which the reader looked for the part, and has not expired.
 
 use super::view::TableRef;
 use super::walk::Lookup;
@@ -19,7 +17,7 @@ use remora_layout::record::{
     verify_root_words,
 };
 
-/// What a reader knows of an object with parts.
+/// A reader's view of an object with parts.
 #[derive(Clone, Debug)]
 pub struct ObjectRef {
     region: u32,
@@ -27,7 +25,7 @@ pub struct ObjectRef {
     generation: u32,
     hash_seed: u64,
     secret: u64,
-    /// The table of its parts, as the root record told of it at some time.
+    /// The table of its parts, as the root record described it at some time.
     table: Option<TableRef>,
 }
 
@@ -46,8 +44,8 @@ impl ObjectRef {
         }
     }
 
-    /// The object whose root record has just been found; `record` are the bytes
-    /// that were fetched. `None` if its table was caught while it changed.
+    /// The object whose root record the reader has just found; `record` are the fetched bytes.
+    /// `None` if its table was fetched during a change.
     pub fn of_record(
         shard: &TableRef,
         hash_seed: u64,
@@ -74,23 +72,22 @@ impl ObjectRef {
         KeyHash::of(name, self.hash_seed)
     }
 
-    /// Begins a walk to a part of this name; `None` if where the table lies is not
-    /// known.
+    /// Begins a walk to a part of this name; `None` if the table's location is not known.
     pub fn begin<'k>(&self, name: &'k [u8], kind: Kind) -> Option<Lookup<'k>> {
         let table = self.table.as_ref()?;
         Some(Lookup::begin(name, self.hash(name), kind, table))
     }
 
-    /// What is to be fetched behind each part: offset and bytes.
+    /// The range to fetch behind each part: offset and bytes.
     pub fn root_range(&self) -> (u64, usize) {
         (self.slot as u64 * SLOT_UNIT_BYTES as u64, ROOT_WORDS_BYTES)
     }
 
-    /// Checks what was fetched of the root record, behind a part: the part counts
-    /// if this is no error and the expiry, if there is one, has not passed.
+    /// Checks the root record's words that were fetched behind a part: the part counts if this is
+    /// no error and the expiry, if there is one, has not passed.
     ///
     /// # Errors
-    /// The object has gone, or is to be asked for.
+    /// The object has gone, or the reader has to ask the owner.
     pub fn check_root(&self, bytes: &[u8]) -> Result<Mutable, Reject> {
         verify_root_words(bytes, self.generation)
     }
@@ -98,7 +95,7 @@ impl ObjectRef {
     /// Checks the bytes of a part that a pointer led to.
     ///
     /// # Errors
-    /// Why they are not the part that was looked for.
+    /// Why they are not the expected part.
     pub fn verify_part<'a>(
         &self,
         bytes: &'a [u8],

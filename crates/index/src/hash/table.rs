@@ -1,10 +1,9 @@
 //! The writer's side of the hash index.
 //!
-//! What it keeps true, in the order of its stores: a slot word is in place
-//! before its "in use" bit is set; an overflow bucket is complete before it is
-//! linked; a bit is cleared before its slot word is used again. A reader that
-//! meets an old word finds an old record, whose guardian and generation tell.
-//! How the table grows and sheds overflow buckets stands in `grow`.
+//! Invariants, in the order of its stores: a slot word is in place before its "in use" bit is set;
+//! an overflow bucket is complete before it is linked; a bit is cleared before its slot word is
+//! used again. A reader that finds an old word finds an old record, whose guardian and generation
+//! reveal it. `grow` describes how the table grows and sheds overflow buckets.
 
 use remora_arena::{BUCKET_CLASS, Journal, Owner, class_bytes, is_named, kind_of, lengths_of};
 use remora_layout::arena_header::word;
@@ -30,7 +29,7 @@ const _: () = assert!(
     class_bytes(OVERFLOW_CLASS) == BUCKET_BYTES + OVERFLOW_SHIFT as usize * SLOT_UNIT_BYTES
 );
 
-/// Where a key's slot word stands.
+/// The position of a key's slot word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlotIndex {
     pub(super) header_word: usize,
@@ -62,8 +61,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table that begins with `base` (a power of two) zeroed buckets at
-    /// `offset`; tells of it in the arena's header page.
+    /// A table that begins with `base` (a power of two) zeroed buckets at `offset`; describes it in
+    /// the arena's header page.
     pub fn new<J: Journal>(owner: &mut Owner<J>, offset: usize, base: u64) -> Self {
         assert!(offset.is_multiple_of(64));
         let shape = TableShape::checked(base, base).expect("a power of two, at most 2^32");
@@ -101,7 +100,7 @@ impl Table {
         }
     }
 
-    /// The main bucket that the next split is of.
+    /// The main bucket that the next split halves.
     pub fn splits_next(&self) -> u64 {
         self.shape.splits_next()
     }
@@ -121,8 +120,8 @@ impl Table {
         self.records
     }
 
-    /// The buckets of this table that hold what stood in `bucket` when the table
-    /// had so many buckets.
+    /// The buckets of this table that hold the keys which `bucket` held when the table had so many
+    /// buckets.
     pub fn came_from(&self, bucket: u64, buckets_then: u64) -> impl Iterator<Item = u64> + use<> {
         self.shape.came_from(bucket, buckets_then)
     }
@@ -151,14 +150,14 @@ impl Table {
         hash.bucket(self.shape.buckets())
     }
 
-    /// Asks for the main bucket's line ahead of use.
+    /// Prefetches the main bucket's line.
     #[inline(always)]
     pub fn prefetch<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash) {
         owner.prefetch(self.main_word(hash) * 8);
     }
 
-    /// Asks for the lines of the first record with this signature; if the main bucket
-    /// has none, for the overflow bucket behind it.
+    /// Prefetches the lines of the first record with this signature; if the main bucket has none,
+    /// those of the overflow bucket behind it.
     #[inline(always)]
     pub fn prefetch_record<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash) {
         let header_word = self.main_word(hash);
@@ -195,8 +194,8 @@ impl Table {
         link as usize * (SLOT_UNIT_BYTES / 8)
     }
 
-    /// Header words of a main bucket's chain, in order; the writer's own
-    /// links, so their number bounds the walk.
+    /// Header words of a main bucket's chain, in order; only the writer changes the links, so their
+    /// number bounds the walk.
     pub(super) fn chain<'a, J: Journal>(
         &self,
         owner: &'a Owner<J>,
@@ -210,9 +209,8 @@ impl Table {
         })
     }
 
-    /// The place and slot of `key` of the hash's database, of whatever kind its
-    /// record is: there is one space of keys in each. The full key is compared only where the
-    /// signature matches (H10).
+    /// The place and slot of `key` of the hash's database, whatever the kind of its record: each
+    /// database has one key space. It compares the full key only if the signature matches (H10).
     #[inline]
     pub fn find<J: Journal>(
         &self,
@@ -237,8 +235,8 @@ impl Table {
         None
     }
 
-    /// Whether a key with this hash may have a record in a slot of at least
-    /// this class: looks at the bucket alone.
+    /// Whether a key with this hash may have a record in a slot of at least this class: examines
+    /// the bucket alone.
     #[inline]
     pub fn may_hold_class<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash, class: u8) -> bool {
         self.chain(owner, self.bucket(hash)).any(|header_word| {
@@ -256,9 +254,9 @@ impl Table {
             .all(|word| BucketHeader(owner.word(word)).used() == ALL_USED)
     }
 
-    /// Adds a slot for a key that is not in the table. `overflow_slot` is a
-    /// slot of `OVERFLOW_CLASS`; it must be given if
-    /// [`Table::needs_overflow`] says so, and is not looked at otherwise.
+    /// Adds a slot for a key that is not in the table. `overflow_slot` is a slot of
+    /// `OVERFLOW_CLASS`; it must be given if [`Table::needs_overflow`] says so, and is ignored
+    /// otherwise.
     pub fn insert<J: Journal>(
         &mut self,
         owner: &mut Owner<J>,
@@ -311,7 +309,7 @@ impl Table {
         }
     }
 
-    /// Lets a key's slot word name another record.
+    /// Makes a key's slot word name another record.
     pub fn replace<J: Journal>(
         &mut self,
         owner: &mut Owner<J>,
@@ -321,8 +319,8 @@ impl Table {
         owner.store_release(place.slot_word(), slot.to_word());
     }
 
-    /// Takes a key out. [`Table::shed`] then frees what its chain no longer
-    /// needs; until that is called, other places of the chain stay valid.
+    /// Removes a key. [`Table::shed`] then frees the unused part of its chain; until that call,
+    /// other places of the chain stay valid.
     pub fn remove<J: Journal>(&mut self, owner: &mut Owner<J>, place: SlotIndex) {
         self.records -= 1;
         let header = BucketHeader(owner.word(place.header_word)).with_used(place.index, false);

@@ -1,10 +1,8 @@
-//! What a reader knows of a shard's table: a *view*, made from the arena's
-//! header page.
+//! A reader's knowledge of a shard's table: a *view*, made from the arena's header page.
 //!
-//! A view grows old: the table gets buckets, but none ever changes its place,
-//! and the owner leaves in each bucket how deep it is split. So an old view
-//! leads to the key's bucket, or to one whose header says that the key has
-//! left ([`Home::is_left`]).
+//! A view becomes old: the table gets buckets, but no bucket ever changes its place, and the owner
+//! writes each bucket's depth into it. So an old view leads to the key's bucket, or to one whose
+//! header says that the key has left ([`Home::is_left`]).
 
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, durable_of, word};
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
@@ -18,11 +16,10 @@ use remora_layout::table::{
 };
 use remora_walk::Memory;
 
-/// How much of a record is fetched ahead: its header, and a key and value as they
-/// often are.
+/// How much of a record is prefetched: its header, and a key and value of common size.
 const RECORD_LINES_BYTES: usize = 128;
 
-/// A shard's table, as its arena's header page told it at some time.
+/// A shard's table, as its arena's header page described it at some time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableRef {
     /// Region id of the arena.
@@ -31,8 +28,8 @@ pub struct TableRef {
     pub region_bytes: u64,
     /// The arena's secret, part of the seed of each record's checksum.
     pub secret: u64,
-    /// Changes are not durable at once: readers of nodes compare with the word
-    /// [`word::DURABLE`], and what has no sequence beside it is asked for.
+    /// Changes are not durable at once: readers of nodes compare with the word [`word::DURABLE`],
+    /// and ask for anything that has no sequence.
     pub lags: bool,
     offset: u64,
     shape: TableShape,
@@ -41,10 +38,9 @@ pub struct TableRef {
 }
 
 impl TableRef {
-    /// The table that a header page tells of, in a region of `region_bytes`.
-    /// `None` if the page is too short, or tells of a table that cannot be or
-    /// does not lie in the region: a hostile page, or one that was fetched
-    /// while it changed, so that fetching it again may help.
+    /// The table that a header page describes, in a region of `region_bytes`. `None` if the page is
+    /// too short, or describes a table that is impossible or does not lie in the region: a hostile
+    /// page, or one that changed during the fetch, so that fetching it again may help.
     pub fn parse(region: u32, region_bytes: u64, page: &[u8]) -> Option<Self> {
         let page = page.get(..ARENA_HEADER_BYTES)?;
         let word_at = |index: usize| {
@@ -73,8 +69,8 @@ impl TableRef {
         Self::read(u64::from_le_bytes(region) as u32, arena)
     }
 
-    /// The table of an object of this arena, as the state block of its root record,
-    /// which stands at this offset, tells of it. `None` as for [`TableRef::parse`].
+    /// The table of an object of this arena, as described by the state block of its root record,
+    /// which stands at this offset. `None` as for [`TableRef::parse`].
     pub(super) fn of_object(&self, secret: u64, offset: u64, state: &[u8]) -> Option<Self> {
         let state = state.get(..OBJECT_STATE_BYTES)?;
         let word_at = |index: usize| {
@@ -92,8 +88,8 @@ impl TableRef {
         Some(Self { region, region_bytes, secret, lags, offset, shape, directory })
     }
 
-    /// As [`TableRef::parse`], from memory that this process maps. Tries again
-    /// where the page changed meanwhile.
+    /// As [`TableRef::parse`], from memory that this process maps. Tries again if the page changed
+    /// meanwhile.
     pub fn read(region: u32, arena: &impl Memory) -> Option<Self> {
         let mut page = [0; ARENA_HEADER_BYTES];
         (0..=READ_RETRIES).find_map(|_| {
@@ -112,9 +108,8 @@ impl TableRef {
         pointer.offset() + pointer.length as u64 <= self.region_bytes
     }
 
-    /// Whether a key with this hash may have a record in a slot of at least
-    /// this class, as the buckets in mapped memory have it now: a hint, and
-    /// yes where this view cannot say.
+    /// Whether a key with this hash may have a record in a slot of at least this class, by the
+    /// present buckets in mapped memory: a hint, and true if this view cannot tell.
     pub fn may_hold_class(&self, arena: &impl Memory, hash: KeyHash, class: u8) -> bool {
         let home = self.home(hash);
         let mut offset = home.offset;
@@ -142,7 +137,7 @@ impl TableRef {
         true
     }
 
-    /// Asks the processor for the bucket of a hash ahead of its use: a hint.
+    /// Prefetches the bucket of a hash: a hint.
     #[inline]
     pub fn prefetch(&self, arena: &impl Memory, hash: KeyHash) {
         arena.prefetch(self.home(hash).offset, BUCKET_BYTES);
@@ -216,8 +211,8 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Whether a header of this bucket's chain says that keys with `hash` have
-    /// gone to a bucket that the view does not know.
+    /// Whether a header of this bucket's chain says that keys with `hash` have moved to a bucket
+    /// that the view does not know.
     #[inline(always)]
     pub fn is_left(&self, header: BucketHeader, hash: KeyHash) -> bool {
         let depth = header.depth();

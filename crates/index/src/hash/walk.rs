@@ -1,9 +1,9 @@
 //! The reader's side of the hash index: bucket, then record (a cold GET).
 //!
-//! A walk concludes only with a record that passed every check. Absence is
-//! never concluded: a key that was moved between two fetches would be missed.
-//! Then, as when a bound is reached, the owner is asked. A walk whose view of
-//! the table is too old for its key says so, and goes on with a newer one.
+//! A walk concludes only with a record that passed every check. It never concludes absence: it
+//! would miss a key that moved between two fetches. In that case, and when it reaches a bound, the
+//! caller asks the owner. A walk whose view of the table is too old for its key says so, and
+//! continues with a newer one.
 
 use super::view::{Home, TableRef};
 use remora_arena::{CLASSES, class_bytes};
@@ -21,17 +21,17 @@ use remora_walk::{End, Memory, Proof, Step, Walk, What};
 /// Why reading did not conclude.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AskReason {
-    /// No record of the key was met; only the owner says "absent".
+    /// The walk found no record of the key; only the owner says "absent".
     NotFound,
     /// The record is not yet as durable as configured, or changed in place.
     Pending,
     /// The record is of another kind than the walk looks for.
     OtherKind,
-    /// A bound was reached.
+    /// The walk reached a bound.
     TooManyTries,
 }
 
-/// The record that a lookup found, in the bytes that it was fed last.
+/// The record that a lookup found, in the bytes that it received last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found {
     /// Where the record lies; the length is the record's own.
@@ -42,7 +42,7 @@ pub struct Found {
     pub kind: Kind,
     /// Bytes of the value, which are the record's last.
     pub value_bytes: usize,
-    /// Bytes that were fetched: the record, and behind it what its slot has room for.
+    /// Bytes fetched: the record, and behind it the rest of its slot.
     pub fetched_bytes: usize,
 }
 
@@ -53,7 +53,7 @@ impl Found {
         self.pointer.length as usize - self.value_bytes
     }
 
-    /// The record, in the bytes that the lookup was fed last.
+    /// The record, in the bytes that the lookup received last.
     #[inline(always)]
     pub fn record<'b>(&self, bytes: &'b [u8]) -> Verified<'b> {
         let value = &bytes[self.value_from()..self.pointer.length as usize];
@@ -61,7 +61,7 @@ impl Found {
     }
 }
 
-/// What a lookup wants.
+/// The kind of a lookup's want.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// A bucket.
@@ -117,7 +117,7 @@ impl<'k> Lookup<'k> {
         }
     }
 
-    /// The key, or the name, that is looked for.
+    /// The wanted key or name.
     pub fn key(&self) -> &'k [u8] {
         self.key
     }
@@ -213,7 +213,7 @@ impl<'k> Lookup<'k> {
         while self.waiting > 0 {
             self.waiting -= 1;
             let slot = self.candidates[self.waiting];
-            // A word read from elsewhere may name anything.
+            // A word read from elsewhere may name any slot.
             if (slot.class as usize) < CLASSES {
                 let (offset, bytes) = self.record_range(slot);
                 if self.records_seen >= WALK_CANDIDATES {
@@ -253,8 +253,7 @@ impl Walk for Lookup<'_> {
         Some(Want { offset, bytes, what, tag })
     }
 
-    /// [`Step::Restart`]: the key's bucket has been split since the view was
-    /// made.
+    /// [`Step::Restart`]: the owner has split the key's bucket since the view was made.
     #[inline]
     fn feed(&mut self, want: Want, bytes: &[u8], _: Proof) -> Step<Found, AskReason> {
         match want.tag {
@@ -263,9 +262,8 @@ impl Walk for Lookup<'_> {
         }
     }
 
-    /// Begins again with another view of the same table. To be called with the
-    /// old one if no header page could be had, so that the number of tries
-    /// stays bounded.
+    /// Begins again with another view of the same table. If the caller got no header page, it calls
+    /// this with the old view, so that the number of tries stays bounded.
     fn restart(&mut self, table: &TableRef) -> Result<(), AskReason> {
         if !self.may_retry() {
             return Err(AskReason::TooManyTries);
@@ -275,16 +273,15 @@ impl Walk for Lookup<'_> {
         Ok(())
     }
 
-    /// Fetches without a result so far: torn, dead, or of a bucket that
-    /// the key has left.
+    /// Fetches without a result so far: torn, dead, or of a bucket that the key has left.
     fn retries(&self) -> u32 {
         self.retries
     }
 }
 
-/// Looks a key up in memory that this process maps: another thread of the
-/// server, or a test. `scratch` is grown as needed and holds the record;
-/// `table` is brought up to date when the walk finds it old.
+/// Looks a key up in memory that this process maps: another thread of the server, or a test. It
+/// grows `scratch` as needed, which then holds the record; it refreshes `table` when the walk finds
+/// it old.
 pub fn walk_locally<'s>(
     memory: &impl Memory,
     table: &mut TableRef,
@@ -297,7 +294,7 @@ pub fn walk_locally<'s>(
     Ok(found.record(scratch))
 }
 
-/// As [`walk_locally`], which gives the record: where it lies, and what `scratch` holds.
+/// As [`walk_locally`], but returns the record: its location, and its bytes in `scratch`.
 pub fn find_locally(
     memory: &impl Memory,
     table: &mut TableRef,

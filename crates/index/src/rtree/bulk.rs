@@ -1,9 +1,9 @@
-//! Building a tree of many objects in an empty one: levels from the leaves up,
-//! nodes as full as they can be. Objects come in tiles (STR: Leutenegger et
-//! al., ICDE 1997), in a Hilbert R-tree in the order of its curve.
+//! Builds a tree of many objects in an empty one: level by level from the leaves up, with nodes as
+//! full as possible. Objects are tiled (STR: Leutenegger et al., ICDE 1997), in a Hilbert R-tree in
+//! the order of its curve.
 //!
-//! It is done in steps, between which the tree's owner serves others. No way
-//! leads to a node before the last step.
+//! The build runs in steps, between which the tree's owner serves others. No path leads to a node
+//! before the last step.
 
 use super::geometry::mbr;
 use super::hilbert;
@@ -25,8 +25,8 @@ const CLEAR_ENTRIES: usize = 1 << 16;
 /// Nodes that one step gives back.
 const CLEAR_NODES: usize = 1 << 10;
 
-/// A tree that is being built: see [`Tree::build_some`]. If it is given up, its nodes
-/// come back by [`Tree::unbuild_some`].
+/// A tree that is being built: see [`Tree::build_some`]. If the owner gives it up,
+/// [`Tree::unbuild_some`] frees its nodes.
 #[derive(Default)]
 pub struct Build {
     /// The entries of the level that is being built, the objects at first.
@@ -38,7 +38,7 @@ pub struct Build {
     level: u8,
     /// Nodes that the level will have.
     nodes: usize,
-    /// What the level's entries still await, the next task last.
+    /// The remaining tasks for the level's entries, the next task last.
     tasks: Vec<Task>,
     above: Vec<Entry>,
     lhvs_above: Vec<u64>,
@@ -54,7 +54,7 @@ enum Task {
     Write(Range<usize>),
 }
 
-/// What entries are sorted by.
+/// The sort key of entries.
 #[derive(Clone, Copy)]
 enum Axis {
     X,
@@ -68,8 +68,7 @@ impl Build {
         Self::default()
     }
 
-    /// Takes objects in, before the first step: ids, and rectangles that were checked
-    /// ([`Rect::checked`]).
+    /// Adds objects, before the first step: ids, and checked rectangles ([`Rect::checked`]).
     pub fn extend(&mut self, objects: impl Iterator<Item = Entry>) {
         self.entries.extend(objects);
     }
@@ -106,8 +105,7 @@ impl Build {
         if self.level == 0 { &self.entries } else { &self.written }
     }
 
-    /// Gives back some of what a build that is over has on the heap. True once there is
-    /// not much more.
+    /// Frees some of the heap memory of a finished build. True once little is left.
     pub fn clear_some(&mut self) -> bool {
         for entries in [&mut self.entries, &mut self.written] {
             entries.truncate(entries.len().saturating_sub(CLEAR_ENTRIES));
@@ -123,13 +121,13 @@ impl Build {
 }
 
 impl Tree {
-    /// Goes on with building this tree, which is empty: `work` looks at sort keys, or
-    /// what takes as long, and a little more. True once all is planned: what was
-    /// planned is to be published before anything else becomes of the tree.
+    /// Continues to build this tree, which is empty: `work` counts looks at sort keys, or equal
+    /// time, and may be exceeded a little. True once all is planned: the caller has to publish the
+    /// plan before any other change of the tree.
     ///
     /// # Errors
-    /// An id stands twice: the build is over. Or memory is full: it may go on once
-    /// there is some.
+    /// An id occurs twice: the build is over. Or memory is full: it may continue once there is
+    /// some.
     pub fn build_some<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
@@ -197,8 +195,7 @@ impl Tree {
         Ok(false)
     }
 
-    /// Gives back some of the nodes of a build that is given up. True once there is no
-    /// more.
+    /// Frees some of the nodes of a build that is given up. True once there are no more.
     pub fn unbuild_some<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
@@ -209,11 +206,11 @@ impl Tree {
         kept == 0
     }
 
-    /// Loads objects, ids with their rectangles, into an empty tree, in one step, and
-    /// lets them be seen.
+    /// Loads objects, ids with their rectangles, into an empty tree, in one step, and publishes
+    /// them.
     ///
     /// # Errors
-    /// The tree is not empty, an id stands twice, or memory is full.
+    /// The tree is not empty, an id occurs twice, or memory is full.
     pub fn load<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
@@ -234,7 +231,7 @@ impl Tree {
         built.map(drop)
     }
 
-    /// Says what becomes of the entries of a level.
+    /// Plans the tasks for the entries of a level.
     fn begin_level(&self, build: &mut Build) {
         let TreeHeader { kind, capacity, .. } = self.header;
         let entries = build.entries.len();
@@ -253,8 +250,7 @@ impl Tree {
         build.tasks.push(whole(Axis::X));
     }
 
-    /// Writes a node of the level; no way leads to it yet. Gives the number of its
-    /// entries.
+    /// Writes a node of the level; no path leads to it yet. Returns the number of its entries.
     fn write_node<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,

@@ -1,6 +1,6 @@
-//! Inserting and removing as all kinds of tree but the Hilbert R-tree do it,
-//! on images of nodes. The kinds differ in which way an entry goes and in what
-//! becomes of a node with one entry too many.
+//! Insertion and removal for all kinds of tree but the Hilbert R-tree, on images of nodes. The
+//! kinds differ in the path that an entry takes and in the treatment of a node with one entry too
+//! many.
 
 use super::geometry::{least_growth, mbr};
 use super::owned_node::prefetch_node;
@@ -12,10 +12,10 @@ use remora_layout::node::{Entry, NodeRef};
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TreeHeader, TreeKind};
 
-/// A node on the way down, and which of its entries was taken.
+/// A node on the way down, and the index of the entry that was taken.
 pub(super) type Path = Vec<(NodeRef, usize)>;
 
-/// A change in the making, and what it needs.
+/// A change in progress, and its context.
 pub(super) struct Change<'c, 'a, J: Journal> {
     pub arena: &'c mut Arena<'a, J>,
     pub pool: &'c mut Pool,
@@ -76,7 +76,7 @@ impl<J: Journal> Change<'_, '_, J> {
         }
         self.take_out(path)?;
         if self.edit.orphans.is_empty() {
-            // Who shares with neighbours needs some.
+            // A node that shares with neighbours needs some.
             self.shrink_root();
         }
         self.put(to)
@@ -96,8 +96,7 @@ impl<J: Journal> Change<'_, '_, J> {
         self.header.height - 1
     }
 
-    /// Gives all the orphans a node. Bounded: entries are reinserted once for
-    /// each level and change.
+    /// Puts all orphans into nodes. Bounded: entries are reinserted once for each level and change.
     fn settle(&mut self) -> Result<(), ArenaFull> {
         let mut path = Path::with_capacity(self.header.height as usize);
         while let Some((entry, level)) = self.edit.orphans.pop() {
@@ -108,14 +107,14 @@ impl<J: Journal> Change<'_, '_, J> {
         Ok(())
     }
 
-    /// The node of a level where an entry belongs, and the way there.
+    /// The node of a level where an entry belongs, and the path to it.
     fn way_to(&self, rect: &Rect, level: u8, path: &mut Path) -> NodeRef {
         path.clear();
         let mut at = self.header.root;
         for above in (level + 1..self.header.height).rev() {
             let entries = self.entries(at);
             let (mut index, contains) = least_growth(entries, rect);
-            // Who contains it overlaps with nobody more than before.
+            // A child that contains it does not increase its overlap.
             if self.header.kind == TreeKind::RStar && above == 1 && !contains {
                 // Mostly it stays the one.
                 self.prefetch(NodeRef::from_word(entries[index].word));
@@ -131,9 +130,8 @@ impl<J: Journal> Change<'_, '_, J> {
         prefetch_node(self.arena.owner, at, self.header.capacity as usize);
     }
 
-    /// Makes everything above a changed node right again: too many entries are
-    /// dealt with, boxes made tight. `added` is all that was added, if nothing
-    /// else has changed.
+    /// Restores everything above a changed node: it treats overflowing nodes, and makes boxes
+    /// tight. `added` covers all added entries, if nothing else has changed.
     fn go_up(
         &mut self,
         mut at: NodeRef,
@@ -170,8 +168,7 @@ impl<J: Journal> Change<'_, '_, J> {
         }
     }
 
-    /// Takes entries out of a node that has one too many: a new node with some
-    /// of them, or some are orphans.
+    /// Takes entries out of a node that has one too many: into a new node, or into the orphans.
     fn overflow_treatment(&mut self, at: NodeRef, level: u8) -> Result<Option<NodeRef>, ArenaFull> {
         let is_first = self.edit.reinserted & 1 << level == 0;
         if self.header.kind == TreeKind::RStar && level < self.top_level() && is_first {
@@ -208,8 +205,7 @@ impl<J: Journal> Change<'_, '_, J> {
         Ok(())
     }
 
-    /// The way to an entry of a leaf: the leaf comes last, with the entry's
-    /// index.
+    /// The path to an entry of a leaf: the leaf comes last, with the entry's index.
     fn find(&self, leaf: u32, index: usize) -> Path {
         let rect = self.entries(NodeRef { slot: leaf, generation: 0 })[index].rect;
         let mut path = Path::with_capacity(self.header.height as usize);
@@ -219,7 +215,7 @@ impl<J: Journal> Change<'_, '_, J> {
         path
     }
 
-    /// Adds the way from a node to a leaf, if it leads there.
+    /// Adds the path from a node to a leaf, if it leads there.
     fn find_below(&self, at: NodeRef, level: u8, leaf: u32, rect: &Rect, path: &mut Path) -> bool {
         if level == 0 {
             path.push((at, 0));
@@ -239,8 +235,8 @@ impl<J: Journal> Change<'_, '_, J> {
         false
     }
 
-    /// Takes out the entry at the end of a way. Nodes that become too small
-    /// are freed, and their entries orphans.
+    /// Removes the entry at the end of a path. It frees nodes that become too small, and makes
+    /// their entries orphans.
     fn condense(&mut self, mut path: Path) {
         let (mut at, index) = path.pop().expect("a way ends at a leaf");
         self.entries_mut(at).swap_remove(index);

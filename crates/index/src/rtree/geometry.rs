@@ -1,5 +1,5 @@
-//! What the writers ask of rectangles. Areas beyond an f64 are infinite, and
-//! their differences no numbers: choices stay choices then, only poorer.
+//! Computations of the writers on rectangles. Areas beyond an f64 are infinite, and their
+//! differences NaN: the choices are then still valid, only worse.
 
 use super::scan::{AT_A_TIME, Test};
 use remora_layout::node::Entry;

@@ -1,10 +1,9 @@
-//! The Hilbert R-tree (Catfish 5.2.3, C6; Kamel and Faloutsos, VLDB 1994):
-//! entries stand in the order of the Hilbert values of their middles, and a
-//! full node shares with a neighbour before two are split into three.
+//! The Hilbert R-tree (Catfish 5.2.3, C6; Kamel and Faloutsos, VLDB 1994): entries stand in the
+//! order of the Hilbert values of their centres, and a full node shares with a neighbour before two
+//! are split into three.
 //!
-//! Each node carries its largest Hilbert value (LHV). The paper's sequence
-//! number (LSN) serves its many writers; here there is one, and readers have
-//! versions and `left_at`.
+//! Each node carries its largest Hilbert value (LHV). The paper's sequence number (LSN) serves its
+//! many writers; here there is one writer, and readers use versions and `left_at`.
 
 use super::change::{Change, Path};
 use super::geometry::mbr;
@@ -27,7 +26,7 @@ pub(super) fn value(rect: &Rect, bounds: &Rect) -> u64 {
     curve(scale(x, bounds.min_x, bounds.max_x), scale(y, bounds.min_y, bounds.max_y))
 }
 
-/// Where the curve comes by a cell.
+/// The position of a cell on the curve.
 fn curve(x: u32, y: u32) -> u64 {
     fast_hilbert::xy2h(x, y, ORDER)
 }

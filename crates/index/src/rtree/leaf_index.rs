@@ -1,11 +1,10 @@
-//! Which leaf an object's entry stands in, by the object's id.
+//! Maps an object's id to the leaf that holds its entry.
 //!
 //! ```text
 //!  a word for each object   | 32 bits of the id's hash | slot of the leaf 32 |
 //! ```
-//! The id itself stands in the leaf, and is looked for there. Two ids of equal
-//! hash in one leaf have equal words, and any one of them does for both
-//! ([`SlotTable`]).
+//! The id itself is in the leaf, and the index compares it there. Two ids of equal hash in one leaf
+//! have equal words, and either word serves both ([`SlotTable`]).
 
 use super::owned_node::entries_in;
 use crate::slot_table::SlotTable;
@@ -18,7 +17,7 @@ pub(super) struct LeafIndex {
     /// Nobody else knows which ids share a bucket.
     seed: u64,
     leaves: SlotTable,
-    /// LeafIndex that a change takes out of leaves, and puts into leaves.
+    /// Ids that a change takes out of leaves, and puts into leaves.
     gone: Vec<(u64, u32)>,
     come: Vec<(u64, u32)>,
 }
@@ -156,7 +155,7 @@ mod tests {
 
     #[test]
     fn ids_of_equal_hash_are_told_apart_wherever_they_go() {
-        // LeafIndex whose 32 bits of hash are equal: among many at random some are.
+        // Ids whose 32 bits of hash are equal: among many at random some are.
         let ids = LeafIndex::new(7, 0);
         let mut by_hash: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for number in 0..400_000 {

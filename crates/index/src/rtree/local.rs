@@ -1,11 +1,10 @@
-//! Walks over memory that this process maps, and what they can say of it
-//! afterwards.
+//! Walks over memory that this process maps, and their validation afterwards.
 //!
-//! A node is believed by its version, without its checksum. That is enough only
-//! while the tree exists: where one was there may be bytes that a client chose,
-//! and guardians and versions can be guessed. So no walk ends before the header
-//! has passed with its checksum once more, after the last node. A tree gives
-//! its memory back only after its header is dead, so that all nodes were its own.
+//! A walk accepts a node by its version, without its checksum. That is enough only while the tree
+//! exists: after that the place may hold bytes that a client chose, and a client can guess
+//! guardians and versions. So every walk, after its last node, checks the header with its checksum
+//! once more. A tree frees its memory only after its header is dead, so then all nodes were its
+//! own.
 
 use super::walk::{AskReason, Query, Search};
 use remora_layout::arena_header::{durable_of, word as arena};
@@ -26,8 +25,8 @@ pub fn read_header(memory: &impl Memory, home: Home, at: NodeRef) -> Result<Tree
     verify_header(&bytes, home, at, Proof::Checksum)
 }
 
-/// A search of a tree in memory that this process maps: a thread of the server,
-/// another one or the owner's, or a client on the same host.
+/// A search of a tree in memory that this process maps: a thread of the server, another one or the
+/// owner's, or a client on the same host.
 pub struct LocalWalk<M> {
     walk: Search,
     memory: M,
@@ -63,12 +62,12 @@ impl<M: Memory> LocalWalk<M> {
         Ok(Self { key: Some((root, now_ms)), ..walk })
     }
 
-    /// Goes to the end. False, before the end, once the walk would cost more than
-    /// `limits` allow. `scratch` is grown as needed.
+    /// Walks to the end. False, before the end, once the walk would cost more than `limits` allow.
+    /// It grows `scratch` as needed.
     ///
     /// # Errors
-    /// Why the owner is to be asked. What the walk has found is then of no use,
-    /// as it is before the end.
+    /// Why the caller has to ask the owner. The results so far are then invalid, as they are before
+    /// the end.
     pub fn run_within(
         &mut self,
         limits: &WalkLimits,
@@ -92,18 +91,17 @@ impl<M: Memory> LocalWalk<M> {
         Ok(self.walk.results().len() <= limits.objects)
     }
 
-    /// Whether the tree is still there, and every leaf that brought results as
-    /// it was when it was read. What was fetched between that and this call of
-    /// what objects lead to was theirs, if their owner frees it only after it has
-    /// taken the object out of the tree, and a whole tree's after its
-    /// header is dead.
+    /// Whether the tree still exists, and every leaf that brought results is unchanged since the
+    /// walk read it. Then bytes fetched in between from locations that objects name were theirs, if
+    /// their owner frees those bytes only after it has removed the object from the tree, and a
+    /// whole tree's after its header is dead.
     pub fn stands(&self) -> bool {
         // The header may have changed: objects may leave other leaves. It comes
         // last, as it says that the leaves were the tree's own.
         self.watched.leaves_stand(&self.memory) && self.settle().is_ok()
     }
 
-    /// Whether what was read before was of a tree that is there, and may be shown.
+    /// Whether the nodes read before belong to an existing tree, and may be shown.
     fn settle(&self) -> Result<(), AskReason> {
         if let Some((root, now_ms)) = self.key {
             let mut words = [0; ROOT_WORDS_BYTES];

@@ -1,14 +1,12 @@
 //! Trees of places: Guttman's R-tree, the R*-tree and the Hilbert R-tree
 //! (Catfish 2.1, 5.2.3, C1 to C7). They differ only in how they are written.
 //!
-//! `tree` is what the owner calls, `bulk` builds a tree of many objects in steps,
-//! sorted by `sort`, `change`
-//! with `rstar`, `guttman`, `hilbert` works a change out on images of nodes,
-//! `edit` publishes it, `pool` has the memory, `ids` knows each object's leaf.
-//! `search` and `nearest` are the owner's way to read, over plain references
-//! (`owned_node`), `walk` that of all others and of small searches by RESP, `local`
-//! that of who maps the memory. The paper locks nodes against other writers (C8);
-//! here there is one writer.
+//! `tree` is the owner's interface; `bulk` builds a tree of many objects in steps, sorted by
+//! `sort`; `change` with `rstar`, `guttman`, `hilbert` computes a change on images of nodes;
+//! `write_set` publishes it; `pool` has the memory; `leaf_index` knows each object's leaf. The
+//! owner reads by `search` and `nearest`, over plain references (`owned_node`); all others, and
+//! small searches by RESP, read by `walk`; `local` is for threads that map the memory. The paper
+//! locks nodes against other writers (C8); here there is one writer.
 
 mod bulk;
 mod change;

@@ -1,11 +1,10 @@
 //! The objects nearest to a point, as the owner finds them: in turns.
 //!
-//! What it keeps true: nodes are visited nearest first, so that every object nearer
-//! than the node in turn has been looked at. When a turn finds that entries have left
-//! nodes for others since the last one, nodes that wait may be gone: the search goes
-//! down from the root again, past what lies wholly within the distance that is done.
-//! So it comes further in each turn, unless the border of what is done is too long for
-//! one: then it gives up, if the tree goes on changing so.
+//! Invariants: the search visits nodes nearest first, so it has examined every object nearer than
+//! the present node. If entries have left nodes for others since the last turn, waiting nodes may
+//! be gone: the search then descends from the root again, past everything that lies wholly within
+//! the finished distance. So it advances in each turn, unless the border of the finished part is
+//! too long for one turn: then it gives up, if the tree keeps changing.
 
 use super::owned_node::{entries_in, prefetch_node};
 use super::search::Object;
@@ -27,8 +26,8 @@ struct Waiting {
 }
 
 impl Ord for Waiting {
-    /// The greatest is the one to visit first, as a heap wants it: the nearest. Of
-    /// equally near ones the lowest, so that few wait.
+    /// The greatest is visited first, as the heap requires: the nearest node. Of equally near ones
+    /// the lowest, so that few wait.
     fn cmp(&self, other: &Self) -> Ordering {
         let by_distance = other.distance_squared.total_cmp(&self.distance_squared);
         let key = |way: &Self| (way.level, way.at.to_word());
@@ -84,15 +83,15 @@ impl PartialEq for Found {
 
 impl Eq for Found {}
 
-/// What a turn of a search for the nearest has come to.
+/// The result of a turn of a search for the nearest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NearestTurn {
     /// All are found.
     Ended,
     /// It goes on in the next turn.
     Paused,
-    /// The tree changes in every turn, and the search comes no further; or more nodes
-    /// would wait than may.
+    /// The tree changes in every turn, and the search does not advance; or too many nodes would
+    /// wait.
     GaveUp,
 }
 
@@ -102,18 +101,18 @@ pub struct Nearest {
     at: (f64, f64),
     wanted: usize,
     waiting: BinaryHeap<Waiting>,
-    /// The tree's counter when it went down from the root; `None` if it is to.
+    /// The tree's counter when the search last descended from the root; `None` if it has to
+    /// descend.
     counter: Option<u64>,
-    /// Every object nearer than this has been looked at.
+    /// The search has examined every object nearer than this.
     done_within: f64,
-    /// The same when it went down from the root last.
+    /// The same at the last descent from the root.
     done_before: f64,
-    /// Times in a row that it went down from the root and came no further.
+    /// Descents from the root in a row without an advance.
     stalls: u32,
     /// The nearest objects so far, the farthest of them first.
     best: BinaryHeap<Found>,
-    /// Those of them that it had when it went down from the root last, in order: it
-    /// meets them again.
+    /// Those of them that it had at the last descent from the root, in order: it finds them again.
     known: Vec<(u64, u64)>,
     nodes: u64,
 }
@@ -147,8 +146,8 @@ impl Nearest {
         self.nodes
     }
 
-    /// Between two turns what was found may have moved or gone: `present` gives the
-    /// object that had this word as it is, if it still counts.
+    /// Between two turns found objects may have moved or gone: `present` returns the present state
+    /// of the object that had this word, if it still counts.
     pub fn look_again(&mut self, mut present: impl FnMut(u64) -> Option<Object>) {
         let again = |found: &Found| present(found.key.1).map(|object| self.found_as(&object));
         let again: Vec<Option<Found>> = self.best.iter().map(again).collect();
@@ -172,8 +171,8 @@ impl Nearest {
         self.best.peek().filter(|_| is_full).map(|found| found.key)
     }
 
-    /// Goes down from the root, if what waits is not of this header's tree as it is
-    /// now. False if that is of no use.
+    /// Descends from the root, if the waiting nodes do not belong to the present state of this
+    /// header's tree. False if that is of no use.
     fn enter(&mut self, header: &TreeHeader) -> bool {
         if self.counter == Some(header.counter) {
             return true;
@@ -203,7 +202,7 @@ impl Nearest {
         self.waiting.pop()
     }
 
-    /// Takes the objects of a leaf that are wanted. How many it has looked at.
+    /// Takes the wanted objects of a leaf. Returns the number of examined objects.
     fn take(&mut self, entries: &[Entry], mut counts: impl FnMut(&Object) -> bool) -> u64 {
         let mut looked_at = 0;
         for object in entries {
@@ -288,7 +287,7 @@ impl Tree {
                 continue;
             }
             for entry in entries {
-                // All that lies below has been looked at.
+                // The search has examined everything below.
                 if entry.rect.farthest_squared(x, y) < search.done_within {
                     continue;
                 }

@@ -1,16 +1,16 @@
-//! Places for nodes: all of one length, carved from runs of pages that hold no
-//! records, so that nothing moves or evicts them.
+//! Places for nodes: all of one length, carved from runs of pages that hold no records, so that the
+//! owner neither moves nor evicts them.
 //!
-//! What it keeps true: the generation at a place only grows, over runs that
-//! are given back and taken again too; a place that was given back is dead.
+//! Invariants: the generation at a place only grows, also over runs that are freed and taken again;
+//! a freed place is dead.
 
 use remora_arena::{ArenaFull, Journal, Owner, Slots};
 use remora_layout::limits::{NODE_RUN_BYTES, PAGE_BYTES, SLOT_UNIT_BYTES};
 use remora_layout::node::{NodeRef, word};
 use remora_layout::record::{Guardian, State};
 
-/// What a writer works with: the region, its allocator, and where in the
-/// operation log its change will stand.
+/// The context of a writer: the region, its allocator, and the position of its change in the
+/// operation log.
 pub struct Arena<'a, J: Journal> {
     /// The region.
     pub owner: &'a mut Owner<J>,
@@ -99,7 +99,7 @@ impl Pool {
         Ok(at)
     }
 
-    /// Gives back a place whose guardian is dead or pending.
+    /// Frees a place whose guardian is dead or pending.
     pub fn give<J: Journal>(&mut self, arena: &mut Arena<'_, J>, at: NodeRef) {
         set_state(arena.owner, at, State::Dead);
         self.used -= 1;
@@ -108,7 +108,7 @@ impl Pool {
         }
     }
 
-    /// Gives back everything.
+    /// Frees everything.
     pub fn give_all<J: Journal>(&mut self, arena: &mut Arena<'_, J>) {
         // Bounded by the number of runs.
         while !self.give_run(arena) {}

@@ -1,5 +1,5 @@
-//! The R*-tree (Catfish 3.1, C5; Beckmann et al., SIGMOD 1990): which way an
-//! entry goes, which entries are reinserted, how a full node is split.
+//! The R*-tree (Catfish 3.1, C5; Beckmann et al., SIGMOD 1990): the choice of an entry's path, the
+//! choice of the entries to reinsert, and the split of a full node.
 
 use super::geometry::{growth_of, mbr, rank};
 use remora_layout::node::Entry;
@@ -12,7 +12,7 @@ const REINSERTED_PERCENT: usize = 30;
 /// the others; then least growth of area, then least area. `first` is the best
 /// way by area alone.
 pub(super) fn choose_leaf(entries: &[Entry], rect: &Rect, first: usize) -> usize {
-    // Mostly it overlaps with nobody more than before: no other is better.
+    // In most cases its overlap does not grow: no other child is better.
     let Some(mut overlap) = overlap_growth(entries, first, rect, f64::INFINITY) else {
         return first;
     };

@@ -1,10 +1,9 @@
 //! Comparing a node's entries with a window: the innermost loop of all
 //! searches.
 //!
-//! A predicate compares two edges on each axis with two bounds. With the sign
-//! of one edge turned both comparisons are "at most", whatever the predicate:
-//! one way through for all, without a branch, and two at once where the
-//! machine has vectors of two numbers.
+//! A predicate compares two edges on each axis with two bounds. With the sign of one edge flipped
+//! both comparisons are "at most", whatever the predicate: one code path for all, without a branch,
+//! and two comparisons at once on machines with vectors of two numbers.
 
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;

@@ -13,8 +13,8 @@ use std::cmp::Ordering;
 /// An object that a search found.
 pub type Object = Entry;
 
-/// What a nearest search has to look at, by its distance. At equal distance
-/// nodes come first, then objects by their ids.
+/// A node or object that a nearest search has to examine, by its distance. At equal distance nodes
+/// come first, then objects by their ids.
 pub(super) struct Candidate {
     pub distance_squared: f64,
     /// Level of the node, one more than its own; 0 for an object.
@@ -29,7 +29,7 @@ impl Candidate {
 }
 
 impl Ord for Candidate {
-    /// The greatest is the one to look at first, as a heap wants it.
+    /// The greatest is examined first, as the heap requires.
     fn cmp(&self, other: &Self) -> Ordering {
         let by_distance = other.distance_squared.total_cmp(&self.distance_squared);
         by_distance.then_with(|| other.key().cmp(&self.key()))
@@ -50,7 +50,7 @@ impl PartialEq for Candidate {
 
 impl Eq for Candidate {}
 
-/// Nodes that a search has under way at a time.
+/// Nodes that a search prefetches at a time.
 const BATCH: usize = 8;
 
 /// A window search that can pause; see [`Tree::search_some`].
@@ -102,8 +102,8 @@ impl Cursor {
         (batch, count)
     }
 
-    /// Begins, or begins again, if what waits is not of this header's tree as
-    /// it is now.
+    /// Begins, or restarts, if the waiting nodes do not belong to the present state of this
+    /// header's tree.
     fn enter(&mut self, header: &TreeHeader) {
         if self.is_finished || self.counter == Some(header.counter) {
             return;
@@ -130,15 +130,14 @@ impl Tree {
         cursor.nodes()
     }
 
-    /// Goes on with a search, over at most `most_nodes` nodes. True: it is
-    /// finished, and every object that was there all the time, and for which
-    /// the predicate held all the time, has been handed to `found`; none that
-    /// was never there. The cursor is used with this tree only.
+    /// Continues a search, over at most `most_nodes` nodes. True: it is finished, and it has passed
+    /// to `found` every object that existed all the time, and for which the predicate held all the
+    /// time; it has passed none that never existed. Use the cursor with this tree only.
     ///
-    /// If entries have left nodes since the last slice the search begins
-    /// again, as nodes that it wanted may be gone. So an object may be handed
-    /// over twice, also with two rectangles if it moved: who collects them
-    /// drops doubles by id. After `WALK_RESTARTS` beginnings more there is no
+    /// If entries have left nodes since the last slice the search restarts, as its waiting nodes
+    /// may be gone. So it may pass an object twice, also with two rectangles if it moved: the
+    /// caller removes duplicates by id. After `WALK_RESTARTS` restarts there is no limit of nodes,
+    /// so that every search ends.
     /// limit of nodes, so that every search ends.
     pub fn search_some<J: Journal>(
         &self,

@@ -1,5 +1,5 @@
-//! Sorting a long list in bounded steps: quicksort whose ranges wait on a stack.
-//! Nothing is copied, so that a list may take half of a shard's memory.
+//! Sorts a long list in bounded steps: quicksort whose ranges wait on a stack. It copies nothing,
+//! so that a list may take half of a shard's memory.
 
 use remora_layout::hash::mix;
 use std::ops::Range;
@@ -13,7 +13,7 @@ const SAMPLES: usize = 9;
 
 /// A list that is being sorted.
 pub(super) struct Sort<K> {
-    /// Nobody else knows which keys part a range: no list takes quadratic time.
+    /// A secret, so that no client can choose a list that takes quadratic time.
     secret: u64,
     /// What is still to be sorted, the next range last. A longer one lies below
     /// a shorter one: there are at most as many as a length has bits.

@@ -1,4 +1,4 @@
-//! The writer's side of a tree: what its owner calls.
+//! The writer's side of a tree: the owner's interface.
 
 use super::change::Change;
 use super::leaf_index::LeafIndex;
@@ -26,7 +26,7 @@ const fn least_percent(kind: TreeKind) -> usize {
 /// Why a tree was not changed.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 pub enum TreeError {
-    /// What was given is no rectangle.
+    /// The given numbers are no rectangle.
     #[error(transparent)]
     BadRect(#[from] BadRect),
     /// There is no memory for another node.
@@ -43,7 +43,7 @@ pub enum TreeError {
     TwiceGiven(u64),
 }
 
-/// What a tree is to be.
+/// The settings of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeOptions {
     /// How it is written.
@@ -64,13 +64,13 @@ pub struct Tree {
     pub(super) pool: Pool,
     edit: WriteSet,
     ids: LeafIndex,
-    /// What is worked out, and not yet published.
+    /// The planned change, not yet published.
     planned: Option<Planned>,
 }
 
-/// A change that is worked out.
+/// A planned change.
 struct Planned {
-    /// The header as it will be, but for the counter.
+    /// The future header, except the counter.
     header: TreeHeader,
     /// Where objects will be found, if all of them change.
     ids: Option<LeafIndex>,
@@ -112,17 +112,17 @@ impl Tree {
         Ok(Self { home, at, header, pool, edit: WriteSet::default(), ids, planned: None })
     }
 
-    /// Ends the tree and gives its nodes' memory back; its header is dead, and
-    /// the header's place is the caller's.
+    /// Ends the tree and frees its nodes' memory; its header is dead, and the header's place
+    /// belongs to the caller.
     pub fn destroy<J: Journal>(mut self, arena: &mut Arena<'_, J>) {
         set_dead(arena.owner, self.at);
-        // Nobody finds a freed node by a header that is there.
+        // No reader finds a freed node through a live header.
         arena.owner.release();
         self.pool.give_all(arena);
     }
 
-    /// Gives some of the nodes' memory back, once the header is dead: a bounded
-    /// part. True once there is no more; nothing else may be done with the tree.
+    /// Frees a bounded part of the nodes' memory, once the header is dead. True once there is no
+    /// more; the caller may do nothing else with the tree.
     pub fn release_some<J: Journal>(&mut self, arena: &mut Arena<'_, J>) -> bool {
         self.pool.give_run(arena)
     }
@@ -137,8 +137,8 @@ impl Tree {
         self.header
     }
 
-    /// From now on objects may be other than their rectangles: readers are told
-    /// before they can read the first one's.
+    /// From now on objects may differ from their rectangles: the header says so before readers can
+    /// read the first such rectangle.
     pub fn tell_of_geometries<J: Journal>(&mut self, owner: &mut Owner<J>) {
         if !self.header.has_geometries {
             self.header.has_geometries = true;
@@ -162,24 +162,24 @@ impl Tree {
         self.pool.used()
     }
 
-    /// Bytes of the arena that it takes, those of places not used now too.
+    /// Bytes of the arena that it takes, unused places included.
     pub fn bytes(&self) -> u64 {
         self.pool.bytes()
     }
 
-    /// Bytes outside of the arena by which objects are found by their ids.
+    /// Bytes outside the arena of the index from ids to objects.
     pub fn index_bytes(&self) -> u64 {
         self.ids.bytes()
     }
 
-    /// Bytes of the heap that it takes: the index of ids, the tree itself, and
-    /// what is kept between changes.
+    /// Bytes of the heap that it takes: the index of ids, the tree itself, and the memory kept
+    /// between changes.
     pub fn heap_bytes(&self) -> u64 {
         let lists = self.pool.heap_bytes() + self.edit.heap_bytes();
         size_of::<Self>() as u64 + self.ids.bytes() + lists
     }
 
-    /// Bytes of pages in a row that it may want for one change, where it has no room.
+    /// Bytes of consecutive pages that it may need for one change, if it has no room.
     pub fn wanted_run_bytes(&self) -> usize {
         self.pool.wanted_run_bytes()
     }
@@ -245,11 +245,11 @@ impl Tree {
         Ok(true)
     }
 
-    /// Lets what was planned be seen, at once for every reader. The nodes that it
-    /// changes carry the arena's `changed_at`.
+    /// Publishes the planned change, at once for every reader. The changed nodes carry the arena's
+    /// `changed_at`.
     pub fn publish<J: Journal>(&mut self, arena: &mut Arena<'_, J>) {
         let Some(Planned { header, ids }) = self.planned.take() else { return };
-        // Readers may have been told of geometries since it was planned.
+        // Since the plan the header may have announced geometries.
         let has_geometries = header.has_geometries || self.header.has_geometries;
         let header = TreeHeader { has_geometries, ..header };
         self.edit.compare(arena.owner, &mut self.ids);
@@ -301,7 +301,7 @@ impl Tree {
         self.planned = Some(Planned { header, ids: Some(ids) });
     }
 
-    /// Works a change out on images of the nodes.
+    /// Computes a change on images of the nodes.
     fn plan<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,

@@ -1,12 +1,10 @@
-//! The reader's side of all trees: a search that names the nodes that it wants
-//! and is fed their bytes, one after the other or many at once (C20, C23).
+//! The reader's side of all trees: a search that names the nodes that it wants and receives their
+//! bytes, one after the other or many at once (C20, C23).
 //!
-//! What it keeps true: it believes a node only if guardian, generation,
-//! version and checksum agree (C22), and its results only if no node said that
-//! entries have left it since the walk began, and that it has not changed since
-//! what is known to be durable. A result stands once. What it
-//! does not know for certain it does not say: it begins again, and after a
-//! bounded number of times it asks.
+//! Invariants: it accepts a node only if guardian, generation, version and checksum agree (C22). It
+//! accepts its results only if no node said that entries have left it since the walk began, or that
+//! it has changed since the known durable sequence. Each result occurs once. If it is not certain,
+//! it restarts, and after a bounded number of restarts the caller asks.
 
 use super::scan::{AT_A_TIME, Test};
 use super::search::{Candidate, Object};
@@ -26,14 +24,14 @@ const WAITING: usize = 32;
 /// Results of most small searches.
 const FEW_RESULTS: usize = 16;
 
-/// What is searched for.
+/// The query of a search.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Query {
     /// The objects for which the predicate holds, in no order.
     Window {
         /// The window.
         window: Rect,
-        /// What an object has to do with it.
+        /// The required relation of an object to it.
         predicate: Predicate,
     },
     /// The objects nearest to a point, the nearest first.
@@ -58,8 +56,8 @@ impl Query {
     }
 }
 
-/// Which beginning of a search wants a node: what an earlier one wanted is fed
-/// in vain.
+/// Which restart of a search wants a node: the search ignores the wants of earlier
+/// restarts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Round(u32);
 
@@ -69,7 +67,7 @@ pub type Want = remora_walk::Want<Round>;
 /// Why reading did not conclude.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AskReason {
-    /// The walk began again too often: the tree changes too fast.
+    /// The walk restarted too often: the tree changes too fast.
     TooManyRestarts,
     /// Nodes were being changed too often.
     TooManyRetries,
@@ -98,7 +96,7 @@ pub struct Search {
     waiting: Vec<(NodeRef, u8)>,
     /// How many of them waited before the last step.
     known: usize,
-    /// Nodes told of and not yet fed.
+    /// Nodes wanted and not yet fed.
     under_way: u64,
     /// What a nearest search has to look at.
     candidates: BinaryHeap<Candidate>,
@@ -147,8 +145,7 @@ impl Search {
         self.durable = sequence;
     }
 
-    /// Reads in the batch of the root how far changes are durable. To be called
-    /// before the walk wants anything.
+    /// Reads the durable sequence in the batch of the root. Call it before the walk wants anything.
     pub fn want_durable(&mut self) {
         self.wants_durable = true;
     }
@@ -232,7 +229,7 @@ impl Search {
         }
     }
 
-    /// What was found, once the walk is done: each id once; of a window by id.
+    /// The results, once the walk is done: each id once; of a window by id.
     pub fn results(&self) -> &[Object] {
         &self.results
     }
@@ -242,7 +239,7 @@ impl Search {
         self.nodes
     }
 
-    /// Times that a node was fetched while it was being changed.
+    /// Fetches of a node during a change by the owner.
     pub fn torn(&self) -> u32 {
         self.retries
     }
@@ -329,7 +326,7 @@ impl Walk for Search {
         Ok(())
     }
 
-    /// Fetches of nodes without a result, and new beginnings of the search.
+    /// Fetches of nodes without a result, and restarts of the search.
     fn retries(&self) -> u32 {
         self.retries + self.round
     }

@@ -1,22 +1,20 @@
-//! One change of a tree: worked out on images of the nodes that it touches,
-//! then published in an order that every walk survives.
+//! One change of a tree: computed on images of the nodes that it touches, then published in an
+//! order that keeps every concurrent walk correct.
 //!
-//! A node *loses* if an entry goes, or if an entry's rectangle no longer covers
-//! what it covered: a walk that comes later may miss there what it would have
-//! found. What a change stores, in this order:
+//! A node *loses* if an entry goes, or if an entry's rectangle no longer covers what it covered: a
+//! later walk may miss there what it would have found. A change makes its stores in this order:
 //!
-//! 1. New nodes, whole. No way leads to them yet.
-//! 2. Nodes that lose get an odd version, nodes that are freed a dead guardian.
-//!    From here on no walk gets an old state of what the change takes away.
+//! 1. New nodes, whole. No path leads to them yet.
+//! 2. Losing nodes get an odd version, freed nodes a dead guardian. From here on no walk gets an
+//!    old state of what the change removes.
 //! 3. Nodes that only gain, from the root down: ancestors before new homes.
 //! 4. Nodes that lose, from the root down, with `left_at` = counter + 1.
 //! 5. The header: root, height, and the counter raised. It is last.
 //!
-//! A walk remembers the counter under which it began. If it meets a dead node,
-//! or a greater `left_at`, it begins again. So a walk that finishes has read
-//! every node that lost before it lost, and misses nothing; and who saw an
-//! object in its new place is never shown the old one afterwards. If memory is
-//! full nothing is published.
+//! A walk remembers the counter under which it began. If it finds a dead node, or a greater
+//! `left_at`, it restarts. So a walk that finishes has read every losing node before it lost, and
+//! misses nothing; and a reader that saw an object in its new place never sees the old one
+//! afterwards. If memory is full nothing is published.
 
 use super::leaf_index::LeafIndex;
 use super::owned_node::{entries_in, shape_in};
@@ -30,7 +28,7 @@ use remora_layout::record::State;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind};
 use zerocopy::IntoBytes;
 
-/// A node as it will be.
+/// The image of a node after the change.
 #[derive(Default)]
 struct Image {
     level: u8,
@@ -45,10 +43,10 @@ struct Image {
     room: usize,
 }
 
-/// What becomes of an object that was there before.
+/// The fate of an object that existed before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Changed {
-    /// It goes: nobody will miss it.
+    /// It goes: walks need not find it any more.
     Removed(u64),
     /// It gets another rectangle. A leaf that keeps its entry changes it at
     /// once for all; one that gives it away loses.
@@ -177,8 +175,8 @@ impl WriteSet {
         self.reinserted = 0;
     }
 
-    /// Compares the images with what is there, and tells of entries that leave
-    /// leaves or come into them. To be published next.
+    /// Compares the images with the present nodes, and records entries that leave leaves or enter
+    /// them. The caller publishes next.
     pub fn compare<J: Journal>(&mut self, owner: &Owner<J>, ids: &mut LeafIndex) {
         for (image, &at) in self.images.iter_mut().zip(&self.at) {
             let old = if image.is_new { &[] } else { entries_in(owner, at) };

@@ -25,7 +25,7 @@ impl Machine {
         self.clock.unix_ms(self.since_ms)
     }
 
-    /// Both clocks go on; then the follower looks.
+    /// Both clocks advance; then the follower looks.
     fn go_on(&mut self, ms: u64) {
         self.since_ms += ms;
         self.wall_ms += ms as i64;
@@ -141,7 +141,7 @@ fn several_threads_never_see_it_go_back() {
         for _ in 0..2 {
             scope.spawn(move || {
                 for look in 0..20_000 {
-                    // What another thread has shown before is a bound from below.
+                    // A time that another thread has shown before is a lower bound.
                     let before = seen.load(Ordering::SeqCst);
                     let shown = clock.unix_ms(look);
                     assert!(shown >= before, "{shown} after {before}");
@@ -152,14 +152,14 @@ fn several_threads_never_see_it_go_back() {
     });
 }
 
-/// What happens to a machine.
+/// An event of a machine.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// Time goes on; the follower looks at the end of it.
+    /// Time passes; the follower looks at the end of it.
     Time(u64),
     /// The wall clock is set.
     Wall(i64),
-    /// The machine is suspended: the monotonic clock stands.
+    /// The machine is suspended: the monotonic clock stops.
     Sleep(u64),
     /// A heartbeat is written, and a reader takes it.
     Beat,
@@ -180,7 +180,7 @@ proptest! {
     #[test]
     fn no_bound_of_a_reader_is_overtaken(events in proptest::collection::vec(event(), 1..200)) {
         let mut machine = Machine::new();
-        // Of each heartbeat: when it was written, and what it told.
+        // The time of writing and the content of each heartbeat.
         let mut beats: Vec<(u64, u64)> = Vec::new();
         let mut before_ms = machine.shown();
         for event in events {
@@ -197,7 +197,7 @@ proptest! {
             before_ms = shown_ms;
             beats.retain(|(at_ms, _)| machine.since_ms - at_ms < WAIT_MS);
             for (at_ms, told_ms) in &beats {
-                // With a millisecond for what was cut off from both.
+                // With a millisecond for the rounding of both.
                 let passed_ms = machine.since_ms - at_ms;
                 let bound = told_ms + passed_ms + passed_ms * CLOCK_SLEW_PPM / 1_000_000 + 1;
                 prop_assert!(shown_ms <= bound, "{shown_ms}, bound {bound}");

@@ -1,4 +1,4 @@
-//! What hashes are asked, and the encoding of it.
+//! The operations on hashes, and their encoding.
 
 use crate::items::Items;
 use crate::message::Status;
@@ -6,7 +6,7 @@ use crate::types::operation::{Encoded, Operation};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_PATTERN_BYTES, MAX_VALUE_BYTES};
 
-/// What a reply tells of each field.
+/// The parts of each field in a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Told {
     /// Its name.
@@ -51,15 +51,15 @@ pub enum HashCommand<'a> {
         /// The name.
         name: &'a [u8],
     },
-    /// The values of fields, as [`Items`]; `number` counts them. One look at the
-    /// hash, whose answer may take several replies.
+    /// The values of fields, as [`Items`]; `number` counts them. One look at the hash; the answer
+    /// may take several replies.
     GetMany {
         /// The names.
         names: Items<'a>,
     },
     /// `number` is that of the fields.
     Length,
-    /// `number` is 1 if the field is there.
+    /// `number` is 1 if the field exists.
     Exists {
         /// The name.
         name: &'a [u8],
@@ -74,36 +74,34 @@ pub enum HashCommand<'a> {
     Increment {
         /// The name.
         name: &'a [u8],
-        /// What to add.
+        /// The summand.
         by: i64,
     },
     /// Adds to the number that a field holds (0 if it is not there); the value is
     /// the sum as text.
     IncrementFloat {
-        /// The name, and the text of what to add.
+        /// The name, and the text of the summand.
         name_and_by: Items<'a>,
     },
     /// All fields, as [`Items`], as they were when the read began; `number` counts
     /// the items. Answered in turns.
     All {
-        /// What the reply has of each.
+        /// The parts of each field in the reply.
         told: Told,
     },
     /// Random fields, as [`Items`]; `number` counts the items. Answered in turns.
     Random {
-        /// So many different ones at most; below 0: so many, of which some may be
-        /// the same.
+        /// Most different fields; below 0: this many, with repetitions allowed.
         count: i64,
-        /// What the reply has of each: names, or both.
+        /// The parts of each field in the reply: names, or both.
         told: Told,
     },
-    /// Some fields, as [`Items`]; `number` is the cursor to go on with, 0 at the
-    /// end. Fields that are there all the time are told at least once.
+    /// Some fields, as [`Items`]; `number` is the cursor with which to continue, 0 at the end. A
+    /// field that exists all the time is returned at least once.
     Scan {
-        /// Where to go on; 0 to begin.
+        /// Where to continue; 0 to begin.
         cursor: u64,
-        /// Names to tell of, if not all; and how many fields to look at, as eight
-        /// bytes.
+        /// Names to match, if not all; and how many fields to look at, as eight bytes.
         options: Items<'a>,
     },
 }

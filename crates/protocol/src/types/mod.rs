@@ -1,9 +1,8 @@
 //! Operations on objects of a type: a file or a folder for each type, and a line in the
 //! list below.
 //!
-//! What it keeps true: each type has 256 numbers of its own; an operation is decoded
-//! once, where it comes from a message, and is encoded where it goes into one. The type
-//! that executes it gets it typed.
+//! Invariant: each type has 256 numbers of its own; an operation is decoded once, where it comes
+//! from a message, and is encoded where it goes into one. The type that executes it gets it typed.
 
 pub mod geo;
 pub mod hash;
@@ -17,7 +16,7 @@ use remora_layout::kind::Kind;
 /// The types that have operations, one line each.
 macro_rules! types {
     ($($(#[$doc:meta])* $type:ident($command:ty),)*) => {
-        /// What is asked of an object: one type's operation.
+        /// An operation on an object, of one type.
         #[derive(Clone, Copy, PartialEq, Debug)]
         pub enum Request<'a> {
             $($(#[$doc])* $type($command),)*
@@ -74,7 +73,7 @@ macro_rules! types {
                 }
             }
 
-            /// The type whose operation it is.
+            /// The type of the operation.
             #[inline]
             pub fn kind(&self) -> Kind {
                 match self {

@@ -1,9 +1,9 @@
-//! What each type says of its operations.
+//! Each type's description of its operations.
 
 use crate::message::Status;
 use remora_layout::kind::Kind;
 
-/// An operation as it stands in a message.
+/// An operation in a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Encoded<'a> {
     /// Its number among those of its type.
@@ -16,7 +16,7 @@ pub struct Encoded<'a> {
     pub value: &'a [u8],
 }
 
-/// What one type can be asked.
+/// The operations of one type.
 pub trait Operation<'a>: Copy {
     /// The type: the kind of its root records.
     const KIND: Kind;

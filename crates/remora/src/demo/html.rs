@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 /// Dots of the world's map for each degree: places nearer to each other share one.
 const DOTS_PER_DEGREE: f64 = 2.0;
-/// Places of a window that tell their names and inhabitants when pointed at.
+/// Places of a window that show their names and inhabitants under the pointer.
 const TOLD: usize = 50;
 /// Names under a window.
 const NAMED: usize = 3;
@@ -90,7 +90,7 @@ fn world(page: &mut String, places: &Places, windows: &[Window<'_>]) -> anyhow::
     Ok(())
 }
 
-/// One window with what was found in it.
+/// One window with the places found in it.
 fn inset(page: &mut String, number: usize, window: &Window<'_>) -> anyhow::Result<()> {
     let Rect { min_x, max_x, min_y, max_y } = window.rect;
     let name = escaped(window.middle.name);
@@ -133,7 +133,7 @@ fn inset(page: &mut String, number: usize, window: &Window<'_>) -> anyhow::Resul
     Ok(())
 }
 
-/// Who answered, and what it cost.
+/// The path that answered, and its cost.
 fn costs(page: &mut String, windows: &[Window<'_>]) -> anyhow::Result<()> {
     page.push_str(
         "<h2>Who answered, and what it cost</h2>\n<div class=\"scrolled\"><table>\n\

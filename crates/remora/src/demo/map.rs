@@ -1,5 +1,5 @@
-//! What the demo's map shows: windows around large places, what each way found
-//! in them, and what that cost.
+//! The content of the demo's map: windows around large places, the places that each path found in
+//! them, and the costs.
 
 use super::places::{Place, Places};
 use super::search::TREE;
@@ -26,13 +26,13 @@ pub struct Window<'p> {
     pub middle: Place<'p>,
     /// Its edges.
     pub rect: Rect,
-    /// What is in it, the most populous first.
+    /// The places in it, the most populous first.
     pub found: Vec<Place<'p>>,
     /// One for each way.
     pub costs: Vec<Cost>,
 }
 
-/// What one search of a window cost.
+/// The cost of one search of a window.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cost {
     /// `resp`, `ask`, `read` or `choose`.
@@ -45,12 +45,11 @@ pub struct Cost {
     pub round_trips: f64,
     /// Bytes both ways, on average.
     pub bytes: f64,
-    /// Nodes of the tree that were looked at, if that is told.
+    /// Visited nodes of the tree, if the server reports them.
     pub nodes: Option<u64>,
 }
 
-/// Searches all windows by all ways. Each way has to find what looking at
-/// every place finds.
+/// Searches all windows by all paths. Each path must find the same as a scan of every place.
 pub fn search<'p>(
     places: &'p Places,
     client: &Client,
@@ -109,7 +108,7 @@ fn measure(
         _ => Path::Choose,
     };
     let mut target = SessionPlaces::open(client, TREE, path, TreeRead::default())?;
-    // One more search tells how it is obtained.
+    // One more search shows its path.
     let mut session = client.session()?;
     repeat(way, window, &mut target, |window| via(&mut session, window, path))
 }
@@ -135,7 +134,7 @@ fn repeat(
     let mut ids = Vec::new();
     let mut nodes = None;
     let mut times = Vec::with_capacity(REPEATS);
-    // The first one learns where the tree lies.
+    // The first search learns the place of the tree.
     target.search(window, &mut |_, _| {})?;
     let before = target.costs();
     for _ in 0..REPEATS {

@@ -11,7 +11,7 @@ use std::ops::Range;
 const PACKED: &[u8] = include_bytes!("../../../../data/places.tsv.xz");
 /// The table unpacked has about 8 MB; more is not ours.
 const MAX_TABLE_BYTES: u64 = 256 << 20;
-/// What a key begins with; the place's id follows.
+/// The prefix of a key; the place's id follows.
 const KEY_PREFIX: &str = "place:";
 /// Columns of a value, in this order.
 const VALUE_COLUMNS: [&str; 5] = ["name", "country", "latitude", "longitude", "population"];
@@ -62,7 +62,7 @@ impl Places {
         Self::from_table(&table)
     }
 
-    /// Reads a table whose first line names its columns.
+    /// Reads a table with the column names in its first line.
     fn from_table(table: &str) -> anyhow::Result<Self> {
         let mut lines = table.lines();
         let header: Vec<&str> = lines.next().context("an empty table")?.split('\t').collect();
@@ -167,7 +167,7 @@ impl Records for Places {
         &self.text[self.entry(index).value.clone()]
     }
 
-    /// Every byte: the demo shows that what is read is what was loaded.
+    /// Every byte: the demo shows that the client reads the loaded data.
     #[inline]
     fn is_right(&self, index: u32, value: &[u8]) -> bool {
         value == &self.text[self.entry(index).value.clone()]

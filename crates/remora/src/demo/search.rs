@@ -20,7 +20,7 @@ const SEED: u64 = 1;
 /// How many of the nearest are shown.
 const NEAREST: usize = 5;
 
-/// What searching came to.
+/// The results of the searches.
 pub struct Searched {
     /// One row for each way.
     pub rows: Vec<Row>,
@@ -49,7 +49,7 @@ pub fn search(
         Rect::new(x - REACH, x + REACH, y - REACH, y + REACH)
     };
     let windows: Vec<Rect> = (0..SEARCHES).map(|_| window()).collect::<Result<_, _>>()?;
-    // What the first hundred have to find, by looking at every point.
+    // The expected results of the first hundred, by a scan of every point.
     let hits = |window: &Rect| points.iter().filter(|(_, at)| at.intersects(window)).count();
     let expected: usize = windows[..100].iter().map(hits).sum();
     let mut rows = Vec::new();

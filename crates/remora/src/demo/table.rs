@@ -1,4 +1,4 @@
-//! How the demo shows what it measured.
+//! The demo's output of its measurements.
 
 use remora_bench::Figures;
 use remora_command_line::DEFAULT_PORT;
@@ -62,12 +62,12 @@ pub struct Report {
     pub nearest: Vec<String>,
     /// A key.
     pub example_key: &'static str,
-    /// What the server said over RESP about that key.
+    /// The server's reply over RESP for that key.
     pub example_value: String,
 }
 
 impl Report {
-    /// Says what the table means and how to go on.
+    /// Explains the table, and the next steps.
     pub fn print_ending(&self, out: &mut impl Write, is_kept: bool) -> anyhow::Result<()> {
         let (key, value) = (self.example_key, &self.example_value);
         writeln!(

@@ -14,7 +14,7 @@ pub enum Verdict {
     Warn,
     /// Not there.
     Missing,
-    /// This machine does not tell.
+    /// This machine does not report it.
     Unknown,
     /// There, and it does not work.
     Broken,
@@ -32,7 +32,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What was looked at, what was found, and what to change.
+/// The checked item, the finding, and the advised change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
     /// Such as `tcp`, or `gid rxe0/1/1`: device, port, index.
@@ -41,7 +41,7 @@ pub struct Finding {
     pub verdict: Verdict,
     /// In words.
     pub found: String,
-    /// What to change, if anything.
+    /// The advised change, if any.
     pub change: Option<String>,
 }
 
@@ -51,13 +51,13 @@ impl Finding {
         Self { topic: topic.into(), verdict, found: found.into(), change: None }
     }
 
-    /// The same, with what to change.
+    /// The same, with an advised change.
     pub fn change(self, change: impl Into<String>) -> Self {
         Self { change: Some(change.into()), ..self }
     }
 }
 
-/// Writes one line for each finding, and what to change below it.
+/// Writes one line for each finding, and the advised change below it.
 pub fn write(out: &mut impl Write, findings: &[Finding]) -> io::Result<()> {
     let width = findings.iter().map(|finding| finding.topic.len()).max().unwrap_or(0);
     for Finding { topic, verdict, found, change } in findings {

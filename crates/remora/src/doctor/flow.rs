@@ -1,6 +1,6 @@
-//! Whether a network device keeps RoCE's packets from being dropped: PFC
-//! (802.1Qbb) and ECN (RFC 3168). Most drivers do not tell; then it is unknown
-//! (M29). What switches do, no host can read.
+//! Whether a network device keeps RoCE's packets from being dropped: PFC (802.1Qbb) and ECN (RFC
+//! 3168). Most drivers do not report it; then it is unknown (M29). A host cannot read the settings
+//! of switches.
 
 use super::finding::{Finding, Verdict};
 use std::path::Path;
@@ -13,8 +13,8 @@ pub fn findings(device: &str) -> [Finding; 2] {
     [pfc(device, shown_by_dcb(device).as_deref()), ecn(Path::new(SYSFS), device)]
 }
 
-/// What iproute2's `dcb` shows of a device; `None` without the tool, or where
-/// the driver does not answer it.
+/// The output of iproute2's `dcb` for a device; `None` without the tool, or if the driver does not
+/// answer it.
 fn shown_by_dcb(device: &str) -> Option<String> {
     let shown = Command::new("dcb")
         .args(["pfc", "show", "dev", device, "prio-pfc"])
@@ -42,8 +42,8 @@ fn pfc(device: &str, shown: Option<&str>) -> Finding {
     Finding::new(topic, Verdict::Unknown, "the driver does not tell (dcb pfc show)")
 }
 
-/// Of the drivers that we know of only NVIDIA's own tells, in
-/// `ecn/roce_np/enable/PRIORITY` and `ecn/roce_rp/...`, one for each end.
+/// Of the drivers that we know only NVIDIA's own reports it, in `ecn/roce_np/enable/PRIORITY` and
+/// `ecn/roce_rp/...`, one for each end.
 fn ecn(root: &Path, device: &str) -> Finding {
     let topic = format!("ecn {device}");
     let ends = ["roce_np", "roce_rp"].map(|end| {

@@ -1,4 +1,4 @@
-//! What every machine has: cores, files, pages, shared memory, TCP.
+//! Properties of every machine: cores, files, pages, shared memory, TCP.
 
 use super::finding::{Finding, Verdict};
 use remora_arena::{Region, RegionKind};

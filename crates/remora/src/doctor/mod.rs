@@ -1,5 +1,5 @@
-//! `remora doctor`: what this machine offers, line by line, and what to change
-//! (M29: what cannot be read is unknown, and not guessed).
+//! `remora doctor`: reports this machine's capabilities, line by line, and the advised changes
+//! (M29: a value that cannot be read is unknown, and not guessed).
 
 mod finding;
 mod flow;
@@ -32,7 +32,7 @@ struct Report {
     findings: Vec<Finding>,
 }
 
-/// Looks at everything, and tries what can be tried without a peer.
+/// Checks everything, and tries everything that needs no peer.
 ///
 /// # Errors
 /// A setting that there is not, or something that is there does not work.

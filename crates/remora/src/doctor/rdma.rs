@@ -1,6 +1,6 @@
-//! RDMA: the library, devices, ports and addresses in the order in which they
-//! would be taken, what keeps packets from being lost, locked memory, and
-//! whether a device carries operations to itself.
+//! RDMA: the library, devices, ports and addresses in the order in which they would be taken, the
+//! protection of packets from loss, locked memory, and whether a device carries operations to
+//! itself.
 
 use super::finding::{Finding, Verdict};
 use super::flow;
@@ -119,8 +119,8 @@ fn gids(places: &[Gid], usable: &[Gid]) -> Vec<Finding> {
     ranked.chain(rejected).collect()
 }
 
-/// Against what a server of default size, with one session, and a client
-/// register. Each device pins the arenas anew.
+/// Compared with the memory that a server of default size, with one session, and a client register.
+/// Each device pins the arenas anew.
 fn locked_memory(locked: Locked, devices: u64) -> Finding {
     let shards = default_shards(DEFAULT_MAX_MEMORY.0);
     let server = DEFAULT_MAX_MEMORY.0 * devices.max(1) + memlock::session_bytes(shards);
@@ -140,7 +140,7 @@ fn locked_memory(locked: Locked, devices: u64) -> Finding {
     if room >= server.max(client) {
         return Finding::new("memlock", Verdict::Ok, found);
     }
-    // Without a device nobody registers anything.
+    // Without a device no process registers memory.
     let is_broken = devices > 0 && room < client;
     let verdict = if is_broken { Verdict::Broken } else { Verdict::Warn };
     Finding::new("memlock", verdict, found).change(memlock::REMEDY.join("\n"))
@@ -168,8 +168,8 @@ fn loopback(place: &Gid, packets: &Packets, tried: Result<Loopback, LoopbackErro
     }
 }
 
-/// The settings of packets that a device was tried with; `mtu` is what came of that
-/// one. What a switch makes of class and level, no loopback shows.
+/// The settings of packets that a device was tried with; `mtu` is the outcome for that setting. A
+/// loopback does not show how a switch treats class and level.
 fn in_packets(packets: &Packets, mtu: u32) -> String {
     let Packets { traffic_class, service_level, pkey_index, .. } = packets;
     format!(

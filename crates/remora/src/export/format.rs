@@ -18,7 +18,7 @@ pub enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// The format that a file's name tells.
+    /// The format from a file's name.
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "csv" => Some(Self::Csv),

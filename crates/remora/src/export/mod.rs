@@ -93,7 +93,7 @@ pub fn run(command: ExportCommand) -> anyhow::Result<()> {
     }
 }
 
-/// What came of an export.
+/// The result of an export.
 struct Written {
     /// Objects in the file.
     count: u64,
@@ -103,7 +103,7 @@ struct Written {
     without: u64,
 }
 
-/// A temporary file is its user's only; what it becomes is as others are.
+/// A temporary file is readable only by its user; the finished file gets the usual permissions.
 fn readable(file: &std::fs::File) -> anyhow::Result<()> {
     let mask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(mask);
@@ -111,9 +111,9 @@ fn readable(file: &std::fs::File) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes all objects of the tree, by their ids. They are those of one moment,
-/// with the places and bytes that each has when it is written. What does not go
-/// to `out` at once waits in nameless files in the directory `spool`.
+/// Writes all objects of the tree, by their ids. They are those of one moment, each with its
+/// rectangle and bytes at the time when it is written. Data that is not written to `out` at once
+/// waits in nameless files in the directory `spool`.
 fn export(
     args: &ExportArgs,
     format: ExportFormat,
@@ -196,8 +196,8 @@ fn write_whole(
     Ok(count)
 }
 
-/// Writes an object from the server's reply: behind its rectangle and its expiry
-/// stands what it carries, as its flags say.
+/// Writes an object from the server's reply: its payload follows its rectangle and its expiry, as
+/// its flags say.
 fn write_one(
     writer: &mut Writer<'_, impl Write>,
     id: ObjectId<'_>,

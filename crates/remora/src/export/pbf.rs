@@ -21,8 +21,8 @@ pub struct Pbf<W> {
 }
 
 impl<W: Write> Pbf<W> {
-    /// Begins a file of objects whose ids are `greatest` at most; parts of it
-    /// wait in nameless files in the directory `spool`.
+    /// Begins a file of objects with ids of at most `greatest`; parts of it wait in nameless files
+    /// in the directory `spool`.
     pub fn begin(out: W, greatest: u64, spool: &Path) -> anyhow::Result<Self> {
         let writer = Writer::begin(out, greatest, || tempfile::tempfile_in(spool))
             .context("beginning a PBF file")?;
@@ -49,7 +49,7 @@ impl<W: Write> Pbf<W> {
         let tags: Vec<(&str, &str)> =
             tags.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         let shape = shape.map_or_else(|| of_box(rect), Ok);
-        // A box beyond what a geometry reaches is beyond the globe.
+        // A box beyond the limits of geometries is beyond the globe.
         let written = match &shape {
             Ok(shape) => self.writer.object(id, shape, &tags),
             Err(why) => Err((*why).into()),
@@ -63,7 +63,7 @@ impl<W: Write> Pbf<W> {
         }
     }
 
-    /// Writes the rest; tells which objects were left out.
+    /// Writes the rest; returns the objects that were left out.
     pub fn end(self) -> anyhow::Result<Refusals> {
         self.writer.end().context("writing the last elements")?;
         Ok(self.refusals)

@@ -15,14 +15,14 @@ use std::io::Write;
 pub enum Writer<'a, W: Write> {
     /// Rows.
     Csv {
-        /// Where they go.
+        /// Their destination.
         rows: Box<csv::Writer<&'a mut W>>,
         /// Whether there is a column for geometries.
         has_geometries: bool,
     },
     /// Features, and whether they stand in a collection.
     Features {
-        /// Where they go.
+        /// Their destination.
         out: &'a mut W,
         /// Whether they stand in a collection.
         in_collection: bool,
@@ -38,7 +38,7 @@ pub enum Writer<'a, W: Write> {
 }
 
 impl<'a, W: Write> Writer<'a, W> {
-    /// Writes what stands before the first object, of all formats but PBF; rows have a column for
+    /// Writes the part before the first object, for all formats but PBF; rows have a column for
     /// geometries only if there are any.
     pub fn begin(
         format: ExportFormat,
@@ -119,7 +119,7 @@ impl<'a, W: Write> Writer<'a, W> {
         Ok(())
     }
 
-    /// Writes what stands behind the last object; tells which were left out.
+    /// Writes the part behind the last object; returns the objects that were left out.
     pub fn end(self) -> anyhow::Result<Refusals> {
         match self {
             Self::Csv { mut rows, .. } => rows.flush().context("writing the last rows")?,
@@ -190,7 +190,7 @@ mod tests {
         kept
     }
 
-    /// Objects whose coordinates use every bit, with bytes of several kinds.
+    /// Objects with coordinates that use every bit, and bytes of several kinds.
     fn objects(data: impl Fn(&mut ChaCha8Rng) -> Option<Vec<u8>>) -> Kept {
         let mut rng = ChaCha8Rng::seed_from_u64(11);
         let coordinate = |rng: &mut ChaCha8Rng| loop {
@@ -301,7 +301,7 @@ mod tests {
                 _ => read_lines(&out[..], false, intake),
             });
             assert_eq!(keeper.names, [&b"bike:7"[..], b"a,\"b\"", b"-1"], "{format:?}");
-            // A table tells any bytes; what reads one wants text.
+            // A table contains any bytes; its readers want text.
             assert_eq!(left_out + summary.refused(), 1, "{format:?}");
         }
     }

@@ -4,7 +4,7 @@ use crate::refusals::Refusal;
 use geojson::{GeometryValue, Position};
 use remora_client_core::Rect;
 
-/// Why what stands where a feature should be is refused.
+/// The reason for refusing an item that is not a feature.
 pub const NO_FEATURE: &str = "it is no GeoJSON feature";
 
 /// The corners of a box, as a ring: how one is written as a polygon.

@@ -23,9 +23,8 @@ const MAX_LINE_BYTES: u64 = 64 << 20;
 /// A text sequence (RFC 8142) begins its lines with this.
 const RECORD_SEPARATOR: u8 = 0x1e;
 
-/// Reads a document: a FeatureCollection, whose features are taken as they
-/// come, or one Feature. What is no JSON ends it. With `boxes` only the bounding
-/// boxes of geometries are kept.
+/// Reads a document: a FeatureCollection, whose features are taken as they come, or one Feature.
+/// Invalid JSON ends it. With `boxes` only the bounding boxes of geometries are kept.
 pub fn read_document<S: Sink>(
     input: impl Read,
     boxes: bool,
@@ -111,12 +110,12 @@ fn id(id: Option<&Id>) -> Result<Option<Cow<'_, str>>, Refusal> {
     }
 }
 
-/// Where features go.
+/// The destination of features.
 struct Features<'i, 'a, S> {
     intake: &'i mut Intake<'a, S>,
     boxes: bool,
     taken: u64,
-    /// Of the intake: no fault of the document.
+    /// An error of the intake: no fault of the document.
     failure: Option<anyhow::Error>,
 }
 
@@ -149,7 +148,7 @@ impl<'de, S: Sink> Visitor<'de> for Document<'_, '_, '_, S> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        // What a single feature consists of.
+        // The members of a single feature.
         let mut feature = Map::new();
         let mut has_features = false;
         while let Some(key) = map.next_key::<String>()? {
@@ -318,7 +317,7 @@ mod tests {
         assert_eq!(refused(&summary, "not a good one").0, 2, "a short line, an open ring");
         assert_eq!(refused(&summary, "id is a number"), (2, 12, "-1".into()));
         assert_eq!(refused(&summary, "id is empty").1, 14);
-        // The same as lines, of which some are not even JSON.
+        // The same as lines, some of which are not even JSON.
         let mut text = [&[point(1)], &bad.map(str::to_owned)[..], &[point(2)]].concat().join("\n");
         text += &format!("\n\r\n{{\"type\":\n\u{1e}{}\r\n\"\\ud800\"\n1e999\n", point(3));
         let (kept, summary) = lines(text.as_bytes());
@@ -360,7 +359,7 @@ mod tests {
             taken_with_shapes(|intake| read_lines(texts.join("\n").as_bytes(), false, intake));
         assert_eq!(summary.refused(), 0);
         assert_eq!(keeper.names, [&b"x y"[..], b"-1", b"18446744073709551615"]);
-        // No line is without end.
+        // The length of a line is bounded.
         let long = vec![b' '; MAX_LINE_BYTES as usize + 5];
         let (kept, summary) = lines(&[&long[..], b"\n", point(1).as_bytes()].concat());
         assert_eq!(refused(&summary, "too long"), (1, 1, String::new()));

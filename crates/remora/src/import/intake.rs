@@ -1,4 +1,4 @@
-//! What comes out of a file: taken in, or refused and counted.
+//! The intake takes in the objects of a file, or refuses and counts them.
 
 use crate::refusals::{Refusal, Refusals};
 use remora_client_core::{ObjectId, Rect};
@@ -12,7 +12,7 @@ pub const MAX_DATA_BYTES: usize = remora_layout::limits::MAX_OBJECT_BYTES;
 /// Time between two words about progress.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
-/// Where objects go.
+/// The destination of objects.
 pub trait Sink {
     /// Sends one object. An error may be that of one sent before.
     fn put(&mut self, id: ObjectId<'_>, row: &Row<'_>) -> anyhow::Result<()>;
@@ -20,7 +20,7 @@ pub trait Sink {
     /// Waits until all that was sent is in.
     fn settle(&mut self) -> anyhow::Result<()>;
 
-    /// What is in.
+    /// The counts of objects taken in.
     fn counts(&self) -> PutCounts;
 }
 
@@ -31,8 +31,8 @@ pub struct Row<'a> {
     pub id: Option<ObjectId<'a>>,
     /// Its bounding box.
     pub rect: Rect,
-    /// Its geometry in WKB, whose bounding box that is. One that is its
-    /// bounding box, or a point, needs none.
+    /// Its geometry in WKB, whose bounding box is the rectangle. An object that is its bounding
+    /// box, or a point, needs none.
     pub geometry: Option<&'a [u8]>,
     /// Its bytes.
     pub data: Option<&'a [u8]>,
@@ -51,8 +51,7 @@ pub struct Intake<'a, S> {
 }
 
 impl<'a, S: Sink> Intake<'a, S> {
-    /// Takes in for `sink`; `progress` is told now and then how many objects
-    /// were seen.
+    /// Takes in for `sink`; calls `progress` now and then with the number of objects seen.
     pub fn new(sink: &'a mut S, progress: impl FnMut(u64) + 'a) -> Self {
         Self {
             sink,
@@ -64,8 +63,7 @@ impl<'a, S: Sink> Intake<'a, S> {
         }
     }
 
-    /// One object that stands at `at` in the file. Only the server's errors are
-    /// errors.
+    /// Takes one object, at position `at` in the file. Only the server's errors are errors.
     pub fn take(&mut self, at: u64, row: Result<Row<'_>, Refusal>) -> anyhow::Result<()> {
         let number = self.seen;
         self.seen += 1;
@@ -128,7 +126,7 @@ impl<'a, S: Sink> Intake<'a, S> {
     }
 }
 
-/// What came of an import. The fields' names are those of `--json`.
+/// The result of an import. The fields' names are those of `--json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
     added: u64,

@@ -1,7 +1,7 @@
 //! `remora import`: files of objects into a tree of places.
 //!
-//! What it keeps true: every object of the file is in the tree or is counted
-//! as refused, with its reason; one that is refused takes no other with it.
+//! Invariant: every object of the file is in the tree or is counted as refused, with its reason; a
+//! refusal does not affect other objects.
 
 pub mod boxes;
 pub mod geojson;
@@ -155,7 +155,7 @@ pub fn run(command: ImportCommand) -> anyhow::Result<()> {
         bar.set_message(format!("{objects} objects"));
     });
     let read = read(&args, input, &mut intake);
-    // What was sent before an error counts too.
+    // Requests sent before an error count too.
     let settled = intake.settle();
     let summary = intake.finish(began.elapsed());
     let settled = settled.and_then(|()| match (&read, summary.refused()) {

@@ -14,7 +14,7 @@ const BOX: [&[&str]; 4] =
 /// The same for points.
 const POINT: [&[&str]; 2] = [&["x", "lon", "lng", "longitude"], &["y", "lat", "latitude"]];
 
-/// What the table is said to be.
+/// The user's statements about the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wanted<'a> {
     /// Column of ids.
@@ -27,7 +27,7 @@ pub struct Wanted<'a> {
     pub is_tabbed: bool,
 }
 
-/// Where a table's columns are.
+/// The positions of a table's columns.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Columns {
     id: Option<usize>,

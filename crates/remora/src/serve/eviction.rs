@@ -1,5 +1,4 @@
-//! What happens at the limit of memory, as a word on the command line and in
-//! the file.
+//! The behaviour at the limit of memory, as a word on the command line and in the file.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};

@@ -120,7 +120,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// What it says of RDMA packets.
+    /// The settings for RDMA packets.
     fn packets(&self) -> PacketArgs {
         PacketArgs {
             rdma_traffic_class: self.rdma_traffic_class,
@@ -180,13 +180,13 @@ pub struct Settings {
     pub port: u16,
     /// Path of the Unix socket.
     pub socket: PathBuf,
-    /// Whether nobody named the socket: then its directory is ours to make.
+    /// Whether the user named no socket: then the server makes its directory.
     #[serde(skip)]
     pub socket_is_default: bool,
     /// Address for sessions over TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric_address: Option<SocketAddr>,
-    /// What sessions may use.
+    /// Transports of sessions.
     pub transport: Transport,
     /// RDMA devices that may be used; none for all.
     pub rdma_devices: Vec<String>,
@@ -201,7 +201,7 @@ pub struct Settings {
     pub rdma_mtu: Option<u32>,
     /// Number of shards.
     pub shards: usize,
-    /// Where that number comes from, unless somebody named it.
+    /// The reason for that number, unless the user set it.
     #[serde(skip)]
     pub shards_by: Option<ByRule>,
     /// Memory of all arenas.
@@ -220,7 +220,7 @@ pub struct Settings {
     pub quarantine_bytes: Size,
     /// Seconds without a piece after which an upload is given up.
     pub upload_idle_s: u64,
-    /// What happens when memory is full.
+    /// The behaviour when memory is full.
     pub eviction: Eviction,
     /// Queue pairs of clients over RDMA.
     pub max_queue_pairs: usize,
@@ -231,7 +231,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Fills what `layer` leaves open with the defaults, and checks the whole.
+    /// Fills the settings that `layer` leaves open with the defaults, and checks the whole.
     pub fn decide(layer: Layer) -> anyhow::Result<Self> {
         let socket_is_default = layer.socket.is_none();
         let packets = layer.packets().packets()?;
@@ -268,7 +268,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// As TOML. A number of shards that nobody named comes with its reason.
+    /// As TOML. A number of shards that the user did not set comes with its reason.
     pub fn to_toml(&self) -> anyhow::Result<String> {
         let reason = self.shards_by.map(|by_rule| format!("# shards: {by_rule}\n"));
         Ok(reason.unwrap_or_default() + &toml::to_string(self)?)
@@ -388,7 +388,7 @@ mod tests {
         assert!(settings.shards >= 1 && settings.socket_is_default);
         assert!(settings.to_toml().unwrap().starts_with("# shards: by "));
         assert!(settings.pointer_sharing && settings.rdma_devices.is_empty());
-        // As an empty variable of the environment is.
+        // As for an empty environment variable.
         assert!(devices_of(&["", " "]).is_empty());
         assert_eq!(devices_of(&["rxe0", " mlx5_0"]), ["rxe0", "mlx5_0"]);
         let text = "rdma_traffic_class = 104\nrdma_mtu = 1024";

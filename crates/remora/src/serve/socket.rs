@@ -1,5 +1,5 @@
-//! Where the Unix socket lies, and that no stranger can put another in its
-//! place: whoever may write the directory may replace the socket.
+//! The place of the Unix socket, and its protection: a user that may write the directory may
+//! replace the socket, so no stranger may write it.
 
 use anyhow::{Context, bail};
 use remora_command_line::usage;
@@ -12,7 +12,7 @@ const MAX_PATH_BYTES: usize = 107;
 const STICKY: u32 = 0o1000;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// The socket's path when nobody names one.
+/// The default path of the socket.
 pub fn default_path() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
         Some(directory) if directory.is_absolute() && directory.is_dir() => {

@@ -132,7 +132,7 @@ fn hello(words: Words<'_>, _now: u64) -> Asked<'_> {
     Ok(Request::Hello(hello))
 }
 
-/// What HELLO says about the server.
+/// The server's properties in the reply to HELLO.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServerFacts<'a> {
     /// The server's name.
@@ -316,7 +316,7 @@ const fn is_short(name: &[u8], what: &'static str) -> Result<(), CommandError> {
     }
 }
 
-/// Whether a name can stand in CLIENT INFO and in logs.
+/// Whether a name may occur in CLIENT INFO and in logs.
 fn is_plain(name: &[u8]) -> bool {
     name.iter().all(u8::is_ascii_graphic)
 }

@@ -25,7 +25,7 @@ const EXPIRE_CONDITION: Argument = Argument::of(
 )
 .optional();
 
-/// What EXPIRE and its kin do with their options.
+/// The effect of the options of EXPIRE and its kin.
 const EXPIRE_NOTES: &str = "Returns 1 if the expiry was set, 0 if not. NX: only if there is no \
 expiry; XX: only if there is one; GT and LT: only if the new one is later or earlier than the old, \
 where none counts as infinitely late. A time in the past removes the key. Expiries reach to the year 2527.";

@@ -16,7 +16,7 @@ use remora_protocol::{decimal, integer};
 const FIELD: Argument = Argument::new("field", Kind::String);
 const PAIRS: Argument = Argument::of("data", Kind::Block, &[FIELD, VALUE]).multiple();
 
-/// What reads a hash.
+/// Commands that read a hash.
 const HASH: CommandSpec = CommandSpec {
     categories: &["hash"],
     since: "2.0.0",
@@ -27,14 +27,14 @@ const HASH: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-/// What changes one.
+/// Commands that change a hash.
 const WRITES: CommandSpec = CommandSpec {
     flags: &[Flag::Write, Flag::DenyOom, Flag::Fast],
     keys: KeyPlaces::one(&["RW", "update"]),
     ..HASH
 };
 
-/// What tells of all fields.
+/// Commands that return all fields.
 const TELLS_ALL: CommandSpec = CommandSpec {
     arity: 2,
     flags: &[Flag::ReadOnly],

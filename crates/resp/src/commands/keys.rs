@@ -264,7 +264,7 @@ const fn two_keys(access: &'static [&'static str]) -> KeyPlaces {
     KeyPlaces { first: 1, last: 2, step: 1, access }
 }
 
-/// What RENAME and RENAMENX say without the key.
+/// The error of RENAME and RENAMENX without the key.
 const NO_SUCH_KEY: &[(Status, &str)] = &[(Status::NotFound, "ERR no such key")];
 static RENAMED: ObjectReply =
     ObjectReply { command: "rename", shape: Shape::Ok, errors: NO_SUCH_KEY };

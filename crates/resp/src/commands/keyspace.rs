@@ -1,4 +1,4 @@
-//! Which keys there are: they are gone through, counted and removed all together.
+//! The key space: commands that list, count and remove all keys.
 
 use crate::arguments::{PATTERN, cursor, pattern};
 use crate::error::CommandError;
@@ -9,7 +9,7 @@ use remora_frontend::Part;
 use remora_protocol::ScannedKeys;
 use remora_protocol::integer;
 
-/// Keys that SCAN gives unless told.
+/// Default COUNT of SCAN.
 const SCAN_COUNT: u32 = 10;
 
 const SCAN: CommandSpec = CommandSpec {
@@ -59,7 +59,7 @@ fn scan(words: Words<'_>, _now: u64) -> Asked<'_> {
     Ok(Request::Scan { cursor, count, filter })
 }
 
-/// The reply to SCAN: where to go on, and keys.
+/// The reply to SCAN: where to continue, and keys.
 pub(crate) fn write_scanned(out: &mut Vec<u8>, part: Part<'_>) {
     encode::array(out, 2);
     encode::bulk(out, part.number.to_string().as_bytes());
@@ -86,7 +86,7 @@ fn keys(words: Words<'_>, _now: u64) -> Asked<'_> {
     Ok(Request::KeysOf(KeyFilter { pattern, of_type: None }))
 }
 
-/// The reply to KEYS: all keys that shards have told of.
+/// The reply to KEYS: all keys that the shards have sent.
 pub(crate) fn write_keys(out: &mut Vec<u8>, parts: &[Part<'_>]) {
     let keys = || {
         let lists = parts.iter().map(|part| part.value.unwrap_or_default());

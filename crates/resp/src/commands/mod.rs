@@ -1,5 +1,5 @@
-//! The commands: a file or a folder for each group, in which a command's entry in the table,
-//! its parser and its reply's writer stand together.
+//! The commands: a file or a folder for each group. It has each command's entry in the table, its
+//! parser and its reply's writer together.
 
 pub mod connection;
 pub(crate) mod expiry;

@@ -271,7 +271,7 @@ fn debug_digest(_words: Words<'_>, _now: u64) -> Asked<'_> {
     Ok(Request::Digest)
 }
 
-/// The reply to DEBUG DIGEST: the sum of the shards' digests, if each has told one.
+/// The reply to DEBUG DIGEST: the sum of the shards' digests, if each has sent one.
 pub(crate) fn write_digest(out: &mut Vec<u8>, parts: &[Part<'_>]) {
     if parts.iter().any(|part| part.status == Status::TryAgain) {
         let text = "TRYAGAIN keys were changed all the time: ask again when fewer changes come";
@@ -308,7 +308,7 @@ pub(crate) fn write_digests(out: &mut Vec<u8>, parts: &[Part<'_>]) {
     parts.iter().for_each(|part| write_digits(out, digest_of(part)));
 }
 
-/// The digest that a shard has told; 0 for a key that is not there.
+/// The digest that a shard has sent; 0 for an absent key.
 fn digest_of(part: &Part<'_>) -> u128 {
     part.value.and_then(<[u8]>::first_chunk).map_or(0, |bytes| u128::from_le_bytes(*bytes))
 }

@@ -321,7 +321,7 @@ fn mget(words: Words<'_>, _now: u64) -> Asked<'_> {
     Ok(Request::MGet(Keys::checked(words, 1)?))
 }
 
-/// The reply to MGET: null for what is absent or no string.
+/// The reply to MGET: null for an absent key or one that is not a string.
 pub(crate) fn write_values(out: &mut Vec<u8>, protocol: Protocol, parts: &[Part<'_>]) {
     if parts.iter().any(|part| part.status == Status::TooLarge) {
         return encode::error(
@@ -368,7 +368,7 @@ fn mset(words: Words<'_>, _now: u64) -> Asked<'_> {
     }
 }
 
-/// What holds for each command that changes a part of a value.
+/// Notes for each command that changes a part of a value.
 const EDIT_NOTES: &str = "The expiry stays. A value that would be longer than the limit is an \
 error, and nothing is changed.";
 

@@ -1,4 +1,4 @@
-//! COMMAND: the table, told to clients.
+//! COMMAND: the table in replies to clients.
 
 use super::all::{TABLE, all};
 use super::index::lookup;
@@ -101,8 +101,7 @@ fn info(out: &mut Vec<u8>, protocol: Protocol, spec: &CommandSpec) {
     }
 }
 
-/// Where the keys stand, in the words of Redis 7. Its last key is relative to
-/// the first.
+/// The positions of the keys, in the words of Redis 7. Its last key is relative to the first.
 fn key_places(out: &mut Vec<u8>, protocol: Protocol, spec: &CommandSpec) {
     let keys = spec.keys;
     let last = if keys.last < 0 { keys.last as i64 } else { keys.last as i64 - keys.first as i64 };

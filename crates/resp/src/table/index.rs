@@ -1,4 +1,4 @@
-//! From a name to its command: a small hash table, built by the compiler.
+//! Finds a command by its name: a small hash table, built by the compiler.
 
 use super::all::TABLE;
 use crate::spec::CommandSpec;
@@ -20,8 +20,8 @@ static INDEX: [u8; PLACES] = match build(FACTOR) {
     None => panic!("the factor was searched for"),
 };
 
-/// Length, the first three letters and the last tell our commands apart well;
-/// letters only need their low five bits, which ignore case.
+/// Length, the first three letters and the last distinguish our commands well; letters only need
+/// their low five bits, which ignore case.
 #[inline(always)]
 const fn place(name: &[u8], factor: u32) -> usize {
     let second = if name.len() > 1 { name[1] & 31 } else { 0 };

@@ -1,5 +1,5 @@
-//! The table of commands, all groups' together: a command is found by its name, and
-//! clients are told of it.
+//! The table of commands of all groups: it finds a command by its name, and describes commands to
+//! clients.
 
 mod all;
 mod answer;

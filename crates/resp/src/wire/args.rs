@@ -70,8 +70,8 @@ impl Args {
         }
     }
 
-    /// Forgets everything, also a request that was parsed in part: to be
-    /// called when the next bytes do not continue those parsed last.
+    /// Forgets everything, also a request that was parsed in part: the caller calls it when the
+    /// next bytes do not continue those parsed last.
     pub fn reset(&mut self) {
         if self.ranges.len() <= KEPT_ARGS {
             self.shrink();
@@ -88,7 +88,7 @@ impl Args {
 #[derive(Debug, Default)]
 pub struct Made([OnceCell<Vec<u8>>; MADE_PARTS]);
 
-/// No request makes more parts: a tree's object has a geometry and fields.
+/// A request makes at most these parts: a tree's object has a geometry and fields.
 const MADE_PARTS: usize = 2;
 
 impl Made {
@@ -102,7 +102,7 @@ impl Made {
     }
 }
 
-/// Arguments together with the buffer that they lie in, and what is made of them.
+/// Arguments together with their buffer, and the parts made from them.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a> {
     args: &'a Args,

@@ -2,10 +2,10 @@
 
 use remora_protocol::integer;
 
-/// Which of the two protocols a connection speaks.
+/// The protocol version of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
-    /// What a connection speaks until HELLO says otherwise.
+    /// The protocol of a connection before HELLO.
     #[default]
     Resp2,
     /// With maps, sets, nulls, doubles and verbatim strings.
@@ -80,7 +80,7 @@ pub fn null(out: &mut Vec<u8>, protocol: Protocol) {
     });
 }
 
-/// Null where an array would stand.
+/// Null in the place of an array.
 #[inline]
 pub fn null_array(out: &mut Vec<u8>, protocol: Protocol) {
     out.extend_from_slice(match protocol {

@@ -86,7 +86,7 @@ fn word(line: &[u8], mut at: usize, out: &mut Vec<u8>) -> Result<usize, Protocol
     }
 }
 
-/// The byte that `xHH` stands for, and the escape's length with its backslash.
+/// The byte of `xHH`, and the escape's length with its backslash.
 fn hexadecimal(escape: &[u8]) -> Option<(u8, usize)> {
     let &[b'x', high, low, ..] = escape else { return None };
     let digit = |byte: u8| char::from(byte).to_digit(16);
@@ -104,7 +104,7 @@ fn unescape(byte: u8) -> u8 {
     }
 }
 
-/// What C calls space, without the newline that has ended the line already.
+/// A space by C's definition, without the newline, which has already ended the line.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
 }

@@ -1,9 +1,8 @@
 //! Requests: arrays of bulk strings, and inline commands.
 //!
-//! Parsing is incremental and linear: a request that arrives in many pieces is
-//! never parsed from its start again, because [`Args`] remembers how far it
-//! came. What is accepted and what is refused, and with which words, is what
-//! Redis 7 does; where a request is cut into pieces makes no difference.
+//! Parsing is incremental and linear: a request that arrives in many pieces is never parsed from
+//! its start again, because [`Args`] remembers the progress. The parser accepts and refuses the
+//! same requests as Redis 7, with the same words; the cuts between pieces make no difference.
 
 use super::args::{Args, Progress};
 use super::inline;
@@ -54,8 +53,8 @@ pub fn peek_key(buffer: &[u8]) -> Option<&[u8]> {
     buffer.get(from..from + length)
 }
 
-/// How many arguments the request at the start of `buffer` announces, as far as that is
-/// there and the request is an array: what parsing it may cost. A hint, as above.
+/// The number of arguments that the request at the start of `buffer` announces, as far as that is
+/// there and the request is an array: the cost of parsing it. A hint, as above.
 #[inline]
 pub fn peek_words(buffer: &[u8]) -> Option<usize> {
     let too_long = ProtocolError::TooBigMultibulkCount;

@@ -3,8 +3,8 @@
 use remora_layout::limits::MAX_REQUEST_BYTES;
 use thiserror::Error;
 
-/// Why bytes are not a request. The connection cannot go on: nobody knows
-/// where the next request starts. The text follows `ERR ` in the reply.
+/// Why bytes are not a request. The connection cannot continue, because the start of the next
+/// request is unknown. The text follows `ERR ` in the reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ProtocolError {
     /// The count of arguments is not a number or is above the limit.

@@ -1,27 +1,25 @@
 //! The rest of a request that is not to be executed.
 //!
-//! What it keeps true: however the rest is cut into pieces, the request that
-//! follows it is found, and none of the rest needs to be kept but for a line
-//! that is not all there.
+//! Invariant: however the rest is cut into pieces, the parser finds the next request, and keeps
+//! none of the rest except an incomplete line.
 
 use super::args::{Args, Progress};
 use super::parse::{LINE_END_BYTES, bulk_line};
 use super::protocol_error::ProtocolError;
 use remora_frontend::Skipped;
 
-/// Where the rest of a request stands.
+/// The position in the rest of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Skip {
-    /// Bulk strings of which nothing was passed over yet.
+    /// Bulk strings of which nothing was skipped yet.
     left: usize,
     /// Bytes that are missing of the present one, its line end included.
     bytes: usize,
 }
 
 impl Skip {
-    /// For the request that was parsed last, which is not all there: where its
-    /// first bulk string begins that is not whole, and what passes over it and
-    /// the others. `None` of an inline request.
+    /// For the request that was parsed last, which is incomplete: the start of its first incomplete
+    /// bulk string, and the state that skips it and the others. `None` for an inline request.
     pub fn of(args: &Args) -> Option<(usize, Self)> {
         match args.progress {
             Progress::Array { position, left } => Some((position, Self { left, bytes: 0 })),
@@ -29,8 +27,8 @@ impl Skip {
         }
     }
 
-    /// Passes over what is there of the rest. The next call must bring what
-    /// follows the bytes that were passed over.
+    /// Skips the available part of the rest. The next call must pass the bytes that follow the
+    /// skipped ones.
     ///
     /// # Errors
     /// Bytes that are no bulk string; see [`ProtocolError`].

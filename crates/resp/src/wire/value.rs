@@ -1,9 +1,8 @@
 //! Replies as values: a complete parser of RESP2 and RESP3, for clients.
 //!
-//! Bounded in depth ([`MAX_VALUE_DEPTH`]) and in bytes
-//! ([`CONNECTION_MAX_OUTPUT_BYTES`]); what it allocates is bounded by the bytes that
-//! were really received, never by a count that the peer only announced.
-//! RESP3's streamed strings and aggregates, which no server sends, are refused.
+//! The parser bounds depth ([`MAX_VALUE_DEPTH`]) and bytes ([`CONNECTION_MAX_OUTPUT_BYTES`]); its
+//! allocations are bounded by the bytes that were really received, never by a count that the peer
+//! only announced. It refuses RESP3's streamed strings and aggregates, which no server sends.
 
 use super::encode::Protocol;
 use remora_layout::limits::{CONNECTION_MAX_OUTPUT_BYTES, RESP_MAX_INLINE_BYTES};
@@ -56,12 +55,12 @@ pub enum Value<'a> {
     Attribute {
         /// The remarks.
         attributes: Vec<(Value<'a>, Value<'a>)>,
-        /// What they are about.
+        /// The value that they describe.
         value: Box<Value<'a>>,
     },
 }
 
-/// What [`Value::parse`] found.
+/// The result of [`Value::parse`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum ParsedValue<'a> {
     /// The value is not all there.
@@ -81,7 +80,7 @@ pub enum ParsedValue<'a> {
 /// Why bytes are not a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ValueError {
-    /// No value opens with this byte.
+    /// A value cannot begin with this byte.
     #[error("no RESP value starts with '{}'", .0.escape_ascii())]
     UnknownType(u8),
     /// A length, an integer, a double or a boolean is not one.
@@ -167,7 +166,7 @@ impl<'a> Reader<'a> {
         let Some(&kind) = self.buffer.get(self.at) else {
             return Err(self.missing(self.at + MIN_VALUE_BYTES + behind));
         };
-        // Refused at once: what follows cannot make it right.
+        // Refused at once: later bytes cannot make it right.
         if !b"+-:$_*%~,#(!=>|".contains(&kind) {
             return Err(ValueError::UnknownType(kind).into());
         }
@@ -287,7 +286,7 @@ fn integer(text: &[u8]) -> Result<i64, ValueError> {
     text.parse().map_err(|_| ValueError::InvalidNumber)
 }
 
-/// A length or a count: not negative, and not above what may follow.
+/// A length or a count: not negative, and not above its limit.
 fn length(text: &[u8]) -> Result<usize, ValueError> {
     let length = usize::try_from(integer(text)?).map_err(|_| ValueError::InvalidNumber)?;
     if length > CONNECTION_MAX_OUTPUT_BYTES { Err(ValueError::TooLong) } else { Ok(length) }

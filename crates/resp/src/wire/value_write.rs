@@ -4,8 +4,8 @@ use super::encode::{self, Protocol, header};
 use super::value::Value;
 
 impl Value<'_> {
-    /// Appends the value. In RESP2, types that it lacks become what a Redis
-    /// server sends in their place; attributes are left out.
+    /// Appends the value. In RESP2, a type that RESP2 lacks is written as a Redis server writes it;
+    /// attributes are left out.
     pub fn write(&self, out: &mut Vec<u8>, protocol: Protocol) {
         let resp3 = protocol == Protocol::Resp3;
         match self {

@@ -1,24 +1,23 @@
-//! In which order sessions over RDMA are made, and all sessions ended.
+//! The order in which the server makes sessions over RDMA, and ends all sessions.
 //!
-//! Making and destroying queue pairs takes the control thread's time, which
-//! also writes heartbeats. So it does one step at a time (M30). What this keeps
-//! true:
-//! * within each lane who comes first is served first, and the lanes take
-//!   turns: neither connecting nor ending clients hold each other up for ever;
-//! * no more clients wait than a bound says, and no more have a queue pair
-//!   without having told of their own end;
-//! * nobody is lost: who has arrived is greeted, unless it leaves before; who
-//!   is to end ends once.
+//! Making and destroying queue pairs takes the time of the control thread, which also writes
+//! heartbeats. So the thread does one step at a time (M30). Invariants:
+//! * each lane is first come, first served, and the lanes take turns: clients that connect and
+//!   clients that end never starve each other;
+//! * the number of waiting clients is bounded, and so is the number of clients that have a queue
+//!   pair but have not sent their own end yet;
+//! * no client is lost: one that has arrived is greeted, unless it leaves before; one that is to
+//!   end ends once.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::Hash;
 
-/// What is to be done next.
+/// The next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step<T> {
     /// It has said hello: make a queue pair for it.
     Greet(T),
-    /// It has told of its end: connect the queue pair.
+    /// The client has sent its end: connect the queue pair.
     Connect(T),
     /// End it.
     End(T),
@@ -32,7 +31,7 @@ pub struct Admission<T> {
     /// They have a queue pair and no session.
     half_open: HashSet<T>,
     most_half_open: usize,
-    /// Those of them that have told of their end.
+    /// The clients among them that have sent their end.
     told: VecDeque<T>,
     /// They are to end.
     ending: VecDeque<T>,
@@ -41,8 +40,8 @@ pub struct Admission<T> {
 }
 
 impl<T: Copy + Eq + Hash> Admission<T> {
-    /// Nobody is there. So many may wait, and so many have a queue pair and no
-    /// session.
+    /// Starts without clients. At most this many may wait, and at most this many may have a queue
+    /// pair and no session.
     pub fn new(most_arrived: usize, most_half_open: usize) -> Self {
         Self {
             arrived: VecDeque::new(),
@@ -65,12 +64,12 @@ impl<T: Copy + Eq + Hash> Admission<T> {
         has_room
     }
 
-    /// A client that was greeted has told of its end.
+    /// A greeted client has sent its end of the queue pair.
     pub fn told(&mut self, who: T) {
         self.told.push_back(who);
     }
 
-    /// A client has its session, or holds nothing any more.
+    /// A client has its session, or holds nothing.
     pub fn settle(&mut self, who: T) {
         self.leave(who);
         self.half_open.remove(&who);
@@ -106,8 +105,7 @@ impl<T: Copy + Eq + Hash> Admission<T> {
         !self.arrived.is_empty() && self.half_open.len() < self.most_half_open
     }
 
-    /// The next step. A client that is to be greeted counts as half open from now on,
-    /// until it is settled.
+    /// The next step. A client to be greeted counts as half open from now on, until it is settled.
     pub fn next(&mut self) -> Option<Step<T>> {
         const LANES: usize = 3;
         (0..LANES).find_map(|_| {
@@ -160,7 +158,7 @@ mod tests {
         assert_eq!(steps(&mut admission, 9), [Step::Greet(0), Step::Greet(1)]);
         assert!(!admission.has_step() && admission.half_open() == 2);
         assert!(admission.arrive(5) && admission.arrive(6) && !admission.arrive(7));
-        // One that ends holds its queue pair until that is gone.
+        // A client that ends holds its queue pair until the pair is destroyed.
         admission.end(0);
         assert_eq!(steps(&mut admission, 9), [Step::End(0)]);
         admission.settle(0);
@@ -196,8 +194,8 @@ mod tests {
         assert_eq!(count(|step| matches!(step, Step::End(_))), 4);
     }
 
-    /// Clients come, tell, leave and are served by chance; whatever the order,
-    /// each that was taken in ends exactly once, or was settled.
+    /// Clients arrive, send their end, leave and are served in random order; in every order each
+    /// accepted client ends exactly once, or was settled.
     #[test]
     fn nobody_is_lost_and_nobody_ends_twice() {
         let mut random = Random::new(1);
@@ -209,7 +207,7 @@ mod tests {
         let (mut next, mut ended) = (0u32, 0u32);
         for round in 0..40_000 {
             let any = |of: &BTreeSet<u32>, at: u64| of.iter().nth(at as usize % of.len()).copied();
-            // No newcomers at the end: all is done then.
+            // At the end there are no new clients: all work is done then.
             match draw(if round < 30_000 { 8 } else { 3 }) {
                 0 if !silent.is_empty() => {
                     let who = any(&silent, draw(100)).unwrap();
@@ -218,7 +216,7 @@ mod tests {
                     admission.told(who);
                 }
                 1 => {
-                    // Anybody may have gone.
+                    // Any client may have gone.
                     let all: BTreeSet<u32> = [&waiting, &silent, &telling, &sessions]
                         .into_iter()
                         .flatten()

@@ -1,5 +1,4 @@
-//! From a client's hello to its session, or to the answer that it gets
-//! instead.
+//! The path from a client's hello to its session, or to its refusal.
 
 use super::listeners::Socket;
 use super::{Client, Control, Stage};
@@ -20,9 +19,8 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
 impl Control {
-    /// Reads what a client has to say, or notices its end. One that speaks out
-    /// of its turn breaks the protocol; over shared memory and RDMA a session's
-    /// client has nothing more to say.
+    /// Reads a client's message, or notices its end. A client that sends out of its turn breaks the
+    /// protocol; over shared memory and RDMA the client of a session sends nothing more.
     pub(super) fn read(&mut self, token: Token) {
         const HELLO: usize = size_of::<ClientHello>();
         const SIDE: usize = size_of::<ClientSide>();
@@ -62,7 +60,7 @@ impl Control {
                             }
                         }
                     }
-                    // It may have gone already.
+                    // The client may have gone already.
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -71,7 +69,7 @@ impl Control {
         }
     }
 
-    /// What this server offers.
+    /// This server's offer.
     pub(super) fn offer(&self) -> Offer {
         let wanted = self.shared.config.transport;
         let offers = |transport| wanted == Wanted::Auto || wanted == transport;
@@ -104,8 +102,7 @@ impl Control {
         }
     }
 
-    /// A hello is complete: the client gets a session, or is sent where the
-    /// chosen transport is to be had.
+    /// A hello is complete: the client gets a session, or the address of the chosen transport.
     fn welcome(
         &mut self,
         token: Token,
@@ -161,7 +158,7 @@ impl Control {
                 let Some(Socket::Tcp(mut socket)) = client.socket.take() else {
                     return Err(Refusal::NotAHello);
                 };
-                // From now on an agent watches it.
+                // An agent watches it from now on.
                 let _ = self.poll.registry().deregister(&mut socket);
                 Session::over_tcp(&self.shared, socket.into(), granted)?
             }

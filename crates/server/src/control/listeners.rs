@@ -1,4 +1,4 @@
-//! Where clients come in: two listeners, and the sockets that they give.
+//! Two listeners, and the sockets of the clients that they accept.
 
 use crate::accept::AcceptLimiter;
 use crate::thread_counts::count;
@@ -12,19 +12,19 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// A listener, with what it has to remember when descriptors run out.
+/// A listener, with its state for the time when descriptors run out.
 pub struct Listener {
     listener: ListeningSocket,
     limiter: AcceptLimiter,
 }
 
-/// What one try to take in a client led to.
+/// The outcome of one try to accept a client.
 pub enum Arrival {
     /// There is one.
     Client(Socket),
     /// It was turned away, or the kernel wants another try: there may be more.
     TurnedAway,
-    /// Nobody waits, or nobody can be taken in now.
+    /// There is no client, or the server cannot accept one now.
     Nobody,
 }
 
@@ -49,8 +49,8 @@ impl Listener {
         self.limiter.turn_ended();
     }
 
-    /// Takes in one client. A client that is turned away for want of descriptors
-    /// gets this answer, and is counted in `refused`.
+    /// Accepts one client. A client that is turned away for want of descriptors gets this answer,
+    /// and is counted in `refused`.
     pub fn accept(&mut self, no_resources: &ServerHello, refused: &AtomicU64) -> Arrival {
         let Self { listener, limiter } = self;
         match listener.accept() {
@@ -79,7 +79,7 @@ impl Listener {
     }
 }
 
-/// What is listened on.
+/// A listening socket.
 pub enum ListeningSocket {
     Unix(UnixListener),
     Tcp(TcpListener),
@@ -103,7 +103,7 @@ impl AsFd for ListeningSocket {
     }
 }
 
-/// Where a client came from.
+/// The origin of a client.
 pub enum Socket {
     Unix(UnixStream),
     Tcp(TcpStream),

@@ -1,9 +1,9 @@
 //! The control thread: grants sessions, writes heartbeats, and notices when a
 //! client has gone.
 //!
-//! What takes long, making queue pairs and ending sessions, it does in steps,
-//! and looks at its heartbeats every few milliseconds between them
-//! ([`admission`]): read leases depend on these (M30).
+//! The thread does its long work, making queue pairs and ending sessions, in steps, and looks at
+//! its heartbeats every few milliseconds between them ([`admission`]): read leases depend on these
+//! (M30).
 //!
 //! A heartbeat copies the client's clock first, then checks that the server
 //! is still the primary, then echoes: the read lease of the client counts
@@ -58,8 +58,7 @@ struct Client {
     stage: Stage,
     /// Since when.
     since: Instant,
-    /// What it has said and is not complete: its hello, or its side of a queue
-    /// pair.
+    /// The client's incomplete message: its hello, or its side of a queue pair.
     said: Vec<u8>,
     /// Why it is about to end, if it is.
     ends: Option<&'static str>,
@@ -71,9 +70,9 @@ enum Stage {
     Silent,
     /// It waits for a queue pair.
     Waiting(ClientHello),
-    /// It has one, and is to tell of its side.
+    /// It has one, and must send its side.
     Greeted(Box<Welcomed>),
-    /// It has told of it, and waits for it to be connected.
+    /// The client has sent its end, and waits for the connection.
     Told(Box<Welcomed>, Vec<u8>),
     /// It has a session.
     Served(Box<Session>),
@@ -157,7 +156,7 @@ impl Control {
         let mut events = Events::with_capacity(256);
         let (mut next_beat, mut next_look) = (Instant::now(), Instant::now());
         while !self.shared.is_stopping() {
-            // Without clients nobody needs heartbeats; the clock is looked at.
+            // Without clients there are no heartbeats; the thread still looks at the clock.
             let due = if self.clients.is_empty() { next_look } else { next_beat.min(next_look) };
             let timeout = Some(due.saturating_duration_since(Instant::now()));
             let timeout = if self.admission.has_step() { Some(Duration::ZERO) } else { timeout };
@@ -190,8 +189,8 @@ impl Control {
                 let pause_ms = if idle { IDLE_HEARTBEAT_MS } else { HEARTBEAT_MS };
                 next_beat = now + Duration::from_millis(pause_ms);
             }
-            // After the heartbeats, of which none may tell a time before a step is
-            // told and be written after it counts.
+            // After the heartbeats: a heartbeat must not carry a time from before a step and be
+            // written after the step counts.
             if !self.clients.is_empty() || now >= next_look {
                 self.shared.clock.follow(&mut self.follower);
                 let stepping = self.follower.is_stepping();
@@ -206,8 +205,8 @@ impl Control {
         }
     }
 
-    /// Some steps of what takes long: as many as fit between two looks at the
-    /// heartbeats, and one at least.
+    /// Some steps of long work: as many as fit between two looks at the heartbeats, and at least
+    /// one.
     fn work(&mut self) {
         let began = Instant::now();
         while let Some(step) = self.admission.next() {
@@ -224,7 +223,7 @@ impl Control {
         }
     }
 
-    /// Takes in who waits at a listener, up to a bound.
+    /// Accepts clients from a listener, up to a bound.
     fn accept(&mut self, listener: usize) {
         let no_resources = refusal(Refusal::NoResources, self.offer());
         for _ in 0..ACCEPTS_PER_TURN {
@@ -243,7 +242,7 @@ impl Control {
                 continue;
             }
             self.clients.insert(token, Client::new(socket));
-            // What has already arrived raises no further event.
+            // Data that has already arrived raises no further event.
             self.read(token);
         }
         self.listeners[listener].turn_ended();
@@ -276,8 +275,8 @@ impl Control {
         self.admission.settle(token);
     }
 
-    /// Ends the sessions whose peers broke the protocol at a shard, and those
-    /// whose connections have ended.
+    /// Ends the sessions whose peers broke the protocol at a shard, and those whose connections
+    /// have ended.
     fn end_sessions(&mut self) {
         let at_end = |(token, client): (&Token, &Client)| Some((*token, client.session()?.end()?));
         let ended: Vec<_> = self.clients.iter().filter_map(at_end).collect();
@@ -286,8 +285,8 @@ impl Control {
         }
     }
 
-    /// Heartbeats for all who are active, and an end to those who do not say
-    /// what they are to say.
+    /// Writes heartbeats for all active clients, and ends those whose message does not come in
+    /// time.
     fn beat(&mut self, now: Instant) {
         self.utilisation.measure(&self.shared.shards, now);
         let tokens: Vec<Token> = self.clients.keys().copied().collect();

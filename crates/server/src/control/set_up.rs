@@ -20,11 +20,11 @@ use std::sync::atomic::Ordering;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 impl Control {
-    /// Makes a queue pair for a client that waits for one, and tells it of this
-    /// end; the client's end follows.
+    /// Makes a queue pair for a client that waits for one, and sends it this end; the client's end
+    /// follows.
     pub(super) fn greet(&mut self, token: Token) {
         match self.try_to_greet(token) {
-            // It may have gone meanwhile.
+            // The client may have gone meanwhile.
             Ok(()) => self.read(token),
             Err(why) => self.refuse(token, why),
         }
@@ -71,8 +71,8 @@ impl Control {
         Ok(())
     }
 
-    /// A client that was greeted does not tell of its end, and others wait. If it
-    /// was only slow, it may come again.
+    /// A greeted client does not send its end, and others wait. If it was only slow, it may come
+    /// again.
     pub(super) fn cut_off(&mut self, token: Token) {
         if let Some(Client {
             socket: Some(Socket::Tcp(socket)), stage: Stage::Greeted(_), ..
@@ -83,7 +83,7 @@ impl Control {
         self.end(token, "it did not say what it was to say");
     }
 
-    /// A client has told of its end of a queue pair: it gets its session.
+    /// A client has sent its end of a queue pair: it gets its session.
     pub(super) fn connect(&mut self, token: Token) {
         let Some(client) = self.clients.get_mut(&token) else { return };
         let stage = std::mem::replace(&mut client.stage, Stage::Silent);

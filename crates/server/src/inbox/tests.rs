@@ -21,7 +21,7 @@ fn requests(mail: Mail) -> Vec<u64> {
     mail.jobs.iter().map(|job| job.token.request).collect()
 }
 
-/// What a receiver takes, and the senders that it wakes.
+/// The mail that a receiver takes, and the senders that it wakes.
 fn taken(inbox: &Inbox) -> (Vec<u64>, Vec<usize>) {
     let mut receiver = (inbox, Vec::new(), Vec::new());
     receive(

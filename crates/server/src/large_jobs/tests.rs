@@ -371,7 +371,7 @@ fn a_digest_goes_in_turns() {
     assert!(turns >= 3, "{turns}");
     let digest = world.shard.digest().0.to_le_bytes().to_vec();
     assert_eq!(world.reply().value, Some(digest));
-    // It waits for the last change that it tells of.
+    // It waits for the last change that it shows.
     let mut world = World::lagging();
     world.job(1, 0, &set(b"key", b"value"));
     world.job(2, 0, &Command::Digest { key: None });
@@ -428,8 +428,8 @@ fn a_flush_goes_in_turns_and_is_answered_at_its_end() {
     assert_eq!(told, [(1, 5_000), (2, 0)]);
 }
 
-/// A job for each of these keys, of a connection. Without what it gives, the request is
-/// no longer wanted.
+/// A job for each of these keys, of a connection. If its guard is dropped, the request is no longer
+/// wanted.
 fn job_of_keys(
     world: &mut World,
     connection: usize,
@@ -489,7 +489,7 @@ fn a_job_of_many_keys_goes_in_turns() {
         }
     }
     let _wanted = job_of_keys(&mut world, 1, &keys, |key| Command::Get { key });
-    // What is behind it waits; others do not.
+    // Later jobs of the connection wait; others do not.
     world.job(1, 1, &Command::Get { key: b"key1" });
     world.job(2, 0, &Command::Get { key: b"key1" });
     assert_eq!(world.answered(), [(2, 0, 1)]);

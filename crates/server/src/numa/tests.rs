@@ -1,4 +1,4 @@
-//! Made-up machines: what is read of them, and where shards go.
+//! Made-up machines: the parsed lists, and the placement of shards.
 
 use super::*;
 use std::fs;

@@ -26,9 +26,9 @@ const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 const NO_DESCRIPTOR: &[u8] = b"-ERR the server has no file descriptor left for another client: \
 close some, or raise its limit of open files (ulimit -n)\r\n";
 
-/// Small replies must not wait for acknowledgements; and a peer whose machine
-/// died says no farewell: probes find out, so that it does not keep its place
-/// for ever. (No option fails on a fresh socket, and none is worth a client.)
+/// Small replies must not wait for acknowledgements. A peer whose machine has died closes nothing:
+/// keep-alive probes detect that, so that it does not keep its slot for ever. (These options do not
+/// fail on a fresh socket, and no failure justifies losing a client.)
 fn set_options(socket: &TcpStream) {
     let _ = socket.set_nodelay(true);
     let _ = sockopt::set_tcp_keepidle(socket, Duration::from_secs(TCP_KEEPALIVE_IDLE_S));
@@ -47,7 +47,7 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// A thread for a listening socket, and what wakes it when the server ends.
+    /// A thread for a listening socket, and its wake-up for the server's end.
     ///
     /// # Errors
     /// The kernel gives no poll or waker.
@@ -91,7 +91,7 @@ impl Acceptor {
                     let turn_away = || {
                         let (mut socket, _) = listener.accept()?;
                         count(&counts.connections_rejected, 1);
-                        // It may be gone already; the reason is a courtesy.
+                        // The client may have gone already; sending the reason is a courtesy.
                         let _ = socket.write(NO_DESCRIPTOR);
                         Ok(socket.into())
                     };

@@ -1,6 +1,6 @@
-//! What the shards are asked: one of them, some, or all. The thread's own shard
-//! executes at once what it can, if the connection waits for nothing else of it;
-//! what it cannot, and what other shards are asked, goes as jobs.
+//! Questions to the shards: one of them, some, or all. The thread's own shard executes a command at
+//! once if it can and if the connection waits for nothing else from it; the rest, and questions to
+//! other shards, become jobs.
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
@@ -33,8 +33,7 @@ impl<H: Host> RespExecutor<H> {
         }
     }
 
-    /// One command for the shard that owns its key, of which a search gives so many
-    /// objects at most.
+    /// One command for the shard that owns its key; a search returns at most this many objects.
     pub(super) fn ask_one(
         &mut self,
         responder: &mut Responder,
@@ -76,8 +75,8 @@ impl<H: Host> RespExecutor<H> {
         self.host.is_free(&token)
     }
 
-    /// Executes a command in the thread's own shard. What is not answered at once,
-    /// as it is not durable or large, the connection waits for.
+    /// Executes a command in the thread's own shard. If there is no answer at once, because it is
+    /// not durable or large, the connection waits for it.
     #[inline]
     fn execute_here(
         &mut self,
@@ -112,8 +111,8 @@ impl<H: Host> RespExecutor<H> {
         }
     }
 
-    /// Executes one of a request's commands in the thread's own shard. What it asks,
-    /// and the reply, unless that comes later, for this part of the request.
+    /// Executes one of a request's commands in the thread's own shard. Returns its question, and
+    /// the reply, unless that comes later, for this part of the request.
     fn execute_part_here(
         &mut self,
         responder: &mut Responder,
@@ -205,8 +204,8 @@ impl<H: Host> RespExecutor<H> {
         self.submit_some(responder, (hash, shard), part, command, usize::MAX)
     }
 
-    /// The same for the key with this hash, if there is one; of a search so many
-    /// objects at most.
+    /// The same for the key with this hash, if there is one; a search returns at most this many
+    /// objects.
     fn submit_some(
         &mut self,
         responder: &mut Responder,

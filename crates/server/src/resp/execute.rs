@@ -1,5 +1,5 @@
-//! What a request does: answered here, read optimistically, or handed to the
-//! shards that own its keys.
+//! Executes a request: answers it here, reads optimistically, or hands it to the shards that own
+//! its keys.
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
@@ -128,8 +128,8 @@ impl<H: Host> RespExecutor<H> {
         }
     }
 
-    /// One operation on the object of a key: executed, read or asked. What it finds may be
-    /// stored at another key.
+    /// One operation on the object of a key: executed, read or asked. Its result may be stored at
+    /// another key.
     fn object_command(
         &mut self,
         responder: &mut Responder,

@@ -1,5 +1,5 @@
-//! What carries out the requests of all RESP connections of one thread: its state, and
-//! where keys are. What each request does stands in the files beside.
+//! Executes the requests of all RESP connections of one thread: the executor's state, and where
+//! keys are. The files beside have one group of requests each.
 
 use super::geo::answers::GeoAnswers;
 use super::host::{Host, Prefetch};
@@ -27,21 +27,21 @@ pub struct RespExecutor<H> {
     pub(super) host: H,
     /// This thread's views of the shards' tables.
     pub(super) tables: Vec<TableRef>,
-    /// What keys of a request were answered at once.
+    /// Immediate answers for keys of a request.
     pub(super) answers: Answers,
     /// The record that an optimistic read found.
     pub(super) record: Vec<u8>,
-    /// Where trees are to be read.
+    /// The places of trees for reads.
     pub(super) tree_places: TreePlaces,
-    /// Where GEO keys are to be read, and what becomes of answers about them.
+    /// The places of GEO keys for reads, and the next steps after answers about them.
     pub(super) geo_answers: GeoAnswers,
-    /// What becomes of answers about which keys there are.
+    /// The next steps after answers about the key space.
     pub(super) key_answers: KeyAnswers,
     /// Unix ms of the present turn's requests.
     pub(super) now_ms: u64,
     /// The database of the present request.
     pub(super) database: Database,
-    /// Where the first key of the present request stands, and its hash and shard.
+    /// The position of the present request's first key, and its hash and shard.
     first_key: Option<(BytesPlace, (KeyHash, usize))>,
 }
 
@@ -71,7 +71,7 @@ impl<H: Host> RespExecutor<H> {
         self.database = database;
     }
 
-    /// Where the key stands that the present request names first, if that is known.
+    /// The position of the present request's first key, if that is known.
     #[inline]
     pub(super) fn set_first_key(&mut self, key: &[u8], at: Option<(KeyHash, usize)>) {
         self.first_key = at.map(|at| (place_of(key), at));
@@ -92,14 +92,14 @@ impl<H: Host> RespExecutor<H> {
         }
     }
 
-    /// What trees in a shard's memory are bound to.
+    /// The identity to which trees in a shard's memory are bound.
     pub(super) fn home_of(&self, shard: usize) -> Home {
         let table = &self.tables[shard];
         Home { secret: table.secret, region: table.region }
     }
 
-    /// Asks the processor for what requests about keys with these hashes, of these shards,
-    /// will look at.
+    /// Prefetches the memory that requests about keys with these hashes, of these shards, will
+    /// read.
     pub(super) fn fetch(&mut self, keys: &[(KeyHash, usize)]) {
         let home = self.host.home();
         let (tables, host) = (&self.tables, &mut self.host);

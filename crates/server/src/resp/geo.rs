@@ -1,11 +1,11 @@
-//! GEO keys: asked of the shards that own them; small searches are read from the
-//! shard's memory, where this connection may. What a search finds is stored
-//! in two steps: its shard's reply becomes a command for the shard that owns
-//! the other key, and that one's reply is the request's. What is more than one
-//! command may give goes there in pieces ([`remora_engine::storing`]).
+//! GEO keys: the thread asks the shards that own them; it reads small searches from the shard's
+//! memory, if this connection may. The result of a search is stored in two steps: its shard's reply
+//! becomes a command for the shard that owns the other key, and that shard's reply is the
+//! request's. A result that is too large for one command goes there in pieces
+//! ([`remora_engine::storing`]).
 //!
-//! A key is read by the place of its tree, of which the shard's answer to a
-//! search tells. It is kept by the key until there is no tree there any more.
+//! A key is read by the place of its tree, which is in the shard's answer to a search. The thread
+//! keeps the place by the key until the tree there is gone.
 
 pub(super) mod answers;
 
@@ -34,14 +34,14 @@ const SMALL_REPLY: usize = STREAM_BYTES / ENTRY_BYTES;
 /// Members within the window of a search that is read: each is compared on the
 /// globe, and its record fetched, while other connections wait.
 const READ_MEMBERS: usize = 512;
-/// What a search that is read may read and find.
+/// Limits of a search that the thread reads.
 const LIMITS: ReadLimits = ReadLimits {
     walk: WalkLimits { objects: READ_MEMBERS, ..WalkLimits::ONE_TURN },
     found_bytes: STREAM_BYTES,
 };
 
 impl<H: Host> RespExecutor<H> {
-    /// One command about a GEO key; what it finds may be stored at another one.
+    /// One command about a GEO key; its result may be stored at another one.
     pub(super) fn geo(
         &mut self,
         responder: &mut Responder,
@@ -70,7 +70,7 @@ impl<H: Host> RespExecutor<H> {
         if let Some(to) = store_to {
             self.geo_answers.stores.insert(asked, (self.database, to.into(), found_form));
         }
-        // Its answer is looked at first, which goes by its number.
+        // Its answer is looked up first, by its number.
         self.ask_owner(responder, (&of_key, (hash, shard)), form, usize::MAX);
     }
 
@@ -84,7 +84,7 @@ impl<H: Host> RespExecutor<H> {
         form: &GeoForm,
     ) -> bool {
         let GeoCommand::Search { query } = command else { return false };
-        // A stored distance may be a score; it stands in the record alone.
+        // A stored distance may be a score; only the record has it.
         if form.score {
             return false;
         }
@@ -121,8 +121,8 @@ impl<H: Host> RespExecutor<H> {
         }
     }
 
-    /// Goes on with what a shard has answered: the reply if that is all, none
-    /// if something is asked of another shard first.
+    /// Continues after a shard's answer: returns the reply if it is complete, none if another shard
+    /// must be asked first.
     pub(super) fn go_on(&mut self, token: Token, reply: OwnedReply) -> Option<OwnedReply> {
         let asked = asked_by(&token);
         if !self.geo_answers.searched.is_empty()

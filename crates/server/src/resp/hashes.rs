@@ -1,8 +1,8 @@
-//! Hashes in another shard's memory: a field of any hash, and what is asked of a small
-//! one, which lies whole in its record.
+//! Hashes in another shard's memory: a field of any hash, and any read of a small one, which lies
+//! whole in its record.
 //!
-//! What it keeps true: a field of a large hash counts only with the hash's root record,
-//! which is looked at behind it. What does not conclude is the owner's to say.
+//! Invariant: a field of a large hash is valid only with the hash's root record, which is read
+//! after it. If a read does not conclude, the owner answers.
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
@@ -146,7 +146,7 @@ impl<H: Host> RespExecutor<H> {
         Some(&self.record[field.value_from()..field.pointer.length as usize])
     }
 
-    /// Whether something with this expiry has not expired. The owner removes what has.
+    /// Whether this expiry has not passed. The owner removes expired objects.
     const fn is_live(&self, expires_at_ms: u64) -> bool {
         expires_at_ms == 0 || expires_at_ms > self.now_ms
     }

@@ -1,4 +1,4 @@
-//! What requests need of the server around them.
+//! The server's interface for requests.
 
 use crate::thread_counts::ThreadCounts;
 use remora_arena::{Journal, Owner};
@@ -9,8 +9,8 @@ use remora_layout::pointer::RemotePointer;
 use remora_resp::request::Sections;
 use remora_walk::Memory;
 
-/// The server as the RESP connections of one thread see it: beside what every protocol
-/// needs of the shards, the shards' memory, and what INFO tells.
+/// The server's interface for the RESP connections of one thread: beside the shards' interface for
+/// every protocol, the shards' memory, and the facts for INFO.
 pub trait Host: ShardPort {
     /// A shard's arena, as this thread reads it.
     type Memory: Memory;
@@ -27,14 +27,14 @@ pub trait Host: ShardPort {
     /// for a host that cannot lend its shard.
     fn own_memory(&self, shard: usize) -> Option<&Owner<Self::Journal>>;
 
-    /// Asks the processor for the buckets of keys of the own shard, or for their records, if
-    /// the buckets are there.
+    /// Prefetches the buckets of the own shard's keys, or their records, if the buckets are in the
+    /// cache.
     fn prefetch(&mut self, what: Prefetch, keys: impl Iterator<Item = KeyHash>);
 
-    /// Tells a shard that a record was read there.
+    /// Reports a read of a record to its shard.
     fn touched(&self, shard: usize, pointer: RemotePointer);
 
-    /// Where this thread counts what happens.
+    /// This thread's counters.
     fn thread_counts(&self) -> &ThreadCounts;
 
     /// The text of INFO.
@@ -44,7 +44,7 @@ pub trait Host: ShardPort {
     fn parameters(&self) -> Vec<(&'static str, String)>;
 }
 
-/// What is fetched ahead of its use.
+/// The kind of prefetch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prefetch {
     /// The keys' buckets.

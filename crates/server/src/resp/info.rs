@@ -1,4 +1,4 @@
-//! What the server tells about itself: INFO, CONFIG GET, CLIENT INFO.
+//! The server's own state: INFO, CONFIG GET, CLIENT INFO.
 
 use super::executor::Responder;
 use crate::config::Eviction;
@@ -54,7 +54,7 @@ fn load(counter: &AtomicU64) -> String {
     counter.load(Ordering::Relaxed).to_string()
 }
 
-/// What INFO tells of.
+/// The facts that INFO shows.
 struct Facts<'s> {
     shared: &'s Shared,
     /// By shard.
@@ -171,7 +171,7 @@ impl Facts<'_> {
         ])
     }
 
-    /// Counts of connections and sessions, and of what their requests did.
+    /// Counts of connections and sessions, and of their requests.
     fn connections(&self) -> Vec<Line> {
         let counts = &self.shared.counts;
         lines([
@@ -207,7 +207,7 @@ impl Facts<'_> {
         ])
     }
 
-    /// Counts of rings, and of what waits for other shards or to be durable.
+    /// Counts of rings, and of work that waits for other shards or for durability.
     fn rings(&self) -> Vec<Line> {
         lines([
             ("ring_frames", self.over_shards(|s| &s.frames)),
@@ -264,7 +264,7 @@ impl Facts<'_> {
     }
 }
 
-/// Bytes that jobs of RESP connections, what they have found and replies that wait hold.
+/// Bytes of jobs of RESP connections, their results and waiting replies.
 fn resp_pending_bytes(shared: &Shared) -> String {
     let of_shard = |shard: &ShardHandle| {
         let found = shard.found_bytes.load(Ordering::Relaxed);
@@ -338,7 +338,7 @@ pub fn client(responder: &Responder) -> Vec<u8> {
     text
 }
 
-/// What clients' sessions may use, now.
+/// The transports that clients' sessions may use now.
 fn transports(shared: &Shared) -> String {
     let wanted = shared.config.transport;
     let may = |transport| wanted == Wanted::Auto || wanted == transport;
@@ -351,7 +351,7 @@ fn transports(shared: &Shared) -> String {
     names.join(",")
 }
 
-/// The RDMA devices of clients' sessions: those that are there now.
+/// The present RDMA devices of clients' sessions.
 fn rdma_devices(shared: &Shared) -> String {
     let devices = shared.verbs.as_ref().map(remora_fabric::verbs::Host::devices);
     devices.unwrap_or_default().join(",")

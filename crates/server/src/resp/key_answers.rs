@@ -1,4 +1,4 @@
-//! How requests about which keys there are go on with the answers of shards.
+//! How requests about the key space continue after the answers of shards.
 
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
@@ -14,27 +14,26 @@ pub(super) fn part_of(token: &Token) -> Part {
     (token.connection, token.serial, token.request, token.part)
 }
 
-/// What is to be done with answers.
+/// The next steps after answers.
 #[derive(Default)]
 pub(super) struct KeyAnswers {
-    /// With the bytes of each one's job and of what it has found, which are counted among
-    /// those that are pending.
+    /// With the bytes of each one's job and of its results, which count among the pending bytes.
     pub(super) going_on: BTreeMap<Part, (GoingOn, usize)>,
     /// Random numbers that were drawn.
     pub(super) drawn: u64,
 }
 
-/// How a request goes on with the answer of a shard.
+/// How a request continues after the answer of a shard.
 pub(super) enum GoingOn {
     /// SCAN: one step of this shard.
     Scan { shard: usize, filter: KeyFilter },
-    /// KEYS: the shard is gone through to its end.
+    /// KEYS: the shard is scanned to its end.
     Keys { shard: usize, database: Database, filter: KeyFilter, found: Vec<u8> },
-    /// RANDOMKEY: this shard, then the others. The draw stays while a shard goes on.
+    /// RANDOMKEY: this shard, then the others. The draw stays while a shard continues.
     Random { shard: usize, database: Database, random: u32, left: usize },
-    /// A key goes to another one.
+    /// A key moves to another one.
     Moving(Box<Moving>),
-    /// A key gets what was found.
+    /// A key gets the results.
     Storing(Box<Storing>),
     /// The answer is the reply.
     Last,

@@ -1,9 +1,9 @@
-//! Which keys there are, and giving a key what another one has: requests that
-//! go on with a shard's answer, at the same shard or at another one.
+//! The key space, and giving a key's value to another key: requests that continue after a shard's
+//! answer, at the same shard or at another one.
 //!
-//! What it keeps true: KEYS goes through a shard in bounded steps, each a job of
-//! its own, and ends with its connection. A move of a key ends, though its connection
-//! has gone ([`Moving`]), and so does a store ([`Storing`]).
+//! Invariant: KEYS goes through a shard in bounded steps, each a job of its own, and ends with its
+//! connection. A move of a key runs to its end even if its connection is closed ([`Moving`]), and
+//! so does a store ([`Storing`]).
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
@@ -25,10 +25,10 @@ const KEYS_STEP: u32 = 1_000;
 /// Lowest bit of a cursor that is part of a place; those below number the shard.
 const PLACE_SHIFT: u32 = 6;
 
-/// What becomes of an answer.
+/// The next step after an answer.
 enum Next {
     Reply(OwnedReply),
-    /// The command goes to this shard, encoded.
+    /// The encoded command for this shard.
     Ask(usize, Vec<u8>),
 }
 
@@ -42,7 +42,7 @@ impl<H: Host> RespExecutor<H> {
         let shard = (cursor & ((1 << PLACE_SHIFT) - 1)) as usize;
         let place = u32::try_from(cursor >> PLACE_SHIFT);
         let Some(place) = place.ok().filter(|_| shard < self.host.shards()) else {
-            // Nobody was told that cursor.
+            // The server has not given out this cursor.
             return responder.reply(|out, _| {
                 encode::array(out, 2);
                 encode::bulk(out, b"0");
@@ -55,7 +55,7 @@ impl<H: Host> RespExecutor<H> {
     }
 
     pub(super) fn keys_of(&mut self, responder: &mut Responder, filter: &KeyFilter) {
-        // What comes behind it would wait for it anyway.
+        // Later requests would wait for it anyway.
         responder.expect_large();
         let database = self.database;
         let mut asked = Vec::new();
@@ -100,7 +100,7 @@ impl<H: Host> RespExecutor<H> {
         };
         let (from, to) = (place(key, self.database), place(to, to_database));
         let moving = Moving::new(from, to, How { replaces, keeps });
-        // What comes behind it would wait for it anyway.
+        // Later requests would wait for it anyway.
         responder.expect_large();
         let (shard, command) = moving.first();
         let asked = [self.submit(responder, shard, 0, &command)];
@@ -108,7 +108,7 @@ impl<H: Host> RespExecutor<H> {
         responder.wait(Waiting::all(form, asked));
     }
 
-    /// A key gets what was found for the request that waits by this token.
+    /// A key gets the results of the request that waits by this token.
     pub(super) fn store(&mut self, token: Token, storing: Storing) {
         let moving::Next::Ask(shard, command) = storing.first() else { return };
         self.ask_on(token, GoingOn::Storing(Box::new(storing)), (shard, command));
@@ -119,7 +119,7 @@ impl<H: Host> RespExecutor<H> {
         self.ask_on(token, GoingOn::Last, job);
     }
 
-    /// The next job of a request, and how it goes on with the answer.
+    /// The next job of a request, and how it continues after the answer.
     fn ask_on(&mut self, token: Token, on: GoingOn, (shard, command): (usize, Vec<u8>)) {
         let bytes = command.len() + on.found_bytes();
         self.host.counts().pending_bytes.change(0, bytes);
@@ -132,14 +132,14 @@ impl<H: Host> RespExecutor<H> {
         mix(self.host.hash_seed() ^ self.now_ms, self.key_answers.drawn)
     }
 
-    /// The next request of a connection goes on so when its part is answered.
+    /// The next request of a connection continues so when its part is answered.
     fn go_on_with(&mut self, responder: &Responder, part: usize, on: GoingOn) {
         let part = (responder.slot(), responder.serial(), responder.next_request(), part);
         self.key_answers.going_on.insert(part, (on, 0));
     }
 
-    /// Goes on with what a shard has answered: the reply if that is all, none if
-    /// something is asked first.
+    /// Continues after a shard's answer: returns the reply if it is complete, none if something
+    /// must be asked first.
     pub(super) fn go_on_with_key(
         &mut self,
         token: Token,
@@ -184,7 +184,7 @@ impl<H: Host> RespExecutor<H> {
             GoingOn::Last => Next::Reply(reply),
         };
         match next {
-            // What is under way to a key ends, though its connection has gone.
+            // An operation on a key runs to its end even if its connection is closed.
             Next::Ask(shard, command)
                 if is_there || matches!(on, GoingOn::Moving(_) | GoingOn::Storing(_)) =>
             {
@@ -203,7 +203,7 @@ fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
     bytes
 }
 
-/// What follows from a shard's answer on the way to a key.
+/// The next step after a shard's answer on the way to a key.
 fn asked_next(reply: &OwnedReply, next: impl FnOnce(&Reply<'_>) -> moving::Next) -> Next {
     let OwnedReply { status, number, ref value, .. } = *reply;
     let answer = Reply { number, value: value.as_deref(), ..Reply::status(status) };
@@ -222,7 +222,7 @@ fn filtered(list: &[u8], filter: &KeyFilter, found: &mut Vec<u8>) {
     }
 }
 
-/// The reply to SCAN: where to go on, at this shard or the next one.
+/// The reply to SCAN: where to continue, at this shard or the next one.
 fn scanned(reply: OwnedReply, (shard, shards): (usize, usize), filter: &KeyFilter) -> OwnedReply {
     let mut found = Vec::new();
     filtered(reply.value.as_deref().unwrap_or_default(), filter, &mut found);

@@ -1,14 +1,13 @@
-//! Requests that do the same with each of many keys: MGET, DEL, EXISTS, TOUCH and
-//! DEBUG DIGEST-VALUE; and RTREE.REM, with many objects of one tree, of which holds what
-//! is said of keys.
+//! Requests that do the same with each of many keys: MGET, DEL, EXISTS, TOUCH and DEBUG
+//! DIGEST-VALUE; and RTREE.REM, with many objects of one tree, to which the same rules apply as to
+//! keys.
 //!
-//! Keys of the thread's own shard are executed in place, reads of other shards' keys
-//! are tried in their memory. What is left goes as one job to each shard, which comes
-//! back once. A request of more than [`CONNECTION_KEYS_PER_TURN`] keys takes several turns.
-//! What it keeps true: a turn takes no more keys than that; each answer stands in the
-//! reply where its key stands in the request; a key that is asked for is not overtaken
-//! by a later one of the same shard that is executed or read at once; a connection sees
-//! its own writes.
+//! The thread executes keys of its own shard in place, and tries to read other shards' keys from
+//! their memory. The rest goes as one job to each shard, which comes back once. A request of more
+//! than [`CONNECTION_KEYS_PER_TURN`] keys takes several turns. Invariant: a turn takes no more keys
+//! than that; each answer is in the reply where its key is in the request; after a key is asked
+//! for, no later key of the same shard is executed or read before it; a connection sees its own
+//! writes.
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
@@ -23,17 +22,17 @@ use remora_resp::ReplyForm;
 use remora_resp::keys::Keys;
 use remora_resp::wire::Args;
 
-/// What a turn does with a request's keys, one after the other.
+/// The state of a turn over a request's keys, one after the other.
 struct Request {
     many: ManyKeys<ReplyForm>,
-    /// What other shards are asked in it.
+    /// The questions to other shards.
     jobs: Jobs,
-    /// Whether the own shard may execute what is next; unknown at first.
+    /// Whether the own shard may execute the next key; unknown at first.
     may_here: Option<bool>,
 }
 
 impl<H: Host> RespExecutor<H> {
-    /// One command for each key, whose numbers are added up; most requests name one.
+    /// One command for each key, whose numbers are added up; most requests name one key.
     pub(super) fn change_each(
         &mut self,
         responder: &mut Responder,
@@ -75,8 +74,8 @@ impl<H: Host> RespExecutor<H> {
         self.answers = many.into_answers();
     }
 
-    /// A further turn of a request that has some left ([`ManyKeys::has_left`]): its
-    /// arguments, of which its keys are the last ones, and its bytes.
+    /// A further turn of a request that has keys left ([`ManyKeys::has_left`]): its arguments, of
+    /// which its keys are the last ones, and its bytes.
     pub(super) fn take_more_keys(
         &mut self,
         responder: &mut Responder,
@@ -121,7 +120,7 @@ impl<H: Host> RespExecutor<H> {
                 self.one_of_many(responder, &mut request, &command, key);
             }
             request.many.took(count);
-            // What is handed out takes no longer for a part of an object.
+            // Handing a key out costs the same for a part of an object.
             let cost = if request.may_here == Some(true) { each.cost() } else { 1 };
             most = most.saturating_sub(count * cost);
         }
@@ -154,7 +153,7 @@ impl<H: Host> RespExecutor<H> {
             return request.many.answer(position, (Status::Ok, 1, value));
         }
         if is_home {
-            // Nothing overtakes what the own shard is asked.
+            // Nothing overtakes a question to the own shard.
             request.may_here = Some(false);
         }
         if matches!(command, Command::Get { .. })
@@ -211,7 +210,7 @@ impl<H: Host> RespExecutor<H> {
             is_large |= bytes > STREAM_BYTES;
             host.hand(job.token.shard, job);
         });
-        // Nothing behind what has keys left is executed or read before it is answered.
+        // If keys are left, no later request is executed or read before they are answered.
         if is_large || many.has_left() {
             responder.expect_large();
         }

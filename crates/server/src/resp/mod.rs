@@ -1,7 +1,7 @@
-//! RESP: connections that parse, execute in their thread's own shard, read other
-//! shards optimistically, hand the rest to these, and reply in order. What they
-//! need of the server is a [`Host`], what they need of the network a stream of
-//! bytes each; the shard's loop has the sockets, which `acceptor` hands to it.
+//! RESP: connections that parse, execute in their thread's own shard, read other shards
+//! optimistically, hand the rest to those shards, and reply in order. Their interface to the server
+//! is a [`Host`], and their interface to the network is a stream of bytes each; the shard's loop
+//! has the sockets, which `acceptor` hands to it.
 
 mod acceptor;
 mod ask;

@@ -1,4 +1,4 @@
-//! What a session answers itself.
+//! Requests that a session answers itself.
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
@@ -9,7 +9,7 @@ use remora_resp::wire::encode;
 use remora_resp::{CommandError, table};
 
 impl<H: Host> RespExecutor<H> {
-    /// What the session answers itself.
+    /// Answers a request that concerns only the session.
     pub(super) fn own_answer(&mut self, responder: &mut Responder, request: Request<'_>) {
         match request {
             Request::Ping(None) => responder.reply(|out, _| encode::simple(out, "PONG")),

@@ -1,4 +1,4 @@
-//! What a session reads from the shards' memory, without asking.
+//! Reads that a session makes from the shards' memory, without asking.
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
@@ -12,11 +12,11 @@ use remora_protocol::message::Status;
 use remora_resp::ReplyForm;
 use remora_resp::wire::encode;
 
-/// What an optimistic read found.
+/// The outcome of an optimistic read.
 pub(super) enum Read {
     /// The record, unexpired: its value is in the scratch; expiry in Unix ms.
     Found { from: usize, to: usize, expires_at_ms: u64 },
-    /// Only the owner can say.
+    /// Only the owner can answer.
     Ask,
 }
 
@@ -36,8 +36,7 @@ impl<H: Host> RespExecutor<H> {
             | Command::Type { key }
             | Command::GetRange { key, .. }
             | Command::GetBit { key, .. } => key,
-            // Writes, and what GETEX asks without changing anything: the
-            // owner's to say.
+            // Writes, and the read of GETEX without options: the owner answers them.
             _ => return false,
         };
         if matches!(command, Command::Ttl { .. }) && self.tables[at.1].lags {
@@ -53,7 +52,7 @@ impl<H: Host> RespExecutor<H> {
                 self.host.thread_counts().hits.add(1);
                 responder.reply(|out, _| encode::bulk(out, value));
             }
-            // What is no string is the owner's to say.
+            // If the value is not a string, the owner answers.
             Command::Type { .. } => {
                 responder.reply(|out, _| encode::simple(out, Kind::STRING.name()));
             }
@@ -92,7 +91,7 @@ impl<H: Host> RespExecutor<H> {
             Ok(found) => {
                 let expires_at_ms = found.mutable.expires_at_ms;
                 if expires_at_ms != 0 && expires_at_ms <= self.now_ms {
-                    // The owner removes what has expired.
+                    // The owner removes expired objects.
                     return Read::Ask;
                 }
                 let to = found.pointer.length as usize;

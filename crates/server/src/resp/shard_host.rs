@@ -1,6 +1,5 @@
-//! The server as the RESP connections of one shard's thread see it: the shard
-//! itself, what the thread knows of the others, and the mail that a turn gathers
-//! for each of them.
+//! The server's interface for the RESP connections of one shard's thread: the shard itself, the
+//! thread's knowledge of the others, and the mail that a turn gathers for each of them.
 
 use super::host::{Host, Prefetch};
 use super::info;
@@ -24,7 +23,7 @@ use std::sync::atomic::Ordering;
 
 /// See the module's text.
 pub struct ShardHost {
-    /// What all threads know.
+    /// The state that all threads share.
     pub shared: Arc<Shared>,
     /// The number of the shard.
     pub number: usize,
@@ -34,7 +33,7 @@ pub struct ShardHost {
     pub large_jobs: LargeJobs,
     /// The time of the present turn.
     pub now: Now,
-    /// Jobs that are to be executed, of this thread's connections and others'.
+    /// Waiting jobs, of this thread's connections and others'.
     jobs: VecDeque<Job>,
     /// Mail for the other shards' threads.
     outbox: Outbox,
@@ -55,7 +54,7 @@ impl ShardHost {
         }
     }
 
-    /// What is public of the shard.
+    /// The shard's public state.
     pub fn handle(&self) -> &ShardHandle {
         &self.shared.shards[self.number]
     }
@@ -75,8 +74,8 @@ impl ShardHost {
         self.jobs.push_back(job);
     }
 
-    /// Executes some jobs, whose keys are fetched side by side, and moves a piece of a
-    /// large one. The number of jobs.
+    /// Executes some jobs, whose keys are fetched side by side, and moves a piece of a large one.
+    /// Returns the number of jobs.
     pub fn execute_jobs(&mut self) -> u64 {
         let mut jobs = 0;
         while jobs < JOBS_PER_TURN
@@ -97,7 +96,7 @@ impl ShardHost {
     /// The next reply for a connection of this thread; those for others go into
     /// their mail.
     pub fn pop_own_reply(&mut self) -> Option<(Token, OwnedReply)> {
-        // Bounded by the jobs of a turn and what it releases.
+        // Bounded by the jobs of a turn and the replies that it releases.
         while let Some((token, reply)) = self.large_jobs.pop_reply() {
             if token.home == self.number {
                 return Some((token, reply));
@@ -107,7 +106,7 @@ impl ShardHost {
         None
     }
 
-    /// Keeps emptied mail for what is sent next.
+    /// Keeps emptied mail for the next messages.
     pub fn keep(&mut self, mail: Mail) {
         self.outbox.keep(mail);
     }

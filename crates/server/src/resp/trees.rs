@@ -109,7 +109,7 @@ impl<H: Host> RespExecutor<H> {
     }
 }
 
-/// Objects that a reply tells of at most.
+/// Most objects in a reply.
 const fn most_of(form: ReplyForm) -> usize {
     match form {
         ReplyForm::TreeObjects(form) => form.most,
@@ -117,7 +117,7 @@ const fn most_of(form: ReplyForm) -> usize {
     }
 }
 
-/// A search of the tree that lies there, at this time.
+/// A search of the tree at this place, at this time.
 fn walk_tree<M: Memory>(
     memory: M,
     home: Home,
@@ -127,7 +127,7 @@ fn walk_tree<M: Memory>(
 ) -> Result<Search, Unread> {
     let mut walk = LocalWalk::begin_at(memory, home, at, query)?;
     let is_whole = walk.run_within(&WalkLimits::ONE_TURN, scratch)?;
-    // What the id of a surrogate is only the owner knows.
+    // Only the owner knows the id of a surrogate.
     let is_known = !walk.walk().results().iter().any(|object| is_surrogate(object.word));
     (is_whole && is_known).then_some(walk.into_walk()).ok_or(Unread::Ask)
 }

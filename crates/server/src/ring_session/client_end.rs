@@ -1,10 +1,9 @@
 //! How the client and a shard find each other: at which ring sets there is
 //! something, and whether the shard looks.
 //!
-//! What it keeps true: what a client writes into its ready bits is masked to the
-//! ring sets that it has, and names rings to look at, nothing else. The mark of a
-//! client over a network is the server's own: the thread that takes an immediate of
-//! the client sets it.
+//! Invariant: the server masks a client's ready bits to the ring sets that the client has; they
+//! name rings to look at, nothing else. For a client over a network the mark is the server's own:
+//! the thread that takes an immediate of the client sets it.
 
 use remora_arena::Words;
 use remora_fabric::shm::mark::ReadyMark;
@@ -18,8 +17,8 @@ use std::sync::Arc;
 pub enum ClientEnd {
     /// By ready bits and bells.
     Shm(ShmEnd),
-    /// There is one ring set. What arrives wakes the client; the thread that receives
-    /// for it marks it as ready, and wakes the shard.
+    /// There is one ring set. Arriving data wakes the client; the thread that receives for it marks
+    /// it as ready, and wakes the shard.
     Remote(RemoteEnd),
 }
 
@@ -29,24 +28,24 @@ pub struct RemoteEnd {
     pub marks: Arc<[ReadyMark]>,
     /// The shard's number.
     pub shard: usize,
-    /// The side that stores what the client sends.
+    /// The side that stores the client's data.
     pub stored_by: StoredBy,
 }
 
-/// The side that stores what a client over a network sends.
+/// The side that stores the data of a client over a network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoredBy {
     /// The shard's own thread: a frame never appears while it looks.
     OwnThread,
     /// The thread of another shard.
     OtherThread,
-    /// A device: a frame is in memory before its immediate tells of it.
+    /// A device: a frame is in memory before its immediate announces it.
     Device,
 }
 
 impl RemoteEnd {
-    /// The end at this shard of a client whose immediates are not taken: nothing sets
-    /// a mark, and the shard finds what comes by looking at the ring.
+    /// The end at this shard of a client whose immediates are not taken: there is no mark, and the
+    /// shard finds requests by looking at the ring.
     pub fn unmarked(shard: usize) -> Self {
         let marks = (0..=shard).map(|_| ReadyMark::default()).collect();
         Self { marks, shard, stored_by: StoredBy::Device }
@@ -69,8 +68,8 @@ pub struct ShmEnd {
     pub shard: usize,
     /// Ring sets in each mailbox.
     pub ring_sets: usize,
-    /// By which the client wakes the shard: its own, so that no other client can
-    /// take a signal away, and that the shard knows who rang.
+    /// The client's wake-up of the shard. Each client has its own, so that no other client can take
+    /// a signal away, and the shard knows which client rang.
     pub eventfd: Arc<OwnedFd>,
 }
 
@@ -93,7 +92,7 @@ impl ClientEnd {
 }
 
 impl ShmEnd {
-    /// By which the client wakes the shard.
+    /// The client's wake-up of the shard.
     pub fn eventfd(&self) -> BorrowedFd<'_> {
         self.eventfd.as_fd()
     }
@@ -110,8 +109,8 @@ impl ShmEnd {
         ready::take(self.to_server.word(ready_word(self.shard))) & mask(self.ring_sets)
     }
 
-    /// The shard does not look at the ready bits any more, unless `scan` finds that
-    /// it has to. Whether it is so.
+    /// Parks: the shard stops looking at the ready bits, unless `scan` finds that it has to.
+    /// Returns whether it parked.
     pub fn park(&self, scan: impl FnOnce() -> bool) -> bool {
         ready::park(self.to_client.word(parked_word(self.shard)), 1, scan)
     }

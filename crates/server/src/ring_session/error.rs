@@ -7,7 +7,7 @@ use remora_ring::Violation;
 /// Why a session's rings are no longer served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The peer wrote what no honest peer writes.
+    /// The peer violated the protocol.
     #[error(transparent)]
     Violation(#[from] Violation),
     /// A frame began and did not end.

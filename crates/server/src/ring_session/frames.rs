@@ -1,4 +1,4 @@
-//! Headers of frames, and what their ids name.
+//! Headers of frames, and the meaning of their ids.
 
 use remora_protocol::Reply;
 use remora_protocol::message::{HAS_VALUE, ReplyHeader, RequestHeader};

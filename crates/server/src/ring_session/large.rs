@@ -1,18 +1,16 @@
-//! What waits to go out on one client's ring pair. Large values: replies whose
-//! value is written into the buffer that the request named. Searches of trees,
-//! answered by as many replies as they need. And replies that are held back until
-//! what they tell of is durable.
+//! Output that waits on one client's ring pair. Large values: the shard writes a reply's value into
+//! the buffer that the request named. Searches of trees: the shard answers them by as many replies
+//! as they need. Held replies: they wait until the changes that they show are durable.
 //!
-//! What it keeps true:
+//! Invariants:
 //! * a piece a turn: between two pieces the shard serves everybody else;
-//! * replies to one session of the client come in the order of its requests:
-//!   what follows a value on its way waits behind it, what belongs to other
-//!   threads of the process does not;
-//! * a reply goes only once its sequence is durable; more than [`HELD_REPLIES`]
-//!   that wait leave the further requests in the ring;
-//! * a value's pin is given back when it is sent, and when the client goes;
-//! * a search begins only once what was found before has found room in the ring, so that
-//!   a client that takes nothing makes us keep what one turn finds.
+//! * replies to one session of the client come in the order of its requests: replies behind a value
+//!   under way wait, replies to other threads of the process do not;
+//! * a reply is sent only once its sequence is durable; beyond [`HELD_REPLIES`] waiting replies the
+//!   further requests stay in the ring (back-pressure);
+//! * a value's pin is released when the value is sent, and when the client goes;
+//! * a search begins only once earlier results have found room in the ring, so that a client that
+//!   takes nothing makes the shard keep only the results of one turn.
 
 use super::SessionError;
 use super::search_turns::Searching;
@@ -30,8 +28,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A name of memory that this transport lets us write. Over RDMA the client's
-/// device checks it; else it lies in the buffer that was agreed on.
+/// A name of memory that this transport lets the server write. Over RDMA the client's device checks
+/// it; otherwise it lies in the buffer from the hello.
 pub fn checked(name: &BufferName, transport: Transport) -> Option<BufferName> {
     let (address, bytes) = (name.address.get(), name.bytes.get() as u64);
     let end = address.checked_add(bytes)?;
@@ -47,12 +45,12 @@ struct Outgoing {
     /// Sequence that the reply waits for.
     wait: u64,
     download: Download,
-    /// What it goes into.
+    /// The buffer that receives it.
     name: BufferName,
     sent: usize,
 }
 
-/// What waits to be sent to one session of the client.
+/// An item that waits to be sent to one session of the client.
 enum Item {
     Value(Outgoing),
     Search(Searching),
@@ -79,12 +77,12 @@ impl Item {
 
 /// The large values on their way out on one ring pair.
 pub struct Large {
-    /// By number of the client's session; none is empty, and each begins with
-    /// a value, a search, or a reply that is not durable.
+    /// By number of the client's session; no queue is empty, and each begins with a value, a
+    /// search, or a reply that is not durable.
     outgoing: VecDeque<(u16, VecDeque<Item>)>,
     /// Sequence up to which replies may go.
     durable: u64,
-    /// Replies in `outgoing`, their bytes, and what else is there.
+    /// Replies in `outgoing`, their bytes, and the other items there.
     held: usize,
     held_bytes: usize,
     streams: usize,
@@ -92,9 +90,9 @@ pub struct Large {
     set_mask: u16,
     /// The client's buffer, where its unused pages can be given back.
     buffer: Option<Arc<Region>>,
-    /// What a search works in.
+    /// Scratch memory of a search.
     scratch: Vec<u8>,
-    /// Something has gone out since [`Large::had_to_wait`] was asked.
+    /// Something was sent since the last call of [`Large::had_to_wait`].
     has_sent: bool,
 }
 
@@ -104,7 +102,7 @@ pub fn id_of(session: u16) -> u32 {
 }
 
 impl Large {
-    /// Nothing under way, for a client with so many ring sets. `buffer` is the
+    /// Starts with nothing under way, for a client with this many ring sets. `buffer` is the
     /// client's, if it is memory of this process.
     pub fn new(buffer: Option<Arc<Region>>, ring_sets: usize) -> Self {
         Self {
@@ -141,7 +139,7 @@ impl Large {
         self.held_bytes
     }
 
-    /// Whether so much is under way that no further request may begin.
+    /// Whether too much is under way for a further request.
     pub fn is_full(&self) -> bool {
         self.streams >= MAX_STREAMS || self.holds_enough()
     }
@@ -150,14 +148,13 @@ impl Large {
         self.held >= HELD_REPLIES || self.held_bytes >= HELD_REPLY_BYTES
     }
 
-    /// Whether requests have had to wait because so much is under way, and goes
-    /// on, or waits for the shard, since this was asked last.
+    /// Whether requests had to wait since the last call: the output is full and moves, or it waits
+    /// for the shard.
     pub fn had_to_wait(&mut self) -> bool {
         std::mem::take(&mut self.has_sent) && self.is_full() || self.holds_enough()
     }
 
-    /// Whether something could go on now, though nothing of the `blocked` ring
-    /// sets.
+    /// Whether something could continue now, except for the `blocked` ring sets.
     #[inline]
     pub fn may_send(&self, link: &AnyLink, blocked: u64) -> bool {
         !self.outgoing.is_empty() && self.next(blocked).is_some() && link.has_room()
@@ -166,7 +163,7 @@ impl Large {
     /// The session of the client with which something can be done.
     fn next(&self, blocked: u64) -> Option<usize> {
         let fronts = || self.outgoing.iter().filter_map(|(_, items)| items.front());
-        // Searches wait while enough is held that goes by itself, once it is durable.
+        // Searches wait while enough output is held that is sent by itself, once it is durable.
         let wait = self.holds_enough() && !fronts().all(|item| item.can_go(self.durable));
         let can_go = |item: &Item| item.can_go(self.durable) && !(wait && item.makes_replies());
         self.outgoing.iter().position(|(session, items)| {
@@ -186,7 +183,7 @@ impl Large {
         self.push(session, Item::Value(Outgoing { reply, wait, download, name, sent: 0 }));
     }
 
-    /// Queues what is left of a search.
+    /// Queues the rest of a search.
     pub fn search(&mut self, session: u16, searching: Searching) {
         self.push(session, Item::Search(searching));
     }
@@ -196,8 +193,8 @@ impl Large {
         self.push(session, Item::Asked(command));
     }
 
-    /// Keeps a reply until its sequence is durable, and all that came before it
-    /// for the same session has gone.
+    /// Keeps a reply until its sequence is durable, and all earlier output for the same session was
+    /// sent.
     pub fn hold(&mut self, session: u16, reply: Vec<u8>, wait: u64) {
         self.push(session, Item::Reply(reply, wait));
     }
@@ -228,10 +225,9 @@ impl Large {
         self.outgoing.iter().any(|(number, _)| *number == session)
     }
 
-    /// Goes on with one session of the client: sends the replies that may go, one
-    /// piece of a value, or lets a search go on for a turn; nothing of the `blocked`
-    /// ring sets. Its number; its replies that may go out now are given to
-    /// `replies`, in order.
+    /// Continues one session of the client: sends the replies that may go, one piece of a value, or
+    /// runs a turn of a search; nothing of the `blocked` ring sets. Returns its number; passes its
+    /// replies that may be sent now to `replies`, in order.
     pub fn send_piece<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,
@@ -246,7 +242,7 @@ impl Large {
             let piece = shard.piece(&value.download, value.sent, STREAM_PIECE_BYTES);
             link.post_to_named(WRITE_ID, &value.name, value.sent, piece);
             value.sent += piece.len();
-            // Bounded by what was posted.
+            // Bounded by the posted operations.
             while link.poll().is_some() {}
             if let Some(failure) = link.failure() {
                 self.outgoing.push_front((session, items));
@@ -307,7 +303,7 @@ impl Large {
         Ok(Some(session))
     }
 
-    /// The client has taken what stood in a part of its buffer.
+    /// The client has taken the content of a part of its buffer.
     pub fn release(&self, name: &BufferName) {
         let Some(name) = checked(name, Transport::Shm) else { return };
         let (address, bytes) = (name.address.get() as usize, name.bytes.get() as usize);

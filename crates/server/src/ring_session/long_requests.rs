@@ -1,12 +1,11 @@
-//! Requests of a ring session that take several turns: searches and flushes. A small
-//! search of another shard's tree is read, as a client would, so that all shards' threads
-//! can serve those who search one tree.
+//! Requests of a ring session that take several turns: searches and flushes. The thread reads a
+//! small search of another shard's tree, as a client would, so that all shards' threads can serve
+//! clients that search one tree.
 //!
-//! What it keeps true: a search of another shard's tree takes one turn, within
-//! [`WalkLimits::ONE_TURN`], and keeps nothing for a later one. For the client
-//! names the tree's header, and may have put a forged tree into a value of its
-//! own: it can read the arena, and so knows the secret of the checksums. By
-//! that it gets what it wrote, at the cost of a small search.
+//! Invariant: a search of another shard's tree takes one turn, within [`WalkLimits::ONE_TURN`], and
+//! keeps nothing for a later one. The reason: the client names the tree's header, and may have put
+//! a forged tree into a value of its own; it can read the arena, and so knows the secret of the
+//! checksums. With a forged tree it only gets back its own bytes, at the cost of a small search.
 
 use super::frames::session_of;
 use super::search_turns::Searching;
@@ -115,7 +114,7 @@ impl RingSession {
         let begun = LocalWalk::begin_at(memory, home, (root, now.unix_ms), query);
         let walked = begun.and_then(|mut walk| {
             let is_whole = walk.run_within(&WalkLimits::ONE_TURN, scratch)?;
-            // What the id of a surrogate is only the owner knows.
+            // Only the owner knows the id of a surrogate.
             let is_known = !walk.walk().results().iter().any(|object| is_surrogate(object.word));
             Ok((is_whole && is_known).then_some(walk))
         });

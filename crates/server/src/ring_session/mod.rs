@@ -1,10 +1,9 @@
 //! One client process's rings at one shard: frames in, commands executed in
 //! order, replies out.
 //!
-//! What it keeps true:
-//! * the shard looks at a ring only if a ready bit of the client names it, or if
-//!   it left something there: what it costs does not depend on how many rings
-//!   there are;
+//! Invariants:
+//! * the shard looks at a ring only if a ready bit of the client names it, or if it left something
+//!   there: the cost does not depend on the number of rings;
 //! * each ring that has something gets its turn, of [`FRAMES_PER_TURN`] at most,
 //!   before one of them gets another;
 //! * a thread of the client that takes no replies holds up its own ring set only.
@@ -64,9 +63,9 @@ pub struct RingSession {
     seed: u64,
     shard: usize,
     to_server: ReadView,
-    /// By ring set; made when a set is used first.
+    /// By ring set; made at the set's first use.
     incoming: Vec<Option<Box<Incoming>>>,
-    /// Ring sets at which the shard has to look, as far as it knows.
+    /// Ring sets at which the shard must look, as far as it knows.
     pending: u64,
     /// Rings that it has looked at, since this was asked last.
     looked: u64,
@@ -75,13 +74,13 @@ pub struct RingSession {
     uploads: Uploads,
     /// Set when the peer broke the protocol; the control thread ends it all.
     pub violated: Arc<AtomicBool>,
-    /// Turns in a row whose replies have not gone out.
+    /// Turns in a row whose replies have not been sent.
     turns_untold: u32,
     frames: Vec<u8>,
     /// The arenas of all shards.
     arenas: Arc<[ReadView]>,
     touched: Arc<[Arc<TouchHints>]>,
-    /// What a search works in.
+    /// Scratch memory of a search.
     search_scratch: Vec<u8>,
     searches: Arc<OtherSearches>,
     /// Threads of the client that have asked something here: it gives them the
@@ -113,7 +112,7 @@ impl<'f> Frame<'f> {
     }
 }
 
-/// What a ring session is made of.
+/// The parts of a ring session.
 pub struct RingParts {
     /// The session's number.
     pub session: u64,
@@ -183,7 +182,7 @@ impl RingSession {
         }
     }
 
-    /// By which the client wakes the shard, if it does so itself.
+    /// The client's wake-up of the shard, if the client wakes it itself.
     pub fn eventfd(&self) -> Option<BorrowedFd<'_>> {
         match &self.client {
             ClientEnd::Shm(end) => Some(end.eventfd()),
@@ -210,8 +209,8 @@ impl RingSession {
         }
     }
 
-    /// Whether the memory of a far client shows what it waits for, where a device
-    /// stores that: its immediate may come later.
+    /// Whether the memory of a far client shows the data that it waits for, if a device stores that
+    /// data: its immediate may come later.
     fn sees(&self, end: &RemoteEnd) -> bool {
         end.stored_by == StoredBy::Device
             && match self.replies.blocked() {
@@ -255,8 +254,8 @@ impl RingSession {
         }
     }
 
-    /// Whether a look at its rings may find what came since the last one: another
-    /// process, a device or another thread writes them.
+    /// Whether a look at its rings may find new data since the last one: another process, a device
+    /// or another thread writes them.
     pub fn is_written_by_others(&self) -> bool {
         !matches!(self.client, ClientEnd::Remote(RemoteEnd { stored_by: StoredBy::OwnThread, .. }))
     }
@@ -338,7 +337,7 @@ impl RingSession {
         now: Now,
     ) -> Result<usize, SessionError> {
         if self.replies.blocked() & 1 << set != 0 {
-            // With the credit that it waits for comes a ready bit.
+            // The credit that it waits for arrives with a ready bit.
             self.pending &= !(1 << set);
             return Ok(0);
         }
@@ -457,7 +456,7 @@ impl RingSession {
         if let Some(key) = takes_away {
             let Reply { number, wait, .. } = shard.execute(&Command::StrLen { key }, hash, now);
             if number as usize > room {
-                // It could not be given, and would be gone: nothing is done.
+                // The reply could not be sent, and would be lost: nothing is done.
                 let reply = Reply { number, wait, ..Reply::status(Status::NeedsBuffer) };
                 return self.reply(&reply, id);
             }
@@ -469,7 +468,7 @@ impl RingSession {
                 if bytes <= MAX_INLINE_BYTES {
                     return self.reply(&reply, id);
                 }
-                // What no frame carries is asked for in parts.
+                // A reply that is too long for a frame is requested in parts.
                 let refusal = Reply::status(Status::NeedsBuffer);
                 let refusal = Reply { number: bytes as i64, wait: reply.wait, ..refusal };
                 return self.reply(&refusal, id);
@@ -505,14 +504,13 @@ impl RingSession {
         self.replies.backlog_bytes() + self.large.held_bytes()
     }
 
-    /// Gives back what the session's large values hold of the shard.
+    /// Frees the shard's memory that the session's large values hold.
     pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
         self.large.abandon(shard, now);
         self.uploads.abandon(shard, now);
     }
 
-    /// Replies once that may be seen, behind what is on its way to the same session
-    /// of the client.
+    /// Sends a reply once it may be seen, after earlier output to the same session of the client.
     fn reply(&mut self, reply: &Reply<'_>, id: u32) -> Result<(), SessionError> {
         let header = self.replies.header(reply, id);
         let value = reply.value.unwrap_or_default();

@@ -14,18 +14,17 @@ use remora_protocol::message::ReplyHeader;
 use remora_ring::{SendError, Sender};
 use std::collections::VecDeque;
 
-/// The response ring of one ring set, and what the client sees of the request
-/// ring: its credit.
+/// The response ring of one ring set, and the client's view of the request ring: its credit.
 struct Outgoing {
     sender: Sender,
     credit_word: usize,
-    /// Wakes the client's thread, if it does not wake by what arrives.
+    /// Wakes the client's thread, if arriving data does not wake it.
     bell: Option<ThreadBell>,
     /// Replies that wait for room: a slow reader holds up only itself.
     backlog: VecDeque<Vec<u8>>,
 }
 
-/// Whose replies they are.
+/// The origin of the replies.
 #[derive(Clone, Copy)]
 pub struct ReplyOrigin {
     /// The server's incarnation.
@@ -43,19 +42,18 @@ pub struct Replies {
     /// A mask that takes a session's number to its ring set.
     set_mask: usize,
     to_server: ReadView,
-    /// The mailboxes of a client over shared memory, where its threads are woken, and
-    /// told that replies wait for credit.
+    /// The mailboxes of a client over shared memory: they wake its threads, and announce that
+    /// replies wait for credit.
     shm: Option<(Words, Words)>,
-    /// What carries them, and large values.
+    /// The link for replies and large values.
     pub link: AnyLink,
-    /// By ring set; made when a set is used first.
+    /// By ring set; made at the set's first use.
     outgoing: Vec<Option<Box<Outgoing>>>,
     /// Ring sets whose replies wait for room.
     blocked: u64,
-    /// Those of which the client was told so: their credit has to be looked at once
-    /// more.
+    /// Blocked sets that were announced to the client: their credit has to be checked once more.
     newly_blocked: u64,
-    /// Ring sets that have replies of which the client was not told.
+    /// Ring sets with replies that were not announced to the client.
     untold: u64,
 }
 
@@ -80,7 +78,7 @@ impl Replies {
         session_of(id) as usize & self.set_mask
     }
 
-    /// What a ring set needs; made when it is used first.
+    /// The state of a ring set; made at its first use.
     fn outgoing(&mut self, set: usize) -> &mut Outgoing {
         if self.outgoing.len() <= set {
             self.outgoing.resize_with(set + 1, || None);
@@ -106,8 +104,8 @@ impl Replies {
         })
     }
 
-    /// Tells the client what was sent: wakes its threads, or lets all of it go out by
-    /// one WRITE.
+    /// Announces the sent replies to the client: wakes its threads, or sends all of them by one
+    /// WRITE.
     pub fn tell_client(&mut self) -> Result<(), SessionError> {
         let untold = std::mem::take(&mut self.untold);
         if untold != 0 && self.shm.is_some() {
@@ -134,7 +132,7 @@ impl Replies {
         self.shm.is_none()
     }
 
-    /// Completions of WRITEs mean nothing here. Bounded by what was posted.
+    /// Completions of WRITEs mean nothing here. Bounded by the posted operations.
     fn pass_over_writes(&mut self) {
         while self.link.poll().is_some() {}
     }
@@ -164,7 +162,7 @@ impl Replies {
         })
     }
 
-    /// The server's incarnation, which each reply tells.
+    /// The server's incarnation, which is in each reply.
     pub fn incarnation(&self) -> u64 {
         self.place.incarnation
     }
@@ -198,8 +196,8 @@ impl Replies {
         Ok(())
     }
 
-    /// Tells the client whether a ring set's replies wait for credit: only then does
-    /// it wake the shard when it gives some.
+    /// Shows the client whether a ring set's replies wait for credit: only then does it wake the
+    /// shard when it gives some.
     fn say_stuck(&self, set: usize, is_stuck: u64) {
         if let Some((_, to_client)) = &self.shm {
             let ReplyOrigin { shard, shards, .. } = self.place;
@@ -208,8 +206,8 @@ impl Replies {
         }
     }
 
-    /// Ring sets that have to be flushed although the client says nothing: it may
-    /// have given credit just before it was told that they wait for it.
+    /// Ring sets that have to be flushed although the client is silent: it may have given credit
+    /// just before the announcement that they wait for it.
     pub fn take_newly_blocked(&mut self) -> u64 {
         std::mem::take(&mut self.newly_blocked)
     }
@@ -222,8 +220,7 @@ impl Replies {
 
     fn send(&mut self, set: usize, parts: &[&[u8]]) -> Result<(), SessionError> {
         let sender = &mut self.outgoing[set].as_mut().expect("it was made before").sender;
-        // What another process polls for is there at once; what goes over a
-        // network goes together.
+        // A process that polls sees each reply at once; over a network replies are sent together.
         if self.shm.is_some() {
             sender.send(&mut self.link, parts).map_err(link_failure)?;
             self.pass_over_writes();
@@ -240,7 +237,7 @@ impl Replies {
         Ok(self.outgoing(set).sender.take_credit(credit)?)
     }
 
-    /// Sends what waits of these ring sets, as far as there is room.
+    /// Sends the waiting replies of these ring sets, as far as there is room.
     pub fn flush(&mut self, sets: u64) -> Result<(), SessionError> {
         let blocked = sets & self.blocked;
         if blocked == 0 {
@@ -266,8 +263,7 @@ impl Replies {
         Ok(())
     }
 
-    /// Tells the client how many bytes of its requests in a ring set have been
-    /// consumed.
+    /// Shows the client how many bytes of its requests in a ring set have been consumed.
     pub fn give_credit(&mut self, set: usize, consumed: u64) -> Result<(), SessionError> {
         let offset = self.outgoing(set).credit_word as u64 * 8;
         let to = RemoteAddress { region: CLIENT_MAILBOX, offset };

@@ -1,6 +1,5 @@
-//! Searches under way. The owner of a tree answers by as many replies as they need: one
-//! turn of the shard makes one slice of the objects, so that nobody waits for a whole large
-//! search.
+//! Searches under way. The owner of a tree answers by as many replies as they need: one turn of the
+//! shard makes one slice of the objects, so that no client waits for a whole large search.
 
 use super::error::SessionError;
 use super::frames::reply_header;
@@ -55,9 +54,8 @@ impl Searching {
         }
     }
 
-    /// Goes on for a turn of the shard. Hands over what is to be sent: headers,
-    /// each with the objects that follow it, and the sequence that it waits for.
-    /// True at the search's end.
+    /// Continues for a turn of the shard. Passes on the output: headers, each with the objects that
+    /// follow it, and the sequence that it waits for. Returns true at the search's end.
     pub fn turn<J: Journal>(
         &mut self,
         shard: &Shard<J>,
@@ -81,7 +79,7 @@ impl Searching {
             header.flags |= more;
             header
         };
-        // The last part goes with the end, if that has come.
+        // The last part is sent with the end, if the end has come.
         let mut rest = &found[..];
         while rest.len() > FRAME_BYTES || (!turn.ended && !rest.is_empty()) {
             let (part, after) = rest.split_at(rest.len().min(FRAME_BYTES));

@@ -1,5 +1,5 @@
-//! Large values in a session's turns: frames that are more, or less, than one
-//! encoded command, and replies whose value goes into the client's buffer.
+//! Large values in a session's turns: frames that are more, or less, than one encoded command, and
+//! replies whose value the shard writes into the client's buffer.
 
 use super::frames::{request_header, session_of};
 use super::large;
@@ -136,13 +136,12 @@ impl RingSession {
         }
     }
 
-    /// Whether uploads are to be looked at by [`RingSession::abandon_stalled`].
+    /// Whether there are uploads for [`RingSession::abandon_stalled`].
     pub fn may_stall(&self) -> bool {
         !self.uploads.is_empty()
     }
 
-    /// Refuses the uploads whose pieces have stopped coming. To be called with
-    /// the shard's ticks.
+    /// Refuses the uploads that have stalled. The caller calls it with the shard's ticks.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -159,7 +158,7 @@ impl RingSession {
         if stalled.is_empty() { Ok(()) } else { self.replies.tell_client() }
     }
 
-    /// Lets a value on its way go on by a piece.
+    /// Sends the next piece of a value under way.
     pub(super) fn send_large(
         &mut self,
         shard: &mut Shard<impl Journal>,

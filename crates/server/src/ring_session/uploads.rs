@@ -1,9 +1,8 @@
 //! Requests of one client's ring pair that come in pieces.
 //!
-//! What it keeps true: whatever a request holds, memory of the shard or of the
-//! heap, is given back when it ends, when its client goes, and some seconds
-//! after its last piece. Pieces of a request that was refused or given up are
-//! passed over, so that the session goes on.
+//! Invariant: all memory that a request holds, of the shard or of the heap, is freed when the
+//! request ends, when its client leaves, or some seconds after its last piece. Pieces of a refused
+//! or abandoned request are skipped, so that the session continues.
 
 use super::SessionError;
 use remora_arena::Journal;
@@ -37,11 +36,11 @@ struct Coming {
     last_piece_s: u64,
 }
 
-/// What a finished request is to be done with.
+/// The next step for a finished request.
 pub enum Complete {
-    /// The SET is to be carried out.
+    /// A SET to execute.
     Set(Upload),
-    /// The encoded command is to be executed.
+    /// An encoded command to execute.
     Command(Vec<u8>),
 }
 
@@ -52,10 +51,9 @@ pub struct Uploads {
 }
 
 impl Uploads {
-    /// Begins a request whose value comes in pieces. The status is to be
-    /// replied with if it is refused; its pieces are passed over then. A
-    /// session has one such request at a time: more than there can be sessions
-    /// are a peer's attempt to make us keep them.
+    /// Begins a request whose value comes in pieces. If it is refused, the error is the status of
+    /// the reply, and its pieces are skipped. A session has one such request at a time: a peer with
+    /// more requests than there can be sessions tries to exhaust the server's memory.
     pub fn begin(
         &mut self,
         shard: &mut Shard<impl Journal>,
@@ -108,7 +106,7 @@ impl Uploads {
         without.value_bytes = 0.into();
         let bytes = [without.as_bytes(), &frame[REQUEST_HEADER_BYTES..]].concat();
         match Command::decode_within(&bytes) {
-            // With GET the old value would have nowhere to go.
+            // With GET there would be no place for the old value.
             Ok((
                 database,
                 command @ Command::Set { key, condition, expiry, get: false, .. },
@@ -123,8 +121,8 @@ impl Uploads {
         }
     }
 
-    /// Takes the next piece of a request's value. What is complete comes back;
-    /// an error is the status to reply with.
+    /// Takes the next piece of a request's value. Returns the request if it is complete; an error
+    /// is the status of the reply.
     pub fn piece(
         &mut self,
         shard: &mut Shard<impl Journal>,
@@ -132,8 +130,7 @@ impl Uploads {
         piece: &[u8],
         now: Now,
     ) -> Result<Option<Complete>, Status> {
-        // A piece of nothing, or of what was given up: there is no reply to
-        // wait for.
+        // A piece without a request, or of an abandoned one: there is no reply to wait for.
         let Some(coming) = self.coming.get_mut(&id) else { return Ok(None) };
         if !piece.is_empty() {
             coming.last_piece_s = shard.ticked_s();
@@ -164,7 +161,7 @@ impl Uploads {
         Ok(match self.coming.remove(&id).map(|coming| coming.what) {
             Some(Incoming::Set(upload)) => Some(Complete::Set(upload)),
             Some(Incoming::Command { bytes, aside, .. }) => {
-                // What it brings may need the memory.
+                // Its value may need the memory.
                 shard.end_request(aside);
                 Some(Complete::Command(bytes))
             }
@@ -187,10 +184,9 @@ impl Uploads {
         self.coming.is_empty()
     }
 
-    /// Gives up the requests whose pieces have stopped coming: the ids of those
-    /// that are to be refused, as the others were before. Late pieces are
-    /// passed over. Where pieces had to wait in the ring, it is not their
-    /// client that was silent: `had_to_wait` says so.
+    /// Gives up the requests that have stalled. Returns the ids of those to refuse; the others were
+    /// refused before. Late pieces are skipped. If pieces had to wait in the ring, the client was
+    /// not silent: `had_to_wait` says so.
     pub fn abandon_stalled(
         &mut self,
         shard: &mut Shard<impl Journal>,
@@ -224,7 +220,7 @@ impl Uploads {
     }
 }
 
-/// Gives back what a request holds of the shard.
+/// Frees the shard's memory that a request holds.
 fn give_back(shard: &mut Shard<impl Journal>, coming: Option<Coming>, now: Now) {
     match coming.map(|coming| coming.what) {
         Some(Incoming::Set(upload)) => shard.abandon_upload(upload, now),

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
-/// What no test waits for as long as.
+/// Longer than any test waits.
 const LONG: Duration = Duration::from_secs(20);
 
 fn server(directory: &Path) -> Server {
@@ -77,7 +77,7 @@ fn no_connection_moves_while_the_server_ends() {
     let server = server(directory.path());
     let shared = server.shared();
     let [own, other] = [0, 1].map(|shard| &shared.shards[shard]);
-    // Beside the thread of shard 0, whose counts it has.
+    // Beside the thread of shard 0, and with its counts.
     let sleeper = Sleeper::new(AsleepWord::new(Words::new(Mapping::heap(8)), 0)).unwrap();
     let shard = Shard::new(Owner::heap(1 << 20, NoJournal), ShardOptions::default());
     let mut beside = ShardLoop::new(Arc::clone(shared), 0, shard, sleeper);

@@ -1,4 +1,4 @@
-//! Calls, and a key's in the order that a search for an explanation goes by.
+//! Calls, and a key's calls in the order of the search.
 
 use super::keys::{KeyOp, Need};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub struct Call<Op> {
     /// may not have returned when this one was invoked: a session's requests
     /// are executed in the order in which it made them.
     pub follows: Option<usize>,
-    /// What was done, and what came of it.
+    /// The operation, and its result.
     pub op: Op,
 }
 
@@ -23,31 +23,30 @@ pub(super) struct Planned {
     /// Its place in the history.
     pub(super) original: usize,
     pub(super) invoked_ns: u64,
-    /// `u64::MAX` if nobody learnt its outcome.
+    /// `u64::MAX` if its outcome is unknown.
     pub(super) returned_ns: u64,
     /// The call that takes effect before it.
     pub(super) follows: Option<usize>,
     /// Whether others follow it.
     pub(super) leads: bool,
-    /// Nobody learnt its outcome, and it may matter where it took effect even
-    /// if nothing that was seen shows it.
+    /// Its outcome is unknown, and its place may matter even if no observation shows it.
     pub(super) is_free: bool,
     pub(super) op: KeyOp,
 }
 
-/// The calls of one key: first those that returned, in the order in which they
-/// did; then those whose outcome nobody learnt, in the order of invocation.
+/// The calls of one key: first those that returned, in the order in which they did; then those of
+/// unknown outcome, in the order of invocation.
 pub(super) struct Calls {
     all: Vec<Planned>,
     /// How many returned.
     pub(super) known: usize,
     /// Those that returned, in the order of invocation.
     pub(super) by_invocation: Vec<usize>,
-    /// Who needs each number, of those that returned.
+    /// The calls, among those that returned, that need each number.
     needers: BTreeMap<i64, Vec<usize>>,
-    /// Who makes each number.
+    /// The calls that make each number.
     makers: BTreeMap<i64, Vec<usize>>,
-    /// What the INCRs of unknown sums take away and add, all together.
+    /// The sums that the INCRs of unknown sums subtract and add, all together.
     unknown_sums: Option<(i64, i64)>,
     /// Ends of all windows in which a key disappears.
     ends_ns: Vec<u64>,
@@ -62,8 +61,7 @@ impl std::ops::Index<usize> for Calls {
 }
 
 impl Calls {
-    /// A look whose result nobody learnt explains nothing and holds up nobody:
-    /// it is left out.
+    /// A look of unknown result explains nothing and delays nothing: it is left out.
     pub(super) fn new(calls: &[Call<KeyOp>]) -> Self {
         let is_lost = |call: &Call<KeyOp>| call.returned_ns.is_none() && call.op.only_looks();
         let mut order: Vec<usize> = (0..calls.len()).filter(|&at| !is_lost(&calls[at])).collect();
@@ -103,7 +101,7 @@ impl Calls {
         plan
     }
 
-    /// Finds out who leads, and who of unknown outcome is free.
+    /// Finds the leaders, and the free ones among the calls of unknown outcome.
     fn follow(&mut self) {
         for number in 0..self.all.len() {
             let shows = number < self.known || !self.all[number].op.is_blind();
@@ -118,8 +116,7 @@ impl Calls {
                 follows = self.all[first].follows;
             }
         }
-        // What passes on more of the state than anybody learnt may be prepared
-        // by anything.
+        // A call that keeps more of the state than any result shows may be prepared by any call.
         let passes_on = |(number, call): (usize, &Planned)| {
             let is_known = number < self.known;
             if is_known { call.op.is_vague() } else { call.is_free && !call.op.is_blind() }
@@ -176,18 +173,16 @@ impl Calls {
         from.contains(&0) || self.makers.range(from).any(|(base, _)| is_other(base))
     }
 
-    /// Whether nobody needs this number, nor one that INCRs of unknown sum may
-    /// make from it.
+    /// Whether no call needs this number, nor one that INCRs of unknown sum may make from it.
     pub(super) fn is_idle(&self, number: i64) -> bool {
         let (less, more) = self.unknown_sums.unwrap_or((0, 0));
         let sums = number.saturating_add(less)..=number.saturating_add(more);
         self.needers.range(sums).next().is_none()
     }
 
-    /// Whether two calls of unknown outcome, if they need not follow any, can
-    /// stand for each other: they leave the same for all that anybody can see,
-    /// and no others depend on them. Then the one that was invoked first does
-    /// for both.
+    /// Whether two calls of unknown outcome, if they need not follow any, are interchangeable: they
+    /// leave the same visible state, and no others depend on them. Then the one that was invoked
+    /// first represents both.
     pub(super) fn are_same(&self, first: usize, second: usize) -> bool {
         let (first, second) = (&self.all[first], &self.all[second]);
         if [first, second].iter().any(|call| call.leads || call.is_free) {

@@ -1,7 +1,7 @@
-//! What operations on one key mean.
+//! The semantics of operations on one key.
 //!
-//! Values are numbers, so that a history stays small; the workload writes each
-//! as bytes that nobody can mistake for another key's.
+//! Values are numbers, so that a history stays small; the workload writes each as bytes that cannot
+//! be mistaken for another key's.
 
 const MS: u64 = 1_000_000;
 
@@ -21,8 +21,8 @@ impl Window {
         Self { from_ns: from_ms * MS, by_ns: by_ms.saturating_mul(MS) }
     }
 
-    /// In virtual time, for a clock that showed each Unix ms at this virtual ns: a
-    /// tick of a millisecond either way, and what the clock is slewed by.
+    /// In virtual time, for a clock that showed each Unix ms at this virtual ns: a tick of a
+    /// millisecond either way, and the clock's slew.
     pub fn in_virtual_time(self, virtual_ns: impl Fn(u64) -> u64) -> Self {
         let from_ns = virtual_ns(self.from_ns / MS).saturating_sub(3 * MS);
         let by_ns = match self.by_ns {
@@ -36,7 +36,7 @@ impl Window {
 /// A key's value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Value {
-    /// The number that it stands for.
+    /// The number that it represents.
     pub number: i64,
     /// `None`: it stays.
     pub expiry: Option<Window>,
@@ -65,7 +65,7 @@ pub enum Left {
 }
 
 impl Left {
-    /// Whether this may be said of what is there.
+    /// Whether this statement agrees with the state.
     fn agrees(self, state: Option<Value>) -> bool {
         match (self, state.map(|value| value.expiry)) {
             (Self::Absent, None) | (Self::Forever, Some(None)) => true,
@@ -87,16 +87,16 @@ pub enum KeyOp {
     },
     /// SET.
     Set {
-        /// What is written.
+        /// The written value.
         value: Value,
         /// When it is written.
         condition: If,
         /// Whether it was.
         done: Option<bool>,
     },
-    /// A value written over the one that is there, whose expiry stays.
+    /// A value written over the present one, whose expiry stays.
     Edit {
-        /// The number that the new value stands for.
+        /// The number that the new value represents.
         number: i64,
     },
     /// DEL.
@@ -106,7 +106,7 @@ pub enum KeyOp {
     },
     /// INCRBY; an absent key counts as 0, the expiry stays.
     Incr {
-        /// What is added.
+        /// The summand.
         by: i64,
         /// The sum.
         sum: Option<i64>,
@@ -128,14 +128,14 @@ pub enum KeyOp {
         /// How much is left.
         left: Left,
     },
-    /// The server begins anew, with nothing. What was invoked before it did and
-    /// never returned took effect before that or never.
+    /// The server starts again without data. A call that was invoked before and never returned took
+    /// effect before that or never.
     Restart,
     /// It was refused: no effect.
     Nothing,
 }
 
-/// What an operation's result says about the state before it.
+/// The statement of an operation's result about the state before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Need {
     /// Nothing.
@@ -181,8 +181,8 @@ impl KeyOp {
         }
     }
 
-    /// Whether the state after it depends on more than its result tells.
-    /// An expiry that stays is told by nothing, and does not count.
+    /// Whether the state after it depends on more than its result shows. An expiry that stays is
+    /// shown by no result, and does not count.
     pub(super) fn is_vague(&self) -> bool {
         match self {
             Self::Set { condition, done, .. } => *condition != If::Always && done.is_none(),
@@ -209,7 +209,7 @@ impl KeyOp {
         }
     }
 
-    /// The number that is there after it, if it had an effect and that tells.
+    /// The number after it, if it had an effect and its result shows the number.
     pub(super) fn makes(&self) -> Option<i64> {
         match *self {
             Self::Set { value, done, .. } => (done != Some(false)).then_some(value.number),
@@ -251,8 +251,8 @@ impl KeyOp {
     }
 }
 
-/// What is true of each of so many, if a reply says of how many it is true: nothing is
-/// known of each if it is true of some.
+/// What holds for each of `count` items if a reply counts the items for which it is true: nothing
+/// is known of each if it is true of some.
 pub fn said_of_each(true_of: u64, count: usize) -> Option<bool> {
     match true_of {
         0 => Some(false),
@@ -280,9 +280,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// What the operation may leave behind if it takes effect now or later,
-    /// but by `to_ns`; each at the earliest time at which it can, and that at
-    /// which nothing disappeared first.
+    /// The states that the operation may leave if it takes effect now or later, but by `to_ns`;
+    /// each at the earliest possible time, and one at the time at which nothing has expired first.
     pub(super) fn effects(
         self,
         now: Moment,

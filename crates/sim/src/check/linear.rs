@@ -1,20 +1,18 @@
 //! A linearizability checker for the calls of one key.
 //!
-//! It looks for an order of the calls that explains all that was seen, one call
-//! after another, and goes back where it can go no further (J. Wing, C. Gong,
-//! "Testing and verifying concurrent objects", 1993; never twice from the same
-//! place: G. Lowe, "Testing for linearizability", 2017). Each call takes effect
-//! at the earliest time at which it can, after those before it.
+//! The search looks for an order of the calls that explains all observations, one call after
+//! another, and backtracks where it cannot continue (J. Wing, C. Gong, "Testing and verifying
+//! concurrent objects", 1993; never twice from the same state: G. Lowe, "Testing for
+//! linearizability", 2017). Each call takes effect at the earliest time at which it can, after
+//! those before it.
 //!
-//! What keeps it fast, and loses no order:
-//! * A look that agrees with the state takes effect at once: it explains what
-//!   it explains wherever it stands.
-//! * A value is not overwritten while somebody still has to see it whom nothing
-//!   else could show it. Values are numbers that are mostly written once.
-//! * A call whose outcome nobody learnt may take effect at any later time, or
-//!   never. It does so only where what it leaves is needed: see
-//!   `super::wants`.
-//! * A restart of the server ends what was asked of the incarnation before.
+//! Rules that keep the search fast, and lose no order:
+//! * A look that agrees with the state takes effect at once: it explains the same at every place.
+//! * A value is not overwritten while a call still has to see it that no other write could show it.
+//!   Values are numbers that are mostly written once.
+//! * A call of unknown outcome may take effect at any later time, or never. It does so only where
+//!   its result is needed: see `super::wants`.
+//! * A restart of the server ends the calls of the incarnation before.
 
 use super::calls::{Call, Calls};
 use super::keys::{KeyOp, Keys, Moment, Value};
@@ -63,12 +61,12 @@ pub fn check(
     }
 }
 
-/// A place in the search, and what is to be tried from there.
+/// A state of the search, and the calls to try from there.
 struct SearchState {
     now: Moment,
     /// Calls that had taken effect.
     trail: usize,
-    /// What may take effect next and what it leaves; the best is the last.
+    /// The calls that may take effect next and their results; the best is the last.
     next: Vec<(usize, Moment)>,
     /// Whether those of unknown outcome were among it.
     tried_unknown: bool,
@@ -78,7 +76,7 @@ struct Search<'c> {
     keys: Keys,
     calls: &'c Calls,
     done: Done,
-    /// No call that returned before this one is left.
+    /// All calls that returned before this one are done.
     first: usize,
     /// The same by invocation.
     first_invoked: usize,
@@ -145,9 +143,8 @@ impl Search<'_> {
         }
     }
 
-    /// The call takes effect, and just before it what its session did before
-    /// it without learning the outcome. What can have no effect any more counts
-    /// as done.
+    /// The call takes effect, and just before it the earlier calls of its session of unknown
+    /// outcome. A call that can have no effect counts as done.
     fn take_effect(&mut self, number: usize) {
         let mut next = Some(number);
         while let Some(number) = next.filter(|&number| !self.done.has(number)) {
@@ -177,9 +174,8 @@ impl Search<'_> {
         self.advance();
     }
 
-    /// Whether what its session did before allows the call to take effect. One
-    /// that leaves the same whatever was there may follow calls of unknown
-    /// outcome at once.
+    /// Whether the session's earlier calls allow the call to take effect. A call whose result does
+    /// not depend on the state may follow calls of unknown outcome at once.
     fn is_ready(&self, number: usize) -> bool {
         let overwrites = number >= self.calls.known && self.calls[number].op.is_blind();
         let mut follows = self.calls[number].follows;
@@ -238,8 +234,8 @@ impl Search<'_> {
         now
     }
 
-    /// Whether with this call's effect a number is gone that somebody must still
-    /// see, and nothing could show it again.
+    /// Whether this call's effect removes a number that a call must still see, and no other write
+    /// could show it again.
     fn loses(&self, now: Moment, &(number, after): &(usize, Moment)) -> bool {
         let Some(gone) = now.state.map(|value| value.number) else { return false };
         let is_left = |&other: &usize| other != number && !self.done.has(other);
@@ -249,15 +245,14 @@ impl Search<'_> {
             && !self.calls.may_be_sum(gone)
     }
 
-    /// What calls that returned may do next; that last for which there is
-    /// least time.
+    /// The possible next effects of calls that returned; the last one has the least time left.
     fn returned_next(&self, now: Moment) -> Vec<(usize, Moment)> {
         let mut next = Vec::new();
         for number in self.returned() {
             next.extend(self.effects(now, number).map(|after| (number, after)));
         }
         next.retain(|effect| !self.loses(now, effect));
-        // Those who need a number are in the order in which they returned.
+        // The calls that need a number are in the order in which they returned.
         let by = |&(number, after): &(usize, Moment)| {
             let made = after.state.map_or(&[][..], |value| self.calls.needers(value.number));
             let needer = made.iter().copied().find(|&needer| !self.done.has(needer));
@@ -267,7 +262,7 @@ impl Search<'_> {
         next
     }
 
-    /// What calls of unknown outcome may do to give others what they need.
+    /// The possible effects of calls of unknown outcome that other calls need.
     fn unknown_next(&self, now: Moment) -> Vec<(usize, Moment)> {
         let mut wants = Wants::default();
         for number in self.returned() {

@@ -1,4 +1,4 @@
-//! Where a search has been.
+//! The visited states of a search.
 
 use super::calls::Calls;
 use super::keys::{Moment, Value};
@@ -40,7 +40,7 @@ impl Done {
         self.words[word] &= !bit;
     }
 
-    /// Which of those that returned are in it, in short.
+    /// The returned calls that are in it, in short.
     fn known(&self) -> (usize, Box<[u64]>) {
         let words = &self.words[..self.known_words];
         let full = words.iter().take_while(|&&word| word == u64::MAX).count();
@@ -53,7 +53,7 @@ impl Done {
     }
 }
 
-/// Which returned calls had taken effect, and what they left.
+/// The returned calls that had taken effect, and the resulting state.
 type SearchState = (usize, Box<[u64]>, Option<Value>);
 /// The calls of unknown outcome that had taken effect, and the time.
 type Spent = (Box<[u64]>, u64);

@@ -1,4 +1,4 @@
-//! Which calls of unknown outcome may explain what was seen next.
+//! Calls of unknown outcome that may explain the next observation.
 //!
 //! Why no order is lost if no others take effect: take an order that explains
 //! the history, and in it calls of unknown outcome, one or more, just before a
@@ -6,19 +6,18 @@
 //! * if R leaves the same with them and without, they are left out;
 //! * if R changes nothing, they are put after R.
 //!
-//! So they stand only where R needs what they leave, or keeps a part of it that
-//! its result does not tell, as INCR keeps an expiry; at the end of the order
-//! they are left out. If one that is left out is followed by another that is
-//! not, it is put just before that one, which overwrites what it left. Where
-//! one may be followed by a call that does not overwrite, or where results of
-//! calls that returned are not known, [`super::calls`] sets them free: they are
-//! tried anywhere.
+//! So they take effect only where R needs their result, or keeps a part of it that R's own result
+//! does not show, as INCR keeps an expiry; at the end of the order they are left out. If a call
+//! that is left out is followed by another that is not, it is put just before that one, which
+//! overwrites its result. If a call may be followed by one that does not overwrite, or if results
+//! of calls that returned are not known, [`super::calls`] sets it free: the search tries it
+//! anywhere.
 
 use super::calls::Calls;
 use super::keys::{If, KeyOp, Need, Value};
 use std::collections::BTreeSet;
 
-/// What calls that returned need to be there, and is not.
+/// States that calls that returned need, and that do not exist yet.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Wants {
     numbers: BTreeSet<i64>,
@@ -29,9 +28,8 @@ pub(super) struct Wants {
 }
 
 impl Wants {
-    /// A call that returned may take effect, at once with what its result says
-    /// if `is_content`. What its effect keeps of the state is wanted otherwise
-    /// all the same.
+    /// A call that returned may take effect, at once with the content that its result shows if
+    /// `is_content`. The part of the state that its effect keeps is wanted otherwise all the same.
     pub(super) fn add(&mut self, calls: &Calls, op: &KeyOp, is_content: bool) {
         let keeps = calls.has_ends() && matches!(op, KeyOp::Incr { .. } | KeyOp::Edit { .. });
         if is_content && !keeps {
@@ -50,14 +48,14 @@ impl Wants {
         }
     }
 
-    /// Adds what calls of unknown outcome need to make what is wanted.
+    /// Adds the states that calls of unknown outcome need to make the wanted ones.
     pub(super) fn close<'c>(
         &mut self,
         calls: &Calls,
         state: Option<Value>,
         unknown: impl Iterator<Item = &'c KeyOp> + Clone,
     ) {
-        // Bounded: each round but the last wants more, of what there is.
+        // Bounded: each round but the last wants more of a finite set.
         loop {
             let before = self.clone();
             for op in unknown.clone() {

@@ -1,4 +1,4 @@
-//! What a simulated client does with hashes: each field is judged as a key is.
+//! A simulated client's operations on hashes: each field is judged as a key.
 
 use super::{MS, SimClient};
 use crate::check::keys::{If, KeyOp, Value, Window, said_of_each};
@@ -31,7 +31,7 @@ impl SimClient {
         }
         let known = self.views.hashes.remove(&hash);
         let mut view = known.map_or_else(|| session.open_hash(&hash.key()), Ok)?;
-        // One that moves is changed by who moves it.
+        // Only the client that moves a hash changes it.
         let done = match self.draw(if is_moved { 65 } else { 100 }) {
             0..55 => self.get_field(session, hash, &mut view),
             55..61 => self.get_fields(session, hash, &view),
@@ -105,7 +105,7 @@ impl SimClient {
             pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect();
         match session.hash_set(view, &pairs) {
             Ok(new) => {
-                // As a conditional SET, if the reply says so of each.
+                // As a conditional SET, if the reply states it for each.
                 let condition = match said_of_each(new, fields.len()) {
                     Some(true) => If::Absent,
                     Some(false) => If::Present,
@@ -211,14 +211,14 @@ impl SimClient {
     fn drop_hash(&self, session: &mut Session, hash: HashName) -> Result<(), Error> {
         let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Del { removed: None });
         match session.del(&hash.key()) {
-            // Which fields it had is not told.
+            // The reply does not name the fields that it had.
             Ok(true) => self.end_fields(&begun, KeyOp::Del { removed: None }),
             Ok(false) => self.end_fields(&begun, KeyOp::Del { removed: Some(false) }),
             Err(error) => self.fields_failed(&begun, error),
         }
     }
 
-    /// Reads fields of a hash around the time when it expires: who asks for one lets the
+    /// Reads fields of a hash around the time when it expires: a client that asks for one lets the
     /// server remove it.
     fn read_expired(
         &mut self,
@@ -241,9 +241,9 @@ impl SimClient {
         done
     }
 
-    /// Lets a hash expire, and waits until it has: that is when its fields are removed,
-    /// or before. Of some fields, which each EXPIRE of the hash tells of, it is also known
-    /// that they are gone at that time, as of keys.
+    /// Lets a hash expire, and waits until it has: its fields are removed then, or before. For the
+    /// fields that each EXPIRE of the hash covers, it is also known that they are gone at that
+    /// time, as for keys.
     fn expire_hash(&mut self, session: &mut Session, hash: HashName) -> Result<(), Error> {
         let (key, at_ms) = (hash.key(), self.soon_ms());
         let begun = self.begin_fields(&self.all_fields(hash), KeyOp::Del { removed: None });
@@ -253,7 +253,7 @@ impl SimClient {
         judged.retain(|field| JUDGED_EXPIRY.contains(&field.number));
         let judged = self.begin_fields(&judged, expire(None));
         match session.expire_at(&key, at_ms) {
-            // Which fields it has is not told.
+            // The reply does not name the fields that it has.
             Ok(true) => self.end_fields(&judged, expire(None))?,
             Ok(false) => {
                 self.end_fields(&judged, expire(Some(false)))?;

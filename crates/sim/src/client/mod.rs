@@ -1,5 +1,5 @@
-//! A simulated client: the production library, doing random operations and
-//! writing down what it saw.
+//! A simulated client: the production library, which executes random operations and records their
+//! results.
 
 mod hashes;
 mod operations;
@@ -31,7 +31,7 @@ pub struct SimClient {
     views: Views,
 }
 
-/// Whether nobody knows what came of a call that failed so.
+/// Whether the effect of a call with this error is unknown.
 fn is_open(error: Error) -> bool {
     error.is_final() || error == Error::TimedOut
 }
@@ -126,10 +126,10 @@ impl SimClient {
             }
             match self.operate(session) {
                 Ok(()) => {}
-                // Nobody knows what came of it.
+                // The outcome is unknown.
                 Err(Error::TimedOut) => {
                     self.world.timed_out(self.number);
-                    // What this session asks for next waits for that reply too.
+                    // The session's next requests wait for that reply too.
                     if self.world.node.borrow().is_to_die() && self.draw(2) == 0 {
                         return Left::HandedOver;
                     }

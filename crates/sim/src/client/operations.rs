@@ -154,7 +154,7 @@ impl SimClient {
         }
     }
 
-    /// Writes a value over the one that is there, in its place if that is long.
+    /// Writes a value over the present one, in place if that is long.
     pub(super) fn edit(&mut self, session: &mut Session) -> Result<(), Error> {
         let (key, number) = (self.key().no_counter(), self.world.next_number());
         let bytes = encode(key, number, self.world.swarm.lengths);

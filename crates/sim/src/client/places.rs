@@ -1,4 +1,4 @@
-//! What a simulated client does with trees of places.
+//! A simulated client's operations on trees of places.
 
 use super::{MS, SimClient, is_open};
 use crate::check::places::{Act, Seen};
@@ -55,8 +55,7 @@ impl SimClient {
         }
     }
 
-    /// Looks at a tree that goes from key to key, under a key that it has, had or will
-    /// have.
+    /// Looks at a tree that moves from key to key, under a key that it has, had or will have.
     fn look_at_moved_tree(&mut self, session: &mut Session) -> Result<(), Error> {
         let trees = self.world.moved_trees.borrow();
         let latest = trees.len().saturating_sub(1 + self.draw(4) as usize);
@@ -92,7 +91,7 @@ impl SimClient {
     fn open_tree(&mut self, session: &mut Session, tree: u32) -> Result<(), Error> {
         let name = tree_name(tree);
         let mut opened = self.open_tree_if_there(session, tree)?;
-        // One of its database loads, so that nobody else builds of what it sends.
+        // One client of the tree's database loads it; no other client builds from its objects.
         let databases = self.world.swarm.databases;
         let loader = tree % (self.world.swarm.clients / databases).max(1);
         let loads = self.world.swarm.places.loads && self.number / databases == loader;
@@ -142,7 +141,7 @@ impl SimClient {
                 self.done(act);
                 Ok(())
             }
-            // What an earlier session of this client sent may have come between.
+            // A request of an earlier session of this client may have come between.
             Ok(_) => {
                 self.views.unknown.push(act);
                 Ok(())
@@ -176,7 +175,7 @@ impl SimClient {
         self.tell(tree, format_args!("is to expire at {at_ms}"));
         let act = self.world.history.borrow_mut().places.clear(Some(tree), now_ns);
         match session.expire_at(&name, at_ms) {
-            // What comes of it otherwise may come at any later time.
+            // Otherwise its effect may come at any later time.
             Err(error) if is_open(error) => return self.tree_failed(&[], error),
             Err(error) => return self.tree_failed(&[act], error),
             Ok(_) => {}
@@ -191,14 +190,14 @@ impl SimClient {
         }
     }
 
-    /// When something expires that is to be seen to.
+    /// The expiry of an object whose expiry is observed.
     pub(super) fn soon_ms(&self) -> u64 {
         self.world.node.borrow().unix_ms() + 1 + self.draw(20)
     }
 
-    /// Waits until a key has expired at this time, or before. False if another client
-    /// has given it another time, or the world is over. If another client removes it
-    /// meanwhile it is gone as well.
+    /// Waits until a key has expired at this time, or before. False if another client has given it
+    /// another time, or the world has ended. If another client removes it meanwhile it is gone as
+    /// well.
     pub(super) fn await_expiry(
         &self,
         session: &mut Session,

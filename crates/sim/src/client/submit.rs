@@ -1,4 +1,4 @@
-//! Requests of which several are under way.
+//! Several requests in flight.
 
 use super::SimClient;
 use crate::check::keys::{If, KeyOp, Value};
@@ -9,7 +9,7 @@ use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Expiry};
 use std::collections::BTreeMap;
 
-/// What was submitted and not answered yet.
+/// Submitted requests that are not answered yet.
 #[derive(Default)]
 struct Submitted {
     under_way: Vec<(Ticket, Begun, Option<KeyOp>)>,
@@ -60,7 +60,7 @@ impl SimClient {
         timed_out.map_or(Ok(()), Err)
     }
 
-    /// Several requests whose replies nobody waits for.
+    /// Submits several requests and does not wait for their replies.
     pub(super) fn submit_only(&mut self, session: &mut Session) -> Result<(), Error> {
         let (_, timed_out) = self.submit_some(session)?;
         timed_out.map_or(Ok(()), Err)

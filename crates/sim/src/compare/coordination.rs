@@ -7,21 +7,21 @@ use super::work::{Admits, Does, Workload};
 use super::workloads::{phase, places};
 use super::{Policy, run};
 
-/// Searches whose completion is told.
+/// Searches whose completion is counted.
 const SEARCHES: f64 = 1_000.0;
 
-/// What some threads of a machine came to.
+/// The result for some threads of a machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Walking {
     /// Time for 1,000 searches, all threads together; ns.
     pub completion_ns: f64,
     /// Mean time of a walk that was admitted, ns.
     pub walk_ns: f64,
-    /// Mean time of a search, what it waits for being admitted included; ns.
+    /// Mean time of a search, with its wait for admission; ns.
     pub search_ns: f64,
 }
 
-/// So many threads read windows of 1e-5 on one of Catfish's client machines.
+/// This many threads read windows of 1e-5 on one of Catfish's client machines.
 pub fn walking(threads: usize, admits: Admits) -> Walking {
     let work = Workload {
         name: "walking",

@@ -13,17 +13,17 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone)]
 pub struct Core(Arc<Mutex<State>>);
 
-/// When a core does not serve although requests are there. It does not know of
-/// such times, so no heartbeat tells of them.
+/// Times in which a core does not serve although requests are there. The core does not know of
+/// them, so no heartbeat reports them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Absences {
-    /// Without work for so long it sleeps, ns ...
+    /// Idle time after which it sleeps, ns ...
     pub sleeps_after_ns: u64,
-    /// ... and is back so long after the next request has come, ns.
+    /// ... and time from the next request's arrival to its wake-up, ns.
     pub wake_ns: u64,
-    /// After so much work it loses its processor, ns ...
+    /// Work after which it loses its processor, ns ...
     pub works_ns: u64,
-    /// ... for so long, ns.
+    /// ... and the length of that loss, ns.
     pub away_ns: u64,
 }
 
@@ -41,7 +41,7 @@ struct State {
     rings: Vec<RingSession>,
     /// Sessions that want something, and since when.
     queue: VecDeque<(usize, u64)>,
-    /// Since when it is at work, as far as that was not told yet.
+    /// Start of its present work, as far as it is not counted yet.
     busy_since_ns: Option<u64>,
     /// Percent of the time that its work takes when the core is its own.
     pace_percent: u64,
@@ -53,10 +53,10 @@ struct State {
     load: Load,
 }
 
-/// What a core did since it was asked last.
+/// A core's work since the last call.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Load {
-    /// At work, ns.
+    /// Time at work, ns.
     pub busy_ns: u64,
     /// Requests served.
     pub requests: u64,
@@ -111,7 +111,7 @@ impl Core {
         with(&mut lock(&self.0).shard)
     }
 
-    /// Behind it is what it writes, until the work for that is done.
+    /// The gate that holds back its writes until the work for them is done.
     pub fn gate(&self) -> Gate {
         lock(&self.0).gate.clone()
     }
@@ -121,8 +121,7 @@ impl Core {
         lock(&self.0).rings.push(ring);
     }
 
-    /// Others take so much of the core that its own work takes this many
-    /// percent of its time.
+    /// Other work takes so much of the core that its own work takes this percentage of its time.
     pub fn set_pace(&self, percent: u64) {
         lock(&self.0).pace_percent = percent;
     }
@@ -150,7 +149,7 @@ impl Core {
         }
     }
 
-    /// Serves whoever waits longest.
+    /// Serves the task that waits longest.
     fn serve(&self) {
         let mut guard = lock(&self.0);
         let state = &mut *guard;
@@ -194,7 +193,7 @@ impl Core {
         state.world.schedule(away_ns, move || core.serve());
     }
 
-    /// What it did since this was asked last.
+    /// Its work since the last call.
     pub fn take_load(&self) -> Load {
         let mut state = lock(&self.0);
         let now_ns = state.world.now_ns();

@@ -1,4 +1,4 @@
-//! What things cost in a compared world, and where each number comes from.
+//! The costs in a compared world, and the source of each number.
 //!
 //! ```text
 //!   thread --> machine's port --> server's port --> [agent] --> memory, rings
@@ -10,7 +10,7 @@
 use remora_fabric::sim::{SimCosts, SimHop, SimStage};
 use std::sync::Arc;
 
-/// What a READ costs the server's agent, on a transport where it does.
+/// The cost of a READ for the server's agent, on a transport that has one.
 #[derive(Clone, Copy, Debug)]
 pub struct AgentCosts {
     /// For each READ or WRITE, ns.
@@ -44,7 +44,7 @@ pub struct Costs {
     pub thread_ask_ns: u64,
     /// A client's thread: between two operations, ns.
     pub thread_op_ns: u64,
-    /// Where READs cost the server's CPU: a thread beside the shards.
+    /// If READs cost the server's CPU: a thread beside the shards.
     pub agent: Option<AgentCosts>,
     /// A shard: for each request, ns.
     pub request_ns: u64,
@@ -153,7 +153,7 @@ pub const CATFISH: Costs = Costs {
     header_bytes: 72,
 };
 
-/// The two stages of a port: what goes out, what comes in.
+/// The two stages of a port: output and input.
 #[derive(Clone, Default, Debug)]
 pub struct Port {
     /// Out of the machine.
@@ -162,7 +162,7 @@ pub struct Port {
     pub into: SimStage,
 }
 
-/// What one thread's operations pass.
+/// The resources that one thread's operations pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Way<'w> {
     /// The server's port.

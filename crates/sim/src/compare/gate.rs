@@ -1,5 +1,5 @@
-//! A link at the server that keeps what a shard writes until the shard's core
-//! has worked for as long as that takes.
+//! A link at the server that holds a shard's writes until the shard's core has worked for their
+//! time.
 
 use remora_fabric::sim::SimLink;
 use remora_fabric::{Completion, Link, LinkError, RemoteAddress, Transport, Waited, Work};
@@ -23,7 +23,7 @@ struct Kept {
     imm: Option<u32>,
 }
 
-/// What was written since the gate was opened last.
+/// The writes since the gate was opened last.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Written {
     /// Bytes of replies.
@@ -50,7 +50,7 @@ impl Gate {
         GateLink { gate: self.clone(), link, has_searches, charged: 0 }
     }
 
-    /// What is kept was worth this much work.
+    /// The held writes are worth this much work.
     pub fn take_written(&self) -> Written {
         std::mem::take(&mut lock(&self.0).written)
     }

@@ -1,12 +1,10 @@
-//! Policies compared in virtual time: the real client's sessions, rings and
-//! walks, the real shards, over links and cores whose costs are stated
-//! (`costs`). Nothing fails and nothing is drawn but what clients ask for, so
-//! every figure is exact and comes again.
+//! Policies compared in virtual time: the real client's sessions, rings and walks, the real shards,
+//! over links and cores whose costs are stated (`costs`). Nothing fails, and only the clients'
+//! requests are random, so every figure is exact and reproducible.
 //!
-//! Simulated are: the wire and its ports, how long a core works for a request,
-//! how long a client's thread works for a READ, and that a core's requests
-//! wait for each other (`core`). Heartbeats are those of the protocol and say
-//! what the cores really did.
+//! Simulated are: the wire and its ports, a core's time for a request, a client thread's time for a
+//! READ, and the queue of a core's requests (`core`). Heartbeats are those of the protocol and
+//! report the cores' real work.
 
 mod args;
 mod coordination;

@@ -1,4 +1,4 @@
-//! What a comparison came to, for people and for programs.
+//! The result of a comparison, for people and for programs.
 
 use super::{Fixed, Outcome, POLICIES, Policy, REACHED, Workload, run};
 use std::fmt::Write;
@@ -24,7 +24,7 @@ impl Compared {
         Self { name, shows, fixed, outcomes: outcomes.to_vec() }
     }
 
-    /// Whether `cost` reaches what it has to.
+    /// Whether `cost` reaches its bound.
     pub fn is_reached(&self) -> bool {
         let mut cost = self.outcomes.iter().filter(|(policy, _)| *policy == Policy::Cost);
         cost.all(|(_, cost)| self.fixed.is_reached_by(cost))

@@ -21,14 +21,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
-/// By then every thread has its session, its view of the tree, its pointers.
+/// By this time every thread has its session, its view of the tree, its pointers.
 const BEGINS_NS: u64 = 500 * MS;
 const TREE: &[u8] = b"places";
 /// Bytes of an arena that a tree or keys lie in, for each of them.
 const OBJECT_BYTES: usize = 160;
 const KEY_BYTES: usize = 256;
 
-/// What the operations of one phase came to.
+/// The result of one phase's operations.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct Tally {
     /// Operations that ended within the run.
@@ -37,7 +37,7 @@ pub struct Tally {
     pub latency_ns: u64,
     /// Those that READs answered.
     pub read: u64,
-    /// How long the READs of those took, from the first one's posting; ns.
+    /// The time of those READs, from the first one's posting; ns.
     pub walk_ns: u64,
     /// Nodes that were visited, at either end.
     pub nodes: u64,
@@ -61,7 +61,7 @@ impl Tally {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
     /// Each phase's operations, by when they began.
@@ -88,7 +88,7 @@ impl Outcome {
     }
 }
 
-/// What the threads of a run share.
+/// State that the threads of a run share.
 struct Run {
     world: SimWorld,
     work: Workload,
@@ -141,7 +141,7 @@ fn coordination(admits: Admits) -> ConcurrencyLimit {
     ConcurrencyLimit::With(Arc::new(admission))
 }
 
-/// A server that has what a workload needs.
+/// A server with the data of a workload.
 fn prepared(world: &SimWorld, work: &Workload) -> Server {
     let bytes =
         work.objects as usize * OBJECT_BYTES + work.keys as usize * (KEY_BYTES + work.value_bytes);
@@ -238,7 +238,7 @@ impl Thread {
     }
 
     fn sleep_until(&self, until_ns: u64) {
-        // What came for it meanwhile may wake it.
+        // Events for it meanwhile may wake it.
         while self.run.world.now_ns() < until_ns {
             self.run.world.suspend_until(self.task, until_ns);
         }
@@ -273,7 +273,7 @@ impl Thread {
             }
             self.sleep_until(ends_ns);
         }
-        // Whoever is at work when the run ends is not waited for.
+        // Threads that still work at the end of the run are not awaited.
         self.sleep_until(u64::MAX);
     }
 

@@ -2,9 +2,9 @@
 //! each connection (Catfish C18, C19): threads that poll use up their time
 //! slices, threads that sleep until an event cost a wake-up.
 //!
-//! It is a model and no run of the product, whose shards are as many as it has
-//! cores. Each core has its share of the threads for itself. A connection has
-//! one request under way; its next one comes some time after the reply.
+//! This is a model and not a run of the product, which has as many shards as cores. Each core has
+//! its own share of the threads. A connection has one request under way; its next one comes some
+//! time after the reply.
 
 use super::work::unit;
 use remora_fabric::sim::Random;
@@ -14,14 +14,14 @@ use std::collections::BinaryHeap;
 /// How long a core is looked at, ns.
 const LASTS_NS: u64 = 4_000_000_000;
 
-/// What it is made of; times in ns.
+/// Its parameters; times in ns.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads {
     /// Cores of the server.
     pub cores: usize,
     /// A time slice, where several threads are ready.
     pub slice_ns: u64,
-    /// From one thread to another.
+    /// Cost of a switch between threads.
     pub switch_ns: u64,
     /// Waking a thread that sleeps: an interrupt and the scheduler.
     pub wake_ns: u64,
@@ -94,10 +94,10 @@ impl Threads {
         replied_ns + self.network_ns + pause_ns as u64
     }
 
-    /// One core: threads take turns of a slice each, in which they serve what
-    /// has come or comes, and else poll.
+    /// One core: threads take turns of a slice each, in which they serve requests that have come or
+    /// that come, and otherwise poll.
     fn poll(&self, threads: usize, random: &mut Random, mean: &mut Mean) {
-        // When each thread's request arrives, and what is left to do of it.
+        // The arrival of each thread's request, and its remaining work.
         let mut requests: Vec<(u64, u64)> =
             (0..threads).map(|_| (self.next_ns(0, random), self.service_ns)).collect();
         let (slice_ns, switch_ns) = match threads {

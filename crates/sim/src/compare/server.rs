@@ -30,7 +30,7 @@ const MS: u64 = 1_000_000;
 const SEED: u64 = 0x7265_6d6f_7261;
 const INCARNATION: u64 = 1;
 
-/// What the server keeps of a session.
+/// The server's state of a session.
 struct Session {
     to_server: Words,
     heart: SimLink,
@@ -48,7 +48,7 @@ pub struct Server {
     /// The thread that executes READs, where one does.
     pub agent: SimStage,
     sessions: Arc<Mutex<Vec<Session>>>,
-    /// What the cores did, over all.
+    /// The work of all cores in total.
     total: Arc<Mutex<Load>>,
 }
 
@@ -88,7 +88,7 @@ impl Server {
         let shard = SlotTable::even(self.cores.len()).shard_of(key);
         self.cores[shard].with_shard(|shard| {
             let now = Now { unix_ms: 1, since_start_s: 0 };
-            // Bounded: a tree is built in so many steps.
+            // Bounded: a tree is built in a finite number of steps.
             let status = loop {
                 match shard.execute(command, hash, now).status {
                     Status::InPieces => {}
@@ -99,7 +99,7 @@ impl Server {
         });
     }
 
-    /// From now on the cores' own work takes this many percent of its time.
+    /// From now on the cores' own work takes this percentage of its time.
     pub fn set_pace(&self, percent: u64) {
         self.cores.iter().for_each(|core| core.set_pace(percent));
     }
@@ -129,7 +129,7 @@ impl Server {
         let view = |core: &Core| core.with_shard(|shard| shard.owner().view().clone());
         let arenas: Arc<[ReadView]> = self.cores.iter().map(view).collect();
         for (region, view) in (0u32..).zip(&*arenas) {
-            // READs take effect at one instant: nobody asks for the journal.
+            // READs take effect at one instant: the journal is not used.
             target.expose(region, view.clone(), SimJournal::new());
         }
         target.mailbox(shards as u32, to_server.clone());
@@ -182,7 +182,7 @@ impl Server {
         Parts { hello, tables, to_client, large, link, clock, pointers: None }
     }
 
-    /// What the cores did since this was asked last.
+    /// The cores' work since the last call.
     fn measure(&self) -> Load {
         let mut load = Load::default();
         for core in &self.cores {
@@ -206,8 +206,8 @@ impl Server {
         self.world.schedule(HEARTBEAT_MS * MS, move || server.beat());
     }
 
-    /// What the cores have done. To be asked at a heartbeat's time, as the next
-    /// one tells what they do from then on.
+    /// The cores' work so far. Called at a heartbeat's time, because the next one reports the work
+    /// from then on.
     pub fn load(&self) -> Load {
         self.measure();
         *lock(&self.total)

@@ -26,7 +26,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// A link that tells `first`.
+    /// A link that records its first use in `first`.
     pub fn new(world: &SimWorld, link: SimLink, first: &FirstRead) -> Self {
         Self { world: world.clone(), link, first: first.clone() }
     }

@@ -1,4 +1,4 @@
-//! What the clients of a compared world do: phases of lookups and windows.
+//! The operations of a compared world's clients: phases of lookups and windows.
 
 use super::core::Absences;
 use super::costs::Costs;
@@ -28,9 +28,9 @@ pub enum Does {
 pub enum Admits {
     /// All of them.
     All,
-    /// So many.
+    /// At most this many.
     AtMost(usize),
-    /// As many as turn out to be good.
+    /// The number that the controller finds best.
     Auto,
 }
 
@@ -39,7 +39,7 @@ pub enum Admits {
 pub struct Phase {
     /// How long, ms.
     pub ms: u64,
-    /// What is done.
+    /// The operations.
     pub does: Does,
     /// Threads that do it, the first ones of all; the others rest.
     pub threads: usize,
@@ -56,9 +56,9 @@ pub struct Phase {
 pub struct Workload {
     /// Its name.
     pub name: &'static str,
-    /// What it is to show.
+    /// The purpose of the workload.
     pub shows: &'static str,
-    /// What things cost.
+    /// The costs.
     pub costs: Costs,
     /// Cores of the server, each a shard's.
     pub cores: usize,
@@ -80,7 +80,7 @@ pub struct Workload {
     pub admits: Admits,
     /// When the server's cores are not there.
     pub absences: Absences,
-    /// What is done when.
+    /// The phases in order.
     pub phases: Vec<Phase>,
 }
 

@@ -8,7 +8,7 @@ use super::work::{Admits, Does, Phase, Workload};
 /// the tree (`READ_SEARCH_OBJECTS`): larger ones are the owner's alone.
 const WIDE: f64 = 0.0286;
 
-/// What workloads are made from by changing what differs.
+/// The base workload, from which the others differ in a few values.
 pub(super) fn places() -> Workload {
     Workload {
         name: "",
@@ -139,7 +139,7 @@ fn reading() -> Vec<Workload> {
     ]
 }
 
-/// Neither is by much.
+/// Neither path is better by much.
 fn even() -> Vec<Workload> {
     use Does::Window;
     vec![Workload {

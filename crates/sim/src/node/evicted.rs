@@ -1,5 +1,4 @@
-//! Which keys a server has evicted, and when, by what its shards' logs say, which
-//! is the only source.
+//! The keys that a server has evicted, and when, from its shards' logs, which are the only source.
 
 use remora_arena::Journal;
 use remora_engine::Shard;
@@ -10,7 +9,7 @@ use remora_protocol::Command;
 /// Keys that were removed, by eviction or otherwise.
 #[derive(Clone, Debug)]
 pub struct Removed {
-    /// Which one; any of them may have been if that is not known any more.
+    /// The key; `None` stands for any key, if the log no longer shows it.
     pub key: Option<(Database, Vec<u8>)>,
     /// Not before this time, virtual ns.
     pub from_ns: u64,
@@ -27,7 +26,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Appends what was removed since the last look, if anything was evicted.
+    /// Appends the keys removed since the last look, if any key was evicted.
     pub fn look<J: Journal>(&mut self, shard: &Shard<J>, now_ns: u64, removed: &mut Vec<Removed>) {
         let (evicted, last) = (shard.stats().evicted, shard.last_sequence());
         if evicted > self.evicted {

@@ -1,4 +1,4 @@
-//! What a simulated server does for client processes.
+//! A simulated server's work for client processes.
 
 use super::Node;
 use super::ring_clients::{NodeRings, Process};
@@ -6,8 +6,8 @@ use crate::counts::Counts;
 use std::sync::{Arc, Mutex};
 
 impl Node {
-    /// Grants a session over shared memory to a process with so many ring sets, or one
-    /// over a network to a process with one.
+    /// Grants a session over shared memory to a process with this many ring sets, or one over a
+    /// network to a process with one.
     ///
     /// # Panics
     /// The server is down.
@@ -49,7 +49,7 @@ impl Node {
         }
     }
 
-    /// What this incarnation has counted of such processes.
+    /// This incarnation's counters of such processes.
     pub fn ring_counts(&self) -> Counts {
         let rings = self.incarnation.as_ref().and_then(|incarnation| incarnation.rings.as_ref());
         rings.map_or_else(Counts::default, |rings| Counts {

@@ -1,4 +1,4 @@
-//! What the RESP connections of a simulated server's threads have of it.
+//! The RESP connections' interface to a simulated server.
 
 use super::Node;
 use crate::resp::{BesideMemory, ShardJobs, SimHost};
@@ -10,8 +10,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 impl Node {
-    /// What the RESP connections of each shard's thread know of the present incarnation,
-    /// whose reads take so long.
+    /// The state of the present incarnation for the RESP connections of each shard's thread; each
+    /// read takes this long.
     pub fn resp_hosts(node: &Rc<RefCell<Self>>, read_ns: u64) -> Vec<SimHost> {
         let this = node.borrow();
         let Some(incarnation) = &this.incarnation else { return Vec::new() };

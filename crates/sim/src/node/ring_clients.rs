@@ -2,10 +2,9 @@
 //! the production ring clients of each shard, with ready bits, marks, parking and
 //! eventfds, in virtual time.
 //!
-//! Of the kernel only the sleeps are the world's: a shard's thread and a client's
-//! thread say that they sleep as in production, and a thread that signals wakes
-//! their task. What comes over a network is stored at once; the thread that receives
-//! for the client marks it some time later.
+//! The world replaces only the kernel's sleeps: a shard's thread and a client's thread say that
+//! they sleep as in production, and a thread that signals wakes their task. Data over a network is
+//! stored at once; the thread that receives for the client marks it some time later.
 
 use crate::counts::Counts;
 use crate::resp::lock;
@@ -28,10 +27,10 @@ type Clock = Box<dyn Fn() -> Instant>;
 
 /// Bytes of the words by which shards' threads say that they sleep.
 const ASLEEP_BYTES: usize = 4096;
-/// What is stored is marked so much later at most, ns.
+/// Longest time between a store and its mark, ns.
 const MARKED_AFTER_NS: u64 = 3_000;
 
-/// What a client process is given.
+/// A client process's part of the setup.
 #[derive(Clone)]
 pub struct Process {
     /// The mailbox that it writes.
@@ -42,19 +41,19 @@ pub struct Process {
     pub seed: u64,
     /// Shards of the server.
     pub shards: usize,
-    /// By which it wakes each shard.
+    /// Its wake-up of each shard.
     pub bells: Vec<Bell>,
-    /// If it comes over a network: by which each shard learns of what it sent.
+    /// For a process over a network: the marks that announce its frames to each shard.
     pub marks: Option<Arc<[ReadyMark]>>,
 }
 
 /// A client's thread that may sleep.
 struct Sleeping {
     to_server: Words,
-    /// Its word that counts signals, and what that was when it fell asleep.
+    /// The word that counts its signals, and the word's value when it fell asleep.
     word: usize,
     seen: u64,
-    /// It is woken by what arrives.
+    /// Arriving data wakes it.
     is_remote: bool,
     task: Arc<Mutex<Option<u64>>>,
 }
@@ -63,7 +62,7 @@ struct Sleeping {
 pub struct NodeRings {
     sleepers: Vec<Sleeper>,
     clients: Vec<RingClients<Clock>>,
-    /// Of each shard, those over a network that rang while they were parked.
+    /// For each shard the clients over a network that rang while they were parked.
     rung: Vec<Arc<RungClients>>,
     /// Replies went out since sleeping threads were last woken.
     has_replied: bool,
@@ -72,12 +71,12 @@ pub struct NodeRings {
     sleeping: Vec<Sleeping>,
     /// The shards' task, if it sleeps.
     pub waiting: Arc<Mutex<Option<u64>>>,
-    /// What the shards have looked at and done.
+    /// The shards' counters.
     pub counts: Counts,
 }
 
 impl NodeRings {
-    /// Of a server with so many shards; without clients yet.
+    /// The ring clients of a server with this many shards; without clients yet.
     pub fn new(world: &SimWorld, shards: usize) -> Self {
         let asleep = Words::new(Mapping::heap(ASLEEP_BYTES));
         let sleeper = |shard| Sleeper::new(AsleepWord::new(asleep.clone(), shard));
@@ -102,7 +101,7 @@ impl NodeRings {
         }
     }
 
-    /// A process with so many ring sets; over a network, if that is `is_remote`, with one.
+    /// A process with this many ring sets; with one, over a network, if `is_remote`.
     pub fn connect(
         &mut self,
         (incarnation, number, seed): (u64, u64, u64),

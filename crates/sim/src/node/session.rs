@@ -26,16 +26,16 @@ pub(super) struct Granting<'l> {
     pub shards: &'l [Shard<SimJournal>],
     /// One for each shard.
     pub journals: &'l [SimJournal],
-    /// What each shard gets.
+    /// The options of each shard.
     pub options: &'l ShardOptions,
     /// The pointers that clients share.
     pub pointers: &'l Option<(Words, u64)>,
 }
 
-/// What the server keeps of it.
+/// The server's state of a session.
 pub(super) struct Session {
     pub number: u64,
-    /// What the client's links see.
+    /// The memory that the client's links see.
     pub target: SimTarget,
     pub to_server: Words,
     pub rings: Vec<RingSession>,
@@ -46,8 +46,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A session of this number, and what its client, whose machine has this
-    /// clock, is given.
+    /// A session of this number, and the parts for its client, whose machine has this clock.
     pub fn grant(
         world: &SimWorld,
         granting: &Granting<'_>,
@@ -60,7 +59,7 @@ impl Session {
         let to_server = Words::new(Mapping::heap(mailbox_bytes(shards)));
         let to_client = Words::new(Mapping::heap(mailbox_bytes(shards)));
         let large = Words::new(Mapping::heap(LARGE_BUFFER_BYTES));
-        // What the client's links see, and what the server's do.
+        // The memory that the client's links see, and that the server's links see.
         let (target, back) = (SimTarget::new(), SimTarget::new());
         for (region, (shard, journal)) in (0u32..).zip(granting.shards.iter().zip(journals)) {
             target.expose(region, shard.owner().view().clone(), journal.clone());

@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 /// Unix ms when a world begins.
 const BEGAN_MS: u64 = 1_700_000_000_000;
 
-/// All who read the clock share it.
+/// All readers of the clock share it.
 #[derive(Clone)]
 pub struct NodeTime(Rc<Inner>);
 
@@ -21,15 +21,15 @@ struct Inner {
     monotonic: HostClock,
     clock: ServerClock,
     follower: RefCell<ClockFollower>,
-    /// By how much the wall clock was set, ms.
+    /// Total change of the wall clock, ms.
     wall_set_ms: Cell<i64>,
-    /// What the clock showed, Unix ms, at which virtual ns: before and after each
-    /// look at the wall clock. Between two of them it runs evenly.
+    /// The clock's Unix ms, with the virtual ns: before and after each look at the wall clock.
+    /// Between two of them it runs evenly.
     shown: RefCell<Vec<(u64, u64)>>,
 }
 
 impl NodeTime {
-    /// The clock of a machine that gains so much.
+    /// The clock of a machine with this drift.
     pub fn new(world: &SimWorld, gains_ppm: i64) -> Self {
         Self(Rc::new(Inner {
             world: world.clone(),
@@ -56,7 +56,7 @@ impl NodeTime {
         self.0.clock.unix_ms(self.monotonic_ns() / MS)
     }
 
-    /// What heartbeats tell of it.
+    /// The clock's time for heartbeats.
     pub fn told_unix_ms(&self) -> u64 {
         self.0.clock.told_unix_ms(self.monotonic_ns() / MS)
     }
@@ -67,7 +67,7 @@ impl NodeTime {
         Now { unix_ms: self.unix_ms(), since_start_s: since_ns / (1_000 * MS) }
     }
 
-    /// Somebody sets the wall clock.
+    /// Sets the wall clock.
     pub fn set_wall(&self, by_ms: i64) {
         self.0.wall_set_ms.set(self.0.wall_set_ms.get() + by_ms);
     }
@@ -86,8 +86,8 @@ impl NodeTime {
         self.0.shown.borrow_mut().push((self.0.world.now_ns(), self.unix_ms()));
     }
 
-    /// When it shows this at first, virtual ns: known for all that was, and for
-    /// what comes as if nobody set a clock.
+    /// The first virtual ns at which it shows this time: known for the past, and predicted for the
+    /// future as if no clock were set.
     pub fn virtual_ns(&self, unix_ms: u64) -> u64 {
         let shown = self.0.shown.borrow();
         let next = shown.partition_point(|&(_, shown_ms)| shown_ms < unix_ms);

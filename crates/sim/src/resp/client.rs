@@ -1,4 +1,4 @@
-//! A simulated RESP client: pipelines of requests, and what came back.
+//! A simulated RESP client: pipelines of requests, and their replies.
 
 use super::moves::{Mover, Moves};
 use super::replies::{Asked, Came};
@@ -116,7 +116,7 @@ impl RespClient {
     }
 
     fn operate(&self, pipeline: &mut Pipeline) -> Result<(), Ended> {
-        // Calls of one key that overlap are what makes judging slow.
+        // Overlapping calls of one key make judging slow.
         let keys = self.world.swarm.keys as u64;
         let most = match self.moves {
             None => (2 * keys).clamp(3, self.world.swarm.resp.most_under_way.max(3)),
@@ -148,8 +148,7 @@ impl RespClient {
         self.leave(pipeline)
     }
 
-    /// A client may say that nothing more comes and take the last replies, take
-    /// them and be gone, or not care for them.
+    /// A client may close its side and take the last replies, take them and leave, or ignore them.
     fn leave(&self, pipeline: &mut Pipeline) -> Result<(), Ended> {
         match self.draw(6) {
             0 if !self.world.is_over() => self.give_up(pipeline),
@@ -176,7 +175,7 @@ impl RespClient {
         pipeline.stream.send(&bytes);
     }
 
-    /// Sends so many requests at once.
+    /// Sends this many requests at once.
     fn ask(&self, pipeline: &mut Pipeline, count: u64) {
         let mut bytes = Vec::new();
         for _ in 0..count {
@@ -247,7 +246,7 @@ impl RespClient {
         pipeline.stream.set_waiting(Some(self.task));
         self.world.sim.suspend_until(self.task, until_ns);
         pipeline.stream.set_waiting(None);
-        // At the end each waits for its replies: they have to come.
+        // At the end each client waits for its replies, which must come.
         self.world.sim.now_ns() < until_ns || self.world.is_over()
     }
 

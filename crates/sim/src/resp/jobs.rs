@@ -33,7 +33,7 @@ impl Wake for ThreadBell {
     }
 }
 
-/// What other threads know of the thread of one shard.
+/// The state of one shard's thread that other threads share.
 pub struct Mailbox {
     /// Mail for it.
     pub inbox: Inbox<Arc<ThreadBell>>,
@@ -56,17 +56,17 @@ pub type Mailboxes = Arc<[Mailbox]>;
 pub struct ShardJobs {
     number: usize,
     all: Mailboxes,
-    /// Of any thread's connections, to be executed.
+    /// Jobs of any thread's connections.
     queue: VecDeque<Job>,
     large: LargeJobs,
     outbox: Outbox,
-    /// For the thread's own connections.
+    /// Replies for the thread's own connections.
     replies: VecDeque<(Token, OwnedReply)>,
     counts: Rc<ThreadCounts>,
 }
 
 impl ShardJobs {
-    /// The threads of a server with so many shards.
+    /// The threads of a server with this many shards.
     pub fn of_server(world: &SimWorld, shards: usize, eviction: Eviction) -> Vec<Self> {
         let mailbox = |_| {
             let (shard, connections) = (Mutex::default(), Mutex::default());
@@ -92,7 +92,7 @@ impl ShardJobs {
         Arc::clone(&self.all)
     }
 
-    /// What the thread counts.
+    /// The thread's counters.
     pub fn counts(&self) -> Rc<ThreadCounts> {
         Rc::clone(&self.counts)
     }
@@ -101,7 +101,7 @@ impl ShardJobs {
         &self.all[self.number]
     }
 
-    /// The jobs under way, for what the thread's own connections execute at once.
+    /// The jobs under way, for the commands that the thread's own connections execute at once.
     pub fn large(&mut self) -> &mut LargeJobs {
         &mut self.large
     }
@@ -179,7 +179,7 @@ impl ShardJobs {
         worked
     }
 
-    /// This task is woken by what comes for the thread.
+    /// Arriving data for the thread wakes this task.
     pub fn set_waiting(&self, task: Option<u64>) {
         *lock(&self.own().bell.shard) = task;
     }

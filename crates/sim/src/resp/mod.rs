@@ -2,8 +2,8 @@
 //! thread, between simulated streams of bytes and the world's shards, and
 //! clients that send pipelines.
 //!
-//! The optimistic reads of that thread look at what each word held meanwhile:
-//! it is suspended in the middle of each, and the shards go on.
+//! The optimistic reads of that thread return, for each word, a value that it held during the read:
+//! the thread is suspended in the middle of each read, and the shards go on.
 
 mod client;
 mod jobs;

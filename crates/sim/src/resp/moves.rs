@@ -1,10 +1,9 @@
 //! Hashes that go from key to key: RENAME, COPY and MOVE, in pieces where they have
 //! parts.
 //!
-//! One RESP client changes them, one request after another, so that it knows what each
-//! key has; ring clients read them. After a connection that ended with a request under
-//! way, or a server that died, nobody knows it: then the keys are others, of the next
-//! generation.
+//! One RESP client changes them, one request after another, so that it knows each key's value; ring
+//! clients read them. After a connection that ended with a request under way, or a server that
+//! died, the values are unknown: then the client uses other keys, of the next generation.
 
 use super::requests::{Expect, Maker, Request};
 use crate::check::keys::{If, KeyOp, Value};
@@ -23,7 +22,7 @@ struct MovedKey {
     key: u8,
 }
 
-/// What that client knows.
+/// That client's knowledge.
 #[derive(Default)]
 pub struct Moves {
     generation: u16,
@@ -32,12 +31,12 @@ pub struct Moves {
     held: BTreeMap<MovedKey, BTreeMap<u32, i64>>,
 }
 
-/// A client that moves what lies under keys.
+/// A client that moves the objects of keys.
 pub trait Mover {
     /// Other keys from now on. There is nothing yet under them.
     fn begin_anew(&mut self, maker: &Maker);
 
-    /// What is known of any of them.
+    /// The knowledge of any of them.
     fn moving(&mut self) -> &mut Moving;
 
     /// Counts the moves of several pieces that came to their end.
@@ -65,7 +64,7 @@ pub trait Mover {
     }
 }
 
-/// What each of them knows.
+/// The knowledge of each of them.
 #[derive(Default)]
 pub struct Moving {
     /// The incarnation of the server that has the keys.
@@ -174,7 +173,7 @@ impl Moves {
         Request::new(vec![b"DEL".to_vec(), self.key(from)], Expect::Exactly(1), ops)
     }
 
-    /// What a key has now, as operations that leave it.
+    /// A key's present value, as operations that result in it.
     fn ops_of(&self, maker: &Maker, place: MovedKey) -> Vec<(Register, KeyOp)> {
         let held = self.held.get(&place);
         let number = |field| held.and_then(|held| held.get(&field)).copied();
@@ -182,7 +181,7 @@ impl Moves {
         (0..maker.world.swarm.hashes.fields).map(op).collect()
     }
 
-    /// A hash goes to another key, or a copy of it does.
+    /// A hash, or a copy of it, moves to another key.
     fn go(
         &mut self,
         maker: &Maker,

@@ -1,4 +1,4 @@
-//! What replies say about each key.
+//! The meaning of replies for each key.
 
 use super::requests::{Expect, Px, time_left};
 use crate::check::keys::{KeyOp, Left, Value, said_of_each};
@@ -10,19 +10,19 @@ use remora_resp::wire::Value as Reply;
 
 /// A request under way.
 pub struct Asked {
-    /// What is to come back.
+    /// The expected reply.
     pub expect: Expect,
-    /// What it does to each key.
+    /// Its operation on each key.
     pub calls: Vec<(Begun, KeyOp)>,
     /// How it says when its key expires.
     pub expiry: Option<Px>,
-    /// What it does to trees.
+    /// Its operations on trees.
     pub acts: Vec<Act>,
     /// The server's clock when it was sent, ms.
     pub asked_ms: u64,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Came {
     /// This, for each key.
@@ -34,7 +34,7 @@ pub enum Came {
 }
 
 impl Asked {
-    /// What a reply says.
+    /// Judges a reply.
     pub fn judge(&self, world: &World, reply: &Reply<'_>) -> Came {
         if let Reply::Error(text) = reply {
             let may_be = matches!(
@@ -99,7 +99,7 @@ impl Asked {
         }
     }
 
-    /// A write of which is known whether it was done, and now also when.
+    /// A write that is known to be done or not, and now also when.
     fn done(&self, op: KeyOp, is_done: bool, now_ms: u64) -> KeyOp {
         let window = self.expiry.map(|px| px.window(self.asked_ms, now_ms));
         let done = Some(is_done);
@@ -116,7 +116,7 @@ impl Asked {
     }
 }
 
-/// What was found under a key; `None` if nobody ever wrote it there.
+/// The value found under a key; `None` if no client wrote it there.
 fn found(world: &World, key: Register, value: &Reply<'_>) -> Option<KeyOp> {
     match value {
         Reply::Null => Some(KeyOp::Get { found: None }),

@@ -1,4 +1,4 @@
-//! What RESP clients ask, and what it means for each key.
+//! Requests of RESP clients, and their meaning for each key.
 
 use super::swarm::Kind;
 use crate::check::keys::{If, KeyOp, Left, Value, Window};
@@ -8,7 +8,7 @@ use crate::world::World;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// What is to come back.
+/// The expected reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expect {
     /// A value or null.
@@ -39,15 +39,15 @@ pub enum Expect {
 pub struct Request {
     /// Command and arguments.
     pub words: Vec<Vec<u8>>,
-    /// What is to come back.
+    /// The expected reply.
     pub expect: Expect,
-    /// What it does to each key.
+    /// Its operation on each key.
     pub ops: Vec<(Register, KeyOp)>,
     /// How it says when its key expires; `None`: it does not.
     pub expiry: Option<Px>,
     /// The databases whose trees it removes.
     pub clears: Range<u8>,
-    /// What else it does to trees.
+    /// Its other operations on trees.
     pub acts: Vec<Act>,
 }
 
@@ -61,7 +61,7 @@ impl Request {
 /// How a SET says when its key expires, in ms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Px {
-    /// After so long.
+    /// After this time.
     In(u64),
     /// At that time.
     At(u64),
@@ -236,7 +236,7 @@ impl Maker {
     }
 }
 
-/// What PTTL said between these times of the server's clock, ms.
+/// The result of PTTL between these times of the server's clock, ms.
 pub fn time_left(told_ms: i64, from_ms: u64, by_ms: u64) -> Option<Left> {
     match told_ms {
         -2 => Some(Left::Absent),

@@ -1,6 +1,5 @@
-//! A stream of bytes each way, as TCP gives it: bytes arrive in order, in
-//! pieces, some time later; what the reader does not take holds up the writer;
-//! either end may close or break it.
+//! A stream of bytes each way, as TCP gives it: bytes arrive in order, in pieces, some time later;
+//! a reader that takes nothing stops the writer (back-pressure); either end may close or break it.
 
 use remora_fabric::sim::SimWorld;
 use remora_frontend::Connection;
@@ -27,7 +26,7 @@ pub struct StreamOptions {
     pub bytes: usize,
 }
 
-/// What the server's thread waits for, as poll(2) would tell it.
+/// The events for which the server's thread waits, as poll(2) would report them.
 pub struct Events {
     /// The thread's task, if it sleeps.
     pub waiting: Mutex<Option<u64>>,
@@ -64,7 +63,7 @@ impl Events {
 
 #[derive(Default)]
 struct Direction {
-    /// What has arrived and was not taken.
+    /// Bytes that have arrived and were not taken.
     arrived: VecDeque<u8>,
     /// When the last bytes arrive that were sent.
     last_ns: u64,
@@ -80,7 +79,7 @@ struct State {
     unread: usize,
     /// The server could not write.
     blocked: bool,
-    /// Nothing reaches the client any more.
+    /// The client receives nothing from now on.
     client_gone: bool,
     /// Reading gives an error to the server.
     reset: bool,
@@ -197,8 +196,8 @@ impl ClientEnd {
         stream.world.schedule_at(at_ns, move || to.end_to_server());
     }
 
-    /// The connection breaks for the client. The server hears of it after so
-    /// long; until then it reads what is under way, and its answers are lost.
+    /// The connection breaks for the client. The server notices it after this time; until then it
+    /// reads bytes under way, and its answers are lost.
     pub fn break_off(&self, server_hears_ns: u64) {
         let stream = &self.0;
         lock(&stream.state).client_gone = true;
@@ -210,7 +209,7 @@ impl ClientEnd {
         });
     }
 
-    /// What has arrived, added to `into`; if nothing has, whether more can.
+    /// Appends the arrived bytes to `into`; without any, returns whether more can come.
     pub fn take(&self, into: &mut Vec<u8>) -> std::result::Result<(), Ended> {
         let stream = &self.0;
         let mut state = lock(&stream.state);
@@ -230,7 +229,7 @@ impl ClientEnd {
         }
     }
 
-    /// This task is woken by what arrives next.
+    /// The next arriving data wakes this task.
     pub fn set_waiting(&self, task: Option<u64>) {
         *lock(&self.0.client) = task;
     }
@@ -243,13 +242,12 @@ pub struct ServerEnd(Arc<Stream>);
 pub struct Accepted {
     /// The stream.
     pub stream: ServerEnd,
-    /// What another thread knows of it that served it before.
+    /// The state of the thread that served it before.
     pub connection: Option<Box<Connection<Resp>>>,
 }
 
 impl ServerEnd {
-    /// Another thread serves the stream from now on: this one hears nothing of it any
-    /// more.
+    /// Another thread serves the stream from now on: this one gets no more of its events.
     pub fn hand_over(self, to: &Arc<Events>, connection: Connection<Resp>) {
         let from = std::mem::replace(&mut *lock(&self.0.events), Arc::clone(to));
         let slot = lock(&self.0.state).slot.take();

@@ -1,4 +1,4 @@
-//! What a seed draws of RESP clients.
+//! A seed's choice of RESP clients.
 
 use std::ops::RangeInclusive;
 
@@ -57,14 +57,14 @@ impl Kind {
     }
 }
 
-/// What a seed draws of RESP.
+/// A seed's choice of RESP.
 #[derive(Clone, Copy, Debug)]
 pub struct RespSwarm {
     /// Clients.
     pub clients: u32,
     /// Most requests of a client under way.
     pub most_under_way: u64,
-    /// Weights of what they ask; one for each `Kind`.
+    /// Weights of their requests; one for each `Kind`.
     pub weights: [u64; Kind::ALL.len()],
     /// Longest time that bytes are under way, ns.
     pub most_ns: u64,

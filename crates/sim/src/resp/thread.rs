@@ -27,16 +27,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many optimistic reads in a million are held up in the middle, as by
-/// another process on the core.
+/// Optimistic reads, of a million, that are suspended in the middle, as by another process on the
+/// core.
 const HELD_UP_PPM: u32 = 2_000;
-/// In how many of a million turns a thread gives a connection away, if it may.
+/// Turns, of a million, in which a thread gives a connection away, if it may.
 const GIVES_AWAY_PPM: u32 = 50_000;
-/// For how long at most, ns.
+/// The longest such suspension, ns.
 const HELD_UP_NS: u64 = 20_000_000;
 
-/// A shard's arena, as another one's thread sees it: every piece that it reads takes
-/// a while, in which the shard goes on.
+/// A shard's arena, as another shard's thread reads it: every piece takes a while to read, in which
+/// the shard continues.
 pub struct BesideMemory {
     world: SimWorld,
     words: ReadView,
@@ -83,8 +83,8 @@ impl Memory for BesideMemory {
     }
 }
 
-/// What the RESP connections of one shard's thread know of their server, in one of
-/// its incarnations.
+/// The state of the server, in one of its incarnations, for the RESP connections of one shard's
+/// thread.
 pub struct SimHost {
     node: Rc<RefCell<Node>>,
     incarnation: u64,
@@ -111,7 +111,7 @@ impl SimHost {
         Self { node, incarnation, home, time, hash_seed, slots, shards, mailboxes, counts }
     }
 
-    /// What the thread has beside its connections. `None` if its incarnation is over.
+    /// The thread's jobs. `None` if its incarnation is over.
     fn with_jobs<R>(&self, act: impl FnOnce(&mut ShardJobs) -> R) -> Option<R> {
         self.node.borrow_mut().with_jobs((self.incarnation, self.home), act)
     }
@@ -199,12 +199,12 @@ impl Host for SimHost {
         &self.counts
     }
 
-    /// Nobody in a world asks for it.
+    /// No client of a world asks for it.
     fn info(&self, _: &Sections<'_>) -> String {
         String::new()
     }
 
-    /// Nobody in a world asks for them.
+    /// No client of a world asks for them.
     fn parameters(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -213,7 +213,7 @@ impl Host for SimHost {
 /// The connections of one thread.
 type RespConnections = Connections<ServerEnd, RespExecutor<SimHost>>;
 
-/// What a world keeps of the RESP connections of one shard's thread.
+/// A world's state of the RESP connections of one shard's thread.
 struct OfThread {
     events: Arc<Events>,
     shards: Rc<Vec<BesideMemory>>,
@@ -266,12 +266,12 @@ impl Resp {
         Some(connect(world, options, &thread.events))
     }
 
-    /// Adds what the threads of this incarnation have counted, if there is one.
+    /// Adds the counters of this incarnation's threads, if there is one.
     pub fn count(&self, counts: &mut Counts) {
         self.threads.borrow().iter().for_each(|thread| counts.add_thread(&thread.counts));
     }
 
-    /// Tells of this incarnation, if there is one.
+    /// Adds the probes of this incarnation, if there is one.
     pub fn tell(&self, probes: &mut Probes) {
         for thread in self.threads.borrow().iter() {
             probes.add(Probe::RespHere, thread.counts.executed_here.get());
@@ -284,9 +284,8 @@ impl Resp {
     }
 }
 
-/// The RESP connections of one shard's thread. In production that thread serves the
-/// shard's rings and jobs between them: here the server's task does, whenever this
-/// one waits.
+/// The RESP connections of one shard's thread. In production that thread serves the shard's rings
+/// and jobs between them: here the server's task does so, whenever this one waits.
 struct Thread {
     world: SimWorld,
     events: Arc<Events>,
@@ -296,7 +295,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// As the production thread goes round, until the server dies.
+    /// Loops as the production thread does, until the server dies.
     fn run(self, host: SimHost) {
         let task = Coroutines.current().expect("it runs as a task");
         let mut connections = RespConnections::new(RespExecutor::new(host));
@@ -332,7 +331,7 @@ impl Thread {
             }
             connections.serve(drop);
             connections.port().with_jobs(ShardJobs::send_mail);
-            // What the work takes.
+            // The time of the work.
             let takes_ns = self.world.draw(|random| random.within(&(200..=3_000)));
             self.faults.pause(&self.world, task, takes_ns..=takes_ns);
         }
@@ -388,7 +387,7 @@ impl Thread {
 }
 
 impl Drop for Thread {
-    /// Whom it has not accepted hears that it is gone, as the others do.
+    /// Clients that it has not accepted also notice that it is gone.
     fn drop(&mut self) {
         let left = std::mem::take(&mut *lock(&self.events.accepted));
         drop(left);

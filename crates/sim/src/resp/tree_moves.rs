@@ -1,9 +1,9 @@
 //! Trees that go from key to key: RENAME and COPY, in pieces where they are large.
 //!
-//! One RESP client changes them, one request after another, so that it knows what each
-//! has; ring clients look at them. No key gets the same tree twice, so that a rectangle
-//! that is seen under a key names the change that brought it there. After a connection
-//! that ended with a request under way, or a server that died, the keys are others.
+//! One RESP client changes them, one request after another, so that it knows each key's tree; ring
+//! clients look at them. No key gets the same tree twice, so that a rectangle under a key names the
+//! change that brought it there. After a connection that ended with a request under way, or a
+//! server that died, the client uses other keys.
 
 use super::moves::{Mover, Moving};
 use super::requests::{Expect, Maker, Request};
@@ -14,10 +14,10 @@ use remora_client_core::Rect;
 use remora_layout::limits::DUMP_PIECE_BYTES;
 use std::collections::BTreeMap;
 
-/// As many trees at a time.
+/// The number of trees at a time.
 const TREES: usize = 3;
 
-/// What that client knows.
+/// That client's knowledge.
 #[derive(Default)]
 pub struct TreeMoves {
     /// Keys so far.
@@ -61,7 +61,7 @@ impl Mover for TreeMoves {
 }
 
 impl TreeMoves {
-    /// Any of the trees but the one that is to be replaced.
+    /// Any of the trees except the one to be replaced.
     fn any(&self, maker: &Maker) -> Option<u32> {
         let trees: Vec<u32> =
             self.held.keys().copied().filter(|&tree| Some(tree) != self.replaced).collect();
@@ -121,7 +121,7 @@ impl TreeMoves {
         request("DEL", tree, &[], Expect::Exactly(1), vec![act])
     }
 
-    /// A tree goes to another key, or a copy of it does.
+    /// A tree, or a copy of it, moves to another key.
     fn go(&mut self, maker: &Maker, command: &str, from: u32) -> Request {
         let replaced = self.replaced.take_if(|_| maker.draw(2) == 0);
         let to = replaced.unwrap_or_else(|| self.key(maker));

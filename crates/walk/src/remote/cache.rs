@@ -1,10 +1,10 @@
-//! The top levels of trees, cached by a reader: inner nodes only, as many as
-//! fit a number of bytes, higher levels first.
+//! The top levels of trees, cached by a reader: inner nodes only, as many as fit a number of bytes,
+//! higher levels first.
 //!
-//! A node that is kept proves nothing by itself: who uses it reads its first
-//! two words, guardian and version, anew in the same batch as the nodes below.
-//! If they are what they were when the node was read, the node has not changed
-//! in between, and is as good as if it had been read now.
+//! A cached node proves nothing by itself: a walk that uses it reads the node's first two words,
+//! guardian and version, again in the same batch as the nodes below. If the words are unchanged
+//! since the node was read, the node has not changed in between, and is as good as if the walk had
+//! read it now.
 
 use remora_layout::node::{NodeRef, VERSIONED_BYTES};
 use std::collections::BTreeMap;
@@ -23,34 +23,34 @@ pub(super) fn version_of(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word.try_into().expect("eight bytes"))
 }
 
-/// The nodes that are kept.
+/// The cached nodes.
 #[derive(Debug)]
 pub struct NodeCache {
     most_bytes: usize,
     bytes: usize,
     nodes: BTreeMap<NodeRef, Kept>,
-    /// The nodes of each level, so that lower ones make room.
+    /// The nodes of each level: the cache evicts lower levels first.
     by_level: BTreeMap<u8, Vec<NodeRef>>,
 }
 
 impl NodeCache {
-    /// Nothing yet.
+    /// An empty cache.
     pub fn new(most_bytes: usize) -> Self {
         Self { most_bytes, bytes: 0, nodes: BTreeMap::new(), by_level: BTreeMap::new() }
     }
 
-    /// Bytes of the nodes that are kept.
+    /// Bytes of the cached nodes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// A node with its version, if it is kept.
+    /// A node with its version, if it is cached.
     pub fn get(&self, at: NodeRef) -> Option<(u64, &[u8])> {
         self.nodes.get(&at).map(|kept| (kept.version, &kept.bytes[..]))
     }
 
-    /// Keeps a node that has passed every check, if it is an inner one and
-    /// there is room, or lower ones can make it.
+    /// Caches a node that has passed every check, if it is an inner one and there is room, or
+    /// evicting lower ones makes room.
     pub fn keep(&mut self, at: NodeRef, level: u8, bytes: &[u8]) {
         if level == 0 || bytes.len() > self.most_bytes || bytes.len() < VERSIONED_BYTES {
             return;

@@ -5,8 +5,8 @@ use crate::{End, Proof, Walk, Want};
 use remora_fabric::{RemoteAddress, Work};
 use remora_layout::limits::CACHE_LINE_BYTES;
 
-/// Feeds a walk one READ at a time, until it ends. What was fed last lies at the
-/// start of the landing memory.
+/// Feeds a walk one READ at a time, until it ends. The bytes that it fed last lie at the start of
+/// the landing memory.
 ///
 /// # Errors
 /// The link has failed.
@@ -26,13 +26,13 @@ pub fn follow<W: Walk, R: Reads>(
             return Ok(end);
         }
     }
-    // It wants nothing, and has not ended.
+    // The walk wants nothing, and has not ended.
     Ok(End::Ask(W::OUT_OF_REGION))
 }
 
-/// One READ of a part of an object into the start of the landing memory, and
-/// behind it, in the same batch, of its root's words: a part counts only with
-/// its root. Ranges are offsets and bytes; gives where the root's words landed.
+/// One READ of a part of an object into the start of the landing memory and, behind it in the same
+/// batch, one of its root's words: a part counts only with its root. Ranges are offsets and bytes;
+/// returns where the root's words landed.
 ///
 /// # Errors
 /// The link has failed.
@@ -61,9 +61,9 @@ pub fn fetch_rooted<R: Reads>(
 /// How a walk through an object's parts ended, or why its root refused it.
 pub type Rooted<W, T> = Result<End<<W as Walk>::Found, <W as Walk>::Reason>, T>;
 
-/// As [`follow`], of a part of an object: behind each want the root's words are
-/// read. `refused` looks at them, where they landed, before the walk is fed; what
-/// it returns ends the walk.
+/// As [`follow`], for a part of an object: behind each want it reads the root's words. `refused`
+/// checks the landed words before the walk receives its bytes; a value that it returns ends the
+/// walk.
 ///
 /// # Errors
 /// The link has failed.
@@ -85,12 +85,11 @@ pub fn follow_rooted<W: Walk, R: Reads, C: Tally, T>(
             return Ok(Ok(end));
         }
     }
-    // It wants nothing, and has not ended.
+    // The walk wants nothing, and has not ended.
     Ok(Ok(End::Ask(W::OUT_OF_REGION)))
 }
 
-/// One of many walks that go on in step, each of which wants one thing at a
-/// time.
+/// One of many walks in step, each of which wants one thing at a time.
 pub struct InStep<W: Walk> {
     /// The walk.
     pub walk: W,
@@ -105,7 +104,7 @@ impl<W: Walk> InStep<W> {
         Self { walk, region, want: None, landing: 0 }
     }
 
-    /// Feeds it what [`fetch_wanted`] has fetched for it. `None`: it goes on.
+    /// Feeds it the bytes that [`fetch_wanted`] has fetched for it. `None` if it continues.
     #[inline]
     pub fn feed(&mut self, reads: &impl Reads) -> Option<End<W::Found, W::Reason>> {
         let Some(want) = self.want.take() else {
@@ -115,13 +114,13 @@ impl<W: Walk> InStep<W> {
         self.walk.feed(want, bytes, Proof::Checksum).end()
     }
 
-    /// Where what it was fed last has landed.
+    /// Where the bytes that it received last have landed.
     pub fn landing(&self) -> usize {
         self.landing
     }
 }
 
-/// One batch of READs for what each of the walks wants next.
+/// One batch of READs for the next want of each walk.
 ///
 /// # Errors
 /// The link has failed.

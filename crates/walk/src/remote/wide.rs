@@ -1,10 +1,10 @@
-//! A walk that wants many nodes at a time: READs of as many as may be under
-//! way, each handled as it comes (Catfish 4.2, C23), or one at a time (C20).
+//! A walk that wants many nodes at a time: as many READs in flight as allowed, each handled when it
+//! completes (Catfish 4.2, C23), or one at a time (C20).
 //!
-//! What it keeps true: a node that is cached counts only if its first words
-//! were read anew, in the batch that reads the nodes below, and are the same.
-//! When the walk has ended, its object's root was read after all nodes: behind the
-//! leaves, in their batch, or by itself where the walk ended above the leaves.
+//! Invariants: a cached node counts only if the walk read its first words again, in the batch that
+//! reads the nodes below, and they are unchanged. When the walk has ended, it has read its object's
+//! root after all nodes: behind the leaves, in their batch, or by itself if the walk ended above
+//! the leaves.
 
 use super::{NodeCache, Reads, Tally};
 use crate::{BESIDE_BYTES, End, Proof, Walk, Want, What};
@@ -25,56 +25,57 @@ const MAX_BESIDES: usize = 4;
 
 type EndOf<W> = End<<W as Walk>::Found, <W as Walk>::Reason>;
 
-/// A want that is to be fetched, and in which round trip.
+/// A want that will be fetched, and its round trip.
 struct Planned<T> {
     want: Want<T>,
     round: u64,
 }
 
-/// One walk under way.
+/// One walk in progress.
 pub struct Wide<'c, W: Walk> {
     /// The walk.
     pub walk: W,
     region: u32,
     /// Bytes from one landing place to the next: no want is longer.
     stride: usize,
-    /// What is read of the object's root: offsets and bytes.
+    /// The ranges of the object's root that it reads: offsets and bytes.
     root: [(u64, usize); 2],
-    /// Nothing was posted after the last READ of the root.
+    /// It has posted nothing after the last READ of the root.
     is_root_last: bool,
     cache: &'c mut NodeCache,
     planned: VecDeque<Planned<W::Tag>>,
-    /// What lands in each place that was used.
+    /// The want that lands in each used place.
     landing: Vec<Option<Planned<W::Tag>>>,
-    /// READs of nodes at a time: places that there are.
+    /// READs of nodes at a time: the number of landing places.
     issued: usize,
     /// Places that were used and are free again.
     free: Vec<usize>,
-    /// Nodes under way below which there is more to read.
+    /// In-flight inner nodes, below which there is more to read.
     inner_under_way: usize,
-    /// Cached nodes whose first words are under way, in order, or fetched.
+    /// Cached nodes whose first words are in flight, in order, or fetched.
     checks: Vec<NodeRef>,
     /// How many of them have been posted.
     checked: usize,
-    /// Words that are read beside others, in order: the last are not posted yet.
+    /// Words to read beside others, in order: the last ones are not posted yet.
     besides: Vec<Want<W::Tag>>,
     besides_posted: usize,
-    /// READs under way.
+    /// READs in flight.
     under_way: usize,
-    /// Round trips of this beginning: READs in the longest chain of those that
-    /// each waited for the one before.
+    /// Round trips since the last restart: READs in the longest chain in which each waited for the
+    /// one before.
     rounds: u64,
     most_reads: u64,
-    /// Nodes that were planned to be fetched, over all beginnings.
+    /// Nodes that it planned to fetch, over all restarts.
     planned_reads: u64,
-    /// What the walk ended with, while versions are still under way.
+    /// The walk's result, while READs of versions are still in flight.
     found: Option<W::Found>,
 }
 
 impl<'c, W: Walk> Wide<'c, W> {
-    /// A walk that has begun, in this region, with this many READs of nodes at
-    /// a time. None of its wants is longer than `most_bytes`. `root` is what is read of
-    /// the object's root behind the nodes: offsets and bytes. It ends [`End::Beyond`] once it turns out to need more than `most_reads` nodes.
+    /// A walk that has begun, in this region, with this many READs of nodes at a time. None of its
+    /// wants is longer than `most_bytes`. `root` gives the ranges of the object's root to read
+    /// behind the nodes: offsets and bytes. The walk ends with [`End::Beyond`] once it needs more
+    /// than `most_reads` nodes.
     pub fn new(
         walk: W,
         (region, root): (u32, [(u64, usize); 2]),
@@ -106,8 +107,8 @@ impl<'c, W: Walk> Wide<'c, W> {
         }
     }
 
-    /// Feeds the walk from its present beginning until it ends. No READ is under
-    /// way when it returns, unless the link has failed.
+    /// Feeds the walk from its last restart until it ends. No READ is in flight when it returns,
+    /// unless the link has failed.
     ///
     /// # Errors
     /// The link has failed.
@@ -134,7 +135,7 @@ impl<'c, W: Walk> Wide<'c, W> {
         self.landing.clear();
     }
 
-    /// A place to land in, if one is left.
+    /// A landing place, if one is left.
     fn take_place(&mut self) -> Option<usize> {
         self.free.pop().or_else(|| {
             let place = self.landing.len();
@@ -164,7 +165,7 @@ impl<'c, W: Walk> Wide<'c, W> {
             let id = reads.next()?;
             self.under_way -= 1;
             let landed = self.take(id, reads);
-            // The first reason to end counts; what is under way is awaited.
+            // The first reason to end counts; the driver waits for the in-flight READs.
             end = end.or(landed);
         }
     }
@@ -174,19 +175,18 @@ impl<'c, W: Walk> Wide<'c, W> {
         self.issued * self.stride + index * VERSIONED_BYTES
     }
 
-    /// Where words that are read beside others land.
+    /// Where words read beside others land.
     fn beside_from(&self, index: usize) -> usize {
         self.check_from(MAX_VERSION_CHECKS) + index * BESIDE_BYTES
     }
 
-    /// Where the root landed that was read behind everything that a finished walk was
-    /// fed: place and bytes.
+    /// Where the root landed that the driver read after all bytes of a finished walk: place and
+    /// bytes.
     pub fn root_landed(&self) -> (usize, usize) {
         (self.beside_from(MAX_BESIDES), self.root.iter().map(|(_, bytes)| bytes).sum())
     }
 
-    /// Plans what the walk wants after what came in round `round`; nodes that
-    /// are cached are fed at once.
+    /// Plans the walk's new wants after the bytes of round `round`; it feeds cached nodes at once.
     fn plan(&mut self, round: u64) -> Option<EndOf<W>> {
         let mut end = None;
         while let Some(want) = self.walk.next_want() {
@@ -218,13 +218,13 @@ impl<'c, W: Walk> Wide<'c, W> {
         end.or((self.planned_reads > self.most_reads).then_some(End::Beyond))
     }
 
-    /// Posts READs for as many wants as there are places for, and for the
-    /// first words of the nodes that were cached.
+    /// Posts READs for as many wants as there are places for, and for the first words of cached
+    /// nodes.
     fn post_planned<R: Reads>(&mut self, reads: &mut R, cost: &mut impl Tally) {
         let mut works = std::mem::take(reads.works());
         works.clear();
         let (region, mut nodes, mut fetched) = (self.region, 0, 0);
-        // First, so that they have come when the others do.
+        // First, so that they complete before the others.
         for index in self.besides_posted..self.besides.len() {
             let Want { offset, bytes, .. } = self.besides[index];
             let from = RemoteAddress { region, offset };
@@ -271,7 +271,7 @@ impl<'c, W: Walk> Wide<'c, W> {
         *reads.works() = works;
     }
 
-    /// Reads the root by itself if nodes were read after it.
+    /// Reads the root by itself if it read nodes after the root.
     fn post_root<R: Reads>(&mut self, reads: &mut R, cost: &mut impl Tally) {
         if std::mem::replace(&mut self.is_root_last, true) {
             return;
@@ -288,7 +288,7 @@ impl<'c, W: Walk> Wide<'c, W> {
         *reads.works() = works;
     }
 
-    /// Adds READs of the root, behind all others. Their bytes.
+    /// Adds READs of the root, behind all others. Returns their bytes.
     fn push_root(&self, works: &mut Vec<Work<'_>>) -> u64 {
         let (mut into, total) = self.root_landed();
         for (offset, bytes) in self.root.into_iter().filter(|(_, bytes)| *bytes > 0) {
@@ -299,10 +299,10 @@ impl<'c, W: Walk> Wide<'c, W> {
         total as u64
     }
 
-    /// Takes what a READ has brought.
+    /// Takes the bytes of a completed READ.
     fn take<R: Reads>(&mut self, id: u64, reads: &R) -> Option<EndOf<W>> {
         if id == ROOT_ID {
-            // Its user looks at it once the walk has ended.
+            // The caller looks at it once the walk has ended.
             return None;
         }
         if id >= BESIDE_ID {
@@ -335,7 +335,7 @@ impl<'c, W: Walk> Wide<'c, W> {
         }
     }
 
-    /// What the first words of a node that was cached are now.
+    /// Compares the present first words of a cached node.
     fn check_version(&mut self, index: usize, now: &[u8]) -> Option<EndOf<W>> {
         let at = *self.checks.get(index)?;
         let kept = self.cache.get(at).map(|(_, kept)| &kept[..VERSIONED_BYTES]);
@@ -347,8 +347,8 @@ impl<'c, W: Walk> Wide<'c, W> {
     }
 }
 
-/// What ends the walk at once. What it found counts only once the versions that
-/// are under way have come.
+/// The reason that ends the walk at once. A result counts only once the in-flight READs of versions
+/// have completed.
 fn ending<F, R>(found: &mut Option<F>, end: Option<End<F, R>>) -> Option<End<F, R>> {
     match end {
         Some(End::Found(result)) => {

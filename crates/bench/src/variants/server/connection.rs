@@ -26,7 +26,7 @@ use std::time::Duration;
 /// A client that does not send its hello within this time is cut off.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the thread that grants sessions has to know.
+/// State of the thread that grants sessions.
 pub struct Host {
     pub messages: Messages,
     pub message_bytes: usize,
@@ -43,7 +43,7 @@ pub struct Post {
     pub accept_queues: Vec<Arc<AcceptQueue>>,
 }
 
-/// Where new conversations wait for the thread that will serve them.
+/// New conversations wait here for the thread that will serve them.
 pub struct AcceptQueue {
     waiting: Mutex<Vec<Conversation>>,
     is_open: AtomicBool,
@@ -55,9 +55,9 @@ pub struct AcceptQueue {
 pub struct Conversation<O = Outgoing> {
     pub incoming: Box<dyn Receiving>,
     pub outgoing: O,
-    /// Whether it goes on.
+    /// Whether it continues.
     pub incarnation: Incarnation,
-    /// By which the client wakes the shard.
+    /// The client's wake-up of the shard.
     eventfd: Arc<OwnedFd>,
 }
 
@@ -69,8 +69,8 @@ pub struct Outgoing {
     incarnation: Incarnation,
 }
 
-/// Whether a connection goes on, at all shards: its flag is set when the
-/// client has gone, or has broken the protocol.
+/// Whether a connection continues, at all shards: its flag is set when the client has gone, or has
+/// broken the protocol.
 #[derive(Clone)]
 pub struct Incarnation(Arc<(AtomicBool, UnixStream)>);
 
@@ -85,7 +85,7 @@ impl Incarnation {
         let (has_ended, socket) = &*self.0;
         if !has_ended.swap(true, Ordering::AcqRel) {
             tracing::warn!(%broken, "connection ended");
-            // Wakes who watches it, here and there.
+            // Wakes the thread that watches it, here and at the peer.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
@@ -104,8 +104,8 @@ impl<O> Conversation<O> {
         !self.incarnation.has_ended() && self.incoming.has_message()
     }
 
-    /// Takes up to `most` messages; each is given to `each` with the way back
-    /// and whoever gives its place back to the client.
+    /// Takes up to `most` messages; passes each to `each`, with the way back and the object that
+    /// gives its place back to the client.
     #[inline]
     pub fn take_turn(
         &mut self,
@@ -136,7 +136,7 @@ impl AcceptQueue {
         }))
     }
 
-    /// Lets those in who came and those out who went.
+    /// Adds new conversations and removes those that have ended.
     pub fn pass<O>(
         &self,
         inside: &mut Vec<Conversation<O>>,
@@ -169,14 +169,14 @@ impl AcceptQueue {
         self.knock();
     }
 
-    /// Wakes the thread: somebody came or went.
+    /// Wakes the thread: a client came or went.
     fn knock(&self) {
         self.is_open.store(true, Ordering::Release);
         // A full counter means that a wake-up is already due.
         let _ = rustix::io::write(&*self.eventfd, &1u64.to_ne_bytes());
     }
 
-    /// Whether somebody came or went.
+    /// Whether a client came or went.
     pub fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Acquire)
     }
@@ -189,8 +189,8 @@ impl AsFd for AcceptQueue {
 }
 
 impl Outgoing {
-    /// Sends a reply and wakes the client. What fails ends the connection:
-    /// an honest client has left room for it.
+    /// Sends a reply and wakes the client. An error ends the connection: an honest client has left
+    /// room for the reply.
     #[inline]
     pub fn send(&mut self, parts: &[&[u8]]) {
         match self.sending.try_send(parts) {
@@ -241,7 +241,7 @@ fn serve(host: &Host, number: u64, mut socket: &UnixStream) -> anyhow::Result<()
     let incarnation = Incarnation::begin(socket.try_clone()?);
     let sent = grant(host, number, socket, &incarnation);
     if sent.is_ok() {
-        // The client says nothing more: what is read is its end.
+        // The client sends nothing more: the next read is its end.
         socket.set_read_timeout(None)?;
         let _ = socket.read(&mut [0u8; 1]);
     }

@@ -2,9 +2,9 @@
 //! memory, served by other messages or other threads. It belongs to the bench
 //! that starts it and ends with it.
 //!
-//! There is no RESP, no heartbeat and no read lease: only GET and SET by
-//! message. A connection that breaks the protocol ends; so does one whose
-//! replies find no room, because an honest client never lets that happen.
+//! There is no RESP, no heartbeat and no read lease: only GET and SET by message. A connection that
+//! breaks the protocol ends. So does one whose replies find no room, because an honest client never
+//! lets that happen.
 
 mod connection;
 mod pipelined;
@@ -73,13 +73,13 @@ pub fn run(args: VariantServerArgs) -> anyhow::Result<()> {
         .name("accept".into())
         .spawn(move || connection::accept(&host, &listener))?;
     let ready = format!("ready socket={} pid={}", args.socket.display(), std::process::id());
-    // An owner that is gone does not read: the end of standard input tells.
+    // An owner that is gone does not read: the end of standard input shows that.
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{ready}").and_then(|()| out.flush());
     drop(out);
     endings.recv().context("nobody watches for the end any more")?;
-    // Nothing is kept but memory of this process: its end ends the threads.
-    // The directory is the owner's, and nobody else's.
+    // The server only keeps memory of this process: the process's end ends the threads. Only the
+    // owner may access the directory.
     let _ = std::fs::remove_file(&args.socket);
     remove_directory_of(&args.socket);
     Ok(())

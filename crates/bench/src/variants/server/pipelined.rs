@@ -23,7 +23,7 @@ use zerocopy::IntoBytes;
 /// all clients of a bench have outstanding.
 const MAX_HANDED_OVER: usize = 1 << 18;
 
-/// The way back, shared by those who reply.
+/// The way back, shared by the threads that reply.
 type WayBack = Arc<Mutex<Outgoing>>;
 
 /// A message that was detected and decoded.
@@ -37,7 +37,7 @@ struct Job {
 #[derive(Default)]
 struct HandOver {
     jobs: Mutex<VecDeque<Job>>,
-    /// As many jobs, to be looked at without the lock.
+    /// The number of jobs, readable without the lock.
     count: AtomicUsize,
     came: Condvar,
 }
@@ -112,7 +112,7 @@ fn execute(queue: &HandOver, store: &Mutex<Store>, wait_mode: WaitMode) {
             // Decoded again to borrow from it, which costs some nanoseconds;
             // the hash, which costs more, comes along.
             let (header, found) = store.execute(Asked::decode(&job.message, |_| job.hash), now);
-            // Nobody may read the value any more once the lock is given back.
+            // No thread may read the value once the lock is released.
             value.clear();
             value.extend_from_slice(found);
             header
@@ -127,7 +127,7 @@ impl HandOver {
         jobs.push_back(job);
         self.count.store(jobs.len(), Ordering::Release);
         drop(jobs);
-        // A system call only if somebody waits.
+        // A system call only if a thread waits.
         self.came.notify_one();
     }
 

@@ -15,20 +15,20 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// As the product's shard: polls so long after the last work, then blocks.
+/// As the product's shard: polls for this long after the last work, then blocks.
 pub const HYBRID_SPIN: Duration = Duration::from_micros(20);
 /// Empty polls between two looks at the clock, or between two offers of the
 /// core to others where it is crowded.
 pub const POLLS_PER_CLOCK: u32 = 64;
-/// The word by which clients know that somebody at a shard sleeps. Several
-/// threads may sleep there: it is 1 while at least one does.
+/// The word that shows clients that a thread at a shard sleeps. Several threads may sleep there: it
+/// is 1 while at least one does.
 pub struct Asleep {
     word: AsleepWord,
     sleepers: Mutex<u32>,
 }
 
 impl Asleep {
-    /// Nobody sleeps yet.
+    /// No thread sleeps yet.
     pub fn new(word: AsleepWord) -> Arc<Self> {
         Arc::new(Self { word, sleepers: Mutex::new(0) })
     }
@@ -44,7 +44,7 @@ impl Asleep {
 #[derive(Clone, Copy)]
 pub struct WaitMode {
     pub wake: Wake,
-    /// Whether who polls has to offer the core to others.
+    /// Whether a thread that polls has to offer the core to others.
     pub is_crowded: bool,
 }
 
@@ -67,7 +67,7 @@ impl Rest {
         asleep: Arc<Asleep>,
         is_crowded: bool,
     ) -> anyhow::Result<Self> {
-        // The sleeper's own word is private; `asleep` is what clients see.
+        // The sleeper's own word is private; clients see `asleep`.
         let sleeper = Sleeper::new(AsleepWord::new(Words::new(Mapping::heap(8)), 0))?;
         let naps = messages == Messages::Indicator;
         Ok(Self {
@@ -81,14 +81,14 @@ impl Rest {
         })
     }
 
-    /// To be called by the thread itself, once.
+    /// The thread itself calls this once.
     pub fn begin(&self) {
         if self.naps {
             nap::prepare();
         }
     }
 
-    /// How those wait to whom this thread hands over.
+    /// How the threads wait to which this thread hands over.
     pub fn wait_mode(&self) -> WaitMode {
         WaitMode { wake: self.wake, is_crowded: self.is_crowded }
     }
@@ -98,7 +98,7 @@ impl Rest {
         self.sleeper.watch(fd, 0)
     }
 
-    /// No longer wakes for it.
+    /// Stops waking for it.
     pub fn forget(&self, fd: BorrowedFd<'_>) {
         self.sleeper.forget(fd);
     }

@@ -5,8 +5,8 @@ use core_affinity::CoreId;
 /// The cores, one for each thread that serves, from the first one up.
 pub struct Pins {
     cores: std::vec::IntoIter<CoreId>,
-    /// More threads than cores, the clients' not counted: who polls has to
-    /// let the others have the core.
+    /// More threads than cores, the clients' not counted: a thread that polls has to offer the core
+    /// to the others.
     pub is_crowded: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is done with a message, the same for all forms and models.
+//! The processing of a message, the same for all forms and models.
 
 use remora_arena::NoJournal;
 use remora_engine::{Now, Shard};
@@ -112,7 +112,7 @@ fn header<'v>(reply: &Reply<'v>, id: u32) -> (ReplyHeader, &'v [u8]) {
         lease_ms: reply.lease_ms.into(),
         pointer: [low.into(), high.into()],
         number: reply.number.into(),
-        // Of use to who reads only.
+        // Useful only for a client that reads.
         incarnation: 0.into(),
     };
     (header, value)

@@ -1,5 +1,5 @@
-//! The GEO keys of a shard: what it keeps of each, and the steps by which a member's
-//! record and its place in the tree come and go.
+//! The GEO keys of a shard: the state of each, and the steps that add and remove a member's record
+//! and its position in the tree.
 
 use super::set::GeoSet;
 use crate::store::{Now, Room, Store};
@@ -23,11 +23,11 @@ pub(crate) struct GeoKeys {
     /// may have changed since.
     pub(super) counted_heap: u64,
     pub(super) touched: Vec<u32>,
-    /// What a reply's value is made in.
+    /// Buffer for a reply's value.
     pub(super) scratch: Vec<u8>,
 }
 
-/// What all GEO keys of a shard have.
+/// The state shared by all GEO keys of a shard.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Totals {
     pub(super) members: u64,
@@ -45,7 +45,7 @@ impl GeoKeys {
         }
     }
 
-    /// Where readers find the tree of a key; 0 if they are to ask.
+    /// The place of a key's tree for readers; 0 if they must ask.
     pub(super) fn place<J: Journal>(&self, store: &Store<J>, root: Slot) -> i64 {
         let set = self.by_root.get(&root.slot).filter(|_| store.is_live(root));
         let tree = set.and_then(|set| set.tree.as_ref());
@@ -134,7 +134,7 @@ impl GeoKeys {
         planned.map_err(|_| Status::OutOfMemory)
     }
 
-    /// Publishes what was planned of the tree of a key, if it has one.
+    /// Publishes the planned change of a key's tree, if it has one.
     pub(super) fn publish<J: Journal>(&mut self, store: &mut Store<J>, root: u32) {
         let set = self.by_root.get_mut(&root).expect("a root record has its set");
         let Some(tree) = &mut set.tree else { return };

@@ -12,7 +12,7 @@ use remora_protocol::geo::{GeoCommand, Member, Members, Position};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Reply};
 
-/// What a change of one member has done.
+/// The outcome of a change of one member.
 #[derive(PartialEq, Eq)]
 enum Put {
     New,

@@ -1,8 +1,7 @@
 //! GEO keys: sets of members, each with a position (docs/decisions/0025).
 //!
-//! What it keeps true: a GEO key has members. A member that has no room is not
-//! added, and one that cannot be moved stays. What is changed is logged, one
-//! entry for each member.
+//! Invariant: a GEO key has members. If there is no room, a member is not added, and a member that
+//! cannot be moved stays. Changes are logged, one entry for each member.
 
 mod keys;
 mod members;

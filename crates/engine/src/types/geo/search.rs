@@ -25,11 +25,11 @@ pub(super) struct Searching {
     cursor: Cursor,
     /// The window after this one.
     next: Option<Rect>,
-    /// It may end with so many members.
+    /// It may end with this many members.
     enough: u64,
     /// Those of earlier windows, and of this one.
     members: [u64; 2],
-    /// Bytes of what earlier windows have found.
+    /// Bytes of the results of earlier windows.
     window_from: usize,
 }
 
@@ -37,8 +37,8 @@ impl GeoKeys {
     /// Begins a search of a GEO key.
     ///
     /// # Errors
-    /// `NotFound`: no such key; `WrongType`: it holds another type; `NotDone`: it
-    /// has no such member as the one that is to be the centre.
+    /// `NotFound`: no such key; `WrongType`: it holds another type; `NotDone`: it does not have the
+    /// member that is the centre.
     pub(super) fn begin_search<J: Journal>(
         &self,
         store: &mut Store<J>,
@@ -68,9 +68,9 @@ impl GeoKeys {
         })
     }
 
-    /// Goes on with a search for one turn of the shard; `found` is all that it
-    /// has found, as [`Members`]. True at its end. A key that has gone meanwhile is
-    /// as one that went before it: nothing is found.
+    /// Continues a search for one turn of the shard; `found` has all results so far, as
+    /// [`Members`]. True at its end. A key that was removed meanwhile counts as one that was
+    /// removed before: nothing is found.
     pub(super) fn search_turn<J: Journal>(
         &self,
         store: &Store<J>,
@@ -118,7 +118,7 @@ impl GeoKeys {
             if cursor.restarts() == restarts {
                 members[1] += met;
             } else {
-                // The window was begun again: what it had found comes again.
+                // The window was begun again: its results come again.
                 found.drain(*window_from..mark);
                 members[1] = met;
                 is_enough = false;

@@ -1,11 +1,11 @@
-//! What a GEO key holds: its members by name, and their places in a tree once
-//! there are many.
+//! The content of a GEO key: its members by name, and their positions in a tree once there are
+//! many.
 //!
-//! A member's record is found by its name in a table of slots. The record, which no path of the shard's table leads to, has the member as
-//! its key and the score as its value. The score is changed in place: nobody
-//! but the owner reads it, and the record's checksum no longer holds. A tree's
-//! object has the record's slot as its id, and the place of the score as its
-//! rectangle. Readers take the name from the record: [`crate::geo_read`].
+//! A table of slots finds a member's record by its name. The record has the member as its key and
+//! the score as its value; no path of the shard's table leads to it. The score is changed in place:
+//! only the owner reads it, and the record's checksum no longer holds. A tree's object has the
+//! record's slot as its id, and the place of the score as its rectangle. Readers take the name from
+//! the record: [`crate::geo_read`].
 
 use remora_arena::{Journal, Owner, Slot};
 use remora_index::SlotTable;
@@ -16,17 +16,17 @@ use remora_layout::limits::SLOT_UNIT_BYTES;
 use remora_layout::record::RECORD_HEADER_BYTES;
 use remora_protocol::geo::Position;
 
-/// What a GEO key holds.
+/// The content of a GEO key.
 pub(super) struct GeoSet {
     /// The key's root record, in whose state block the tree's header lies.
     pub root: Slot,
     pub tree: Option<Tree>,
-    /// Nobody else knows which names share a bucket.
+    /// The seed is secret, so that clients cannot find names that share a bucket.
     seed: u64,
     members: SlotTable,
     /// Bytes of the slots of the members' records.
     data_bytes: u64,
-    /// What [`GeoSet::heap_bytes`] was when it was counted last.
+    /// The value of [`GeoSet::heap_bytes`] at the last count.
     pub counted_heap: u64,
 }
 
@@ -69,7 +69,7 @@ impl GeoSet {
     /// Bytes that it takes on the heap.
     pub fn heap_bytes(&self) -> u64 {
         let tree = self.tree.as_ref().map_or(0, Tree::heap_bytes);
-        // Half as much again for the map that it stands in.
+        // Half as much again for its entry in the map.
         (size_of::<Self>() * 3 / 2) as u64 + self.members.heap_bytes() + tree
     }
 
@@ -98,7 +98,7 @@ impl GeoSet {
         self.members.slots_in(part)
     }
 
-    /// Takes out some members, to be released; their names are not found any more.
+    /// Takes out some members for release; their names are not found afterwards.
     pub fn take_some(&mut self, most: usize) -> Vec<u32> {
         self.members.take_some(most)
     }
@@ -112,13 +112,13 @@ impl GeoSet {
         self.members.find(self.hash(member), |slot| member_in(owner, slot) == member)
     }
 
-    /// A member that is not there stands in this slot, of so many bytes.
+    /// Adds an absent member in this slot, of this many bytes.
     pub fn insert(&mut self, member: &[u8], (slot, bytes): (u32, u64)) {
         self.data_bytes += bytes;
         self.members.insert(self.hash(member), slot);
     }
 
-    /// The member in this slot is there no more.
+    /// Removes the member in this slot.
     pub fn remove(&mut self, member: &[u8], (slot, bytes): (u32, u64)) {
         self.data_bytes -= bytes;
         self.members.remove(self.hash(member), slot);
@@ -132,7 +132,7 @@ impl GeoSet {
     /// Compares the table of names, the records and the tree.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A description of the first mismatch.
     pub fn audit<J: Journal>(&self, owner: &Owner<J>) -> Result<(), String> {
         let mut members = 0;
         for slot in self.slots() {

@@ -19,9 +19,9 @@ use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply};
 
 impl GeoKeys {
-    /// Makes a tree of a key's members if there are enough, under the sequence of the
-    /// change that has brought the last one. Where memory does not suffice they are
-    /// looked at one by one, until it is tried again.
+    /// Makes a tree of a key's members if there are enough, under the sequence of the change that
+    /// brought the last one. If memory does not suffice, searches scan the members one by one until
+    /// the next try.
     pub(super) fn plant_tree<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -52,7 +52,7 @@ impl GeoKeys {
             keys::del(store, on);
             return Reply::number(0);
         }
-        // Expired or not: what is there goes.
+        // Expired or not: the present object is removed.
         let found = store.lookup(key, hash, now);
         store.making_room.keep = found.map(|found| found.slot.slot);
         let made = self.set_of(store, on, places);
@@ -61,7 +61,7 @@ impl GeoKeys {
         self.totals.members += members;
         self.by_root.insert(root.slot, set);
         self.touched.push(root.slot);
-        // Making room may have moved what was found.
+        // Making room may have moved the object that was found.
         let found = store.found(key, hash);
         match store.enter_root((key, hash), (root, 0), found, (&entry).into(), now) {
             Ok(()) => Reply::number(members as i64),
@@ -106,7 +106,7 @@ impl GeoKeys {
         Some(set)
     }
 
-    /// Ends a set that no key ever led to, and whose root record is given back.
+    /// Ends a set that no key has led to, and whose root record is freed.
     fn end_unseen<J: Journal>(&mut self, store: &mut Store<J>, root: Slot, now: crate::Now) {
         let Some(mut set) = self.by_root.remove(&root.slot) else { return };
         self.counted_heap -= set.counted_heap;
@@ -121,8 +121,7 @@ impl GeoKeys {
     }
 }
 
-/// A tree of members, by slot and score, whose header lies in a root record, under
-/// this sequence.
+/// A tree of members, by slot and score, under this sequence. Its header lies in a root record.
 fn tree_of<J: Journal>(
     store: &mut Store<J>,
     (root, changed_at): (Slot, u64),

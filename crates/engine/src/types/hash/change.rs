@@ -1,4 +1,4 @@
-//! Changes of hashes: planned, logged as what they come to, published.
+//! Changes of hashes: planned, logged by their results, published.
 
 use super::held::{Hashes, Held, length, packed_of, value_of};
 use crate::keys;
@@ -78,7 +78,7 @@ impl Hashes {
             let new = fields.get(name);
             replaced += new.is_some() as u64;
             count += 1;
-            // What does not fit comes from `fields`, and counts below.
+            // Fields that do not fit come from `fields`, and count below.
             if new.is_none_or(|new| fits_packed(name, new)) {
                 packed::push(&mut made, name, new.copied().unwrap_or(value));
             }

@@ -1,4 +1,4 @@
-//! A hash that was found, whole or of parts, and what both are asked.
+//! A hash that was found, packed or of parts, and the questions that both answer.
 
 use crate::store::{Found, Store};
 use crate::types::object::{On, find as find_key};
@@ -8,10 +8,10 @@ use remora_layout::kind::Kind;
 use remora_layout::packed;
 use remora_protocol::message::Status;
 
-/// The hashes of one shard: what they are lies in the arena.
+/// The hashes of one shard: their content lies in the arena.
 #[derive(Default)]
 pub(crate) struct Hashes {
-    /// What a changed hash, or a reply's value, is made in.
+    /// Buffer for a changed hash, or a reply's value.
     pub(super) scratch: Vec<u8>,
     /// How many random numbers were drawn.
     pub(super) drawn: u64,

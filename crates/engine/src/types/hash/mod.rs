@@ -2,9 +2,8 @@
 //! ([`remora_layout::packed`]); a larger one has a root record and a part for each
 //! field, found through a table of its own (`crate::store`, `parts`).
 //!
-//! What it keeps true: a hash has fields. A hash that has become large stays so,
-//! as in Redis, until it is gone. What is changed is logged as what it comes to:
-//! fields set, fields removed, or the key removed.
+//! Invariant: a hash has fields. A hash that has become large stays large until it is removed, as
+//! in Redis. A change is logged by its result: fields set, fields removed, or the key removed.
 
 mod change;
 mod held;
@@ -201,7 +200,7 @@ impl Hashes {
         };
         let mut found = std::mem::take(&mut self.scratch);
         found.clear();
-        // Bounded by the buckets that there are, and by what is asked for.
+        // Bounded by the number of buckets, and by the number that is asked for.
         let number = loop {
             match Type::read_turn(self, store, &mut read, &mut found, on.now) {
                 Ok(turn) if turn.ended => break turn.number,

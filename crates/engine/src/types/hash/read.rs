@@ -14,7 +14,7 @@ use remora_protocol::hash::Told;
 use remora_protocol::message::Status;
 use remora_protocol::{Items, Reply};
 
-/// A read that goes in turns.
+/// A read in turns.
 pub(super) struct Reading {
     how: How,
     /// Items that it gives in all, or has given.
@@ -22,13 +22,13 @@ pub(super) struct Reading {
 }
 
 enum How {
-    /// What is left to be given.
+    /// The rest, not returned yet.
     Made(Vec<u8>),
     /// All fields, as they were when the read began.
     All(PartsRead),
-    /// So many of them, each as likely as any other.
+    /// This many of them, each equally likely.
     Some { read: PartsRead, wanted: u64, left: u64, random: Random, told: Told },
-    /// So many, of which some may be the same, of a packed hash.
+    /// This many of a packed hash, with repetitions allowed.
     AnyOf { all: Vec<u8>, wanted: u64, random: Random, told: Told },
     /// The same, of the hash with this root record, as it is at each turn.
     Any { root: Slot, wanted: u64, random: Random, draw: Draw, told: Told },
@@ -163,7 +163,7 @@ impl Reading {
         Self { how, items: wanted.saturating_mul(items_each(told)) }
     }
 
-    /// Items that it gives in all; once it has ended, what it has given.
+    /// The number of items in all; once it has ended, the number returned.
     pub fn items(&self) -> i64 {
         self.items as i64
     }
@@ -173,8 +173,8 @@ impl Reading {
         !matches!(self.how, How::Any { .. })
     }
 
-    /// Goes on until `found` has so many bytes, or [`PARTS_TURN_BUCKETS`] were
-    /// looked at. True at the end.
+    /// Continues until `found` has this many bytes, or the read has looked at
+    /// [`PARTS_TURN_BUCKETS`]. True at the end.
     ///
     /// # Errors
     /// Too much of the hash has changed since the read began.
@@ -224,8 +224,8 @@ impl Reading {
     }
 }
 
-/// Gives so many of as many fields as are left, as far as they stand in this list;
-/// each is as likely as any other. How many were chosen, and looked at.
+/// Chooses this many of the remaining fields, as far as this list contains them; each is equally
+/// likely. Returns how many were chosen, and looked at.
 fn choose(
     list: &[u8],
     (wanted, left): (u64, u64),
@@ -249,8 +249,8 @@ const LOTS: u64 = 256;
 /// Places of a chain of buckets that lots are drawn among, at least: three buckets.
 const LOT_PLACES: u64 = 21;
 
-/// How far the search for one random part has come. Each is as likely as any
-/// other, but in a table of which most was removed.
+/// Progress of the search for one random part. Each part is equally likely, except in a table of
+/// which most was removed.
 #[derive(Default)]
 struct Draw {
     /// Lots that were drawn.
@@ -260,8 +260,8 @@ struct Draw {
 }
 
 impl Draw {
-    /// Looks for a part of an object, which has some, in so many buckets at most.
-    /// With the slot of a part it begins anew.
+    /// Looks for a part of an object that has parts, in at most this many buckets. With the slot of
+    /// a part it starts again.
     fn go_on<J: Journal>(
         &mut self,
         store: &Store<J>,
@@ -324,7 +324,7 @@ impl Hashes {
             }
             Some(Held::Parts(root)) => {
                 let parts = store.parts.of(root.slot.slot);
-                // Buckets are split, but only into later ones, and none goes.
+                // Splits move parts only into later buckets, and no bucket is removed.
                 let (mut bucket, mut looked) = (cursor, 0);
                 let mut is_full = false;
                 while bucket < parts.buckets() && looked < count && !is_full {

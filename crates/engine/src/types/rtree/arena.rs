@@ -1,5 +1,4 @@
-//! What a writer of trees works with: the shard's memory, and the sequence that the
-//! nodes which it changes carry.
+//! The state of a tree's writer: the shard's memory, and the sequence that changed nodes carry.
 
 use crate::store::Store;
 use remora_arena::Journal;

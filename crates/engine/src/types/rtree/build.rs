@@ -50,7 +50,7 @@ impl Trees {
         }
     }
 
-    /// Does so much work; makes room where keys may go.
+    /// Does this much work; makes room if keys may be evicted.
     fn build_step<J: Journal>(
         &mut self,
         store: &mut Store<J>,

@@ -1,5 +1,5 @@
-//! What a tree holds, added up: its settings, and its objects with all that they
-//! carry. Objects that are only staged are not the tree's yet.
+//! The sum of a tree's content: its settings, and its objects with their payload. Staged objects
+//! are not part of the tree yet.
 
 use super::record::{carried_in, expires_at_ms};
 use super::trees::Trees;

@@ -29,7 +29,7 @@ impl Trees {
         store.due_objects = self.due.len() as u64;
     }
 
-    /// Removes the object whose record lies in this slot: it has expired.
+    /// Removes the expired object whose record lies in this slot.
     pub(super) fn remove_expired<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -51,7 +51,8 @@ impl Trees {
             let Some(due) = due.filter(|(at_ms, ..)| *at_ms <= now.unix_ms) else { return false };
             let (at_ms, root, word) = due;
             if store.is_moving(root) || store.is_flushed_at(root) {
-                // What it is dumped or made as stays so; and a flush takes all of it.
+                // A tree that is being dumped or built stays unchanged; and a flush removes all of
+                // it.
                 next = (at_ms, root + 1, 0);
                 continue;
             }
@@ -59,14 +60,14 @@ impl Trees {
             self.due.remove(&due);
             store.due_objects = self.due.len() as u64;
             let named = self.by_root.get(&root).filter(|named| store.is_live(named.root));
-            // Where the tree has gone its objects go with it.
+            // If the tree is removed its objects are removed with it.
             let Some(slot) = named.and_then(|named| named.record(store, word)) else { continue };
             debug_assert!(has_expired(store, slot, now) && expires_at_ms(store, slot) == at_ms);
             let key = record_key(&store.owner, root).to_vec();
             let on = On { key: &key, hash: store.hash_in(root), now };
             store.making_room.keep = Some(root);
             if self.remove_expired(store, (on, root), slot).is_err() {
-                // No room for the change: in a later tick, behind the others.
+                // There is no room for the change: a later tick tries again, behind the others.
                 self.due.insert(due);
                 store.due_objects = self.due.len() as u64;
                 self.sweeps_from = Some((at_ms, root, word + 1));

@@ -1,11 +1,10 @@
 //! Trees of places: keys of type `rtree` (docs/decisions/0029).
 //!
-//! What it keeps true: a change of a tree is planned whole on images of the
-//! nodes that it touches, then logged, then published under the sequence that
-//! the changed nodes carry (`changed_at`); what an object carries lies in a
-//! record of its own, that no key leads to, and goes with the object; a search
-//! that has begun ends, or is told that its tree has gone, whatever happens
-//! meanwhile.
+//! Invariant: a change of a tree is planned whole on images of the nodes that it touches, then
+//! logged, then published under the sequence that the changed nodes carry (`changed_at`). An
+//! object's payload lies in a record of its own, which no key leads to and which is removed with
+//! the object. A search that has begun ends, or gets the answer that its tree is gone, whatever
+//! happens meanwhile.
 
 mod arena;
 mod build;
@@ -211,7 +210,7 @@ impl<J: Journal> Type<J> for Trees {
 }
 
 impl Trees {
-    /// An operation on a tree that is there.
+    /// An operation on an existing tree.
     fn on_tree<'s, J: Journal>(
         &'s mut self,
         store: &'s mut Store<J>,

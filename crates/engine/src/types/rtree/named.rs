@@ -1,5 +1,5 @@
-//! What a tree keeps beside its root record: which records its objects have, and
-//! which objects have ids that are not their words.
+//! A tree's state beside its root record: the records of its objects, and the objects whose ids are
+//! not their words.
 
 use super::record::{bytes_of, carried_in, expires_at_ms, has_expired, word_in};
 use super::stage::Stage;
@@ -13,13 +13,13 @@ use remora_layout::object::{is_surrogate, object_key};
 use remora_layout::rect::Rect;
 use remora_protocol::tree::{FoundObjects, ObjectId};
 
-/// What a tree keeps beside its root record, and what belongs to its objects.
+/// A tree's state beside its root record, and its objects' data.
 pub(super) struct Named {
     pub tree: Tree,
     pub root: Slot,
-    /// Nobody else knows which words and ids share a bucket.
+    /// The seed is secret, so that clients cannot find words and ids that share a bucket.
     seed: u64,
-    /// Records of what the objects carry, by the objects' words.
+    /// Records of the objects' payloads, by the objects' words.
     records: SlotTable,
     /// Records of objects with surrogates, by the texts of their ids.
     names: SlotTable,
@@ -27,9 +27,9 @@ pub(super) struct Named {
     pub with: With,
     /// Bytes of the slots of their records.
     pub data_bytes: u64,
-    /// What [`Named::heap_bytes`] was when it was counted last.
+    /// The value of [`Named::heap_bytes`] at the last count.
     pub counted_heap: u64,
-    /// What it is to be built of, while it comes.
+    /// The objects from which it is to be built, while they arrive.
     pub stage: Option<Stage>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct With {
 }
 
 impl With {
-    /// What the object has whose record lies in a slot.
+    /// The payload of the object whose record lies in this slot.
     pub fn of<J: Journal>(store: &Store<J>, slot: u32) -> Self {
         let payload = carried_in(store, slot);
         Self {
@@ -81,10 +81,10 @@ impl Named {
         }
     }
 
-    /// Bytes that it takes on the heap, but for what is staged.
+    /// Bytes on the heap, without staged objects.
     pub fn heap_bytes(&self) -> u64 {
         let tables = self.records.heap_bytes() + self.names.heap_bytes();
-        // The tree counts itself. Half as much again for the map that it stands in.
+        // The tree counts itself. Half as much again for its entry in the map.
         (size_of::<Self>() * 3 / 2 - size_of::<Tree>()) as u64 + tables + self.tree.heap_bytes()
     }
 
@@ -118,8 +118,8 @@ impl Named {
         })
     }
 
-    /// The word of an object that is there, and its record's slot if it has one.
-    /// It may have expired.
+    /// The word of an existing object, and its record's slot if it has one. The object may have
+    /// expired.
     pub fn locate<J: Journal>(
         &self,
         store: &Store<J>,
@@ -147,8 +147,8 @@ impl Named {
         self.tree.find(&store.owner, word).map(|rect| (word, rect))
     }
 
-    /// The text of the id of the object with this surrogate, unless the object
-    /// has gone or expired. Searches call it rarely, and want their registers.
+    /// The text of the id of the object with this surrogate, unless the object was removed or has
+    /// expired. Not inlined: searches call it rarely, and need their registers.
     #[inline(never)]
     pub fn text_of<'s, J: Journal>(
         &self,
@@ -167,8 +167,8 @@ impl Named {
         !is_surrogate(word) || self.text_of(store, word, now).is_some()
     }
 
-    /// Appends an object to what a search has found, with its id, unless it has
-    /// expired. Whether it did.
+    /// Appends an object to a search's results, with its id, unless it has expired. Returns whether
+    /// it did.
     #[inline(always)]
     pub fn give<J: Journal>(
         &self,
@@ -195,7 +195,7 @@ impl Named {
         }
     }
 
-    /// The record in this slot is no object's any more.
+    /// The record in this slot no longer belongs to an object.
     pub fn remove_record<J: Journal>(&mut self, store: &Store<J>, slot: u32) {
         let word = word_in(store, slot);
         let was_there = self.records.remove(self.hash_of_word(word), slot);
@@ -211,7 +211,7 @@ impl Named {
         self.records.slots()
     }
 
-    /// Takes out some records, to be released: the tree has gone.
+    /// Takes out some records for release: the tree is removed.
     pub fn take_records(&mut self, most: usize) -> Vec<u32> {
         self.records.take_some(most)
     }
@@ -219,7 +219,7 @@ impl Named {
     /// Compares records, ids and the tree.
     ///
     /// # Errors
-    /// What does not fit.
+    /// A description of the first mismatch.
     pub fn audit<J: Journal>(&self, store: &Store<J>) -> Result<(), String> {
         let mut with = With::default();
         let mut data_bytes = 0;

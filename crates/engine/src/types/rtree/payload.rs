@@ -1,9 +1,8 @@
-//! What objects carry beside their rectangles: ids, geometries, fields and bytes.
+//! The payload of objects beside their rectangles: ids, geometries, fields and bytes.
 //!
-//! What it keeps true: a reader that read a live record read it before its
-//! object got another rectangle, was removed, or began to carry something else.
-//! The record is made dead first; while it is dead, readers ask. So no reader
-//! sees the new state of an object, then the old one.
+//! Invariant: a reader that read a live record read it before its object got another rectangle, was
+//! removed, or got another payload. The record is made dead first; while it is dead, readers ask.
+//! So no reader sees the new state of an object, then the old one.
 
 use super::named::With;
 use super::record::{carried_in, expires_at_ms, has_expired, word_in};
@@ -22,7 +21,7 @@ use remora_protocol::{Items, Reply};
 use zerocopy::IntoBytes;
 
 impl Trees {
-    /// Writes what an object is to carry into a record that is not yet live.
+    /// Writes an object's payload into a record that is not yet live.
     pub(super) fn keep<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -47,7 +46,7 @@ impl Trees {
         Ok(slot)
     }
 
-    /// Frees a record's slot; nothing leads to it any more.
+    /// Frees a record's slot, which is no longer reachable.
     pub(super) fn free_record<J: Journal>(&mut self, store: &mut Store<J>, slot: u32, now: Now) {
         let slot = slot_of(&store.owner, slot);
         self.totals.data_bytes -= store.slots.bytes_of(slot);
@@ -61,8 +60,8 @@ impl Trees {
         }
     }
 
-    /// An object carries what the record `new` says from now on, or nothing, and
-    /// not what `old` says.
+    /// From now on an object's payload is in the record `new`, or it has none, and no longer in
+    /// `old`.
     pub(super) fn set_record<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -89,7 +88,7 @@ impl Trees {
         }
     }
 
-    /// Gives the object whose record lies in a slot another expiry; 0 for none.
+    /// Gives another expiry to the object whose record lies in this slot; 0 for none.
     pub(super) fn set_expiry<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -108,8 +107,7 @@ impl Trees {
         with.expiry = with.expiry + u64::from(at_ms != 0) - u64::from(before != 0);
     }
 
-    /// The word of an object that is there and has not expired, and its record's
-    /// slot if it has one.
+    /// The word of an existing, unexpired object, and its record's slot if it has one.
     pub(super) fn locate_live<J: Journal>(
         &self,
         store: &Store<J>,

@@ -1,9 +1,7 @@
 //! Putting objects into trees, and taking them out.
 //!
-//! What it keeps true: an object keeps its surrogate as long as it is there,
-//! whatever becomes of it; so a surrogate that is not known any more is of an
-//! object that has gone. No surrogate is given twice by a shard. A word that is
-//! an id has no expiry.
+//! Invariant: an object keeps its surrogate during its whole life; so an unknown surrogate belongs
+//! to a removed object. A shard never gives a surrogate twice. A word that is an id has no expiry.
 
 use super::record::{carried_in, expires_at_ms, has_expired, word_in};
 use super::trees::Trees;
@@ -15,7 +13,7 @@ use remora_protocol::message::Status;
 use remora_protocol::tree::{ObjectId, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Expiry, Reply};
 
-/// A put that is worked out: nobody sees anything of it yet.
+/// A planned put, of which nothing is visible yet.
 pub(super) struct PlannedPut {
     is_new: bool,
     /// The object's record as it is.
@@ -77,8 +75,8 @@ impl Trees {
         Reply::number(is_new as i64)
     }
 
-    /// Works a put out; of an object that is there it has not expired. `known` is
-    /// the object's record, if its word is a surrogate.
+    /// Plans a put; an existing object has not expired. `known` is the object's record, if its word
+    /// is a surrogate.
     pub(super) fn plan_object<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -88,7 +86,7 @@ impl Trees {
     ) -> Result<PlannedPut, Status> {
         let needs_surrogate =
             matches!(put.id, ObjectId::Name(_)) || matches!(put.expiry, Expiry::At(_));
-        // The word as it is, and as it is to be.
+        // The present word, and the new one.
         let (before, after) = match (known, put.id) {
             (Some(slot), _) => (word_in(store, slot), word_in(store, slot)),
             (None, ObjectId::Number(number)) if !needs_surrogate => (number, number),
@@ -105,7 +103,7 @@ impl Trees {
             Expiry::Never => 0,
             Expiry::At(at_ms) => at_ms,
         };
-        // What it carries stays as it is if only rectangle or expiry change.
+        // The payload stays as it is if only rectangle or expiry change.
         let is_kept = put.data.is_none()
             && put.fields.is_none()
             && put.geometry.is_none()
@@ -187,7 +185,7 @@ impl Trees {
         removed.map_or_else(Reply::status, |was_there| Reply::number(was_there.into()))
     }
 
-    /// Removes an object, be it expired or not. Whether it was there.
+    /// Removes an object, expired or not. Returns whether it existed.
     pub(super) fn remove_live<J: Journal>(
         &mut self,
         store: &mut Store<J>,

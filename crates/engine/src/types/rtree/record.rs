@@ -1,5 +1,5 @@
-//! What the record of an object says. Objects have one if they carry anything beside
-//! their rectangles, and then it has the object's word as its key.
+//! The content of an object's record. Objects with a payload beside their rectangles have one; its
+//! key is the object's word.
 
 use crate::store::{Now, Store};
 use remora_arena::{Journal, lengths_of, mutable_of, slot_of};
@@ -7,12 +7,12 @@ use remora_index::hash::{record_key, record_value};
 use remora_layout::object::Payload;
 use remora_layout::pointer::RemotePointer;
 
-/// What the record in a slot says.
+/// The content of the record in this slot.
 pub(super) fn carried_in<J: Journal>(store: &Store<J>, slot: u32) -> Payload<'_> {
     Payload::parse(record_value(&store.owner, slot)).unwrap_or_default()
 }
 
-/// Where a reader finds an object's record.
+/// The place of an object's record for a reader.
 pub(super) fn record_pointer<J: Journal>(store: &Store<J>, slot: u32) -> RemotePointer {
     RemotePointer {
         region: store.options.region,
@@ -28,12 +28,12 @@ pub(super) fn word_in<J: Journal>(store: &Store<J>, slot: u32) -> u64 {
     u64::from_le_bytes(*key)
 }
 
-/// When the object expires whose record lies in a slot; 0 for never.
+/// The expiry of the object whose record lies in this slot; 0 for never.
 pub(super) fn expires_at_ms<J: Journal>(store: &Store<J>, slot: u32) -> u64 {
     mutable_of(&store.owner, slot).expires_at_ms
 }
 
-/// Whether the object has expired whose record lies in a slot.
+/// Whether the object whose record lies in this slot has expired.
 pub(super) fn has_expired<J: Journal>(store: &Store<J>, slot: u32, now: Now) -> bool {
     let at_ms = expires_at_ms(store, slot);
     at_ms != 0 && at_ms <= now.unix_ms

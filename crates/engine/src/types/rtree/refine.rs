@@ -1,5 +1,5 @@
-//! Refined searches: what a window has found is compared by its geometry, in
-//! turns bounded by the bytes of those (C10).
+//! Refined searches: the shard compares the geometries of the objects found in a window, in turns
+//! bounded by the geometries' bytes (C10).
 
 use super::named::Named;
 use super::record::{carried_in, record_pointer};
@@ -20,16 +20,15 @@ use remora_protocol::message::Status;
 use remora_protocol::tree::{Refined, window_predicate};
 use zerocopy::IntoBytes;
 
-/// What a search compares geometries with, and the objects that it has yet to
-/// compare.
+/// The geometry of a search, and the objects that it has yet to compare with it.
 #[derive(Debug)]
 pub(super) struct Refining {
     refine: Refine,
-    /// Found in the window, and as of which change of the shard.
+    /// The objects found in the window, each with the change of the shard as of which it was found.
     waiting: Vec<(Object, Option<u64>)>,
-    /// The object whose comparison has paused: as it was when that began.
+    /// The object whose comparison has paused, as it was when the comparison began.
     paused: Option<Comparing>,
-    /// Whether it was told which objects, and is to tell of each.
+    /// Whether the caller named the objects, and wants a verdict on each.
     gives_verdicts: bool,
     candidates: u64,
 }
@@ -73,8 +72,8 @@ impl Refining {
         self.paused.is_some() || !self.waiting.is_empty()
     }
 
-    /// Goes on with the comparison that has paused. At its end: the object, where its
-    /// record was when that began, and whether it holds.
+    /// Continues the comparison that has paused. At its end it returns the object, the place of its
+    /// record when the comparison began, and whether the relation holds.
     fn go_on(&mut self, work: u64) -> Option<(Object, RemotePointer, bool)> {
         let paused = self.paused.as_mut()?;
         let holds = paused.comparison.turn(&self.refine, work)?;
@@ -143,7 +142,7 @@ impl Trees {
             if let Some(count) = &mut count
                 && cursor.restarts() != restarts
             {
-                // What was counted comes again.
+                // Objects that were counted come again.
                 **count = 0;
             }
         }
@@ -165,7 +164,7 @@ fn begin<J: Journal>(
             return REFINE_LEAST_BYTES;
         };
         (word, object.rect) = (now_word, rect);
-        // A request about an integer goes on with that.
+        // A request about an integer continues with it.
         if !refining.gives_verdicts {
             object.word = word;
         }

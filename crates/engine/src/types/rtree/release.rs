@@ -1,4 +1,4 @@
-//! Releasing the memory of a tree that no key leads to any more, in turns.
+//! Releases the memory of a tree that no key leads to any longer, in turns.
 
 use super::arena::logged_arena;
 use super::record::{expires_at_ms, word_in};

@@ -22,19 +22,19 @@ use remora_protocol::{Items, Reply};
 pub(super) struct Searching {
     /// The root record of the tree; generation 0 until it is known.
     root: Slot,
-    /// The header of the tree that is asked about, if it has to be that one: the key
-    /// may have another tree since the asker read it.
+    /// The header of the tree, if the request names one: the key may have another tree since the
+    /// client read it.
     only: Option<NodeRef>,
     cursor: Cursor,
     /// Objects that are counted, not given.
     count: Option<u64>,
-    /// What their geometries are compared with.
+    /// The geometry to compare with.
     refining: Option<Box<Refining>>,
-    /// What it is if it is no search of a window.
+    /// The search, if it is not one of a window.
     other: Option<Other>,
 }
 
-/// What is no search of a window.
+/// A search that is not one of a window.
 enum Other {
     /// The objects nearest to a point.
     Nearest(Box<Nearest>),
@@ -43,7 +43,7 @@ enum Other {
 }
 
 impl Searching {
-    /// What a command looks for.
+    /// The search of a command.
     pub fn new(command: &TreeCommand<'_>) -> Result<Self, Status> {
         let mut only = None;
         let (window, predicate, count, refining) = match *command {
@@ -100,7 +100,7 @@ impl Searching {
 }
 
 impl Trees {
-    /// A turn of what is no search of a window.
+    /// One turn of a search that is not one of a window.
     fn other_turn<J: Journal>(
         store: &Store<J>,
         named: &Named,
@@ -144,13 +144,12 @@ impl Trees {
         }
     }
 
-    /// Goes on with a search for one turn of the shard; appends the objects
-    /// that it finds to `found`, or verdicts on them.
+    /// Continues a search for one turn of the shard; appends the objects that it finds to `found`,
+    /// or verdicts on them.
     ///
     /// # Errors
-    /// `NoTree`: the tree has gone meanwhile, or the key has another one than the asker
-    /// read. `Outrun`: it changes too much for a
-    /// search for the nearest.
+    /// `NoTree`: the tree was removed meanwhile, or the key has another one than the client read.
+    /// `Outrun`: it changes too much for a search for the nearest.
     pub(super) fn search_turn<J: Journal>(
         &self,
         store: &Store<J>,
@@ -199,7 +198,7 @@ impl Trees {
         })
     }
 
-    /// Goes on with a count.
+    /// Continues a count.
     fn count_some<J: Journal>(
         store: &Store<J>,
         named: &Named,

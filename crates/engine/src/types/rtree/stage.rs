@@ -1,21 +1,22 @@
-//! What one tree is to be built of, as it comes: the books of the stage alone.
+//! The objects from which one tree is to be built, as they arrive: this file only keeps the stage's
+//! books.
 
 use crate::store::{Now, SetAside, Store};
 use remora_arena::Journal;
 use remora_index::rtree::Build;
 use remora_layout::node::ENTRY_BYTES;
 
-/// What one tree is to be built of.
+/// The objects from which one tree is to be built.
 pub(super) struct Stage {
-    /// Which load it is: the client's number.
+    /// The load's number, chosen by the client.
     pub load: u64,
-    /// The objects, and what is built of them.
+    /// The objects, and the tree built so far.
     pub build: Build,
     /// Pages that are set aside for it.
     pub aside: SetAside,
     /// When objects came last, in [`Store::ticked_s`].
     pub last_s: u64,
-    /// The log tells of some of the objects.
+    /// Some of the objects are in the log.
     pub is_logged: bool,
 }
 
@@ -35,7 +36,7 @@ impl Stage {
         self.build.objects() as u64
     }
 
-    /// Its client goes on with it.
+    /// Its client continues it.
     pub fn touch(&mut self, ticked_s: u64) {
         self.last_s = ticked_s;
     }
@@ -45,14 +46,13 @@ impl Stage {
         self.aside.bytes()
     }
 
-    /// Makes room for so many more objects: first in the arena's books, then on the
-    /// heap.
+    /// Makes room for this many more objects: first in the arena's books, then on the heap.
     pub fn make_room<J: Journal>(&mut self, store: &mut Store<J>, more: usize, now: Now) -> bool {
         let (wanted, room) = (self.build.objects() + more, self.build.room());
         if wanted <= room {
             return true;
         }
-        // By halves, so that objects are seldom copied.
+        // Grows by halves, so that objects are seldom copied.
         let capacity = wanted.max(room / 2 * 3);
         if !store.set_aside(&mut self.aside, (capacity * ENTRY_BYTES) as u64, now) {
             return false;

@@ -1,12 +1,11 @@
-//! Staged objects: what a tree is to be built of, kept on the heap as it comes, and
-//! while the tree is built.
+//! Staged objects: the shard keeps the objects from which a tree is to be built on the heap, as
+//! they arrive and while it builds the tree.
 //!
-//! What it keeps true: arena and staged objects together stay within the
-//! shard's memory. The shard sets free pages of the arena aside, as many bytes
-//! as the list of objects takes with the room that it has to grow, and nobody
-//! gets them before the objects are gone. Keys make room for staged objects
-//! where keys may go. A stage to which nothing was added for [`STAGE_IDLE_S`]
-//! goes. What a long one holds goes in turns.
+//! Invariant: arena and staged objects together stay within the shard's memory. The shard sets free
+//! pages of the arena aside, as many bytes as the list of objects takes with its room to grow, and
+//! gives them out only after the objects are gone. If keys may be evicted, they make room for
+//! staged objects. A stage to which nothing was added for [`STAGE_IDLE_S`] is dropped. The content
+//! of a long stage is freed in turns.
 
 use super::arena::logged_arena;
 use super::stage::Stage;
@@ -30,7 +29,7 @@ impl Trees {
         objects: Objects<'_>,
         entry: &Command<'_>,
     ) -> Reply<'static> {
-        // What was staged may have been dropped because the tree has objects.
+        // The staged objects may have been dropped because the tree has objects.
         let is_end = store.is_applying && first && objects.len() == 0;
         if self.named(root).tree.objects() > 0 && !is_end {
             self.drop_stage(store, root);
@@ -66,7 +65,7 @@ impl Trees {
         Reply::number(staged as i64)
     }
 
-    /// Drops what is staged for a tree.
+    /// Drops the staged objects of a tree.
     pub(super) fn drop_stage<J: Journal>(&mut self, store: &mut Store<J>, root: u32) {
         let named = self.by_root.get_mut(&root);
         if let Some(stage) = named.and_then(|named| named.stage.take()) {
@@ -74,8 +73,8 @@ impl Trees {
         }
     }
 
-    /// There is no memory to go on: what was staged goes, but where the same comes
-    /// again, once there is some, or from the log that is applied.
+    /// Handles a lack of memory: drops the staged objects, unless the same objects come again, once
+    /// there is memory, or from the log that is applied.
     pub(super) fn refuse_stage<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -90,8 +89,8 @@ impl Trees {
         }
     }
 
-    /// Gives up what was staged for a tree. For the log it is a load that begins
-    /// and has no objects.
+    /// Gives up the staged objects of a tree. In the log this is a load that begins and has no
+    /// objects.
     pub(super) fn unstage<J: Journal>(&mut self, store: &mut Store<J>, root: u32, stage: Stage) {
         let is_told = !store.is_applying && store.is_live(self.named(root).root);
         if stage.is_logged && is_told {
@@ -106,8 +105,8 @@ impl Trees {
         self.end_stage(store, self.named(root).root, stage);
     }
 
-    /// Gives back what a stage holds: at once, or in turns if it holds much. A tree
-    /// that was built keeps its nodes.
+    /// Frees a stage's content: at once, or in turns if it is large. A tree that was built keeps
+    /// its nodes.
     pub(super) fn end_stage<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -121,7 +120,7 @@ impl Trees {
         }
     }
 
-    /// Goes on with what ended stages hold.
+    /// Continues to free the content of ended stages.
     pub(super) fn clear_stages<J: Journal>(&mut self, store: &mut Store<J>) {
         if let Some((root, mut stage)) = self.ended_stages.pop()
             && !self.clear_stage(store, root, &mut stage)
@@ -130,14 +129,14 @@ impl Trees {
         }
     }
 
-    /// Gives back some of what a stage holds. True once there is no more.
+    /// Frees a part of a stage's content. Returns true once nothing is left.
     fn clear_stage<J: Journal>(
         &mut self,
         store: &mut Store<J>,
         root: Slot,
         stage: &mut Stage,
     ) -> bool {
-        // What a removed tree has goes with its pages.
+        // The content of a removed tree is freed with its pages.
         let named = self.by_root.get_mut(&root.slot).filter(|named| named.root == root);
         let no_nodes = match named.filter(|_| store.is_live(root)) {
             Some(named) => named.tree.unbuild_some(&mut logged_arena(store), &mut stage.build),

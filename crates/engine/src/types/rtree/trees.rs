@@ -1,5 +1,5 @@
-//! The trees of a shard: what it keeps of each, and how one is made, changed and
-//! published. What can be asked of them is in files above.
+//! The trees of a shard: the state of each, and how one is made, changed and published. The
+//! operations on them are in files above.
 
 use super::arena::{arena_at, planned_arena};
 use super::named::Named;
@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// When an object is due, the slot of its tree's root record, and its word.
 pub(super) type Due = (u64, u32, u64);
 
-/// Bytes that an entry takes in an ordered set: half full nodes, and what leads to
-/// them. Measured in `crates/engine/tests/heap.rs`.
+/// Bytes of an entry in an ordered set: half-full nodes, and their parents. Measured in
+/// `crates/engine/tests/heap.rs`.
 pub(super) const DUE_BYTES: u64 = 48;
 
 /// The trees of one shard.
@@ -34,7 +34,7 @@ pub(crate) struct Trees {
     pub(super) surrogates: u64,
     /// Objects that expire, the next one first.
     pub(super) due: BTreeSet<Due>,
-    /// Where the sweep for those goes on, if it paused.
+    /// Where the sweep for those continues, if it paused.
     pub(super) sweeps_from: Option<Due>,
     /// Stages that are over, and still hold something, by the root records of their trees.
     pub(super) ended_stages: Vec<(Slot, Stage)>,
@@ -42,11 +42,11 @@ pub(crate) struct Trees {
     /// may have changed since.
     pub(super) counted_heap: u64,
     pub(super) touched: Vec<u32>,
-    /// What a reply's value is made in.
+    /// Buffer for a reply's value.
     pub(super) scratch: Vec<u8>,
 }
 
-/// What all trees of a shard have.
+/// The state shared by all trees of a shard.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Totals {
     pub(super) trees: u64,
@@ -78,7 +78,7 @@ pub(super) fn refusal(error: TreeError) -> Status {
 }
 
 impl Trees {
-    /// A tree is about to change: what it takes on the heap is counted anew.
+    /// Notes that a tree is about to change: its heap bytes are counted anew.
     pub(super) fn touch(&mut self, root: u32) {
         if self.touched.last() != Some(&root) {
             self.touched.push(root);
@@ -176,12 +176,12 @@ impl Trees {
         })
     }
 
-    /// Publishes what was planned of a tree.
+    /// Publishes the planned change of a tree.
     pub(super) fn publish<J: Journal>(&mut self, store: &mut Store<J>, root: u32) {
         self.publish_as(store, root, store.last_sequence());
     }
 
-    /// Publishes what was planned of a tree, under this sequence.
+    /// Publishes the planned change of a tree, under this sequence.
     pub(super) fn publish_as<J: Journal>(
         &mut self,
         store: &mut Store<J>,

@@ -1,10 +1,9 @@
 //! APPEND, SETRANGE, SETBIT and the reads that go with them; GETDEL, GETEX.
 //!
-//! What it keeps true: an edit keeps the key's expiry, and is logged as the
-//! edit itself, so that one bit of a long value costs the log a few bytes.
-//! Replayed in order on the same state it gives the same value. What has
-//! expired is removed by its own entry, before any edit that made the key
-//! anew; so a replay must not let its own clock remove anything.
+//! Invariant: an edit keeps the key's expiry, and is logged as the edit itself, so that one bit of
+//! a long value costs the log a few bytes. Replayed in order on the same state it gives the same
+//! value. An expired key is removed by its own entry, before any edit that made the key anew; so a
+//! replay must not let its own clock remove anything.
 
 use super::in_place::{Change, change_in_place};
 use super::read::{find, get};

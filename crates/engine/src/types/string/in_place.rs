@@ -1,9 +1,9 @@
-//! Edits of long values, in the record's slot or in a larger one: which records are
-//! ask-only, and what readers may conclude, is in `store/ask_only.rs`.
+//! Edits of long values, in the record's slot or in a larger one. `store/ask_only.rs` says which
+//! records are ask-only, and what readers may conclude.
 //!
-//! What it keeps true: only slots with pages of their own are changed in place, and
-//! none that a download has pinned. A record that outgrows its slot goes to another one,
-//! with slack if it grew, so that n bytes appended in small parts cost the copying of O(n).
+//! Invariant: only slots with pages of their own are changed in place, and none that a download has
+//! pinned. A record that outgrows its slot moves to another one, with slack if it grew, so that n
+//! bytes appended in small parts cost O(n) copied bytes.
 
 use crate::store::{Found, Now, Prepared, Readable, Room, Store};
 use crate::string_edit::Edit;
@@ -25,14 +25,14 @@ pub(crate) struct Change<'a> {
     pub found: Option<Found>,
     pub edit: Edit,
     pub written: &'a [u8],
-    /// What the log gets.
+    /// The log's entry.
     pub entry: Command<'a>,
     /// The reply's number if it is done.
     pub number: i64,
 }
 
-/// Carries out an edit whose outcome is long, without writing anew what
-/// it leaves alone. No pointer comes with the reply: readers ask.
+/// Carries out an edit whose result is long, without rewriting unchanged bytes. The reply has no
+/// pointer: readers ask.
 pub(crate) fn change_in_place<J: Journal>(
     store: &mut Store<J>,
     change: &Change<'_>,
@@ -103,8 +103,8 @@ fn edit_elsewhere<J: Journal>(
     store.enter(key, &new, found, (entry.into(), Readable::AskOnly), now)
 }
 
-/// A slot for a record of so many bytes; with slack if it grows and that
-/// much is free without further ado.
+/// A slot for a record of this many bytes; with slack if the record grows and enough memory is free
+/// without making room.
 fn allocate_to_grow<J: Journal>(
     store: &mut Store<J>,
     bytes: usize,
@@ -121,7 +121,7 @@ fn allocate_to_grow<J: Journal>(
     store.allocate(Room::Record { bytes }, now)
 }
 
-/// Stores what an edit changes of a value.
+/// Stores the bytes of a value that an edit changes.
 fn write_edit<J: Journal>(store: &mut Store<J>, change: &Change<'_>, value_at: usize) {
     let edit = change.edit;
     let zeros_at = value_at + edit.write_at - edit.zero_bytes;

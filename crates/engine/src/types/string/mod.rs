@@ -12,9 +12,9 @@ pub(crate) use set::{Set, incr, multi_set, set};
 pub use upload::{LargeSet, Upload};
 pub(crate) use upload::{abandon_upload, begin_upload, finish_upload, upload};
 
-/// How a string is kept, in Redis's words: by its length and what it says.
+/// A string's encoding, in Redis's words: by its length and its content.
 pub(crate) fn encoding(value: &[u8]) -> &'static str {
-    // What Redis puts beside an object's header.
+    // Bytes that Redis puts beside an object's header.
     const EMBEDDED_BYTES: usize = 44;
     match value.len() {
         _ if remora_protocol::integer::parse(value).is_some() => "int",

@@ -1,4 +1,4 @@
-//! GET, and what every command on strings asks first.
+//! GET, and the first question of every command on strings.
 
 use crate::store::{Found, Now, Store};
 use remora_arena::Journal;
@@ -66,7 +66,7 @@ pub(crate) fn find<J: Journal>(
     }
 }
 
-/// Whether what was found is no string.
+/// Whether the found object is not a string.
 #[inline]
 pub(crate) fn holds_other_type<J: Journal>(store: &Store<J>, found: Option<Found>) -> bool {
     found.is_some_and(|found| store.kind(found) != Kind::STRING)

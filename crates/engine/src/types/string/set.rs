@@ -103,9 +103,8 @@ pub(crate) fn incr<J: Journal>(store: &mut Store<J>, on: On<'_>, by: i64) -> Rep
     }
 }
 
-/// Sets several keys as one change: all records are written, then all old
-/// guardians flipped, then all new ones published (design, "Writing"). A
-/// key that stands twice ends with its last value.
+/// Sets several keys as one change: all records are written, then all old guardians flipped, then
+/// all new ones published (design, "Writing"). A key that occurs twice ends with its last value.
 pub(crate) fn multi_set<J: Journal>(
     store: &mut Store<J>,
     database: Database,

@@ -1,11 +1,9 @@
 //! A SET whose value comes in pieces, written straight into its slot.
 //!
-//! What it keeps true: until the upload is finished no path leads to its slot,
-//! whose guardian says pending, so that nothing moves or frees it. The SET
-//! happens when it is finished: condition and expiry are decided then, and
-//! what other commands did to the key meanwhile came before it. An upload
-//! that begins has its memory; it cannot fail for want of it later but for an
-//! overflow bucket of the index.
+//! Invariant: until the upload is finished no path leads to its slot, whose guardian is pending, so
+//! that nothing moves or frees it. The SET happens at the end of the upload: condition and expiry
+//! are decided then, and all commands on the key meanwhile come before it. An upload that begins
+//! has its memory; later it can fail for lack of memory only if the index needs an overflow bucket.
 
 use super::read::holds_other_type;
 use super::set::{expiry_of, is_allowed};
@@ -30,7 +28,7 @@ pub struct LargeSet<'a> {
     pub value_bytes: usize,
     /// When to set it.
     pub condition: Condition,
-    /// What happens to the expiry.
+    /// The effect on the expiry.
     pub expiry: Expiry,
     /// Reply with the old value.
     pub get: bool,
@@ -60,7 +58,7 @@ impl Upload {
     }
 }
 
-/// Takes the memory for a SET whose value is to come in pieces.
+/// Allocates the memory for a SET whose value comes in pieces.
 ///
 /// # Errors
 /// The status to reply with: too large, an expiry that makes no sense, or
@@ -148,7 +146,7 @@ pub(crate) fn finish_upload<'s, J: Journal>(
     Outcome::Reply(reply)
 }
 
-/// Gives the memory of an upload back; the key stays what it was.
+/// Frees an upload's memory; the key stays unchanged.
 pub(crate) fn abandon_upload<J: Journal>(store: &mut Store<J>, upload: Upload, now: Now) {
     store.give_back(upload.writer.slot(), now);
 }

@@ -1,10 +1,10 @@
-//! Threads that share a connection, in thousands of orders of their steps: no
-//! wake-up is lost, nobody sleeps for ever while its completion is there, and
-//! whoever reads the socket for all hands it on.
+//! Threads that share a connection, in thousands of orders of their steps: no wake-up is lost, no
+//! thread sleeps for ever while its completion is there, and the thread that reads the socket for
+//! all hands that role on.
 //!
-//! Links and connections are production's, at both ends; the socket between
-//! them is a few lines. A thread that sleeps without a timeout and is forgotten
-//! is a deadlock: the peer sleeps too while nobody asks it for anything.
+//! Links and connections are production's, at both ends; the socket between them is a few lines. A
+//! forgotten thread that sleeps without a timeout is a deadlock: the peer sleeps too while it
+//! receives no request.
 
 pub(super) mod socket;
 

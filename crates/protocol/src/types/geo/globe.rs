@@ -13,10 +13,10 @@ pub const MAX_LONGITUDE: f64 = 180.0;
 
 /// Bits of one coordinate.
 const COORDINATE_BITS: u32 = 26;
-/// Of the sphere that distances are measured on, metres.
+/// Radius of the sphere on which distances are measured, metres.
 const EARTH_RADIUS: f64 = 6372797.560856;
-/// By how much windows are wider than what they are for, degrees: a tenth of
-/// a millimetre, a thousand times what rounding does.
+/// Margin of windows around their shapes, degrees: a tenth of a millimetre, a thousand times the
+/// rounding error.
 const MARGIN: f64 = 1e-9;
 /// Digits of a geohash's text.
 const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
@@ -115,7 +115,7 @@ impl Position {
         EARTH_RADIUS * (radians(other.latitude) - radians(self.latitude)).abs()
     }
 
-    /// The standard geohash of eleven digits, whose last one is always 0.
+    /// The standard geohash of eleven digits; its last digit is always 0.
     pub fn geohash(self) -> [u8; 11] {
         let bits = interleave((self.longitude + 180.0) / 360.0, (self.latitude + 90.0) / 180.0);
         std::array::from_fn(|at| match at {
@@ -133,7 +133,7 @@ fn degrees(radians: f64) -> f64 {
     radians / (std::f64::consts::PI / 180.0)
 }
 
-/// What a search takes in, around its centre. Metres, not negative, not NaN.
+/// The shape of a search around its centre. Metres, not negative, not NaN.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Shape {
     /// All within so far.
@@ -157,7 +157,7 @@ impl Shape {
         match self {
             Self::Circle { radius } => {
                 let distance = centre.distance(to);
-                // Not a number, as between antipodes, is no more than any.
+                // NaN, as between antipodes, counts as no more than any number.
                 let is_out = distance > radius;
                 (!is_out).then_some(distance)
             }
@@ -187,7 +187,7 @@ impl Shape {
             // The meridian that touches the circle: a right angle there.
             Self::Circle { .. } if centre.latitude.abs() + up >= 90.0 => f64::INFINITY,
             Self::Circle { .. } => arc_sine(aside.sin() / radians(centre.latitude).cos()),
-            // The parallel on which so many metres are most degrees.
+            // The parallel on which this many metres are the most degrees.
             Self::Box { .. } if aside >= std::f64::consts::PI => f64::INFINITY,
             Self::Box { .. } => {
                 let latitude = min_y.abs().max(max_y.abs());
@@ -216,7 +216,7 @@ impl Shape {
 pub struct Area {
     shape: Shape,
     centre: Position,
-    /// What lies here lies within, by more than rounding does.
+    /// Positions in this window are within the shape, by more than the rounding error.
     sure: Option<Rect>,
 }
 
@@ -233,8 +233,8 @@ impl Area {
     }
 }
 
-/// Of a box: as many degrees as its width is where that is fewest, on the
-/// parallel nearest to the equator.
+/// For a box: its width in degrees on the parallel nearest to the equator, where the width has the
+/// fewest degrees.
 fn sure_part(shape: Shape, centre: Position) -> Option<Rect> {
     let Shape::Box { width, height } = shape else { return None };
     let Position { longitude, latitude } = centre;
@@ -322,7 +322,7 @@ mod tests {
         }
     }
 
-    /// Boxes of all sizes: what is said without arithmetic is what it says.
+    /// Boxes of all sizes: the answer without arithmetic equals the computed one.
     #[test]
     fn an_area_holds_what_lies_within() {
         let all = positions(3_000);

@@ -1,5 +1,5 @@
-//! Commands on GEO keys, and their encoding. Unlike a tree's name, such a key
-//! stands beside those of strings (docs/decisions/0025).
+//! Commands on GEO keys, and their encoding. Unlike a tree's name, a GEO key is in the same table
+//! as strings (docs/decisions/0025).
 //!
 //! ```text
 //! command   flags                     argument   value
@@ -50,8 +50,8 @@ impl<'a> Members<'a> {
         list.extend_from_slice(place.member);
     }
 
-    /// The same, with a member of so many bytes, which `fill` fetches. If it says
-    /// false nothing is appended.
+    /// The same, with a member of this many bytes, which `fill` fetches. If `fill` returns false
+    /// nothing is appended.
     pub fn push_fetched(
         list: &mut Vec<u8>,
         (score, distance, bytes): (f64, f64, usize),
@@ -87,7 +87,7 @@ impl<'a> Members<'a> {
         Self::in_list(self.0)
     }
 
-    /// The members of an encoded list, in order, up to what is none.
+    /// The members of an encoded list, in order, up to the first invalid one.
     pub fn in_list(mut list: &'a [u8]) -> impl Iterator<Item = Member<'a>> {
         std::iter::from_fn(move || {
             let (place, after) = split(list)?;
@@ -121,23 +121,23 @@ fn split(bytes: &[u8]) -> Option<(Member<'_>, &[u8])> {
     Some((Member { score, distance, member }, rest))
 }
 
-/// Where a search's centre is.
+/// The centre of a search.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Centre<'a> {
     /// There.
     At(Position),
-    /// Where this member is.
+    /// The position of this member.
     Member(&'a [u8]),
 }
 
-/// What a search looks for.
+/// The area of a search.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GeoSearch<'a> {
     /// Where.
     pub centre: Centre<'a>,
-    /// What it takes in.
+    /// The shape.
     pub shape: Shape,
-    /// It may end when it has found so many; 0 for all.
+    /// The search may end after this many; 0 for all.
     pub enough: u64,
 }
 
@@ -163,7 +163,7 @@ impl<'a> GeoSearch<'a> {
         }
     }
 
-    /// What the bytes encode, checked.
+    /// Decodes and checks the bytes.
     fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (&shape, rest) = bytes.split_first_chunk()?;
         let (&by_member, rest) = rest.split_first_chunk()?;
@@ -205,7 +205,7 @@ impl<'a> GeoQuery<'a> {
         GeoSearch::parse(bytes).map(|_| Self(bytes))
     }
 
-    /// What is looked for.
+    /// The search.
     pub fn search(self) -> GeoSearch<'a> {
         GeoSearch::parse(self.0).expect("checked when it was made")
     }
@@ -230,20 +230,19 @@ pub enum GeoCommand<'a> {
         /// The members.
         places: Members<'a>,
     },
-    /// The value is the members' scores, 8 bytes each, NaN for those that are
-    /// not there; `number` is 1 if the key is there.
+    /// The value is the members' scores, 8 bytes each, NaN for absent ones; `number` is 1 if the
+    /// key exists.
     Scores {
         /// The members.
         places: Members<'a>,
     },
     /// `number` counts the members; `NotFound` without the key.
     Members,
-    /// The value is the members found, as [`Members`], in no order; `NotFound`
-    /// without the key, `NotDone` without the member that is the centre.
-    /// `number` is the word of the `NodeRef` to the key's tree, for who reads
-    /// it; 0 where there is none to be read.
+    /// The value is the members found, as [`Members`], in no order; `NotFound` without the key,
+    /// `NotDone` without the member that is the centre. `number` is the word of the `NodeRef` to
+    /// the key's tree, for a client that reads it; 0 if it cannot be read.
     Search {
-        /// What is looked for.
+        /// The query.
         query: GeoQuery<'a>,
     },
     /// The key holds these members and nothing else from now on, whatever it

@@ -7,8 +7,8 @@
 use remora_layout::limits::{MAX_FIELDS, MAX_FIELDS_BYTES};
 use std::collections::BTreeMap;
 
-/// Fields of an object: pairs of a name and a value, each any bytes, in the
-/// order of their names, no name twice. So equal fields are equal bytes.
+/// Fields of an object: pairs of a name and a value, each any bytes, in the order of their names,
+/// each name once. So equal fields are equal bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fields<'a>(&'a [u8]);
 

@@ -22,9 +22,9 @@
 //! build     0             load       -
 //! others    0             0          -
 //! ```
-//! Where the id is no integer, flag 32 says so, the argument is 0, and the value
-//! begins with the id: its length 4 | id. What is decoded holds checked rectangles and
-//! geometries only; but a refined search's geometry is parsed where that begins.
+//! If the id is not an integer, flag 32 is set, the argument is 0, and the value begins with the
+//! id: its length 4 | id. Decoded commands contain checked rectangles and geometries only, except
+//! that a refined search's geometry is parsed where the search begins.
 
 mod fields;
 mod object;
@@ -53,15 +53,15 @@ use remora_layout::rect::{Predicate, Rect};
 use remora_layout::tree::{RootPlace, TreeKind};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What a tree is to be.
+/// The settings of a tree.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TreeSettings {
     /// How it is written (C4).
     pub kind: TreeKind,
     /// Entries that a node has room for (C7).
     pub capacity: usize,
-    /// Where most objects lie: what a Hilbert R-tree's curve fills. Others may
-    /// lie outside.
+    /// The area of most objects, which a Hilbert R-tree's curve fills. Other objects may lie
+    /// outside.
     pub bounds: Rect,
 }
 
@@ -92,7 +92,7 @@ impl TreeSettings {
         out.extend_from_slice(self.bounds.as_bytes());
     }
 
-    /// The settings that the bytes tell.
+    /// The settings from their encoding.
     pub fn parse(bytes: &[u8]) -> Result<Self, Status> {
         let (words, rest) = bytes.split_first_chunk::<16>().ok_or(Status::Malformed)?;
         let word = |at: usize| u64::from_le_bytes(words[at..at + 8].try_into().expect("eight"));
@@ -106,7 +106,7 @@ impl TreeSettings {
     }
 }
 
-/// Objects as they stand in a message: rectangle and id, 40 bytes each.
+/// Objects in a message: rectangle and id, 40 bytes each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Objects<'a>(&'a [u8]);
 
@@ -145,11 +145,11 @@ impl<'a> Objects<'a> {
     }
 }
 
-/// Objects that a reader found in a tree. What the server says about them holds for that
-/// tree: an object of another one may have the same integer as its id.
+/// Objects that a reader found in a tree. The server's answer about them holds for that tree: an
+/// object of another tree may have the same integer as its id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadObjects<'a> {
-    /// Where the header of the tree lies that was read.
+    /// The place of the header of the tree that was read.
     pub tree: NodeRef,
     /// The words of the objects, 8 bytes each.
     pub words: &'a [u8],
@@ -175,7 +175,7 @@ impl<'a> ReadObjects<'a> {
 pub enum TreeCommand<'a> {
     /// Makes an empty tree; `NotDone` if there is one of that name.
     Create(TreeSettings),
-    /// Removes the key, which has to hold a tree; `number` is 1 if it was there.
+    /// Removes the key, which must hold a tree; `number` is 1 if it existed.
     Drop,
     /// Adds an object, or moves it; a tree that is not there is made. `number`
     /// is 1 if the object is new.
@@ -208,39 +208,38 @@ pub enum TreeCommand<'a> {
         /// The fields' names; none for all, names and values.
         names: Items<'a>,
     },
-    /// The ids of objects with these surrogates, at most `MAX_RESOLVE_WORDS`, as
-    /// [`Items`], in order; none for an object that is not there any more. Several
-    /// replies. `NoTree` if the key has another tree than the one that was read.
+    /// The ids of objects with these surrogates, at most `MAX_RESOLVE_WORDS`, as [`Items`], in
+    /// order; none for an object that was removed. Several replies. `NoTree` if the key has another
+    /// tree than the one that was read.
     Resolve(ReadObjects<'a>),
     /// The objects in a window, in no order, as [`FoundObjects`]. Several
     /// replies; `number` of the last is the number of nodes visited.
     Search {
         /// The window.
         window: Rect,
-        /// What an object has to do with it.
+        /// The relation of an object to it.
         predicate: Predicate,
     },
-    /// As [`TreeCommand::Search`], of a tree of another shard of the server:
-    /// any of its threads can read it, but for ids that are no integers. `AskOwner`
-    /// if reading does not conclude.
+    /// As [`TreeCommand::Search`], for a tree of another shard of the server: any of its threads
+    /// can read it, except for ids that are not integers. `AskOwner` if reading does not conclude.
     SearchAt {
         /// The window.
         window: Rect,
-        /// What an object has to do with it.
+        /// The relation of an object to it.
         predicate: Predicate,
-        /// The shard whose tree it is.
+        /// The shard that owns the tree.
         shard: u8,
-        /// Where it lies.
+        /// The tree's place.
         root: RootPlace,
     },
-    /// The objects whose geometries fit, as [`TreeCommand::Search`] gives them;
-    /// `number` of the last reply holds [`Refined`]. With objects that were read: of
-    /// these, at most `MAX_REFINE_IDS`, those that are there, a
-    /// [`remora_layout::object::Verdict`] each; `NoTree` as for [`TreeCommand::Resolve`].
+    /// The objects whose geometries fit, as [`TreeCommand::Search`] gives them; `number` of the
+    /// last reply holds [`Refined`]. With objects that the client has read: those of them, at most
+    /// `MAX_REFINE_IDS`, that exist, a [`remora_layout::object::Verdict`] each; `NoTree` as for
+    /// [`TreeCommand::Resolve`].
     Refine {
         /// A [`remora_geometry::Refine`]'s bytes, not parsed yet.
         refine: &'a [u8],
-        /// Which objects.
+        /// The objects.
         of: Option<ReadObjects<'a>>,
     },
     /// `number` is the number of objects whose geometries fit.
@@ -252,7 +251,7 @@ pub enum TreeCommand<'a> {
     Count {
         /// The window.
         window: Rect,
-        /// What an object has to do with it.
+        /// The relation of an object to it.
         predicate: Predicate,
     },
     /// The objects nearest to a point, as [`FoundObjects`], the nearest
@@ -267,22 +266,21 @@ pub enum TreeCommand<'a> {
     },
     /// The value is a [`remora_layout::tree::TreeInfo`].
     Info,
-    /// Keeps objects for a tree that is to be built; `number` is how many are
-    /// kept. `OtherLoad` if another load has begun meanwhile, or nothing came
-    /// for too long.
+    /// Stages objects for a tree that is to be built; `number` is how many are staged. `OtherLoad`
+    /// if another load has begun meanwhile, or this one was idle for too long.
     Stage {
-        /// Which load: a number that no other client uses.
+        /// The load's number: one that no other client uses.
         load: u64,
-        /// Whether this one begins; what another one has left is dropped then.
+        /// Whether this piece begins a load; the rest of an earlier load is dropped then.
         first: bool,
         /// The objects.
         objects: Objects<'a>,
     },
-    /// Does the next step to build an empty tree of what is kept. `InPieces` if another
-    /// one is to be asked for; after the last one `number` is the tree's objects. Nobody
-    /// sees any of them before.
+    /// Does the next step of building an empty tree from the staged objects. `InPieces` if the
+    /// client must ask for another step; after the last one `number` is the tree's objects. The
+    /// objects are not visible before.
     Build {
-        /// The load whose objects are kept.
+        /// The load with the staged objects.
         load: u64,
     },
 }

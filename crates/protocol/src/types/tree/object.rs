@@ -1,9 +1,10 @@
-//! Objects of trees in messages: their ids, what is put, and what searches find.
+//! Objects of trees in messages: their ids, the objects that clients put, and the results of
+//! searches.
 //!
 //! ```text
 //! found     rectangle 32 | word 8, and behind a surrogate: id's length 2 | id
 //! ```
-//! An id stands in bytes as its text: an integer in decimal.
+//! An id in bytes is its text: an integer in decimal.
 
 use super::fields::Fields;
 use crate::command::Expiry;
@@ -20,12 +21,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What names an object in its tree: an integer from 0 to 2^63 - 1, or any other
-/// bytes, 1 to `MAX_OBJECT_ID_BYTES` of them. An integer and its decimal text are
-/// the same id.
+/// The name of an object in its tree: an integer from 0 to 2^63 - 1, or any other bytes, 1 to
+/// `MAX_OBJECT_ID_BYTES` of them. An integer and its decimal text are the same id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ObjectId<'a> {
-    /// Below 2^63: what costs least.
+    /// Below 2^63: the cheapest form.
     Number(u64),
     /// Other bytes.
     Name(&'a [u8]),
@@ -98,21 +98,21 @@ impl fmt::Display for ObjectId<'_> {
     }
 }
 
-/// An object that is put into a tree. What is not said stays as it is.
+/// An object that is put into a tree. Omitted parts stay as they are.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PutObject<'a> {
     /// Its id.
     pub id: ObjectId<'a>,
-    /// Where it is.
+    /// Its rectangle.
     pub rect: Rect,
     /// Its bytes; `None` leaves those that it has.
     pub data: Option<&'a [u8]>,
-    /// Its geometry, whose bounds are `rect`; without one it is its rectangle, whatever
-    /// it was before.
+    /// Its geometry, whose bounds are `rect`; without one the rectangle becomes its geometry,
+    /// whatever it was before.
     pub geometry: Option<Wkb<'a>>,
     /// All its fields; `None` leaves those that it has.
     pub fields: Option<Fields<'a>>,
-    /// When it expires. What lies in the past removes it.
+    /// Its expiry. A time in the past removes it.
     pub expiry: Expiry,
 }
 
@@ -124,17 +124,17 @@ impl<'a> PutObject<'a> {
     }
 }
 
-/// Flag of a put, and of what an object is: it has data.
+/// Flag of a put, and of an object's content: it has data.
 pub const HAS_DATA: u8 = 1;
-/// Flag of a put, and of what an object is: it has a geometry.
+/// Flag of a put, and of an object's content: it has a geometry.
 pub const HAS_GEOMETRY: u8 = 2;
-/// Flag of a put, and of what an object is: it has fields.
+/// Flag of a put, and of an object's content: it has fields.
 pub const HAS_FIELDS: u8 = 4;
-/// Flag of a put, and of what an object is: it expires.
+/// Flag of a put, and of an object's content: it expires.
 pub const HAS_EXPIRY: u8 = 8;
 /// Flag of a put: the object no longer expires.
 const PERSISTS: u8 = 16;
-/// Flag of a request: the id is a name, and stands first in the value.
+/// Flag of a request: the id is a name, and is first in the value.
 pub(super) const HAS_NAME: u8 = 32;
 
 /// Appends an id's name, if it has one; gives flag and argument.
@@ -148,7 +148,7 @@ pub(super) fn push_id(scratch: &mut Vec<u8>, id: ObjectId<'_>) -> (u8, i64) {
     }
 }
 
-/// The id that flag and argument tell, and what follows in the value.
+/// The id in flag and argument, and the rest of the value.
 pub(super) fn take_id(
     flags: u8,
     argument: i64,
@@ -170,7 +170,7 @@ impl<'a> PutObject<'a> {
             return Err(Status::BadGeometry);
         }
         match self.expiry {
-            // 0 stands for never in a record.
+            // 0 means never in a record.
             Expiry::At(0) => return Err(Status::Malformed),
             Expiry::At(at_ms) if at_ms > MAX_EXPIRES_AT_MS => return Err(Status::InvalidExpiry),
             _ => {}
@@ -265,12 +265,12 @@ impl<'a> PutObject<'a> {
     }
 }
 
-/// A rectangle, and what follows.
+/// A rectangle, and the rest.
 pub(super) fn take_rect(value: &[u8]) -> Result<(Rect, &[u8]), Status> {
     Rect::read_from_prefix(value).map_err(|_| Status::Malformed)
 }
 
-/// What a search found, as it stands in replies: objects, one after the other.
+/// The results of a search, as in replies: objects, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FoundObjects<'a>(&'a [u8]);
 
@@ -278,13 +278,13 @@ pub struct FoundObjects<'a>(&'a [u8]);
 const LENGTH_BYTES: usize = 2;
 
 impl<'a> FoundObjects<'a> {
-    /// The objects that the bytes encode, as far as they are whole: a long list
-    /// comes in parts. What follows the last whole one is left out.
+    /// The whole objects that the bytes encode: a long list comes in parts. Bytes after the last
+    /// whole object are left out.
     pub const fn of(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Appends one whose word is its id.
+    /// Appends an object whose word is its id.
     #[inline(always)]
     pub fn push(list: &mut Vec<u8>, object: &Entry) {
         list.extend_from_slice(object.as_bytes());
@@ -322,12 +322,12 @@ impl<'a> FoundObjects<'a> {
         })
     }
 
-    /// The encoded list, or what is left of it.
+    /// The rest of the encoded list.
     pub const fn bytes(self) -> &'a [u8] {
         self.0
     }
 
-    /// Bytes of the first objects, so many at most; all if there are fewer.
+    /// Bytes of the first objects, at most this many; all if there are fewer.
     pub fn bytes_of_first(self, most: usize) -> usize {
         let mut rest = self;
         for _ in 0..most {

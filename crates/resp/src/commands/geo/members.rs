@@ -1,5 +1,5 @@
-//! Members of GEO keys: they are added, looked at and removed. Of the commands of sorted sets
-//! there are those that users of GEO keys need.
+//! Members of GEO keys: commands add, read and remove them. Of the sorted-set commands there are
+//! only those that users of GEO keys need.
 
 use super::numbers::{distance, number_text, position, score_text, scores};
 use super::words::{self, GEO, LATITUDE, LONGITUDE, MEMBER, UNIT, UNITS, member, unit};
@@ -201,7 +201,7 @@ fn write_positions(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
     }
 }
 
-/// What holds for the commands of sorted sets that there are.
+/// Notes for the sorted-set commands that exist.
 const SORTED_SET_NOTES: &str = "For GEO keys; there are no other sorted sets. The other commands \
 of sorted sets, ZADD or ZRANGE for example, are unknown: members come by GEOADD and are found by GEOSEARCH.";
 

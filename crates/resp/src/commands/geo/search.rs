@@ -1,5 +1,5 @@
-//! Searches of GEO keys: GEOSEARCH, GEORADIUS and their kin. What is wrong with a search is
-//! told only if the key holds no string: so it is in Redis.
+//! Searches of GEO keys: GEOSEARCH, GEORADIUS and their kin. As in Redis, a key that holds a string
+//! gives its error before any error in the search's arguments.
 
 use super::numbers::{distance, position, scores};
 use super::words::{self, GEO, LATITUDE, LONGITUDE, MEMBER, UNIT, UNITS, member, number, unit};
@@ -73,11 +73,11 @@ const BY: Argument = Argument::of(
     ],
 );
 
-/// What a search costs.
+/// The cost of a search.
 const SEARCHING: &str = "Usually O(log N + M) where N is the number of members and M of those \
 found; to sort them costs O(M log M)";
 
-/// What holds for each search.
+/// Notes for each search.
 const SEARCH_NOTES: &str = "Without ASC or DESC there is no order; with COUNT alone the nearest \
 come, with COUNT and ANY any that many, sooner. A member is told at the centre of its cell, less \
 than a metre from where it was put. Redis looks at nine cells and can miss members near the poles; \
@@ -85,7 +85,7 @@ here none is missed. While the key changes, a member that was within all the tim
 A search of many members lets the shard do other work in between, and what a connection sends \
 behind it waits for its reply.";
 
-/// What holds for each search whose outcome is stored.
+/// Notes for each search whose result is stored.
 const STORE_NOTES: &str = "The outcome replaces what the other key held, whatever it was; without \
 any member that key is removed. With STOREDIST the scores are the distances. Searching and storing \
 are two steps: others may see the key that is searched change in between, but never a part of what \
@@ -214,7 +214,7 @@ enum Form {
     SearchStore,
 }
 
-/// What is found out of a search's words.
+/// The parsed arguments of a search.
 struct Search<'a> {
     centre: Option<Centre<'a>>,
     shape: Option<(Shape, f64)>,
@@ -223,7 +223,7 @@ struct Search<'a> {
     store_to: Option<&'a [u8]>,
 }
 
-/// A search. What is wrong with it is told only if the key holds no string.
+/// A search. A key that holds a string gives its error before any error in the arguments.
 fn search<'a>(words: Words<'a>, form: Form) -> Asked<'a> {
     let key = key(words.get(if form == Form::SearchStore { 2 } else { 1 }))?;
     let mut search = Search::new();
@@ -405,8 +405,8 @@ pub(crate) fn write_refused(out: &mut Vec<u8>, error: GeoError, part: Part<'_>) 
     encode::error(out, &error.to_string());
 }
 
-/// Appends a reply in one piece that tells of these members (as [`Members`]
-/// encodes them). It must be so small that nobody waits for it.
+/// Appends a reply with these members (as [`Members`] encodes them) in one piece. It must be so
+/// small that no client waits for it.
 pub fn write_members(out: &mut Vec<u8>, protocol: Protocol, found: &[u8], form: &GeoForm) {
     if !form.is_bare() {
         let mut reply = FoundReply::new(found.to_vec(), *form);
@@ -426,7 +426,7 @@ const PIECE_MEMBERS: usize = 512;
 #[derive(Debug)]
 pub struct FoundReply {
     found: Vec<u8>,
-    /// Where each begins.
+    /// The start of each.
     places: Vec<usize>,
     form: GeoForm,
     written: usize,
@@ -434,7 +434,7 @@ pub struct FoundReply {
 }
 
 impl FoundReply {
-    /// The reply that tells of these members (as [`Members`] encodes them).
+    /// The reply with these members (as [`Members`] encodes them).
     pub fn new(found: Vec<u8>, form: GeoForm) -> Self {
         let places = in_order(&found, &form);
         Self { found, places, form, written: 0, is_open: false }
@@ -480,7 +480,7 @@ fn place_at(found: &[u8], at: usize) -> Option<Member<'_>> {
     Members::first(found.get(at..)?)
 }
 
-/// Where the members begin that are told, in their order.
+/// The starts of the members in the reply, in their order.
 fn in_order(found: &[u8], form: &GeoForm) -> Vec<usize> {
     let mut at = 0;
     let mut places = Vec::new();
@@ -500,8 +500,7 @@ fn in_order(found: &[u8], form: &GeoForm) -> Vec<usize> {
     places.into_iter().map(|(_, at)| at).collect()
 }
 
-/// What another key is to hold of the members found (both as [`Members`]
-/// encodes them).
+/// The content for another key, from the members found (both as [`Members`] encodes them).
 pub fn stored(found: &[u8], form: &GeoForm) -> Vec<u8> {
     let mut list = Vec::new();
     for at in in_order(found, form) {

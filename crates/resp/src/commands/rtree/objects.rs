@@ -159,7 +159,7 @@ fn rtree_info(words: Words<'_>, _now: u64) -> Asked<'_> {
     answered(words, TreeCommand::Info, &FACTS)
 }
 
-/// From the words of a [`TreeInfo`]. Null if they are none.
+/// Writes the words of a [`TreeInfo`]. Null if they are none.
 fn write_info(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
     let words = part.value.and_then(|value| <[u64; TREE_INFO_WORDS]>::read_from_bytes(value).ok());
     let Some(info) = words.and_then(|words| TreeInfo::from_words(&words)) else {
@@ -245,7 +245,7 @@ fn rtree_addpoint(words: Words<'_>, now: u64) -> Asked<'_> {
     put(words, (rect, None), 5, (now, "rtree.addpoint"))
 }
 
-/// An object to be put; what is left of the words are its parts.
+/// An object to be put; the remaining words are its parts.
 fn put<'a>(
     words: Words<'a>,
     (rect, geometry): (Rect, Option<Wkb<'a>>),
@@ -260,7 +260,7 @@ fn put<'a>(
     answered(words, TreeCommand::Put(put), &ADDED)
 }
 
-/// What is left of the words of a put: the parts that it names.
+/// The remaining words of a put: the parts that it names.
 #[derive(Default)]
 struct PutParts<'a> {
     data: Option<&'a [u8]>,
@@ -322,7 +322,7 @@ fn id(word: &[u8]) -> Result<ObjectId<'_>, CommandError> {
     id.is_valid().then_some(id).ok_or(CommandError::ObjectId)
 }
 
-/// What the commands on fields say where there is no object.
+/// The errors of the commands on fields if there is no object.
 const NO_OBJECT: &[(Status, &str)] = &[
     (Status::NotFound, "ERR the tree has no such object"),
     (Status::TooLarge, "ERR the object would have too many fields"),
@@ -427,7 +427,7 @@ tree that is not there is an error.",
     ..READ
 };
 
-/// By the parts that are told beside the rectangle and the data.
+/// By the parts that a reply contains beside the rectangle and the data.
 static OBJECTS: [ObjectReply; 8] = [
     object::<0>(),
     object::<1>(),

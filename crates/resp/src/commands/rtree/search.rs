@@ -25,7 +25,7 @@ const PREDICATE: Argument = Argument::of(
 )
 .optional();
 
-/// A window or a geometry, and what objects have to do with it.
+/// A window or a geometry, and the relation of objects to it.
 const RTREE_PLACE: Argument = Argument::of(
     "place",
     Kind::OneOf,
@@ -124,7 +124,7 @@ struct SearchForm {
 }
 
 impl SearchForm {
-    /// Takes an option that stands at `at`; gives where the next one does.
+    /// Takes the option at `at`; returns the position of the next one.
     fn option(&mut self, words: Words<'_>, at: usize) -> Result<usize, CommandError> {
         if words.is(at, "withrect") && !self.with_rect {
             self.with_rect = true;
@@ -146,8 +146,8 @@ impl SearchForm {
     }
 }
 
-/// GEOMETRY predicate geometry [distance], from the second argument on; gives
-/// where the next one stands.
+/// GEOMETRY predicate geometry [distance], from the second argument on; returns the position of the
+/// next option.
 fn refine(words: Words<'_>) -> Result<(Refine, usize), CommandError> {
     let near = words.is(3, "dwithin");
     let asked = predicate(words, 3);
@@ -267,7 +267,7 @@ pub struct ObjectsReply {
 }
 
 impl ObjectsReply {
-    /// The reply that tells of these objects ([`FoundObjects`]).
+    /// The reply with these objects ([`FoundObjects`]).
     pub const fn new(objects: Vec<u8>, form: ObjectForm) -> Self {
         Self { objects, form, written: 0, is_open: false }
     }

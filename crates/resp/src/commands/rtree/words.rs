@@ -40,7 +40,7 @@ pub(super) fn request<'a>(
     command: TreeCommand<'a>,
     form: ReplyForm,
 ) -> Asked<'a> {
-    // What each part may be has been checked.
+    // The caller has checked the allowed values of each part.
     let request = command.checked().map(TreeCommand::request).map_err(|_| CommandError::Syntax)?;
     Ok(Request::Object { key: key(words.get(1))?, request, form })
 }

@@ -1,4 +1,4 @@
-//! Where the trees of GEO keys lie, and what is to be done with answers about such keys.
+//! The places of GEO keys' trees, and the next steps after answers about such keys.
 
 use crate::resp::trees::places::KEPT_NAMES;
 use remora_frontend::{OwnedReply, Token};
@@ -15,16 +15,16 @@ pub(in crate::resp) fn asked_by(token: &Token) -> Asked {
     (token.connection, token.serial, token.request)
 }
 
-/// Where the trees of keys are to be read, and what is to be done with answers.
+/// The places of keys' trees for reads, and the next steps after answers.
 #[derive(Default)]
 pub(in crate::resp) struct GeoAnswers {
     /// Places of trees by their databases and keys.
     pub(in crate::resp) places: [BTreeMap<Box<[u8]>, NodeRef>; DATABASES],
-    /// Keys of searches under way whose answers tell of such a place.
+    /// Keys of searches under way whose answers contain such a place.
     pub(in crate::resp) searched: BTreeMap<Asked, (Database, Box<[u8]>)>,
-    /// Where the outcomes of searches under way are to be stored, in what form.
+    /// The target keys and forms of searches under way whose results are stored.
     pub(in crate::resp) stores: BTreeMap<Asked, (Database, Box<[u8]>, GeoForm)>,
-    /// What a search that is read has found.
+    /// The results of a search that the thread reads.
     pub(in crate::resp) found: Vec<u8>,
 }
 
@@ -47,7 +47,7 @@ impl GeoAnswers {
         }
         let places = self.places(database);
         if places.len() >= KEPT_NAMES && !places.contains_key(&key) {
-            // Those that are still searched are learnt again.
+            // Later answers bring back the places of keys that are still searched.
             places.clear();
         }
         places.insert(key, NodeRef::from_word(reply.number as u64));

@@ -1,4 +1,4 @@
-//! Searches of GEO keys: what is read, what is asked, and that both say the same.
+//! Searches of GEO keys: which are read, which are asked, and that both return the same.
 
 use crate::resp::tests::world::World;
 
@@ -58,7 +58,7 @@ fn small_searches_are_read_once_the_place_is_known() {
     assert_eq!(world.call(0, "ZCARD to\r\n").0, ":1\r\n");
 }
 
-/// What the shard's own thread reads where it lies is what other threads copy.
+/// The shard's own thread reads in place the same bytes that other threads copy.
 #[test]
 fn the_own_shards_key_is_read_where_it_lies() {
     let (mut own, mut other) = (World::at_home(1), World::new(1));

@@ -1,4 +1,4 @@
-//! Hashes of another shard: what is read, and what is asked.
+//! Hashes of another shard: which are read, and which are asked.
 
 use crate::resp::tests::world::{World, request};
 
@@ -46,7 +46,7 @@ fn a_connection_sees_its_own_changes_of_hashes() {
         let expected =
             "$2\r\nv1\r\n:0\r\n$1\r\nw\r\n:1\r\n$-1\r\n:1\r\n:0\r\n$1\r\nx\r\n:1\r\n$-1\r\n";
         assert_eq!(replies, expected, "{key}");
-        // What has expired is not read.
+        // An expired field is not read.
         world.call(0, &(request(made) + &format!("PEXPIREAT {key} 1000\r\n")));
         for (unix_ms, jobs) in [(999, 0), (1_000, 1)] {
             world.set_time(unix_ms);

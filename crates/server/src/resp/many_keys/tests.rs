@@ -1,4 +1,4 @@
-//! Requests of more keys than a turn takes, and what comes behind them.
+//! Requests of more keys than a turn takes, and the requests behind them.
 
 use crate::resp::tests::world::{World, add_row, request};
 use remora_layout::limits::{
@@ -53,7 +53,7 @@ fn a_request_of_very_many_keys_takes_turns() {
     // In place; read, and handed out.
     for mut world in [World::at_home(2), World::new(2)] {
         world.call(0, &request(&format!("MSET{}", words(|key| format!(" key:{key} {key}")))));
-        // What is behind waits.
+        // Later requests wait.
         for (line, reply) in [
             ("MGET", format!("*{KEYS}\r\n{values}")),
             ("EXISTS", format!(":{KEYS}\r\n")),
@@ -145,11 +145,11 @@ fn jobs_of_a_request_are_handed_out_as_earlier_ones_are_answered() {
     assert_eq!(world.call(1, "PING\r\n").0, "+PONG\r\n");
 }
 
-/// What a connection asks about many keys is counted until it is answered.
+/// A connection's questions about many keys are counted until they are answered.
 #[test]
 fn a_connection_with_many_keys_under_way_is_paused() {
     let mut world = World::new(1);
-    // The keys are long: one request's job is some bytes short of what pauses.
+    // The keys are long: one request's job is some bytes short of the limit that pauses.
     let keys: String = (0..15).map(|key| format!(" {key}{}", "k".repeat(4_000))).collect();
     let exists = request(&format!("EXISTS{keys}"));
     let requests = CONNECTION_PAUSE_JOB_BYTES / exists.len() + 5;
@@ -162,7 +162,7 @@ fn a_connection_with_many_keys_under_way_is_paused() {
     assert_eq!(world.call(0, "PING\r\n").0, "+PONG\r\n");
 }
 
-/// So is what any command asks: a pipeline of long values does not gather in its shard.
+/// So is any command's question: a pipeline of long values does not gather in its shard.
 #[test]
 fn a_connection_with_long_jobs_under_way_is_paused() {
     const VALUE_BYTES: usize = 60_000;
@@ -185,8 +185,8 @@ fn a_connection_with_long_jobs_under_way_is_paused() {
     }
 }
 
-/// A request that goes on with what a shard has answered counts what it has found and
-/// what it asks next, also if its client goes.
+/// A request that continues after a shard's answer counts its results and its next question, also
+/// if its client goes.
 #[test]
 fn bytes_of_requests_that_go_on_are_counted() {
     let mut world = World::new(2);
@@ -220,8 +220,8 @@ fn bytes_of_requests_that_go_on_are_counted() {
     assert_eq!(world.pending_bytes(), (0, 0));
 }
 
-/// INFO's count goes up with the jobs, what they find and replies that wait, and down
-/// with the reply or the connection.
+/// INFO's count goes up with the jobs, their results and waiting replies, and down with the reply
+/// or the connection.
 #[test]
 fn bytes_of_jobs_and_replies_are_counted_until_they_are_gone() {
     let mut world = World::new(2);

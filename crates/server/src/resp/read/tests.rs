@@ -1,4 +1,4 @@
-//! What reads of another shard's memory count as.
+//! How reads of another shard's memory are counted.
 
 use crate::resp::tests::world::World;
 
@@ -11,7 +11,7 @@ fn values_that_are_read_in_memory_are_hits() {
     assert_eq!(replies, "$1\r\nv\r\n*2\r\n$1\r\nv\r\n$1\r\nv\r\n:1\r\n:1\r\n");
     assert_eq!((jobs, world.reads()), (0, (5, 0)));
     assert_eq!(world.hits(), (3, 0));
-    // The shard counts what it is asked for.
+    // The shard counts the commands that it gets.
     assert_eq!(world.call(0, "GET absent\r\nGETDEL k\r\n").0, "$-1\r\n$1\r\nv\r\n");
     assert_eq!(world.hits(), (3, 1));
 }

@@ -28,7 +28,7 @@ fn array(words: &str) -> String {
     format!("*{}\r\n{}", words.len(), bulks.collect::<String>())
 }
 
-/// What a fresh world answers to these, each sent when the one before is answered.
+/// A fresh world's answers to these requests, each sent when the one before is answered.
 fn answered(mut world: World, pieces: &[String]) -> String {
     pieces.iter().map(|piece| world.call(0, piece).0).collect()
 }
@@ -85,7 +85,7 @@ fn many_connections_are_answered_as_one_is() {
     let mut world = World::at_home(connections);
     for round in 0..5 {
         for connection in 0..connections {
-            // Each has its own key, and reads what the one before has written.
+            // Each has its own key, and reads the value that the one before has written.
             let before = connection.saturating_sub(1);
             let words = format!("SET k{connection} {round}");
             world.send(connection, &(array(&words) + &array(&format!("GET k{before}"))));

@@ -1,4 +1,4 @@
-//! What is kept of a client that sends faster than it is served.
+//! The kept input of a client that sends faster than it is served.
 
 use crate::resp::tests::world::{World, request};
 use remora_frontend::READ_BYTES;
@@ -21,7 +21,7 @@ fn a_client_that_sends_without_a_pause_is_read_as_fast_as_it_is_served() {
         let kept = (requests - answered) * PING.len() - world.unread(0);
         assert!(kept <= READ_BYTES + PING.len(), "{kept} bytes are kept after {turns} turns");
     }
-    // Nothing but the first bytes has told of the others.
+    // Only the first bytes have announced the others.
     assert_eq!(answered, requests);
     assert!(turns <= requests / CONNECTION_REQUESTS_PER_TURN + 10, "{turns} turns");
 }

@@ -15,7 +15,7 @@ const SOCKET_BYTES: usize = 100_000;
 /// Pieces that a client gets which does not read.
 const MOST_PIECES: usize = CONNECTION_PAUSE_OUTPUT_BYTES / CONNECTION_PIECE_BYTES + 2;
 
-/// A value long enough that all are several times what is buffered.
+/// A value long enough that all are several times the buffer.
 fn value(field: usize) -> String {
     format!("{field:090}")
 }
@@ -28,7 +28,7 @@ fn fill(world: &mut World) {
     }
 }
 
-/// What a HGETALL told.
+/// The result of a HGETALL.
 fn fields(reply: &str) -> BTreeMap<&str, &str> {
     let mut lines = reply.split("\r\n");
     assert_eq!(lines.next(), Some(&*format!("*{}", 2 * FIELDS)));
@@ -49,7 +49,7 @@ fn a_long_reply_comes_as_fast_as_it_is_read_and_tells_of_one_moment() {
     let (mut reply, mut jobs) = world.call(0, "HGETALL h\r\nPING\r\n");
     assert!(jobs <= MOST_PIECES, "{jobs} pieces for one that does not read");
     while !reply.ends_with("+PONG\r\n") {
-        // Others are served meanwhile, and what they change does not show.
+        // Others are served meanwhile, and their changes do not show.
         let field = jobs * 37 % FIELDS;
         assert_eq!(world.call(1, &format!("HSET h f{field} new\r\n")).0, ":0\r\n");
         assert_eq!(world.call(1, &format!("HDEL h f{field}\r\n")).0, ":1\r\n");
@@ -77,7 +77,7 @@ fn a_reader_that_goes_leaves_nothing_at_the_shard() {
             world.serve();
         }
         world.cut(1);
-        // What is changed is kept for no reader any more.
+        // Changed fields are no longer copied for any reader.
         for from in (0..FIELDS).step_by(1_000) {
             assert_eq!(world.call(2, &format!("HSET h f{from} new\r\n")).0, ":0\r\n");
         }
@@ -95,7 +95,7 @@ fn a_reader_for_which_too_much_is_kept_is_cut_off() {
     // The shard's memory is 64 MiB, and an eighth of it is less than the hash.
     assert!(world.heap_bytes() <= 8 << 20);
     assert_eq!(world.open(), (3, 0));
-    // It reads on, up to what was on its way.
+    // It reads on, up to the bytes that were under way.
     let mut told = 0;
     for _ in 0..2 * MOST_PIECES * CONNECTION_PIECE_BYTES / SOCKET_BYTES {
         let (more, _) = world.call(0, "");
@@ -108,7 +108,7 @@ fn a_reader_for_which_too_much_is_kept_is_cut_off() {
     assert_eq!(world.heap_bytes(), 0);
 }
 
-/// One shard that could not tell its digest is enough; nobody is told another one.
+/// One shard that could not return its digest is enough; no client gets a partial one.
 #[test]
 fn a_digest_that_a_shard_has_refused_is_no_digest() {
     let digest = |status| OwnedReply { value: Some(vec![1; 16]), ..OwnedReply::status(status) };

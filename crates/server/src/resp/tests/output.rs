@@ -27,8 +27,8 @@ fn a_large_reply_to_a_fast_reader_takes_turns_and_others_are_served_between_them
     assert_eq!(turns, LARGE.div_ceil(CONNECTION_SEND_BYTES_PER_TURN) + 1);
 }
 
-/// What a client takes before its stream is full ends a turn, too: it goes on with
-/// the event that says that there is room.
+/// The bytes that a client takes before its stream is full end a turn, too: the turn continues with
+/// the event that reports room.
 #[test]
 fn a_full_stream_is_waited_for() {
     let mut world = World::at_home(1);

@@ -6,7 +6,7 @@ const IDLE_S: u64 = 3;
 const REFUSED: &str =
     "-ERR the request was given up: no more of it came for 3 s; send it again\r\n";
 
-/// A SET of so many bytes, and what follows it.
+/// A SET of this many bytes, and the next request.
 fn request(bytes: usize) -> String {
     let value = "v".repeat(bytes);
     format!("*5\r\n$3\r\nSET\r\n$1\r\nk\r\n${bytes}\r\n{value}\r\n$2\r\nPX\r\n$5\r\n99999\r\n")
@@ -19,7 +19,7 @@ fn a_large_request_that_stops_is_refused_and_the_next_one_is_served() {
     for stops_at in [100_000, 200_020, 200_031, 200_040, request.len() - 1] {
         for rest_comes_in in [1, 2, 70_000] {
             let before = world.parts().1;
-            // What was asked before is answered before.
+            // Earlier requests are answered earlier.
             let first = format!("ECHO first\r\n{}", &request[..stops_at]);
             assert_eq!(world.call(0, &first).0, "$5\r\nfirst\r\n");
             for _ in 0..IDLE_S {

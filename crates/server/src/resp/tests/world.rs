@@ -1,5 +1,5 @@
-//! Connections and one shard in one thread: what is read, what is asked, and
-//! who is served in between.
+//! Connections and one shard in one thread: which requests are read, which are asked, and which
+//! connections are served in between.
 
 use crate::large_jobs::LargeJobs;
 use crate::resp::{Host, Prefetch, RespExecutor, Sections};
@@ -23,9 +23,9 @@ pub struct Pipe(Arc<Mutex<Ends>>);
 
 /// Its two ends.
 struct Ends {
-    /// What is to be read.
+    /// The bytes to read.
     input: VecDeque<u8>,
-    /// What was written.
+    /// The written bytes.
     output: Vec<u8>,
     /// Bytes that the peer takes before it reads.
     room: usize,
@@ -224,12 +224,12 @@ impl World {
         self.connections.serve(drop);
     }
 
-    /// The server ends: what has arrived is still read.
+    /// The server ends: bytes that have arrived are still read.
     pub fn stop_reading(&mut self) {
         self.connections.stop_reading(drop);
     }
 
-    /// The shard begins what it was asked, and does one turn.
+    /// The shard begins the jobs that it has, and does one turn.
     pub fn begin(&mut self) {
         let Fake { shard, jobs, waiting, .. } = self.connections.port_mut();
         waiting.drain(..).for_each(|job| jobs.execute(shard, job, Now::default()));
@@ -251,7 +251,7 @@ impl World {
         }
     }
 
-    /// What was written since the last time.
+    /// The bytes written since the last call.
     pub fn written(&mut self, connection: usize) -> String {
         let bytes = std::mem::take(&mut self.pipes[connection].0.lock().unwrap().output);
         String::from_utf8(bytes).unwrap()
@@ -324,8 +324,7 @@ impl World {
         self.connections.port().waiting.len()
     }
 
-    /// What INFO tells of bytes that jobs and replies hold: of connections, and of what
-    /// the shard has found.
+    /// INFO's bytes of jobs and replies: those of connections, and those of the shard's results.
     pub fn pending_bytes(&self) -> (usize, usize) {
         let Fake { jobs, counts, .. } = self.connections.port();
         (counts.frontend.pending_bytes.get() as usize, jobs.found_bytes())

@@ -1,5 +1,5 @@
-//! Where trees lie, by their names. A shard is asked for a place once; it is kept until
-//! the tree's header there is dead.
+//! The places of trees, by their names. The thread asks a shard for a place once, and keeps it
+//! until the tree's header there is dead.
 
 use remora_frontend::{Job, OwnedReply, Token};
 use remora_layout::database::{DATABASES, Database};
@@ -14,10 +14,10 @@ use zerocopy::FromBytes;
 pub(in crate::resp) const KEPT_NAMES: usize = 1024;
 pub(in crate::resp) const KEPT_NAME_BYTES: usize = 256;
 
-/// Stands for a connection in the tokens of what is asked for this thread.
+/// Stands for a connection in the tokens of this thread's own questions.
 const OWN: usize = usize::MAX;
 
-/// Where trees are to be read.
+/// The places of trees for reads.
 #[derive(Default)]
 pub(in crate::resp) struct TreePlaces {
     /// A header's place, by database and name; `None` while it is asked for.
@@ -27,7 +27,7 @@ pub(in crate::resp) struct TreePlaces {
     questions: u64,
 }
 
-/// What is known of a tree's place.
+/// The known state of a tree's place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::resp) enum TreePlace {
     /// Its header lies there.
@@ -39,7 +39,7 @@ pub(in crate::resp) enum TreePlace {
 }
 
 impl TreePlaces {
-    /// Where a tree's header lies, as far as it is known.
+    /// The place of a tree's header, as far as it is known.
     pub(in crate::resp) fn of(&self, database: Database, name: &[u8]) -> TreePlace {
         match self.places[database.number() as usize].get(name) {
             Some(Some(at)) => TreePlace::At(*at),
@@ -48,13 +48,13 @@ impl TreePlaces {
         }
     }
 
-    /// The tree lies there no more.
+    /// The tree is no longer there.
     pub(in crate::resp) fn forget(&mut self, database: Database, name: &[u8]) {
         self.places[database.number() as usize].remove(name);
     }
 
-    /// What asks a shard where a tree's header lies; `None` if its name is too long to be
-    /// kept.
+    /// The question to a shard for the place of a tree's header; `None` if the tree's name is too
+    /// long to be kept.
     pub(in crate::resp) fn ask(
         &mut self,
         (database, name): (Database, &[u8]),

@@ -1,5 +1,5 @@
-//! Connections and one shard in one thread: what is read, what is asked, and
-//! who is served in between.
+//! Connections and one shard in one thread: which requests are read, which are asked, and which
+//! connections are served in between.
 
 use crate::resp::tests::world::{World, add_row, request};
 use crate::resp::trees::places::{KEPT_NAME_BYTES, KEPT_NAMES};
@@ -73,7 +73,7 @@ fn a_connection_sees_its_own_writes() {
     let (replies, jobs) = world.call(0, &format!("RTREE.ADDPOINT t 5 5 1\r\n{count}{count}"));
     assert_eq!((replies.as_str(), jobs), (":0\r\n:1\r\n:1\r\n", 3));
     assert_eq!(world.call(0, count), (":1\r\n".into(), 0));
-    // Another connection's write is awaited by nobody else.
+    // No other connection waits for a connection's write.
     world.send(1, "RTREE.REM t 5\r\n");
     world.serve();
     world.send(0, count);
@@ -168,8 +168,8 @@ fn a_thread_executes_commands_of_its_own_shard_at_once() {
     assert_eq!(counts.frontend.writes.get(), 1, "the replies of a turn leave together");
 }
 
-/// A list that goes in pieces pauses at its shard until the client reads. What comes
-/// behind it is not executed before, and nothing is lost of either.
+/// A list that goes in pieces pauses at its shard until the client reads. Later requests are not
+/// executed before, and nothing is lost of either.
 #[test]
 fn nothing_overtakes_the_rest_of_a_long_reply() {
     let mut world = World::at_home(2);
@@ -236,7 +236,7 @@ fn a_connection_that_waits_for_nothing_goes_on_elsewhere() {
     assert!(world.connections.take_out(1.0).is_none(), "one alone stays");
 }
 
-/// What the shard's own thread reads where it lies is what other threads copy.
+/// The shard's own thread reads in place the same bytes that other threads copy.
 #[test]
 fn the_own_shards_tree_is_read_where_it_lies() {
     let (mut own, mut other) = (World::at_home(1), World::new(1));

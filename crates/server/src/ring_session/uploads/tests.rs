@@ -115,7 +115,7 @@ impl Client {
         replies
     }
 
-    /// Tells the server that what has come was taken.
+    /// Tells the server that the received bytes were taken.
     pub fn give_credit(&mut self) {
         if let Some(credit) = self.receiver.credit_due() {
             let to = RemoteAddress { region: CLIENT_MAILBOX, offset: credit_word(0) as u64 * 8 };

@@ -1,4 +1,4 @@
-//! Whether what was seen agrees with the versions that may have been current.
+//! Whether the observations agree with the versions that may have been current.
 
 use super::lives::{Life, Lives};
 use super::{Act, Look, Number, Part, Places, Seen};
@@ -8,7 +8,7 @@ use remora_client_core::{Predicate, Rect};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Violations that are told of one world: one more says nothing more.
+/// Violations reported for one world: more of them add no information.
 const TOLD: usize = 3;
 
 const ONCE: &str = "a search shows a place once";
@@ -30,7 +30,7 @@ fn is_after(one: u64, other: u64) -> bool {
 }
 
 impl Places {
-    /// What was seen and cannot be.
+    /// The impossible observations.
     pub fn judge(&self) -> Vec<Violation> {
         let lives = Lives::of(self);
         let wrong = self.looks.iter().filter_map(|look| {
@@ -76,8 +76,7 @@ impl Places {
         }
     }
 
-    /// What was found, if each was a version that may have been current, and is
-    /// shown once.
+    /// The found objects, if each was a version that may have been current, and is shown once.
     fn judge_shown(
         &self,
         look: &Look,
@@ -228,7 +227,7 @@ impl Places {
             let mut may = lives.between((look.tree, id, part), look.from_ns, look.to_ns);
             may.any(|life| life.number == number)
         };
-        // Of whom nothing was ever written, nothing is there.
+        // An object that was never written is absent.
         let is_unknown = |part| lives.all((look.tree, id, part)).is_empty();
         let agrees = |part, number: Option<Number>| match number {
             None => is_unknown(part) || may_be(part, None),

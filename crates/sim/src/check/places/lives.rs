@@ -68,8 +68,8 @@ fn current(all: &[Life], from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Life
 }
 
 impl Places {
-    /// By when each change has certainly taken effect: when it was answered, or
-    /// somebody had seen what it made; `u64::MAX` if that is not known.
+    /// The time by which each change has certainly taken effect: when it was answered, or a client
+    /// had seen its result; `u64::MAX` if that is not known.
     fn done_by(&self) -> Vec<u64> {
         let mut done_ns: Vec<u64> = self.spans.iter().map(|span| span.done_ns).collect();
         for look in &self.looks {
@@ -95,9 +95,9 @@ impl Places {
         done_ns
     }
 
-    /// The lives of one object's versions, by their beginnings. A version ends
-    /// at the latest when a change has taken effect that was asked for after
-    /// this one's had, or could have.
+    /// The lives of one object's versions, by their beginnings. A version ends at the latest when a
+    /// later change has taken effect: one that was requested after this version's change had, or
+    /// could have, taken effect.
     fn lives(
         &self,
         changes: Vec<(Act, Option<Number>)>,
@@ -110,7 +110,7 @@ impl Places {
         let asked_ns = |act: Option<Act>| act.map_or(0, |act| self.spans[act].asked_ns);
         let done_ns = |act: Option<Act>| act.map_or(0, |act| done_ns[act]);
         let bound_ns = |act: Option<Act>| act.map_or(0, |act| self.spans[act].bound_ns);
-        // What was so from the beginning stays first.
+        // The initial state stays first.
         changes.sort_by_key(|&(act, _)| asked_ns(act));
         // The first of those from here on to have taken effect.
         let mut first_done_ns = vec![u64::MAX; changes.len() + 1];

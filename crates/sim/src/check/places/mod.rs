@@ -1,24 +1,23 @@
 //! A checker for trees of places.
 //!
-//! Each object of a tree is looked at by itself, and so are its bytes. A change
-//! writes a version of it, an absent one too; each rectangle is written once,
-//! so that who sees it names the change. From when a change was asked for, by
-//! when it has taken effect and what was asked for after that follows when each
-//! version may have been current (`lives`). What was seen has to agree
-//! (`judge`):
+//! The checker judges each object of a tree by itself, and so its bytes. A change writes a version
+//! of the object, an absent one too; each rectangle is written once, so that a client that sees it
+//! names the change. The time of a change's request, the time by which it has taken effect, and
+//! later requests bound the time in which each version may have been current (`lives`). The
+//! observations must agree with these bounds (`judge`):
 //!
-//! * what is shown is a version that may have been current at some moment of
-//!   the call, and each object is shown once;
-//! * what is not shown may have been absent, or not what was searched for, at
-//!   some moment of the call;
-//! * a count lies between what was there all the time and what may have been;
-//! * of the nearest, what was there unchanged stands where it belongs;
+//! * a shown object is a version that may have been current at some moment of the call, and each
+//!   object is shown once;
+//! * an object that is not shown may have been absent, or outside the search, at some moment of the
+//!   call;
+//! * a count lies between the objects that matched all the time and those that may have matched;
+//! * of the nearest, an object that did not change is at its proper rank;
 //! * a change says truly whether the object was there;
-//! * a change of a whole tree, one that comes from another key or goes, is seen whole or
+//! * a change of a whole tree, one that arrives from another key or is removed, is seen whole or
 //!   not at all.
 //!
-//! Who sees a version proves that its change has taken effect by then. So
-//! nothing that was seen is taken back, and a session sees what it has written.
+//! A client that sees a version proves that its change has taken effect by then. So no observation
+//! is taken back, and a session sees its own writes.
 
 mod judge;
 mod lives;
@@ -36,7 +35,7 @@ pub type Number = u32;
 /// bytes name.
 pub type Whole = BTreeMap<u64, (Rect, Number)>;
 
-/// What of an object a version is of.
+/// The part of an object to which a version belongs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
     /// Whether it is there, and where.
@@ -52,7 +51,7 @@ type Register = (u32, u64, Part);
 #[derive(Clone, Copy, Debug)]
 struct Span {
     asked_ns: u64,
-    /// `u64::MAX` as long as nobody knows that it took effect.
+    /// `u64::MAX` as long as its effect is unknown.
     done_ns: u64,
     /// It has no effect after this.
     bound_ns: u64,
@@ -67,14 +66,14 @@ struct Version {
     act: Act,
 }
 
-/// What a call has shown.
+/// The result of a call.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Seen {
     /// The objects in a window.
     Window {
         /// The window.
         window: Rect,
-        /// What an object has to do with it.
+        /// The relation of an object to it.
         predicate: Predicate,
         /// Ids and rectangles.
         found: Vec<(u64, Rect)>,
@@ -90,7 +89,7 @@ pub enum Seen {
     Count {
         /// The window.
         window: Rect,
-        /// What an object has to do with it.
+        /// The relation of an object to it.
         predicate: Predicate,
         /// Their number.
         count: u64,
@@ -136,7 +135,7 @@ struct Look {
 pub struct Places {
     spans: Vec<Span>,
     versions: Vec<Version>,
-    /// The changes of each object and what each leaves.
+    /// The changes of each object and their results.
     changes: BTreeMap<Register, Vec<(Act, Option<Number>)>>,
     /// Changes that make a tree another one at once, by the trees.
     whole: BTreeMap<u32, Vec<Act>>,
@@ -162,8 +161,8 @@ impl Places {
         self.versions.len() as Number
     }
 
-    /// Objects are put into a tree, all at once. With bytes that name the
-    /// version, without any from now on, or `None`: with those they have.
+    /// Puts objects into a tree, all at once. With bytes that name the version, without any from
+    /// now on, or `None`: with their present bytes.
     pub fn put(
         &mut self,
         tree: u32,
@@ -191,8 +190,8 @@ impl Places {
         act
     }
 
-    /// A tree becomes this at once: another one goes to its key, or it goes. All objects
-    /// of both have ids below `ids`.
+    /// A tree is replaced at once: another one moves to its key, or it is removed. All objects of
+    /// both have ids below `ids`.
     pub fn becomes(&mut self, tree: u32, objects: &Whole, ids: u64, asked_ns: u64) -> Act {
         let act = self.begin(asked_ns);
         for id in 0..ids {
@@ -224,8 +223,8 @@ impl Places {
         }
     }
 
-    /// The server began anew with nothing, between these times. What was asked
-    /// of it before has no effect after.
+    /// The server started again without data, between these times. Earlier requests have no effect
+    /// afterwards.
     pub fn restart(&mut self, from_ns: u64, to_ns: u64) {
         let act = self.clear(None, from_ns);
         self.spans[act].done_ns = to_ns;
