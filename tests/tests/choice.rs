@@ -3,8 +3,8 @@
 //! explained.
 
 use remora_client_core::{
-    ConcurrencyLimit, Options, Path, Policy, Predicate, Query, Rect, Route, ServedBy, Session,
-    SetOptions, TreeSettings, Wanted, Why,
+    ConcurrencyLimit, Options, Path, PointerCacheKind, Policy, Predicate, Query, Rect, Route,
+    ServedBy, Session, SetOptions, TreeSettings, Wanted, Why,
 };
 use remora_tests::{Random, ServerProcess, long_leases, wait_until};
 use std::collections::BTreeSet;
@@ -215,6 +215,33 @@ fn keys_that_are_absent_are_asked_for_after_reading() {
     assert_eq!(session.get(&key(1000), Path::Choose).unwrap().served_by, ServedBy::AskedAfterRead);
     let said = session.explanation().unwrap().to_string();
     assert!(said.ends_with("did not conclude: both count as reading"), "{said}");
+}
+
+/// Clients that share a table of pointers share the number of walks, as two processes of a
+/// machine do.
+#[test]
+fn clients_of_a_machine_share_the_number_of_walks() {
+    let server = ServerProcess::start(&FLAGS);
+    fill(&mut server.session());
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let client = |pointer_cache| {
+        let options = Options {
+            concurrency_limit: ConcurrencyLimit::AtMost(4),
+            pointer_cache,
+            pointer_directory: Some(directory.path().join("remora")),
+            ..options(Wanted::Tcp, Policy::Read)
+        };
+        remora_client_core::Client::connect(&server.socket(), &options).unwrap()
+    };
+    for (cache, limit) in [(PointerCacheKind::Shared, 2), (PointerCacheKind::Private, 4)] {
+        let clients = [client(cache), client(cache)];
+        let mut sessions = clients.each_ref().map(|client| client.session().unwrap());
+        // A client that a busy machine holds up for long counts as one that does not walk.
+        wait_until("each client has its part", || {
+            sessions.iter_mut().for_each(|session| _ = operate(session, 40, 1));
+            clients.each_ref().map(|client| client.walks_at_a_time()) == [Some(limit); 2]
+        });
+    }
 }
 
 /// The threads of a client over TCP walk one at a time, and each finds all.

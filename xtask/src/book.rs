@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 
 /// Lists the pages, in order.
 pub const SUMMARY: &str = "docs/SUMMARY.md";
-/// What mdBook is told.
+/// The settings of mdBook.
 pub const SETTINGS: &str = "docs/book.toml";
 /// mdBook, where `scripts/book.sh` installs it, below the target directory.
 const PROGRAM: &str = "tools/bin/mdbook";

@@ -2,7 +2,6 @@
 //!
 //! Invariants: while a record is incomplete its guardian says pending, or ask-only, so that a
 //! reader uses none of it; the checksum is in place before the guardian says live.
-//! guardian says live.
 
 use crate::journal::Journal;
 use crate::owner::Owner;

@@ -13,7 +13,6 @@
 //! ([`MachineShare`]). If the limit is given, each client gets its part of it, at least one; if
 //! each client finds its own limit, all of them together let as many threads queue as one client
 //! would alone.
-//! finds its own, all of them together let as many wait as one would alone.
 
 use crate::machine_share::MachineShare;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -157,32 +157,47 @@ impl PointerCache {
     pub fn put(&mut self, hash: KeyHash, pointer: RemotePointer, term_ms: u64, lease_end_ns: u64) {
         let entry = Entry::new(hash, pointer, term_ms, lease_end_ns);
         let Some(entry) = entry.filter(|_| self.is_on()) else { return };
-        while self.entries.len() - WINDOW < self.most && self.is_crowded(hash) {
+        if self.used * 2 > self.entries.len() && self.may_grow() {
             self.grow();
         }
-        self.place(entry);
+        // Each round doubles the cache.
+        let at = loop {
+            match self.room_for(entry.hash) {
+                Some(at) => break at,
+                None if self.may_grow() => self.grow(),
+                None => break self.first_to_end(entry.hash),
+            }
+        };
+        self.set(at, entry);
     }
 
-    /// Whether half of all entries are used, or other hashes use all entries that this hash may
-    /// have.
-    fn is_crowded(&self, hash: KeyHash) -> bool {
-        let home = self.home(hash);
-        let is_others = |old: &Entry| old.lease_end_ns != 0 && old.hash != hash.0;
-        self.used * 2 > self.entries.len()
-            || self.entries[home..home + WINDOW].iter().all(is_others)
+    fn may_grow(&self) -> bool {
+        self.entries.len() - WINDOW < self.most
     }
 
-    /// The same key's entry, else a free one, else the one whose lease ends first.
-    fn place(&mut self, entry: Entry) {
-        let home = self.home(KeyHash(entry.hash));
-        let window = &self.entries[home..home + WINDOW];
-        let at = window
-            .iter()
-            .position(|old| old.hash == entry.hash && old.lease_end_ns != 0)
-            .or_else(|| window.iter().position(|old| old.lease_end_ns == 0))
-            .or_else(|| (0..WINDOW).min_by_key(|&at| window[at].lease_end_ns))
-            .expect("a window is not empty");
-        let old = std::mem::replace(&mut self.entries[home + at], entry);
+    /// The entries that a hash may have, and the index of the first.
+    fn window(&self, hash: u64) -> (usize, &[Entry]) {
+        let home = self.home(KeyHash(hash));
+        (home, &self.entries[home..home + WINDOW])
+    }
+
+    /// The entry of the same hash, else a free one.
+    fn room_for(&self, hash: u64) -> Option<usize> {
+        let (home, window) = self.window(hash);
+        let same = window.iter().position(|old| old.hash == hash && old.lease_end_ns != 0);
+        let at = same.or_else(|| window.iter().position(|old| old.lease_end_ns == 0))?;
+        Some(home + at)
+    }
+
+    /// The entry whose lease ends first.
+    fn first_to_end(&self, hash: u64) -> usize {
+        let (home, window) = self.window(hash);
+        let ends = (0..WINDOW).min_by_key(|&at| window[at].lease_end_ns);
+        home + ends.expect("a window is not empty")
+    }
+
+    fn set(&mut self, at: usize, entry: Entry) {
+        let old = std::mem::replace(&mut self.entries[at], entry);
         self.used += (old.lease_end_ns == 0) as usize;
     }
 
@@ -200,7 +215,8 @@ impl PointerCache {
         let old = std::mem::replace(&mut self.entries, HugeTable::zeroed(entries + WINDOW));
         self.used = 0;
         for entry in old.iter().filter(|entry| entry.lease_end_ns != 0) {
-            self.place(*entry);
+            let at = self.room_for(entry.hash).unwrap_or_else(|| self.first_to_end(entry.hash));
+            self.set(at, *entry);
         }
     }
 }

@@ -7,7 +7,6 @@
 //! It does so in the panic hook, before the stack unwinds: a destructor on the stack may wait for
 //! another thread. The hook belongs to the whole process. A panic in any other thread goes to the
 //! hook that the application had before, and has no other effect than without a server.
-//! application had before, and has no other effect than without a server.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::any::Any;

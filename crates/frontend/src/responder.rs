@@ -121,6 +121,12 @@ impl<P: Protocol> Responder<P> {
         }
     }
 
+    /// Appends the reply that one part makes.
+    #[inline]
+    pub fn reply_part(&mut self, form: P::Form, part: Part<'_>) {
+        self.reply(|out, dialect| form.write(out, dialect, &[part]));
+    }
+
     /// Adds a request with missing parts.
     pub fn wait(&mut self, waiting: Waiting<P::Form>) {
         self.held_parts += waiting.parts.len();

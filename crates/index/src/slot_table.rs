@@ -7,7 +7,6 @@
 //! The hashed bytes are in the slot, and the table compares them there. A record takes 9 bytes for
 //! each bucket, of which 7/16 to 7/8 are full: 10 to 21 bytes. A growing table is copied. So a
 //! table with many records has parts: no command waits for the copy of a large one.
-//! waits for the copy of a large one.
 
 use hashbrown::HashTable;
 use remora_layout::hash::mix;

@@ -10,7 +10,6 @@
 //! 4.1.3). The shard comes from the key's slot ([`crate::slot`]), which is independent of this
 //! hash. The highest four bits are not hashed: they number the key's database, so that a lookup by
 //! hash looks in one database.
-//! lookup by hash looks in one database.
 
 use crate::database::Database;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed, xxh3_128};

@@ -1,10 +1,8 @@
 //! RESP as the frontend's connections speak it.
 
 use crate::form::ReplyForm;
-use crate::reply::LongReply;
 use crate::wire::{Args, Protocol, ProtocolError, Skip, encode, parse, peek_key, peek_words};
-use remora_frontend::{self as frontend, Parsed, ParsedRequest, Part, Skipped};
-use remora_protocol::message::Status;
+use remora_frontend::{self as frontend, Parsed, ParsedRequest, Skipped};
 
 /// The protocol of Redis and its clients.
 pub enum Resp {}
@@ -82,40 +80,5 @@ impl ParsedRequest for Args {
 
     fn pass(skip: &mut Skip, input: &[u8]) -> Result<Skipped, ProtocolError> {
         skip.pass(input)
-    }
-}
-
-impl frontend::ReplyForm for ReplyForm {
-    type Dialect = Protocol;
-    type Long = LongReply;
-
-    #[inline]
-    fn write(self, out: &mut Vec<u8>, dialect: Protocol, parts: &[Part<'_>]) {
-        Self::write(self, out, dialect, parts);
-    }
-
-    #[inline]
-    fn is_long(self) -> bool {
-        Self::is_long(self)
-    }
-
-    fn long_reply(self, answer: (Status, i64), value: &mut Option<Vec<u8>>) -> Option<LongReply> {
-        Self::long_reply(self, answer, value)
-    }
-}
-
-impl frontend::LongReply for LongReply {
-    type Dialect = Protocol;
-
-    fn bytes(&self) -> usize {
-        Self::bytes(self)
-    }
-
-    fn write_piece(&mut self, out: &mut Vec<u8>, dialect: Protocol) -> bool {
-        Self::write_piece(self, out, dialect)
-    }
-
-    fn go_on(&mut self, value: Vec<u8>) -> bool {
-        Self::go_on(self, value)
     }
 }

@@ -5,7 +5,7 @@
 //! peer really sent.
 //!
 //! A session calls [`wire::parse()`] on the bytes received, then [`request()`] on the arguments
-//! found, acts, and writes its answer with [`ReplyForm::write`] or [`wire::encode`].
+//! found, acts, and writes its answer with [`write`](remora_frontend::ReplyForm::write) or [`wire::encode`].
 //!
 //! ```text
 //!   markdown    dispatch    reply          from words to a parser, from answers to a reply

@@ -7,13 +7,15 @@ use crate::error::status_error;
 use crate::form::{ObjectReply, ReplyForm, Shape};
 use crate::object_reply::{self, ItemsReply};
 use crate::wire::{Protocol, encode};
-use remora_frontend::Part;
+use remora_frontend::{self as frontend, Part};
 use remora_protocol::message::Status;
 
-impl ReplyForm {
-    /// Appends the reply that the parts make.
+impl frontend::ReplyForm for ReplyForm {
+    type Dialect = Protocol;
+    type Long = LongReply;
+
     #[inline]
-    pub fn write(self, out: &mut Vec<u8>, protocol: Protocol, parts: &[Part<'_>]) {
+    fn write(self, out: &mut Vec<u8>, protocol: Protocol, parts: &[Part<'_>]) {
         // The replies that are written most often.
         match (self, parts) {
             (Self::Value, [Part { status: Status::Ok, value: Some(value), .. }]) => {
@@ -24,6 +26,42 @@ impl ReplyForm {
         }
     }
 
+    fn is_long(self) -> bool {
+        matches!(
+            self,
+            Self::TreeObjects(_)
+                | Self::GeoFound(_)
+                | Self::Object(ObjectReply { shape: Shape::List(_), .. })
+        )
+    }
+
+    fn long_reply(
+        self,
+        (status, number): (Status, i64),
+        value: &mut Option<Vec<u8>>,
+    ) -> Option<LongReply> {
+        match self {
+            Self::TreeObjects(form) if status == Status::Ok => {
+                let objects = value.take().unwrap_or_default();
+                Some(LongReply::Objects(ObjectsReply::new(objects, form)))
+            }
+            // An absent key counts as one in which nothing is found.
+            Self::GeoFound(form)
+                if form.stored.is_none() && matches!(status, Status::Ok | Status::NotFound) =>
+            {
+                let found = value.take().unwrap_or_default();
+                Some(LongReply::Found(FoundReply::new(found, form)))
+            }
+            Self::Object(ObjectReply { shape: Shape::List(form), .. }) if status == Status::Ok => {
+                let list = value.take().unwrap_or_default();
+                Some(LongReply::Items(ItemsReply::new(list, number, *form)))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl ReplyForm {
     fn write_any(self, out: &mut Vec<u8>, protocol: Protocol, parts: &[Part<'_>]) {
         match (self, parts) {
             (Self::Object(reply), [part]) => {
@@ -66,43 +104,6 @@ impl ReplyForm {
             _ => "",
         }
     }
-
-    /// Whether a reply of this form may be one that is written piece by piece.
-    pub const fn is_long(self) -> bool {
-        matches!(
-            self,
-            Self::TreeObjects(_)
-                | Self::GeoFound(_)
-                | Self::Object(ObjectReply { shape: Shape::List(_), .. })
-        )
-    }
-
-    /// The reply that its only part makes, if it is one that is written piece by piece: then
-    /// it takes the value.
-    pub fn long_reply(
-        self,
-        (status, number): (Status, i64),
-        value: &mut Option<Vec<u8>>,
-    ) -> Option<LongReply> {
-        match self {
-            Self::TreeObjects(form) if status == Status::Ok => {
-                let objects = value.take().unwrap_or_default();
-                Some(LongReply::Objects(ObjectsReply::new(objects, form)))
-            }
-            // An absent key counts as one in which nothing is found.
-            Self::GeoFound(form)
-                if form.stored.is_none() && matches!(status, Status::Ok | Status::NotFound) =>
-            {
-                let found = value.take().unwrap_or_default();
-                Some(LongReply::Found(FoundReply::new(found, form)))
-            }
-            Self::Object(ObjectReply { shape: Shape::List(form), .. }) if status == Status::Ok => {
-                let list = value.take().unwrap_or_default();
-                Some(LongReply::Items(ItemsReply::new(list, number, *form)))
-            }
-            _ => None,
-        }
-    }
 }
 
 /// A reply that is written piece by piece.
@@ -116,9 +117,10 @@ pub enum LongReply {
     Items(ItemsReply),
 }
 
-impl LongReply {
-    /// Bytes of its source.
-    pub fn bytes(&self) -> usize {
+impl frontend::LongReply for LongReply {
+    type Dialect = Protocol;
+
+    fn bytes(&self) -> usize {
         match self {
             Self::Objects(reply) => reply.bytes(),
             Self::Found(reply) => reply.bytes(),
@@ -126,8 +128,7 @@ impl LongReply {
         }
     }
 
-    /// Appends the next piece. Whether it was the last one.
-    pub fn write_piece(&mut self, out: &mut Vec<u8>, protocol: Protocol) -> bool {
+    fn write_piece(&mut self, out: &mut Vec<u8>, protocol: Protocol) -> bool {
         match self {
             Self::Objects(reply) => reply.write_piece(out, protocol),
             Self::Found(reply) => reply.write_piece(out, protocol),
@@ -135,9 +136,7 @@ impl LongReply {
         }
     }
 
-    /// Continues with this list, behind the written part; false if no shard sends such a reply in
-    /// several lists.
-    pub fn go_on(&mut self, list: Vec<u8>) -> bool {
+    fn go_on(&mut self, list: Vec<u8>) -> bool {
         let Self::Items(items) = self else { return false };
         items.go_on(list);
         true

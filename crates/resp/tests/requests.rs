@@ -1,7 +1,7 @@
 //! Requests by hand: their parsed forms, and the words of every error. The errors were taken down
 //! from a Redis 7.0 server.
 
-use remora_frontend::Part;
+use remora_frontend::{Part, ReplyForm as _};
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 use remora_protocol::message::Status;

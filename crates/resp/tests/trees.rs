@@ -1,7 +1,7 @@
 //! Requests about trees by hand: their parsed forms, the words of every error, and the replies,
 //! byte by byte.
 
-use remora_frontend::Part;
+use remora_frontend::{Part, ReplyForm as _};
 use remora_geometry::{Refine, Shape, Wkb};
 use remora_layout::limits::{
     MAX_FIELDS, MAX_FIELDS_BYTES, MAX_NEAREST, MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES,

@@ -138,7 +138,6 @@ impl Tree {
     /// may be gone. So it may pass an object twice, also with two rectangles if it moved: the
     /// caller removes duplicates by id. After `WALK_RESTARTS` restarts there is no limit of nodes,
     /// so that every search ends.
-    /// limit of nodes, so that every search ends.
     pub fn search_some<J: Journal>(
         &self,
         owner: &Owner<J>,

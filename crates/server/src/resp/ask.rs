@@ -6,8 +6,9 @@ use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use crate::large_jobs::is_one_step;
 use remora_engine::STREAM_CLASS;
-use remora_frontend::Part;
-use remora_frontend::{Asked, Here, Job, OwnedReply, Token, Waiting, What, group};
+use remora_frontend::{
+    Asked, Here, Job, OwnedReply, Part, ReplyForm as _, Token, Waiting, What, group,
+};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::STREAM_BYTES;
 use remora_protocol::{Command, Pairs};
@@ -93,8 +94,7 @@ impl<H: Host> RespExecutor<H> {
                     responder.wait(Waiting::answered(form, reply.into()));
                 }
                 Here::Reply(reply) => {
-                    let part = [Part::from(&reply)];
-                    responder.reply(|out, protocol| form.write(out, protocol, &part));
+                    responder.reply_part(form, Part::from(&reply));
                 }
                 Here::Held => return false,
                 Here::Large => {

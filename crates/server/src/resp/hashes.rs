@@ -6,8 +6,7 @@
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
-use remora_frontend::Part;
-use remora_frontend::{OwnedReply, Waiting};
+use remora_frontend::{OwnedReply, Part, Waiting};
 use remora_index::hash::{ObjectRef, find_locally};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
@@ -110,8 +109,7 @@ impl<H: Host> RespExecutor<H> {
             }
             _ => return None,
         };
-        let part = [Part { status: Status::Ok, number: number as i64, value }];
-        responder.reply(|out, protocol| form.write(out, protocol, &part));
+        responder.reply_part(form, Part { status: Status::Ok, number: number as i64, value });
         Some(())
     }
 

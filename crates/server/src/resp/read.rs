@@ -69,8 +69,7 @@ impl<H: Host> RespExecutor<H> {
                     Command::Ttl { .. } => -1,
                     _ => value.len() as i64,
                 };
-                let part = [Part { status: Status::Ok, number, value: None }];
-                responder.reply(|out, protocol| form.write(out, protocol, &part));
+                responder.reply_part(form, Part { status: Status::Ok, number, value: None });
             }
         }
         true

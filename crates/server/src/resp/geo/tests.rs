@@ -129,3 +129,16 @@ fn a_key_that_went_is_not_read() {
     world.call(0, &around(7, ""));
     assert_eq!(world.call(0, &around(7, "COUNT 1")), ("*1\r\n$2\r\nm7\r\n".into(), 0));
 }
+
+/// The connections' thread sees that the key has expired before its shard removes it.
+#[test]
+fn an_expired_key_is_not_read() {
+    let mut world = World::new(1);
+    add_row(&mut world, 100);
+    world.call(0, "PEXPIREAT g 1000\r\n");
+    world.call(0, &around(7, ""));
+    for (unix_ms, jobs) in [(999, 0), (1_000, 1)] {
+        world.set_time(unix_ms);
+        assert_eq!(world.call(0, &around(7, "COUNT 1")).1, jobs, "at {unix_ms} ms");
+    }
+}

@@ -1,7 +1,7 @@
 //! Replies that come from their shard in pieces.
 
 use crate::resp::tests::world::World;
-use remora_frontend::{OwnedReply, Part};
+use remora_frontend::{OwnedReply, Part, ReplyForm as _};
 use remora_layout::limits::{CONNECTION_PAUSE_OUTPUT_BYTES, CONNECTION_PIECE_BYTES};
 use remora_protocol::message::Status;
 use remora_resp::ReplyForm;

@@ -262,3 +262,17 @@ fn the_own_shards_tree_is_read_where_it_lies() {
     }
     assert_eq!(own.reads(), (before + 3 * searches.len() as u64, 0), "all were read");
 }
+
+/// The connections' thread sees that the tree has expired before its shard removes it.
+#[test]
+fn an_expired_tree_is_not_read() {
+    let mut world = World::new(1);
+    add_row(&mut world, 100);
+    world.call(0, "PEXPIREAT t 1000\r\n");
+    let count = "RTREE.COUNT t 7 0 8 1\r\n";
+    world.call(0, count);
+    for (unix_ms, jobs) in [(999, 0), (1_000, 1)] {
+        world.set_time(unix_ms);
+        assert_eq!(world.call(0, count).1, jobs, "at {unix_ms} ms");
+    }
+}
