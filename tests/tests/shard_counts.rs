@@ -232,6 +232,7 @@ fn many_keys_make_one_job_for_each_shard() {
         let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
         format!("{name} {}", words.join(" "))
     };
+    let start = Counts::now(&mut info);
     let mut jobs = |resp: &mut Resp, request: &str| {
         let before = Counts::now(&mut info);
         let reply = resp.call(request);
@@ -248,11 +249,13 @@ fn many_keys_make_one_job_for_each_shard() {
     println!("{absent:?} {set:?} {read:?} {counted:?} {removed:?}");
     for (what, (_, counts)) in [("MGET", absent), ("MSET", set), ("TOUCH", counted.clone())] {
         assert!((1..SHARDS).contains(&counts.jobs), "{what}: {counts:?}");
-        // There and back.
-        assert!(counts.mails <= 2 * (SHARDS - 1), "{what}: {counts:?}");
     }
     assert_eq!(read.0, Value::Array(vec![Value::bulk("v"); 64]));
     assert_eq!(read.1.jobs, 0, "all were read");
     assert_eq!((counted.0, removed.0), (Value::Integer(64), Value::Integer(64)));
     assert!((1..SHARDS).contains(&removed.1.jobs));
+    // There and back, for the four that ask. In sum: a thread counts mail after it has handed it
+    // over, so mail with answers may be counted after the reply has come.
+    let all = Counts::now(&mut info).since(start);
+    assert!(all.mails <= 4 * 2 * (SHARDS - 1), "{all:?}");
 }

@@ -19,6 +19,9 @@ const DEPTH: usize = 2;
 const BATCH: usize = 1;
 /// WRITEs of each link.
 const WRITES: usize = 2;
+/// Rounds of a check: more than the pieces of four links can cause. A round goes on for a
+/// completion, for a post, and once for what waits.
+const ROUNDS: usize = 2 * 4 * WRITES + 2;
 
 /// A device, its completion queue and the channel.
 #[derive(Default)]
@@ -97,7 +100,7 @@ impl Shared {
     }
 
     fn look(&self, if_taken: IfTaken) {
-        let pumped = pump(&self.device, &self.intake, if_taken, 8, |device, may_arm| {
+        let pumped = pump(&self.device, &self.intake, if_taken, ROUNDS, |device, may_arm| {
             let mut count = 0;
             while count < BATCH
                 && let Some(piece) = { self.nic.state().completed.pop_front() }
@@ -115,7 +118,7 @@ impl Shared {
             thread::yield_now();
             Taken { is_full: count == BATCH, waits, failed: None }
         });
-        assert_eq!(pumped, Pumped::Done, "there is less than a turn takes");
+        assert_eq!(pumped, Pumped::Done, "a check has rounds for all pieces");
     }
 
     fn flush(&self) {
