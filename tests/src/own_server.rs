@@ -5,6 +5,7 @@ use std::path::Path;
 /// Settings of a small server within the test's own process, on free ports.
 pub fn own_config(socket: &Path) -> Config {
     Config {
+        data: None,
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         socket_path: socket.to_owned(),
         fabric_address: None,

@@ -128,6 +128,7 @@ fn status_text(status: Status) -> &'static str {
             "this load of the tree is over: another has begun, or nothing came for too long"
         }
         Status::ReadOnly => "it is a copy of another server, which is to be changed instead",
+        Status::NotKept => "the disk of the server's log takes nothing: its INFO says why",
         Status::InPieces => "it has many parts, and takes several requests",
         Status::TryAgain => "the key is being renamed, copied or moved: ask again",
         Status::Outrun => "the value changed too much while it was read",

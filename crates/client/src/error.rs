@@ -181,6 +181,9 @@ pub enum Refusal {
     /// The server is a replica of another one.
     #[error("it is a copy of another server, which is to be changed instead")]
     ReadOnly,
+    /// The disk of the server's log takes nothing more; nothing was changed.
+    #[error("the disk of the server's log takes nothing: its INFO says why")]
+    NotKept,
     /// The key is being renamed, copied or moved.
     #[error("the key is being renamed, copied or moved: ask again")]
     TryAgain,
@@ -216,6 +219,7 @@ impl Refusal {
             Status::TwiceGiven => Self::DuplicateId,
             Status::OtherLoad => Self::LoadOver,
             Status::ReadOnly => Self::ReadOnly,
+            Status::NotKept => Self::NotKept,
             Status::TryAgain | Status::InPieces => Self::TryAgain,
             Status::Outrun => Self::Outrun,
             Status::Stalled => Self::Stalled,

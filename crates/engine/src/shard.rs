@@ -28,7 +28,7 @@ use remora_arena::{Journal, NoJournal, Owner};
 use remora_index::hash::{TableRef, record_value};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_log::Log;
+use remora_log::{Cursor, Hold, Log, Lost};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply, Request};
 use room::{
@@ -92,6 +92,33 @@ impl<J: Journal> Shard<J> {
         &self.store.log
     }
 
+    /// Keeps the entries of the log that a cursor has not read.
+    ///
+    /// # Errors
+    /// The log has dropped them.
+    pub fn hold_log(&mut self, cursor: &Cursor) -> Result<Hold, Lost> {
+        self.store.log.hold(cursor)
+    }
+
+    /// The hold keeps what the cursor has not read, and nothing before.
+    ///
+    /// # Errors
+    /// The log has dropped it.
+    pub fn move_hold(&mut self, hold: &Hold, cursor: &Cursor) -> Result<(), Lost> {
+        self.store.log.move_hold(hold, cursor)
+    }
+
+    /// Bytes of the arena that data take.
+    pub fn used_bytes(&self) -> u64 {
+        self.store.slots.stats().used_bytes
+    }
+
+    /// Whether the disk of the log takes entries. While it does not, changes are refused
+    /// ([`Status::NotKept`]); what expires or is removed for others goes on.
+    pub fn set_keeps(&mut self, keeps: bool) {
+        self.store.keeps = keeps;
+    }
+
     /// Counts.
     pub fn stats(&self) -> ShardStats {
         let mut stats = self.store.stats();
@@ -141,8 +168,8 @@ impl<J: Journal> Shard<J> {
         if !command.is_write() {
             return self.execute_once(command, hash, now);
         }
-        if self.store.is_applying {
-            return Reply::status(Status::ReadOnly);
+        if let Some(refusal) = self.store.refusal() {
+            return Reply::status(refusal);
         }
         self.execute_write(command, hash, now)
     }
@@ -338,8 +365,8 @@ impl<J: Journal> Shard<J> {
     /// # Errors
     /// The reply: the shard applies a log.
     pub fn begin_flush(&mut self, only: Option<Database>) -> Result<LongRead, Reply<'static>> {
-        if self.store.is_applying {
-            return Err(Reply::status(Status::ReadOnly));
+        if let Some(refusal) = self.store.refusal() {
+            return Err(Reply::status(refusal));
         }
         self.store.lag.begin_command();
         Ok(LongRead::of_flush(self.store.begin_flush(only)))

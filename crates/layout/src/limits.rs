@@ -523,6 +523,28 @@ pub const OPLOG_BYTES: usize = 1 << 20;
 /// Bytes of it that a shard keeps for readers that hold them: twice the longest
 /// entry of one key, so that such an entry breaks no hold by itself.
 pub const LOG_HELD_BYTES: usize = 160 << 20;
+/// While fewer bytes are left for readers that hold entries, changes are refused: one more entry of
+/// one key, and what expires meanwhile, breaks no hold.
+pub const LOG_ROOM_BYTES: usize = MAX_KEY_BYTES + MAX_VALUE_BYTES + OPLOG_BYTES;
+/// Runs of a shard's log on their way to the disk's thread.
+pub const LOG_RUNS_UNDER_WAY: usize = 8;
+/// Bytes of frames that a shard hands over at a time, more only for one longer frame.
+pub const LOG_RUN_BYTES: usize = 1 << 20;
+/// Bytes of runs that one write takes.
+pub const LOG_GROUP_BYTES: usize = 8 << 20;
+/// Bytes that are written and not synced beyond which the disk's thread takes no more: it keeps
+/// them for the case that the sync fails.
+pub const LOG_UNSYNCED_BYTES: usize = 64 << 20;
+/// From so many on they are synced at once, not at the end of the second.
+pub const LOG_UNSYNCED_SOON_BYTES: usize = 16 << 20;
+/// Time between two syncs of a log whose changes do not wait for them, ms.
+pub const LOG_SYNC_MS: u64 = 1000;
+/// Time until a failed disk is tried again, at first and at most, ms.
+pub const LOG_MEND_MIN_MS: u64 = 100;
+/// See [`LOG_MEND_MIN_MS`].
+pub const LOG_MEND_MAX_MS: u64 = 2000;
+/// Bytes of a segment of the log on a disk.
+pub const LOG_SEGMENT_FILE_BYTES: u64 = 64 << 20;
 /// Segments that the log drops its oldest entries by: a quarter at a time.
 pub const LOG_SEGMENTS: usize = 4;
 /// Work of one turn of a digest: so many buckets, records, parts of objects or KiB of values. Some
@@ -647,6 +669,8 @@ pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
 
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
+const _: () = assert!(LOG_ROOM_BYTES + 4 * OPLOG_BYTES < LOG_HELD_BYTES);
+const _: () = assert!(LOG_RUN_BYTES <= LOG_GROUP_BYTES && LOG_GROUP_BYTES <= LOG_UNSYNCED_BYTES);
 const _: () = assert!(JOBS_PER_TURN * JOB_KEYS_AT_ONCE <= CONNECTION_KEYS_PER_TURN);
 const _: () = assert!(MAX_KEY_BYTES < MAX_INLINE_BYTES && MAX_INLINE_BYTES < MAX_FRAME_BYTES);
 const _: () = assert!(MAX_KEY_BYTES < 1 << 20 && MAX_VALUE_BYTES < 1 << 32);

@@ -5,7 +5,7 @@
 //! entry.
 
 use crate::append::{EntryStart, Log, Segment};
-use crate::frame::{FIRST, FRAME_HEADER_BYTES, FrameHeader, frame_bytes};
+use crate::frame::{FIRST, FRAME_HEADER_BYTES, FrameHeader, LAST, frame_bytes};
 use crate::holds::Hold;
 use zerocopy::FromBytes;
 
@@ -156,6 +156,42 @@ impl Log {
         }
         Ok(())
     }
+}
+
+/// What some frames of a log are about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outline {
+    /// Sequence of the entry that the first frame belongs to.
+    pub first: u64,
+    /// The last entry whose last frame is among them; `first - 1` if there is none.
+    pub last: u64,
+    /// Whether the last frame is the last one of its entry.
+    pub ends_entry: bool,
+    /// Whether some entry is of several shards.
+    pub has_parts: bool,
+}
+
+/// The outline of frames that [`Log::read`] gave; `None` of none.
+pub fn outline(frames: &[u8]) -> Option<Outline> {
+    let mut outline: Option<Outline> = None;
+    let mut rest = frames;
+    // Bounded: each turn takes a frame.
+    while let Ok((header, _)) = FrameHeader::ref_from_prefix(rest) {
+        let sequence = header.sequence.get();
+        let all = outline.get_or_insert(Outline {
+            first: sequence,
+            last: sequence - 1,
+            ends_entry: false,
+            has_parts: false,
+        });
+        all.ends_entry = header.flags & LAST != 0;
+        all.has_parts |= header.parts > 0;
+        if all.ends_entry {
+            all.last = sequence;
+        }
+        rest = rest.get(frame_bytes(header.body_bytes.get() as usize)..).unwrap_or_default();
+    }
+    outline
 }
 
 /// Bytes of the frame that the log wrote there.

@@ -22,7 +22,7 @@ mod parts;
 
 pub use append::{Appended, Log, LogOptions};
 pub use assemble::{AssembleError, Assembler, Entry, OwnedEntry};
-pub use cursor::{Cursor, CursorError, Lost};
+pub use cursor::{Cursor, CursorError, Lost, Outline, outline};
 pub use frame::{FRAME_HEADER_BYTES, Frame, FrameError, Frames, LogKey};
 pub use holds::Hold;
 pub use parts::{KnownLog, Part, Parts, consistent_cut};

@@ -252,6 +252,8 @@ pub enum Status {
     TryAgain = 22,
     /// The object has changed so much since the read began that the rest of the read is lost.
     Outrun = 23,
+    /// The log's disk takes nothing more: nothing was changed.
+    NotKept = 24,
 }
 
 impl Status {

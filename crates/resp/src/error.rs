@@ -283,6 +283,9 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::WrongType => {
             "WRONGTYPE Operation against a key holding the wrong kind of value".into()
         }
+        Status::NotKept => "MISCONF The disk of the log takes nothing: nothing was changed, and \
+             changes are refused until it does. INFO persistence says why."
+            .into(),
         Status::ReadOnly => "READONLY You can't write against a read only replica.".into(),
     })
 }

@@ -15,9 +15,10 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts now.
-    pub fn start() -> Self {
-        Self { start: Instant::now(), unix: ServerClock::starting_at(wall_unix_ms()) }
+    /// A clock that starts now, and not before this Unix time, ms.
+    pub fn start_after(unix_ms: u64) -> Self {
+        let now_ms = wall_unix_ms().max(unix_ms);
+        Self { start: Instant::now(), unix: ServerClock::starting_at(now_ms) }
     }
 
     /// The time, read once for as many commands as are executed together.

@@ -4,12 +4,24 @@ pub use remora_engine::Eviction;
 pub use remora_fabric::Wake;
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::verbs::{Mtu, Packets};
+pub use remora_storage::Promise;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+/// Where data are kept, and what that promises.
+#[derive(Clone, Debug)]
+pub struct Data {
+    /// The directory, which is made if it is not there.
+    pub directory: PathBuf,
+    /// When a change is durable.
+    pub promise: Promise,
+}
 
 /// Configuration of one server process.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// Where the data are kept; `None`: nowhere, they end with the server.
+    pub data: Option<Data>,
     /// Address of the RESP listener; port 0 takes a free one.
     pub resp_address: SocketAddr,
     /// Path of the Unix socket on which clients ask for shared memory.

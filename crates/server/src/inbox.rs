@@ -30,6 +30,8 @@ pub enum Message {
     Serve(Box<Handed>),
     /// Changes up to this sequence are durable.
     Durable(u64),
+    /// Whether the disk of the log takes entries.
+    Keeps(bool),
     /// Take no more RESP requests. The sender is dropped once those that were
     /// taken are answered, or have been unread for too long.
     Drain(Sender<()>),

@@ -22,6 +22,7 @@ mod clock;
 mod config;
 mod control;
 mod cores;
+mod disk;
 pub mod inbox;
 mod key_work;
 pub mod large_jobs;
@@ -47,7 +48,7 @@ pub mod touch_hints;
 mod traffic;
 mod utilisation;
 
-pub use config::{Config, Eviction, Mtu, Packets, Wake};
+pub use config::{Config, Data, Eviction, Mtu, Packets, Promise, Wake};
 pub use cores::Cores;
 pub use server::Server;
 pub use shared::Counts;

@@ -3,8 +3,9 @@
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::Clock;
-use crate::config::{Config, Wanted};
+use crate::config::{Config, Data, Wanted};
 use crate::control::{self, Control};
+use crate::disk::{DataDirectory, Disk, LogThread, recover};
 use crate::inbox::{Inbox, Message};
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
@@ -27,6 +28,7 @@ use remora_layout::limits::{
     READ_LEASE_MARGIN_MS, READ_LEASE_MS, SMALLEST_CHUNK_BUCKETS,
 };
 use remora_layout::slot::SlotTable;
+use remora_storage::{Directory, GroupCommit, Lock, Promise};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
@@ -34,7 +36,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Default number of a shard's first buckets: 64 KiB.
 const FIRST_BUCKETS: u64 = 1024;
@@ -47,6 +49,9 @@ pub struct Server {
     shards: Vec<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
     acceptor: Option<(JoinHandle<()>, mio::Waker)>,
+    /// Writes the log, if there is a data directory, which stays locked until then.
+    log: Option<LogThread>,
+    lock: Option<Lock>,
 }
 
 impl Server {
@@ -54,7 +59,11 @@ impl Server {
     /// returns, which takes at least as long as a read lease of a former
     /// server on the same socket can last: until then nothing is acknowledged.
     pub fn start(config: Config) -> Result<Self, StartError> {
-        Self::start_with(config, Durability::Memory)
+        let durability = match &config.data {
+            None | Some(Data { promise: Promise::Memory, .. }) => Durability::Memory,
+            Some(_) => Durability::Told,
+        };
+        Self::start_with(config, durability)
     }
 
     /// As [`Server::start`]; changes are durable once [`Server::set_durable`] says
@@ -85,8 +94,11 @@ impl Server {
         let fabric = config.fabric_address.map(bind_tcp).transpose()?;
         let fabric_address = fabric.as_ref().map(TcpListener::local_addr).transpose()?;
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
-        let clock = Clock::start();
-        let (incarnation, epoch, hash_seed) = (random_u64() | 1, 1, random_u64());
+        let data = config.data.as_ref().map(DataDirectory::open).transpose()?;
+        let clock = Clock::start_after(data.as_ref().map_or(0, |data| data.found.time_ms));
+        let (incarnation, hash_seed) = (random_u64() | 1, random_u64());
+        let epoch = data.as_ref().map_or(1, DataDirectory::epoch);
+        let log_secret = data.as_ref().map_or_else(random_u64, |data| data.identity.secret);
         let topology = Topology::of_this_process();
         let places = topology.places(shards, config.pin);
         numa::tell(&topology, &places);
@@ -102,7 +114,7 @@ impl Server {
                 buckets,
                 lease_min_s: config.lease_min_ms.div_ceil(1000),
                 record_secret: random_u64(),
-                log_secret: random_u64(),
+                log_secret,
                 log_shard: handles.len() as u32,
                 quarantine_bytes: config.quarantine_bytes.div_ceil(shards as u64),
                 eviction: config.eviction,
@@ -116,6 +128,8 @@ impl Server {
             handles.push(handle);
             loops.push((shard, sleeper));
         }
+        let slots = Box::new(SlotTable::even(shards));
+        let (disk, commit) = begin_disk(&config, data.as_ref(), (&mut loops, &slots))?.unzip();
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
@@ -128,7 +142,8 @@ impl Server {
             numa_nodes: topology.nodes(),
             hash_seed,
             shards: handles,
-            slots: Box::new(SlotTable::even(shards)),
+            slots,
+            disk,
             pointer_table,
             verbs,
             stopping: false.into(),
@@ -142,7 +157,10 @@ impl Server {
         // read lease has lapsed; nothing may be acknowledged before.
         let lapse = Duration::from_millis(READ_LEASE_MS + READ_LEASE_MARGIN_MS);
         std::thread::sleep(lapse.saturating_sub(shared.clock.started().elapsed()));
-        let mut server = Self { socket, shared, shards: Vec::new(), control: None, acceptor: None };
+        let log = commit.map(|commit| LogThread::start(Arc::clone(&shared), commit)).transpose()?;
+        let lock = data.map(DataDirectory::into_lock);
+        let (shards, control, acceptor) = (Vec::new(), None, None);
+        let mut server = Self { socket, shared, shards, control, acceptor, log, lock };
         server.spawn(loops, &places, unix, fabric, listener)?;
         Ok(server)
     }
@@ -258,6 +276,10 @@ impl Server {
         for thread in self.shards.drain(..) {
             vital_thread::join(thread);
         }
+        if let Some(log) = self.log.take() {
+            log.stop();
+        }
+        self.lock = None;
     }
 }
 
@@ -267,6 +289,28 @@ impl Drop for Server {
             self.stop();
         }
     }
+}
+
+/// Brings the shards to the state that a data directory holds, and begins the log of this life in
+/// it.
+fn begin_disk(
+    config: &Config,
+    data: Option<&DataDirectory>,
+    (loops, slots): (&mut [(Shard<NoJournal>, Sleeper)], &SlotTable),
+) -> Result<Option<(Disk, GroupCommit<Directory>)>, StartError> {
+    let (Some(data), Some(settings)) = (data, &config.data) else { return Ok(None) };
+    let started = Instant::now();
+    let mut shards: Vec<&mut Shard<NoJournal>> = loops.iter_mut().map(|(shard, _)| shard).collect();
+    let entries = recover(data, &mut shards, slots)?;
+    let first = shards.iter().map(|shard| shard.last_sequence() + 1).collect();
+    let commit = data.begin_log(first)?;
+    let disk = Disk::new(settings.directory.clone(), settings.promise, shards.len());
+    let recovery_ms = started.elapsed().as_millis() as u64;
+    disk.state.recovered.store(entries, Ordering::Relaxed);
+    disk.state.recovery_ms.store(recovery_ms, Ordering::Relaxed);
+    let directory = settings.directory.display();
+    tracing::info!("{directory}: {entries} entries recovered in {recovery_ms} ms");
+    Ok(Some((disk, commit)))
 }
 
 /// Memory for a shard, on this node if it can be had there.

@@ -149,6 +149,17 @@ impl ShardLoop {
             self.sleep();
         }
         self.tick(Instant::now());
+        self.ship_the_rest();
+    }
+
+    /// Hands all entries to the log's thread, which goes on until then. If the disk refuses them
+    /// the server ends without them, and says so.
+    fn ship_the_rest(&mut self) {
+        let until = Instant::now() + DRAIN;
+        while !self.host().has_shipped() && Instant::now() < until {
+            self.connections.port_mut().ship_log();
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn host(&self) -> &ShardHost {
@@ -182,6 +193,7 @@ impl ShardLoop {
         let served = self.connections.serve(|gone| sleeper.forget(gone.as_fd())) as u64;
         self.take_own_replies();
         self.connections.port_mut().send_mail();
+        self.connections.port_mut().ship_log();
         // A connection whose requests are executed is counted once.
         let sessions = rings.clients.max(moved.connections);
         let ended = self.count_turn(started, jobs + sessions + served);
@@ -226,6 +238,7 @@ impl ShardLoop {
                 Message::Durable(sequence) => {
                     self.connections.port_mut().shard.set_durable(sequence);
                 }
+                Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),
                 Message::Drain(done) => {
                     self.drains = Some((Instant::now() + DRAIN, done));
                     let sleeper = &self.sleeper;
@@ -391,6 +404,7 @@ impl ShardLoop {
         let now = host.shared.clock.at(instant);
         host.now = now;
         host.shard.tick(now);
+        host.ship_log();
         let mut lost = Lost::default();
         let shard = (&mut self.connections.port_mut().shard, now);
         self.clients.abandon_stalled(shard, |session, error| lost.add(session, error));

@@ -4,6 +4,7 @@ use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::disk::Disk;
 use crate::inbox::Inbox;
 use crate::other_searches::OtherSearches;
 use crate::thread_counts::{ThreadCounts, count};
@@ -135,6 +136,8 @@ pub struct Shared {
     pub control: OnceLock<mio::Waker>,
     /// The RDMA devices, with the arenas registered, if they are in use.
     pub verbs: Option<verbs::Host>,
+    /// The log's disk, if there is one.
+    pub disk: Option<Disk>,
     /// Counts of the server.
     pub counts: Counts,
     /// Counts of each agent, by number.

@@ -2,6 +2,7 @@
 
 use remora_arena::MapError;
 use remora_fabric::verbs::VerbsError;
+use remora_storage::StorageError;
 use std::path::PathBuf;
 
 /// Why a server did not start.
@@ -21,6 +22,9 @@ pub enum StartError {
     /// Another server listens there.
     #[error("another server answers at {0}: stop it, or choose another socket")]
     Taken(PathBuf),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
     /// No memory.
     #[error(transparent)]
     Memory(#[from] MapError),

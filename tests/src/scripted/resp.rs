@@ -51,6 +51,7 @@ fn host() -> &'static Mutex<Host> {
     HOST.get_or_init(|| {
         let directory = tempfile::tempdir().expect("a directory");
         let server = Server::start(Config {
+            data: None,
             resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.path().join("socket"),
             fabric_address: None,

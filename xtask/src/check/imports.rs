@@ -16,6 +16,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     ("geometry", &[&["layout"]]),
     ("osm", &[&["geometry", "layout"]]),
     ("log", &[&["layout"]]),
+    ("storage", &[&["log", "layout"]]),
     ("protocol", &[&["geometry", "layout"]]),
     ("arena", &[&["layout"]]),
     ("verbs-sys", &[]),
@@ -26,16 +27,22 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     ("engine", &[&["protocol", "log", "index", "walk", "geometry", "arena", "layout"]]),
     ("frontend", &[&["protocol", "layout"]]),
     ("resp", &[&["frontend", "protocol", "geometry", "layout"]]),
-    ("server", &[&["resp", "frontend"], FOUNDATIONS]),
+    ("server", &[&["resp", "frontend", "storage", "log"], FOUNDATIONS]),
     (
         "client-core",
         &[&["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
     ),
     ("client", &[&["client-core", "protocol", "geometry", "layout"]]),
-    ("sim", &[&["client-core", "server", "resp", "frontend", "log"], FOUNDATIONS]),
+    ("sim", &[&["client-core", "server", "resp", "frontend", "storage", "log"], FOUNDATIONS]),
     ("command-line", &[&["client-core", "server", "resp"], FOUNDATIONS]),
     ("bench", &[&["command-line", "client-core", "server", "resp", "osm"], FOUNDATIONS]),
-    ("remora", &[&["bench", "command-line", "client-core", "server", "resp", "osm"], FOUNDATIONS]),
+    (
+        "remora",
+        &[
+            &["bench", "command-line", "client-core", "server", "storage", "log", "resp", "osm"],
+            FOUNDATIONS,
+        ],
+    ),
 ];
 
 /// The room for tests: any room's tests may import it, production may not.

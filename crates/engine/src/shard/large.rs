@@ -89,8 +89,8 @@ impl<J: Journal> Shard<J> {
     /// The status to reply with: too large, an expiry that makes no sense, or
     /// out of memory.
     pub fn begin_upload(&mut self, set: LargeSet<'_>, now: Now) -> Result<Upload, Status> {
-        if self.store.is_applying {
-            return Err(Status::ReadOnly);
+        if let Some(refusal) = self.store.refusal() {
+            return Err(refusal);
         }
         let bytes = set.key.len() + set.value_bytes;
         make_room(&mut self.store, &mut self.types, bytes, now);
@@ -113,8 +113,8 @@ impl<J: Journal> Shard<J> {
     /// # Errors
     /// The status of the reply: there is not enough memory.
     pub fn begin_request(&mut self, bytes: usize, now: Now) -> Result<SetAside, Status> {
-        if self.store.is_applying {
-            return Err(Status::ReadOnly);
+        if let Some(refusal) = self.store.refusal() {
+            return Err(refusal);
         }
         make_room(&mut self.store, &mut self.types, bytes, now);
         let Self { store, types, .. } = self;
@@ -151,9 +151,9 @@ impl<J: Journal> Shard<J> {
     /// Carries the SET out. An incomplete one is malformed and abandoned. The
     /// old value, if it was asked for and is large, comes as a download.
     pub fn finish_upload(&mut self, upload: Upload, now: Now) -> Outcome<'_> {
-        if self.store.is_applying {
+        if let Some(refusal) = self.store.refusal() {
             string::abandon_upload(&mut self.store, upload, now);
-            return Outcome::Reply(Reply::status(Status::ReadOnly));
+            return Outcome::Reply(Reply::status(refusal));
         }
         let depends_on = self.store.lag.begin_command();
         if self.store.moves.has_dump(upload.hash()) {

@@ -17,8 +17,9 @@ use remora_arena::{Journal, Slot};
 use remora_index::hash::record_value;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
+use remora_layout::limits::LOG_ROOM_BYTES;
 use remora_log::Log;
-use remora_protocol::message::form;
+use remora_protocol::message::{Status, form};
 use remora_protocol::{Command, Condition, Expiry};
 use zerocopy::IntoBytes;
 
@@ -75,6 +76,17 @@ impl<J: Journal> Store<J> {
         };
         self.lag.note(sequence, (database, command), self.options.hash_seed);
         publish(self)
+    }
+
+    /// Why no command may change anything now; `None` if one may.
+    #[inline]
+    pub(crate) fn refusal(&self) -> Option<Status> {
+        if self.is_applying {
+            return Some(Status::ReadOnly);
+        }
+        // A reader of the log that falls behind is waited for: it has lost nothing by then.
+        let has_room = self.log.room_bytes() > LOG_ROOM_BYTES;
+        (!self.keeps || !has_room).then_some(Status::NotKept)
     }
 
     /// Counts an entry that is applied, and does not concern this shard.

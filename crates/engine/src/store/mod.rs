@@ -119,6 +119,8 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) due_objects: u64,
     /// Another log's entries change this shard, and nothing else does.
     pub(crate) is_applying: bool,
+    /// Whether the disk of the log takes entries.
+    pub(crate) keeps: bool,
     /// Pointer to the record written last: a writer may read it back without
     /// asking for it first.
     pub(crate) last_put: RemotePointer,
@@ -171,6 +173,7 @@ impl<J: Journal> Store<J> {
             expire_cursor: 0,
             due_objects: 0,
             is_applying: false,
+            keeps: true,
             last_put: RemotePointer::NONE,
             listed: Vec::new(),
             edited: Vec::new(),

@@ -1,5 +1,6 @@
 //! `remora serve`: settings, the socket's place, the log, and the end.
 
+mod durability;
 mod eviction;
 mod settings;
 mod socket;
@@ -89,6 +90,10 @@ fn announce(settings: &Settings, server: &Server) {
         settings.wake,
         settings.transport
     );
+    match &settings.data_dir {
+        Some(directory) => info!("data in {}", directory.display()),
+        None => info!("nothing is kept: without data_dir the data end with the server"),
+    }
     info!("RESP on {resp}, shared memory by {socket}");
     if let Some(address) = server.fabric_address() {
         info!("sessions over TCP on {address}");
@@ -107,5 +112,10 @@ fn announce(settings: &Settings, server: &Server) {
     }
     let mut out = std::io::stdout().lock();
     // Without a reader the server serves all the same.
-    let _ = writeln!(out, "ready resp={resp} socket={socket} pid={pid}").and_then(|()| out.flush());
+    let kept = match (&settings.data_dir, settings.durability) {
+        (Some(directory), Some(durability)) => format!("{durability} data={}", directory.display()),
+        _ => "none".into(),
+    };
+    let line = format!("ready resp={resp} socket={socket} pid={pid} durability={kept}");
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -4,6 +4,7 @@
 //! the environment, by clap) fills one layer, the file another; [`Settings`]
 //! is what holds after the defaults.
 
+use super::durability::Durability;
 use super::eviction::Eviction;
 use super::socket;
 use anyhow::Context;
@@ -15,6 +16,7 @@ use remora_layout::limits::{
     MAX_ARENA_BYTES, MAX_READS_PER_CLIENT, MAX_SESSIONS, MAX_SHARDS, MIN_ARENA_BYTES,
     UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,
 };
+use remora_server::Data;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -105,6 +107,15 @@ pub struct Layer {
     /// What happens when memory is full [default: none].
     #[arg(long, env = "REMORA_EVICTION", value_name = "POLICY", value_enum)]
     pub eviction: Option<Eviction>,
+    /// Directory in which the data are kept, made if it is not there. Without one
+    /// they end with the server [default: none].
+    #[arg(long, env = "REMORA_DATA_DIR", value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// What a reply to a change promises: memory nothing, everysec that the
+    /// change survives the process, fsync that it survives a power cut
+    /// [default: everysec, with data_dir].
+    #[arg(long, env = "REMORA_DURABILITY", value_name = "WHEN", value_enum)]
+    pub durability: Option<Durability>,
     /// Queue pairs of clients over RDMA, one for each client process, 1 to 1024
     /// and no more than the devices have [default: 1024]. Further clients get
     /// TCP by auto, and are refused by verbs.
@@ -164,6 +175,8 @@ impl Layer {
             quarantine_bytes: self.quarantine_bytes.or(below.quarantine_bytes),
             upload_idle_s: self.upload_idle_s.or(below.upload_idle_s),
             eviction: self.eviction.or(below.eviction),
+            data_dir: self.data_dir.or(below.data_dir),
+            durability: self.durability.or(below.durability),
             max_queue_pairs: self.max_queue_pairs.or(below.max_queue_pairs),
             reads_per_client: self.reads_per_client.or(below.reads_per_client),
             log: self.log.or(below.log),
@@ -222,6 +235,12 @@ pub struct Settings {
     pub upload_idle_s: u64,
     /// The behaviour when memory is full.
     pub eviction: Eviction,
+    /// Directory in which the data are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_dir: Option<PathBuf>,
+    /// What a reply to a change promises.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
     /// Queue pairs of clients over RDMA.
     pub max_queue_pairs: usize,
     /// READs that one client over RDMA may have under way.
@@ -260,6 +279,8 @@ impl Settings {
             quarantine_bytes: layer.quarantine_bytes.unwrap_or(Size(0)),
             upload_idle_s: layer.upload_idle_s.unwrap_or(UPLOAD_IDLE_S),
             eviction: layer.eviction.unwrap_or_default(),
+            durability: layer.durability.or(layer.data_dir.as_ref().map(|_| Durability::default())),
+            data_dir: layer.data_dir.filter(|path| !path.as_os_str().is_empty()),
             max_queue_pairs: layer.max_queue_pairs.unwrap_or(MAX_SESSIONS),
             reads_per_client: layer.reads_per_client.unwrap_or(MAX_READS_PER_CLIENT),
             log: layer.log.unwrap_or_else(|| "info".into()),
@@ -300,6 +321,11 @@ impl Settings {
                 "upload_idle_s: {seconds} is not in 1..={UPLOAD_IDLE_MAX_S}"
             )));
         }
+        if let Some(durability) = self.durability.filter(|_| self.data_dir.is_none()) {
+            return Err(usage(format!(
+                "durability = {durability} needs a data_dir to keep data in"
+            )));
+        }
         let share = self.max_memory.0 / self.shards as u64;
         if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&share) {
             return Err(usage(format!(
@@ -312,6 +338,12 @@ impl Settings {
             )));
         }
         Ok(())
+    }
+
+    /// Where the data are kept.
+    fn data(&self) -> Option<Data> {
+        let directory = self.data_dir.clone()?;
+        Some(Data { directory, promise: self.durability.unwrap_or_default().into() })
     }
 
     /// The same, for the server.
@@ -338,6 +370,7 @@ impl Settings {
             quarantine_bytes: self.quarantine_bytes.0,
             upload_idle_s: self.upload_idle_s,
             eviction: self.eviction.into(),
+            data: self.data(),
             max_queue_pairs: self.max_queue_pairs,
             reads_per_client: self.reads_per_client,
         }
@@ -441,6 +474,7 @@ mod tests {
             "rdma_mtu = 1500",
             "upload_idle_s = 0",
             "upload_idle_s = 3601",
+            "durability = \"fsync\"",
         ] {
             let error = Settings::decide(layer(text)).unwrap_err().to_string();
             assert!(error.contains(text.split(' ').next().unwrap()), "{error}");

@@ -1,8 +1,7 @@
 //! The server's own state: INFO, CONFIG GET, CLIENT INFO.
 
 use super::executor::Responder;
-use crate::config::Eviction;
-use crate::config::Wanted;
+use crate::config::{Eviction, Promise, Wanted};
 use crate::shared::{AgentCounts, ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
 use remora_engine::ShardStats;
@@ -37,6 +36,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
     section("Clients", facts.clients());
     section("Memory", facts.memory());
     let counts = [facts.connections(), facts.rings(), facts.networks(), facts.threads_of_shards()];
+    section("Persistence", facts.persistence());
     section("Stats", counts.into_iter().flatten().collect());
     section("Keyspace", keyspace(&facts.stats));
     text
@@ -171,6 +171,34 @@ impl Facts<'_> {
         ])
     }
 
+    fn persistence(&self) -> Vec<Line> {
+        let Some(disk) = &self.shared.disk else {
+            return lines([("data_directory", String::new()), ("durability", "none".into())]);
+        };
+        let state = &disk.state;
+        let failure = state.failure();
+        let status = if failure.is_empty() { "ok" } else { "err" };
+        let ms = |ns: &AtomicU64| (ns.load(Ordering::Relaxed) / 1_000_000).to_string();
+        lines([
+            ("data_directory", disk.directory.display().to_string()),
+            ("durability", disk.promise.name().into()),
+            ("log_status", status.into()),
+            ("log_failure", failure),
+            ("log_failures", load(&state.failures)),
+            ("log_mended", load(&state.mended)),
+            ("log_segment", load(&state.segment)),
+            ("log_groups", load(&state.groups)),
+            ("log_runs", load(&state.runs)),
+            ("log_bytes", load(&state.bytes)),
+            ("log_syncs", load(&state.syncs)),
+            ("log_sync_ms", ms(&state.sync_ns)),
+            ("log_longest_sync_ms", ms(&state.longest_sync_ns)),
+            ("log_unsynced_bytes", load(&state.unsynced_bytes)),
+            ("recovered_entries", load(&state.recovered)),
+            ("recovery_ms", load(&state.recovery_ms)),
+        ])
+    }
+
     /// Counts of connections and sessions, and of their requests.
     fn connections(&self) -> Vec<Line> {
         let counts = &self.shared.counts;
@@ -295,12 +323,23 @@ fn policy(shared: &Shared) -> &'static str {
     }
 }
 
+/// Redis's word for the durability; none without a data directory.
+fn append_fsync(shared: &Shared) -> &'static str {
+    match shared.disk.as_ref().map(|disk| disk.promise) {
+        None => "",
+        Some(Promise::Memory) => "no",
+        Some(Promise::Written) => "everysec",
+        Some(Promise::Synced) => "always",
+    }
+}
+
 /// The parameters that CONFIG GET shows.
 pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
     let config = &shared.config;
     let packets = &config.rdma_packets;
     vec![
-        ("appendonly", "no".into()),
+        ("appendonly", if shared.disk.is_some() { "yes" } else { "no" }.into()),
+        ("appendfsync", append_fsync(shared).into()),
         ("bind", shared.resp_address.ip().to_string()),
         ("databases", DATABASES.to_string()),
         ("fabric_address", shared.fabric_address.map_or_else(String::new, |a| a.to_string())),

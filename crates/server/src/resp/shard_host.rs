@@ -3,6 +3,7 @@
 
 use super::host::{Host, Prefetch};
 use super::info;
+use crate::disk::LogShipper;
 use crate::inbox::{Mail, Outbox};
 use crate::large_jobs::LargeJobs;
 use crate::shared::{ShardHandle, Shared};
@@ -37,11 +38,14 @@ pub struct ShardHost {
     jobs: VecDeque<Job>,
     /// Mail for the other shards' threads.
     outbox: Outbox,
+    /// Hands the shard's entries to the thread of the log.
+    shipper: Option<LogShipper>,
 }
 
 impl ShardHost {
     /// A fresh shard, with this number.
-    pub fn new(shared: Arc<Shared>, number: usize, shard: Shard<NoJournal>) -> Self {
+    pub fn new(shared: Arc<Shared>, number: usize, mut shard: Shard<NoJournal>) -> Self {
+        let shipper = shared.disk.as_ref().map(|disk| disk.shipper(number, &mut shard));
         let outbox = Outbox::new(number, shared.shards.len());
         Self {
             now: shared.clock.now(),
@@ -51,7 +55,26 @@ impl ShardHost {
             large_jobs: LargeJobs::default(),
             jobs: VecDeque::new(),
             outbox,
+            shipper,
         }
+    }
+
+    /// Hands the shard's new entries to the log's thread, as far as that has room.
+    #[inline]
+    pub fn ship_log(&mut self) {
+        if let Some(shipper) = &mut self.shipper {
+            shipper.ship(&mut self.shard);
+        }
+    }
+
+    /// Whether entries are to be handed over that there was no room for.
+    pub fn may_ship(&self) -> bool {
+        self.shipper.as_ref().is_some_and(|shipper| shipper.may_ship(&self.shard))
+    }
+
+    /// Whether the log's thread has all entries, or never takes them.
+    pub fn has_shipped(&self) -> bool {
+        self.shipper.as_ref().is_none_or(|shipper| shipper.has_shipped(&self.shard))
     }
 
     /// The shard's public state.
@@ -61,7 +84,7 @@ impl ShardHost {
 
     /// Whether there is something to do for jobs.
     pub fn has_jobs(&self) -> bool {
-        !self.jobs.is_empty() || self.large_jobs.has_work() || self.may_send()
+        !self.jobs.is_empty() || self.large_jobs.has_work() || self.may_send() || self.may_ship()
     }
 
     /// Whether there is room for mail that had to wait.

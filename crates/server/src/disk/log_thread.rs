@@ -1,0 +1,339 @@
+//! The thread that writes and syncs the log of all shards, and tells them what is durable.
+//!
+//! With durability `fsync` it syncs by itself: the group that came meanwhile is the next one. With
+//! `everysec` a second thread syncs, so that no write waits for it.
+
+use super::port::{LogBell, LogPort, LogShipper};
+use super::state::DiskState;
+use crate::inbox::Message;
+use crate::shared::Shared;
+use remora_arena::NoJournal;
+use remora_engine::Shard;
+use remora_fabric::vital_thread;
+use remora_layout::limits::LOG_GROUP_BYTES;
+use remora_storage::{Directory, GroupCommit, Promise, Run, Sync, Volume};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+type File = <Directory as Volume>::File;
+/// A sync that was done.
+type Done = (Sync<File>, io::Result<()>, Duration);
+
+/// What the log's thread shares with others.
+pub struct Disk {
+    /// The data directory.
+    pub directory: PathBuf,
+    /// When changes are durable.
+    pub promise: Promise,
+    /// By shard.
+    pub ports: Vec<Arc<LogPort>>,
+    /// Wakes the thread.
+    pub bell: Arc<LogBell>,
+    /// For INFO.
+    pub state: DiskState,
+    stopping: AtomicBool,
+}
+
+impl Disk {
+    /// For so many shards.
+    pub fn new(directory: PathBuf, promise: Promise, shards: usize) -> Self {
+        Self {
+            directory,
+            promise,
+            ports: (0..shards).map(|_| Arc::default()).collect(),
+            bell: Arc::default(),
+            state: DiskState::default(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// The shard's end of its port.
+    pub fn shipper(&self, number: usize, shard: &mut Shard<NoJournal>) -> LogShipper {
+        LogShipper::new(shard, number, (Arc::clone(&self.ports[number]), Arc::clone(&self.bell)))
+    }
+}
+
+/// The thread, as its owner has it.
+pub struct LogThread {
+    thread: JoinHandle<()>,
+    shared: Arc<Shared>,
+}
+
+impl LogThread {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The kernel gives no thread.
+    pub fn start(shared: Arc<Shared>, commit: GroupCommit<Directory>) -> io::Result<Self> {
+        let disk = disk_of(&shared);
+        let syncer = match disk.promise {
+            Promise::Synced => None,
+            Promise::Memory | Promise::Written => Some(Syncer::start(Arc::clone(&disk.bell))?),
+        };
+        let told = (0..disk.ports.len()).map(|shard| commit.durable(shard)).collect();
+        disk.state.follow(commit.writer());
+        let body =
+            Body { commit, shared: Arc::clone(&shared), syncer, told, next: 0, is_lost: false };
+        let thread = vital_thread::spawn("log", move || body.run())?;
+        Ok(Self { thread, shared })
+    }
+
+    /// Ends it once everything is written and synced, or the disk refuses.
+    pub fn stop(self) {
+        let disk = disk_of(&self.shared);
+        disk.stopping.store(true, Ordering::SeqCst);
+        disk.bell.ring();
+        vital_thread::join(self.thread);
+    }
+}
+
+fn disk_of(shared: &Shared) -> &Disk {
+    shared.disk.as_ref().expect("a server with a log's thread has a disk")
+}
+
+/// The thread that syncs beside the writes.
+struct Syncer {
+    orders: Sender<Sync<File>>,
+    done: Receiver<Done>,
+}
+
+impl Syncer {
+    fn start(bell: Arc<LogBell>) -> io::Result<Self> {
+        let (orders, ordered) = channel::<Sync<File>>();
+        let (give, done) = channel();
+        vital_thread::spawn("log-sync", move || {
+            for sync in ordered {
+                let started = Instant::now();
+                let result = sync.run();
+                if give.send((sync, result, started.elapsed())).is_err() {
+                    return;
+                }
+                bell.ring();
+            }
+        })?;
+        Ok(Self { orders, done })
+    }
+}
+
+struct Body {
+    commit: GroupCommit<Directory>,
+    shared: Arc<Shared>,
+    syncer: Option<Syncer>,
+    /// By shard, the last sequence that it was told.
+    told: Vec<u64>,
+    /// The shard whose runs are taken first.
+    next: usize,
+    /// A shard has dropped entries: nothing may be written behind the gap.
+    is_lost: bool,
+}
+
+impl Body {
+    fn run(mut self) {
+        loop {
+            let stopping = self.disk().stopping.load(Ordering::SeqCst);
+            let worked = self.turn();
+            if stopping && !worked {
+                break;
+            }
+            if !worked {
+                self.sleep();
+            }
+        }
+        self.end();
+    }
+
+    fn disk(&self) -> &Disk {
+        disk_of(&self.shared)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.shared.clock.started().elapsed().as_millis() as u64
+    }
+
+    /// One group, one sync. Whether there was something to do.
+    fn turn(&mut self) -> bool {
+        let mut worked = self.take_syncs();
+        if self.is_lost {
+            return worked;
+        }
+        let runs = if self.commit.wants_runs() { self.take_runs() } else { Vec::new() };
+        if !runs.is_empty() {
+            worked = true;
+            self.write(runs);
+        }
+        if let Some(sync) = self.commit.sync_due(self.now_ms()) {
+            worked = true;
+            self.sync(sync);
+        }
+        if self.commit.mend_due(self.now_ms()) {
+            worked = true;
+            let mended = self.commit.mend(self.shared.clock.told_unix_ms(), self.now_ms());
+            self.note(&mended);
+        }
+        self.tell_durable();
+        for run in self.commit.take_freed() {
+            self.shared.disk.as_ref().expect("there is one").ports[usize::from(run.shard)]
+                .give_back(run.frames);
+        }
+        worked
+    }
+
+    /// Takes what waits, of each shard in turn.
+    fn take_runs(&mut self) -> Vec<Run> {
+        let (mut runs, mut bytes, mut is_lost) = (Vec::new(), 0, false);
+        let ports = &self.disk().ports;
+        // Bounded by the bytes of a group.
+        loop {
+            let before = runs.len();
+            for at in 0..ports.len() {
+                let port = &ports[(self.next + at) % ports.len()];
+                if bytes >= LOG_GROUP_BYTES {
+                    break;
+                }
+                let has_lost = port.is_lost();
+                match port.pop() {
+                    Some(run) => {
+                        bytes += run.frames.len();
+                        runs.push(run);
+                    }
+                    None => is_lost |= has_lost,
+                }
+            }
+            if runs.len() == before {
+                break;
+            }
+        }
+        self.next = (self.next + 1) % ports.len();
+        if is_lost {
+            self.lose();
+        }
+        runs
+    }
+
+    /// A shard's log has dropped entries that nobody has written.
+    fn lose(&mut self) {
+        self.is_lost = true;
+        let why = "entries were dropped before the disk took them: restart, from what is there";
+        tracing::error!("the log has a gap: {why}");
+        self.disk().state.set_failure(why.into());
+        self.tell_keeps(false);
+    }
+
+    fn write(&mut self, runs: Vec<Run>) {
+        let state = &self.disk().state;
+        let bytes: usize = runs.iter().map(|run| run.frames.len()).sum();
+        add(&state.groups, 1);
+        add(&state.runs, runs.len() as u64);
+        add(&state.bytes, bytes as u64);
+        let written = self.commit.write(runs, self.shared.clock.told_unix_ms(), self.now_ms());
+        self.note(&written);
+    }
+
+    fn sync(&mut self, sync: Sync<File>) {
+        match &self.syncer {
+            Some(syncer) => syncer.orders.send(sync).expect("it ends after this thread"),
+            None => {
+                let started = Instant::now();
+                let result = sync.run();
+                self.end_sync((sync, result, started.elapsed()));
+            }
+        }
+    }
+
+    fn take_syncs(&mut self) -> bool {
+        let done = self.syncer.as_ref().and_then(|syncer| syncer.done.try_recv().ok());
+        let Some(done) = done else { return false };
+        self.end_sync(done);
+        true
+    }
+
+    fn end_sync(&mut self, (sync, result, took): Done) {
+        let state = &self.disk().state;
+        add(&state.syncs, 1);
+        add(&state.sync_ns, took.as_nanos() as u64);
+        state.longest_sync_ns.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
+        let ended = self.commit.end_sync(&sync, result, self.now_ms());
+        self.note(&ended);
+    }
+
+    /// Tells everybody when the disk begins to fail, and when it works again.
+    fn note(&mut self, result: &io::Result<()>) {
+        let state = &self.disk().state;
+        let failed_before = !state.failure().is_empty();
+        match result {
+            Err(error) => {
+                if !failed_before {
+                    add(&state.failures, 1);
+                    tracing::error!(%error, "the log cannot be written: changes are refused until it can");
+                    self.tell_keeps(false);
+                }
+                state.set_failure(error.to_string());
+            }
+            Ok(()) if failed_before && !self.commit.writer().has_failed() => {
+                add(&state.mended, 1);
+                state.set_failure(String::new());
+                tracing::info!("the log can be written again: changes go on");
+                self.tell_keeps(true);
+            }
+            Ok(()) => {}
+        }
+        state.follow(self.commit.writer());
+    }
+
+    fn tell_durable(&mut self) {
+        for (shard, told) in self.told.iter_mut().enumerate() {
+            let durable = self.commit.durable(shard);
+            if durable > *told {
+                *told = durable;
+                self.shared.shards[shard].inbox.push(Message::Durable(durable));
+            }
+        }
+    }
+
+    fn tell_keeps(&self, keeps: bool) {
+        for shard in &self.shared.shards {
+            shard.inbox.push(Message::Keeps(keeps));
+        }
+    }
+
+    fn sleep(&self) {
+        let idle_until_ms = self.commit.idle_until_ms();
+        let most = idle_until_ms
+            .map(|until_ms| Duration::from_millis(until_ms.saturating_sub(self.now_ms()).max(1)));
+        let disk = self.disk();
+        let wants_runs = self.commit.wants_runs() && !self.is_lost;
+        disk.bell.sleep(most, || {
+            let has_runs = wants_runs && disk.ports.iter().any(|port| !port.is_empty());
+            has_runs || disk.stopping.load(Ordering::SeqCst)
+        });
+    }
+
+    /// Writes and syncs the rest.
+    fn end(&mut self) {
+        if let Some(syncer) = self.syncer.take() {
+            drop(syncer.orders);
+            // Bounded: at most one is under way.
+            for done in syncer.done {
+                self.end_sync(done);
+            }
+        }
+        let ended = match self.commit.writer().has_failed() {
+            true => self.commit.mend(self.shared.clock.told_unix_ms(), self.now_ms()),
+            false => self.commit.sync_now(self.now_ms()),
+        };
+        self.tell_durable();
+        if let Err(error) = ended {
+            let bytes = self.commit.writer().unsynced_bytes();
+            tracing::error!(%error, bytes, "the end of the log cannot be written");
+        }
+    }
+}
+
+fn add(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}

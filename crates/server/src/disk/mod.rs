@@ -1,0 +1,15 @@
+//! The log on a disk: the shards' threads hand their entries over, and one thread of its own writes
+//! and syncs them (docs/decisions/0054).
+//!
+//! Invariant: no shard's thread ever waits for the disk.
+
+mod log_thread;
+mod open;
+mod port;
+mod recovery;
+mod state;
+
+pub use log_thread::{Disk, LogThread};
+pub use open::DataDirectory;
+pub use port::LogShipper;
+pub use recovery::recover;

@@ -1,0 +1,90 @@
+//! A data directory, locked and looked through.
+
+use crate::config::Data;
+use crate::random::random_u64;
+use crate::start_error::StartError;
+use remora_layout::limits::LOG_SEGMENT_FILE_BYTES;
+use remora_storage::{
+    Directory, Found, GroupCommit, Identity, Lock, LogStart, LogWriter, Promise, StorageError,
+    WriterOptions, find,
+};
+
+/// A data directory that this process has.
+pub struct DataDirectory {
+    /// Which data these are.
+    pub identity: Identity,
+    /// What lies there.
+    pub found: Found,
+    /// Its files.
+    pub volume: Directory,
+    promise: Promise,
+    lock: Lock,
+}
+
+impl DataDirectory {
+    /// Takes the directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// Another server has it, it holds something else, or something in it is damaged.
+    pub fn open(data: &Data) -> Result<Self, StartError> {
+        let volume = Directory::at(&data.directory)?;
+        let lock = volume.lock()?;
+        let name = data.directory.display().to_string();
+        let identity = match Identity::read(&volume, &name)? {
+            Some(identity) => identity,
+            None => {
+                let identity = Identity { cluster: random_u64(), secret: random_u64() };
+                identity.write(&volume)?;
+                identity
+            }
+        };
+        let found = find(&volume, &identity, (0, &[]))?;
+        for notice in &found.notices {
+            tracing::warn!("{notice}");
+        }
+        Ok(Self { identity, found, volume, promise: data.promise, lock })
+    }
+
+    /// The epoch of this life.
+    pub fn epoch(&self) -> u64 {
+        self.found.epoch() + 1
+    }
+
+    /// The bytes of memory that the data took at the end; 0 if nothing is known.
+    pub fn used_bytes(&self) -> u64 {
+        self.found.lives.last().map_or(0, |life| life.used_bytes.iter().sum())
+    }
+
+    /// Entries in the log.
+    pub fn entries(&self) -> u64 {
+        let lives = self.found.lives.iter();
+        let shards = lives.flat_map(|life| life.first.iter().zip(&life.last));
+        shards.map(|(first, last)| last + 1 - first).sum()
+    }
+
+    /// Begins the log of this life, whose shards begin with these sequences.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn begin_log(&self, first: Vec<u64>) -> Result<GroupCommit<Directory>, StorageError> {
+        let (number, previous_bytes) = self.found.end();
+        let cut = self.found.lives.last().map(|life| life.last.clone()).unwrap_or_default();
+        let (shards, older) = (first.len(), self.found.numbers());
+        let number = number + 1;
+        let start = LogStart { number, previous_bytes, first, cut, older };
+        let options = WriterOptions {
+            cluster: self.identity.cluster,
+            secret: self.identity.secret,
+            epoch: self.epoch(),
+            segment_bytes: LOG_SEGMENT_FILE_BYTES,
+        };
+        let writer = LogWriter::begin(self.volume.clone(), options, start);
+        let writer = writer.map_err(|source| StorageError::io("begin", "a segment", source))?;
+        Ok(GroupCommit::new(writer, self.promise, shards, 0))
+    }
+
+    /// The lock, to be kept as long as the directory is in use.
+    pub fn into_lock(self) -> Lock {
+        self.lock
+    }
+}

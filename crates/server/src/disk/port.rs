@@ -1,0 +1,183 @@
+//! Between a shard's thread and the log's: runs of frames there, empty buffers back.
+//!
+//! Invariants: each pair has bounded queues of its own, which one thread fills and one empties;
+//! entries are handed over in order, each once; the shard's log keeps what is not handed over. If
+//! the disk is slow the queue stays full, the log fills up, and the shard refuses changes.
+
+use crate::sync::ArrayQueue;
+use remora_arena::Journal;
+use remora_engine::Shard;
+use remora_layout::limits::{LOG_RUN_BYTES, LOG_RUNS_UNDER_WAY};
+use remora_log::{Cursor, Hold, Lost, outline};
+use remora_storage::Run;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::thread::{Thread, current, park, park_timeout};
+use std::time::Duration;
+
+/// Longest buffer that is used again, bytes.
+const KEPT_BUFFER_BYTES: usize = 2 * LOG_RUN_BYTES;
+
+/// See the module's text.
+pub struct LogPort {
+    full: ArrayQueue<Run>,
+    empty: ArrayQueue<Vec<u8>>,
+    /// The shard's log has dropped entries that were not handed over.
+    is_lost: AtomicBool,
+}
+
+impl Default for LogPort {
+    fn default() -> Self {
+        let [full, empty] = [LOG_RUNS_UNDER_WAY; 2];
+        let (full, empty) = (ArrayQueue::new(full), ArrayQueue::new(empty));
+        Self { full, empty, is_lost: AtomicBool::new(false) }
+    }
+}
+
+impl LogPort {
+    /// The next run.
+    pub fn pop(&self) -> Option<Run> {
+        self.full.pop()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.full.is_empty()
+    }
+
+    /// Whether entries are lost: nothing after them may be written.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    /// Gives a buffer back.
+    pub fn give_back(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        if buffer.capacity() <= KEPT_BUFFER_BYTES {
+            // One more than are under way is dropped.
+            let _ = self.empty.push(buffer);
+        }
+    }
+}
+
+/// Wakes the log's thread.
+#[derive(Default)]
+pub struct LogBell {
+    is_asleep: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl LogBell {
+    /// Wakes the thread if it sleeps.
+    pub fn ring(&self) {
+        // Pairs with the fence of `sleep`: either this thread sees that it sleeps, or it sees the
+        // work.
+        fence(Ordering::SeqCst);
+        if self.is_asleep.load(Ordering::Relaxed)
+            && self.is_asleep.swap(false, Ordering::Relaxed)
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    /// Sleeps until it is rung, or for this long, unless there is work.
+    pub fn sleep(&self, most: Option<Duration>, has_work: impl Fn() -> bool) {
+        self.thread.get_or_init(current);
+        self.is_asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if !has_work() {
+            match most {
+                Some(most) => park_timeout(most),
+                None => park(),
+            }
+        }
+        self.is_asleep.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The shard's end of its port.
+pub struct LogShipper {
+    port: Arc<LogPort>,
+    bell: Arc<LogBell>,
+    shard: u16,
+    cursor: Cursor,
+    hold: Option<Hold>,
+    /// The last sequence of which something was handed over, and whether that is all of it.
+    shipped: (u64, bool),
+}
+
+impl LogShipper {
+    /// For a shard whose present entries are all on the disk.
+    pub fn new<J: Journal>(
+        shard: &mut Shard<J>,
+        number: usize,
+        (port, bell): (Arc<LogPort>, Arc<LogBell>),
+    ) -> Self {
+        let last = shard.last_sequence();
+        let cursor = shard.log().cursor(last + 1).expect("the next entry is never dropped");
+        let hold = shard.hold_log(&cursor).ok();
+        Self { port, bell, shard: number as u16, cursor, hold, shipped: (last, true) }
+    }
+
+    /// Whether everything was handed over.
+    #[inline]
+    pub fn has_shipped<J: Journal>(&self, shard: &Shard<J>) -> bool {
+        self.shipped == (shard.last_sequence(), true)
+    }
+
+    /// Whether something is to be handed over, and there is room.
+    pub fn may_ship<J: Journal>(&self, shard: &Shard<J>) -> bool {
+        !self.has_shipped(shard) && !self.port.full.is_full() && !self.port.is_lost()
+    }
+
+    /// Hands over what the log has, as far as the queue has room.
+    #[inline]
+    pub fn ship<J: Journal>(&mut self, shard: &mut Shard<J>) {
+        if !self.has_shipped(shard) {
+            self.ship_some(shard);
+        }
+    }
+
+    fn ship_some<J: Journal>(&mut self, shard: &mut Shard<J>) {
+        let mut sent = false;
+        while !self.port.full.is_full() && !self.has_shipped(shard) {
+            match self.next_run(shard) {
+                Ok(Some(run)) => {
+                    self.shipped = (run.last.max(run.first), run.ends_entry);
+                    let pushed = self.port.full.push(run);
+                    pushed.unwrap_or_else(|_| unreachable!("this thread alone fills it"));
+                    sent = true;
+                }
+                Ok(None) => break,
+                Err(Lost { .. }) => {
+                    self.port.is_lost.store(true, Ordering::Release);
+                    shard.set_keeps(false);
+                    sent = true;
+                    break;
+                }
+            }
+        }
+        if sent {
+            self.bell.ring();
+        }
+    }
+
+    fn next_run<J: Journal>(&mut self, shard: &mut Shard<J>) -> Result<Option<Run>, Lost> {
+        let mut frames = self.port.empty.pop().unwrap_or_default();
+        shard.log().read(&mut self.cursor, LOG_RUN_BYTES, &mut frames)?;
+        if let Some(hold) = &self.hold {
+            shard.move_hold(hold, &self.cursor)?;
+        }
+        let used_bytes = shard.used_bytes();
+        Ok(outline(&frames).map(|of| Run {
+            shard: self.shard,
+            first: of.first,
+            last: of.last,
+            ends_entry: of.ends_entry,
+            has_parts: of.has_parts,
+            used_bytes,
+            frames,
+        }))
+    }
+}

@@ -1,0 +1,347 @@
+//! What lies in a data directory, checked byte by byte.
+//!
+//! The log ends somewhere in its last segment: a crash leaves a torn tail. What lies behind the
+//! first bad run is cut, unless some later run says that these bytes were on the disk when it was
+//! written: then they have changed since, and the directory is refused. In every other segment the
+//! next one says how many bytes count, and all of them must be whole.
+//!
+//! Invariant: nothing is changed here.
+
+use crate::error::StorageError;
+use crate::identity::Identity;
+use crate::runs::{RUN_ALIGN_BYTES, RUN_HEADER_BYTES, RunHeader};
+use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, segment_number};
+use crate::volume::{Volume, VolumeFile, read_from};
+use remora_log::{Assembler, Frames, KnownLog, LogKey, Part, consistent_cut};
+use std::collections::BTreeMap;
+
+/// A segment that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SegmentAt {
+    /// Its number.
+    pub number: u64,
+    /// Its name.
+    pub name: String,
+    /// Bytes of it that count.
+    pub bytes: u64,
+    /// Its runs.
+    pub runs: u64,
+    pub(crate) header: SegmentHeader,
+}
+
+/// What one life of a server has written.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Life {
+    /// Its epoch.
+    pub epoch: u64,
+    /// Its segments, oldest first.
+    pub segments: Vec<SegmentAt>,
+    /// By shard, the first sequence that its segments have.
+    pub first: Vec<u64>,
+    /// By shard, the last sequence that counts.
+    pub last: Vec<u64>,
+    /// By shard, bytes that its data took at the end.
+    pub used_bytes: Vec<u64>,
+}
+
+/// A torn tail: to be told, and left out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Notice {
+    /// The segment.
+    pub name: String,
+    /// Where it is cut, bytes.
+    pub offset: u64,
+    /// Bytes behind.
+    pub bytes: u64,
+}
+
+impl std::fmt::Display for Notice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, offset, bytes } = self;
+        write!(f, "torn {name} offset={offset}: {bytes} bytes that were never synced are left out")
+    }
+}
+
+/// The log in a directory.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Found {
+    /// Lives, oldest first.
+    pub lives: Vec<Life>,
+    /// What was torn.
+    pub notices: Vec<Notice>,
+    /// The latest time in it, Unix ms; 0 for none.
+    pub time_ms: u64,
+}
+
+impl Found {
+    /// Numbers of all segments.
+    pub fn numbers(&self) -> Vec<u64> {
+        let segments = self.lives.iter().flat_map(|life| &life.segments);
+        segments.map(|segment| segment.number).collect()
+    }
+
+    /// Number of the last segment, and its bytes that count; 0 and 0 if there is none.
+    pub fn end(&self) -> (u64, u64) {
+        let last = self.lives.last().and_then(|life| life.segments.last());
+        last.map_or((0, 0), |segment| (segment.number, segment.bytes))
+    }
+
+    /// The epoch of the last life; 0 if there is none.
+    pub fn epoch(&self) -> u64 {
+        self.lives.last().map_or(0, |life| life.epoch)
+    }
+
+    /// Bytes of all runs that count.
+    pub fn bytes(&self) -> u64 {
+        let segments = self.lives.iter().flat_map(|life| &life.segments);
+        segments.map(|segment| segment.bytes - SEGMENT_HEADER_BYTES as u64).sum()
+    }
+}
+
+/// Looks through the log in a directory. `covered` gives the last sequence of a shard in an epoch
+/// that a snapshot has; entries of that epoch up to it, and all earlier epochs, are not needed.
+///
+/// # Errors
+/// Something is missing, or has changed since it was written.
+pub fn find<V: Volume>(
+    volume: &V,
+    identity: &Identity,
+    covered: (u64, &[u64]),
+) -> Result<Found, StorageError> {
+    let headers = headers(volume, identity, covered.0)?;
+    let mut scan = Scan { volume, identity, found: Found::default(), lives: Vec::new() };
+    for (at, header) in headers.iter().enumerate() {
+        scan.segment(header, headers.get(at + 1))?;
+    }
+    scan.finish(covered)
+}
+
+/// The headers of all segments from an epoch on, in their order.
+fn headers<V: Volume>(
+    volume: &V,
+    identity: &Identity,
+    from_epoch: u64,
+) -> Result<Vec<SegmentHeader>, StorageError> {
+    let names = volume.names("").map_err(|source| StorageError::io("list", "the log", source))?;
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment_number(name)).collect();
+    numbers.sort_unstable();
+    let mut headers: Vec<SegmentHeader> = Vec::new();
+    for number in numbers {
+        let name = segment_name(number);
+        let bytes = volume.open(&name).and_then(|file| read_from(&file, 0, SEGMENT_HEADER_BYTES));
+        let bytes = bytes.map_err(|source| StorageError::io("read", &name, source))?;
+        let of = (identity.cluster, identity.secret);
+        let header = SegmentHeader::parse(&bytes, (&name, number), of)?;
+        if header.epoch < from_epoch {
+            continue;
+        }
+        if let Some(before) = headers.last() {
+            let is_next = before.number + 1 == number && before.epoch <= header.epoch;
+            if !is_next {
+                let missing = segment_name(before.number + 1);
+                return Err(StorageError::corrupt(&missing, 0, "the segment is missing"));
+            }
+        }
+        headers.push(header);
+    }
+    Ok(headers)
+}
+
+/// A life that is looked through.
+struct Open {
+    life: Life,
+    is_mid: Vec<bool>,
+    /// By shard, the entries of several shards, by sequence.
+    shared: Vec<BTreeMap<u64, Vec<Part>>>,
+    /// The assemblers of runs with such entries.
+    assemblers: Vec<Option<Assembler>>,
+}
+
+struct Scan<'a, V> {
+    volume: &'a V,
+    identity: &'a Identity,
+    found: Found,
+    lives: Vec<Open>,
+}
+
+impl<V: Volume> Scan<'_, V> {
+    fn segment(
+        &mut self,
+        header: &SegmentHeader,
+        next: Option<&SegmentHeader>,
+    ) -> Result<(), StorageError> {
+        let name = segment_name(header.number);
+        self.begin_life_of(header, &name)?;
+        let failed = |source| StorageError::io("read", &name, source);
+        let file = self.volume.open(&name).map_err(failed)?;
+        let file_bytes = file.bytes().map_err(failed)?;
+        let most = next.map_or(file_bytes, |next| next.previous_bytes);
+        if most > file_bytes || most < SEGMENT_HEADER_BYTES as u64 {
+            return Err(StorageError::corrupt(&name, file_bytes, "the segment is cut off"));
+        }
+        let bytes = read_from(&file, 0, most as usize).map_err(failed)?;
+        let (mut offset, mut runs) = (SEGMENT_HEADER_BYTES, 0);
+        while offset < bytes.len() {
+            match self.run(header.number, &bytes, offset) {
+                Ok(run_bytes) => (offset, runs) = (offset + run_bytes, runs + 1),
+                Err(reason) => {
+                    if next.is_some() || self.was_synced(header.number, &bytes, offset) {
+                        return Err(StorageError::corrupt(&name, offset as u64, reason));
+                    }
+                    let (offset, bytes) = (offset as u64, (bytes.len() - offset) as u64);
+                    self.found.notices.push(Notice { name: name.clone(), offset, bytes });
+                    break;
+                }
+            }
+        }
+        let (number, bytes, header) = (header.number, offset as u64, header.clone());
+        let open = self.lives.last_mut().expect("begun above");
+        open.life.segments.push(SegmentAt { number, name, bytes, runs, header });
+        Ok(())
+    }
+
+    /// The life of a segment begins, or goes on.
+    fn begin_life_of(&mut self, header: &SegmentHeader, name: &str) -> Result<(), StorageError> {
+        let shards = header.first.len();
+        match self.lives.last().filter(|open| open.life.epoch == header.epoch) {
+            Some(open) => {
+                let goes_on = open
+                    .life
+                    .last
+                    .iter()
+                    .zip(&header.first)
+                    .all(|(last, first)| last + 1 == *first);
+                if !goes_on || open.life.first.len() != shards {
+                    return Err(StorageError::corrupt(name, 0, "entries before it are missing"));
+                }
+            }
+            None => {
+                let last = header.first.iter().map(|first| first.wrapping_sub(1)).collect();
+                let first = header.first.clone();
+                let life = Life {
+                    epoch: header.epoch,
+                    first,
+                    last,
+                    used_bytes: vec![0; shards],
+                    ..Life::default()
+                };
+                let (is_mid, shared) = (vec![false; shards], vec![BTreeMap::new(); shards]);
+                let assemblers = (0..shards).map(|_| None).collect();
+                self.lives.push(Open { life, is_mid, shared, assemblers });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the run at an offset; returns its bytes.
+    fn run(&mut self, number: u64, bytes: &[u8], offset: usize) -> Result<usize, &'static str> {
+        let rest = &bytes[offset..];
+        let header = RunHeader::at(rest).ok_or("no run of the log begins here")?;
+        let end = RUN_HEADER_BYTES + header.frame_bytes();
+        let frames = rest.get(RUN_HEADER_BYTES..end).ok_or("the run is cut off")?;
+        if !header.covers(frames, (self.identity.secret, number, offset as u64)) {
+            return Err("the checksum of the run is wrong");
+        }
+        let open = self.lives.last_mut().expect("a life is under way");
+        let shard = header.shard();
+        let last = *open.life.last.get(shard).ok_or("the run is of a shard that is not there")?;
+        if header.first() != last + 1 {
+            return Err("the run does not go on where the one before ended");
+        }
+        open.life.last[shard] = header.last();
+        open.is_mid[shard] = !header.ends_entry();
+        open.life.used_bytes[shard] = header.used_bytes();
+        if header.has_parts() || open.assemblers[shard].is_some() {
+            let key = LogKey::new(self.identity.secret, shard as u32);
+            note_parts(open, shard, (header.first(), frames), key)?;
+        }
+        self.found.time_ms = self.found.time_ms.max(header.time_ms());
+        Ok(end)
+    }
+
+    /// Whether a later run says that the bytes at this offset were on the disk.
+    fn was_synced(&self, number: u64, bytes: &[u8], bad: usize) -> bool {
+        let step = RUN_ALIGN_BYTES as usize;
+        (bad + step..bytes.len()).step_by(step).any(|offset| {
+            RunHeader::at(&bytes[offset..]).is_some_and(|header| {
+                let frames = bytes[offset..].get(RUN_HEADER_BYTES..);
+                let frames = frames.and_then(|rest| rest.get(..header.frame_bytes()));
+                let place = (self.identity.secret, number, offset as u64);
+                header.synced() > bad as u64 && frames.is_some_and(|f| header.covers(f, place))
+            })
+        })
+    }
+
+    /// Decides for each life how far it counts.
+    fn finish(mut self, (epoch, covered): (u64, &[u64])) -> Result<Found, StorageError> {
+        for at in 0..self.lives.len() {
+            let next = self.lives.get(at + 1).map(|next| &next.life.segments[0].header);
+            let cut = match next {
+                Some(next) => next.cut.clone(),
+                None => {
+                    let open = &self.lives[at];
+                    cut_of(open, if open.life.epoch == epoch { covered } else { &[] })
+                }
+            };
+            let life = &mut self.lives[at].life;
+            let name = &life.segments[0].name;
+            let is_known = cut.len() == life.last.len()
+                && cut.iter().zip(&life.last).all(|(cut, last)| cut <= last);
+            if !is_known {
+                return Err(StorageError::corrupt(name, 0, "entries behind it are missing"));
+            }
+            life.last = cut;
+            let starts = life.first.iter().enumerate();
+            let starts_late = |(shard, &first): (usize, &u64)| {
+                let covered = if life.epoch == epoch { covered.get(shard) } else { None };
+                covered.is_some_and(|&covered| first > covered + 1)
+            };
+            if { starts }.any(starts_late) {
+                return Err(StorageError::corrupt(
+                    name,
+                    0,
+                    "entries behind the snapshot are missing",
+                ));
+            }
+        }
+        self.found.lives = self.lives.into_iter().map(|open| open.life).collect();
+        Ok(self.found)
+    }
+}
+
+/// Notes the entries of several shards in a run.
+fn note_parts(
+    open: &mut Open,
+    shard: usize,
+    (first, frames): (u64, &[u8]),
+    key: LogKey,
+) -> Result<(), &'static str> {
+    let assembler = open.assemblers[shard].get_or_insert_with(|| Assembler::new(first, usize::MAX));
+    for frame in Frames::new(frames, key) {
+        let frame = frame.map_err(|_| "a frame of the run is wrong")?;
+        let entry = assembler.take(frame).map_err(|_| "a frame of the run is out of order")?;
+        if let Some(entry) = entry.filter(|entry| !entry.parts.is_empty()) {
+            open.shared[shard].insert(entry.sequence, entry.parts.iter().collect());
+        }
+    }
+    if !open.is_mid[shard] {
+        open.assemblers[shard] = None;
+    }
+    Ok(())
+}
+
+/// By shard, the last sequence up to which no entry of several shards is torn.
+fn cut_of(open: &Open, covered: &[u64]) -> Vec<u64> {
+    let logs =
+        open.shared.iter().zip(&open.life.last).enumerate().map(|(shard, (shared, &last))| {
+            let covered = covered.get(shard).copied().unwrap_or(0);
+            (shard as u32, KnownLog { covered, last, shared: shared.clone() })
+        });
+    let cuts = consistent_cut(&logs.collect());
+    open.life
+        .last
+        .iter()
+        .enumerate()
+        .map(|(shard, &last)| cuts[&(shard as u32)].min(last))
+        .collect()
+}

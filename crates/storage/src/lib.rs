@@ -1,0 +1,41 @@
+//! The operation log on a disk (docs/decisions/0054): every change of every shard, in segments that
+//! only grow.
+//!
+//! ```text
+//! DIR/identity                    which data these are, and their layout
+//! DIR/lock                        held by the server that has them
+//! DIR/log-0000000000000007        a segment: runs of frames of all shards
+//! DIR/snapshot-0000000000000003/  a snapshot: one file for each shard
+//! ```
+//! - A [`Volume`] is a disk: a [`Directory`] of the file system, or the simulator's.
+//! - [`LogWriter`] appends runs and syncs them, a group at a time; after a failure it goes on in a
+//!   new segment. [`GroupCommit`] decides when, and what may be acknowledged.
+//! - [`Found`] is what [`find`] sees in a directory; [`replay`] gives its entries to a
+//!   shard.
+//!
+//! A segment is one file for all shards, so one write and one sync are enough for all that waits.
+//! Nothing here knows what an entry means, has threads or reads a clock.
+
+#![forbid(unsafe_code)]
+
+mod directory;
+mod error;
+mod find;
+mod group;
+mod identity;
+mod replay;
+mod runs;
+mod segment;
+mod volume;
+mod writer;
+
+pub use directory::{Directory, Lock};
+pub use error::StorageError;
+pub use find::{Found, Life, Notice, SegmentAt, find};
+pub use group::{GroupCommit, Promise};
+pub use identity::Identity;
+pub use replay::{LogNumber, replay};
+pub use runs::{RUN_HEADER_BYTES, Run};
+pub use segment::{LAYOUT, SEGMENT_HEADER_BYTES, segment_name};
+pub use volume::{Volume, VolumeFile};
+pub use writer::{LogStart, LogWriter, Sync, WriterOptions};
