@@ -24,6 +24,8 @@ pub struct SegmentAt {
     pub name: String,
     /// Bytes of it that count.
     pub bytes: u64,
+    /// Bytes of it that are known to be on the disk.
+    pub synced: u64,
     /// Its runs.
     pub runs: u64,
     pub(crate) header: SegmentHeader,
@@ -78,12 +80,6 @@ impl Found {
     pub fn numbers(&self) -> Vec<u64> {
         let segments = self.lives.iter().flat_map(|life| &life.segments);
         segments.map(|segment| segment.number).collect()
-    }
-
-    /// Number of the last segment, and its bytes that count; 0 and 0 if there is none.
-    pub fn end(&self) -> (u64, u64) {
-        let last = self.lives.last().and_then(|life| life.segments.last());
-        last.map_or((0, 0), |segment| (segment.number, segment.bytes))
     }
 
     /// The epoch of the last life; 0 if there is none.
@@ -180,10 +176,14 @@ impl<V: Volume> Scan<'_, V> {
             return Err(StorageError::corrupt(&name, file_bytes, "the segment is cut off"));
         }
         let bytes = read_from(&file, 0, most as usize).map_err(failed)?;
-        let (mut offset, mut runs) = (SEGMENT_HEADER_BYTES, 0);
+        let (mut offset, mut runs, mut synced) =
+            (SEGMENT_HEADER_BYTES, 0, SEGMENT_HEADER_BYTES as u64);
         while offset < bytes.len() {
             match self.run(header.number, &bytes, offset) {
-                Ok(run_bytes) => (offset, runs) = (offset + run_bytes, runs + 1),
+                Ok(run) => {
+                    (offset, runs) = (offset + RUN_HEADER_BYTES + run.frame_bytes(), runs + 1);
+                    synced = synced.max(run.synced());
+                }
                 Err(reason) => {
                     if next.is_some() || self.was_synced(header.number, &bytes, offset) {
                         return Err(StorageError::corrupt(&name, offset as u64, reason));
@@ -196,7 +196,7 @@ impl<V: Volume> Scan<'_, V> {
         }
         let (number, bytes, header) = (header.number, offset as u64, header.clone());
         let open = self.lives.last_mut().expect("begun above");
-        open.life.segments.push(SegmentAt { number, name, bytes, runs, header });
+        open.life.segments.push(SegmentAt { number, name, bytes, synced, runs, header });
         Ok(())
     }
 
@@ -233,8 +233,8 @@ impl<V: Volume> Scan<'_, V> {
         Ok(())
     }
 
-    /// Takes the run at an offset; returns its bytes.
-    fn run(&mut self, number: u64, bytes: &[u8], offset: usize) -> Result<usize, &'static str> {
+    /// Takes the run at an offset.
+    fn run(&mut self, number: u64, bytes: &[u8], offset: usize) -> Result<RunHeader, &'static str> {
         let rest = &bytes[offset..];
         let header = RunHeader::at(rest).ok_or("no run of the log begins here")?;
         let end = RUN_HEADER_BYTES + header.frame_bytes();
@@ -253,10 +253,10 @@ impl<V: Volume> Scan<'_, V> {
         open.life.used_bytes[shard] = header.used_bytes();
         if header.has_parts() || open.assemblers[shard].is_some() {
             let key = LogKey::new(self.identity.secret, shard as u32);
-            note_parts(open, shard, (header.first(), frames), key)?;
+            note_parts(open, shard, frames, key)?;
         }
         self.found.time_ms = self.found.time_ms.max(header.time_ms());
-        Ok(end)
+        Ok(header)
     }
 
     /// Whether a later run says that the bytes at this offset were on the disk.
@@ -313,12 +313,17 @@ impl<V: Volume> Scan<'_, V> {
 fn note_parts(
     open: &mut Open,
     shard: usize,
-    (first, frames): (u64, &[u8]),
+    frames: &[u8],
     key: LogKey,
 ) -> Result<(), &'static str> {
-    let assembler = open.assemblers[shard].get_or_insert_with(|| Assembler::new(first, usize::MAX));
     for frame in Frames::new(frames, key) {
         let frame = frame.map_err(|_| "a frame of the run is wrong")?;
+        let assembler = match &mut open.assemblers[shard] {
+            Some(assembler) => assembler,
+            // The rest of an entry of this shard alone.
+            None if !frame.is_first => continue,
+            none => none.insert(Assembler::new(frame.sequence, usize::MAX)),
+        };
         let entry = assembler.take(frame).map_err(|_| "a frame of the run is out of order")?;
         if let Some(entry) = entry.filter(|entry| !entry.parts.is_empty()) {
             open.shared[shard].insert(entry.sequence, entry.parts.iter().collect());

@@ -26,6 +26,7 @@ mod identity;
 mod replay;
 mod runs;
 mod segment;
+pub mod sim;
 mod volume;
 mod writer;
 

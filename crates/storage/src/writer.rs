@@ -8,9 +8,10 @@
 //! The caller bounds what is kept: it gives no more runs while [`LogWriter::unsynced_bytes`] is
 //! large.
 
+use crate::find::Found;
 use crate::runs::{RUN_HEADER_BYTES, Run, RunHeader};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name};
-use crate::volume::{Volume, VolumeFile};
+use crate::volume::{Volume, VolumeFile, read_from};
 use std::collections::VecDeque;
 use std::io;
 use zerocopy::IntoBytes;
@@ -38,12 +39,30 @@ pub struct LogStart {
     pub number: u64,
     /// Bytes of the segment before that count.
     pub previous_bytes: u64,
+    /// Bytes of it that are known to be on the disk.
+    pub previous_synced: u64,
     /// By shard, the first sequence.
     pub first: Vec<u64>,
     /// By shard of the epoch before, its last sequence that counts.
     pub cut: Vec<u64>,
     /// Numbers of the segments that lie there.
     pub older: Vec<u64>,
+}
+
+impl LogStart {
+    /// Behind all that was found; the shards begin with these sequences.
+    pub fn behind(found: &Found, first: Vec<u64>) -> Self {
+        let last = found.lives.last();
+        let segment = last.and_then(|life| life.segments.last());
+        Self {
+            number: segment.map_or(0, |segment| segment.number) + 1,
+            previous_bytes: segment.map_or(0, |segment| segment.bytes),
+            previous_synced: segment.map_or(0, |segment| segment.synced),
+            first,
+            cut: last.map(|life| life.last.clone()).unwrap_or_default(),
+            older: found.numbers(),
+        }
+    }
 }
 
 /// A sync that is to be done, in any thread. Runs that are written meanwhile belong to the next
@@ -96,12 +115,14 @@ pub struct LogWriter<V: Volume> {
 }
 
 impl<V: Volume> LogWriter<V> {
-    /// Begins an epoch's first segment, and syncs it.
+    /// Begins an epoch's first segment, and syncs it. First it writes the segment before again, if
+    /// the end of that may not be on the disk: its process may have ended before a sync, or after one
+    /// that failed, and the new header says that its bytes count.
     ///
     /// # Errors
     /// The disk refuses.
     pub fn begin(volume: V, options: WriterOptions, start: LogStart) -> io::Result<Self> {
-        let LogStart { number, previous_bytes, first, cut, older } = start;
+        let LogStart { number, previous_bytes, previous_synced, first, cut, older } = start;
         let before: Vec<u64> = first.iter().map(|first| first - 1).collect();
         let is_mid = vec![false; first.len()];
         let header = SegmentHeader {
@@ -112,6 +133,9 @@ impl<V: Volume> LogWriter<V> {
             first: first.clone(),
             cut,
         };
+        if previous_bytes > previous_synced {
+            write_again(&volume, number - 1, previous_bytes)?;
+        }
         let file = begin_segment(&volume, &header, options.secret, &[])?;
         Ok(Self {
             volume,
@@ -193,7 +217,8 @@ impl<V: Volume> LogWriter<V> {
     }
 
     fn forget_synced(&mut self, bytes: u64) {
-        while let Some((_, run)) = self.unsynced.pop_front_if(|(end, _)| *end <= bytes) {
+        while self.unsynced.front().is_some_and(|(end, _)| *end <= bytes) {
+            let Some((_, run)) = self.unsynced.pop_front() else { break };
             self.unsynced_bytes -= run.frames.len();
             let shard = usize::from(run.shard);
             (self.synced[shard], self.synced_mid[shard]) = (run.last, !run.ends_entry);
@@ -315,6 +340,18 @@ impl<V: Volume> LogWriter<V> {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+}
+
+/// Writes so many bytes of a segment again, into a file that takes its place.
+fn write_again<V: Volume>(volume: &V, number: u64, bytes: u64) -> io::Result<()> {
+    let name = segment_name(number);
+    let temporary = format!("{name}.tmp");
+    let kept = read_from(&volume.open(&name)?, 0, bytes as usize)?;
+    let file = volume.create(&temporary)?;
+    file.append(&[&kept])?;
+    file.sync()?;
+    volume.rename(&temporary, &name)?;
+    volume.sync_names("")
 }
 
 /// Writes a segment with its runs, and gives it its name once it is on the disk.

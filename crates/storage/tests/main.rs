@@ -1,1 +1,5 @@
-mod writing;
+//! The log on simulated disks.
+
+mod corruption;
+mod histories;
+mod support;

@@ -67,18 +67,15 @@ impl DataDirectory {
     /// # Errors
     /// The disk refuses.
     pub fn begin_log(&self, first: Vec<u64>) -> Result<GroupCommit<Directory>, StorageError> {
-        let (number, previous_bytes) = self.found.end();
-        let cut = self.found.lives.last().map(|life| life.last.clone()).unwrap_or_default();
-        let (shards, older) = (first.len(), self.found.numbers());
-        let number = number + 1;
-        let start = LogStart { number, previous_bytes, first, cut, older };
+        let shards = first.len();
         let options = WriterOptions {
             cluster: self.identity.cluster,
             secret: self.identity.secret,
             epoch: self.epoch(),
             segment_bytes: LOG_SEGMENT_FILE_BYTES,
         };
-        let writer = LogWriter::begin(self.volume.clone(), options, start);
+        let writer =
+            LogWriter::begin(self.volume.clone(), options, LogStart::behind(&self.found, first));
         let writer = writer.map_err(|source| StorageError::io("begin", "a segment", source))?;
         Ok(GroupCommit::new(writer, self.promise, shards, 0))
     }

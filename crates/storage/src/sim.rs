@@ -1,0 +1,317 @@
+//! A simulated disk, for tests and worlds: a page cache over blocks that a power cut keeps, loses or
+//! tears, names that are not synced, and errors.
+//!
+//! It promises what [`Volume`] promises, and nothing more. In particular a failed sync loses: the
+//! bytes count as clean, so that no later sync brings them to the disk.
+
+use crate::volume::{Volume, VolumeFile};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes that a power cut keeps or loses together.
+const BLOCK_BYTES: usize = 512;
+
+/// Draws a number below this one.
+pub type Draw<'a> = &'a mut dyn FnMut(u64) -> u64;
+
+/// What goes wrong from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DiskFault {
+    /// Nothing.
+    #[default]
+    None,
+    /// Writes fail; some of their bytes are there.
+    Write,
+    /// Syncs fail.
+    Sync,
+    /// Nothing can be written or made.
+    Full,
+    /// The directory is gone, or only to be read.
+    Gone,
+}
+
+#[derive(Clone, Default)]
+struct FileState {
+    /// As the page cache has it.
+    bytes: Vec<u8>,
+    /// As the disk has it.
+    disk: Vec<u8>,
+    /// Blocks that differ, as far as the kernel knows.
+    dirty: Vec<usize>,
+}
+
+impl FileState {
+    fn note_dirty(&mut self, from: usize, to: usize) {
+        for block in from / BLOCK_BYTES..to.div_ceil(BLOCK_BYTES) {
+            if !self.dirty.contains(&block) {
+                self.dirty.push(block);
+            }
+        }
+    }
+
+    fn bring(&mut self, block: usize) {
+        let from = block * BLOCK_BYTES;
+        let to = (from + BLOCK_BYTES).min(self.bytes.len());
+        if to > from {
+            self.disk.resize(self.disk.len().max(to), 0);
+            self.disk[from..to].copy_from_slice(&self.bytes[from..to]);
+        }
+    }
+
+    /// Brings some of the dirty blocks to the disk, and forgets the others.
+    fn lose_some(&mut self, draw: Draw<'_>) {
+        let keeps = draw(3);
+        for block in std::mem::take(&mut self.dirty) {
+            match keeps {
+                0 => {}
+                1 => self.bring(block),
+                _ if draw(2) == 0 => self.bring(block),
+                _ => {}
+            }
+        }
+        // The length may be there without the bytes.
+        if draw(2) == 0 {
+            self.disk.resize(self.disk.len().max(self.bytes.len()), 0);
+        }
+    }
+}
+
+#[derive(Clone)]
+enum NameChange {
+    Made(String, usize),
+    Renamed(String, String),
+    Removed(String),
+}
+
+#[derive(Default)]
+struct State {
+    files: Vec<FileState>,
+    names: BTreeMap<String, usize>,
+    /// Names as the disk has them, and what has changed since.
+    disk_names: BTreeMap<String, usize>,
+    changes: Vec<NameChange>,
+    fault: DiskFault,
+    syncs: u64,
+    writes: u64,
+}
+
+fn apply(names: &mut BTreeMap<String, usize>, change: NameChange) {
+    match change {
+        NameChange::Made(name, file) => _ = names.insert(name, file),
+        NameChange::Renamed(from, to) => {
+            if let Some(file) = names.remove(&from) {
+                names.insert(to, file);
+            }
+        }
+        NameChange::Removed(name) => _ = names.remove(&name),
+    }
+}
+
+impl State {
+    fn change(&mut self, change: NameChange) {
+        apply(&mut self.names, change.clone());
+        self.changes.push(change);
+    }
+
+    fn may_change(&self) -> io::Result<()> {
+        match self.fault {
+            DiskFault::Full => Err(io::ErrorKind::StorageFull.into()),
+            DiskFault::Gone => Err(io::ErrorKind::NotFound.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// See the module's text. Clones are of the same disk.
+#[derive(Clone, Default)]
+pub struct SimVolume(Arc<Mutex<State>>);
+
+impl SimVolume {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on this goes wrong.
+    pub fn set_fault(&self, fault: DiskFault) {
+        self.state().fault = fault;
+    }
+
+    /// The process dies, and the machine goes on: the disk as the next process finds it.
+    pub fn after_kill(&self) -> Self {
+        let state = self.state();
+        let (files, names) = (state.files.clone(), state.names.clone());
+        let (disk_names, changes) = (state.disk_names.clone(), state.changes.clone());
+        Self(Arc::new(Mutex::new(State { files, names, disk_names, changes, ..State::default() })))
+    }
+
+    /// The power is cut: the disk as the next process finds it.
+    pub fn after_power_cut(&self, draw: Draw<'_>) -> Self {
+        let state = self.state();
+        let mut names = state.disk_names.clone();
+        let kept = draw(state.changes.len() as u64 + 1) as usize;
+        state.changes[..kept].iter().cloned().for_each(|change| apply(&mut names, change));
+        let mut files = state.files.clone();
+        for file in &mut files {
+            file.lose_some(draw);
+            file.bytes = file.disk.clone();
+        }
+        let disk_names = names.clone();
+        Self(Arc::new(Mutex::new(State { files, names, disk_names, ..State::default() })))
+    }
+
+    /// Syncs and writes so far.
+    pub fn counts(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.syncs, state.writes)
+    }
+
+    /// Changes a byte of a file, on the disk too.
+    pub fn spoil(&self, name: &str, offset: usize) {
+        let mut state = self.state();
+        let file = state.names[name];
+        let file = &mut state.files[file];
+        file.bytes[offset] ^= 0x20;
+        if let Some(byte) = file.disk.get_mut(offset) {
+            *byte ^= 0x20;
+        }
+    }
+
+    /// The names of all files.
+    pub fn all(&self) -> Vec<String> {
+        self.state().names.keys().cloned().collect()
+    }
+}
+
+/// An open file of a simulated disk.
+#[derive(Clone)]
+pub struct SimFile {
+    volume: SimVolume,
+    file: usize,
+}
+
+impl Volume for SimVolume {
+    type File = SimFile;
+
+    fn names(&self, of: &str) -> io::Result<Vec<String>> {
+        let state = self.state();
+        let inside = |name: &String| match of {
+            "" => name.split('/').next().map(str::to_owned),
+            of => name.strip_prefix(of)?.strip_prefix('/').map(str::to_owned),
+        };
+        let mut names: Vec<String> = state.names.keys().filter_map(inside).collect();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn open(&self, name: &str) -> io::Result<SimFile> {
+        let state = self.state();
+        let file = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(SimFile { volume: self.clone(), file })
+    }
+
+    fn create(&self, name: &str) -> io::Result<SimFile> {
+        let mut state = self.state();
+        state.may_change()?;
+        state.files.push(FileState::default());
+        let file = state.files.len() - 1;
+        state.change(NameChange::Made(name.to_owned(), file));
+        Ok(SimFile { volume: self.clone(), file })
+    }
+
+    fn make_subdirectory(&self, _name: &str) -> io::Result<()> {
+        self.state().may_change()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.state();
+        state.may_change()?;
+        let inside = |name: &String| name == from || name.starts_with(&format!("{from}/"));
+        let moved: Vec<String> = state.names.keys().filter(|name| inside(name)).cloned().collect();
+        for name in moved {
+            let new = format!("{to}{}", &name[from.len()..]);
+            state.change(NameChange::Renamed(name, new));
+        }
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.state();
+        state.may_change()?;
+        let inside = |other: &String| other == name || other.starts_with(&format!("{name}/"));
+        let gone: Vec<String> = state.names.keys().filter(|other| inside(other)).cloned().collect();
+        gone.into_iter().for_each(|name| state.change(NameChange::Removed(name)));
+        Ok(())
+    }
+
+    fn sync_names(&self, _of: &str) -> io::Result<()> {
+        let mut state = self.state();
+        state.may_change()?;
+        if state.fault == DiskFault::Sync {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        let State { disk_names, changes, .. } = &mut *state;
+        changes.drain(..).for_each(|change| apply(disk_names, change));
+        Ok(())
+    }
+}
+
+impl VolumeFile for SimFile {
+    fn append(&self, slices: &[&[u8]]) -> io::Result<()> {
+        let mut state = self.volume.state();
+        state.writes += 1;
+        let all = slices.concat();
+        let (fault, written) = match state.fault {
+            DiskFault::None | DiskFault::Sync => (None, all.len()),
+            DiskFault::Write => (Some(io::Error::from_raw_os_error(5)), all.len() / 2),
+            DiskFault::Full => (Some(io::ErrorKind::StorageFull.into()), all.len() / 3),
+            // The file is open, its name is not needed.
+            DiskFault::Gone => (None, all.len()),
+        };
+        let file = &mut state.files[self.file];
+        let from = file.bytes.len();
+        file.bytes.extend_from_slice(&all[..written]);
+        file.note_dirty(from, from + written);
+        fault.map_or(Ok(()), Err)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.volume.state();
+        state.syncs += 1;
+        let (fault, syncs) = (state.fault, state.syncs);
+        let file = &mut state.files[self.file];
+        if matches!(fault, DiskFault::Sync | DiskFault::Gone) {
+            let mut at = syncs;
+            file.lose_some(&mut |below| {
+                at = remora_layout::hash::mix(at, below);
+                at % below
+            });
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        for block in std::mem::take(&mut file.dirty) {
+            file.bring(block);
+        }
+        file.disk.resize(file.disk.len().max(file.bytes.len()), 0);
+        Ok(())
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.volume.state().files[self.file].bytes.len() as u64)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let state = self.volume.state();
+        let bytes = state.files[self.file].bytes.get(offset as usize..).unwrap_or_default();
+        let some = bytes.len().min(buffer.len());
+        buffer[..some].copy_from_slice(&bytes[..some]);
+        Ok(some)
+    }
+
+    fn cut(&self, bytes: u64) -> io::Result<()> {
+        let mut state = self.volume.state();
+        let file = &mut state.files[self.file];
+        file.bytes.truncate(bytes as usize);
+        file.disk.truncate(bytes as usize);
+        Ok(())
+    }
+}
