@@ -82,7 +82,9 @@ impl ServerProcess {
         let resp = line
             .strip_prefix("ready resp=")
             .and_then(|rest| rest.split_once(' '))
-            .filter(|(_, rest)| *rest == format!("socket={} pid={pid}\n", socket.display()))
+            .filter(|(_, rest)| {
+                rest.starts_with(&format!("socket={} pid={pid} ", socket.display()))
+            })
             .and_then(|(resp, _)| resp.parse().ok());
         let mut server =
             Self { place: Arc::clone(place), child, resp: ([0; 4], 0).into(), _stdin: stdin };

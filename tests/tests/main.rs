@@ -23,6 +23,9 @@ mod shapes;
 mod trees;
 mod trees_resp;
 
+// What is kept.
+mod durability;
+
 // RESP, beside Redis and by its tools.
 mod digest;
 mod redis_cli;

@@ -98,7 +98,7 @@ fn serve(socket: &Path, more: &[&str]) -> Served {
     let pid = child.id();
     let rest = line.strip_prefix("ready resp=").unwrap_or_else(|| panic!("{line:?}"));
     let (resp, rest) = rest.split_once(' ').unwrap();
-    assert_eq!(rest.trim_end(), format!("socket={} pid={pid}", socket.display()));
+    assert_eq!(rest.trim_end(), format!("socket={} pid={pid} durability=none", socket.display()));
     Served { child, resp: resp.to_owned() }
 }
 

@@ -5,6 +5,7 @@ use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
 use crate::export::ExportCommand;
 use crate::import::ImportCommand;
+use crate::log::LogCommand;
 use crate::serve::ServeArgs;
 use clap::{Parser, Subcommand};
 use remora_bench::BenchCommand;
@@ -33,6 +34,9 @@ pub enum Command {
     /// Writes the objects of a tree of places into a file.
     #[command(subcommand)]
     Export(ExportCommand),
+    /// Looks at a data directory.
+    #[command(subcommand)]
+    Log(LogCommand),
     /// Does an operation some times, and tells which way it went, why, and what
     /// was expected of asking and of reading.
     Explain(Box<ExplainArgs>),

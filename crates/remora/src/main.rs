@@ -1,4 +1,4 @@
-//! The binary: `remora serve`, `bench`, `explain`, `import`, `export`, `demo`,
+//! The binary: `remora serve`, `bench`, `explain`, `import`, `export`, `log`, `demo`,
 //! `doctor`, `version`.
 //!
 //! Invariant of this crate: with `--json` standard output is exactly one JSON object and all other
@@ -13,6 +13,7 @@ mod doctor;
 mod explain;
 mod export;
 mod import;
+mod log;
 mod refusals;
 mod serve;
 
@@ -40,6 +41,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Import(command) => import::run(command),
         Command::Explain(args) => explain::run(&args),
         Command::Export(command) => export::run(command),
+        Command::Log(command) => log::run(&command),
         Command::Demo(args) => demo::run(args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Version => {

@@ -78,6 +78,11 @@ impl<J: Journal> Store<J> {
         publish(self)
     }
 
+    /// Counts an entry that is applied, and does not concern this shard.
+    pub(crate) fn pass_entry(&mut self) {
+        pass(&mut self.log);
+    }
+
     /// Why no command may change anything now; `None` if one may.
     #[inline]
     pub(crate) fn refusal(&self) -> Option<Status> {
@@ -87,11 +92,6 @@ impl<J: Journal> Store<J> {
         // A reader of the log that falls behind is waited for: it has lost nothing by then.
         let has_room = self.log.room_bytes() > LOG_ROOM_BYTES;
         (!self.keeps || !has_room).then_some(Status::NotKept)
-    }
-
-    /// Counts an entry that is applied, and does not concern this shard.
-    pub(crate) fn pass_entry(&mut self) {
-        pass(&mut self.log);
     }
 
     /// Sequence of the last change.
