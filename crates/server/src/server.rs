@@ -41,6 +41,9 @@ use std::time::{Duration, Instant};
 /// Default number of a shard's first buckets: 64 KiB.
 const FIRST_BUCKETS: u64 = 1024;
 
+/// What a shard's thread alone has: the shard, and what it sleeps on.
+type Own = (Shard<NoJournal>, Sleeper);
+
 /// A running server.
 pub struct Server {
     shared: Arc<Shared>,
@@ -98,36 +101,20 @@ impl Server {
         let clock = Clock::start_after(data.as_ref().map_or(0, |data| data.found.time_ms));
         let (incarnation, hash_seed) = (random_u64() | 1, random_u64());
         let epoch = data.as_ref().map_or(1, DataDirectory::epoch);
-        let log_secret = data.as_ref().map_or_else(random_u64, |data| data.identity.secret);
         let topology = Topology::of_this_process();
         let places = topology.places(shards, config.pin);
         numa::tell(&topology, &places);
-        let mut handles = Vec::with_capacity(shards);
-        let mut loops = Vec::with_capacity(shards);
-        let mut regions = RegionNumbers::begin(random_u64());
-        for place in &places {
-            let options = ShardOptions {
-                region: regions.next(),
-                incarnation,
-                epoch,
-                hash_seed,
-                buckets,
-                lease_min_s: config.lease_min_ms.div_ceil(1000),
-                record_secret: random_u64(),
-                log_secret,
-                log_shard: handles.len() as u32,
-                quarantine_bytes: config.quarantine_bytes.div_ceil(shards as u64),
-                eviction: config.eviction,
-                last_generation: u32::MAX,
-                upload_idle_s: config.upload_idle_s,
-                durability,
-            };
-            let node = place.node.filter(|_| topology.has_several());
-            let region = arena(arena_bytes, node)?;
-            let (handle, shard, sleeper) = make_shard(region, options, place, &config)?;
-            handles.push(handle);
-            loops.push((shard, sleeper));
-        }
+        let common = ShardOptions {
+            incarnation,
+            epoch,
+            hash_seed,
+            buckets,
+            log_secret: data.as_ref().map_or_else(random_u64, |data| data.identity.secret),
+            durability,
+            ..shard_options(&config)
+        };
+        let (handles, mut loops) =
+            make_shards(&config, (&topology, &places), (arena_bytes, common))?;
         let slots = Box::new(SlotTable::even(shards));
         let (disk, commit) = begin_disk(&config, data.as_ref(), (&mut loops, &slots))?.unzip();
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
@@ -167,7 +154,7 @@ impl Server {
 
     fn spawn(
         &mut self,
-        loops: Vec<(Shard<NoJournal>, Sleeper)>,
+        loops: Vec<Own>,
         places: &[ShardPlacement],
         unix: UnixListener,
         fabric: Option<TcpListener>,
@@ -291,12 +278,48 @@ impl Drop for Server {
     }
 }
 
+/// All shards, empty.
+fn make_shards(
+    config: &Config,
+    (topology, places): (&Topology, &[ShardPlacement]),
+    (arena_bytes, common): (u64, ShardOptions),
+) -> Result<(Vec<ShardHandle>, Vec<Own>), StartError> {
+    let mut regions = RegionNumbers::begin(random_u64());
+    let mut handles = Vec::with_capacity(places.len());
+    let mut loops = Vec::with_capacity(places.len());
+    for place in places {
+        let options = ShardOptions {
+            region: regions.next(),
+            record_secret: random_u64(),
+            log_shard: handles.len() as u32,
+            ..common
+        };
+        let node = place.node.filter(|_| topology.has_several());
+        let region = arena(arena_bytes, node)?;
+        let (handle, shard, sleeper) = make_shard(region, options, place, config)?;
+        handles.push(handle);
+        loops.push((shard, sleeper));
+    }
+    Ok((handles, loops))
+}
+
+/// What the settings say of a shard.
+fn shard_options(config: &Config) -> ShardOptions {
+    ShardOptions {
+        lease_min_s: config.lease_min_ms.div_ceil(1000),
+        quarantine_bytes: config.quarantine_bytes.div_ceil(config.shards as u64),
+        eviction: config.eviction,
+        upload_idle_s: config.upload_idle_s,
+        ..ShardOptions::default()
+    }
+}
+
 /// Brings the shards to the state that a data directory holds, and begins the log of this life in
 /// it.
 fn begin_disk(
     config: &Config,
     data: Option<&DataDirectory>,
-    (loops, slots): (&mut [(Shard<NoJournal>, Sleeper)], &SlotTable),
+    (loops, slots): (&mut [Own], &SlotTable),
 ) -> Result<Option<(Disk, GroupCommit<Directory>)>, StartError> {
     let (Some(data), Some(settings)) = (data, &config.data) else { return Ok(None) };
     let started = Instant::now();

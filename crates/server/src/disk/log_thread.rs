@@ -3,19 +3,16 @@
 //! With durability `fsync` it syncs by itself: the group that came meanwhile is the next one. With
 //! `everysec` a second thread syncs, so that no write waits for it.
 
-use super::port::{LogBell, LogPort, LogShipper};
-use super::state::DiskState;
+use super::link::Disk;
+use super::port::LogBell;
 use crate::inbox::Message;
 use crate::shared::Shared;
-use remora_arena::NoJournal;
-use remora_engine::Shard;
 use remora_fabric::vital_thread;
 use remora_layout::limits::LOG_GROUP_BYTES;
 use remora_storage::{Directory, GroupCommit, Promise, Run, Sync, Volume};
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,40 +20,6 @@ use std::time::{Duration, Instant};
 type File = <Directory as Volume>::File;
 /// A sync that was done.
 type Done = (Sync<File>, io::Result<()>, Duration);
-
-/// What the log's thread shares with others.
-pub struct Disk {
-    /// The data directory.
-    pub directory: PathBuf,
-    /// When changes are durable.
-    pub promise: Promise,
-    /// By shard.
-    pub ports: Vec<Arc<LogPort>>,
-    /// Wakes the thread.
-    pub bell: Arc<LogBell>,
-    /// For INFO.
-    pub state: DiskState,
-    stopping: AtomicBool,
-}
-
-impl Disk {
-    /// For so many shards.
-    pub fn new(directory: PathBuf, promise: Promise, shards: usize) -> Self {
-        Self {
-            directory,
-            promise,
-            ports: (0..shards).map(|_| Arc::default()).collect(),
-            bell: Arc::default(),
-            state: DiskState::default(),
-            stopping: AtomicBool::new(false),
-        }
-    }
-
-    /// The shard's end of its port.
-    pub fn shipper(&self, number: usize, shard: &mut Shard<NoJournal>) -> LogShipper {
-        LogShipper::new(shard, number, (Arc::clone(&self.ports[number]), Arc::clone(&self.bell)))
-    }
-}
 
 /// The thread, as its owner has it.
 pub struct LogThread {

@@ -3,13 +3,15 @@
 //!
 //! Invariant: no shard's thread ever waits for the disk.
 
+mod link;
 mod log_thread;
 mod open;
 mod port;
 mod recovery;
 mod state;
 
-pub use log_thread::{Disk, LogThread};
+pub use link::Disk;
+pub use log_thread::LogThread;
 pub use open::DataDirectory;
 pub use port::LogShipper;
 pub use recovery::recover;
