@@ -1,18 +1,15 @@
 //! Random histories of several lives: whatever the disk does, what was promised is there, and all
 //! that is there was written.
 
-use crate::support::{Operation, Server, entries, look};
+use crate::support::{OfLife, Operation, Server, entries, look};
 use remora_storage::Promise;
 use remora_storage::sim::{DiskFault, SimVolume};
 use remora_testing::Random;
 
-/// The entries of one life that count, by shard.
-type Life = Vec<Vec<(u64, Operation)>>;
-
 /// Runs one life; returns its disk after its end, and checks what is there.
 fn live(
     volume: &SimVolume,
-    before: &mut Vec<Life>,
+    before: &mut Vec<OfLife>,
     random: &mut Random,
     promise: Promise,
 ) -> SimVolume {

@@ -125,12 +125,12 @@ impl Server {
     }
 }
 
-/// The entries that a directory holds, by life and shard.
-pub fn entries(
-    volume: &SimVolume,
-    found: &Found,
-) -> Result<Vec<Vec<Vec<(u64, Operation)>>>, StorageError> {
-    let mut all: Vec<Vec<Vec<(u64, Operation)>>> =
+/// The entries of one life, by shard, with their sequences.
+pub type OfLife = Vec<Vec<(u64, Operation)>>;
+
+/// The entries that a directory holds, by life.
+pub fn entries(volume: &SimVolume, found: &Found) -> Result<Vec<OfLife>, StorageError> {
+    let mut all: Vec<OfLife> =
         found.lives.iter().map(|life| vec![Vec::new(); life.first.len()]).collect();
     replay(
         volume,
