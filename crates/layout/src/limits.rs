@@ -543,6 +543,8 @@ pub const LOG_SYNC_MS: u64 = 1000;
 pub const LOG_MEND_MIN_MS: u64 = 100;
 /// See [`LOG_MEND_MIN_MS`].
 pub const LOG_MEND_MAX_MS: u64 = 2000;
+/// Longest chunk of a snapshot's file, bytes.
+pub const SNAPSHOT_CHUNK_BYTES: usize = 1 << 20;
 /// Bytes of a segment of the log on a disk.
 pub const LOG_SEGMENT_FILE_BYTES: u64 = 64 << 20;
 /// Segments that the log drops its oldest entries by: a quarter at a time.

@@ -27,6 +27,7 @@ mod replay;
 mod runs;
 mod segment;
 pub mod sim;
+mod snapshot;
 mod volume;
 mod writer;
 
@@ -38,5 +39,9 @@ pub use identity::Identity;
 pub use replay::{LogNumber, replay};
 pub use runs::{RUN_HEADER_BYTES, Run};
 pub use segment::{LAYOUT, SEGMENT_HEADER_BYTES, segment_name};
+pub use snapshot::{
+    ShardSnapshot, SnapshotAt, SnapshotWriter, find_snapshot, read_snapshot, remove_leftovers,
+    snapshot_name,
+};
 pub use volume::{Volume, VolumeFile};
 pub use writer::{LogStart, LogWriter, Sync, WriterOptions};
