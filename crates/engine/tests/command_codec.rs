@@ -97,6 +97,9 @@ fn commands_that_move_objects_round_trip() {
         load(u64::MAX, LoadStep::Begin { dumped, replaces: true }),
         load(3, LoadStep::Piece(b"piece")),
         load(3, LoadStep::Drop),
+        load(0, LoadStep::Make(dumped)),
+        load(0, LoadStep::Fill(b"piece")),
+        load(0, LoadStep::Filled),
         enter(true, None),
         enter(false, Some(Source { key: b"from", database })),
     ];
