@@ -17,8 +17,9 @@ use remora_index::hash::{record_key, record_value};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
-    DUMP_PIECE_PARTS, SNAPSHOT_BUFFER_BYTES, SNAPSHOT_LATE_KEYS, SNAPSHOT_OPERATION_BYTES,
-    SNAPSHOT_PIECE_BYTES, SNAPSHOT_TURN_BYTES, SNAPSHOT_TURN_KEYS, SNAPSHOT_WAIT_S,
+    DUMP_PIECE_PARTS, SLOT_UNIT_BYTES, SNAPSHOT_BUFFER_BYTES, SNAPSHOT_LATE_KEYS,
+    SNAPSHOT_OPERATION_BYTES, SNAPSHOT_PIECE_BYTES, SNAPSHOT_TURN_BYTES, SNAPSHOT_TURN_KEYS,
+    SNAPSHOT_WAIT_S,
 };
 use remora_layout::table::SCAN_END;
 use remora_protocol::message::{REQUEST_HEADER_BYTES, Status};
@@ -89,11 +90,18 @@ impl<J: Journal> Shard<J> {
 
     /// Continues the snapshot for one turn, which is bounded.
     pub fn snapshot_turn(&mut self, now: Now) -> SnapshotTurn {
-        let Some(snapshot) = self.store.snapshot.take() else { return SnapshotTurn::GivenUp };
-        let mut sweep =
-            Sweep { snapshot, keys: 0, bytes: 0, scratch: std::mem::take(&mut self.store.edited) };
+        self.short_snapshot_turn(SNAPSHOT_TURN_KEYS, now)
+    }
+
+    /// As [`Shard::snapshot_turn`], of so many keys, parts and buckets: for tests.
+    #[doc(hidden)]
+    pub fn short_snapshot_turn(&mut self, most_keys: usize, now: Now) -> SnapshotTurn {
+        let Some(mut snapshot) = self.store.snapshot.take() else { return SnapshotTurn::GivenUp };
+        let scratch = std::mem::take(&mut snapshot.scratch);
+        let most_bytes = snapshot.out.len() + SNAPSHOT_TURN_BYTES;
+        let mut sweep = Sweep { snapshot, keys: 0, most_keys, most_bytes, scratch };
         let turn = sweep.turn((&self.store, &self.types), now);
-        self.store.edited = sweep.scratch;
+        sweep.snapshot.scratch = sweep.scratch;
         match turn {
             SnapshotTurn::GivenUp => {}
             SnapshotTurn::Ended { .. } => self.written_snapshot = sweep.snapshot.out,
@@ -127,8 +135,9 @@ struct Sweep {
     snapshot: Box<Snapshot>,
     /// Keys, parts and buckets of this turn.
     keys: usize,
-    /// The turn ends once so many bytes are written.
-    bytes: usize,
+    most_keys: usize,
+    /// The turn ends once so many bytes are to be taken.
+    most_bytes: usize,
     scratch: Vec<u8>,
 }
 
@@ -138,9 +147,9 @@ impl Sweep {
             return SnapshotTurn::GivenUp;
         }
         if self.snapshot.out.len() > SNAPSHOT_BUFFER_BYTES {
+            self.snapshot.waits_since_s = None;
             return SnapshotTurn::Full;
         }
-        self.bytes = self.snapshot.out.len() + SNAPSHOT_TURN_BYTES;
         self.sweep_late(of);
         // Bounded: each step is work that counts, or the last one.
         while self.has_time() {
@@ -157,7 +166,7 @@ impl Sweep {
     }
 
     fn has_time(&self) -> bool {
-        self.keys < SNAPSHOT_TURN_KEYS && self.snapshot.out.len() < self.bytes
+        self.keys < self.most_keys && self.snapshot.out.len() < self.most_bytes
     }
 
     fn has_too_many_late(&self) -> bool {
@@ -180,26 +189,31 @@ impl Sweep {
     /// Writes the keys of some buckets.
     fn sweep_some<J: Journal>(&mut self, of: (&Store<J>, &Types<J>)) {
         let store = of.0;
-        let mut buckets = [(0, 0); BUCKETS_TOGETHER];
+        let mut ends = [(0, 0); BUCKETS_TOGETHER];
         let (mut next, mut count) = (self.snapshot.passed, 0);
         while next < SCAN_END && count < BUCKETS_TOGETHER {
             let (bucket, end) = store.table.at_scan_place(next as u32);
             // A bucket's number is a hash that leads to it.
             store.table.prefetch(&store.owner, KeyHash(bucket));
-            (buckets[count], next, count) = ((bucket, end), end, count + 1);
+            (ends[count], next, count) = ((bucket, end), end, count + 1);
         }
-        for &(bucket, _) in &buckets[..count] {
-            store.table.prefetch_record(&store.owner, KeyHash(bucket));
+        let records = |&(bucket, _): &(u64, u64)| -> Vec<u32> {
+            let places = store.table.places(&store.owner, bucket).into_iter();
+            places.map(|(_, word)| word.slot).collect()
+        };
+        let slots: Vec<Vec<u32>> = ends[..count].iter().map(records).collect();
+        for &slot in slots.iter().flatten() {
+            store.owner.prefetch(slot as usize * SLOT_UNIT_BYTES);
         }
-        for &(bucket, end) in &buckets[..count] {
+        for (&(bucket, end), slots) in ends.iter().zip(&slots) {
             if !self.has_time() || self.has_too_many_late() || !self.snapshot.filling.is_empty() {
                 return;
             }
             self.keys += 1;
-            for (_, word) in store.table.places(&store.owner, bucket) {
+            for &slot in slots {
                 // A flush that is in the stream, or before it, removes it.
-                if !store.flushes.include(bucket, database_of(&store.owner, word.slot)) {
-                    self.write_key(of, word.slot);
+                if !store.flushes.include(bucket, database_of(&store.owner, slot)) {
+                    self.write_key(of, slot);
                 }
             }
             self.snapshot.passed = end;

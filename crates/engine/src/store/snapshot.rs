@@ -53,6 +53,8 @@ pub(crate) struct Snapshot {
     pub waits_since_s: Option<u64>,
     /// What it has written and nobody has taken.
     pub out: Vec<u8>,
+    /// Buffer for an operation's value.
+    pub scratch: Vec<u8>,
     /// It has written more than may be kept, and nobody has taken it.
     pub is_given_up: bool,
 }
@@ -72,6 +74,7 @@ impl Snapshot {
             filling: VecDeque::new(),
             waits_since_s: None,
             out: Vec::new(),
+            scratch: Vec::new(),
             is_given_up: false,
         }
     }
