@@ -51,4 +51,5 @@ mod command_codec;
 mod durable;
 mod durable_trees;
 mod replay;
+mod snapshot_objects;
 mod snapshots;
