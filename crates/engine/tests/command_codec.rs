@@ -134,6 +134,8 @@ fn strays_and_too_long_values_are_refused() {
         (Command::GetBit { key: b"k", offset: 1 }, 23),
         (Command::StrLen { key: b"k" }, 16),
         (load(3, LoadStep::Drop), 1),
+        (load(0, LoadStep::Filled), 16),
+        (load(0, LoadStep::Fill(b"piece")), 16),
         (load(3, LoadStep::Piece(b"")), 1),
         (enter(true, None), 1),
         (Command::GetDel { key: b"k" }, 1),

@@ -514,7 +514,7 @@ fn steps_of_a_snapshot_are_for_loading_alone() {
     assert_eq!(copy.load(b"no command", &Origin::WHOLE, NOW), Err(ApplyError::Malformed));
     // A piece of an object that is not being filled.
     let mut fill = Vec::new();
-    let step = LoadStep::Fill(b"");
+    let step = LoadStep::Fill(b"piece");
     Command::Load { key: KEY, load: 0, step }.encode_into(0, &mut fill);
     let refused = Err(ApplyError::Refused(Status::NotFound));
     assert_eq!(copy.load(&fill, &Origin::WHOLE, NOW), refused);

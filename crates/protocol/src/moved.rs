@@ -182,7 +182,7 @@ impl<'a> LoadStep<'a> {
         };
         match flags {
             MAKE => return Ok(Self::Make(of_root()?)),
-            FILL => return Ok(Self::Fill(value)),
+            FILL if !value.is_empty() => return Ok(Self::Fill(value)),
             FILLED if value.is_empty() => return Ok(Self::Filled),
             _ => {}
         }
