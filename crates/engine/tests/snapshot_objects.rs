@@ -520,6 +520,129 @@ fn steps_of_a_snapshot_are_for_loading_alone() {
     assert_eq!(copy.load(&fill, &Origin::WHOLE, NOW), refused);
 }
 
+/// An object goes to another key, as by RENAME and COPY, and a snapshot begins before any step of
+/// that, or between two: the other key is written as what it is at the end.
+#[test]
+fn a_key_may_get_an_object_while_a_snapshot_is_under_way() {
+    let mut waited = 0;
+    for (kind, change) in types::kinds().into_iter().map(|kind| (kind, change_of(kind))) {
+        for seed in 0..60u64 {
+            let mut random = Random::new(seed);
+            let mut source = shard(1, 64 << 20, Eviction::None);
+            (0..200u64).for_each(|at| {
+                ask(&mut source, &set(&at.to_le_bytes(), b"value"));
+            });
+            (0..120).for_each(|_| change(&mut source, &mut random, 1_000));
+            // Another object is there, or a string, or nothing.
+            let to = format!("to {seed}").into_bytes();
+            if seed % 3 == 0 {
+                ask(&mut source, &set(&to, b"a string"));
+            }
+            let (mut stream, mut ended, mut steps) = (Vec::new(), None, 0);
+            let begins_at = seed / 3 % 8;
+            let mut turn = |source: &mut Shard, stream: &mut Vec<u8>| {
+                let turn = source.short_snapshot_turn(1 + random.below(60) as usize, NOW);
+                source.take_snapshot(stream);
+                waited += u64::from(turn == SnapshotTurn::Waits);
+                match turn {
+                    SnapshotTurn::Ended { .. } => ended = Some(source.digest()),
+                    SnapshotTurn::GivenUp => panic!("it was given up"),
+                    _ => {}
+                }
+                ended.is_some()
+            };
+            let mut has_ended = false;
+            let mut ask_step = |_: usize, _: Database, command: &Command<'_>| {
+                let hash = source.hash_of(Database::ZERO, command);
+                let reply = source.execute(command, hash, NOW);
+                let answer = (reply.status, reply.number, reply.value.map(<[u8]>::to_vec));
+                if steps == begins_at {
+                    source.begin_snapshot().unwrap();
+                }
+                let turns = if seed % 2 == 0 { 3 } else { 40 };
+                for _ in 0..turns {
+                    has_ended = has_ended || steps >= begins_at && turn(&mut source, &mut stream);
+                }
+                steps += 1;
+                answer
+            };
+            let place = |key| crate::give::KeyRef { shard: 0, database: Database::ZERO, key };
+            let how = crate::give::How { replaces: true, keeps: seed % 4 < 2 };
+            let (from, to) = (place(KEY), place(&to[..]));
+            let most = if seed % 10 == 9 { 1 } else { usize::MAX };
+            crate::give::give_some(&mut ask_step, from, to, how, most);
+            if has_ended {
+                continue;
+            }
+            if most == 1 {
+                // The load goes when nobody has continued it for long.
+                let at = |since_start_s| Now { since_start_s, ..NOW };
+                (0..30).for_each(|at_s| source.tick(at(NOW.since_start_s + at_s)));
+            }
+            if steps <= begins_at {
+                source.begin_snapshot().unwrap();
+            }
+            // Bounded: nothing is under way any more.
+            while !turn(&mut source, &mut stream) {}
+            assert_eq!(Some(loaded(&stream).digest()), ended, "{kind:?}, seed {seed}");
+        }
+    }
+    assert!(waited > 20, "{waited}");
+}
+
+/// Keys that a flush in turns is to remove are not written, if it began before the snapshot; and if
+/// it begins meanwhile, it is in the stream.
+#[test]
+fn a_flush_in_turns_may_be_under_way() {
+    for seed in 0..40u64 {
+        let mut random = Random::new(seed);
+        let mut source = shard(1, 64 << 20, Eviction::None);
+        let other = Database::new(3).unwrap();
+        for at in 0..3_000u64 {
+            let key = at.to_le_bytes();
+            let command = set(&key, b"old");
+            let on = if at.is_multiple_of(3) { other } else { Database::ZERO };
+            source.execute(&command, source.hash_of(on, &command), NOW);
+        }
+        (0..80).for_each(|_| change_hash(&mut source, &mut random, 2_000));
+        let only = [None, Some(Database::ZERO), Some(other)][seed as usize % 3];
+        let (mut stream, mut flush) = (Vec::new(), None);
+        let (flush_at, mut turns) = (seed / 3 % 5 * 4, 0);
+        if flush_at == 0 {
+            flush = Some(source.begin_flush(only).unwrap());
+        }
+        source.begin_snapshot().unwrap();
+        let digest = loop {
+            match source.short_snapshot_turn(1 + random.below(60) as usize, NOW) {
+                SnapshotTurn::Ended { .. } => break source.digest(),
+                SnapshotTurn::More => {}
+                turn => panic!("{turn:?}"),
+            }
+            source.take_snapshot(&mut stream);
+            turns += 1;
+            if turns == flush_at {
+                flush = Some(source.begin_flush(only).unwrap());
+            }
+            for _ in 0..3 {
+                let key = u64::to_le_bytes(random.below(4_000));
+                let command =
+                    if random.one_in(3) { Command::Del { key: &key } } else { set(&key, b"new") };
+                let on = if random.one_in(3) { other } else { Database::ZERO };
+                source.execute(&command, source.hash_of(on, &command), NOW);
+            }
+            if random.one_in(9) {
+                change_hash(&mut source, &mut random, 2_000);
+            }
+            if random.one_in(20) {
+                source.release_some(NOW);
+            }
+        };
+        source.take_snapshot(&mut stream);
+        assert_eq!(loaded(&stream).digest(), digest, "seed {seed}");
+        assert!(flush.is_some(), "seed {seed}");
+    }
+}
+
 /// Loads that are under way at the end of a log go when apply mode ends: nobody continues them, and
 /// later ones of the same key have numbers of their own.
 #[test]
