@@ -16,7 +16,10 @@ pub mod types;
 
 pub use evict::Eviction;
 pub use outcome::Outcome;
-pub use shard::{Applied, ApplyError, Digest, DigestRead, Origin, Shard};
+pub use shard::{
+    Applied, ApplyError, BadOperation, Digest, DigestRead, Origin, Shard, SnapshotTurn,
+    split_operation,
+};
 pub use store::{
     Download, Durability, KeyCounts, Now, STREAM_CLASS, SetAside, ShardOptions, ShardStats,
     table_end,

@@ -13,9 +13,11 @@ mod large;
 mod moves;
 mod progress;
 mod room;
+mod snapshot;
 
 pub use digest::{Digest, DigestRead};
 pub use progress::{Applied, ApplyError, Origin};
+pub use snapshot::{BadOperation, SnapshotTurn, split_operation};
 
 use crate::evict::Id;
 use crate::keys;
@@ -47,6 +49,8 @@ pub struct Shard<J: Journal = NoJournal> {
     sweeps: bool,
     /// The value that the last change replied with.
     written_value: Vec<u8>,
+    /// The rest of a snapshot that has ended.
+    written_snapshot: Vec<u8>,
 }
 
 impl<J: Journal> Shard<J> {
@@ -58,6 +62,7 @@ impl<J: Journal> Shard<J> {
             applied: AppliedLogs::default(),
             sweeps: false,
             written_value: Vec::new(),
+            written_snapshot: Vec::new(),
         }
     }
 

@@ -97,6 +97,9 @@ fn commands_that_move_objects_round_trip() {
         load(u64::MAX, LoadStep::Begin { dumped, replaces: true }),
         load(3, LoadStep::Piece(b"piece")),
         load(3, LoadStep::Drop),
+        load(0, LoadStep::Make(dumped)),
+        load(0, LoadStep::Fill(b"piece")),
+        load(0, LoadStep::Filled),
         enter(true, None),
         enter(false, Some(Source { key: b"from", database })),
     ];
@@ -131,6 +134,8 @@ fn strays_and_too_long_values_are_refused() {
         (Command::GetBit { key: b"k", offset: 1 }, 23),
         (Command::StrLen { key: b"k" }, 16),
         (load(3, LoadStep::Drop), 1),
+        (load(0, LoadStep::Filled), 16),
+        (load(0, LoadStep::Fill(b"piece")), 16),
         (load(3, LoadStep::Piece(b"")), 1),
         (enter(true, None), 1),
         (Command::GetDel { key: b"k" }, 1),

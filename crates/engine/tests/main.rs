@@ -2,6 +2,7 @@
 
 // Helpers that modules share.
 mod give;
+mod history;
 
 // Keys of every type.
 mod any_key;
@@ -50,3 +51,5 @@ mod command_codec;
 mod durable;
 mod durable_trees;
 mod replay;
+mod snapshot_objects;
+mod snapshots;

@@ -10,4 +10,4 @@ pub mod hash;
 pub mod rtree;
 mod slot_table;
 
-pub use slot_table::SlotTable;
+pub use slot_table::{HashSweep, SlotTable};

@@ -25,6 +25,39 @@ pub struct SlotTable {
     bytes: u64,
 }
 
+/// Goes through the hashes of a table's records in steps, between which the table may change.
+///
+/// Invariant: a sweep returns the hash of each record that is in the table from the sweep's
+/// beginning to its end. Each step that begins a part of the table copies that part's hashes; so a
+/// sweep ends, whatever is added meanwhile.
+#[derive(Default)]
+pub struct HashSweep {
+    /// How many parts the table has, as far as it is known.
+    parts: usize,
+    /// The part that comes next.
+    part: usize,
+    /// The hashes of the part before it that are still to be returned.
+    hashes: Vec<u32>,
+}
+
+impl HashSweep {
+    /// The next hash; `None` at the end.
+    pub fn next(&mut self, table: &SlotTable) -> Option<u32> {
+        if self.parts != table.parts.len() {
+            // The records have moved to other parts: that happens once, while they are few.
+            *self = Self { parts: table.parts.len(), ..Self::default() };
+        }
+        while self.hashes.is_empty() && self.part < self.parts {
+            let words = table.parts[self.part].iter();
+            self.hashes.extend(words.map(|&word| (word >> 32) as u32));
+            self.hashes.sort_unstable();
+            self.hashes.dedup();
+            self.part += 1;
+        }
+        self.hashes.pop()
+    }
+}
+
 fn spread(word: u64) -> u64 {
     mix(word >> 32, 0)
 }
@@ -140,6 +173,13 @@ impl SlotTable {
         taken
     }
 
+    /// The slots of all records with this hash.
+    pub fn slots_of(&self, hash: u32) -> impl Iterator<Item = u32> {
+        let part = &self.parts[self.part(hash)];
+        let equal = part.iter_hash(spread(word_of(hash, 0)));
+        equal.filter(move |&&word| (word >> 32) as u32 == hash).map(|&word| word as u32)
+    }
+
     /// Distributes the records over parts.
     fn part_up(&mut self) {
         let mut parts: Box<[HashTable<u64>]> = (0..PARTS).map(|_| HashTable::new()).collect();
@@ -195,5 +235,33 @@ mod tests {
         assert!(model.is_empty() && table.take_some(1).is_empty());
         let roomy = SlotTable::with_room(300_000);
         assert_eq!(roomy.heap_bytes(), real(&roomy) as u64);
+    }
+
+    /// A sweep returns every record that is there all the time, and ends, whatever comes and goes
+    /// meanwhile; a table gets its parts under it.
+    #[test]
+    fn a_sweep_meets_every_record_that_stays() {
+        for (kept, often) in [(1, 3), (900, 3), (30_000, 1), (30_000, 400)] {
+            let mut table = SlotTable::default();
+            let hash_of = |slot: u32| (mix(slot.into(), 5) >> 40) as u32;
+            (0..kept).for_each(|slot| table.insert(hash_of(slot), slot));
+            let (mut sweep, mut met, mut more) = (HashSweep::default(), BTreeSet::new(), 0);
+            while let Some(hash) = sweep.next(&table) {
+                met.extend(table.slots_of(hash));
+                assert!(table.slots_of(hash).all(|slot| hash_of(slot % 1_000_000) == hash));
+                // One that stays gets another slot, one comes, and one of those goes.
+                let (moved, new) = (more * 7 % kept, 5_000_000 + more);
+                table.replace(hash_of(moved), moved, moved + 1_000_000);
+                table.insert(hash_of(new % 1_000_000), new);
+                if more % often == 0 {
+                    table.remove(hash_of(new % 1_000_000), new);
+                }
+                more += 1;
+            }
+            let stayed = met.iter().filter(|&&slot| slot < 2_000_000);
+            let stayed: BTreeSet<u32> = stayed.map(|slot| slot % 1_000_000).collect();
+            assert!((0..kept).all(|slot| stayed.contains(&slot)), "{kept} records");
+            assert!(more <= 2 * kept + 50_000, "{more} steps");
+        }
     }
 }

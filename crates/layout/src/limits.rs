@@ -518,6 +518,27 @@ pub const MAX_MOVES: usize = 64;
 /// one at a time.
 pub const MAX_HELD_RECORDS: usize = RESP_MAX_CONNECTIONS;
 
+/// Work of one turn of a snapshot: so many keys, parts of objects and buckets, and so many bytes.
+/// The last bucket, or the last piece of an object, may exceed it. Some ten microseconds.
+pub const SNAPSHOT_TURN_KEYS: usize = 256;
+/// See [`SNAPSHOT_TURN_KEYS`].
+pub const SNAPSHOT_TURN_BYTES: usize = 256 << 10;
+/// A snapshot writes a longer string in pieces of this length.
+pub const SNAPSHOT_PIECE_BYTES: usize = 64 << 10;
+/// Bytes that a snapshot has written and nobody has taken, beyond which it writes no more keys.
+pub const SNAPSHOT_BUFFER_BYTES: usize = 1 << 20;
+/// Bytes beyond which it is given up: changes go on, and nobody takes what it writes. As much as
+/// the log keeps for a reader.
+pub const SNAPSHOT_HELD_BYTES: usize = LOG_HELD_BYTES;
+/// Longest operation in a snapshot: the log keeps no longer entry.
+pub const SNAPSHOT_OPERATION_BYTES: usize = LOG_HELD_BYTES / 2;
+/// Keys that a snapshot leaves for later because something is under way in them; with more it
+/// waits.
+pub const SNAPSHOT_LATE_KEYS: usize = 64;
+/// A snapshot is given up after so many seconds in which it could only wait for operations that
+/// had begun before it: their clients continue them, and so they do not end by themselves.
+pub const SNAPSHOT_WAIT_S: u64 = 600;
+
 /// Bytes of operation log that a shard keeps in memory while no reader holds them.
 pub const OPLOG_BYTES: usize = 1 << 20;
 /// Bytes of it that a shard keeps for readers that hold them: twice the longest
@@ -673,6 +694,8 @@ const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
 const _: () = assert!(LOG_ROOM_BYTES + 4 * OPLOG_BYTES < LOG_HELD_BYTES);
 const _: () = assert!(LOG_RUN_BYTES <= LOG_GROUP_BYTES && LOG_GROUP_BYTES <= LOG_UNSYNCED_BYTES);
+const _: () = assert!(SNAPSHOT_BUFFER_BYTES + 2 * SNAPSHOT_TURN_BYTES < SNAPSHOT_HELD_BYTES);
+const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES + 1024 < SNAPSHOT_OPERATION_BYTES);
 const _: () = assert!(JOBS_PER_TURN * JOB_KEYS_AT_ONCE <= CONNECTION_KEYS_PER_TURN);
 const _: () = assert!(MAX_KEY_BYTES < MAX_INLINE_BYTES && MAX_INLINE_BYTES < MAX_FRAME_BYTES);
 const _: () = assert!(MAX_KEY_BYTES < 1 << 20 && MAX_VALUE_BYTES < 1 << 32);

@@ -66,6 +66,8 @@ pub const OBJECT_STATE_BYTES: usize =
 pub const CHUNK_UNIT_BYTES: u64 = 64;
 /// Most buckets of any table: as many as 32 bits of a hash can number.
 pub const MAX_BUCKETS: u64 = 1 << 32;
+/// The place behind all keys in the order of a scan ([`TableShape::at_scan_place`]).
+pub const SCAN_END: u64 = 1 << 32;
 
 /// The number of buckets that a table began with, and the number that it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,7 +151,7 @@ impl TableShape {
     }
 
     /// The bucket that holds the keys at a place in the order of a scan, and the place behind its
-    /// last one: 2^32 at the end.
+    /// last one: [`SCAN_END`] at the end.
     ///
     /// A scan goes in the order of the hashes' low 32 bits, reversed. So a bucket of any table
     /// holds one range of places, a split halves that range, and a scan that reached a place has

@@ -347,6 +347,9 @@ impl<'a> Command<'a> {
             Op::EndDump => Self::EndDump { key, dump: argument as u64 },
             Op::Load => {
                 let step = LoadStep::decode(header.flags, value)?;
+                if step.is_of_snapshot() && argument != 0 {
+                    return Err(Status::Malformed);
+                }
                 Self::Load { key, load: argument as u64, step }
             }
             _ => unreachable!("it moves nothing"),

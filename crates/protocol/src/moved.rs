@@ -11,6 +11,9 @@
 //!   enter, move  2 | replaces << 2 | 8 |          the key that goes
 //!                its database << 4
 //!   drop         3                                -
+//!   make         3 | 1 << 4                       dumped
+//!   fill         3 | 2 << 4                       the type's own
+//!   filled       3 | 3 << 4                       -
 //! ```
 
 use crate::message::Status;
@@ -119,6 +122,13 @@ pub enum LoadStep<'a> {
     },
     /// Gives the load up.
     Drop,
+    /// Of a snapshot only: lets the key lead to an empty object, which is then filled. It is of no
+    /// load.
+    Make(Dumped<'a>),
+    /// Of a snapshot only: adds one piece to the object that the key leads to.
+    Fill(&'a [u8]),
+    /// Of a snapshot only: the key's object is whole.
+    Filled,
 }
 
 /// A key that is removed once another key has its value.
@@ -134,8 +144,18 @@ const STEP: u8 = 3;
 const REPLACES: u8 = 4;
 const MOVES: u8 = 8;
 const DATABASE_SHIFT: u8 = 4;
+/// Steps of a snapshot: the number behind step 3.
+const SNAPSHOT_SHIFT: u8 = 4;
+const MAKE: u8 = 3 | 1 << SNAPSHOT_SHIFT;
+const FILL: u8 = 3 | 2 << SNAPSHOT_SHIFT;
+const FILLED: u8 = 3 | 3 << SNAPSHOT_SHIFT;
 
 impl<'a> LoadStep<'a> {
+    /// Whether it occurs in snapshots only.
+    pub fn is_of_snapshot(&self) -> bool {
+        matches!(self, Self::Make(_) | Self::Fill(_) | Self::Filled)
+    }
+
     /// Flags and value.
     pub(crate) fn encode(&self) -> (u8, &'a [u8]) {
         let replacing = |replaces: bool| if replaces { REPLACES } else { 0 };
@@ -147,19 +167,27 @@ impl<'a> LoadStep<'a> {
                 (2 | replacing(replaces) | MOVES | database.number() << DATABASE_SHIFT, key)
             }
             Self::Drop => (3, &[]),
+            Self::Make(dumped) => (MAKE, dumped.bytes()),
+            Self::Fill(piece) => (FILL, piece),
+            Self::Filled => (FILLED, &[]),
         }
     }
 
     /// The step that flags and value encode.
     pub(crate) fn decode(flags: u8, value: &'a [u8]) -> Result<Self, Status> {
         let replaces = flags & REPLACES != 0;
+        let of_root = || {
+            let dumped = Dumped::parse(value).filter(|dumped| dumped.kind.is_root());
+            dumped.ok_or(Status::Malformed)
+        };
+        match flags {
+            MAKE => return Ok(Self::Make(of_root()?)),
+            FILL if !value.is_empty() => return Ok(Self::Fill(value)),
+            FILLED if value.is_empty() => return Ok(Self::Filled),
+            _ => {}
+        }
         let step = match (flags & STEP, flags & !(STEP | REPLACES)) {
-            (0, 0) => Self::Begin {
-                dumped: Dumped::parse(value)
-                    .filter(|dumped| dumped.kind.is_root())
-                    .ok_or(Status::Malformed)?,
-                replaces,
-            },
+            (0, 0) => Self::Begin { dumped: of_root()?, replaces },
             (1, 0) if !replaces => Self::Piece(value),
             (2, 0) if value.is_empty() => Self::Enter { replaces, from: None },
             (2, from) if from & MOVES != 0 => {

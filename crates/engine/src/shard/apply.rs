@@ -11,7 +11,7 @@
 use super::Shard;
 use super::progress::{Applied, ApplyError, Origin};
 use super::room::release_turn;
-use crate::store::Now;
+use crate::store::{Found, Now};
 use remora_arena::Journal;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
@@ -26,6 +26,7 @@ impl<J: Journal> Shard<J> {
     pub fn begin_applying(&mut self) {
         self.store.is_applying = true;
         self.store.moves.end_dumps();
+        self.abandon_snapshot();
     }
 
     /// As [`Shard::begin_applying`]. The shard holds the state of a log up to this entry, as after
@@ -50,6 +51,8 @@ impl<J: Journal> Shard<J> {
         self.store.log.begin_epoch(epoch);
         self.store.is_applying = false;
         self.applied.begin_epoch(epoch);
+        // The entries of the other logs that would continue them do not come any more.
+        self.store.drop_loads();
         Ok(())
     }
 
@@ -78,12 +81,58 @@ impl<J: Journal> Shard<J> {
         }
         let decoded = Command::decode_within(entry.operation).map_err(|_| ApplyError::Malformed)?;
         let (database, command, _) = decoded;
-        if !command.is_write() {
+        let is_of_snapshot = matches!(command, Command::Load { step, .. } if step.is_of_snapshot());
+        if !command.is_write() || is_of_snapshot {
             return Err(ApplyError::Malformed);
         }
         let applied = self.carry_out((database, &command), origin, now)?;
         self.applied.note(origin.log, entry);
         Ok(applied)
+    }
+
+    /// Carries out the next operation of a snapshot ([`Shard::begin_snapshot`]) in apply mode. The
+    /// shard had none of the keys of that snapshot at its beginning. After the last operation
+    /// [`Shard::begin_applying_at`] says at which sequence the log continues.
+    ///
+    /// # Errors
+    /// As of [`Shard::apply`]. If memory was full, the same operation may come again.
+    pub fn load(
+        &mut self,
+        operation: &[u8],
+        origin: &Origin<'_>,
+        now: Now,
+    ) -> Result<Applied, ApplyError> {
+        if !self.store.is_applying {
+            return Err(ApplyError::NotApplying);
+        }
+        let decoded = Command::decode_within(operation).map_err(|_| ApplyError::Malformed)?;
+        let (database, command, _) = decoded;
+        if !command.is_write() {
+            return Err(ApplyError::Malformed);
+        }
+        match self.carry_out((database, &command), origin, now) {
+            Err(ApplyError::Refused(status)) if self.is_ahead((database, &command), status) => {
+                self.store.pass_entry();
+                Ok(Applied::Done)
+            }
+            loaded => loaded,
+        }
+    }
+
+    /// Whether an operation of a snapshot changes nothing here because it is about a part of an
+    /// object that the snapshot has not written yet: the part comes later, as the operation left
+    /// it.
+    fn is_ahead(&self, (database, command): (Database, &Command<'_>), status: Status) -> bool {
+        let (Command::Of { key, .. } | Command::SetBit { key, .. }) = *command else {
+            return false;
+        };
+        let found = self.store.found(key, self.store.hash(database, key));
+        let is_filling = |found: Found| match command {
+            // Of a long string, whose other bytes are zeros.
+            Command::SetBit { .. } => true,
+            _ => self.store.moves.is_filling(found.slot.slot),
+        };
+        matches!(status, Status::NotDone | Status::NotFound) && found.is_some_and(is_filling)
     }
 
     fn carry_out(

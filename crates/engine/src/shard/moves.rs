@@ -7,6 +7,7 @@ use crate::store::{Load, Now, Store, with_expiry};
 use crate::types::object::{On, Types};
 use remora_arena::{Journal, mutable_of, set_mutable, slot_of};
 use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
 use remora_layout::limits::MAX_KEY_BYTES;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Dumped, LoadStep, Reply, Source};
@@ -128,7 +129,70 @@ fn load<J: Journal>(
             }
             None => Ok(0),
         },
+        _ if !store.is_applying => Err(Status::Malformed),
+        LoadStep::Make(dumped) => make((store, types), on, dumped),
+        LoadStep::Fill(piece) => fill_key((store, types), on, piece),
+        LoadStep::Filled => {
+            let root = filling_root(store, on)?.0;
+            store.moves.end_filling(root);
+            store.commit(on.hash.database(), &snapshot_step(on.key, step), |_| {});
+            Ok(0)
+        }
     }
+}
+
+/// A step of a snapshot: it is of no load.
+fn snapshot_step<'a>(key: &'a [u8], step: LoadStep<'a>) -> Command<'a> {
+    Command::Load { key, load: 0, step }
+}
+
+/// The root record of a key that a snapshot is filling, and its type.
+fn filling_root<J: Journal>(store: &Store<J>, on: On<'_>) -> Result<(u32, Kind), Status> {
+    let found = store.found(on.key, on.hash);
+    let found = found.filter(|found| store.moves.is_filling(found.slot.slot));
+    found.map(|found| (found.slot.slot, store.kind(found))).ok_or(Status::NotFound)
+}
+
+/// Lets a key lead to an empty object, which a snapshot is to fill.
+fn make<J: Journal>(
+    (store, types): (&mut Store<J>, &mut Types<J>),
+    on: On<'_>,
+    dumped: Dumped<'_>,
+) -> Result<i64, Status> {
+    let On { key, hash, now } = on;
+    if key.len() > MAX_KEY_BYTES {
+        return Err(Status::TooLarge);
+    }
+    cover_heap(store, types, now);
+    let of = types.get_mut(dumped.kind).ok_or(Status::Malformed)?;
+    let root = of.begin_load(store, on, dumped.value)?;
+    let load = Load::of_snapshot((key, hash), root, dumped);
+    match enter(store, &load, true, now) {
+        Ok(_) => {
+            store.moves.begin_filling(root.slot);
+            Ok(1)
+        }
+        Err(status) => {
+            store.bury_load(&load);
+            Err(status)
+        }
+    }
+}
+
+/// Fills a piece into the object that a key leads to.
+fn fill_key<J: Journal>(
+    (store, types): (&mut Store<J>, &mut Types<J>),
+    on: On<'_>,
+    piece: &[u8],
+) -> Result<i64, Status> {
+    let (root, kind) = filling_root(store, on)?;
+    cover_heap(store, types, on.now);
+    let of = types.get_mut(kind).ok_or(Status::Malformed)?;
+    of.load(store, on, root, piece)?;
+    store.making_room.keep = Some(root);
+    let step = LoadStep::Fill(piece);
+    store.commit(on.hash.database(), &snapshot_step(on.key, step), |_| {});
+    Ok(0)
 }
 
 fn begin_load<J: Journal>(

@@ -9,7 +9,8 @@
 //! A type plans a change: it decides every condition, takes the memory, and writes only memory that
 //! no reader can reach yet. A plan that fails leaves no trace. Then the type commits: the resolved
 //! operation becomes one entry of the log, and the stores that make it visible to readers follow.
-//! If changes are not durable at once, readers see them once they are ([`super::durable`]).
+//! If changes are not durable at once, readers see them once they are ([`super::durable`]). A
+//! snapshot that is under way gets what concerns the keys that it has ([`super::snapshot`]).
 
 use super::Store;
 use super::record::Prepared;
@@ -74,7 +75,11 @@ impl<J: Journal> Store<J> {
         } else {
             append(&mut self.log, &mut self.entry_scratch, (database, command))
         };
-        self.lag.note(sequence, (database, command), self.options.hash_seed);
+        let seed = self.options.hash_seed;
+        self.lag.note(sequence, (database, command), seed);
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.forward((&self.table, &self.owner), seed, (database, command));
+        }
         publish(self)
     }
 

@@ -16,7 +16,7 @@
 //! commit   plan, log, publish
 //!    |
 //! Store    ask_only  defragment  download  durable  evictor  flush  heap
-//!          making_room  moves  parts  part_reads
+//!          making_room  moves  parts  part_reads  snapshot
 //! ```
 
 mod ask_only;
@@ -39,6 +39,7 @@ mod part_reads;
 mod parts;
 mod record;
 mod room;
+mod snapshot;
 mod stats;
 mod turns;
 mod write;
@@ -55,6 +56,7 @@ pub(crate) use moves::{DumpAt, Load};
 pub use options::{Durability, ShardOptions, table_end};
 pub(crate) use part_reads::PartsRead;
 pub(crate) use record::{Found, New, Prepared, Readable};
+pub(crate) use snapshot::{Filling, LENGTH_BYTES, Named, Rest, Snapshot};
 pub use stats::{KeyCounts, ShardStats};
 
 use ask_only::AskOnly;
@@ -117,6 +119,8 @@ pub struct Store<J: Journal = NoJournal> {
     expire_cursor: u64,
     /// Objects in trees that expire: they want ticks.
     pub(crate) due_objects: u64,
+    /// The snapshot that is under way.
+    pub(crate) snapshot: Option<Box<Snapshot>>,
     /// Another log's entries change this shard, and nothing else does.
     pub(crate) is_applying: bool,
     /// Whether the disk of the log takes entries.
@@ -172,6 +176,7 @@ impl<J: Journal> Store<J> {
             ticked: TickedSeconds::default(),
             expire_cursor: 0,
             due_objects: 0,
+            snapshot: None,
             is_applying: false,
             keeps: true,
             last_put: RemotePointer::NONE,

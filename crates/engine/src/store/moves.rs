@@ -49,6 +49,12 @@ pub(crate) struct Load {
 }
 
 impl Load {
+    /// An object that a key gets at once, to be filled by a snapshot. It has no number.
+    pub fn of_snapshot((key, hash): (&[u8], KeyHash), root: Slot, dumped: Dumped<'_>) -> Self {
+        let Dumped { kind, expires_at_ms, dump, .. } = dumped;
+        Self { number: 0, key: key.into(), hash, root, kind, dump, expires_at_ms, last_s: 0 }
+    }
+
     fn is(&self, number: u64, key: &[u8], hash: KeyHash) -> bool {
         (self.number, self.hash, &*self.key) == (number, hash, key)
     }
@@ -62,6 +68,8 @@ pub(crate) struct Moves {
     /// Dumps that have begun.
     begun: u64,
     loads: Vec<Load>,
+    /// Root records of objects that a snapshot is filling here, while keys lead to them.
+    filling: Vec<u32>,
 }
 
 impl Moves {
@@ -85,6 +93,32 @@ impl Moves {
     /// Whether no key leads to the object with this root record yet.
     pub fn is_loading(&self, root: u32) -> bool {
         self.loads.iter().any(|load| load.root.slot == root)
+    }
+
+    /// A snapshot begins to fill the object with this root record.
+    pub fn begin_filling(&mut self, root: u32) {
+        self.filling.push(root);
+    }
+
+    /// Whether a snapshot is filling the object with this root record.
+    #[inline]
+    pub fn is_filling(&self, root: u32) -> bool {
+        self.filling.contains(&root)
+    }
+
+    /// The object with this root record is filled, or dead.
+    pub fn end_filling(&mut self, root: u32) {
+        self.filling.retain(|filling| *filling != root);
+    }
+
+    /// Whether a load is under way that began with this sequence or before.
+    pub fn has_load_of(&self, sequence: u64) -> bool {
+        self.loads.iter().any(|load| load.number <= sequence)
+    }
+
+    /// Takes out all loads: nobody continues them.
+    pub fn take_all_loads(&mut self) -> Vec<Load> {
+        std::mem::take(&mut self.loads)
     }
 
     /// Whether a command would change a key that is being dumped. `hash` is of its own

@@ -191,7 +191,15 @@ impl<J: Journal> Store<J> {
         meant.iter().for_each(|load| self.bury_load(load));
     }
 
-    fn bury_load(&mut self, load: &Load) {
+    /// Gives up the loads that are under way when apply mode ends: nobody continues them, and a new
+    /// one might get the same number.
+    pub(crate) fn drop_loads(&mut self) {
+        let left = self.moves.take_all_loads();
+        left.iter().for_each(|load| self.drop_load(load));
+    }
+
+    /// Releases an object that no key leads to.
+    pub(crate) fn bury_load(&mut self, load: &Load) {
         let dead = self.flip_dead(load.root.slot);
         // No reader has met a part of it.
         let grave = Grave { kind: load.kind, root: dead, lease_end_s: None };

@@ -100,6 +100,11 @@ impl Parts {
         self.table.buckets()
     }
 
+    /// The bucket at a place in the order of a scan, and the place behind it.
+    pub fn at_scan_place(&self, place: u32) -> (u64, u64) {
+        self.table.at_scan_place(place)
+    }
+
     /// Bytes of the arena that the object takes beside its root record.
     pub fn bytes(&self) -> u64 {
         self.bytes + self.table.bytes()

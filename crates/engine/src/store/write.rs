@@ -258,6 +258,7 @@ impl<J: Journal> Store<J> {
             kind if !kind.is_root() => self.release(dead, lease_end_s, now),
             kind => {
                 self.evictor.note_buried(dead.slot);
+                self.moves.end_filling(dead.slot);
                 self.graves.push_back(Grave { kind, root: dead, lease_end_s });
             }
         }

@@ -11,7 +11,8 @@ pub(crate) mod rtree;
 pub(crate) mod string;
 
 use object::Type;
-use remora_arena::Journal;
+use remora_arena::{Journal, NoJournal};
+use remora_layout::kind::Kind;
 
 /// Every type but strings, one line each.
 pub(crate) fn registry<J: Journal>() -> Vec<Box<dyn Type<J>>> {
@@ -20,4 +21,9 @@ pub(crate) fn registry<J: Journal>() -> Vec<Box<dyn Type<J>>> {
         Box::<geo::GeoKeys>::default(),
         Box::<hash::Hashes>::default(),
     ]
+}
+
+/// The kinds of all types but strings.
+pub fn kinds() -> Vec<Kind> {
+    registry::<NoJournal>().iter().map(|of| of.id()).collect()
 }

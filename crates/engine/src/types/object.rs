@@ -176,10 +176,18 @@ pub(crate) trait Type<J: Journal>: Send {
     fn head(&self, _store: &Store<J>, _root: u32, _head: &mut Vec<u8>) {}
 
     /// Appends the next piece of all that an object of parts holds: about
-    /// `DUMP_PIECE_PARTS` parts, `DUMP_PIECE_BYTES` bytes. True once there is no more.
-    /// The object does not change between two pieces.
+    /// `DUMP_PIECE_PARTS` parts, `DUMP_PIECE_BYTES` bytes, which may be none. True once there is no
+    /// more. The object may change between two pieces: a part that is there from the first to the
+    /// last is in at least one of them, as it is then. The number of pieces is bounded by the
+    /// object at the first one.
     fn dump(&self, _store: &Store<J>, _root: u32, _at: &mut DumpAt, _piece: &mut Vec<u8>) -> bool {
         true
+    }
+
+    /// Whether something is under way in this object that entries of the log end, and that a dump
+    /// does not have.
+    fn is_unfinished(&self, _root: u32) -> bool {
+        false
     }
 
     /// Makes an empty object of parts that no key leads to, to be filled; its root record is
@@ -196,7 +204,9 @@ pub(crate) trait Type<J: Journal>: Send {
         Err(Status::Malformed)
     }
 
-    /// Fills a piece into such an object. It is logged afterwards.
+    /// Fills a piece into such an object. It is logged afterwards. In a snapshot the piece is what
+    /// the object held at this point of the stream: a part that is there already gets what the
+    /// piece has of it.
     ///
     /// # Errors
     /// Returns the status of the reply; a part of the piece may be filled in. The same piece may

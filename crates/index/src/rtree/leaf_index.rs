@@ -7,7 +7,7 @@
 //! have equal words, and either word serves both ([`SlotTable`]).
 
 use super::owned_node::entries_in;
-use crate::slot_table::SlotTable;
+use crate::slot_table::{HashSweep, SlotTable};
 use remora_arena::{Journal, Owner};
 use remora_layout::hash::mix;
 use remora_layout::node::{Entry, NodeRef};
@@ -53,6 +53,22 @@ impl LeafIndex {
             index.is_some()
         });
         Some((leaf?, index?))
+    }
+
+    /// Gives some more objects of a sweep to `found`; false if there are no more. Twins may be
+    /// given twice.
+    pub fn sweep_some<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        sweep: &mut HashSweep,
+        mut found: impl FnMut(&Entry),
+    ) -> bool {
+        let Some(hash) = sweep.next(&self.leaves) else { return false };
+        for slot in self.leaves.slots_of(hash) {
+            let entries = entries_in(owner, NodeRef { slot, generation: 0 }).iter();
+            entries.filter(|entry| self.hash(entry.word) == hash).for_each(&mut found);
+        }
+        true
     }
 
     /// Notes entries that leave a leaf, and that come into it; those that do

@@ -5,6 +5,7 @@ use super::leaf_index::LeafIndex;
 use super::owned_node::{entries_in, shape_in};
 use super::pool::{Arena, Pool, set_dead, set_state};
 use super::write_set::{WriteSet, store_header, write_new_node};
+use crate::slot_table::HashSweep;
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MIN_NODE_ENTRIES};
 use remora_layout::node::{Entry, Home, NodeRef, NodeShape, node_bytes};
@@ -155,6 +156,19 @@ impl Tree {
     pub fn find<J: Journal>(&self, owner: &Owner<J>, id: u64) -> Option<Rect> {
         let (leaf, index) = self.ids.leaf_of(owner, id)?;
         Some(entries_in(owner, NodeRef { slot: leaf, generation: 0 })[index].rect)
+    }
+
+    /// Hands some objects to `found`, and continues behind them the next time; false if there are
+    /// no more. The tree may change between two calls. Each object that is in it from the first
+    /// call to the last is given at least once, also if it moves; its word stays the same. The
+    /// number of calls is bounded by the objects at the beginning.
+    pub fn sweep_some<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        sweep: &mut HashSweep,
+        found: impl FnMut(&Entry),
+    ) -> bool {
+        self.ids.sweep_some(owner, sweep, found)
     }
 
     /// Nodes in the tree.

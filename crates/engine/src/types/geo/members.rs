@@ -149,7 +149,8 @@ impl GeoKeys {
         for Member { member, .. } in places.iter() {
             let set = &self.by_root[&root];
             let Some(slot) = set.find(&store.owner, member) else { continue };
-            if set.members() == 1 {
+            // A key that a snapshot is filling may have none meanwhile.
+            if set.members() == 1 && !store.moves.is_filling(root) {
                 keys::del(store, on);
                 return Reply::number(removed + 1);
             }

@@ -169,7 +169,8 @@ impl<J: Journal> Type<J> for GeoKeys {
                 if data_bytes != set.data_bytes() {
                     return Err(told(format!("its records take {data_bytes} bytes")));
                 }
-                if set.members() == 0 && !store.moves.is_loading(root) {
+                let is_incomplete = store.moves.is_loading(root) || store.moves.is_filling(root);
+                if set.members() == 0 && !is_incomplete {
                     return Err(told("it has no members".into()));
                 }
             }

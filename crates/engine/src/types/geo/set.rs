@@ -8,9 +8,9 @@
 //! the record: [`crate::geo_read`].
 
 use remora_arena::{Journal, Owner, Slot};
-use remora_index::SlotTable;
 use remora_index::hash::{record_key, record_value};
 use remora_index::rtree::Tree;
+use remora_index::{HashSweep, SlotTable};
 use remora_layout::hash::checksum;
 use remora_layout::limits::SLOT_UNIT_BYTES;
 use remora_layout::record::RECORD_HEADER_BYTES;
@@ -96,6 +96,13 @@ impl GeoSet {
     /// Slots of the members of one part.
     pub fn slots_of(&self, part: usize) -> impl Iterator<Item = u32> {
         self.members.slots_in(part)
+    }
+
+    /// Gives the slots of some more members of a sweep to `found`; false if there are no more.
+    pub fn sweep_some(&self, sweep: &mut HashSweep, found: impl FnMut(u32)) -> bool {
+        let Some(hash) = sweep.next(&self.members) else { return false };
+        self.members.slots_of(hash).for_each(found);
+        true
     }
 
     /// Takes out some members for release; their names are not found afterwards.

@@ -6,14 +6,12 @@ use crate::store::{DumpAt, Store};
 use crate::types::object::{On, resume};
 use crate::types::rtree::arena_at;
 use remora_arena::{Journal, Slot};
+use remora_index::HashSweep;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
 use remora_layout::tree::TREE_HEADER_BYTES;
 use remora_protocol::geo::{Member, Members};
 use remora_protocol::message::Status;
-
-/// A part of the members' table, and how many of its members are written.
-type At = (usize, usize);
 
 impl GeoKeys {
     /// Appends some members of the key; true once there are no more.
@@ -25,22 +23,17 @@ impl GeoKeys {
         piece: &mut Vec<u8>,
     ) -> bool {
         let set = &self.by_root[&root];
-        let mut at: Box<At> = resume(dump_at);
-        let mut written = 0;
-        while at.0 < set.parts() {
-            for slot in set.slots_of(at.0).skip(at.1) {
-                if written == DUMP_PIECE_PARTS || piece.len() >= DUMP_PIECE_BYTES {
-                    *dump_at = Some(at);
-                    return false;
-                }
+        let mut at: Box<HashSweep> = resume(dump_at);
+        let (mut written, mut ended) = (0, false);
+        while !ended && written < DUMP_PIECE_PARTS && piece.len() < DUMP_PIECE_BYTES {
+            ended = !set.sweep_some(&mut at, |slot| {
                 let (member, score) = (member_in(&store.owner, slot), score_in(&store.owner, slot));
                 Members::push(piece, &Member { score, distance: 0.0, member });
                 written += 1;
-                at.1 += 1;
-            }
-            *at = (at.0 + 1, 0);
+            });
         }
-        true
+        *dump_at = Some(at);
+        ended
     }
 
     pub(super) fn begin_load_members<J: Journal>(

@@ -34,6 +34,11 @@ fn fits_packed(name: &[u8], value: &[u8]) -> bool {
     name.len() <= WHOLE_ITEM_BYTES && value.len() <= WHOLE_ITEM_BYTES
 }
 
+/// Whether a snapshot is filling the hash: it may be empty meanwhile.
+fn is_filling<J: Journal>(store: &Store<J>, held: Held) -> bool {
+    matches!(held, Held::Parts(found) if store.moves.is_filling(found.slot.slot))
+}
+
 impl Hashes {
     pub(super) fn set<J: Journal>(
         &mut self,
@@ -199,7 +204,7 @@ impl Hashes {
         if removed == 0 {
             return Reply::number(0);
         }
-        if removed == length(store, held) {
+        if removed == length(store, held) && !is_filling(store, held) {
             keys::del(store, on);
             return Reply::number(removed as i64);
         }

@@ -8,13 +8,13 @@ use remora_arena::{ArenaFull, Journal, Slot};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
+use remora_layout::table::SCAN_END;
 use remora_protocol::Items;
 use remora_protocol::message::Status;
 
-/// A bucket, and how many of its fields are written.
-type At = (u64, usize);
-
-/// Appends some fields of the hash; true once there are no more.
+/// Appends some fields of the hash, whole buckets of its table in the order of a scan; true once
+/// there are no more. A field that is there from the first step to the last is written, however the
+/// table grows meanwhile.
 pub(super) fn dump<J: Journal>(
     store: &Store<J>,
     root: u32,
@@ -22,25 +22,20 @@ pub(super) fn dump<J: Journal>(
     piece: &mut Vec<u8>,
 ) -> bool {
     let parts = store.parts.of(root);
-    let mut at: Box<At> = resume(dump_at);
-    for _ in 0..DUMP_PIECE_PARTS {
-        let (bucket, written) = *at;
-        if bucket == parts.buckets() {
-            return true;
+    // A place in the order of a scan.
+    let mut at: Box<u64> = resume(dump_at);
+    let mut visited = 0;
+    while *at < SCAN_END && visited < DUMP_PIECE_PARTS && piece.len() < DUMP_PIECE_BYTES {
+        let (bucket, end) = parts.at_scan_place(*at as u32);
+        for slot in parts.in_bucket(&store.owner, bucket) {
+            Items::push(piece, record_key(&store.owner, slot));
+            Items::push(piece, record_value(&store.owner, slot));
+            visited += 1;
         }
-        if piece.len() >= DUMP_PIECE_BYTES {
-            break;
-        }
-        *at = match parts.in_bucket(&store.owner, bucket).get(written) {
-            Some(&slot) => {
-                Items::push(piece, record_key(&store.owner, slot));
-                Items::push(piece, record_value(&store.owner, slot));
-                (bucket, written + 1)
-            }
-            None => (bucket + 1, 0),
-        };
+        visited += 1;
+        *at = end;
     }
-    let ended = at.0 == parts.buckets();
+    let ended = *at == SCAN_END;
     *dump_at = Some(at);
     ended
 }

@@ -15,7 +15,7 @@ use remora_protocol::tree::ObjectId;
 use zerocopy::IntoBytes;
 
 /// Every rectangle lies in it.
-pub(super) const EVERYWHERE: Rect =
+const EVERYWHERE: Rect =
     Rect { min_x: f64::MIN, max_x: f64::MAX, min_y: f64::MIN, max_y: f64::MAX };
 
 impl Trees {

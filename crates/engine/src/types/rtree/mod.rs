@@ -154,6 +154,10 @@ impl<J: Journal> Type<J> for Trees {
         self.dump_objects(store, root, at, piece)
     }
 
+    fn is_unfinished(&self, root: u32) -> bool {
+        self.named(root).stage.is_some()
+    }
+
     fn begin_load(
         &mut self,
         store: &mut Store<J>,

@@ -5,9 +5,9 @@ use super::record::{bytes_of, carried_in, expires_at_ms, has_expired, word_in};
 use super::stage::Stage;
 use crate::store::{Now, Store};
 use remora_arena::{Journal, Slot};
-use remora_index::SlotTable;
 use remora_index::hash::record_key;
 use remora_index::rtree::{Object, Tree};
+use remora_index::{HashSweep, SlotTable};
 use remora_layout::hash::{checksum, mix};
 use remora_layout::object::{is_surrogate, object_key};
 use remora_layout::rect::Rect;
@@ -116,6 +116,22 @@ impl Named {
             let is_it = |slot: u32| carried_in(store, slot).id == text;
             self.names.find(self.hash_of_text(text), is_it)
         })
+    }
+
+    /// Gives some more objects of a sweep over those with surrogates to `found`; false if there are
+    /// no more.
+    pub fn sweep_surrogates<J: Journal>(
+        &self,
+        store: &Store<J>,
+        sweep: &mut HashSweep,
+        mut found: impl FnMut(&Object),
+    ) -> bool {
+        let Some(hash) = sweep.next(&self.names) else { return false };
+        for word in self.names.slots_of(hash).map(|slot| word_in(store, slot)) {
+            let rect = self.tree.find(&store.owner, word);
+            rect.into_iter().for_each(|rect| found(&Object { rect, word }));
+        }
+        true
     }
 
     /// The word of an existing object, and its record's slot if it has one. The object may have

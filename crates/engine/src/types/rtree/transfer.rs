@@ -1,7 +1,6 @@
 //! A tree of places on its way to another key: a piece is a list of puts, each with
 //! all that the object has.
 
-use super::digest::EVERYWHERE;
 use super::named::Named;
 use super::record::{carried_in, expires_at_ms};
 use super::trees::Trees;
@@ -9,21 +8,22 @@ use crate::store::{DumpAt, Store};
 use crate::types::object::{On, resume};
 use remora_arena::{Journal, Slot};
 use remora_geometry::Wkb;
-use remora_index::rtree::{Cursor, Object};
+use remora_index::HashSweep;
+use remora_index::rtree::Object;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
 use remora_layout::object::is_surrogate;
-use remora_layout::rect::Predicate;
 use remora_protocol::Expiry;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeSettings};
 
-/// A search for all objects.
-struct At(Cursor);
-
-impl Default for At {
-    fn default() -> Self {
-        Self(Cursor::new(EVERYWHERE, Predicate::Intersects))
-    }
+/// Where a dump continues. It goes through the objects with integers as words first, then through
+/// those with surrogates. So it meets an object that gets a surrogate meanwhile in the second part,
+/// if not in the first; no object loses its surrogate while it lives.
+#[derive(Default)]
+struct At {
+    integers: HashSweep,
+    surrogates: HashSweep,
+    has_passed_integers: bool,
 }
 
 impl Trees {
@@ -44,18 +44,22 @@ impl Trees {
     ) -> bool {
         let named = self.named(root);
         let mut at: Box<At> = resume(dump_at);
-        let mut written = 0;
-        // Bounded: each turn visits some nodes, and a tree has few without objects.
-        let ended = loop {
-            let ended = named.tree.search_some(&store.owner, &mut at.0, 1, |object| {
-                dump_object(store, named, object, piece);
-                written += 1;
-            });
-            if ended || written >= DUMP_PIECE_PARTS || piece.len() >= DUMP_PIECE_BYTES {
-                break ended;
+        let (mut visited, mut ended) = (0, false);
+        while !ended && visited < DUMP_PIECE_PARTS && piece.len() < DUMP_PIECE_BYTES {
+            visited += 1;
+            if at.has_passed_integers {
+                ended = !named.sweep_surrogates(store, &mut at.surrogates, |object| {
+                    dump_object(store, named, object, piece);
+                });
+                continue;
             }
-        };
-        debug_assert_eq!(at.0.restarts(), 0, "it does not change meanwhile");
+            let has_more = named.tree.sweep_some(&store.owner, &mut at.integers, |object| {
+                if !is_surrogate(object.word) {
+                    dump_object(store, named, object, piece);
+                }
+            });
+            at.has_passed_integers = !has_more;
+        }
         *dump_at = Some(at);
         ended
     }
