@@ -15,6 +15,8 @@ pub struct Data {
     pub directory: PathBuf,
     /// When a change is durable.
     pub promise: Promise,
+    /// Bytes of log after which the server writes a snapshot.
+    pub snapshot_log_bytes: u64,
 }
 
 /// Configuration of one server process.

@@ -9,6 +9,7 @@
 //!
 //! The protocol of the rings wakes the receiver: [`remora_fabric::shm::asleep`].
 
+use crate::disk::SnapshotPort;
 use crate::mail_queues::{MailQueues, bits};
 use crate::ring_session::RingSession;
 use crate::thread_counts::ThreadCounts;
@@ -18,6 +19,7 @@ use remora_frontend::{Connection, Job, OwnedReply, Token};
 use remora_layout::limits::MAIL_UNDER_WAY;
 use remora_resp::Resp;
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 /// A message from a thread without a shard to a shard's thread.
@@ -30,6 +32,8 @@ pub enum Message {
     Serve(Box<Handed>),
     /// Changes up to this sequence are durable.
     Durable(u64),
+    /// Write a snapshot of the shard.
+    Snapshot(Arc<SnapshotPort>),
     /// Whether the disk of the log takes entries.
     Keeps(bool),
     /// Take no more RESP requests. The sender is dropped once those that were

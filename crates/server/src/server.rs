@@ -5,7 +5,9 @@ use crate::balance::BusyShare;
 use crate::clock::Clock;
 use crate::config::{Config, Data, Wanted};
 use crate::control::{self, Control};
-use crate::disk::{DataDirectory, Disk, LogThread, recover};
+use crate::disk::{
+    DataDirectory, Disk, LogThread, SnapshotPlace, SnapshotThread, recover,
+};
 use crate::inbox::{Inbox, Message};
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
@@ -54,6 +56,8 @@ pub struct Server {
     acceptor: Option<(JoinHandle<()>, mio::Waker)>,
     /// Writes the log, if there is a data directory, which stays locked until then.
     log: Option<LogThread>,
+    /// Writes snapshots.
+    snapshots: Option<SnapshotThread>,
     lock: Option<Lock>,
 }
 
@@ -144,10 +148,16 @@ impl Server {
         // read lease has lapsed; nothing may be acknowledged before.
         let lapse = Duration::from_millis(READ_LEASE_MS + READ_LEASE_MARGIN_MS);
         std::thread::sleep(lapse.saturating_sub(shared.clock.started().elapsed()));
-        let log = commit.map(|commit| LogThread::start(Arc::clone(&shared), commit)).transpose()?;
+        let kept_bytes = data.as_ref().map_or(0, |data| data.found.bytes());
+        let log = commit
+            .map(|commit| LogThread::start(Arc::clone(&shared), (commit, kept_bytes)))
+            .transpose()?;
+        let place = data.as_ref().map(SnapshotPlace::behind);
+        let snapshots =
+            place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
         let lock = data.map(DataDirectory::into_lock);
         let (shards, control, acceptor) = (Vec::new(), None, None);
-        let mut server = Self { socket, shared, shards, control, acceptor, log, lock };
+        let mut server = Self { socket, shared, shards, control, acceptor, log, snapshots, lock };
         server.spawn(loops, &places, unix, fabric, listener)?;
         Ok(server)
     }
@@ -256,6 +266,9 @@ impl Server {
             self.shared.wake_control();
             vital_thread::join(thread);
         }
+        if let Some(snapshots) = self.snapshots.take() {
+            snapshots.stop();
+        }
         // Every connection of a session is withdrawn and closed by now.
         for shard in &self.shared.shards {
             shard.inbox.push(Message::Stop);
@@ -324,10 +337,11 @@ fn begin_disk(
     let (Some(data), Some(settings)) = (data, &config.data) else { return Ok(None) };
     let started = Instant::now();
     let mut shards: Vec<&mut Shard<NoJournal>> = loops.iter_mut().map(|(shard, _)| shard).collect();
-    let entries = recover(data, &mut shards, slots)?;
-    let first = shards.iter().map(|shard| shard.last_sequence() + 1).collect();
-    let commit = data.begin_log(first)?;
-    let disk = Disk::new(settings.directory.clone(), settings.promise, shards.len());
+    let (entries, first) = recover(data, &mut shards, slots)?;
+    let commit = data.begin_log(first.clone())?;
+    let disk = Disk::new(settings.directory.clone(), settings.promise, first);
+    let saved_at_s = data.found.time_ms / 1000;
+    disk.snapshots.saved_at_s.store(saved_at_s, Ordering::Relaxed);
     let recovery_ms = started.elapsed().as_millis() as u64;
     disk.state.recovered.store(entries, Ordering::Relaxed);
     disk.state.recovery_ms.store(recovery_ms, Ordering::Relaxed);

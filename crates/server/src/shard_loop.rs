@@ -193,6 +193,7 @@ impl ShardLoop {
         let served = self.connections.serve(|gone| sleeper.forget(gone.as_fd())) as u64;
         self.take_own_replies();
         self.connections.port_mut().send_mail();
+        self.connections.port_mut().snapshot_some();
         self.connections.port_mut().ship_log();
         // A connection whose requests are executed is counted once.
         let sessions = rings.clients.max(moved.connections);
@@ -238,6 +239,7 @@ impl ShardLoop {
                 Message::Durable(sequence) => {
                     self.connections.port_mut().shard.set_durable(sequence);
                 }
+                Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
                 Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),
                 Message::Drain(done) => {
                     self.drains = Some((Instant::now() + DRAIN, done));
@@ -339,7 +341,7 @@ impl ShardLoop {
 
     /// Whether leases, expiries or clients want a look now and then.
     fn wants_ticks(&self) -> bool {
-        self.host().shard.wants_ticks() || self.clients.may_stall()
+        self.host().shard.wants_ticks() || self.host().has_snapshot() || self.clients.may_stall()
     }
 
     fn sleep(&mut self) {

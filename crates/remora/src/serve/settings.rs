@@ -24,6 +24,9 @@ use std::path::{Path, PathBuf};
 /// Memory of all shards together.
 pub const DEFAULT_MAX_MEMORY: Size = Size(1 << 30);
 
+/// Bytes of log after which a server writes a snapshot.
+const DEFAULT_SNAPSHOT_LOG_BYTES: Size = Size(1 << 30);
+
 /// Settings that one source gives; all of them are optional.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -116,6 +119,10 @@ pub struct Layer {
     /// [default: everysec, with data_dir].
     #[arg(long, env = "REMORA_DURABILITY", value_name = "WHEN", value_enum)]
     pub durability: Option<Durability>,
+    /// Bytes of log after which the server writes a snapshot and drops what it
+    /// covers [default: 1GiB].
+    #[arg(long, env = "REMORA_SNAPSHOT_LOG_BYTES", value_name = "SIZE")]
+    pub snapshot_log_bytes: Option<Size>,
     /// Queue pairs of clients over RDMA, one for each client process, 1 to 1024
     /// and no more than the devices have [default: 1024]. Further clients get
     /// TCP by auto, and are refused by verbs.
@@ -177,6 +184,7 @@ impl Layer {
             eviction: self.eviction.or(below.eviction),
             data_dir: self.data_dir.or(below.data_dir),
             durability: self.durability.or(below.durability),
+            snapshot_log_bytes: self.snapshot_log_bytes.or(below.snapshot_log_bytes),
             max_queue_pairs: self.max_queue_pairs.or(below.max_queue_pairs),
             reads_per_client: self.reads_per_client.or(below.reads_per_client),
             log: self.log.or(below.log),
@@ -241,6 +249,8 @@ pub struct Settings {
     /// What a reply to a change promises.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<Durability>,
+    /// Bytes of log after which the server writes a snapshot.
+    pub snapshot_log_bytes: Size,
     /// Queue pairs of clients over RDMA.
     pub max_queue_pairs: usize,
     /// READs that one client over RDMA may have under way.
@@ -280,6 +290,7 @@ impl Settings {
             upload_idle_s: layer.upload_idle_s.unwrap_or(UPLOAD_IDLE_S),
             eviction: layer.eviction.unwrap_or_default(),
             durability: layer.durability.or(layer.data_dir.as_ref().map(|_| Durability::default())),
+            snapshot_log_bytes: layer.snapshot_log_bytes.unwrap_or(DEFAULT_SNAPSHOT_LOG_BYTES),
             data_dir: layer.data_dir.filter(|path| !path.as_os_str().is_empty()),
             max_queue_pairs: layer.max_queue_pairs.unwrap_or(MAX_SESSIONS),
             reads_per_client: layer.reads_per_client.unwrap_or(MAX_READS_PER_CLIENT),
@@ -343,7 +354,8 @@ impl Settings {
     /// Where the data are kept.
     fn data(&self) -> Option<Data> {
         let directory = self.data_dir.clone()?;
-        Some(Data { directory, promise: self.durability.unwrap_or_default().into() })
+        let promise = self.durability.unwrap_or_default().into();
+        Some(Data { directory, promise, snapshot_log_bytes: self.snapshot_log_bytes.0 })
     }
 
     /// The same, for the server.

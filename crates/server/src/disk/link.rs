@@ -1,13 +1,14 @@
 //! What connects the shards' threads, the log's thread and INFO.
 
-use super::port::{LogBell, LogPort, LogShipper};
+use super::port::{ThreadBell, LogPort, LogShipper};
+use super::snapshots::Snapshots;
 use super::state::DiskState;
 use remora_arena::NoJournal;
 use remora_engine::Shard;
 use remora_storage::Promise;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the log's thread shares with others.
 pub struct Disk {
@@ -18,7 +19,15 @@ pub struct Disk {
     /// By shard.
     pub ports: Vec<Arc<LogPort>>,
     /// Wakes the thread.
-    pub bell: Arc<LogBell>,
+    pub bell: Arc<ThreadBell>,
+    /// By shard, the last sequence that is on the disk.
+    pub synced: Vec<AtomicU64>,
+    /// By shard, the first sequence of this life.
+    pub first: Vec<u64>,
+    /// Snapshots.
+    pub snapshots: Snapshots,
+    /// By shard, the sequences that a new snapshot covers.
+    covered: Mutex<Option<Vec<u64>>>,
     /// For INFO.
     pub state: DiskState,
     /// The thread is to write what there is, sync it, and end.
@@ -26,13 +35,18 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// For so many shards.
-    pub fn new(directory: PathBuf, promise: Promise, shards: usize) -> Self {
+    /// For shards that begin with these sequences.
+    pub fn new(directory: PathBuf, promise: Promise, first: Vec<u64>) -> Self {
+        let shards = first.len();
         Self {
             directory,
             promise,
             ports: (0..shards).map(|_| Arc::default()).collect(),
             bell: Arc::default(),
+            synced: first.iter().map(|first| (first - 1).into()).collect(),
+            first,
+            snapshots: Snapshots::default(),
+            covered: Mutex::default(),
             state: DiskState::default(),
             stopping: AtomicBool::new(false),
         }
@@ -40,6 +54,18 @@ impl Disk {
 
     /// The shard's end of its port.
     pub fn shipper(&self, number: usize, shard: &mut Shard<NoJournal>) -> LogShipper {
-        LogShipper::new(shard, number, (Arc::clone(&self.ports[number]), Arc::clone(&self.bell)))
+        let port = (Arc::clone(&self.ports[number]), Arc::clone(&self.bell));
+        LogShipper::new(shard, (number, self.first[number]), port)
+    }
+
+    /// A snapshot covers the entries up to these sequences.
+    pub fn cover(&self, covered: Vec<u64>) {
+        *self.covered.lock().unwrap_or_else(PoisonError::into_inner) = Some(covered);
+        self.bell.ring();
+    }
+
+    /// What a new snapshot covers.
+    pub fn take_covered(&self) -> Option<Vec<u64>> {
+        self.covered.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -4,7 +4,7 @@
 //! `everysec` a second thread syncs, so that no write waits for it.
 
 use super::link::Disk;
-use super::port::LogBell;
+use super::port::ThreadBell;
 use crate::inbox::Message;
 use crate::shared::Shared;
 use remora_fabric::vital_thread;
@@ -32,7 +32,10 @@ impl LogThread {
     ///
     /// # Errors
     /// The kernel gives no thread.
-    pub fn start(shared: Arc<Shared>, commit: GroupCommit<Directory>) -> io::Result<Self> {
+    pub fn start(
+        shared: Arc<Shared>,
+        (commit, kept_bytes): (GroupCommit<Directory>, u64),
+    ) -> io::Result<Self> {
         let disk = disk_of(&shared);
         let syncer = match disk.promise {
             Promise::Synced => None,
@@ -41,7 +44,7 @@ impl LogThread {
         let told = (0..disk.ports.len()).map(|shard| commit.durable(shard)).collect();
         disk.state.follow(commit.writer());
         let body =
-            Body { commit, shared: Arc::clone(&shared), syncer, told, next: 0, is_lost: false };
+            Body { commit, shared: Arc::clone(&shared), syncer, told, next: 0, is_lost: false, kept_bytes };
         let thread = vital_thread::spawn("log", move || body.run())?;
         Ok(Self { thread, shared })
     }
@@ -66,7 +69,7 @@ struct Syncer {
 }
 
 impl Syncer {
-    fn start(bell: Arc<LogBell>) -> io::Result<Self> {
+    fn start(bell: Arc<ThreadBell>) -> io::Result<Self> {
         let (orders, ordered) = channel::<Sync<File>>();
         let (give, done) = channel();
         vital_thread::spawn("log-sync", move || {
@@ -93,6 +96,8 @@ struct Body {
     next: usize,
     /// A shard has dropped entries: nothing may be written behind the gap.
     is_lost: bool,
+    /// Bytes of the log since the last snapshot.
+    kept_bytes: u64,
 }
 
 impl Body {
@@ -139,6 +144,7 @@ impl Body {
             self.note(&mended);
         }
         self.tell_durable();
+        self.drop_covered();
         for run in self.commit.take_freed() {
             self.shared.disk.as_ref().expect("there is one").ports[usize::from(run.shard)]
                 .give_back(run.frames);
@@ -188,8 +194,9 @@ impl Body {
     }
 
     fn write(&mut self, runs: Vec<Run>) {
-        let state = &self.disk().state;
         let bytes: usize = runs.iter().map(|run| run.frames.len()).sum();
+        self.kept_bytes += bytes as u64;
+        let state = &self.disk().state;
         add(&state.groups, 1);
         add(&state.runs, runs.len() as u64);
         add(&state.bytes, bytes as u64);
@@ -255,6 +262,25 @@ impl Body {
                 *told = durable;
                 self.shared.shards[shard].inbox.push(Message::Durable(durable));
             }
+            let synced = self.commit.synced(shard);
+            self.shared.disk.as_ref().expect("there is one").synced[shard]
+                .store(synced, Ordering::Release);
+        }
+    }
+
+    /// Drops the segments that a new snapshot covers, and asks for the next snapshot once the log
+    /// behind the last one has grown.
+    fn drop_covered(&mut self) {
+        if let Some(covered) = self.disk().take_covered() {
+            self.kept_bytes = 0;
+            if let Err(error) = self.commit.drop_covered(&covered) {
+                tracing::warn!(%error, "segments of the log that nobody needs cannot be removed yet");
+            }
+        }
+        let most = self.shared.config.data.as_ref().map_or(u64::MAX, |data| data.snapshot_log_bytes);
+        if self.kept_bytes >= most {
+            self.kept_bytes = 0;
+            self.disk().snapshots.want();
         }
     }
 

@@ -8,10 +8,15 @@ mod log_thread;
 mod open;
 mod port;
 mod recovery;
+mod snapshot_port;
+mod snapshot_thread;
+mod snapshots;
 mod state;
 
 pub use link::Disk;
 pub use log_thread::LogThread;
 pub use open::DataDirectory;
 pub use port::LogShipper;
+pub use snapshot_port::{SnapshotPort, SnapshotSource};
+pub use snapshot_thread::{SnapshotPlace, SnapshotThread};
 pub use recovery::recover;

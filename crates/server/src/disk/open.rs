@@ -5,15 +5,17 @@ use crate::random::random_u64;
 use crate::start_error::StartError;
 use remora_layout::limits::LOG_SEGMENT_FILE_BYTES;
 use remora_storage::{
-    Directory, Found, GroupCommit, Identity, Lock, LogStart, LogWriter, Promise, StorageError,
-    WriterOptions, find,
+    Directory, Found, GroupCommit, Identity, Lock, LogStart, LogWriter, Promise, SnapshotAt,
+    StorageError, WriterOptions, find, find_snapshot, remove_leftovers,
 };
 
 /// A data directory that this process has.
 pub struct DataDirectory {
     /// Which data these are.
     pub identity: Identity,
-    /// What lies there.
+    /// The newest snapshot, if there is one.
+    pub snapshot: Option<SnapshotAt>,
+    /// The log.
     pub found: Found,
     /// Its files.
     pub volume: Directory,
@@ -38,16 +40,20 @@ impl DataDirectory {
                 identity
             }
         };
-        let found = find(&volume, &identity, (0, &[]))?;
+        remove_leftovers(&volume)?;
+        let snapshot = find_snapshot(&volume, &identity)?;
+        let covered = snapshot.as_ref().map(|at| (at.epoch, at.covered()));
+        let (epoch, covered) = covered.unwrap_or_default();
+        let found = find(&volume, &identity, (epoch, &covered))?;
         for notice in &found.notices {
             tracing::warn!("{notice}");
         }
-        Ok(Self { identity, found, volume, promise: data.promise, lock })
+        Ok(Self { identity, snapshot, found, volume, promise: data.promise, lock })
     }
 
     /// The epoch of this life.
     pub fn epoch(&self) -> u64 {
-        self.found.epoch() + 1
+        self.found.epoch().max(self.snapshot.as_ref().map_or(0, |at| at.epoch)) + 1
     }
 
     /// The bytes of memory that the data took at the end; 0 if nothing is known.
@@ -55,11 +61,13 @@ impl DataDirectory {
         self.found.lives.last().map_or(0, |life| life.used_bytes.iter().sum())
     }
 
-    /// Entries in the log.
+    /// Entries of the log and operations of the snapshot, at most.
     pub fn entries(&self) -> u64 {
         let lives = self.found.lives.iter();
         let shards = lives.flat_map(|life| life.first.iter().zip(&life.last));
-        shards.map(|(first, last)| last + 1 - first).sum()
+        let of_log: u64 = shards.map(|(first, last)| last + 1 - first).sum();
+        let of_snapshot = self.snapshot.iter().flat_map(|at| &at.shards);
+        of_log + of_snapshot.map(|shard| shard.operations).sum::<u64>()
     }
 
     /// Begins the log of this life, whose shards begin with these sequences.

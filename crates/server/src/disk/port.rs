@@ -60,14 +60,14 @@ impl LogPort {
     }
 }
 
-/// Wakes the log's thread.
+/// Wakes a thread that sleeps until there is work.
 #[derive(Default)]
-pub struct LogBell {
+pub struct ThreadBell {
     is_asleep: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
-impl LogBell {
+impl ThreadBell {
     /// Wakes the thread if it sleeps.
     pub fn ring(&self) {
         // Pairs with the fence of `sleep`: either this thread sees that it sleeps, or it sees the
@@ -99,7 +99,7 @@ impl LogBell {
 /// The shard's end of its port.
 pub struct LogShipper {
     port: Arc<LogPort>,
-    bell: Arc<LogBell>,
+    bell: Arc<ThreadBell>,
     shard: u16,
     cursor: Cursor,
     hold: Option<Hold>,
@@ -108,16 +108,15 @@ pub struct LogShipper {
 }
 
 impl LogShipper {
-    /// For a shard whose present entries are all on the disk.
+    /// For a shard with this number, whose entries before this sequence are all on the disk.
     pub fn new<J: Journal>(
         shard: &mut Shard<J>,
-        number: usize,
-        (port, bell): (Arc<LogPort>, Arc<LogBell>),
+        (number, first): (usize, u64),
+        (port, bell): (Arc<LogPort>, Arc<ThreadBell>),
     ) -> Self {
-        let last = shard.last_sequence();
-        let cursor = shard.log().cursor(last + 1).expect("the next entry is never dropped");
+        let cursor = shard.log().cursor(first).expect("it was logged just now, or is the next");
         let hold = shard.hold_log(&cursor).ok();
-        Self { port, bell, shard: number as u16, cursor, hold, shipped: (last, true) }
+        Self { port, bell, shard: number as u16, cursor, hold, shipped: (first - 1, true) }
     }
 
     /// Whether everything was handed over.

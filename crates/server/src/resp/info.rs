@@ -176,7 +176,8 @@ impl Facts<'_> {
             return lines([("data_directory", String::new()), ("durability", "none".into())]);
         };
         let state = &disk.state;
-        let failure = state.failure();
+        let (failure, snapshots) = (state.failure(), &disk.snapshots);
+        let snapshot_failure = snapshots.failure();
         let status = if failure.is_empty() { "ok" } else { "err" };
         let ms = |ns: &AtomicU64| (ns.load(Ordering::Relaxed) / 1_000_000).to_string();
         lines([
@@ -194,6 +195,14 @@ impl Facts<'_> {
             ("log_sync_ms", ms(&state.sync_ns)),
             ("log_longest_sync_ms", ms(&state.longest_sync_ns)),
             ("log_unsynced_bytes", load(&state.unsynced_bytes)),
+            ("rdb_bgsave_in_progress", u8::from(snapshots.is_under_way()).to_string()),
+            ("rdb_last_save_time", load(&snapshots.saved_at_s)),
+            ("rdb_last_bgsave_status", if snapshot_failure.is_empty() { "ok" } else { "err" }.into()),
+            ("snapshot_failure", snapshot_failure),
+            ("snapshots_written", load(&snapshots.written)),
+            ("snapshots_given_up", load(&snapshots.given_up)),
+            ("snapshot_bytes", load(&snapshots.bytes)),
+            ("snapshot_ms", load(&snapshots.took_ms)),
             ("recovered_entries", load(&state.recovered)),
             ("recovery_ms", load(&state.recovery_ms)),
         ])

@@ -3,7 +3,7 @@
 
 use super::host::{Host, Prefetch};
 use super::info;
-use crate::disk::LogShipper;
+use crate::disk::{LogShipper, SnapshotPort, SnapshotSource};
 use crate::inbox::{Mail, Outbox};
 use crate::large_jobs::LargeJobs;
 use crate::shared::{ShardHandle, Shared};
@@ -40,6 +40,8 @@ pub struct ShardHost {
     outbox: Outbox,
     /// Hands the shard's entries to the thread of the log.
     shipper: Option<LogShipper>,
+    /// The shard's part in a snapshot, if one is under way.
+    snapshot: Option<SnapshotSource>,
 }
 
 impl ShardHost {
@@ -56,6 +58,7 @@ impl ShardHost {
             jobs: VecDeque::new(),
             outbox,
             shipper,
+            snapshot: None,
         }
     }
 
@@ -65,6 +68,27 @@ impl ShardHost {
         if let Some(shipper) = &mut self.shipper {
             shipper.ship(&mut self.shard);
         }
+    }
+
+    /// Begins the shard's part in a snapshot.
+    pub fn begin_snapshot(&mut self, port: Arc<SnapshotPort>) {
+        self.snapshot = Some(SnapshotSource::begin(port, self.number, &mut self.shard));
+    }
+
+    /// Continues a snapshot for one turn, if one is under way.
+    #[inline]
+    pub fn snapshot_some(&mut self) {
+        if let Some(source) = &mut self.snapshot
+            && source.has_work()
+            && !source.turn(&mut self.shard, self.now)
+        {
+            self.snapshot = None;
+        }
+    }
+
+    /// Whether a snapshot is under way that waits for something else than this thread.
+    pub fn has_snapshot(&self) -> bool {
+        self.snapshot.is_some()
     }
 
     /// Whether entries are to be handed over that there was no room for.
@@ -84,7 +108,9 @@ impl ShardHost {
 
     /// Whether there is something to do for jobs.
     pub fn has_jobs(&self) -> bool {
-        !self.jobs.is_empty() || self.large_jobs.has_work() || self.may_send() || self.may_ship()
+        let may_go_on = self.snapshot.as_ref().is_some_and(SnapshotSource::has_work);
+        let may_send = self.may_send() || self.may_ship() || may_go_on;
+        !self.jobs.is_empty() || self.large_jobs.has_work() || may_send
     }
 
     /// Whether there is room for mail that had to wait.

@@ -1,0 +1,130 @@
+//! Between the shards' threads and the thread that writes snapshots.
+//!
+//! Invariant: a shard never waits. Each has a bounded queue; while it is full the shard's sweep
+//! stands still, and the thread rings for it when it has taken something.
+
+use super::port::ThreadBell;
+use crate::sync::ArrayQueue;
+use remora_arena::Journal;
+use remora_engine::{Now, Shard, SnapshotTurn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Pieces of one shard on their way.
+const PIECES: usize = 4;
+/// Bytes that a shard gathers before it hands them over.
+const PIECE_BYTES: usize = 256 << 10;
+/// How long a shard leaves a snapshot that waits for something else.
+const WAIT: Duration = Duration::from_millis(5);
+
+/// What a shard hands over.
+pub enum Piece {
+    /// Bytes of its stream.
+    Bytes(Vec<u8>),
+    /// The end of its stream: the sequence at which it is exact, and the bytes that its data take.
+    End { sequence: u64, used_bytes: u64 },
+    /// There is no end.
+    GivenUp,
+}
+
+/// See the module's text.
+pub struct SnapshotPort {
+    queues: Vec<ArrayQueue<Piece>>,
+    bell: Arc<ThreadBell>,
+    /// The thread has given it up.
+    is_over: AtomicBool,
+}
+
+impl SnapshotPort {
+    /// For so many shards; `bell` wakes the thread.
+    pub fn new(shards: usize, bell: Arc<ThreadBell>) -> Self {
+        let queues = (0..shards).map(|_| ArrayQueue::new(PIECES)).collect();
+        Self { queues, bell, is_over: AtomicBool::new(false) }
+    }
+
+    /// The next piece of a shard.
+    pub fn pop(&self, shard: usize) -> Option<Piece> {
+        self.queues[shard].pop()
+    }
+
+    /// Whether no shard has handed anything over.
+    pub fn is_empty(&self) -> bool {
+        self.queues.iter().all(ArrayQueue::is_empty)
+    }
+
+    /// No shard is to go on.
+    pub fn give_up(&self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+}
+
+/// A shard's part in a snapshot.
+pub struct SnapshotSource {
+    port: Arc<SnapshotPort>,
+    shard: usize,
+    gathered: Vec<u8>,
+    /// What is to be handed over behind that.
+    last: Option<Piece>,
+    waits_until: Option<Instant>,
+}
+
+impl SnapshotSource {
+    /// Begins a snapshot of the shard.
+    pub fn begin<J: Journal>(port: Arc<SnapshotPort>, number: usize, shard: &mut Shard<J>) -> Self {
+        let last = shard.begin_snapshot().err().map(|_| Piece::GivenUp);
+        Self { port, shard: number, gathered: Vec::new(), last, waits_until: None }
+    }
+
+    /// Whether there is something to do now.
+    pub fn has_work(&self) -> bool {
+        let is_over = self.port.is_over.load(Ordering::Acquire);
+        let may_go_on = self.waits_until.is_none_or(|until| Instant::now() >= until);
+        is_over || (may_go_on && !self.port.queues[self.shard].is_full())
+    }
+
+    /// One turn. False once the shard has nothing more to do for it.
+    pub fn turn<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) -> bool {
+        if self.port.is_over.load(Ordering::Acquire) {
+            shard.abandon_snapshot();
+            return false;
+        }
+        if self.last.is_none() && self.gathered.len() < PIECE_BYTES {
+            let turn = shard.snapshot_turn(now);
+            shard.take_snapshot(&mut self.gathered);
+            self.waits_until = (turn == SnapshotTurn::Waits).then(|| Instant::now() + WAIT);
+            self.last = match turn {
+                SnapshotTurn::Ended { sequence } => {
+                    Some(Piece::End { sequence, used_bytes: shard.used_bytes() })
+                }
+                SnapshotTurn::GivenUp => Some(Piece::GivenUp),
+                SnapshotTurn::More | SnapshotTurn::Waits | SnapshotTurn::Full => None,
+            };
+        }
+        self.hand_over()
+    }
+
+    /// Hands over what is gathered, as far as there is room. False once that is all.
+    fn hand_over(&mut self) -> bool {
+        let queue = &self.port.queues[self.shard];
+        let is_due = self.gathered.len() >= PIECE_BYTES || self.last.is_some();
+        if is_due && !self.gathered.is_empty() && !queue.is_full() {
+            let bytes = std::mem::take(&mut self.gathered);
+            push(queue, Piece::Bytes(bytes));
+            self.port.bell.ring();
+        }
+        if self.gathered.is_empty() && !queue.is_full()
+            && let Some(last) = self.last.take()
+        {
+            push(queue, last);
+            self.port.bell.ring();
+            return false;
+        }
+        true
+    }
+}
+
+fn push(queue: &ArrayQueue<Piece>, piece: Piece) {
+    let pushed = queue.push(piece);
+    pushed.unwrap_or_else(|_| unreachable!("the shard's thread alone fills it"));
+}

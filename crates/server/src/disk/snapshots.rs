@@ -1,0 +1,86 @@
+//! Whether a snapshot is wanted or under way, and how the last one ended.
+
+use super::port::ThreadBell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Snapshots {
+    /// Wakes the thread that writes them.
+    pub bell: Arc<ThreadBell>,
+    /// The thread is to end.
+    pub stopping: AtomicBool,
+    is_wanted: AtomicBool,
+    is_under_way: AtomicBool,
+    /// When the last one was written, Unix s; the start of the server before the first.
+    pub saved_at_s: AtomicU64,
+    /// Bytes of the last one, and its time, ms.
+    pub bytes: AtomicU64,
+    /// See [`Snapshots::bytes`].
+    pub took_ms: AtomicU64,
+    /// Snapshots that were written, and that were given up.
+    pub written: AtomicU64,
+    /// See [`Snapshots::written`].
+    pub given_up: AtomicU64,
+    /// Why the last one was given up; empty if it was not.
+    failure: Mutex<String>,
+}
+
+impl Snapshots {
+    /// Asks for one. False if one is under way or wanted.
+    pub fn want(&self) -> bool {
+        let is_new = !self.is_under_way() && !self.is_wanted.swap(true, Ordering::SeqCst);
+        self.bell.ring();
+        is_new
+    }
+
+    /// Whether one is to begin.
+    pub fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::SeqCst)
+    }
+
+    /// Whether one is under way, or about to begin.
+    pub fn is_under_way(&self) -> bool {
+        self.is_under_way.load(Ordering::SeqCst) || self.is_wanted()
+    }
+
+    /// Whether the thread is to end.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// One begins, if it is wanted.
+    pub fn begin(&self) -> bool {
+        let is_wanted = self.is_wanted();
+        self.is_under_way.store(is_wanted, Ordering::SeqCst);
+        self.is_wanted.store(false, Ordering::SeqCst);
+        is_wanted
+    }
+
+    /// It is written.
+    pub fn end(&self, (bytes, ms): (u64, u64), at_s: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.took_ms.store(ms, Ordering::Relaxed);
+        self.saved_at_s.store(at_s, Ordering::Relaxed);
+        self.written.fetch_add(1, Ordering::Relaxed);
+        self.set_failure(String::new());
+        self.is_under_way.store(false, Ordering::SeqCst);
+    }
+
+    /// It is given up.
+    pub fn fail(&self, why: String) {
+        self.given_up.fetch_add(1, Ordering::Relaxed);
+        self.set_failure(why);
+        self.is_under_way.store(false, Ordering::SeqCst);
+    }
+
+    /// Why the last one was given up; empty if it was not.
+    pub fn failure(&self) -> String {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_failure(&self, why: String) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+}
