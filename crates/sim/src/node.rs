@@ -368,7 +368,9 @@ impl Node {
 
     /// Until when a shard is at one long step, virtual ns.
     pub fn busy_until_ns(&self, shard: usize) -> u64 {
-        self.incarnation.as_ref().map_or(0, |incarnation| incarnation.busy_until_ns[shard])
+        // A thread of a former incarnation may ask, of one with more shards.
+        let busy = self.incarnation.as_ref().and_then(|now| now.busy_until_ns.get(shard));
+        busy.copied().unwrap_or(0)
     }
 
     /// From now on only ticks release the memory of removed objects.
