@@ -671,11 +671,18 @@ fn a_flush_in_turns_may_be_under_way() {
                 SnapshotTurn::More => {}
                 turn => panic!("{turn:?}"),
             }
-            source.take_snapshot(&mut stream);
+            let mut written = Vec::new();
+            source.take_snapshot(&mut written);
             turns += 1;
-            if turns == flush_at {
+            // In some while an object is being filled.
+            let is_due = match seed % 2 {
+                0 => turns == flush_at,
+                _ => operations(&written).into_iter().any(is_piece),
+            };
+            if is_due && flush.is_none() {
                 flush = Some(source.begin_flush(only).unwrap());
             }
+            stream.extend(written);
             for _ in 0..3 {
                 let key = u64::to_le_bytes(random.below(4_000));
                 let command =
