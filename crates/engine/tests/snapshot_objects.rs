@@ -559,6 +559,11 @@ fn a_key_may_get_an_object_while_a_snapshot_is_under_way() {
                 if steps == begins_at {
                     source.begin_snapshot().unwrap();
                 }
+                let enters = matches!(command, Command::Load { step: LoadStep::Enter { .. }, .. });
+                if enters && seed % 5 == 3 {
+                    // It goes before the snapshot's next turn.
+                    assert_eq!(ask(&mut source, &Command::Del { key: &to }).1, 1);
+                }
                 let turns = if seed % 2 == 0 { 3 } else { 40 };
                 for _ in 0..turns {
                     has_ended = has_ended || steps >= begins_at && turn(&mut source, &mut stream);

@@ -57,12 +57,14 @@ pub struct BadOperation {
     pub bytes: usize,
 }
 
-/// Splits the first operation off the bytes of a snapshot: the operation, and what follows it.
-/// `None`: its end is not there yet.
+/// An operation of a snapshot, and the bytes behind it; none if its end is not there yet.
+pub type SplitOperation<'a> = Option<(&'a [u8], &'a [u8])>;
+
+/// Splits the first operation off the bytes of a snapshot.
 ///
 /// # Errors
 /// The length makes no sense.
-pub fn split_operation(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, BadOperation> {
+pub fn split_operation(bytes: &[u8]) -> Result<SplitOperation<'_>, BadOperation> {
     let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
     let bytes = u32::from_le_bytes(*length) as usize;
     if !(REQUEST_HEADER_BYTES..=SNAPSHOT_OPERATION_BYTES).contains(&bytes) {
