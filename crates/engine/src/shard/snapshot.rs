@@ -276,8 +276,8 @@ impl Sweep {
         self.snapshot.filling.push_back(Filling { named: named(), rest });
     }
 
-    /// Writes a string of as many zeros as a long one has bytes, which is then filled. So what is
-    /// appended or overwritten meanwhile gets the right place.
+    /// Writes a string of as many zeros as a long one has bytes, which is then filled. So it is
+    /// loaded into a slot of the right size at once.
     fn begin_value(&mut self, named: Named, value: &[u8], expires_at_ms: u64) {
         let (key, database) = (&named.key, named.hash.database());
         let last = value.len() - 1;
