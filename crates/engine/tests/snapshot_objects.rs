@@ -559,6 +559,11 @@ fn a_key_may_get_an_object_while_a_snapshot_is_under_way() {
                 if steps == begins_at {
                     source.begin_snapshot().unwrap();
                 }
+                let enters = matches!(command, Command::Load { step: LoadStep::Enter { .. }, .. });
+                if enters && seed % 5 == 3 {
+                    // It goes before the snapshot's next turn.
+                    assert_eq!(ask(&mut source, &Command::Del { key: &to }).1, 1);
+                }
                 let turns = if seed % 2 == 0 { 3 } else { 40 };
                 for _ in 0..turns {
                     has_ended = has_ended || steps >= begins_at && turn(&mut source, &mut stream);
@@ -671,11 +676,18 @@ fn a_flush_in_turns_may_be_under_way() {
                 SnapshotTurn::More => {}
                 turn => panic!("{turn:?}"),
             }
-            source.take_snapshot(&mut stream);
+            let mut written = Vec::new();
+            source.take_snapshot(&mut written);
             turns += 1;
-            if turns == flush_at {
+            // In some while an object is being filled.
+            let is_due = match seed % 2 {
+                0 => turns == flush_at,
+                _ => operations(&written).into_iter().any(is_piece),
+            };
+            if is_due && flush.is_none() {
                 flush = Some(source.begin_flush(only).unwrap());
             }
+            stream.extend(written);
             for _ in 0..3 {
                 let key = u64::to_le_bytes(random.below(4_000));
                 let command =

@@ -120,6 +120,11 @@ impl Parts {
         self.table.needs_overflow(owner, hash)
     }
 
+    /// Prefetches the bucket of a part.
+    pub fn prefetch<J: Journal>(&self, owner: &Owner<J>, name: &[u8]) {
+        self.table.prefetch(owner, self.hash(name));
+    }
+
     /// The part of this name.
     pub fn find<J: Journal>(&self, owner: &Owner<J>, name: &[u8]) -> Option<Found> {
         let (place, slot) = self.place(owner, name)?;
