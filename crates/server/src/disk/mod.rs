@@ -17,6 +17,6 @@ pub use link::Disk;
 pub use log_thread::LogThread;
 pub use open::DataDirectory;
 pub use port::LogShipper;
+pub use recovery::recover;
 pub use snapshot_port::{SnapshotPort, SnapshotSource};
 pub use snapshot_thread::{SnapshotPlace, SnapshotThread};
-pub use recovery::recover;

@@ -10,9 +10,7 @@ use remora_engine::{Applied, ApplyError, BadOperation, Now, Origin, Shard, split
 use remora_layout::limits::MAX_SHARDS;
 use remora_layout::slot::SlotTable;
 use remora_protocol::message::Status;
-use remora_storage::{
-    LogNumber, SnapshotAt, StorageError, read_snapshot, replay, snapshot_name,
-};
+use remora_storage::{LogNumber, SnapshotAt, StorageError, read_snapshot, replay, snapshot_name};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -32,7 +30,10 @@ enum Stopped {
         error: ApplyError,
     },
     /// An operation of the snapshot of this shard was refused.
-    Loaded { shard: usize, error: ApplyError },
+    Loaded {
+        shard: usize,
+        error: ApplyError,
+    },
     /// The snapshot is no stream of operations.
     Stream(BadOperation),
     /// Another shard did not.
@@ -200,9 +201,8 @@ fn load_snapshot(
     let old = SlotTable::even(at.shards.len());
     let is_same = old.shards() == slots.shards();
     for of in (0..at.shards.len()).filter(|&of| !is_same || of == number) {
-        let takes = |key: &[u8]| {
-            is_same || (slots.shard_of(key) == number && old.shard_of(key) == of)
-        };
+        let takes =
+            |key: &[u8]| is_same || (slots.shard_of(key) == number && old.shard_of(key) == of);
         // No operation of a snapshot is of several shards.
         let origin = Origin { log: 0, takes: &takes, cut: 0 };
         let mut rest: Vec<u8> = Vec::new();
