@@ -349,6 +349,30 @@ fn a_snapshot_that_nobody_takes_is_given_up() {
     const { assert!(SNAPSHOT_BUFFER_BYTES < SNAPSHOT_HELD_BYTES) };
 }
 
+/// A piece of an object ends behind the part that makes it long enough.
+#[test]
+fn fields_of_many_bytes_go_one_by_one() {
+    let mut source = shard(1, 256 << 20, Eviction::None);
+    for at in 0..40u32 {
+        let mut list = Vec::new();
+        Items::push(&mut list, &at.to_le_bytes());
+        Items::push(&mut list, &vec![at as u8; 3 << 20]);
+        let request = HashCommand::Set { pairs: Items::parse(&list).unwrap() }.request();
+        assert_eq!(ask(&mut source, &Command::Of { key: KEY, request }).1, 1);
+    }
+    source.begin_snapshot().unwrap();
+    let mut stream = Vec::new();
+    finish(&mut source, &mut stream);
+    let longest = operations(&stream).into_iter().map(<[u8]>::len).max();
+    assert!(longest.is_some_and(|bytes| bytes < (3 << 20) + 2 * DUMP_PIECE_BYTES), "{longest:?}");
+    let mut copy = shard(9, 256 << 20, Eviction::None);
+    copy.begin_applying();
+    for operation in operations(&stream) {
+        assert_eq!(copy.load(operation, &Origin::WHOLE, NOW), Ok(Applied::Done));
+    }
+    assert_eq!(copy.digest(), source.digest());
+}
+
 /// A tree whose objects are arriving is left for later; a snapshot that could only wait is given up.
 #[test]
 fn a_snapshot_waits_for_what_began_before_it() {
