@@ -672,6 +672,43 @@ fn an_object_that_is_being_filled_may_be_empty_for_a_moment() {
     }
 }
 
+/// An object that goes before it is filled leaves no mark: what gets its slot goes with its last
+/// part, as any other.
+#[test]
+fn what_was_being_filled_and_went_leaves_no_mark() {
+    let mut source = shard(1, 64 << 20, Eviction::None);
+    let mut random = Random::new(7);
+    (0..100).for_each(|_| change_hash(&mut source, &mut random, 1_000));
+    source.begin_snapshot().unwrap();
+    let mut stream = Vec::new();
+    while !operations(&stream).iter().any(|operation| is_piece(operation)) {
+        assert_eq!(source.short_snapshot_turn(1, NOW), SnapshotTurn::More);
+        source.take_snapshot(&mut stream);
+    }
+    ask(&mut source, &Command::Del { key: KEY });
+    finish(&mut source, &mut stream);
+    let mut copy = loaded(&stream);
+    assert_eq!(copy.digest(), Digest::default());
+    copy.end_applying(1).unwrap();
+    audit(&mut copy);
+    let value = vec![1; 100];
+    let mut list = Vec::new();
+    Items::push(&mut list, b"name");
+    let names = Items::parse(&list).unwrap();
+    let mut pair = list.clone();
+    Items::push(&mut pair, &value);
+    let pairs = Items::parse(&pair).unwrap();
+    let keys: Vec<[u8; 5]> = (0..50u8).map(|at| [b'l', b'a', b'r', b'g', at]).collect();
+    for key in &keys {
+        ask(&mut copy, &Command::Of { key, request: HashCommand::Set { pairs }.request() });
+    }
+    for key in &keys {
+        let remove = Command::Of { key, request: HashCommand::Remove { names }.request() };
+        assert_eq!(ask(&mut copy, &remove), (Status::Ok, 1));
+        assert_eq!(ask(&mut copy, &Command::Exists { key }), (Status::Ok, 0), "{key:?}");
+    }
+}
+
 /// Keys that a flush in turns is to remove are not written, if it began before the snapshot; and if
 /// it begins meanwhile, it is in the stream.
 #[test]
