@@ -154,7 +154,7 @@ impl Sweep {
         }
         self.sweep_late(of);
         // Bounded: each step is work that counts, or the last one.
-        while self.has_time() {
+        while self.has_time() && !self.snapshot.is_given_up {
             if !self.snapshot.filling.is_empty() {
                 self.fill(of);
             } else if self.snapshot.passed < SCAN_END && !self.has_too_many_late() {
@@ -162,6 +162,9 @@ impl Sweep {
             } else {
                 return self.end_or_wait(of.0, now);
             }
+        }
+        if self.snapshot.is_given_up {
+            return SnapshotTurn::GivenUp;
         }
         self.snapshot.waits_since_s = None;
         SnapshotTurn::More
