@@ -1,0 +1,4 @@
+//! `remora crash`.
+#![forbid(unsafe_code)]
+mod disk;
+mod journal;
