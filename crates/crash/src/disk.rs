@@ -116,6 +116,12 @@ impl Disk {
         disk
     }
 
+    /// The same, with this count of successful syncs.
+    #[must_use]
+    pub fn with_syncs(self, syncs: u64) -> Self {
+        Self { syncs, ..self }
+    }
+
     /// Successful syncs so far.
     pub fn syncs(&self) -> u64 {
         self.syncs

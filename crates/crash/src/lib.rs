@@ -1,4 +1,8 @@
 //! `remora crash`.
 #![forbid(unsafe_code)]
 mod disk;
+mod history;
 mod journal;
+mod layer;
+mod state;
+mod types;
