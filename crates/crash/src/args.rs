@@ -121,6 +121,6 @@ mod tests {
         }
         let line = ["crash", "--durability=fsync", "--rounds=0"];
         let none = Command::try_parse_from(line).unwrap().args.checked();
-        assert!(none.unwrap_err().to_string().contains("1 or more"));
+        assert!(none.err().unwrap().to_string().contains("1 or more"));
     }
 }

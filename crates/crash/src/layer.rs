@@ -203,3 +203,6 @@ fn listing(root: &Path) -> anyhow::Result<Vec<(String, u64, Option<u64>)>> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,9 +46,11 @@ impl State {
         self.parts.get(WHOLE).map(Vec::as_slice)
     }
 
-    /// A string's value as an integer.
+    /// A string's value as an integer, if it is written as the server writes one.
     pub fn integer(&self) -> Option<i64> {
-        std::str::from_utf8(self.string()?).ok()?.parse().ok()
+        let value = self.string()?;
+        let number: i64 = std::str::from_utf8(value).ok()?.parse().ok()?;
+        (number.to_string().as_bytes() == value).then_some(number)
     }
 
     /// The state after a change.
@@ -143,6 +145,13 @@ mod tests {
         let state = after(&[put.clone(), Change::ExpireAt(9), Change::Take(b"a".to_vec())]);
         assert!(state == State::default());
         assert!(after(&[put, Change::ExpireAt(9), Change::Delete]) == State::default());
+    }
+
+    #[test]
+    fn an_integer_is_written_in_one_way() {
+        for (value, integer) in [("-7", Some(-7)), ("+7", None), ("07", None), ("", None)] {
+            assert_eq!(after(&[Change::Set(value.into())]).integer(), integer, "{value}");
+        }
     }
 
     #[test]
