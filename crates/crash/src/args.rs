@@ -76,7 +76,10 @@ impl CrashArgs {
         let known = || TYPES.iter().map(|of| of.name()).collect::<Vec<_>>().join(", ");
         let named = self.types.split(',').map(|name| {
             types::by_name(name).ok_or_else(|| {
-                usage(format!("--types: there is no type \"{name}\"; name all, or some of {}", known()))
+                usage(format!(
+                    "--types: there is no type \"{name}\"; name all, or some of {}",
+                    known()
+                ))
             })
         });
         named.collect()

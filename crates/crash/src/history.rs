@@ -142,7 +142,8 @@ impl History {
             // It may be an old state that is forgotten here.
             found => {
                 let from = found.map_or(self.steps[0].number, |step| step.number + 1);
-                let gone = self.steps.iter().filter(|step| (from..=demanded).contains(&step.number));
+                let gone =
+                    self.steps.iter().filter(|step| (from..=demanded).contains(&step.number));
                 Verdict::Lost(gone.filter(|step| step.known().is_some()).count().max(1) as u64)
             }
         }

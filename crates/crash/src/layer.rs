@@ -198,7 +198,7 @@ fn listing(root: &Path) -> anyhow::Result<Vec<(String, u64, Option<u64>)>> {
             if known.is_dir() {
                 directories.push(path.clone());
             }
-            found.push((path, known.ino(), (!known.is_dir()).then(|| known.len())));
+            found.push((path, known.ino(), (!known.is_dir()).then_some(known.len())));
         }
     }
     Ok(found)

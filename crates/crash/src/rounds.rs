@@ -66,7 +66,8 @@ impl Plan {
             3..6 => End::Kill,
             _ => End::Clean,
         };
-        let mut load = Duration::from_secs_f64(args.seconds_per_round * rng.random_range(0.05..1.0));
+        let mut load =
+            Duration::from_secs_f64(args.seconds_per_round * rng.random_range(0.05..1.0));
         // Else nothing of this round would be promised.
         if args.durability == Durability::Everysec && end == End::PowerCut && rng.random() {
             load += EVERYSEC;
@@ -101,7 +102,10 @@ pub struct Totals {
 impl fmt::Display for Totals {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rounds, acknowledged, lost, stale, .. } = self;
-        write!(out, "rounds={rounds} failovers=0 acknowledged={acknowledged} lost={lost} stale={stale}")
+        write!(
+            out,
+            "rounds={rounds} failovers=0 acknowledged={acknowledged} lost={lost} stale={stale}"
+        )
     }
 }
 
@@ -213,10 +217,14 @@ impl<'a> Run<'a> {
                 drop(history);
                 if head_digest(head.as_deref()) != found.head_digest() {
                     self.totals.stale += 1;
-                    note(&format!("key {}: the client reads another state", key.name.escape_ascii()));
+                    note(&format!(
+                        "key {}: the client reads another state",
+                        key.name.escape_ascii()
+                    ));
                 }
                 if verdict != Verdict::Fine {
-                    self.totals.lost += if let Verdict::Lost(changes) = verdict { changes } else { 1 };
+                    self.totals.lost +=
+                        if let Verdict::Lost(changes) = verdict { changes } else { 1 };
                     told += 1;
                     if told <= MOST_TOLD {
                         let what = words(verdict, &last_sent, &found);

@@ -56,9 +56,25 @@ impl Fixture {
 fn every_call_is_seen() {
     let mut fixture = Fixture::new();
     let output = fixture.run(&[
-        "open log", "write 5000", "dup", "writev 300", "pwrite 7", "truncate 4000", "datasync",
-        "mkdir s.tmp", "open s.tmp/shard-0", "write 10", "sync", "directory s.tmp", "sync",
-        "rename s.tmp s", "reopen log", "write 70", "open gone", "unlink gone", "rename s/shard-0 k",
+        "open log",
+        "write 5000",
+        "dup",
+        "writev 300",
+        "pwrite 7",
+        "truncate 4000",
+        "datasync",
+        "mkdir s.tmp",
+        "open s.tmp/shard-0",
+        "write 10",
+        "sync",
+        "directory s.tmp",
+        "sync",
+        "rename s.tmp s",
+        "reopen log",
+        "write 70",
+        "open gone",
+        "unlink gone",
+        "rename s/shard-0 k",
     ]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     fixture.layer.check_seen().unwrap();
@@ -79,8 +95,15 @@ fn a_cut_after_a_kill_keeps_what_was_synced() {
         fixture.run(&["open log", "datasync", "directory .", "sync"]);
         let before = fixture.read("log");
         fixture.run(&[
-            "open log", "write 6000", "datasync", "write 9000", "open tmp", "write 3", "sync",
-            "rename tmp name", "kill",
+            "open log",
+            "write 6000",
+            "datasync",
+            "write 9000",
+            "open tmp",
+            "write 3",
+            "sync",
+            "rename tmp name",
+            "kill",
         ]);
         fixture.cut(seed);
         let after = fixture.read("log");

@@ -1,6 +1,6 @@
 //! GEO keys: members with positions of a grid, as a position that is read back is rounded.
 
-use super::{KeyType, ask, draw_parts, parts};
+use super::key_type::{KeyType, ask, draw_parts, parts};
 use crate::state::{Change, HEAD, State};
 use anyhow::{Context, bail};
 use rand::RngExt;

@@ -1,6 +1,6 @@
 //! Hashes: small ones lie in one record, larger ones in many.
 
-use super::{KeyType, ask, bytes, draw_parts, parts};
+use super::key_type::{KeyType, ask, bytes, draw_parts, parts};
 use crate::state::{Change, HEAD, State};
 use anyhow::bail;
 use rand::rngs::ChaCha8Rng;

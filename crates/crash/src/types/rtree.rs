@@ -3,7 +3,7 @@
 //! An object's value here is `X Y BYTES`, so that its place and what it carries are compared
 //! together.
 
-use super::{KeyType, ask, draw_parts, parts};
+use super::key_type::{KeyType, ask, draw_parts, parts};
 use crate::state::{Change, HEAD, State};
 use anyhow::{Context, bail};
 use rand::RngExt;

@@ -1,6 +1,6 @@
 //! Strings: values of any size, counters, values that grow.
 
-use super::{FAR_MS, KeyType, ask, bytes, parts};
+use super::key_type::{FAR_MS, KeyType, ask, bytes, parts};
 use crate::state::{Change, State, WHOLE};
 use anyhow::bail;
 use rand::RngExt;
