@@ -20,10 +20,9 @@ pub use args::{CrashArgs, Durability};
 
 use anyhow::{Context, bail};
 use layer::Layer;
-use remora_command_line::{note, usage};
+use remora_command_line::note;
 use rounds::Run;
 use std::io::Write;
-use std::process::Command;
 
 /// Runs the command.
 ///
@@ -32,20 +31,13 @@ use std::process::Command;
 /// sense.
 pub fn run(args: &CrashArgs) -> anyhow::Result<()> {
     let types = args.checked()?;
-    let keeps_data = server_keeps_data()?;
-    if !keeps_data && args.durability != Durability::Memory {
-        return Err(usage(format!(
-            "--durability {}: this server keeps nothing on a disk; name memory",
-            args.durability
-        )));
-    }
     let seed = args.seed.unwrap_or_else(rand::random);
     note(&format!("seed {seed}"));
     let base = tempfile::Builder::new().prefix("remora-crash-").tempdir()?;
     let path = base.path().canonicalize().context("finding the temporary directory")?;
     let (data, home) = (path.join("data"), path.join("layer"));
     std::fs::create_dir(&data)?;
-    let layer = keeps_data.then(|| Layer::build(&data, &home)).transpose()?;
+    let layer = Layer::build(&data, &home)?;
     let mut run = Run::new(args, &types, seed, data, layer);
     let mut ended = run.run();
     if ended.is_ok() && args.durability == Durability::Fsync && !run.saw_syncs() {
@@ -84,11 +76,4 @@ pub fn run(args: &CrashArgs) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-/// Whether this binary's server can keep its data in a directory.
-fn server_keeps_data() -> anyhow::Result<bool> {
-    let binary = std::env::current_exe().context("cannot find this binary")?;
-    let help = Command::new(binary).args(["serve", "--help"]).output()?;
-    Ok(String::from_utf8_lossy(&help.stdout).contains("--data-dir"))
 }

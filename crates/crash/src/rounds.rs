@@ -59,11 +59,10 @@ struct Plan {
 }
 
 impl Plan {
-    fn draw(args: &CrashArgs, has_disk: bool, rng: &mut ChaCha8Rng) -> Self {
+    fn draw(args: &CrashArgs, rng: &mut ChaCha8Rng) -> Self {
         let end = match rng.random_range(0..8) {
             0..3 => End::Kill,
-            3..6 if has_disk => End::PowerCut,
-            3..6 => End::Kill,
+            3..6 => End::PowerCut,
             _ => End::Clean,
         };
         let mut load =
@@ -73,7 +72,7 @@ impl Plan {
             load += EVERYSEC;
         }
         let fault = match rng.random_range(0..16) {
-            _ if !has_disk || args.durability == Durability::Memory => None,
+            _ if args.durability == Durability::Memory => None,
             0 => Some(Fault::Full),
             1 => Some(Fault::Write),
             2 => Some(Fault::Sync),
@@ -115,7 +114,7 @@ pub struct Run<'a> {
     seed: u64,
     rng: ChaCha8Rng,
     data: PathBuf,
-    layer: Option<Layer>,
+    layer: Layer,
     keys: Vec<Key>,
     writers: Vec<Writer>,
     /// What the end of the last round promises.
@@ -125,13 +124,13 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A run in `base`, an empty directory; without a layer the server gets no directory.
+    /// A run over `data`, an empty directory that the layer watches.
     pub fn new(
         args: &'a CrashArgs,
         types: &[&'static dyn KeyType],
         seed: u64,
         data: PathBuf,
-        layer: Option<Layer>,
+        layer: Layer,
     ) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let (mut keys, mut writers) = (Vec::new(), Vec::new());
@@ -154,7 +153,7 @@ impl<'a> Run<'a> {
     /// All rounds, and a last look.
     pub fn run(&mut self) -> anyhow::Result<()> {
         for round in 1..=self.args.rounds {
-            let plan = Plan::draw(self.args, self.layer.is_some(), &mut self.rng);
+            let plan = Plan::draw(self.args, &mut self.rng);
             let seed = self.seed;
             let context = || format!("round {round}, seed {seed}");
             let server = self.start(&plan).with_context(context)?;
@@ -190,11 +189,10 @@ impl<'a> Run<'a> {
             lease_min_ms: 1000,
         };
         let mut args = serve.serve_args();
-        let Some(layer) = &self.layer else { return ServerProcess::start_in(&args, &[]) };
-        layer.set_fault(None)?;
+        self.layer.set_fault(None)?;
         args.push(format!("--data-dir={}", self.data.display()));
         args.push(format!("--durability={}", self.args.durability));
-        ServerProcess::start_in(&args, &layer.environment())
+        ServerProcess::start_in(&args, &self.layer.environment())
     }
 
     /// Looks at all keys and judges what they hold.
@@ -250,9 +248,9 @@ impl<'a> Run<'a> {
             problems: Mutex::default(),
         };
         let seeds: [u64; READERS] = self.rng.random();
-        let (writers, layer) = (&mut self.writers, self.layer.as_ref());
+        let (writers, layer) = (&mut self.writers, &self.layer);
         let durability = self.args.durability;
-        let ended: anyhow::Result<Option<Instant>> = std::thread::scope(|scope| {
+        let ended: anyhow::Result<_> = std::thread::scope(|scope| {
             for writer in writers {
                 scope.spawn(|| writer.run(&round));
             }
@@ -261,25 +259,23 @@ impl<'a> Run<'a> {
                 scope.spawn(move || read_keys(by, round, seed));
             }
             std::thread::sleep(plan.load);
-            let began = match (plan.fault, layer) {
-                (Some(fault), Some(layer)) => bad_disk(&round, layer, fault, durability).map(Some),
-                _ => Ok(None),
-            };
+            let fault = plan.fault.map(|fault| bad_disk(&round, layer, fault, durability));
+            let late = longest_sync(&round.place).unwrap_or_default();
             // The threads end with the server, whatever failed here.
             round.is_ending.store(true, Ordering::Relaxed);
+            let cut_at = Instant::now();
             match plan.end {
                 End::Clean => server.terminate()?,
                 End::Kill | End::PowerCut => server.kill()?,
             }
-            began
+            Ok((fault.transpose()?, cut_at, late))
         });
-        let cut_at = Instant::now();
-        let fault_began = ended?;
+        let (fault_began, cut_at, late) = ended?;
         self.promise = match (durability, plan.end, fault_began) {
             (Durability::Memory, ..) => Promise::Nothing,
             (Durability::Everysec, End::PowerCut, began) => {
-                // Writers have ended since: a little more is forgiven than needs to be.
-                Promise::Until(began.unwrap_or(cut_at) - EVERYSEC)
+                // A sync that takes long delays the next one.
+                Promise::Until(began.unwrap_or(cut_at) - EVERYSEC - late)
             }
             _ => Promise::All,
         };
@@ -295,18 +291,17 @@ impl<'a> Run<'a> {
 
     /// What the end of a round does to the directory.
     fn end_of_disk(&mut self, plan: &Plan) -> anyhow::Result<()> {
-        let Some(layer) = &mut self.layer else { return Ok(()) };
-        layer.follow()?;
+        self.layer.follow()?;
         match plan.end {
-            End::PowerCut => layer.cut(&mut self.rng),
-            End::Clean => layer.check_seen(),
+            End::PowerCut => self.layer.cut(&mut self.rng),
+            End::Clean => self.layer.check_seen(),
             End::Kill => Ok(()),
         }
     }
 
     /// Whether the layer saw syncs, without which its cuts would prove nothing.
     pub fn saw_syncs(&self) -> bool {
-        self.layer.as_ref().is_none_or(|layer| layer.syncs() > 0)
+        self.layer.syncs() > 0
     }
 }
 
@@ -322,6 +317,18 @@ fn place(server: &ServerProcess) -> Place {
     Place { resp: server.resp_address(), socket: server.socket_path().to_owned() }
 }
 
+/// The longest sync of the server so far, as it says itself.
+fn longest_sync(place: &Place) -> Option<Duration> {
+    let mut resp = place.resp().ok()?;
+    resp.push(&[b"INFO", b"persistence"]);
+    resp.flush().ok()?;
+    let remora_resp::Value::Bulk(text) = resp.reply().ok()? else { return None };
+    let text = String::from_utf8_lossy(text);
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, ms) = fields.find(|(name, _)| *name == "log_longest_sync_ms")?;
+    Some(Duration::from_secs_f64(ms.trim().parse::<f64>().ok()? / 1000.0))
+}
+
 /// A disk that is bad for a while. The server has to stop acknowledging, and to go on afterwards.
 /// Returns when it began.
 fn bad_disk(
@@ -330,18 +337,22 @@ fn bad_disk(
     fault: Fault,
     durability: Durability,
 ) -> anyhow::Result<Instant> {
-    const BEGINS: Duration = Duration::from_millis(100);
+    /// Replies to what was synced before are on their way for less than this.
+    const BEGINS: Duration = Duration::from_millis(200);
     const LASTS: Duration = Duration::from_millis(300);
     let failed_before = layer.failures()?;
+    let has_failed = || Ok::<_, anyhow::Error>(layer.failures()? > failed_before);
     round.may_refuse.store(true, Ordering::Relaxed);
     let began = Instant::now();
     layer.set_fault(Some(fault))?;
+    while !has_failed()? && began.elapsed() < LASTS {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     std::thread::sleep(BEGINS);
-    let failed = layer.failures()? - failed_before;
-    let before = round.acknowledged.load(Ordering::Relaxed);
+    let (has_failed, before) = (has_failed()?, round.acknowledged.load(Ordering::Relaxed));
     std::thread::sleep(LASTS);
     let during = round.acknowledged.load(Ordering::Relaxed) - before;
-    if durability == Durability::Fsync && failed > 0 && during > 0 {
+    if durability == Durability::Fsync && has_failed && during > 0 {
         round.problem(format!("{during} changes acknowledged while the disk was bad ({fault:?})"));
     }
     layer.set_fault(None)?;
