@@ -67,7 +67,7 @@ impl ServerPlan {
     }
 
     /// Arguments of `remora serve`.
-    fn serve_args(&self) -> Vec<String> {
+    pub fn serve_args(&self) -> Vec<String> {
         let fixed = ["serve", "--owned-by-parent", "--bind=127.0.0.1", "--log=warn"];
         let mut args = fixed.map(str::to_owned).to_vec();
         args.extend([
@@ -108,16 +108,26 @@ impl ServerProcess {
     /// waits until it says that it is ready. It has to end with its standard
     /// input, and to take the socket's directory along.
     pub fn start_with(args: &[String]) -> anyhow::Result<Self> {
-        Self::start_binary(&std::env::current_exe().context("cannot find this binary")?, args)
+        Self::start_in(args, &[])
+    }
+
+    /// The same, with more in its environment.
+    pub fn start_in(args: &[String], environment: &[(&str, PathBuf)]) -> anyhow::Result<Self> {
+        let binary = std::env::current_exe().context("cannot find this binary")?;
+        Self::start_binary(&binary, args, environment)
     }
 
     /// Starts a server of the binary `remora` at this path and waits until it
     /// is ready.
     pub fn start_of(remora: &Path, plan: &ServerPlan) -> anyhow::Result<Self> {
-        Self::start_binary(remora, &plan.serve_args())
+        Self::start_binary(remora, &plan.serve_args(), &[])
     }
 
-    fn start_binary(binary: &Path, args: &[String]) -> anyhow::Result<Self> {
+    fn start_binary(
+        binary: &Path,
+        args: &[String],
+        environment: &[(&str, PathBuf)],
+    ) -> anyhow::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("remora-")
             .permissions(Permissions::from_mode(0o700))
@@ -139,6 +149,7 @@ impl ServerProcess {
                 command.env_remove(name);
             }
         }
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         let mut child = command
             .spawn()
             .with_context(|| format!("cannot start a server process of {}", binary.display()))?;
@@ -224,11 +235,30 @@ impl ServerProcess {
     /// Ends the server and says whether it ended well.
     pub fn stop(mut self) -> anyhow::Result<()> {
         self.stdin = None;
+        self.ended_well()
+    }
+
+    fn ended_well(&mut self) -> anyhow::Result<()> {
         match self.wait_for_end(END_LIMIT) {
             Some(status) if status.success() => Ok(()),
             Some(status) => bail!("the server ended badly ({status}){}", self.last_words()),
             None => bail!("the server did not end in {END_LIMIT:?}{}", self.last_words()),
         }
+    }
+
+    /// Ends the server at once, by SIGKILL: it can do nothing any more.
+    pub fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill().context("cannot kill the server")?;
+        self.child.wait().context("cannot wait for the server")?;
+        Ok(())
+    }
+
+    /// Ends the server by SIGTERM and says whether it ended well.
+    pub fn terminate(mut self) -> anyhow::Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+            .context("cannot send SIGTERM to the server")?;
+        self.ended_well()
     }
 
     /// Waits for the end; at the limit it is forced, and there is no status.

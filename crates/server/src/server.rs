@@ -5,9 +5,7 @@ use crate::balance::BusyShare;
 use crate::clock::Clock;
 use crate::config::{Config, Data, Wanted};
 use crate::control::{self, Control};
-use crate::disk::{
-    DataDirectory, Disk, LogThread, SnapshotPlace, SnapshotThread, recover,
-};
+use crate::disk::{DataDirectory, Disk, LogThread, SnapshotPlace, SnapshotThread, recover};
 use crate::inbox::{Inbox, Message};
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
@@ -86,7 +84,9 @@ impl Server {
     /// A shard's changes up to this sequence are durable.
     #[doc(hidden)]
     pub fn set_durable(&self, shard: usize, sequence: u64) {
-        self.shared.shards[shard].inbox.push(Message::Durable(sequence));
+        self.shared.shards[shard]
+            .inbox
+            .push(Message::Durable { durable: sequence, synced: sequence });
     }
 
     fn start_with(mut config: Config, durability: Durability) -> Result<Self, StartError> {

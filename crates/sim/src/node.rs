@@ -257,7 +257,8 @@ impl Node {
         let (disk, swarm) = (self.disk.as_mut()?, self.options.disk.as_ref()?);
         let content = disk.look((&self.world, &self.faults));
         self.options.shard.epoch = content.epoch();
-        if self.incarnations > 1 && swarm.reshards && self.world.draw(|random| random.below(2)) == 0 {
+        if self.incarnations > 1 && swarm.reshards && self.world.draw(|random| random.below(2)) == 0
+        {
             self.options.shards = 1 + self.world.draw(|random| random.below(3)) as usize;
         }
         Some(content)

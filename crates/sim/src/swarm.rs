@@ -358,8 +358,7 @@ impl Swarm {
         let chances = Fault::ALL.into_iter().map(|fault| (fault, chance(fault)));
         // A chance of 0 would be drawn for, and so change a world without it.
         let is_salted = |fault| {
-            let of_disks =
-                [Fault::DiskWrite, Fault::DiskFull, Fault::DiskGone, Fault::DiskSync];
+            let of_disks = [Fault::DiskWrite, Fault::DiskFull, Fault::DiskGone, Fault::DiskSync];
             matches!(fault, Fault::ShardStall | Fault::WallClock | Fault::DiskFailed)
                 || of_disks.contains(&fault)
         };

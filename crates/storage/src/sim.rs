@@ -102,8 +102,7 @@ fn apply(names: &mut BTreeMap<String, usize>, change: NameChange) {
     match change {
         NameChange::Made(name, file) => _ = names.insert(name, file),
         NameChange::Renamed(from, to) => {
-            let inside =
-                |name: &&String| **name == from || name.starts_with(&format!("{from}/"));
+            let inside = |name: &&String| **name == from || name.starts_with(&format!("{from}/"));
             let moved: Vec<String> = names.keys().filter(inside).cloned().collect();
             for name in moved {
                 if let Some(file) = names.remove(&name) {

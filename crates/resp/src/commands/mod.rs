@@ -7,6 +7,7 @@ pub mod geo;
 mod hash;
 mod keys;
 pub(crate) mod keyspace;
+pub(crate) mod persistence;
 pub mod rtree;
 pub mod server;
 pub(crate) mod strings;
@@ -22,6 +23,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     hash::COMMANDS,
     keys::COMMANDS,
     keyspace::COMMANDS,
+    persistence::COMMANDS,
     rtree::objects::COMMANDS,
     rtree::search::COMMANDS,
     server::COMMANDS,

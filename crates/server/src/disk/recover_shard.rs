@@ -107,9 +107,8 @@ fn load_snapshot<V: Volume, J: Journal>(
     let old = SlotTable::even(at.shards.len());
     let is_same = old.shards() == slots.shards();
     for of in (0..at.shards.len()).filter(|&of| !is_same || of == number) {
-        let takes = |key: &[u8]| {
-            is_same || (slots.shard_of(key) == number && old.shard_of(key) == of)
-        };
+        let takes =
+            |key: &[u8]| is_same || (slots.shard_of(key) == number && old.shard_of(key) == of);
         // No operation of a snapshot is of several shards.
         let origin = Origin { log: 0, takes: &takes, cut: 0 };
         let mut rest: Vec<u8> = Vec::new();

@@ -2,8 +2,8 @@
 //!
 //! Invariant: nothing of the log goes before its snapshot counts.
 
-use super::link::Disk;
 use super::content::Content;
+use super::link::Disk;
 use super::snapshot_port::{Piece, SnapshotPort};
 use super::snapshot_streams::SnapshotStreams;
 use crate::inbox::Message;

@@ -73,7 +73,8 @@ impl Disk {
         let commit = content.begin_log(first.clone(), settings, world.now_ns() / MS);
         let commit = commit.expect("the disk works");
         let sources = shards.iter_mut().zip(&first).enumerate();
-        let sources = sources.map(|(number, (shard, first))| RunSource::new(shard, (number, *first)));
+        let sources =
+            sources.map(|(number, (shard, first))| RunSource::new(shard, (number, *first)));
         self.running = Some(Running {
             epoch: content.epoch(),
             sources: sources.collect(),
