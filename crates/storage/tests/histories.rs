@@ -34,8 +34,11 @@ fn live(
             }
         }
         server.write(random);
-        if random.below(3) > 0 {
-            server.sync();
+        // Now and then something is written while a sync is under way.
+        match random.below(4) {
+            0 => {}
+            1 => server.begin_sync(),
+            _ => server.sync(),
         }
     }
     let is_power_cut = random.below(2) == 0;
