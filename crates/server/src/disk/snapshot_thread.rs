@@ -197,7 +197,8 @@ fn wait_for_log(shared: &Shared, covered: &[Option<u64>]) -> io::Result<()> {
         let all = covered.iter().zip(&disk.synced);
         all.into_iter().all(|(covered, synced)| *covered <= Some(synced.load(Ordering::Acquire)))
     };
-    // Bounded by the disk: it syncs at the end of the second, or the server ends.
+    disk.want_sync();
+    // Bounded by the disk, and by the end of the server.
     while !is_there() {
         if disk.snapshots.is_stopping() {
             return Err(io::Error::other("the server ends"));
