@@ -22,7 +22,7 @@ mod clock;
 mod config;
 mod control;
 mod cores;
-mod disk;
+pub mod disk;
 pub mod inbox;
 mod key_work;
 pub mod large_jobs;

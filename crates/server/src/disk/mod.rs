@@ -3,20 +3,28 @@
 //!
 //! Invariant: no shard's thread ever waits for the disk.
 
+mod content;
 mod link;
 mod log_thread;
 mod open;
 mod port;
+mod recover_shard;
 mod recovery;
+mod runs;
 mod snapshot_port;
+mod snapshot_streams;
 mod snapshot_thread;
 mod snapshots;
 mod state;
 
-pub use link::Disk;
-pub use log_thread::LogThread;
-pub use open::DataDirectory;
-pub use port::LogShipper;
-pub use recovery::recover;
-pub use snapshot_port::{SnapshotPort, SnapshotSource};
-pub use snapshot_thread::{SnapshotPlace, SnapshotThread};
+pub use content::Content;
+pub(crate) use link::Disk;
+pub(crate) use log_thread::LogThread;
+pub(crate) use open::DataDirectory;
+pub(crate) use port::LogShipper;
+pub use recover_shard::{Stopped, recover_shard};
+pub(crate) use recovery::recover;
+pub use runs::RunSource;
+pub(crate) use snapshot_port::{SnapshotPort, SnapshotSource};
+pub use snapshot_streams::SnapshotStreams;
+pub(crate) use snapshot_thread::{SnapshotPlace, SnapshotThread};

@@ -1,24 +1,16 @@
 //! A data directory, locked and looked through.
 
+use super::content::Content;
 use crate::config::Data;
 use crate::random::random_u64;
 use crate::start_error::StartError;
 use remora_layout::limits::LOG_SEGMENT_FILE_BYTES;
-use remora_storage::{
-    Directory, Found, GroupCommit, Identity, Lock, LogStart, LogWriter, Promise, SnapshotAt,
-    StorageError, WriterOptions, find, find_snapshot, remove_leftovers,
-};
+use remora_storage::{Directory, GroupCommit, Identity, Lock, Promise, StorageError};
 
 /// A data directory that this process has.
 pub struct DataDirectory {
-    /// Which data these are.
-    pub identity: Identity,
-    /// The newest snapshot, if there is one.
-    pub snapshot: Option<SnapshotAt>,
-    /// The log.
-    pub found: Found,
-    /// Its files.
-    pub volume: Directory,
+    /// What it holds.
+    pub content: Content<Directory>,
     promise: Promise,
     lock: Lock,
 }
@@ -40,34 +32,11 @@ impl DataDirectory {
                 identity
             }
         };
-        remove_leftovers(&volume)?;
-        let snapshot = find_snapshot(&volume, &identity)?;
-        let covered = snapshot.as_ref().map(|at| (at.epoch, at.covered()));
-        let (epoch, covered) = covered.unwrap_or_default();
-        let found = find(&volume, &identity, (epoch, &covered))?;
-        for notice in &found.notices {
+        let content = Content::look(volume, identity)?;
+        for notice in &content.found.notices {
             tracing::warn!("{notice}");
         }
-        Ok(Self { identity, snapshot, found, volume, promise: data.promise, lock })
-    }
-
-    /// The epoch of this life.
-    pub fn epoch(&self) -> u64 {
-        self.found.epoch().max(self.snapshot.as_ref().map_or(0, |at| at.epoch)) + 1
-    }
-
-    /// The bytes of memory that the data took at the end; 0 if nothing is known.
-    pub fn used_bytes(&self) -> u64 {
-        self.found.lives.last().map_or(0, |life| life.used_bytes.iter().sum())
-    }
-
-    /// Entries of the log and operations of the snapshot, at most.
-    pub fn entries(&self) -> u64 {
-        let lives = self.found.lives.iter();
-        let shards = lives.flat_map(|life| life.first.iter().zip(&life.last));
-        let of_log: u64 = shards.map(|(first, last)| last + 1 - first).sum();
-        let of_snapshot = self.snapshot.iter().flat_map(|at| &at.shards);
-        of_log + of_snapshot.map(|shard| shard.operations).sum::<u64>()
+        Ok(Self { content, promise: data.promise, lock })
     }
 
     /// Begins the log of this life, whose shards begin with these sequences.
@@ -75,17 +44,7 @@ impl DataDirectory {
     /// # Errors
     /// The disk refuses.
     pub fn begin_log(&self, first: Vec<u64>) -> Result<GroupCommit<Directory>, StorageError> {
-        let shards = first.len();
-        let options = WriterOptions {
-            cluster: self.identity.cluster,
-            secret: self.identity.secret,
-            epoch: self.epoch(),
-            segment_bytes: LOG_SEGMENT_FILE_BYTES,
-        };
-        let writer =
-            LogWriter::begin(self.volume.clone(), options, LogStart::behind(&self.found, first));
-        let writer = writer.map_err(|source| StorageError::io("begin", "a segment", source))?;
-        Ok(GroupCommit::new(writer, self.promise, shards, 0))
+        self.content.begin_log(first, (self.promise, LOG_SEGMENT_FILE_BYTES), 0)
     }
 
     /// The lock, to be kept as long as the directory is in use.

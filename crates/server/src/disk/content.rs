@@ -1,0 +1,80 @@
+//! What a data directory holds, on any disk.
+
+use remora_storage::{
+    Found, GroupCommit, Identity, LogStart, LogWriter, Promise, SnapshotAt, StorageError, Volume,
+    WriterOptions, find, find_snapshot, remove_leftovers,
+};
+
+/// The newest snapshot in a directory, and the log behind it.
+pub struct Content<V> {
+    /// Which data these are.
+    pub identity: Identity,
+    /// The newest snapshot, if there is one.
+    pub snapshot: Option<SnapshotAt>,
+    /// The log.
+    pub found: Found,
+    /// The files.
+    pub volume: V,
+}
+
+impl<V: Volume> Content<V> {
+    /// Looks through the directory, and removes what an interrupted server has left.
+    ///
+    /// # Errors
+    /// Something in it is damaged.
+    pub fn look(volume: V, identity: Identity) -> Result<Self, StorageError> {
+        remove_leftovers(&volume)?;
+        let snapshot = find_snapshot(&volume, &identity)?;
+        let covered = snapshot.as_ref().map(|at| (at.epoch, at.covered()));
+        let (epoch, covered) = covered.unwrap_or_default();
+        let found = find(&volume, &identity, (epoch, &covered))?;
+        Ok(Self { identity, snapshot, found, volume })
+    }
+
+    /// The epoch of the next life.
+    pub fn epoch(&self) -> u64 {
+        self.found.epoch().max(self.snapshot.as_ref().map_or(0, |at| at.epoch)) + 1
+    }
+
+    /// The number of the next snapshot.
+    pub fn next_snapshot(&self) -> u64 {
+        self.snapshot.as_ref().map_or(0, |snapshot| snapshot.number) + 1
+    }
+
+    /// The bytes of memory that the data took at the end; 0 if nothing is known.
+    pub fn used_bytes(&self) -> u64 {
+        self.found.lives.last().map_or(0, |life| life.used_bytes.iter().sum())
+    }
+
+    /// Entries of the log and operations of the snapshot, at most.
+    pub fn entries(&self) -> u64 {
+        let lives = self.found.lives.iter();
+        let shards = lives.flat_map(|life| life.first.iter().zip(&life.last));
+        let of_log: u64 = shards.map(|(first, last)| last + 1 - first).sum();
+        let of_snapshot = self.snapshot.iter().flat_map(|at| &at.shards);
+        of_log + of_snapshot.map(|shard| shard.operations).sum::<u64>()
+    }
+
+    /// Begins the log of the next life, whose shards begin with these sequences.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn begin_log(
+        &self,
+        first: Vec<u64>,
+        (promise, segment_bytes): (Promise, u64),
+        now_ms: u64,
+    ) -> Result<GroupCommit<V>, StorageError> {
+        let shards = first.len();
+        let options = WriterOptions {
+            cluster: self.identity.cluster,
+            secret: self.identity.secret,
+            epoch: self.epoch(),
+            segment_bytes,
+        };
+        let writer =
+            LogWriter::begin(self.volume.clone(), options, LogStart::behind(&self.found, first));
+        let writer = writer.map_err(|source| StorageError::io("begin", "a segment", source))?;
+        Ok(GroupCommit::new(writer, promise, shards, now_ms))
+    }
+}
