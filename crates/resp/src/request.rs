@@ -42,6 +42,10 @@ pub enum Request<'a> {
     Help(&'a [u8]),
     /// INFO.
     Info(Sections<'a>),
+    /// BGSAVE.
+    BgSave,
+    /// LASTSAVE.
+    LastSave,
     /// CONFIG GET.
     ConfigGet(Patterns),
     /// COMMAND; [`crate::table::answer`] writes the reply.

@@ -6,6 +6,7 @@ pub(crate) mod expiry;
 pub mod geo;
 mod hash;
 mod keys;
+mod persistence;
 pub(crate) mod keyspace;
 pub mod rtree;
 pub mod server;
@@ -22,6 +23,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     hash::COMMANDS,
     keys::COMMANDS,
     keyspace::COMMANDS,
+    persistence::COMMANDS,
     rtree::objects::COMMANDS,
     rtree::search::COMMANDS,
     server::COMMANDS,

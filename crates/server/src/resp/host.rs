@@ -40,8 +40,25 @@ pub trait Host: ShardPort {
     /// The text of INFO.
     fn info(&self, sections: &Sections<'_>) -> String;
 
+    /// Asks for a snapshot.
+    fn begin_save(&self) -> Save;
+
+    /// When the last one was written, Unix seconds.
+    fn last_save_s(&self) -> u64;
+
     /// The parameters that CONFIG GET shows.
     fn parameters(&self) -> Vec<(&'static str, String)>;
+}
+
+/// The answer to who asks for a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Save {
+    /// It begins.
+    Begun,
+    /// One is under way.
+    UnderWay,
+    /// There is no data directory.
+    NothingKept,
 }
 
 /// The kind of prefetch.

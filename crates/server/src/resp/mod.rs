@@ -21,7 +21,7 @@ mod trees;
 
 pub(crate) use acceptor::Acceptor;
 pub use executor::RespExecutor;
-pub use host::{Host, Prefetch};
+pub use host::{Host, Prefetch, Save};
 pub use remora_resp::request::Sections;
 pub(crate) use shard_host::ShardHost;
 

@@ -1,7 +1,7 @@
 //! Requests that a session answers itself.
 
 use super::executor::{RespExecutor, Responder};
-use super::host::Host;
+use super::host::{Host, Save};
 use super::info;
 use remora_resp::commands::{connection, server};
 use remora_resp::request::{ClientAttribute, Hello, Request};
@@ -49,6 +49,21 @@ impl<H: Host> RespExecutor<H> {
                 responder.reply(|out, protocol| {
                     encode::verbatim(out, protocol, "txt", text.as_bytes());
                 });
+            }
+            Request::BgSave => {
+                let answer = self.host.begin_save();
+                responder.reply(|out, _| match answer {
+                    Save::Begun => encode::simple(out, "Background saving started"),
+                    Save::UnderWay => encode::error(out, "ERR Background save already in progress"),
+                    Save::NothingKept => encode::error(
+                        out,
+                        "ERR nothing is kept: start the server with --data-dir",
+                    ),
+                });
+            }
+            Request::LastSave => {
+                let at_s = self.host.last_save_s() as i64;
+                responder.reply(|out, _| encode::integer(out, at_s));
             }
             Request::ConfigGet(patterns) => {
                 let parameters = self.host.parameters();

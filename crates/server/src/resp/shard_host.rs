@@ -1,7 +1,7 @@
 //! The server's interface for the RESP connections of one shard's thread: the shard itself, the
 //! thread's knowledge of the others, and the mail that a turn gathers for each of them.
 
-use super::host::{Host, Prefetch};
+use super::host::{Host, Prefetch, Save};
 use super::info;
 use crate::disk::{LogShipper, SnapshotPort, SnapshotSource};
 use crate::inbox::{Mail, Outbox};
@@ -249,6 +249,19 @@ impl Host for ShardHost {
 
     fn info(&self, sections: &Sections<'_>) -> String {
         info::server(&self.shared, sections)
+    }
+
+    fn begin_save(&self) -> Save {
+        match &self.shared.disk {
+            None => Save::NothingKept,
+            Some(disk) if disk.snapshots.want() => Save::Begun,
+            Some(_) => Save::UnderWay,
+        }
+    }
+
+    fn last_save_s(&self) -> u64 {
+        let disk = self.shared.disk.as_ref();
+        disk.map_or(0, |disk| disk.snapshots.saved_at_s.load(Ordering::Relaxed))
     }
 
     fn parameters(&self) -> Vec<(&'static str, String)> {

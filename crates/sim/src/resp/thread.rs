@@ -18,7 +18,7 @@ use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
-use remora_server::resp::{Host, Prefetch, RespExecutor, Sections};
+use remora_server::resp::{Host, Prefetch, RespExecutor, Save, Sections};
 use remora_server::thread_counts::ThreadCounts;
 use remora_walk::Memory;
 use std::cell::{Cell, RefCell};
@@ -205,6 +205,14 @@ impl Host for SimHost {
     }
 
     /// No client of a world asks for them.
+    fn begin_save(&self) -> Save {
+        Save::NothingKept
+    }
+
+    fn last_save_s(&self) -> u64 {
+        0
+    }
+
     fn parameters(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }

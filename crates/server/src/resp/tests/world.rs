@@ -2,7 +2,7 @@
 //! connections are served in between.
 
 use crate::large_jobs::LargeJobs;
-use crate::resp::{Host, Prefetch, RespExecutor, Sections};
+use crate::resp::{Host, Prefetch, RespExecutor, Save, Sections};
 use crate::thread_counts::ThreadCounts;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard, ShardOptions};
@@ -167,6 +167,14 @@ impl Host for Fake {
 
     fn info(&self, _: &Sections<'_>) -> String {
         String::new()
+    }
+
+    fn begin_save(&self) -> Save {
+        Save::NothingKept
+    }
+
+    fn last_save_s(&self) -> u64 {
+        0
     }
 
     fn parameters(&self) -> Vec<(&'static str, String)> {
