@@ -144,7 +144,8 @@ impl<F: VolumeFile> Opened<F> {
             }
         }
         let epoch = snapshot.as_ref().map_or(0, |at| at.epoch);
-        let names = volume.names("").map_err(|source| StorageError::io("list", "the log", source))?;
+        let names =
+            volume.names("").map_err(|source| StorageError::io("list", "the log", source))?;
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment_number(name)).collect();
         numbers.sort_unstable();
         for number in numbers {

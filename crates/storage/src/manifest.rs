@@ -59,10 +59,10 @@ impl Manifest {
 
     fn parse(text: &str) -> Result<Self, StorageError> {
         let wrong = |reason: &str| StorageError::corrupt(MANIFEST_NAME, 0, reason);
-        let value = |name: &str| {
-            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
-        };
-        let needed = |name: &str| value(name).ok_or_else(|| wrong(&format!("it has no line `{name}`")));
+        let value =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let needed =
+            |name: &str| value(name).ok_or_else(|| wrong(&format!("it has no line `{name}`")));
         let number = |name: &str| {
             let number = needed(name)?.parse::<u64>();
             number.map_err(|_| wrong(&format!("{name} is no number")))
@@ -145,7 +145,9 @@ impl Manifest {
         let is_known = |name: &&String| self.files.iter().any(|file| file.name == **name);
         match names.iter().find(|name| !is_known(name)) {
             None => Ok(()),
-            Some(name) => Err(StorageError::corrupt(name, 0, "the manifest does not have this file")),
+            Some(name) => {
+                Err(StorageError::corrupt(name, 0, "the manifest does not have this file"))
+            }
         }
     }
 
@@ -157,7 +159,9 @@ impl Manifest {
         let mut files = self.files.iter();
         files.try_for_each(|file| match sum_of(volume, &file.name)? == *file {
             true => Ok(()),
-            false => Err(StorageError::corrupt(&file.name, 0, "the file has changed since the backup")),
+            false => {
+                Err(StorageError::corrupt(&file.name, 0, "the file has changed since the backup"))
+            }
         })
     }
 }

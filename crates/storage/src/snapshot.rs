@@ -181,8 +181,7 @@ impl<V: Volume> SnapshotWriter<V> {
     pub fn write(&mut self, shard: usize, stream: &[u8]) -> io::Result<()> {
         for body in stream.chunks(SNAPSHOT_CHUNK_BYTES) {
             let (file, offset, bytes) = &mut self.files[shard];
-            let mut header =
-                ChunkHeader { checksum: U64::ZERO, bytes: (body.len() as u64).into() };
+            let mut header = ChunkHeader { checksum: U64::ZERO, bytes: (body.len() as u64).into() };
             let seed = seed((self.identity.secret, self.number), shard, *offset);
             header.checksum = chunk_checksum(&header, body, seed).into();
             file.append(&[header.as_bytes(), body])?;
@@ -350,12 +349,17 @@ impl<F: VolumeFile> SnapshotFile<F> {
         let bytes = file.bytes().map_err(failed)?;
         let first = read_from(&file, 0, HEADER_BYTES).map_err(failed)?;
         let corrupt = |reason: &str| StorageError::corrupt(&name, 0, reason);
-        let header = FileHeader::read_from_bytes(&first).map_err(|_| corrupt("the header is cut off"))?;
+        let header =
+            FileHeader::read_from_bytes(&first).map_err(|_| corrupt("the header is cut off"))?;
         if header.magic != MAGIC {
             return Err(corrupt("it does not begin as a snapshot"));
         }
         if header.layout.get() != LAYOUT {
-            return Err(StorageError::Layout { name, found: header.layout.get(), expected: LAYOUT });
+            return Err(StorageError::Layout {
+                name,
+                found: header.layout.get(),
+                expected: LAYOUT,
+            });
         }
         if header.cluster.get() != identity.cluster {
             let (found, expected) = (header.cluster.get(), identity.cluster);
@@ -409,7 +413,9 @@ impl<F: VolumeFile> SnapshotFile<F> {
             return Err(self.corrupt(offset, "no chunk of the snapshot begins here"));
         }
         let body = self.read(offset + CHUNK_HEADER_BYTES as u64, bytes as usize)?;
-        if chunk_checksum(&header, &body, seed(self.of, self.shard, offset)) != header.checksum.get() {
+        if chunk_checksum(&header, &body, seed(self.of, self.shard, offset))
+            != header.checksum.get()
+        {
             return Err(self.corrupt(offset, "the checksum of the chunk is wrong"));
         }
         Ok(body)

@@ -8,6 +8,7 @@ use remora_storage::{
     Directory, Found, GroupCommit, Identity, Lock, LogStart, LogWriter, Promise, SnapshotAt,
     StorageError, WriterOptions, find, find_snapshot, remove_leftovers,
 };
+use std::path::Path;
 
 /// A data directory that this process has.
 pub struct DataDirectory {
@@ -20,7 +21,7 @@ pub struct DataDirectory {
     /// Its files.
     pub volume: Directory,
     promise: Promise,
-    lock: Lock,
+    lock: Option<Lock>,
 }
 
 impl DataDirectory {
@@ -41,6 +42,27 @@ impl DataDirectory {
             }
         };
         remove_leftovers(&volume)?;
+        Self::found(volume, identity, (data.promise, Some(lock)))
+    }
+
+    /// Looks at a directory that no server has, and changes nothing in it.
+    ///
+    /// # Errors
+    /// It is no data directory, or something in it is damaged.
+    pub fn look(path: &Path) -> Result<Self, StartError> {
+        let volume = Directory::existing(path)?;
+        let name = path.display().to_string();
+        match Identity::read(&volume, &name)? {
+            Some(identity) => Self::found(volume, identity, (Promise::Memory, None)),
+            None => Err(StartError::Config(format!("{name} is empty: it holds no data"))),
+        }
+    }
+
+    fn found(
+        volume: Directory,
+        identity: Identity,
+        (promise, lock): (Promise, Option<Lock>),
+    ) -> Result<Self, StartError> {
         let snapshot = find_snapshot(&volume, &identity)?;
         let covered = snapshot.as_ref().map(|at| (at.epoch, at.covered()));
         let (epoch, covered) = covered.unwrap_or_default();
@@ -48,7 +70,7 @@ impl DataDirectory {
         for notice in &found.notices {
             tracing::warn!("{notice}");
         }
-        Ok(Self { identity, snapshot, found, volume, promise: data.promise, lock })
+        Ok(Self { identity, snapshot, found, volume, promise, lock })
     }
 
     /// The epoch of this life.
@@ -56,9 +78,19 @@ impl DataDirectory {
         self.found.epoch().max(self.snapshot.as_ref().map_or(0, |at| at.epoch)) + 1
     }
 
-    /// The bytes of memory that the data took at the end; 0 if nothing is known.
+    /// The bytes of memory that the data took at the end, or when the snapshot was written; 0 if
+    /// nothing is known.
     pub fn used_bytes(&self) -> u64 {
-        self.found.lives.last().map_or(0, |life| life.used_bytes.iter().sum())
+        let of_log = self.found.lives.last().map_or(0, |life| life.used_bytes.iter().sum());
+        let of_snapshot = self.snapshot.iter().flat_map(|at| &at.shards);
+        of_snapshot.map(|shard| shard.used_bytes).sum::<u64>().max(of_log)
+    }
+
+    /// The number of shards that wrote last; 1 if nothing was written.
+    pub fn shards(&self) -> usize {
+        let of_snapshot = self.snapshot.as_ref().map(|at| at.shards.len());
+        let of_log = self.found.lives.last().map(|life| life.first.len());
+        of_log.or(of_snapshot).unwrap_or(1)
     }
 
     /// Entries of the log and operations of the snapshot, at most.
@@ -89,7 +121,7 @@ impl DataDirectory {
     }
 
     /// The lock, to be kept as long as the directory is in use.
-    pub fn into_lock(self) -> Lock {
+    pub fn into_lock(self) -> Option<Lock> {
         self.lock
     }
 }

@@ -4,20 +4,19 @@
 //! number of shards was then. A restart that fails changes nothing in the directory.
 
 use super::open::DataDirectory;
+use super::progress::Progress;
 use crate::start_error::StartError;
 use remora_arena::NoJournal;
 use remora_engine::{Applied, ApplyError, BadOperation, Now, Origin, Shard, split_operation};
 use remora_layout::limits::MAX_SHARDS;
 use remora_layout::slot::SlotTable;
 use remora_protocol::message::Status;
-use remora_storage::{
-    LogNumber, SnapshotAt, StorageError, read_snapshot, replay, snapshot_name,
-};
+use remora_storage::{LogNumber, SnapshotAt, StorageError, read_snapshot, replay, snapshot_name};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often progress is told.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
+/// How often the caller is told of the progress.
+const TOLD_EVERY: Duration = Duration::from_millis(100);
 
 /// Entries that a shard counts before it tells of them.
 const COUNTED_TOGETHER: u64 = 1024;
@@ -32,7 +31,10 @@ enum Stopped {
         error: ApplyError,
     },
     /// An operation of the snapshot of this shard was refused.
-    Loaded { shard: usize, error: ApplyError },
+    Loaded {
+        shard: usize,
+        error: ApplyError,
+    },
     /// The snapshot is no stream of operations.
     Stream(BadOperation),
     /// Another shard did not.
@@ -46,7 +48,8 @@ impl From<StorageError> for Stopped {
 }
 
 /// Brings fresh shards to the state that the directory holds. Returns how many entries and
-/// operations were carried out, and the sequence with which each shard goes on.
+/// operations were carried out, and the sequence with which each shard goes on. `watch` is told of
+/// the progress, several times a second and at the end.
 ///
 /// # Errors
 /// Something is damaged, or does not fit into memory.
@@ -54,6 +57,7 @@ pub fn recover(
     data: &DataDirectory,
     shards: &mut [&mut Shard<NoJournal>],
     slots: &SlotTable,
+    watch: &dyn Fn(Progress),
 ) -> Result<(u64, Vec<u64>), StartError> {
     let (done, failed) = (AtomicU64::new(0), AtomicBool::new(false));
     let started = Instant::now();
@@ -75,7 +79,8 @@ pub fn recover(
             std::thread::sleep(Duration::from_millis(5));
             if told.elapsed() >= TOLD_EVERY {
                 told = Instant::now();
-                tell(done.load(Ordering::Relaxed), data.entries(), started.elapsed());
+                let (done, taken) = (done.load(Ordering::Relaxed), started.elapsed());
+                watch(Progress { done, of: data.entries(), taken, is_over: false });
             }
         }
         threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
@@ -88,16 +93,12 @@ pub fn recover(
             Err(reason) => stopped = Some(reason),
         }
     }
+    let (done, taken) = (done.into_inner(), started.elapsed());
+    watch(Progress { done, of: data.entries(), taken, is_over: true });
     match stopped {
-        None => Ok((done.into_inner(), first)),
+        None => Ok((done, first)),
         Some(reason) => Err(start_error(data, reason)),
     }
-}
-
-fn tell(done: u64, of: u64, taken: Duration) {
-    let per_s = done as f64 / taken.as_secs_f64();
-    let left_s = (of.saturating_sub(done)) as f64 / per_s.max(1.0);
-    tracing::info!("recovering: {done} of {of} entries, {per_s:.0} a second, {left_s:.0} s left");
 }
 
 fn start_error(data: &DataDirectory, reason: Stopped) -> StartError {
@@ -200,9 +201,8 @@ fn load_snapshot(
     let old = SlotTable::even(at.shards.len());
     let is_same = old.shards() == slots.shards();
     for of in (0..at.shards.len()).filter(|&of| !is_same || of == number) {
-        let takes = |key: &[u8]| {
-            is_same || (slots.shard_of(key) == number && old.shard_of(key) == of)
-        };
+        let takes =
+            |key: &[u8]| is_same || (slots.shard_of(key) == number && old.shard_of(key) == of);
         // No operation of a snapshot is of several shards.
         let origin = Origin { log: 0, takes: &takes, cut: 0 };
         let mut rest: Vec<u8> = Vec::new();
