@@ -35,6 +35,9 @@ pub struct ServeArgs {
     /// Ends when standard input does, and takes the socket's directory along.
     #[arg(long, hide = true)]
     owned_by_parent: bool,
+    /// Removes the data directory at the end: its owner made it for a while.
+    #[arg(long, hide = true, requires = "owned_by_parent")]
+    temporary_data: bool,
 }
 
 /// Serves until a signal, or the owner's end.
@@ -70,6 +73,9 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     limit_draining()?;
     let socket_path = server.socket_path().to_path_buf();
     server.shutdown();
+    if let Some(directory) = settings.data_dir.filter(|_| args.temporary_data) {
+        std::fs::remove_dir_all(directory).context("removing the temporary data")?;
+    }
     if args.owned_by_parent {
         remove_directory_of(&socket_path);
     }
