@@ -97,16 +97,16 @@ pub fn backup(args: &BackupArgs) -> anyhow::Result<()> {
         Some(directory) => directory.clone(),
         None => LiveServer::at(&args.server)?.snapshot()?,
     };
+    let from = Directory::existing(&from).map_err(|error| usage(error.to_string()))?;
     let manifest = place.fill(|to| make(&from, to, &args.check))?;
     Report::of(&args.to, &manifest).print("backup", args.json)
 }
 
-fn make(from: &Path, to: &Directory, check: &CheckArgs) -> anyhow::Result<Manifest> {
-    let volume = Directory::existing(from).map_err(|error| usage(error.to_string()))?;
-    let name = from.display().to_string();
-    let identity = Identity::read(&volume, &name)?;
+fn make(from: &Directory, to: &Directory, check: &CheckArgs) -> anyhow::Result<Manifest> {
+    let name = from.path().display().to_string();
+    let identity = Identity::read(from, &name)?;
     let identity = identity.ok_or_else(|| usage(format!("{name} is empty: it holds no data")))?;
-    let files = copy_data(&volume, &identity, to)?;
+    let files = copy_data(from, &identity, to)?;
     identity.write(to)?;
     read_every_byte(to.path())?;
     let manifest = Manifest {
