@@ -179,7 +179,9 @@ fn a_backup_under_changes_is_one_state_behind_all_that_was_acknowledged() {
         let mut resp = server.resp();
         assert_eq!(report["digest"], digest(&mut resp).as_str());
         for counter in 0..4 {
-            let Value::Bulk(number) = resp.call(&format!("GET counter-{counter}")) else { panic!() };
+            let Value::Bulk(number) = resp.call(&format!("GET counter-{counter}")) else {
+                panic!()
+            };
             let number: i64 = String::from_utf8(number).unwrap().parse().unwrap();
             assert!((acknowledged..=by_then + 1).contains(&number), "{acknowledged} {number}");
         }

@@ -13,7 +13,8 @@ impl RecoveryBar {
         // Nothing is drawn before the first news: most restarts are over by then.
         let bar = ProgressBar::hidden();
         let style = "{prefix} {wide_bar} {human_pos}/{human_len} {msg}";
-        let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style =
+            ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
         Self(bar.with_style(style).with_prefix(word))
     }
 

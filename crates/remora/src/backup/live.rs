@@ -76,7 +76,8 @@ impl LiveServer {
             let told = self.connection.info_of("persistence", name)?;
             Ok::<u64, anyhow::Error>(told.context("the server counts no snapshots")?.parse()?)
         };
-        let counts = Counts { written: count("snapshots_written")?, given_up: count("snapshots_given_up")? };
+        let counts =
+            Counts { written: count("snapshots_written")?, given_up: count("snapshots_given_up")? };
         ensure!(self.directory.is_dir(), "{} is gone", self.directory.display());
         Ok(counts)
     }

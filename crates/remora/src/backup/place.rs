@@ -19,9 +19,8 @@ impl Place {
         if was_there {
             let mut entries = std::fs::read_dir(path)
                 .map_err(|error| usage(format!("{flag}: {named} cannot be read: {error}")))?;
-            let other = entries.find(|entry| {
-                entry.as_ref().is_ok_and(|entry| entry.file_name() != "lost+found")
-            });
+            let other = entries
+                .find(|entry| entry.as_ref().is_ok_and(|entry| entry.file_name() != "lost+found"));
             if let Some(entry) = other {
                 let name = entry?.file_name().display().to_string();
                 return Err(usage(format!(
@@ -33,10 +32,7 @@ impl Place {
     }
 
     /// Makes the directory, and has it filled. After an error it is as before.
-    pub fn fill<T>(
-        self,
-        fill: impl FnOnce(&Directory) -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
+    pub fn fill<T>(self, fill: impl FnOnce(&Directory) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let directory = Directory::at(&self.path)?;
         let filled = fill(&directory);
         if filled.is_err() {

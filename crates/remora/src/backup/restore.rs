@@ -29,7 +29,8 @@ pub struct RestoreArgs {
 
 /// Makes a data directory from a backup, or only checks the backup.
 pub fn restore(args: &RestoreArgs) -> anyhow::Result<()> {
-    let place = args.data_dir.as_deref().map(|path| Place::empty(path, "--data-dir")).transpose()?;
+    let place =
+        args.data_dir.as_deref().map(|path| Place::empty(path, "--data-dir")).transpose()?;
     let from = Directory::existing(&args.backup).map_err(|error| usage(error.to_string()))?;
     let named = args.backup.display();
     let manifest = Manifest::read(&from)?.ok_or_else(|| {

@@ -56,7 +56,15 @@ fn killed_and_back(places: &Places, server: &mut ServerProcess) -> anyhow::Resul
     );
     let ready_ms = ready.as_millis() as u64;
     let pids = [old_pid, server.pid()];
-    Ok(Restart { durability: DURABILITY, pids, records, tree_records, ready_ms, recovery_ms, digest })
+    Ok(Restart {
+        durability: DURABILITY,
+        pids,
+        records,
+        tree_records,
+        ready_ms,
+        recovery_ms,
+        digest,
+    })
 }
 
 fn held(server: &ServerProcess) -> anyhow::Result<Held> {

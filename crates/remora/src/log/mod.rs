@@ -66,7 +66,8 @@ fn inspect_json(data: &Data) -> anyhow::Result<()> {
         })
     };
     let of_snapshot = |at: &SnapshotAt| {
-        let sum = |of: fn(&remora_storage::ShardSnapshot) -> u64| at.shards.iter().map(of).sum::<u64>();
+        let sum =
+            |of: fn(&remora_storage::ShardSnapshot) -> u64| at.shards.iter().map(of).sum::<u64>();
         json!({
             "name": snapshot_name(at.number), "epoch": at.epoch, "shards": at.shards.len(),
             "last": at.covered(), "operations": sum(|shard| shard.operations),
@@ -97,7 +98,11 @@ fn inspect(data: &Data) -> anyhow::Result<()> {
     }
     for life in &data.found.lives {
         let (used, shards) = (life.used_bytes.iter().sum::<u64>(), life.first.len());
-        writeln!(out, "epoch {}: {shards} shard(s), {used} bytes of memory at its end", life.epoch)?;
+        writeln!(
+            out,
+            "epoch {}: {shards} shard(s), {used} bytes of memory at its end",
+            life.epoch
+        )?;
         for (shard, (first, last)) in life.first.iter().zip(&life.last).enumerate() {
             writeln!(out, "  shard {shard}: sequences {first} to {last}")?;
         }
@@ -140,7 +145,10 @@ fn dump(data: &Data) -> anyhow::Result<()> {
         for (shard, of) in at.shards.iter().enumerate() {
             let (number, epoch) = (at.number, at.epoch);
             let (sequence, operations) = (of.sequence, of.operations);
-            writeln!(out, "snapshot={number} shard={shard} epoch={epoch} sequence={sequence} operations={operations}")?;
+            writeln!(
+                out,
+                "snapshot={number} shard={shard} epoch={epoch} sequence={sequence} operations={operations}"
+            )?;
         }
         data.each_operation(|shard, operation| {
             write!(out, "snapshot={} shard={shard} ", at.number)?;
