@@ -101,6 +101,8 @@ if [[ $tier == long ]]; then
     one_test worlds make --no-print-directory worlds "ARGS=--minutes $minutes"
     one_test torture env "REMORA_TORTURE_SECONDS=$((minutes * 10))" \
         cargo test --locked --package remora-tests --test end_to_end torture::
+    one_test crashes env "REMORA_CRASH_ROUNDS=$((minutes * 5))" \
+        cargo test --locked --package remora-tests --test end_to_end crash::
     one_test "all planted mistakes" cargo xtask planted
     one_test fuzzing bash fuzz/run.sh "$((minutes * 6))"
 fi

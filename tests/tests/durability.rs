@@ -134,3 +134,96 @@ fn a_damaged_directory_is_refused_and_a_torn_one_is_cut() {
     std::fs::write(&segment, &whole).unwrap();
     assert_eq!(serve(directory.path(), &[]).resp().call("GET text"), Value::bulk("somemore"));
 }
+
+/// Writes a snapshot, and waits until it is there.
+fn save(resp: &mut Resp) {
+    let before = resp.info("snapshots_written");
+    assert_eq!(resp.call("BGSAVE"), Value::Simple("Background saving started".into()));
+    for _ in 0..2000 {
+        if resp.info("snapshots_written") > before {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("no snapshot came: {:?}", resp.call("INFO persistence"));
+}
+
+#[test]
+fn a_snapshot_and_the_log_behind_it_are_loaded_with_any_number_of_shards() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = serve(directory.path(), &["--shards=2"]);
+    let mut resp = server.resp();
+    fill(&mut resp);
+    save(&mut resp);
+    assert_eq!(resp.call("SET after 1"), Value::ok());
+    let before = digest(&mut resp);
+    let exists = |name: &str| directory.path().join(name).exists();
+    assert!(exists("snapshot-0000000000000001") && exists("log-0000000000000001"));
+    for shards in [2, 3, 1] {
+        server.kill();
+        server = serve(directory.path(), &[&format!("--shards={shards}")]);
+        assert_eq!(digest(&mut server.resp()), before, "{shards} shards");
+    }
+    // The next one covers the lives before, and only it is kept.
+    let mut resp = server.resp();
+    save(&mut resp);
+    assert!(exists("snapshot-0000000000000002") && !exists("snapshot-0000000000000001"));
+    for _ in 0..1000 {
+        if !exists("log-0000000000000003") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(!exists("log-0000000000000001") && !exists("log-0000000000000003"));
+    assert!(matches!(resp.call("LASTSAVE"), Value::Integer(1_700_000_000..)));
+    server.kill();
+    let server = serve(directory.path(), &["--shards=4"]);
+    assert_eq!(digest(&mut server.resp()), before);
+    let name = directory.path().display().to_string();
+    let verified = command(&["log", "verify", &name]);
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+}
+
+#[test]
+fn a_snapshot_comes_by_itself_once_the_log_has_grown() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve(directory.path(), &["--shards=1", "--snapshot-log-bytes=1MiB"]);
+    let mut resp = server.resp();
+    let value = "v".repeat(10_000);
+    for at in 0..2000 {
+        resp.call(&format!("SET key-{} {value}", at % 10));
+        if resp.info("snapshots_written") > 0 {
+            return;
+        }
+    }
+    panic!("no snapshot: {:?}", resp.call("INFO persistence"));
+}
+
+#[test]
+fn waitaof_waits_for_the_disk_and_delays_nobody_else() {
+    let directory = tempfile::tempdir().unwrap();
+    for durability in ["memory", "everysec", "fsync"] {
+        let server = serve(
+            &directory.path().join(durability),
+            &["--shards=3", &format!("--durability={durability}")],
+        );
+        let mut resp = server.resp();
+        for at in 0..20 {
+            resp.call(&format!("SET key-{at} 1"));
+        }
+        let both = |local, replicas| {
+            Value::Array(vec![Value::Integer(local), Value::Integer(replicas)])
+        };
+        assert_eq!(resp.call("WAITAOF 1 0 0"), both(1, 0));
+        assert_eq!(resp.info("log_unsynced_bytes"), 0);
+        // There are no replicas: it takes the time that it is given.
+        assert_eq!(resp.call("WAITAOF 1 1 50"), both(1, 0));
+        assert!(matches!(resp.call("WAITAOF 2 0 0"), Value::Error(_)));
+        assert!(matches!(resp.call("WAITAOF 1 0 -1"), Value::Error(_)));
+    }
+    let server = ServerProcess::start(&["--max-memory=64MiB"]);
+    let mut resp = server.resp();
+    for request in ["WAITAOF 1 0 0", "BGSAVE"] {
+        assert!(matches!(resp.call(request), Value::Error(_)), "{request}");
+    }
+}

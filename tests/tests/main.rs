@@ -80,6 +80,7 @@ mod scripted;
 mod bench_keys;
 mod bench_places;
 mod bench_variants;
+mod crash;
 mod demo;
 mod doctor;
 mod export_pbf;

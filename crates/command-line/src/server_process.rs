@@ -7,7 +7,6 @@
 use crate::options::Wake;
 use crate::shards::default_shards;
 use anyhow::{Context, anyhow, bail};
-use std::ffi::OsString;
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -74,7 +73,7 @@ impl ServerPlan {
     }
 
     /// Arguments of `remora serve`.
-    fn serve_args(&self) -> Vec<String> {
+    pub fn serve_args(&self) -> Vec<String> {
         let fixed = ["serve", "--owned-by-parent", "--bind=127.0.0.1", "--log=warn"];
         let mut args = fixed.map(str::to_owned).to_vec();
         args.extend([
@@ -97,8 +96,7 @@ impl ServerPlan {
 /// A running server process.
 #[derive(Debug)]
 pub struct ServerProcess {
-    /// The binary, and its arguments.
-    command: (PathBuf, Vec<OsString>),
+    command: Command,
     child: Child,
     stdin: Option<ChildStdin>,
     resp_address: Option<SocketAddr>,
@@ -120,29 +118,52 @@ impl ServerProcess {
     /// waits until it says that it is ready. It has to end with its standard
     /// input, and to take the socket's directory along.
     pub fn start_with(args: &[String]) -> anyhow::Result<Self> {
-        Self::start_binary(&std::env::current_exe().context("cannot find this binary")?, args)
+        Self::start_in(args, &[])
+    }
+
+    /// The same, with more in its environment.
+    pub fn start_in(args: &[String], environment: &[(&str, PathBuf)]) -> anyhow::Result<Self> {
+        let binary = std::env::current_exe().context("cannot find this binary")?;
+        Self::start_binary(&binary, args, environment)
     }
 
     /// Starts a server of the binary `remora` at this path and waits until it
     /// is ready.
     pub fn start_of(remora: &Path, plan: &ServerPlan) -> anyhow::Result<Self> {
-        Self::start_binary(remora, &plan.serve_args())
+        Self::start_binary(remora, &plan.serve_args(), &[])
     }
 
-    fn start_binary(binary: &Path, args: &[String]) -> anyhow::Result<Self> {
+    fn start_binary(
+        binary: &Path,
+        args: &[String],
+        environment: &[(&str, PathBuf)],
+    ) -> anyhow::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("remora-")
             .permissions(Permissions::from_mode(0o700))
             .tempdir()
             .context("cannot make a temporary directory")?;
         let socket = directory.path().join("remora.sock");
-        let mut args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        let mut command = Command::new(binary);
+        command.args(args);
         if args.iter().any(|arg| arg == TEMPORARY_DATA) {
-            args.extend(["--data-dir".into(), directory.path().join("data").into()]);
+            command.arg("--data-dir").arg(directory.path().join("data"));
         }
-        args.extend(["--socket".into(), socket.clone().into()]);
-        let command = (binary.to_owned(), args);
-        let (child, log) = spawn(&command)?;
+        command
+            .arg("--socket")
+            .arg(&socket)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C is for this process; its end is the server's.
+            .process_group(0);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("REMORA_") {
+                command.env_remove(name);
+            }
+        }
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        let (child, log) = spawn(&mut command)?;
         let mut server = Self {
             command,
             child,
@@ -170,7 +191,7 @@ impl ServerProcess {
         self.child.kill().context("cannot kill the server")?;
         self.child.wait().context("the server does not end")?;
         let started = Instant::now();
-        (self.child, self.log) = spawn(&self.command)?;
+        (self.child, self.log) = spawn(&mut self.command)?;
         self.begin()?;
         Ok(started.elapsed())
     }
@@ -248,11 +269,30 @@ impl ServerProcess {
     /// Ends the server and says whether it ended well.
     pub fn stop(mut self) -> anyhow::Result<()> {
         self.stdin = None;
+        self.ended_well()
+    }
+
+    fn ended_well(&mut self) -> anyhow::Result<()> {
         match self.wait_for_end(END_LIMIT) {
             Some(status) if status.success() => Ok(()),
             Some(status) => bail!("the server ended badly ({status}){}", self.last_words()),
             None => bail!("the server did not end in {END_LIMIT:?}{}", self.last_words()),
         }
+    }
+
+    /// Ends the server at once, by SIGKILL: it can do nothing any more.
+    pub fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill().context("cannot kill the server")?;
+        self.child.wait().context("cannot wait for the server")?;
+        Ok(())
+    }
+
+    /// Ends the server by SIGTERM and says whether it ended well.
+    pub fn terminate(mut self) -> anyhow::Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+            .context("cannot send SIGTERM to the server")?;
+        self.ended_well()
     }
 
     /// Waits for the end; at the limit it is forced, and there is no status.
@@ -277,24 +317,11 @@ impl Drop for ServerProcess {
     }
 }
 
-/// A process with pipes, and the tail of its standard error.
-fn spawn((binary, args): &(PathBuf, Vec<OsString>)) -> anyhow::Result<(Child, Log)> {
-    let mut command = Command::new(binary);
-    command
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        // Ctrl-C is for this process; its end is the server's.
-        .process_group(0);
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("REMORA_") {
-            command.env_remove(name);
-        }
-    }
-    let mut child = command
-        .spawn()
-        .with_context(|| format!("cannot start a server process of {}", binary.display()))?;
+/// A process of this command, and the tail of its standard error.
+fn spawn(command: &mut Command) -> anyhow::Result<(Child, Log)> {
+    let mut child = command.spawn().with_context(|| {
+        format!("cannot start a server process of {}", command.get_program().display())
+    })?;
     let log = keep_tail(child.stderr.take().context("no pipe from the server")?);
     Ok((child, log))
 }

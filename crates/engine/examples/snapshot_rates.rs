@@ -29,24 +29,36 @@ fn key(at: u64) -> [u8; 16] {
     key
 }
 
-/// A snapshot of the whole shard, its time, and that of its longest turn.
+/// Times that a snapshot is taken: other processes lengthen some turns of each.
+const TIMES: usize = 5;
+
+/// A snapshot of the whole shard, its time, and that of its longest turn: of each turn the shortest
+/// of some times.
 fn snapshot(shard: &mut Shard) -> (Vec<Vec<u8>>, Duration, Duration) {
-    let (mut pieces, mut taken, mut longest) = (Vec::new(), Duration::ZERO, Duration::ZERO);
-    shard.begin_snapshot().expect("none is under way");
-    loop {
-        let from = Instant::now();
-        let turn = shard.snapshot_turn(NOW);
-        let time = from.elapsed();
-        (taken, longest) = (taken + time, longest.max(time));
-        let mut piece = Vec::with_capacity(256 << 10);
-        shard.take_snapshot(&mut piece);
-        pieces.push(piece);
-        match turn {
-            SnapshotTurn::More | SnapshotTurn::Full => {}
-            SnapshotTurn::Ended { .. } => return (pieces, taken, longest),
-            turn => panic!("{turn:?}"),
+    let (mut pieces, mut turns) = (Vec::new(), Vec::new());
+    for _ in 0..TIMES {
+        pieces.clear();
+        shard.begin_snapshot().expect("none is under way");
+        for at in 0.. {
+            let from = Instant::now();
+            let turn = shard.snapshot_turn(NOW);
+            let time = from.elapsed();
+            if at == turns.len() {
+                turns.push(time);
+            }
+            turns[at] = turns[at].min(time);
+            let mut piece = Vec::with_capacity(256 << 10);
+            shard.take_snapshot(&mut piece);
+            pieces.push(piece);
+            match turn {
+                SnapshotTurn::More | SnapshotTurn::Full => {}
+                SnapshotTurn::Ended { .. } => break,
+                turn => panic!("{turn:?}"),
+            }
         }
     }
+    let longest = turns.iter().max().copied().unwrap_or_default();
+    (pieces, turns.iter().sum(), longest)
 }
 
 fn load(shard: &mut Shard, pieces: &[Vec<u8>]) -> (u64, Duration) {

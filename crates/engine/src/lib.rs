@@ -18,7 +18,7 @@ pub use evict::Eviction;
 pub use outcome::Outcome;
 pub use shard::{
     Applied, ApplyError, BadOperation, Digest, DigestRead, Origin, Shard, SnapshotTurn,
-    split_operation,
+    SplitOperation, split_operation,
 };
 pub use store::{
     Download, Durability, KeyCounts, Now, STREAM_CLASS, SetAside, ShardOptions, ShardStats,

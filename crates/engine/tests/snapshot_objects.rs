@@ -349,6 +349,30 @@ fn a_snapshot_that_nobody_takes_is_given_up() {
     const { assert!(SNAPSHOT_BUFFER_BYTES < SNAPSHOT_HELD_BYTES) };
 }
 
+/// A piece of an object ends behind the part that makes it long enough.
+#[test]
+fn fields_of_many_bytes_go_one_by_one() {
+    let mut source = shard(1, 256 << 20, Eviction::None);
+    for at in 0..40u32 {
+        let mut list = Vec::new();
+        Items::push(&mut list, &at.to_le_bytes());
+        Items::push(&mut list, &vec![at as u8; 3 << 20]);
+        let request = HashCommand::Set { pairs: Items::parse(&list).unwrap() }.request();
+        assert_eq!(ask(&mut source, &Command::Of { key: KEY, request }).1, 1);
+    }
+    source.begin_snapshot().unwrap();
+    let mut stream = Vec::new();
+    finish(&mut source, &mut stream);
+    let longest = operations(&stream).into_iter().map(<[u8]>::len).max();
+    assert!(longest.is_some_and(|bytes| bytes < (3 << 20) + 2 * DUMP_PIECE_BYTES), "{longest:?}");
+    let mut copy = shard(9, 256 << 20, Eviction::None);
+    copy.begin_applying();
+    for operation in operations(&stream) {
+        assert_eq!(copy.load(operation, &Origin::WHOLE, NOW), Ok(Applied::Done));
+    }
+    assert_eq!(copy.digest(), source.digest());
+}
+
 /// A tree whose objects are arriving is left for later; a snapshot that could only wait is given up.
 #[test]
 fn a_snapshot_waits_for_what_began_before_it() {
@@ -559,6 +583,11 @@ fn a_key_may_get_an_object_while_a_snapshot_is_under_way() {
                 if steps == begins_at {
                     source.begin_snapshot().unwrap();
                 }
+                let enters = matches!(command, Command::Load { step: LoadStep::Enter { .. }, .. });
+                if enters && seed % 5 == 3 {
+                    // It goes before the snapshot's next turn.
+                    assert_eq!(ask(&mut source, &Command::Del { key: &to }).1, 1);
+                }
                 let turns = if seed % 2 == 0 { 3 } else { 40 };
                 for _ in 0..turns {
                     has_ended = has_ended || steps >= begins_at && turn(&mut source, &mut stream);
@@ -643,6 +672,43 @@ fn an_object_that_is_being_filled_may_be_empty_for_a_moment() {
     }
 }
 
+/// An object that goes before it is filled leaves no mark: what gets its slot goes with its last
+/// part, as any other.
+#[test]
+fn what_was_being_filled_and_went_leaves_no_mark() {
+    let mut source = shard(1, 64 << 20, Eviction::None);
+    let mut random = Random::new(7);
+    (0..100).for_each(|_| change_hash(&mut source, &mut random, 1_000));
+    source.begin_snapshot().unwrap();
+    let mut stream = Vec::new();
+    while !operations(&stream).iter().any(|operation| is_piece(operation)) {
+        assert_eq!(source.short_snapshot_turn(1, NOW), SnapshotTurn::More);
+        source.take_snapshot(&mut stream);
+    }
+    ask(&mut source, &Command::Del { key: KEY });
+    finish(&mut source, &mut stream);
+    let mut copy = loaded(&stream);
+    assert_eq!(copy.digest(), Digest::default());
+    copy.end_applying(1).unwrap();
+    audit(&mut copy);
+    let value = vec![1; 100];
+    let mut list = Vec::new();
+    Items::push(&mut list, b"name");
+    let names = Items::parse(&list).unwrap();
+    let mut pair = list.clone();
+    Items::push(&mut pair, &value);
+    let pairs = Items::parse(&pair).unwrap();
+    let keys: Vec<[u8; 5]> = (0..50u8).map(|at| [b'l', b'a', b'r', b'g', at]).collect();
+    for key in &keys {
+        ask(&mut copy, &Command::Of { key, request: HashCommand::Set { pairs }.request() });
+    }
+    for key in &keys {
+        let remove = Command::Of { key, request: HashCommand::Remove { names }.request() };
+        assert_eq!(ask(&mut copy, &remove), (Status::Ok, 1));
+        assert_eq!(ask(&mut copy, &Command::Exists { key }), (Status::Ok, 0), "{key:?}");
+    }
+}
+
 /// Keys that a flush in turns is to remove are not written, if it began before the snapshot; and if
 /// it begins meanwhile, it is in the stream.
 #[test]
@@ -671,11 +737,18 @@ fn a_flush_in_turns_may_be_under_way() {
                 SnapshotTurn::More => {}
                 turn => panic!("{turn:?}"),
             }
-            source.take_snapshot(&mut stream);
+            let mut written = Vec::new();
+            source.take_snapshot(&mut written);
             turns += 1;
-            if turns == flush_at {
+            // In some while an object is being filled.
+            let is_due = match seed % 2 {
+                0 => turns == flush_at,
+                _ => operations(&written).into_iter().any(is_piece),
+            };
+            if is_due && flush.is_none() {
                 flush = Some(source.begin_flush(only).unwrap());
             }
+            stream.extend(written);
             for _ in 0..3 {
                 let key = u64::to_le_bytes(random.below(4_000));
                 let command =

@@ -11,6 +11,14 @@ pub enum Order {
     Execute(Vec<u8>),
     /// Execute a command for each of these keys, with one reply for all.
     ExecuteEach(Box<KeyBatch>),
+    /// Reply once the shard's present changes are on the disk, with number 1; or at this time, Unix
+    /// ms, with 0 if they are not.
+    AwaitSync {
+        /// Unix ms; 0 for never.
+        until_ms: u64,
+        /// More is waited for than can be had: the reply comes at that time.
+        wants_more: bool,
+    },
     /// Send the next piece of the reply to the command with the job's token.
     Continue,
     /// Send no more of it.

@@ -10,6 +10,7 @@ use crate::log::LogCommand;
 use crate::serve::ServeArgs;
 use clap::{Parser, Subcommand};
 use remora_bench::BenchCommand;
+use remora_crash::CrashArgs;
 use remora_layout::hello::PROTOCOL_VERSION;
 
 /// An in-memory data engine whose clients can read the server's memory directly.
@@ -47,6 +48,8 @@ pub enum Command {
     Explain(Box<ExplainArgs>),
     /// Loads real places into a server process and compares three ways to get them.
     Demo(DemoArgs),
+    /// Kills real servers, cuts their power, and checks that nothing promised is lost.
+    Crash(CrashArgs),
     /// Says what this machine offers, tries it, and says what to change. Exit
     /// code 1 if something that is there does not work.
     Doctor(DoctorArgs),

@@ -1,5 +1,5 @@
 //! The binary: `remora serve`, `bench`, `explain`, `import`, `export`, `backup`, `restore`, `log`,
-//! `demo`, `doctor`, `version`.
+//! `demo`, `crash`, `doctor`, `version`.
 //!
 //! Invariant of this crate: with `--json` standard output is exactly one JSON object and all other
 //! output goes to standard error; the exit code is 0 done, 1 failed, 2 usage, 3 transport
@@ -47,6 +47,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Restore(args) => backup::restore(&args),
         Command::Log(command) => log::run(&command),
         Command::Demo(args) => demo::run(args),
+        Command::Crash(args) => remora_crash::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Version => {
             writeln!(std::io::stdout(), "{}", cli::version())?;

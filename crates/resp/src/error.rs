@@ -37,6 +37,15 @@ pub enum CommandError {
     /// Too few or too many arguments for the command.
     #[error("ERR wrong number of arguments for '{0}' command")]
     WrongArity(&'static str),
+    /// WAITAOF for another number of own disks than there can be.
+    #[error("ERR value is out of range, value must between 0 and 1")]
+    NotZeroOrOne,
+    /// A timeout below zero.
+    #[error("ERR timeout is negative")]
+    NegativeTimeout,
+    /// The server has no data directory.
+    #[error("ERR nothing is kept: start the server with --data-dir")]
+    NothingKept,
     /// Unknown options, or options that exclude each other.
     #[error("ERR syntax error")]
     Syntax,

@@ -24,6 +24,8 @@ pub enum ReplyForm {
     Values,
     /// The sum of all parts' numbers.
     Sum,
+    /// WAITAOF: whether all of a connection's changes are on the disk, and on how many replicas.
+    Synced,
     /// OK if all parts are.
     AllOk(&'static str),
     /// SCAN: where to continue, and keys.

@@ -2,7 +2,7 @@
 
 use crate::commands::geo::{self, FoundReply};
 use crate::commands::rtree::ObjectsReply;
-use crate::commands::{keyspace, server, strings};
+use crate::commands::{keyspace, persistence, server, strings};
 use crate::error::status_error;
 use crate::form::{ObjectReply, ReplyForm, Shape};
 use crate::object_reply::{self, ItemsReply};
@@ -84,6 +84,7 @@ impl ReplyForm {
             }
             (Self::Number(_), [part]) => encode::integer(out, part.number),
             (Self::Sum, _) => encode::integer(out, parts.iter().map(|part| part.number).sum()),
+            (Self::Synced, _) => persistence::write_synced(out, parts),
             (Self::Scanned, [part]) => keyspace::write_scanned(out, *part),
             (Self::KeyList, _) => keyspace::write_keys(out, parts),
             (Self::Digests, _) => server::write_digests(out, parts),

@@ -46,6 +46,15 @@ pub enum Request<'a> {
     BgSave,
     /// LASTSAVE.
     LastSave,
+    /// WAITAOF.
+    WaitAof {
+        /// Whether the server's own disk counts.
+        wants_disk: bool,
+        /// Until when it waits, Unix ms; 0: without end.
+        until_ms: u64,
+        /// More is waited for than can be had.
+        wants_more: bool,
+    },
     /// CONFIG GET.
     ConfigGet(Patterns),
     /// COMMAND; [`crate::table::answer`] writes the reply.

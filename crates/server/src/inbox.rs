@@ -30,8 +30,13 @@ pub enum Message {
     Detach(u64),
     /// A RESP connection to serve.
     Serve(Box<Handed>),
-    /// Changes up to this sequence are durable.
-    Durable(u64),
+    /// How far changes are durable, and on the disk.
+    Durable {
+        /// The last durable sequence.
+        durable: u64,
+        /// The last one on the disk.
+        synced: u64,
+    },
     /// Write a snapshot of the shard.
     Snapshot(Arc<SnapshotPort>),
     /// Whether the disk of the log takes entries.

@@ -129,6 +129,20 @@ pub struct LargeJobs {
     /// Reads of which a piece was sent, until the connection asks for the next one.
     paused: BTreeMap<Origin, LargeJob>,
     replies: Replies,
+    /// Requests that wait until changes are on the disk.
+    awaited: Vec<Awaited>,
+    /// The last change that is.
+    synced: u64,
+}
+
+/// A request that waits until changes are on the disk.
+struct Awaited {
+    token: Token,
+    sequence: u64,
+    /// Unix ms; 0 for never.
+    until_ms: u64,
+    /// It waits for more than can be had.
+    wants_more: bool,
 }
 
 impl LargeJobs {
@@ -162,6 +176,11 @@ impl LargeJobs {
             Order::Execute(_) | Order::ExecuteEach(_) => {}
             Order::Continue => return self.resume(origin, job.token, true),
             Order::Abandon => return self.resume(origin, job.token, false),
+            Order::AwaitSync { until_ms, wants_more } => {
+                let sequence = shard.last_sequence();
+                let awaited = Awaited { token: job.token, sequence, until_ms, wants_more };
+                return self.await_sync(awaited);
+            }
         }
         if let Some(behind) = self.behind.get_mut(&origin) {
             behind.push_back(job);
@@ -205,6 +224,43 @@ impl LargeJobs {
     /// The next reply to send, and its request.
     pub fn pop_reply(&mut self) -> Option<(Token, OwnedReply)> {
         self.replies.ready.pop_front()
+    }
+
+    /// Replies once the shard's changes are on the disk. Jobs behind it do not wait: the connection
+    /// puts replies in order.
+    fn await_sync(&mut self, awaited: Awaited) {
+        self.awaited.push(awaited);
+        self.release_synced();
+    }
+
+    /// Changes up to this sequence are on the disk.
+    pub fn set_synced(&mut self, sequence: u64) {
+        self.synced = self.synced.max(sequence);
+        self.release_synced();
+    }
+
+    /// Whether somebody waits for that.
+    pub fn awaits_sync(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
+    fn release_synced(&mut self) {
+        let synced = self.synced;
+        let is_due = |awaited: &mut Awaited| !awaited.wants_more && awaited.sequence <= synced;
+        for Awaited { token, .. } in self.awaited.extract_if(.., is_due) {
+            self.replies.reply(token, OwnedReply::from(Reply::number(1)), 0);
+            self.replies.has_due = true;
+        }
+    }
+
+    /// Answers those whose time is over.
+    pub fn time_out(&mut self, now: Now) {
+        let is_over = |awaited: &mut Awaited| (1..=now.unix_ms).contains(&awaited.until_ms);
+        for Awaited { token, sequence, .. } in self.awaited.extract_if(.., is_over) {
+            let is_there = sequence <= self.synced;
+            self.replies.reply(token, OwnedReply::from(Reply::number(is_there.into())), 0);
+            self.replies.has_due = true;
+        }
     }
 
     /// Continues a read that has paused, or only the jobs behind it.
@@ -266,7 +322,7 @@ fn begin<J: Journal>(
             let large = LargeJob { token, work: Work::Keys(Box::new(KeyWork::new(*batch))) };
             return if is_small { advance(shard, large, replies, now) } else { Some(large) };
         }
-        Order::Continue | Order::Abandon => return None,
+        Order::Continue | Order::Abandon | Order::AwaitSync { .. } => return None,
     };
     let outcome = match Command::decode_within(&bytes) {
         Ok((database, command @ Command::Set { key, value, condition, expiry, get }, _))

@@ -98,7 +98,9 @@ impl Server {
     /// A shard's changes up to this sequence are durable.
     #[doc(hidden)]
     pub fn set_durable(&self, shard: usize, sequence: u64) {
-        self.shared.shards[shard].inbox.push(Message::Durable(sequence));
+        self.shared.shards[shard]
+            .inbox
+            .push(Message::Durable { durable: sequence, synced: sequence });
     }
 
     fn start_with(

@@ -236,8 +236,10 @@ impl ShardLoop {
                     self.detach(now, |session| session.session == number);
                 }
                 Message::Serve(handed) => self.take_connection(*handed),
-                Message::Durable(sequence) => {
-                    self.connections.port_mut().shard.set_durable(sequence);
+                Message::Durable { durable, synced } => {
+                    let host = self.connections.port_mut();
+                    host.shard.set_durable(durable);
+                    host.large_jobs.set_synced(synced);
                 }
                 Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
                 Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),
@@ -341,7 +343,10 @@ impl ShardLoop {
 
     /// Whether leases, expiries or clients want a look now and then.
     fn wants_ticks(&self) -> bool {
-        self.host().shard.wants_ticks() || self.host().has_snapshot() || self.clients.may_stall()
+        self.host().shard.wants_ticks()
+            || self.host().has_snapshot()
+            || self.host().large_jobs.awaits_sync()
+            || self.clients.may_stall()
     }
 
     fn sleep(&mut self) {
@@ -406,6 +411,7 @@ impl ShardLoop {
         let now = host.shared.clock.at(instant);
         host.now = now;
         host.shard.tick(now);
+        host.large_jobs.time_out(now);
         host.ship_log();
         let mut lost = Lost::default();
         let shard = (&mut self.connections.port_mut().shard, now);

@@ -45,6 +45,8 @@ pub struct GroupCommit<V: Volume> {
     /// By shard.
     durable: Vec<u64>,
     is_syncing: bool,
+    /// Somebody waits for a sync.
+    wants_sync: bool,
     /// When the last sync began.
     synced_at_ms: u64,
     /// When the next try to mend is due, and how long after it the one behind it.
@@ -61,6 +63,7 @@ impl<V: Volume> GroupCommit<V> {
             promise,
             durable,
             is_syncing: false,
+            wants_sync: false,
             synced_at_ms: now_ms,
             mends_at_ms: 0,
             mend_pause_ms: LOG_MEND_MIN_MS,
@@ -81,19 +84,25 @@ impl<V: Volume> GroupCommit<V> {
         self.note(written, now_ms)
     }
 
+    /// Somebody waits for what is written now: it is synced at once.
+    pub fn want_sync(&mut self) {
+        self.wants_sync = true;
+    }
+
     /// What is to be synced now. One sync is under way at a time.
     pub fn sync_due(&mut self, now_ms: u64) -> Option<Sync<V::File>> {
         let is_due = match self.promise {
             Promise::Synced => true,
             Promise::Memory | Promise::Written => {
-                now_ms >= self.synced_at_ms + LOG_SYNC_MS
+                self.wants_sync
+                    || now_ms >= self.synced_at_ms + LOG_SYNC_MS
                     || self.writer.unsynced_bytes() >= LOG_UNSYNCED_SOON_BYTES
             }
         };
         if !is_due || self.is_syncing {
             return None;
         }
-        self.synced_at_ms = now_ms;
+        (self.synced_at_ms, self.wants_sync) = (now_ms, false);
         let sync = self.writer.begin_sync();
         self.is_syncing = sync.is_some();
         sync

@@ -36,10 +36,12 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     ("sim", &[&["client-core", "server", "resp", "frontend", "storage", "log"], FOUNDATIONS]),
     ("command-line", &[&["client-core", "server", "resp"], FOUNDATIONS]),
     ("bench", &[&["command-line", "client-core", "server", "resp", "osm"], FOUNDATIONS]),
+    ("crash", &[&["command-line", "client", "client-core", "server", "resp"], FOUNDATIONS]),
     (
         "remora",
         &[
-            &["bench", "command-line", "client-core", "server", "storage", "log", "resp", "osm"],
+            &["bench", "crash", "command-line", "client-core", "server", "storage", "log"],
+            &["resp", "osm"],
             FOUNDATIONS,
         ],
     ),

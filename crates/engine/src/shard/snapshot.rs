@@ -57,12 +57,14 @@ pub struct BadOperation {
     pub bytes: usize,
 }
 
-/// Splits the first operation off the bytes of a snapshot: the operation, and what follows it.
-/// `None`: its end is not there yet.
+/// An operation of a snapshot, and the bytes behind it; none if its end is not there yet.
+pub type SplitOperation<'a> = Option<(&'a [u8], &'a [u8])>;
+
+/// Splits the first operation off the bytes of a snapshot.
 ///
 /// # Errors
 /// The length makes no sense.
-pub fn split_operation(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, BadOperation> {
+pub fn split_operation(bytes: &[u8]) -> Result<SplitOperation<'_>, BadOperation> {
     let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
     let bytes = u32::from_le_bytes(*length) as usize;
     if !(REQUEST_HEADER_BYTES..=SNAPSHOT_OPERATION_BYTES).contains(&bytes) {
@@ -152,7 +154,7 @@ impl Sweep {
         }
         self.sweep_late(of);
         // Bounded: each step is work that counts, or the last one.
-        while self.has_time() {
+        while self.has_time() && !self.snapshot.is_given_up {
             if !self.snapshot.filling.is_empty() {
                 self.fill(of);
             } else if self.snapshot.passed < SCAN_END && !self.has_too_many_late() {
@@ -160,6 +162,9 @@ impl Sweep {
             } else {
                 return self.end_or_wait(of.0, now);
             }
+        }
+        if self.snapshot.is_given_up {
+            return SnapshotTurn::GivenUp;
         }
         self.snapshot.waits_since_s = None;
         SnapshotTurn::More
@@ -274,8 +279,8 @@ impl Sweep {
         self.snapshot.filling.push_back(Filling { named: named(), rest });
     }
 
-    /// Writes a string of as many zeros as a long one has bytes, which is then filled. So what is
-    /// appended or overwritten meanwhile gets the right place.
+    /// Writes a string of as many zeros as a long one has bytes, which is then filled. So it is
+    /// loaded into a slot of the right size at once.
     fn begin_value(&mut self, named: Named, value: &[u8], expires_at_ms: u64) {
         let (key, database) = (&named.key, named.hash.database());
         let last = value.len() - 1;

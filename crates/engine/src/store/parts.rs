@@ -105,6 +105,11 @@ impl Parts {
         self.table.at_scan_place(place)
     }
 
+    /// The place of the part in a slot in the order of a scan.
+    pub fn scan_place<J: Journal>(&self, owner: &Owner<J>, slot: u32) -> u64 {
+        (self.hash(record_key(owner, slot)).0 as u32).reverse_bits().into()
+    }
+
     /// Bytes of the arena that the object takes beside its root record.
     pub fn bytes(&self) -> u64 {
         self.bytes + self.table.bytes()
@@ -118,6 +123,11 @@ impl Parts {
     /// Whether a new part with this hash needs an overflow bucket.
     pub fn needs_overflow<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash) -> bool {
         self.table.needs_overflow(owner, hash)
+    }
+
+    /// Prefetches the bucket of a part.
+    pub fn prefetch<J: Journal>(&self, owner: &Owner<J>, name: &[u8]) {
+        self.table.prefetch(owner, self.hash(name));
     }
 
     /// The part of this name.

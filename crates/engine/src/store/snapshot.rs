@@ -103,6 +103,7 @@ impl Snapshot {
 
     /// Writes of a change what it changes of the keys that are passed. The change is logged, and
     /// not made yet.
+    #[cold]
     pub fn forward<J: Journal>(
         &mut self,
         (table, owner): (&Table, &Owner<J>),

@@ -2,8 +2,10 @@
 
 use crate::error::CommandError;
 use crate::request::Request;
-use crate::spec::{Argument, Asked, CommandSpec, Flag};
-use crate::wire::Words;
+use crate::spec::{Argument, Asked, CommandSpec, Flag, Kind};
+use crate::wire::{Words, encode};
+use remora_frontend::Part;
+use remora_protocol::integer;
 
 const BGSAVE: CommandSpec = CommandSpec {
     name: "bgsave",
@@ -42,5 +44,48 @@ fn lastsave(_words: Words<'_>, _now: u64) -> Asked<'_> {
     Ok(Request::LastSave)
 }
 
+const WAITAOF: CommandSpec = CommandSpec {
+    name: "waitaof",
+    arity: 4,
+    flags: &[Flag::NoScript],
+    categories: &["connection"],
+    since: "7.2.0",
+    summary: "Waits until the changes before it are on the disk, whatever the server's durability is.",
+    notes: "The timeout is in milliseconds; 0 waits without end. Returns 1 or 0 for the server's own \
+disk, and the number of replicas, which is 0. The sync begins at once. Other connections do not wait.",
+    arguments: &[
+        Argument::new("numlocal", Kind::Integer),
+        Argument::new("numreplicas", Kind::Integer),
+        Argument::new("timeout", Kind::Integer),
+    ],
+    parse: waitaof,
+    ..CommandSpec::PLAIN
+};
+
+fn waitaof(words: Words<'_>, now_ms: u64) -> Asked<'_> {
+    let number = |at| integer::parse(words.get(at)).ok_or(CommandError::NotAnInteger);
+    let (local, replicas, timeout_ms) = (number(1)?, number(2)?, number(3)?);
+    if !(0..=1).contains(&local) {
+        return Err(CommandError::NotZeroOrOne);
+    }
+    if replicas < 0 {
+        return Err(CommandError::OutOfRange);
+    }
+    let until_ms = match u64::try_from(timeout_ms) {
+        Err(_) => return Err(CommandError::NegativeTimeout),
+        Ok(0) => 0,
+        Ok(timeout_ms) => now_ms.saturating_add(timeout_ms),
+    };
+    Ok(Request::WaitAof { wants_disk: local == 1, until_ms, wants_more: replicas > 0 })
+}
+
+/// The reply to WAITAOF, from all shards' answers.
+pub(crate) fn write_synced(out: &mut Vec<u8>, parts: &[Part<'_>]) {
+    let is_synced = parts.iter().all(|part| part.number == 1);
+    encode::array(out, 2);
+    encode::integer(out, is_synced.into());
+    encode::integer(out, 0);
+}
+
 /// The commands of this group.
-pub(super) const COMMANDS: &[CommandSpec] = &[BGSAVE, LASTSAVE];
+pub(super) const COMMANDS: &[CommandSpec] = &[BGSAVE, LASTSAVE, WAITAOF];

@@ -1,13 +1,13 @@
 //! What connects the shards' threads, the log's thread and INFO.
 
-use super::port::{ThreadBell, LogPort, LogShipper};
+use super::port::{LogPort, LogShipper, ThreadBell};
 use super::snapshots::Snapshots;
 use super::state::DiskState;
 use remora_arena::NoJournal;
 use remora_engine::Shard;
 use remora_storage::Promise;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the log's thread shares with others.
@@ -28,6 +28,7 @@ pub struct Disk {
     pub snapshots: Snapshots,
     /// By shard, the sequences that a new snapshot covers.
     covered: Mutex<Option<Vec<u64>>>,
+    wants_sync: AtomicBool,
     /// For INFO.
     pub state: DiskState,
     /// The thread is to write what there is, sync it, and end.
@@ -47,6 +48,7 @@ impl Disk {
             first,
             snapshots: Snapshots::default(),
             covered: Mutex::default(),
+            wants_sync: AtomicBool::new(false),
             state: DiskState::default(),
             stopping: AtomicBool::new(false),
         }
@@ -56,6 +58,22 @@ impl Disk {
     pub fn shipper(&self, number: usize, shard: &mut Shard<NoJournal>) -> LogShipper {
         let port = (Arc::clone(&self.ports[number]), Arc::clone(&self.bell));
         LogShipper::new(shard, (number, self.first[number]), port)
+    }
+
+    /// Somebody waits until what is written now is on the disk.
+    pub fn want_sync(&self) {
+        self.wants_sync.store(true, Ordering::SeqCst);
+        self.bell.ring();
+    }
+
+    /// Whether somebody does, since this was last asked.
+    pub fn takes_wanted_sync(&self) -> bool {
+        self.wants_sync.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether somebody does.
+    pub fn is_sync_wanted(&self) -> bool {
+        self.wants_sync.load(Ordering::SeqCst)
     }
 
     /// A snapshot covers the entries up to these sequences.

@@ -41,10 +41,19 @@ impl LogThread {
             Promise::Synced => None,
             Promise::Memory | Promise::Written => Some(Syncer::start(Arc::clone(&disk.bell))?),
         };
-        let told = (0..disk.ports.len()).map(|shard| commit.durable(shard)).collect();
+        let told = (0..disk.ports.len())
+            .map(|shard| (commit.durable(shard), commit.synced(shard)))
+            .collect();
         disk.state.follow(commit.writer());
-        let body =
-            Body { commit, shared: Arc::clone(&shared), syncer, told, next: 0, is_lost: false, kept_bytes };
+        let body = Body {
+            commit,
+            shared: Arc::clone(&shared),
+            syncer,
+            told,
+            next: 0,
+            is_lost: false,
+            kept_bytes,
+        };
         let thread = vital_thread::spawn("log", move || body.run())?;
         Ok(Self { thread, shared })
     }
@@ -90,8 +99,8 @@ struct Body {
     commit: GroupCommit<Directory>,
     shared: Arc<Shared>,
     syncer: Option<Syncer>,
-    /// By shard, the last sequence that it was told.
-    told: Vec<u64>,
+    /// By shard, what it was told: the last durable sequence, and the last one on the disk.
+    told: Vec<(u64, u64)>,
     /// The shard whose runs are taken first.
     next: usize,
     /// A shard has dropped entries: nothing may be written behind the gap.
@@ -133,6 +142,10 @@ impl Body {
         if !runs.is_empty() {
             worked = true;
             self.write(runs);
+        }
+        if self.disk().takes_wanted_sync() {
+            worked = true;
+            self.commit.want_sync();
         }
         if let Some(sync) = self.commit.sync_due(self.now_ms()) {
             worked = true;
@@ -257,14 +270,14 @@ impl Body {
 
     fn tell_durable(&mut self) {
         for (shard, told) in self.told.iter_mut().enumerate() {
-            let durable = self.commit.durable(shard);
-            if durable > *told {
-                *told = durable;
-                self.shared.shards[shard].inbox.push(Message::Durable(durable));
+            let now = (self.commit.durable(shard), self.commit.synced(shard));
+            if now != *told {
+                *told = now;
+                let disk = self.shared.disk.as_ref().expect("there is one");
+                disk.synced[shard].store(now.1, Ordering::Release);
+                let told = Message::Durable { durable: now.0, synced: now.1 };
+                self.shared.shards[shard].inbox.push(told);
             }
-            let synced = self.commit.synced(shard);
-            self.shared.disk.as_ref().expect("there is one").synced[shard]
-                .store(synced, Ordering::Release);
         }
     }
 
@@ -277,7 +290,8 @@ impl Body {
                 tracing::warn!(%error, "segments of the log that nobody needs cannot be removed yet");
             }
         }
-        let most = self.shared.config.data.as_ref().map_or(u64::MAX, |data| data.snapshot_log_bytes);
+        let most =
+            self.shared.config.data.as_ref().map_or(u64::MAX, |data| data.snapshot_log_bytes);
         if self.kept_bytes >= most {
             self.kept_bytes = 0;
             self.disk().snapshots.want();
@@ -298,7 +312,7 @@ impl Body {
         let wants_runs = self.commit.wants_runs() && !self.is_lost;
         disk.bell.sleep(most, || {
             let has_runs = wants_runs && disk.ports.iter().any(|port| !port.is_empty());
-            has_runs || disk.stopping.load(Ordering::SeqCst)
+            has_runs || disk.is_sync_wanted() || disk.stopping.load(Ordering::SeqCst)
         });
     }
 

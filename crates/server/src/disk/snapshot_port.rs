@@ -113,7 +113,8 @@ impl SnapshotSource {
             push(queue, Piece::Bytes(bytes));
             self.port.bell.ring();
         }
-        if self.gathered.is_empty() && !queue.is_full()
+        if self.gathered.is_empty()
+            && !queue.is_full()
             && let Some(last) = self.last.take()
         {
             push(queue, last);

@@ -7,11 +7,12 @@ use super::host::Host;
 use crate::large_jobs::is_one_step;
 use remora_engine::STREAM_CLASS;
 use remora_frontend::{
-    Asked, Here, Job, OwnedReply, Part, ReplyForm as _, Token, Waiting, What, group,
+    Asked, Here, Job, Order, OwnedReply, Part, ReplyForm as _, Token, Waiting, What, group,
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::STREAM_BYTES;
 use remora_protocol::{Command, Pairs};
+use remora_resp::error::CommandError;
 use remora_resp::{ReplyForm, keys};
 
 /// Room for an encoded command with a key and a value of usual lengths; others grow.
@@ -149,6 +150,30 @@ impl<H: Host> RespExecutor<H> {
         let asked: Vec<_> =
             shards.map(|shard| self.submit(responder, shard, shard, command)).collect();
         responder.wait(Waiting::all(form, asked));
+    }
+
+    /// Replies once every shard's changes are on the disk.
+    pub(super) fn await_sync(
+        &mut self,
+        responder: &mut Responder,
+        wants_disk: bool,
+        (until_ms, wants_more): (u64, bool),
+    ) {
+        if wants_disk && !self.host.begin_sync() {
+            return responder.reply(|out, _| CommandError::NothingKept.write(out));
+        }
+        let order = |until_ms| Order::AwaitSync { until_ms, wants_more };
+        // Who waits for nothing is told how it stands.
+        let until_ms = if wants_disk || wants_more { until_ms } else { 1 };
+        let mut asked = Vec::with_capacity(self.host.shards());
+        for shard in 0..self.host.shards() {
+            let token = self.token_of(responder, shard, shard);
+            self.host.hand(shard, Job::new(order(until_ms), token));
+            let of_shard = Asked { shard, what: What::Other, bytes: 0 };
+            responder.ask(of_shard, self.host.shards());
+            asked.push(of_shard);
+        }
+        responder.wait(Waiting::all(ReplyForm::Synced, asked));
     }
 
     /// Each shard's pairs as one change.

@@ -102,6 +102,9 @@ impl<H: Host> RespExecutor<H> {
                 let of: KeyCommand = |key| Command::Digest { key: Some(key) };
                 self.each_key(responder, keys, of, ReplyForm::Digests);
             }
+            Request::WaitAof { wants_disk, until_ms, wants_more } => {
+                self.await_sync(responder, wants_disk, (until_ms, wants_more));
+            }
             Request::DbSize => self.ask_all(responder, &Command::Count, ReplyForm::Sum),
             Request::FlushDb => {
                 self.ask_all(responder, &Command::Flush, ReplyForm::AllOk("flushdb"));

@@ -197,7 +197,10 @@ impl Facts<'_> {
             ("log_unsynced_bytes", load(&state.unsynced_bytes)),
             ("rdb_bgsave_in_progress", u8::from(snapshots.is_under_way()).to_string()),
             ("rdb_last_save_time", load(&snapshots.saved_at_s)),
-            ("rdb_last_bgsave_status", if snapshot_failure.is_empty() { "ok" } else { "err" }.into()),
+            (
+                "rdb_last_bgsave_status",
+                if snapshot_failure.is_empty() { "ok" } else { "err" }.into(),
+            ),
             ("snapshot_failure", snapshot_failure),
             ("snapshots_written", load(&snapshots.written)),
             ("snapshots_given_up", load(&snapshots.given_up)),

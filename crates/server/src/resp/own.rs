@@ -55,10 +55,7 @@ impl<H: Host> RespExecutor<H> {
                 responder.reply(|out, _| match answer {
                     Save::Begun => encode::simple(out, "Background saving started"),
                     Save::UnderWay => encode::error(out, "ERR Background save already in progress"),
-                    Save::NothingKept => encode::error(
-                        out,
-                        "ERR nothing is kept: start the server with --data-dir",
-                    ),
+                    Save::NothingKept => CommandError::NothingKept.write(out),
                 });
             }
             Request::LastSave => {

@@ -259,6 +259,10 @@ impl Host for ShardHost {
         }
     }
 
+    fn begin_sync(&self) -> bool {
+        self.shared.disk.as_ref().inspect(|disk| disk.want_sync()).is_some()
+    }
+
     fn last_save_s(&self) -> u64 {
         let disk = self.shared.disk.as_ref();
         disk.map_or(0, |disk| disk.snapshots.saved_at_s.load(Ordering::Relaxed))

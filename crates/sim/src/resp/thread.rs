@@ -209,6 +209,10 @@ impl Host for SimHost {
         Save::NothingKept
     }
 
+    fn begin_sync(&self) -> bool {
+        false
+    }
+
     fn last_save_s(&self) -> u64 {
         0
     }

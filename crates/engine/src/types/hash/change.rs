@@ -255,6 +255,11 @@ pub(super) fn set_parts<J: Journal>(
     fields: &Fields<'_>,
     entry: Option<&Command<'_>>,
 ) -> Result<u64, ArenaFull> {
+    if fields.len() > 1 {
+        // All misses at once.
+        let parts = store.parts.of(root);
+        fields.keys().for_each(|name| parts.prefetch(&store.owner, name));
+    }
     let pairs = fields.iter().map(|(name, value)| (*name, *value));
     let mut planned = store.plan_parts(root, pairs, on.now)?;
     let added = planned.added;

@@ -12,9 +12,8 @@ use remora_layout::table::SCAN_END;
 use remora_protocol::Items;
 use remora_protocol::message::Status;
 
-/// Appends some fields of the hash, whole buckets of its table in the order of a scan; true once
-/// there are no more. A field that is there from the first step to the last is written, however the
-/// table grows meanwhile.
+/// Appends some fields of the hash in the order of a scan; true once there are no more. A field that
+/// is there from the first step to the last is written, however the table grows meanwhile.
 pub(super) fn dump<J: Journal>(
     store: &Store<J>,
     root: u32,
@@ -26,14 +25,23 @@ pub(super) fn dump<J: Journal>(
     let mut at: Box<u64> = resume(dump_at);
     let mut visited = 0;
     while *at < SCAN_END && visited < DUMP_PIECE_PARTS && piece.len() < DUMP_PIECE_BYTES {
-        let (bucket, end) = parts.at_scan_place(*at as u32);
-        for slot in parts.in_bucket(&store.owner, bucket) {
+        let (bucket, mut next) = parts.at_scan_place(*at as u32);
+        let slots = parts.in_bucket(&store.owner, bucket).into_iter();
+        let placed = slots.map(|slot| (parts.scan_place(&store.owner, slot), slot));
+        let mut fields: Vec<(u64, u32)> = placed.filter(|(place, _)| place >= &*at).collect();
+        fields.sort_unstable();
+        visited += 1 + fields.len();
+        let mut last = None;
+        for (place, slot) in fields {
+            if piece.len() >= DUMP_PIECE_BYTES && last != Some(place) {
+                next = place;
+                break;
+            }
             Items::push(piece, record_key(&store.owner, slot));
             Items::push(piece, record_value(&store.owner, slot));
-            visited += 1;
+            last = Some(place);
         }
-        visited += 1;
-        *at = end;
+        *at = next;
     }
     let ended = *at == SCAN_END;
     *dump_at = Some(at);

@@ -173,6 +173,10 @@ impl Host for Fake {
         Save::NothingKept
     }
 
+    fn begin_sync(&self) -> bool {
+        false
+    }
+
     fn last_save_s(&self) -> u64 {
         0
     }

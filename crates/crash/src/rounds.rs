@@ -1,0 +1,374 @@
+//! The rounds: a server starts on the same directory, is checked, loaded, and ended in some way.
+
+use crate::args::{CrashArgs, Durability};
+use crate::history::{History, Promise, Verdict};
+use crate::layer::{Fault, Layer};
+use crate::load::{By, Key, Place, Round, Writer, read_keys};
+use crate::state::{State, head_digest};
+use crate::types::{self, KeyType};
+use anyhow::Context;
+use rand::rngs::ChaCha8Rng;
+use rand::{RngExt, SeedableRng};
+use remora_client::Path;
+use remora_command_line::{ServerPlan, ServerProcess, Wake, note};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Half of them use RESP, half the client.
+const WRITERS: usize = 4;
+const READERS: usize = 2;
+/// Keys of each type that a writer has.
+const KEYS_OF_TYPE: usize = 12;
+const MAX_MEMORY_BYTES: u64 = 768 << 20;
+const MOST_SHARDS: usize = 4;
+/// `everysec` promises a power cut's survival to what is older than this.
+const EVERYSEC: Duration = Duration::from_secs(2);
+/// A server whose disk is good again writes by then.
+const RESUME_LIMIT: Duration = Duration::from_secs(10);
+/// What is lost is told of so many keys of a round.
+const MOST_TOLD: usize = 8;
+
+/// How a round ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Kill,
+    PowerCut,
+    Clean,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Kill => "kill -9",
+            Self::PowerCut => "power cut",
+            Self::Clean => "clean end",
+        })
+    }
+}
+
+/// What a round does.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    load: Duration,
+    fault: Option<Fault>,
+    end: End,
+    shards: usize,
+}
+
+impl Plan {
+    fn draw(args: &CrashArgs, rng: &mut ChaCha8Rng) -> Self {
+        let end = match rng.random_range(0..8) {
+            0..3 => End::Kill,
+            3..6 => End::PowerCut,
+            _ => End::Clean,
+        };
+        let mut load =
+            Duration::from_secs_f64(args.seconds_per_round * rng.random_range(0.05..1.0));
+        // Else nothing of this round would be promised.
+        if args.durability == Durability::Everysec && end == End::PowerCut && rng.random() {
+            load += EVERYSEC;
+        }
+        let fault = match rng.random_range(0..16) {
+            _ if args.durability == Durability::Memory => None,
+            0 => Some(Fault::Full),
+            1 => Some(Fault::Write),
+            2 => Some(Fault::Sync),
+            3 => Some(Fault::Slow(rng.random_range(20..300))),
+            _ => None,
+        };
+        Self { load, fault, end, shards: rng.random_range(1..=MOST_SHARDS) }
+    }
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Totals {
+    /// Rounds that ran.
+    pub rounds: u64,
+    /// Acknowledged changes.
+    pub acknowledged: u64,
+    /// Acknowledged changes that were promised to survive, and did not.
+    pub lost: u64,
+    /// Reads of states that were older than what was known.
+    pub stale: u64,
+    /// What nobody expects and neither count has.
+    pub problems: u64,
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rounds, acknowledged, lost, stale, .. } = self;
+        write!(
+            out,
+            "rounds={rounds} failovers=0 acknowledged={acknowledged} lost={lost} stale={stale}"
+        )
+    }
+}
+
+/// A run: what lives through all rounds.
+pub struct Run<'a> {
+    args: &'a CrashArgs,
+    seed: u64,
+    rng: ChaCha8Rng,
+    data: PathBuf,
+    layer: Layer,
+    keys: Vec<Key>,
+    writers: Vec<Writer>,
+    /// What the end of the last round promises.
+    promise: Promise,
+    /// What has been counted so far.
+    pub totals: Totals,
+}
+
+impl<'a> Run<'a> {
+    /// A run over `data`, an empty directory that the layer watches.
+    pub fn new(
+        args: &'a CrashArgs,
+        types: &[&'static dyn KeyType],
+        seed: u64,
+        data: PathBuf,
+        layer: Layer,
+    ) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let (mut keys, mut writers) = (Vec::new(), Vec::new());
+        for writer in 0..WRITERS {
+            let first = keys.len();
+            for of in types {
+                for at in 0..KEYS_OF_TYPE {
+                    let name = format!("{}:{writer}:{at}", of.name()).into_bytes();
+                    let history = Mutex::new(History::new(&State::default(), Instant::now()));
+                    keys.push(Key { name, of: *of, history });
+                }
+            }
+            let by = if writer % 2 == 0 { By::Resp } else { By::Client };
+            writers.push(Writer::new(by, (first..keys.len()).collect(), rng.random()));
+        }
+        let (promise, totals) = (Promise::Nothing, Totals::default());
+        Self { args, seed, rng, data, layer, keys, writers, promise, totals }
+    }
+
+    /// All rounds, and a last look.
+    pub fn run(&mut self) -> anyhow::Result<()> {
+        for round in 1..=self.args.rounds {
+            let plan = Plan::draw(self.args, &mut self.rng);
+            let seed = self.seed;
+            let context = || format!("round {round}, seed {seed}");
+            let server = self.start(&plan).with_context(context)?;
+            self.check(&server, round).with_context(context)?;
+            let acknowledged = self.load(server, &plan).with_context(context)?;
+            self.totals.rounds += 1;
+            self.totals.acknowledged += acknowledged;
+            let fault = plan.fault.map(|fault| format!(", {fault:?}")).unwrap_or_default();
+            note(&format!(
+                "round {round}: {} shard(s), {acknowledged} acknowledged in {:.2} s{fault}, {}",
+                plan.shards,
+                plan.load.as_secs_f64(),
+                plan.end
+            ));
+        }
+        let plan = Plan { load: Duration::ZERO, fault: None, end: End::Clean, shards: 1 };
+        let seed = self.seed;
+        let context = || format!("after the last round, seed {seed}");
+        let server = self.start(&plan).with_context(context)?;
+        self.check(&server, self.args.rounds + 1).with_context(context)?;
+        server.terminate().with_context(context)
+    }
+
+    fn start(&self, plan: &Plan) -> anyhow::Result<ServerProcess> {
+        let serve = ServerPlan {
+            port: 0,
+            shards: plan.shards,
+            max_memory_bytes: MAX_MEMORY_BYTES,
+            buckets: 0,
+            wake: Wake::Hybrid,
+            pin: false,
+            over_tcp: false,
+            lease_min_ms: 1000,
+            // Its own flags follow.
+            durability: None,
+        };
+        let mut args = serve.serve_args();
+        self.layer.set_fault(None)?;
+        args.push(format!("--data-dir={}", self.data.display()));
+        args.push(format!("--durability={}", self.args.durability));
+        ServerProcess::start_in(&args, &self.layer.environment())
+    }
+
+    /// Looks at all keys and judges what they hold.
+    fn check(&mut self, server: &ServerProcess, round: u64) -> anyhow::Result<()> {
+        let place = place(server);
+        let mut resp = place.resp()?;
+        let mut session = place.session(Path::Read)?;
+        let mut told = 0;
+        for writer in &mut self.writers {
+            let sent: Vec<(usize, State)> =
+                writer.states().map(|(key, state)| (key, state.clone())).collect();
+            for (at, last_sent) in sent {
+                let key = &self.keys[at];
+                let found = types::read(key.of, &mut resp, &key.name)
+                    .with_context(|| format!("reading key {}", key.name.escape_ascii()))?;
+                let head = key.of.head_by_client(&mut session, &key.name)?;
+                let mut history = key.history();
+                let verdict = history.judge(&found, self.promise);
+                history.settle(&found, Instant::now());
+                drop(history);
+                if head_digest(head.as_deref()) != found.head_digest() {
+                    self.totals.stale += 1;
+                    note(&format!(
+                        "key {}: the client reads another state",
+                        key.name.escape_ascii()
+                    ));
+                }
+                if verdict != Verdict::Fine {
+                    self.totals.lost +=
+                        if let Verdict::Lost(changes) = verdict { changes } else { 1 };
+                    told += 1;
+                    if told <= MOST_TOLD {
+                        let what = words(verdict, &last_sent, &found);
+                        let name = key.name.escape_ascii();
+                        note(&format!("round {round}, seed {}: key {name}: {what}", self.seed));
+                    }
+                }
+                writer.settle(at, found);
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads the server until its end. Returns how many changes were acknowledged.
+    fn load(&mut self, server: ServerProcess, plan: &Plan) -> anyhow::Result<u64> {
+        let round = Round {
+            keys: &self.keys,
+            place: place(&server),
+            is_ending: AtomicBool::new(false),
+            may_refuse: AtomicBool::new(false),
+            acknowledged: AtomicU64::new(0),
+            stale: AtomicU64::new(0),
+            problems: Mutex::default(),
+        };
+        let seeds: [u64; READERS] = self.rng.random();
+        let (writers, layer) = (&mut self.writers, &self.layer);
+        let durability = self.args.durability;
+        let ended: anyhow::Result<_> = std::thread::scope(|scope| {
+            for writer in writers {
+                scope.spawn(|| writer.run(&round));
+            }
+            for (at, seed) in seeds.into_iter().enumerate() {
+                let (by, round) = (if at % 2 == 0 { By::Resp } else { By::Client }, &round);
+                scope.spawn(move || read_keys(by, round, seed));
+            }
+            std::thread::sleep(plan.load);
+            let fault = plan.fault.map(|fault| bad_disk(&round, layer, fault, durability));
+            let late = longest_sync(&round.place).unwrap_or_default();
+            // The threads end with the server, whatever failed here.
+            round.is_ending.store(true, Ordering::Relaxed);
+            let cut_at = Instant::now();
+            match plan.end {
+                End::Clean => server.terminate()?,
+                End::Kill | End::PowerCut => server.kill()?,
+            }
+            Ok((fault.transpose()?, cut_at, late))
+        });
+        let (fault_began, cut_at, late) = ended?;
+        self.promise = match (durability, plan.end, fault_began) {
+            (Durability::Memory, ..) => Promise::Nothing,
+            (Durability::Everysec, End::PowerCut, began) => {
+                // A sync that takes long delays the next one.
+                Promise::Until(began.unwrap_or(cut_at) - EVERYSEC - late)
+            }
+            _ => Promise::All,
+        };
+        self.totals.stale += round.stale.into_inner();
+        for problem in round.problems.into_inner().expect("no thread panicked with it") {
+            self.totals.problems += 1;
+            note(&format!("seed {}: {problem}", self.seed));
+        }
+        let acknowledged = round.acknowledged.into_inner();
+        self.end_of_disk(plan)?;
+        Ok(acknowledged)
+    }
+
+    /// What the end of a round does to the directory.
+    fn end_of_disk(&mut self, plan: &Plan) -> anyhow::Result<()> {
+        self.layer.follow()?;
+        match plan.end {
+            End::PowerCut => self.layer.cut(&mut self.rng),
+            End::Clean => self.layer.check_seen(),
+            End::Kill => Ok(()),
+        }
+    }
+
+    /// Whether the layer saw syncs, without which its cuts would prove nothing.
+    pub fn saw_syncs(&self) -> bool {
+        self.layer.syncs() > 0
+    }
+}
+
+fn words(verdict: Verdict, last_sent: &State, found: &State) -> String {
+    let what = match verdict {
+        Verdict::Lost(changes) => format!("{changes} promised change(s) are gone"),
+        _ => "it never held this".to_owned(),
+    };
+    format!("{what}\n  last sent: {last_sent}\n  found: {found}")
+}
+
+fn place(server: &ServerProcess) -> Place {
+    Place { resp: server.resp_address(), socket: server.socket_path().to_owned() }
+}
+
+/// The longest sync of the server so far, as it says itself.
+fn longest_sync(place: &Place) -> Option<Duration> {
+    let mut resp = place.resp().ok()?;
+    resp.push(&[b"INFO", b"persistence"]);
+    resp.flush().ok()?;
+    let remora_resp::Value::Bulk(text) = resp.reply().ok()? else { return None };
+    let text = String::from_utf8_lossy(text);
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, ms) = fields.find(|(name, _)| *name == "log_longest_sync_ms")?;
+    Some(Duration::from_secs_f64(ms.trim().parse::<f64>().ok()? / 1000.0))
+}
+
+/// A disk that is bad for a while. The server has to stop acknowledging, and to go on afterwards.
+/// Returns when it began.
+fn bad_disk(
+    round: &Round<'_>,
+    layer: &Layer,
+    fault: Fault,
+    durability: Durability,
+) -> anyhow::Result<Instant> {
+    /// Replies to what was synced before are on their way for less than this.
+    const BEGINS: Duration = Duration::from_millis(200);
+    const LASTS: Duration = Duration::from_millis(300);
+    let failed_before = layer.failures()?;
+    let has_failed = || Ok::<_, anyhow::Error>(layer.failures()? > failed_before);
+    round.may_refuse.store(true, Ordering::Relaxed);
+    let began = Instant::now();
+    layer.set_fault(Some(fault))?;
+    while !has_failed()? && began.elapsed() < LASTS {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(BEGINS);
+    let (has_failed, before) = (has_failed()?, round.acknowledged.load(Ordering::Relaxed));
+    std::thread::sleep(LASTS);
+    let during = round.acknowledged.load(Ordering::Relaxed) - before;
+    if durability == Durability::Fsync && has_failed && during > 0 {
+        round.problem(format!("{during} changes acknowledged while the disk was bad ({fault:?})"));
+    }
+    layer.set_fault(None)?;
+    let good = Instant::now();
+    let before = round.acknowledged.load(Ordering::Relaxed);
+    while round.acknowledged.load(Ordering::Relaxed) == before {
+        if good.elapsed() > RESUME_LIMIT {
+            round.problem(format!(
+                "nothing is acknowledged {RESUME_LIMIT:?} after the disk was good again ({fault:?})"
+            ));
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(BEGINS);
+    Ok(began)
+}

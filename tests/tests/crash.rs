@@ -1,0 +1,79 @@
+//! `remora crash`: real servers are killed, and nothing promised is lost.
+
+use remora_tests::{Finished, remora, run};
+
+/// Rounds for each durability; `make test-long` asks for more.
+const ROUNDS: u64 = 20;
+
+fn rounds() -> u64 {
+    std::env::var("REMORA_CRASH_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap())
+}
+
+fn crash(args: &[&str]) -> Finished {
+    run(remora().arg("crash").args(args))
+}
+
+/// Runs the rounds of a durability; returns the fields of the last line.
+fn crash_rounds(durability: &str) -> Vec<(String, u64)> {
+    let rounds = rounds().to_string();
+    let finished =
+        crash(&["--durability", durability, "--rounds", &rounds, "--seconds-per-round", "0.5"]);
+    assert_eq!(finished.code, Some(0), "{}\n{}", finished.out, finished.err);
+    let last = finished.out.lines().last().unwrap();
+    println!("{durability}: {last}");
+    let field = |field: &str| {
+        let (name, value) = field.split_once('=').unwrap();
+        (name.to_owned(), value.parse().unwrap())
+    };
+    last.split(' ').map(field).collect()
+}
+
+fn check_rounds(durability: &str) {
+    let fields = crash_rounds(durability);
+    let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["rounds", "failovers", "acknowledged", "lost", "stale"]);
+    let numbers: Vec<u64> = fields.iter().map(|(_, number)| *number).collect();
+    assert_eq!([numbers[0], numbers[1], numbers[3], numbers[4]], [rounds(), 0, 0, 0]);
+    assert!(numbers[2] > 10 * rounds(), "there was a load: {numbers:?}");
+}
+
+#[test]
+fn rounds_with_durability_memory() {
+    check_rounds("memory");
+}
+
+#[test]
+fn rounds_with_durability_everysec() {
+    check_rounds("everysec");
+}
+
+#[test]
+fn rounds_with_durability_fsync() {
+    check_rounds("fsync");
+}
+
+#[test]
+fn json_is_one_object() {
+    let args = ["--durability=memory", "--rounds=1", "--seconds-per-round=0.2", "--types=hash"];
+    let finished = crash(&[&args[..], &["--seed=7", "--json"]].concat());
+    assert_eq!(finished.code, Some(0), "{}", finished.err);
+    let fields: serde_json::Value = serde_json::from_str(&finished.out).unwrap();
+    assert_eq!((&fields["seed"], &fields["rounds"]), (&7.into(), &1.into()));
+    assert_eq!((&fields["lost"], &fields["stale"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (args, words) in [
+        (&["--durability=memory", "--rounds=0"][..], "name 1 or more"),
+        (&["--durability=always", "--rounds=1"], "memory, everysec, fsync"),
+        (&["--durability=memory", "--rounds=1", "--types=lists"], "there is no type \"lists\""),
+        (&["--durability=memory", "--rounds=1", "--replicas=2"], "no replicas"),
+        (&["--durability=memory", "--rounds=1", "--cluster=zk"], "no clusters"),
+        (&["--durability=memory"], "--rounds"),
+    ] {
+        let finished = crash(args);
+        assert_eq!(finished.code, Some(2), "{args:?}: {}", finished.err);
+        assert!(finished.err.contains(words), "{args:?}: {}", finished.err);
+    }
+}
