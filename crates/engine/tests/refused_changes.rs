@@ -50,7 +50,8 @@ fn changes_are_refused_while_a_reader_of_the_log_is_far_behind_and_it_loses_noth
     };
     assert_eq!((refused, get(&mut shard)), (Status::NotKept, Status::Ok));
     let room = (LOG_HELD_BYTES - LOG_ROOM_BYTES) / VALUE_BYTES;
-    assert!((room * 9 / 10..=room).contains(&done), "{done} of {room}");
+    // Some of each segment of the log stays empty.
+    assert!((room / 2..=room).contains(&done), "{done} of {room}");
     let (mut frames, mut bytes) = (Vec::new(), 0);
     loop {
         frames.clear();

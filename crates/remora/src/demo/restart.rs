@@ -1,6 +1,7 @@
 //! The same places in a server that keeps them: killed, started again, compared.
 //!
-//! A server of its own, so that the log does not take part in what the table measures.
+//! A server of its own, so that the log does not take part in what the table measures: with it the same
+//! mix was slower by a quarter over RESP, by half by message, and by two thirds by reading (2 busy cores).
 
 use super::places::Places;
 use super::search::{TREE, add_tree};

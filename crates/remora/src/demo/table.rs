@@ -90,10 +90,11 @@ pub struct Restart {
 impl fmt::Display for Restart {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (records, digest) = (grouped(self.records as f64), &self.digest);
-        let short = digest.get(..8).unwrap_or(digest);
+        // Its first digits are zeros.
+        let short = digest.get(digest.len().saturating_sub(8)..).unwrap_or(digest);
         write!(
             out,
-            "restart: killed with -9, {records} places back in {} ms ({} ms to load them), digest equal ({short}...)",
+            "restart: killed with -9, {records} places back in {} ms ({} ms to load them), digest equal (...{short})",
             self.ready_ms, self.recovery_ms
         )
     }
@@ -195,7 +196,7 @@ mod tests {
             example_value: "v".into(),
             restart: Restart { digest: "00112233445566".into(), ..Restart::default() },
         };
-        assert!(report.restart.to_string().ends_with("digest equal (00112233...)"));
+        assert!(report.restart.to_string().ends_with("digest equal (...33445566)"));
         let json = serde_json::to_value(&report).unwrap();
         for field in ["records", "server_pid", "client_pid"] {
             assert!(json[field].is_number(), "{field}: {json}");
