@@ -211,9 +211,8 @@ fn waitaof_waits_for_the_disk_and_delays_nobody_else() {
         for at in 0..20 {
             resp.call(&format!("SET key-{at} 1"));
         }
-        let both = |local, replicas| {
-            Value::Array(vec![Value::Integer(local), Value::Integer(replicas)])
-        };
+        let both =
+            |local, replicas| Value::Array(vec![Value::Integer(local), Value::Integer(replicas)]);
         assert_eq!(resp.call("WAITAOF 1 0 0"), both(1, 0));
         assert_eq!(resp.info("log_unsynced_bytes"), 0);
         // There are no replicas: it takes the time that it is given.
