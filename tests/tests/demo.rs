@@ -42,6 +42,12 @@ fn the_demo_prints_what_the_contract_says_and_leaves_nothing() {
         check_numbers(row, &ROW_NUMBERS);
     }
     assert!(around_one(&rows[1]["round_trips_per_op"]), "{report}");
+    let restart = &report["restart"];
+    check_numbers(restart, &["records", "tree_records", "ready_ms", "recovery_ms"]);
+    assert_eq!(restart["records"], report["records"]);
+    assert_eq!(restart["tree_records"], report["records"]);
+    assert_eq!(restart["digest"].as_str().unwrap().len(), 40);
+    assert_ne!(restart["pids"][0], restart["pids"][1]);
 }
 
 #[test]
@@ -75,6 +81,8 @@ fn the_demo_shows_three_ways_and_leaves_nothing() {
         assert!(finished.out.lines().any(|line| line.starts_with(&format!("{path} "))), "{path}");
     }
     assert!(finished.out.contains("redis-cli") && finished.out.contains("Paris|FR|"));
+    let restart = finished.out.lines().find(|line| line.starts_with("  restart: killed with -9, "));
+    assert!(restart.is_some_and(|line| line.contains("digest equal")), "{}", finished.out);
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod trees;
 mod trees_resp;
 
 // What is kept.
+mod backups;
 mod durability;
 
 // RESP, beside Redis and by its tools.

@@ -182,9 +182,14 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
-    /// A field of INFO.
+    /// A field of INFO, of the section `server`.
     pub fn info(&mut self, field: &str) -> anyhow::Result<Option<String>> {
-        let text = self.ask_for_bulk(&[b"INFO", b"server"])?.unwrap_or_default();
+        self.info_of("server", field)
+    }
+
+    /// A field of a section of INFO.
+    pub fn info_of(&mut self, section: &str, field: &str) -> anyhow::Result<Option<String>> {
+        let text = self.ask_for_bulk(&[b"INFO", section.as_bytes()])?.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
         Ok(pairs.find(|(name, _)| *name == field).map(|(_, value)| value.trim().to_owned()))

@@ -23,6 +23,8 @@ use tempfile::TempDir;
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// A little more than a server allows itself for draining.
 const END_LIMIT: Duration = Duration::from_secs(10);
+/// Data are kept in the temporary directory, until the server's end.
+const TEMPORARY_DATA: &str = "--temporary-data";
 /// Kept bytes of the server's standard error.
 const MAX_LOG_BYTES: usize = 64 << 10;
 
@@ -45,6 +47,9 @@ pub struct ServerPlan {
     pub over_tcp: bool,
     /// Shortest lease, ms.
     pub lease_min_ms: u64,
+    /// How durable changes are: `memory`, `everysec` or `fsync`. The data then outlive a server that
+    /// is killed, in a temporary directory. `None`: nothing is kept.
+    pub durability: Option<&'static str>,
 }
 
 impl ServerPlan {
@@ -63,6 +68,7 @@ impl ServerPlan {
             pin: false,
             over_tcp: false,
             lease_min_ms: remora_layout::limits::LEASE_MIN_S * 1000,
+            durability: None,
         }
     }
 
@@ -80,6 +86,9 @@ impl ServerPlan {
             format!("--lease-min-ms={}", self.lease_min_ms),
         ]);
         args.extend(self.over_tcp.then(|| "--fabric-address=127.0.0.1:0".to_owned()));
+        if let Some(durability) = self.durability {
+            args.extend([TEMPORARY_DATA.to_owned(), format!("--durability={durability}")]);
+        }
         args
     }
 }
@@ -87,6 +96,7 @@ impl ServerPlan {
 /// A running server process.
 #[derive(Debug)]
 pub struct ServerProcess {
+    command: Command,
     child: Child,
     stdin: Option<ChildStdin>,
     resp_address: Option<SocketAddr>,
@@ -135,8 +145,11 @@ impl ServerProcess {
             .context("cannot make a temporary directory")?;
         let socket = directory.path().join("remora.sock");
         let mut command = Command::new(binary);
+        command.args(args);
+        if args.iter().any(|arg| arg == TEMPORARY_DATA) {
+            command.arg("--data-dir").arg(directory.path().join("data"));
+        }
         command
-            .args(args)
             .arg("--socket")
             .arg(&socket)
             .stdin(Stdio::piped())
@@ -150,16 +163,37 @@ impl ServerProcess {
             }
         }
         command.envs(environment.iter().map(|(name, value)| (name, value)));
-        let mut child = command
-            .spawn()
-            .with_context(|| format!("cannot start a server process of {}", binary.display()))?;
-        let stdin = child.stdin.take();
-        let log = keep_tail(child.stderr.take().context("no pipe from the server")?);
-        let stdout = child.stdout.take().context("no pipe from the server")?;
-        let mut server =
-            Self { child, stdin, resp_address: None, socket, log, _directory: directory };
-        (server.resp_address, server.socket) = server.wait_until_ready(stdout)?;
+        let (child, log) = spawn(&mut command)?;
+        let mut server = Self {
+            command,
+            child,
+            stdin: None,
+            resp_address: None,
+            socket,
+            log,
+            _directory: directory,
+        };
+        server.begin()?;
         Ok(server)
+    }
+
+    /// Takes the pipes of a new child, and waits until it is ready.
+    fn begin(&mut self) -> anyhow::Result<()> {
+        self.stdin = self.child.stdin.take();
+        let stdout = self.child.stdout.take().context("no pipe from the server")?;
+        (self.resp_address, self.socket) = self.wait_until_ready(stdout)?;
+        Ok(())
+    }
+
+    /// Kills the server, as `kill -9` does, and starts it again with the same arguments. Returns the
+    /// time from its start until it was ready. Its RESP address may be another one.
+    pub fn kill_and_restart(&mut self) -> anyhow::Result<Duration> {
+        self.child.kill().context("cannot kill the server")?;
+        self.child.wait().context("the server does not end")?;
+        let started = Instant::now();
+        (self.child, self.log) = spawn(&mut self.command)?;
+        self.begin()?;
+        Ok(started.elapsed())
     }
 
     fn wait_until_ready(
@@ -281,6 +315,15 @@ impl Drop for ServerProcess {
         self.stdin = None;
         self.wait_for_end(END_LIMIT);
     }
+}
+
+/// A process of this command, and the tail of its standard error.
+fn spawn(command: &mut Command) -> anyhow::Result<(Child, Log)> {
+    let mut child = command.spawn().with_context(|| {
+        format!("cannot start a server process of {}", command.get_program().display())
+    })?;
+    let log = keep_tail(child.stderr.take().context("no pipe from the server")?);
+    Ok((child, log))
 }
 
 fn keep_tail(mut stderr: impl Read + Send + 'static) -> Log {

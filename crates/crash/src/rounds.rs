@@ -187,6 +187,8 @@ impl<'a> Run<'a> {
             pin: false,
             over_tcp: false,
             lease_min_ms: 1000,
+            // Its own flags follow.
+            durability: None,
         };
         let mut args = serve.serve_args();
         self.layer.set_fault(None)?;

@@ -50,6 +50,7 @@ mod apply;
 mod command_codec;
 mod durable;
 mod durable_trees;
+mod refused_changes;
 mod replay;
 mod snapshot_objects;
 mod snapshots;

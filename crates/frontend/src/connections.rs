@@ -29,6 +29,8 @@ pub struct Connections<S, E: Executor> {
     /// Slots of connections that may have something to do, in the order in which
     /// they are served next.
     due: VecDeque<usize>,
+    /// Slots of connections with replies that are not durable yet.
+    holding: Vec<usize>,
     /// Turns of connections since it was last looked for one to give away.
     turns: u64,
     /// Connections that keep much of a request that is not all there.
@@ -40,6 +42,8 @@ struct Slot<S, P: Protocol> {
     connection: Connection<P>,
     /// It is among those that may have something to do.
     is_due: bool,
+    /// It is among those that hold replies.
+    is_holding: bool,
     /// Its turns since a connection was last looked for to give away.
     turns: u64,
 }
@@ -63,6 +67,7 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
             slots: Vec::new(),
             free: Vec::new(),
             due: VecDeque::new(),
+            holding: Vec::new(),
             turns: 0,
             with_part: BTreeSet::new(),
         }
@@ -97,7 +102,8 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
             self.slots.push(None);
         }
         connection.responder_mut().set_slot(slot);
-        self.slots[slot] = Some(Slot { stream, connection, is_due: false, turns: 0 });
+        self.slots[slot] =
+            Some(Slot { stream, connection, is_due: false, is_holding: false, turns: 0 });
         self.stir(slot);
     }
 
@@ -133,6 +139,7 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
     /// One turn of some that may have something to do: how many. Streams of
     /// connections that are over go to `closed`.
     pub fn serve(&mut self, mut closed: impl FnMut(S)) -> usize {
+        self.release();
         let some = self.due.len().min(CONNECTIONS_PER_TURN);
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut left = some;
@@ -143,6 +150,42 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         self.scratch = scratch;
         self.turns += some as u64;
         some
+    }
+
+    /// Lets connections send what has become durable.
+    fn release(&mut self) {
+        if self.holding.is_empty() {
+            return;
+        }
+        let durable = self.executor.port().durable_sequence();
+        let mut holding = std::mem::take(&mut self.holding);
+        holding.retain(|&slot| {
+            let Some(Some(of)) = self.slots.get_mut(slot) else { return false };
+            let responder = of.connection.responder_mut();
+            let may_send = responder.release(durable);
+            of.is_holding = responder.held_replies() > 0;
+            let is_holding = of.is_holding;
+            if may_send {
+                self.put_due(slot);
+            }
+            is_holding
+        });
+        self.holding = holding;
+    }
+
+    /// Whether replies that were held may be sent: the caller serves the connections.
+    pub fn may_release(&self) -> bool {
+        let durable = self.executor.port().durable_sequence();
+        let of = |slot: &usize| self.slots.get(*slot).and_then(Option::as_ref);
+        let mut holding = self.holding.iter().filter_map(of);
+        holding.any(|of| of.connection.responder().may_release(durable))
+    }
+
+    /// Replies that wait in connections until they are durable.
+    pub fn held_replies(&self) -> usize {
+        let of = |slot: &usize| self.slots.get(*slot).and_then(Option::as_ref);
+        let held = self.holding.iter().filter_map(of);
+        held.map(|of| of.connection.responder().held_replies()).sum()
     }
 
     /// Reads from some connections, at most this many and as many as there is room for, and then
@@ -272,6 +315,11 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
             self.with_part.insert(slot);
         } else {
             self.with_part.remove(&slot);
+        }
+        let holds = of.connection.responder().held_replies() > 0;
+        if holds && !of.is_holding {
+            of.is_holding = true;
+            self.holding.push(slot);
         }
         match flow {
             Flow::Go => None,

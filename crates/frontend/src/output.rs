@@ -1,11 +1,29 @@
 //! Replies on their way to the client.
+//!
+//! A reply that shows a change that is not durable is written at once, and sent once the change is:
+//! everything up to it waits, the replies of a turn together. So it costs as much as any other.
+//!
+//! Invariant: no byte of a held reply is sent before its sequence is durable; bytes are sent in order.
 
 use crate::counts::Counts;
 use remora_layout::limits::{CONNECTION_PAUSE_OUTPUT_BYTES, CONNECTION_SEND_BYTES_PER_TURN};
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
 
 /// Buffers larger than this are given back when they are empty.
 const KEEP_BYTES: usize = 256 << 10;
+
+/// Turns whose replies are held apart from each other; those of further turns join the last.
+const HELD_TURNS: usize = 64;
+
+/// Replies that wait for a sequence, and what was written before them.
+struct Held {
+    /// Where they end, counted from the connection's first byte.
+    end: u64,
+    /// What they wait for.
+    sequence: u64,
+    replies: usize,
+}
 
 /// Bytes of replies in their order.
 #[derive(Default)]
@@ -15,12 +33,64 @@ pub struct Output {
     sent: usize,
     /// Bytes that the present turn may still send.
     may_send: usize,
+    /// Bytes that were taken away from the start of `bytes`.
+    gone: u64,
+    /// Replies that wait, in their order.
+    held: VecDeque<Held>,
+    /// The end of those that no longer wait.
+    released: u64,
+    /// The last of `held` is of the present turn.
+    joins: bool,
 }
 
 impl Output {
     /// A turn begins.
     pub const fn begin_turn(&mut self) {
         self.may_send = CONNECTION_SEND_BYTES_PER_TURN;
+        self.joins = false;
+    }
+
+    /// The reply that was written last waits until this sequence is durable.
+    pub fn hold(&mut self, sequence: u64) {
+        let end = self.gone + self.bytes.len() as u64;
+        let joins = self.joins || self.held.len() >= HELD_TURNS;
+        match self.held.back_mut().filter(|_| joins) {
+            Some(last) => {
+                (last.end, last.sequence) = (end, last.sequence.max(sequence));
+                last.replies += 1;
+            }
+            None => self.held.push_back(Held { end, sequence, replies: 1 }),
+        }
+        self.joins = true;
+    }
+
+    /// Everything up to this sequence is durable. Whether something may be sent that might not
+    /// before.
+    pub fn release(&mut self, durable: u64) -> bool {
+        let before = self.released;
+        while self.held.front().is_some_and(|held| held.sequence <= durable) {
+            self.released = self.held.pop_front().map_or(self.released, |due| due.end);
+        }
+        self.released > before
+    }
+
+    /// Whether [`Output::release`] would release something.
+    pub fn may_release(&self, durable: u64) -> bool {
+        self.held.front().is_some_and(|held| held.sequence <= durable)
+    }
+
+    /// Replies that are held.
+    pub fn held_replies(&self) -> usize {
+        self.held.iter().map(|held| held.replies).sum()
+    }
+
+    /// The end of what may be sent.
+    fn end(&self) -> usize {
+        if self.held.is_empty() {
+            return self.bytes.len();
+        }
+        // What was released may be sent, and have gone, since.
+        self.released.saturating_sub(self.gone) as usize
     }
 
     /// Whether nothing is unsent.
@@ -46,8 +116,8 @@ impl Output {
 
     /// Whether the next turn sends more although no event will say so: the stream is
     /// not known to be full.
-    pub const fn sends_on(&self) -> bool {
-        self.may_send == 0 && self.sent < self.bytes.len()
+    pub fn sends_on(&self) -> bool {
+        self.may_send == 0 && self.sent < self.end()
     }
 
     /// Works with this buffer, unless some of it is unsent.
@@ -66,8 +136,9 @@ impl Output {
 
     /// Sends as much as the stream takes, up to a turn's limit. False if the stream is broken.
     pub fn send(&mut self, stream: &mut impl Write, counts: &Counts) -> bool {
-        while self.sent < self.bytes.len() && self.may_send > 0 {
-            let end = self.bytes.len().min(self.sent + self.may_send);
+        let most = self.end();
+        while self.sent < most && self.may_send > 0 {
+            let end = most.min(self.sent + self.may_send);
             match stream.write(&self.bytes[self.sent..end]) {
                 Ok(0) => return false,
                 Ok(sent) => {
@@ -82,6 +153,7 @@ impl Output {
             }
         }
         if self.is_empty() {
+            self.gone += self.bytes.len() as u64;
             self.bytes.clear();
             self.sent = 0;
             if self.bytes.capacity() > KEEP_BYTES {
@@ -92,6 +164,7 @@ impl Output {
         {
             // Little, and less than was sent since the last time.
             self.bytes.drain(..self.sent);
+            self.gone += self.sent as u64;
             self.sent = 0;
         }
         true
@@ -103,6 +176,39 @@ mod tests {
     use super::*;
 
     const LARGE: usize = 10 << 20;
+
+    #[test]
+    fn what_is_held_is_sent_once_it_is_durable_and_not_before() {
+        let (counts, mut stream) = (Counts::default(), Vec::new());
+        let mut output = Output::default();
+        let mut turn = |output: &mut Output, replies: &[(&[u8], u64)], durable: u64| {
+            output.begin_turn();
+            for (reply, wait) in replies {
+                output.bytes_mut().extend_from_slice(reply);
+                if *wait > 0 {
+                    output.hold(*wait);
+                }
+            }
+            output.release(durable);
+            assert!(output.send(&mut stream, &counts));
+            String::from_utf8(stream.clone()).unwrap()
+        };
+        assert_eq!(turn(&mut output, &[(b"a", 0), (b"b", 1), (b"c", 2)], 0), "");
+        // What does not wait stays behind what does.
+        assert_eq!(turn(&mut output, &[(b"d", 0)], 1), "");
+        assert_eq!((output.held_replies(), output.unsent()), (2, 4));
+        assert_eq!(turn(&mut output, &[(b"e", 5)], 2), "abc");
+        assert_eq!(turn(&mut output, &[(b"f", 9)], 5), "abcde");
+        assert!(!output.is_empty() && !output.release(8) && output.release(9));
+        assert_eq!(turn(&mut output, &[], 9), "abcdef");
+        assert!(output.is_empty());
+        // Bounded: replies of many turns wait together.
+        for sequence in 10..1000 {
+            turn(&mut output, &[(b"x", sequence)], 9);
+        }
+        assert_eq!((output.held.len(), output.held_replies()), (HELD_TURNS, 990));
+        assert_eq!(turn(&mut output, &[], 999).len(), 6 + 990);
+    }
 
     #[test]
     fn what_is_unsent_is_moved_only_when_it_is_little() {

@@ -32,13 +32,18 @@ pub trait ShardPort {
 
     /// Executes a command of one step in the own shard, for a connection that waits for nothing
     /// else of it and for which it is free ([`ShardPort::is_free`]), and passes the outcome to
-    /// `take`. `None` if the shard has ended.
+    /// `take`. `None` if the shard has ended. `at`: the token, and
+    /// whether the connection may hold the reply: then one that waits
+    /// for a sequence is given at once, and not held by the shard.
     fn execute<R>(
         &mut self,
         command: (&Command<'_>, KeyHash),
-        token: Token,
+        at: (Token, bool),
         take: impl FnOnce(Here<'_>) -> R,
     ) -> Option<R>;
+
+    /// Sequence up to which the own shard's changes are durable.
+    fn durable_sequence(&self) -> u64;
 
     /// This thread's counters.
     fn counts(&self) -> &Counts;

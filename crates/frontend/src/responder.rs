@@ -127,6 +127,34 @@ impl<P: Protocol> Responder<P> {
         self.reply(|out, dialect| form.write(out, dialect, &[part]));
     }
 
+    /// Whether a reply that waits for its own shard can be written at once: nothing waits before
+    /// it.
+    pub fn may_hold(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// The reply that was written just now, at once ([`Responder::may_hold`]), waits until this
+    /// sequence of the thread's own shard is durable.
+    pub fn hold(&mut self, sequence: u64) {
+        self.output.hold(sequence);
+    }
+
+    /// The thread's own shard is durable up to here. Whether something may be sent that might not
+    /// before.
+    pub(crate) fn release(&mut self, durable: u64) -> bool {
+        self.output.release(durable)
+    }
+
+    /// Whether [`Responder::release`] would release something.
+    pub(crate) fn may_release(&self, durable: u64) -> bool {
+        self.output.may_release(durable)
+    }
+
+    /// Replies that are held in the output.
+    pub(crate) fn held_replies(&self) -> usize {
+        self.output.held_replies()
+    }
+
     /// Adds a request with missing parts.
     pub fn wait(&mut self, waiting: Waiting<P::Form>) {
         self.held_parts += waiting.parts.len();
@@ -340,7 +368,7 @@ impl<P: Protocol> Responder<P> {
     /// (back-pressure).
     pub(crate) fn is_paused(&self) -> bool {
         self.unsent_bytes() > CONNECTION_PAUSE_OUTPUT_BYTES
-            || self.pending.len() + self.held_parts > CONNECTION_PAUSE_PENDING
+            || self.pending.len() + self.held_parts + self.held_replies() > CONNECTION_PAUSE_PENDING
             || self.job_bytes > CONNECTION_PAUSE_JOB_BYTES
             || self.first_pending < self.large_until
     }

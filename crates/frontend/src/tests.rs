@@ -167,10 +167,14 @@ impl ShardPort for Shards {
     fn execute<R>(
         &mut self,
         _: (&Command<'_>, KeyHash),
-        _: Token,
+        _: (Token, bool),
         _: impl FnOnce(Here<'_>) -> R,
     ) -> Option<R> {
         None
+    }
+
+    fn durable_sequence(&self) -> u64 {
+        0
     }
 
     fn counts(&self) -> &Counts {

@@ -291,12 +291,23 @@ impl Log {
     /// has left behind.
     pub(crate) fn count_room(&mut self) {
         self.holds.break_before(self.first_frame());
-        // As if the tail were full.
-        let kept = (self.older.len() + 1) * self.segment_bytes;
+        // As if the tail were full. Segments that nobody holds take no room: the next segment drops
+        // them, and nothing may be appended before there is room.
+        let kept = (self.older.len() - self.unheld_segments() + 1) * self.segment_bytes;
         self.room_bytes = match self.holds.any() {
             true => self.options.held_bytes.saturating_sub(kept),
             false => usize::MAX,
         };
+    }
+
+    /// The oldest segments of which no frame is held.
+    fn unheld_segments(&self) -> usize {
+        let is_unheld = |segment: &Segment| !self.holds.hold_before(segment.first_frame);
+        match is_unheld(&self.tail) {
+            true => self.older.len(),
+            // The last one that begins before all holds has the first held frame.
+            false => self.older.partition_point(is_unheld).saturating_sub(1),
+        }
     }
 
     /// Number of the oldest frame that is kept, or of the next one.

@@ -453,3 +453,24 @@ fn a_hold_breaks_only_when_the_room_is_used_up() {
         log.kept_bytes() <= LIMIT_BYTES && log.append([b"", b"", b""]).room_bytes == usize::MAX
     );
 }
+
+/// A reader that has caught up gives the room back at once: a shard that refuses changes for want of
+/// room appends nothing that would drop segments first.
+#[test]
+fn a_hold_that_catches_up_gives_its_room_back() {
+    let mut log = small_log(1);
+    let mut cursor = log.oldest_cursor();
+    let hold = log.hold(&cursor).unwrap();
+    let free = log.append([b"first", b"", b""]).room_bytes;
+    while log.append([&[7; 40], b"", b""]).room_bytes > 0 {}
+    let mut frames = Vec::new();
+    while log.room_bytes() < free {
+        let (before, read) = (log.room_bytes(), log.read(&mut cursor, 200, &mut frames).unwrap());
+        assert!(read > 0, "all is read, and {before} bytes of {free} are left");
+        log.move_hold(&hold, &cursor).unwrap();
+        assert!(log.room_bytes() >= before);
+    }
+    log.append([b"", b"", b""]);
+    assert_eq!(log.oldest_sequence(), 1, "nothing is dropped before a segment begins");
+    log.release(hold);
+}

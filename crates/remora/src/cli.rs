@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::backup::{BackupArgs, RestoreArgs};
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
@@ -35,6 +36,10 @@ pub enum Command {
     /// Writes the objects of a tree of places into a file.
     #[command(subcommand)]
     Export(ExportCommand),
+    /// Copies the data of a running server into a directory, checked by digest.
+    Backup(BackupArgs),
+    /// Makes a data directory from a backup, or checks a backup.
+    Restore(RestoreArgs),
     /// Looks at a data directory.
     #[command(subcommand)]
     Log(LogCommand),

@@ -1,5 +1,5 @@
-//! The binary: `remora serve`, `bench`, `explain`, `import`, `export`, `log`, `demo`,
-//! `crash`, `doctor`, `version`.
+//! The binary: `remora serve`, `bench`, `explain`, `import`, `export`, `backup`, `restore`, `log`,
+//! `demo`, `crash`, `doctor`, `version`.
 //!
 //! Invariant of this crate: with `--json` standard output is exactly one JSON object and all other
 //! output goes to standard error; the exit code is 0 done, 1 failed, 2 usage, 3 transport
@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backup;
 mod cli;
 mod demo;
 mod doctor;
@@ -14,6 +15,7 @@ mod explain;
 mod export;
 mod import;
 mod log;
+mod recovery_bar;
 mod refusals;
 mod serve;
 
@@ -41,6 +43,8 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Import(command) => import::run(command),
         Command::Explain(args) => explain::run(&args),
         Command::Export(command) => export::run(command),
+        Command::Backup(args) => backup::backup(&args),
+        Command::Restore(args) => backup::restore(&args),
         Command::Log(command) => log::run(&command),
         Command::Demo(args) => demo::run(args),
         Command::Crash(args) => remora_crash::run(&args),

@@ -205,12 +205,12 @@ impl LargeJobs {
         &mut self,
         shard: &'s mut Shard<J>,
         (command, hash): (&Command<'_>, KeyHash),
-        token: Token,
+        (token, may_hold): (Token, bool),
         now: Now,
     ) -> Here<'s> {
         let outcome = shard.execute_or_stream(command, hash, now);
         if let Outcome::Reply(reply) = outcome
-            && reply.wait == 0
+            && (reply.wait == 0 || may_hold)
         {
             return Here::Reply(reply);
         }

@@ -5,7 +5,9 @@ use crate::balance::BusyShare;
 use crate::clock::Clock;
 use crate::config::{Config, Data, Wanted};
 use crate::control::{self, Control};
-use crate::disk::{DataDirectory, Disk, LogThread, SnapshotPlace, SnapshotThread, recover};
+use crate::disk::{
+    DataDirectory, Disk, LogThread, Progress, SnapshotPlace, SnapshotThread, recover,
+};
 use crate::inbox::{Inbox, Message};
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
@@ -63,12 +65,24 @@ impl Server {
     /// Starts a server. Its listeners are bound and its shards run when this
     /// returns, which takes at least as long as a read lease of a former
     /// server on the same socket can last: until then nothing is acknowledged.
+    ///
+    /// # Errors
+    /// See [`StartError`].
     pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_watched(config, &Progress::logger())
+    }
+
+    /// As [`Server::start`]; `watch` is told how far it has come with the data directory, instead of
+    /// the log.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start_watched(config: Config, watch: &dyn Fn(Progress)) -> Result<Self, StartError> {
         let durability = match &config.data {
             None | Some(Data { promise: Promise::Memory, .. }) => Durability::Memory,
             Some(_) => Durability::Told,
         };
-        Self::start_with(config, durability)
+        Self::start_with(config, durability, watch)
     }
 
     /// As [`Server::start`]; changes are durable once [`Server::set_durable`] says
@@ -78,7 +92,7 @@ impl Server {
     /// See [`StartError`].
     #[doc(hidden)]
     pub fn start_told(config: Config) -> Result<Self, StartError> {
-        Self::start_with(config, Durability::Told)
+        Self::start_with(config, Durability::Told, &Progress::logger())
     }
 
     /// A shard's changes up to this sequence are durable.
@@ -89,7 +103,11 @@ impl Server {
             .push(Message::Durable { durable: sequence, synced: sequence });
     }
 
-    fn start_with(mut config: Config, durability: Durability) -> Result<Self, StartError> {
+    fn start_with(
+        mut config: Config,
+        durability: Durability,
+        watch: &dyn Fn(Progress),
+    ) -> Result<Self, StartError> {
         check(&config)?;
         let shards = config.shards;
         let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
@@ -120,7 +138,8 @@ impl Server {
         let (handles, mut loops) =
             make_shards(&config, (&topology, &places), (arena_bytes, common))?;
         let slots = Box::new(SlotTable::even(shards));
-        let (disk, commit) = begin_disk(&config, data.as_ref(), (&mut loops, &slots))?.unzip();
+        let (disk, commit) =
+            begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
@@ -155,7 +174,7 @@ impl Server {
         let place = data.as_ref().map(|data| SnapshotPlace::behind(&data.content));
         let snapshots =
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
-        let lock = data.map(DataDirectory::into_lock);
+        let lock = data.and_then(DataDirectory::into_lock);
         let (shards, control, acceptor) = (Vec::new(), None, None);
         let mut server = Self { socket, shared, shards, control, acceptor, log, snapshots, lock };
         server.spawn(loops, &places, unix, fabric, listener)?;
@@ -331,13 +350,13 @@ fn shard_options(config: &Config) -> ShardOptions {
 /// it.
 fn begin_disk(
     config: &Config,
-    data: Option<&DataDirectory>,
+    (data, watch): (Option<&DataDirectory>, &dyn Fn(Progress)),
     (loops, slots): (&mut [Own], &SlotTable),
 ) -> Result<Option<(Disk, GroupCommit<Directory>)>, StartError> {
     let (Some(data), Some(settings)) = (data, &config.data) else { return Ok(None) };
     let started = Instant::now();
     let mut shards: Vec<&mut Shard<NoJournal>> = loops.iter_mut().map(|(shard, _)| shard).collect();
-    let (entries, first) = recover(&data.content, &mut shards, slots)?;
+    let (entries, first) = recover(&data.content, &mut shards, slots, watch)?;
     let commit = data.begin_log(first.clone())?;
     let disk = Disk::new(settings.directory.clone(), settings.promise, first);
     let saved_at_s = data.content.found.time_ms / 1000;

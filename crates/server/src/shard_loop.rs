@@ -473,7 +473,7 @@ impl ShardLoop {
         let (parked, unparked) = (self.clients.parked(), self.clients.unparked());
         let held = self.clients.held_replies();
         let host = self.host();
-        let held = held + host.large_jobs.held_replies();
+        let held = held + host.large_jobs.held_replies() + self.connections.held_replies();
         let handle = host.handle();
         count_alone(&handle.doorbells, rung);
         handle.clients_parked.store(parked as u64, Ordering::Relaxed);

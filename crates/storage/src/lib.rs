@@ -10,6 +10,8 @@
 //! - A [`Volume`] is a disk: a [`Directory`] of the file system, or the simulator's.
 //! - [`LogWriter`] appends runs and syncs them, a group at a time; after a failure it goes on in a
 //!   new segment. [`GroupCommit`] decides when, and what may be acknowledged.
+//! - [`copy_data`] copies a directory that a server may be writing into; a [`Manifest`] makes the copy
+//!   a backup.
 //! - [`Found`] is what [`find`] sees in a directory; [`replay`] gives its entries to a
 //!   shard.
 //!
@@ -18,11 +20,13 @@
 
 #![forbid(unsafe_code)]
 
+mod backup;
 mod directory;
 mod error;
 mod find;
 mod group;
 mod identity;
+mod manifest;
 mod replay;
 mod runs;
 mod segment;
@@ -31,11 +35,13 @@ mod snapshot;
 mod volume;
 mod writer;
 
+pub use backup::{FileSum, copy_data};
 pub use directory::{Directory, Lock};
 pub use error::StorageError;
 pub use find::{Found, Life, Notice, SegmentAt, find};
 pub use group::{GroupCommit, Promise};
 pub use identity::Identity;
+pub use manifest::{MANIFEST_NAME, Manifest};
 pub use replay::{LogNumber, replay};
 pub use runs::{RUN_HEADER_BYTES, Run};
 pub use segment::{LAYOUT, SEGMENT_HEADER_BYTES, segment_name};

@@ -112,7 +112,8 @@ fn snapshot_number(name: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-fn file_name(number: u64, shard: usize) -> String {
+/// The name of a shard's file in it.
+pub(crate) fn snapshot_file_name(number: u64, shard: usize) -> String {
     format!("{}/shard-{shard}", snapshot_name(number))
 }
 
@@ -342,7 +343,7 @@ impl<F: VolumeFile> SnapshotFile<F> {
         number: u64,
         shard: usize,
     ) -> Result<Self, StorageError> {
-        let name = file_name(number, shard);
+        let name = snapshot_file_name(number, shard);
         let failed = |source| StorageError::io("read", &name, source);
         let file = volume.open(&name).map_err(failed)?;
         let bytes = file.bytes().map_err(failed)?;

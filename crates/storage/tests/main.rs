@@ -1,5 +1,6 @@
 //! The log on simulated disks.
 
+mod backups;
 mod corruption;
 mod histories;
 mod support;

@@ -1,9 +1,10 @@
 //! `remora demo`: real places in a server process, looked up and searched by
-//! this process in three ways.
+//! this process in three ways; and a server that is killed and has them all again.
 
 mod html;
 mod map;
 mod places;
+mod restart;
 mod search;
 mod table;
 
@@ -20,7 +21,7 @@ use remora_command_line::{
 use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant};
-use table::{Report, Row, WAYS};
+use table::{Report, Restart, Row, WAYS};
 
 /// Time that each way gets.
 const TIMED: Duration = Duration::from_secs(1);
@@ -63,7 +64,8 @@ pub fn run(args: DemoArgs) -> anyhow::Result<()> {
         lease_min_ms: LEASE.as_millis() as u64,
         ..ServerPlan::with_room(places.count(), key_bytes, value_bytes)
     })?;
-    let report = compare(&places, &server, args.json).inspect_err(|_| server.note_log())?;
+    let mut report = compare(&places, &server, args.json).inspect_err(|_| server.note_log())?;
+    report.restart = restart::restart(&places).context("a server that keeps the places")?;
     if let Some(file) = &args.map {
         write_map(file, &places, &server).inspect_err(|_| server.note_log())?;
     }
@@ -105,6 +107,7 @@ fn compare(places: &Places, server: &ServerProcess, quiet: bool) -> anyhow::Resu
         nearest: Vec::new(),
         example_key: EXAMPLE_KEY,
         example_value: String::new(),
+        restart: Restart::default(),
     };
     let say = |text: &str| say(quiet, text);
     say(&format!("loaded {} places", report.records))?;

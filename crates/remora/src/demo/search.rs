@@ -39,10 +39,7 @@ pub fn search(
     mut say: impl FnMut(&Row) -> anyhow::Result<()>,
 ) -> anyhow::Result<Searched> {
     let points: Vec<(u64, Rect)> = places.points().collect::<anyhow::Result<_>>()?;
-    let mut session = client.session()?;
-    let bounds = Rect::new(-180.0, 180.0, -90.0, 90.0)?;
-    session.create_tree(TREE, &TreeSettings { bounds, ..TreeSettings::default() })?;
-    session.load_tree(TREE, &mut points.iter().copied(), &mut |_| {})?;
+    load_points(&points, client)?;
     let mut rng = ChaCha8Rng::seed_from_u64(SEED);
     let mut window = || {
         let (_, Rect { min_x: x, min_y: y, .. }) = points[rng.random_range(0..points.len())];
@@ -76,6 +73,19 @@ pub fn search(
     ensure!(all.iter().all(|&results| results == all[0]), "the ways found differently: {all:?}");
     let nearest = nearest_to_paris(places, client)?;
     Ok(Searched { rows, results_per_op: all[0] as f64 / SEARCHES as f64, nearest })
+}
+
+/// Adds the places as a tree.
+pub fn add_tree(places: &Places, client: &Client) -> anyhow::Result<()> {
+    load_points(&places.points().collect::<anyhow::Result<Vec<_>>>()?, client)
+}
+
+fn load_points(points: &[(u64, Rect)], client: &Client) -> anyhow::Result<()> {
+    let mut session = client.session()?;
+    let bounds = Rect::new(-180.0, 180.0, -90.0, 90.0)?;
+    session.create_tree(TREE, &TreeSettings { bounds, ..TreeSettings::default() })?;
+    session.load_tree(TREE, &mut points.iter().copied(), &mut |_| {})?;
+    Ok(())
 }
 
 /// Searches all windows; the figures, and the number of places found.

@@ -64,6 +64,40 @@ pub struct Report {
     pub example_key: &'static str,
     /// The server's reply over RESP for that key.
     pub example_value: String,
+    /// A server that was killed, and started again.
+    pub restart: Restart,
+}
+
+/// What a server had after it was killed.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Restart {
+    /// Its durability.
+    pub durability: &'static str,
+    /// Process ids of the server before and after.
+    pub pids: [u32; 2],
+    /// Places that are keys, and those of the tree, when it was back.
+    pub records: u64,
+    /// See [`Restart::records`].
+    pub tree_records: u64,
+    /// Time until it was ready, ms.
+    pub ready_ms: u64,
+    /// The part of it that loaded the data, ms.
+    pub recovery_ms: u64,
+    /// DEBUG DIGEST before and after: the same.
+    pub digest: String,
+}
+
+impl fmt::Display for Restart {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (records, digest) = (grouped(self.records as f64), &self.digest);
+        // Its first digits are zeros.
+        let short = digest.get(digest.len().saturating_sub(8)..).unwrap_or(digest);
+        write!(
+            out,
+            "restart: killed with -9, {records} places back in {} ms ({} ms to load them), digest equal (...{short})",
+            self.ready_ms, self.recovery_ms
+        )
+    }
 }
 
 impl Report {
@@ -85,6 +119,9 @@ impl Report {
         )?;
         writeln!(out, "Over RESP, this demo's server said:")?;
         writeln!(out, "  > get {key}\n  \"{value}\"\n")?;
+        let durability = self.restart.durability;
+        writeln!(out, "The same places in a server that keeps them (--data-dir, {durability}):")?;
+        writeln!(out, "  {}\n", self.restart)?;
         let binary = this_binary();
         if is_kept {
             writeln!(out, "Ask it yourself, in another terminal:")?;
@@ -157,12 +194,17 @@ mod tests {
             nearest: vec!["Paris".into()],
             example_key: "k",
             example_value: "v".into(),
+            restart: Restart { digest: "00112233445566".into(), ..Restart::default() },
         };
+        assert!(report.restart.to_string().ends_with("digest equal (...33445566)"));
         let json = serde_json::to_value(&report).unwrap();
         for field in ["records", "server_pid", "client_pid"] {
             assert!(json[field].is_number(), "{field}: {json}");
         }
         assert_eq!(json["rows"][0]["path"], "ask");
+        for field in ["records", "tree_records", "ready_ms", "recovery_ms"] {
+            assert!(json["restart"][field].is_number(), "{field}: {json}");
+        }
         for field in [
             "ops_per_s",
             "p50_us",

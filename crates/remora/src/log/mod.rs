@@ -1,12 +1,14 @@
 //! `remora log`: what a data directory holds. It changes nothing, so it may look at the directory of
 //! a server that runs.
 
-use anyhow::{Context, bail};
+mod data;
+
 use clap::{Args, Subcommand};
+pub use data::Data;
 use remora_log::Entry;
 use remora_protocol::Command;
-use remora_storage::{Directory, Found, Identity, LogNumber, StorageError, find, replay};
-use serde_json::json;
+use remora_storage::{Life, SnapshotAt, StorageError, snapshot_name};
+use serde_json::{Value, json};
 use std::fmt::{self, Write as _};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -21,7 +23,7 @@ pub enum LogCommand {
     Inspect(LogArgs),
     /// Reads every byte, and tells whether the directory is whole.
     Verify(LogArgs),
-    /// Prints the log, a line for each entry.
+    /// Prints the snapshot and the log, a line for each operation.
     Dump(LogArgs),
 }
 
@@ -38,10 +40,11 @@ pub struct LogArgs {
 /// Looks at a directory. A damaged one is told by a line `corrupt FILE offset=N reason`.
 pub fn run(command: &LogCommand) -> anyhow::Result<()> {
     let (LogCommand::Inspect(args) | LogCommand::Verify(args) | LogCommand::Dump(args)) = command;
-    let looked = Data::open(args).and_then(|data| match command {
-        LogCommand::Inspect(_) => data.inspect(args.json),
-        LogCommand::Verify(_) => data.verify(args.json),
-        LogCommand::Dump(_) => data.dump(),
+    let looked = Data::open(&args.directory).and_then(|data| match command {
+        LogCommand::Inspect(_) if args.json => inspect_json(&data),
+        LogCommand::Inspect(_) => inspect(&data),
+        LogCommand::Verify(_) => verify(&data, args.json),
+        LogCommand::Dump(_) => dump(&data),
     });
     looked.inspect_err(|error| {
         if let Some(corrupt @ StorageError::Corrupt { .. }) = error.downcast_ref() {
@@ -51,115 +54,125 @@ pub fn run(command: &LogCommand) -> anyhow::Result<()> {
     })
 }
 
-struct Data {
-    volume: Directory,
-    identity: Identity,
-    found: Found,
+fn inspect_json(data: &Data) -> anyhow::Result<()> {
+    let of_life = |life: &Life| {
+        let segments = life.segments.iter();
+        let segments =
+            segments.map(|at| json!({"name": at.name, "bytes": at.bytes, "runs": at.runs}));
+        json!({
+            "epoch": life.epoch, "shards": life.first.len(), "first": life.first,
+            "last": life.last, "used_bytes": life.used_bytes.iter().sum::<u64>(),
+            "segments": segments.collect::<Vec<_>>(),
+        })
+    };
+    let of_snapshot = |at: &SnapshotAt| {
+        let sum =
+            |of: fn(&remora_storage::ShardSnapshot) -> u64| at.shards.iter().map(of).sum::<u64>();
+        json!({
+            "name": snapshot_name(at.number), "epoch": at.epoch, "shards": at.shards.len(),
+            "last": at.covered(), "operations": sum(|shard| shard.operations),
+            "bytes": sum(|shard| shard.bytes), "used_bytes": sum(|shard| shard.used_bytes),
+        })
+    };
+    let lives: Vec<Value> = data.found.lives.iter().map(of_life).collect();
+    let torn: Vec<String> = data.found.notices.iter().map(ToString::to_string).collect();
+    let cluster = format!("{:016x}", data.identity.cluster);
+    let snapshot = data.snapshot.as_ref().map(of_snapshot);
+    let all = json!({"cluster": cluster, "snapshot": snapshot, "lives": lives, "torn": torn});
+    Ok(writeln!(std::io::stdout(), "{all}")?)
 }
 
-impl Data {
-    fn open(args: &LogArgs) -> anyhow::Result<Self> {
-        let volume = Directory::existing(&args.directory)?;
-        let name = args.directory.display().to_string();
-        let Some(identity) = Identity::read(&volume, &name)? else {
-            bail!("{name} is empty: it is no data directory");
-        };
-        let found = find(&volume, &identity, (0, &[]))?;
-        Ok(Self { volume, identity, found })
-    }
-
-    fn inspect(&self, is_json: bool) -> anyhow::Result<()> {
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        let lives = &self.found.lives;
-        if is_json {
-            let lives: Vec<_> = lives
-                .iter()
-                .map(|life| {
-                    let segments = life.segments.iter();
-                    let segments = segments
-                        .map(|at| json!({"name": at.name, "bytes": at.bytes, "runs": at.runs}));
-                    json!({
-                        "epoch": life.epoch, "shards": life.first.len(), "first": life.first,
-                        "last": life.last, "used_bytes": life.used_bytes.iter().sum::<u64>(),
-                        "segments": segments.collect::<Vec<_>>(),
-                    })
-                })
-                .collect();
-            let torn: Vec<_> = self.found.notices.iter().map(ToString::to_string).collect();
-            let cluster = format!("{:016x}", self.identity.cluster);
-            writeln!(out, "{}", json!({"cluster": cluster, "lives": lives, "torn": torn}))?;
-            return Ok(out.flush()?);
-        }
-        writeln!(out, "cluster {:016x}", self.identity.cluster)?;
-        for life in lives {
-            let used: u64 = life.used_bytes.iter().sum();
-            let shards = life.first.len();
+fn inspect(data: &Data) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    writeln!(out, "cluster {:016x}", data.identity.cluster)?;
+    if let Some(at) = &data.snapshot {
+        let shards = at.shards.len();
+        writeln!(out, "{}: {shards} shard(s), of epoch {}", snapshot_name(at.number), at.epoch)?;
+        for (shard, of) in at.shards.iter().enumerate() {
+            let (operations, bytes, sequence) = (of.operations, of.bytes, of.sequence);
             writeln!(
                 out,
-                "epoch {}: {shards} shard(s), {used} bytes of memory at its end",
-                life.epoch
+                "  shard {shard}: at sequence {sequence}, {operations} operations, {bytes} bytes"
             )?;
-            for (shard, (first, last)) in life.first.iter().zip(&life.last).enumerate() {
-                writeln!(out, "  shard {shard}: sequences {first} to {last}")?;
-            }
-            for segment in &life.segments {
-                writeln!(
-                    out,
-                    "  {}: {} bytes, {} runs",
-                    segment.name, segment.bytes, segment.runs
-                )?;
-            }
         }
-        self.found.notices.iter().try_for_each(|notice| writeln!(out, "{notice}"))?;
-        Ok(out.flush()?)
     }
-
-    fn verify(&self, is_json: bool) -> anyhow::Result<()> {
-        let mut entries = 0u64;
-        self.each(|_, entry| {
-            Command::decode_within(entry.operation)
-                .map_err(|_| anyhow::anyhow!("entry {} is no operation", entry.sequence))?;
-            entries += 1;
-            Ok(())
-        })?;
-        let (segments, bytes) = (self.found.numbers().len(), self.found.bytes());
-        let torn = self.found.notices.len();
-        let mut out = std::io::stdout().lock();
-        if is_json {
-            let whole = json!({"whole": true, "entries": entries, "segments": segments, "bytes": bytes, "torn": torn});
-            return Ok(writeln!(out, "{whole}")?);
+    for life in &data.found.lives {
+        let (used, shards) = (life.used_bytes.iter().sum::<u64>(), life.first.len());
+        writeln!(
+            out,
+            "epoch {}: {shards} shard(s), {used} bytes of memory at its end",
+            life.epoch
+        )?;
+        for (shard, (first, last)) in life.first.iter().zip(&life.last).enumerate() {
+            writeln!(out, "  shard {shard}: sequences {first} to {last}")?;
         }
-        for notice in &self.found.notices {
-            writeln!(out, "{notice}")?;
+        for segment in &life.segments {
+            writeln!(out, "  {}: {} bytes, {} runs", segment.name, segment.bytes, segment.runs)?;
         }
-        Ok(writeln!(out, "whole: {entries} entries in {segments} segments, {bytes} bytes")?)
     }
+    data.found.notices.iter().try_for_each(|notice| writeln!(out, "{notice}"))?;
+    Ok(out.flush()?)
+}
 
-    fn dump(&self) -> anyhow::Result<()> {
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        self.each(|(_, shard), entry| {
-            let Entry { sequence, epoch, operation, parts } = entry;
-            let (database, command, _) = Command::decode_within(operation)
-                .map_err(|_| anyhow::anyhow!("entry {sequence} is no operation"))?;
-            let key = command.key().unwrap_or_default().escape_ascii();
-            let (database, bytes, name) = (database.number(), operation.len(), name(&command));
-            write!(out, "epoch={epoch} shard={shard} sequence={sequence} db={database} {name} key={key} bytes={bytes}")?;
-            for part in parts.iter() {
-                write!(out, " part={}:{}", part.shard(), part.sequence())?;
-            }
+fn verify(data: &Data, is_json: bool) -> anyhow::Result<()> {
+    let whole = data.verify()?;
+    let (segments, bytes) = (data.found.numbers().len(), data.found.bytes());
+    let (entries, operations) = (whole.entries, whole.operations);
+    let torn = data.found.notices.len();
+    let mut out = std::io::stdout().lock();
+    if is_json {
+        let whole = json!({
+            "whole": true, "entries": entries, "segments": segments, "bytes": bytes, "torn": torn,
+            "snapshot_operations": operations, "snapshot_bytes": whole.snapshot_bytes,
+        });
+        return Ok(writeln!(out, "{whole}")?);
+    }
+    for notice in &data.found.notices {
+        writeln!(out, "{notice}")?;
+    }
+    write!(out, "whole: {entries} entries in {segments} segments, {bytes} bytes")?;
+    if let Some(at) = &data.snapshot {
+        let (name, bytes) = (snapshot_name(at.number), whole.snapshot_bytes);
+        write!(out, "; {operations} operations in {name}, {bytes} bytes")?;
+    }
+    Ok(writeln!(out)?)
+}
+
+/// The snapshot first, a line for each shard and each operation, then the log.
+fn dump(data: &Data) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    for at in data.snapshot.iter() {
+        for (shard, of) in at.shards.iter().enumerate() {
+            let (number, epoch) = (at.number, at.epoch);
+            let (sequence, operations) = (of.sequence, of.operations);
+            writeln!(
+                out,
+                "snapshot={number} shard={shard} epoch={epoch} sequence={sequence} operations={operations}"
+            )?;
+        }
+        data.each_operation(|shard, operation| {
+            write!(out, "snapshot={} shard={shard} ", at.number)?;
+            write_operation(&mut out, operation)?;
             Ok(writeln!(out)?)
         })?;
-        Ok(out.flush()?)
     }
+    data.each_entry(|(_, shard), Entry { sequence, epoch, operation, parts }| {
+        write!(out, "epoch={epoch} shard={shard} sequence={sequence} ")?;
+        write_operation(&mut out, operation)?;
+        for part in parts.iter() {
+            write!(out, " part={}:{}", part.shard(), part.sequence())?;
+        }
+        Ok(writeln!(out)?)
+    })?;
+    Ok(out.flush()?)
+}
 
-    fn each(
-        &self,
-        mut each: impl FnMut(LogNumber, Entry<'_>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        let Self { volume, identity, found } = self;
-        replay(volume, identity, found, |_| true, |number, _, entry| each(number, entry))
-            .context("the directory is damaged")
-    }
+fn write_operation(out: &mut impl Write, operation: &[u8]) -> anyhow::Result<()> {
+    let (database, command, _) = Command::decode_within(operation)
+        .map_err(|_| anyhow::anyhow!("this is no operation of this version"))?;
+    let key = command.key().unwrap_or_default().escape_ascii();
+    let (database, bytes, name) = (database.number(), operation.len(), name(&command));
+    Ok(write!(out, "db={database} {name} key={key} bytes={bytes}")?)
 }
 
 /// The beginning of what Debug says of an operation, up to its values.

@@ -5,6 +5,7 @@ mod eviction;
 mod settings;
 mod socket;
 
+use crate::recovery_bar::RecoveryBar;
 use anyhow::Context;
 use clap::Args;
 use remora_command_line::serving::{
@@ -12,7 +13,7 @@ use remora_command_line::serving::{
 };
 use remora_command_line::{unavailable, usage};
 use remora_fabric::verbs::is_software;
-use remora_server::{Server, StartError};
+use remora_server::{Config, Server, StartError};
 pub use settings::DEFAULT_MAX_MEMORY;
 use settings::{Layer, Settings};
 use std::io::Write;
@@ -34,6 +35,9 @@ pub struct ServeArgs {
     /// Ends when standard input does, and takes the socket's directory along.
     #[arg(long, hide = true)]
     owned_by_parent: bool,
+    /// Removes the data directory at the end: its owner made it for a while.
+    #[arg(long, hide = true, requires = "owned_by_parent")]
+    temporary_data: bool,
 }
 
 /// Serves until a signal, or the owner's end.
@@ -54,7 +58,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     raise_descriptor_limit();
     socket::prepare(&settings.socket, settings.socket_is_default)?;
     let endings = watch_for_end(args.owned_by_parent)?;
-    let server = Server::start(settings.to_config()).map_err(|error| match error {
+    let server = start(settings.to_config()).map_err(|error| match error {
         StartError::Config(what) => usage(what),
         StartError::Verbs(why) => unavailable(format!("verbs: {why}")),
         other => anyhow::Error::new(other),
@@ -69,11 +73,23 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     limit_draining()?;
     let socket_path = server.socket_path().to_path_buf();
     server.shutdown();
+    if let Some(directory) = settings.data_dir.filter(|_| args.temporary_data) {
+        std::fs::remove_dir_all(directory).context("removing the temporary data")?;
+    }
     if args.owned_by_parent {
         remove_directory_of(&socket_path);
     }
     info!("ended");
     Ok(())
+}
+
+/// Starts the server. A terminal has a bar while the data are loaded, else the log tells of it.
+fn start(config: Config) -> Result<Server, StartError> {
+    if !RecoveryBar::has_terminal() {
+        return Server::start(config);
+    }
+    let bar = RecoveryBar::new("recovering");
+    Server::start_watched(config, &|progress| bar.show(&progress))
 }
 
 /// The banner in the log, and the line that a starter waits for.

@@ -22,8 +22,16 @@ impl<V: Volume> Content<V> {
     ///
     /// # Errors
     /// Something in it is damaged.
-    pub fn look(volume: V, identity: Identity) -> Result<Self, StorageError> {
+    pub fn take(volume: V, identity: Identity) -> Result<Self, StorageError> {
         remove_leftovers(&volume)?;
+        Self::look(volume, identity)
+    }
+
+    /// Looks through the directory, and changes nothing in it.
+    ///
+    /// # Errors
+    /// Something in it is damaged.
+    pub fn look(volume: V, identity: Identity) -> Result<Self, StorageError> {
         let snapshot = find_snapshot(&volume, &identity)?;
         let covered = snapshot.as_ref().map(|at| (at.epoch, at.covered()));
         let (epoch, covered) = covered.unwrap_or_default();
@@ -41,9 +49,19 @@ impl<V: Volume> Content<V> {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.number) + 1
     }
 
-    /// The bytes of memory that the data took at the end; 0 if nothing is known.
+    /// The bytes of memory that the data took at the end, or when the snapshot was written; 0 if
+    /// nothing is known.
     pub fn used_bytes(&self) -> u64 {
-        self.found.lives.last().map_or(0, |life| life.used_bytes.iter().sum())
+        let of_log = self.found.lives.last().map_or(0, |life| life.used_bytes.iter().sum());
+        let of_snapshot = self.snapshot.iter().flat_map(|at| &at.shards);
+        of_snapshot.map(|shard| shard.used_bytes).sum::<u64>().max(of_log)
+    }
+
+    /// The number of shards that wrote last; 1 if nothing was written.
+    pub fn shards(&self) -> usize {
+        let of_snapshot = self.snapshot.as_ref().map(|at| at.shards.len());
+        let of_log = self.found.lives.last().map(|life| life.first.len());
+        of_log.or(of_snapshot).unwrap_or(1)
     }
 
     /// Entries of the log and operations of the snapshot, at most.

@@ -5,9 +5,11 @@
 
 mod content;
 mod link;
+mod loaded;
 mod log_thread;
 mod open;
 mod port;
+mod progress;
 mod recover_shard;
 mod recovery;
 mod runs;
@@ -19,9 +21,11 @@ mod state;
 
 pub use content::Content;
 pub(crate) use link::Disk;
+pub use loaded::Loaded;
 pub(crate) use log_thread::LogThread;
 pub(crate) use open::DataDirectory;
 pub(crate) use port::LogShipper;
+pub use progress::Progress;
 pub use recover_shard::{Stopped, recover_shard};
 pub(crate) use recovery::recover;
 pub use runs::RunSource;

@@ -1,6 +1,7 @@
 //! A restart: each shard carries out the entries of its keys again, all shards at once.
 
 use super::content::Content;
+use super::progress::Progress;
 use super::recover_shard::{Stopped, recover_shard};
 use crate::start_error::StartError;
 use remora_arena::NoJournal;
@@ -11,14 +12,15 @@ use remora_storage::{Directory, StorageError, snapshot_name};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often progress is told.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
+/// How often the caller is told of the progress.
+const TOLD_EVERY: Duration = Duration::from_millis(100);
 
 /// Entries that a shard counts before it tells of them.
 const COUNTED_TOGETHER: u64 = 1024;
 
 /// Brings fresh shards to the state that the directory holds. Returns how many entries and
-/// operations were carried out, and the sequence with which each shard goes on.
+/// operations were carried out, and the sequence with which each shard goes on. `watch` is told of
+/// the progress, several times a second and at the end.
 ///
 /// # Errors
 /// Something is damaged, or does not fit into memory.
@@ -26,6 +28,7 @@ pub fn recover(
     content: &Content<Directory>,
     shards: &mut [&mut Shard<NoJournal>],
     slots: &SlotTable,
+    watch: &dyn Fn(Progress),
 ) -> Result<(u64, Vec<u64>), StartError> {
     let (done, failed) = (AtomicU64::new(0), AtomicBool::new(false));
     let started = Instant::now();
@@ -47,7 +50,8 @@ pub fn recover(
             std::thread::sleep(Duration::from_millis(5));
             if told.elapsed() >= TOLD_EVERY {
                 told = Instant::now();
-                tell(done.load(Ordering::Relaxed), content.entries(), started.elapsed());
+                let (done, taken) = (done.load(Ordering::Relaxed), started.elapsed());
+                watch(Progress { done, of: content.entries(), taken, is_over: false });
             }
         }
         threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
@@ -60,16 +64,12 @@ pub fn recover(
             Err(reason) => stopped = Some(reason),
         }
     }
+    let (done, taken) = (done.into_inner(), started.elapsed());
+    watch(Progress { done, of: content.entries(), taken, is_over: true });
     match stopped {
-        None => Ok((done.into_inner(), first)),
+        None => Ok((done, first)),
         Some(reason) => Err(start_error(content, reason)),
     }
-}
-
-fn tell(done: u64, of: u64, taken: Duration) {
-    let per_s = done as f64 / taken.as_secs_f64();
-    let left_s = (of.saturating_sub(done)) as f64 / per_s.max(1.0);
-    tracing::info!("recovering: {done} of {of} entries, {per_s:.0} a second, {left_s:.0} s left");
 }
 
 fn start_error(content: &Content<Directory>, reason: Stopped) -> StartError {

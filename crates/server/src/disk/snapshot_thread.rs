@@ -159,7 +159,8 @@ fn write_streams(
 /// Waits until the log is on the disk up to the snapshot's sequences.
 fn wait_for_log(shared: &Shared, streams: &SnapshotStreams<Directory>) -> io::Result<()> {
     let disk = disk_of(shared);
-    // Bounded by the disk: it syncs at the end of the second, or the server ends.
+    disk.want_sync();
+    // Bounded by the disk, and by the end of the server.
     while !streams.may_count(|shard| disk.synced[shard].load(Ordering::Acquire)) {
         if disk.snapshots.is_stopping() {
             return Err(io::Error::other("the server ends"));

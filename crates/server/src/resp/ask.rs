@@ -89,13 +89,17 @@ impl<H: Host> RespExecutor<H> {
         self.host.thread_counts().executed_here.add(1);
         let home = self.host.home();
         let token = self.token_of(responder, home, 0);
-        let is_answered = self.host.execute((command, hash), token, |here| {
+        let may_hold = responder.may_hold() && !form.is_long();
+        let is_answered = self.host.execute((command, hash), (token, may_hold), |here| {
             match here {
                 Here::Reply(reply) if form.is_long() => {
                     responder.wait(Waiting::answered(form, reply.into()));
                 }
                 Here::Reply(reply) => {
                     responder.reply_part(form, Part::from(&reply));
+                    if reply.wait > 0 {
+                        responder.hold(reply.wait);
+                    }
                 }
                 Here::Held => return false,
                 Here::Large => {
@@ -123,7 +127,7 @@ impl<H: Host> RespExecutor<H> {
         self.host.thread_counts().executed_here.add(1);
         let home = self.host.home();
         let token = self.token_of(responder, home, part);
-        let reply = self.host.execute((command, hash), token, |here| match here {
+        let reply = self.host.execute((command, hash), (token, false), |here| match here {
             Here::Reply(reply) => Some(OwnedReply::from(reply)),
             Here::Held => None,
             Here::Large => {

@@ -180,7 +180,7 @@ impl<H: Host> RespExecutor<H> {
         }
         let home = self.host.home();
         let token = self.token_of(responder, home, request.many.next_part());
-        let is_answered = self.host.execute((command, hash), token, |here| {
+        let is_answered = self.host.execute((command, hash), (token, false), |here| {
             match here {
                 Here::Reply(Reply { status, number, value, .. }) => {
                     request.many.answer(position, (status, number, value));

@@ -200,10 +200,14 @@ impl ShardPort for ShardHost {
     fn execute<R>(
         &mut self,
         command: (&Command<'_>, KeyHash),
-        token: Token,
+        at: (Token, bool),
         take: impl FnOnce(Here<'_>) -> R,
     ) -> Option<R> {
-        Some(take(self.large_jobs.execute_here(&mut self.shard, command, token, self.now)))
+        Some(take(self.large_jobs.execute_here(&mut self.shard, command, at, self.now)))
+    }
+
+    fn durable_sequence(&self) -> u64 {
+        self.shard.durable_sequence()
     }
 
     fn counts(&self) -> &Counts {

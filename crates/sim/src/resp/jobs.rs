@@ -62,6 +62,8 @@ pub struct ShardJobs {
     outbox: Outbox,
     /// Replies for the thread's own connections.
     replies: VecDeque<(Token, OwnedReply)>,
+    /// The shard is durable up to here, as far as the connections were told.
+    durable: u64,
     counts: Rc<ThreadCounts>,
 }
 
@@ -82,6 +84,7 @@ impl ShardJobs {
             large: LargeJobs::default(),
             outbox: Outbox::new(number, shards),
             replies: VecDeque::new(),
+            durable: 0,
             counts: Rc::default(),
         };
         (0..shards).map(jobs).collect()
@@ -157,6 +160,11 @@ impl ShardJobs {
     /// One turn of the shard. Whether there was anything to do.
     pub fn turn(&mut self, shard: &mut Shard<SimJournal>, now: Now) -> bool {
         let worked = self.has_work();
+        if shard.durable_sequence() > self.durable {
+            self.durable = shard.durable_sequence();
+            // The thread's connections may hold replies.
+            self.own().bell.ring();
+        }
         let hints = std::iter::from_fn(|| self.own().touched.pop());
         hints.take(TOUCH_HINTS).for_each(|id| shard.hint_touched(id));
         self.take_mail();

@@ -147,12 +147,20 @@ impl ShardPort for SimHost {
     fn execute<R>(
         &mut self,
         command: (&Command<'_>, KeyHash),
-        token: Token,
+        at: (Token, bool),
         take: impl FnOnce(Here<'_>) -> R,
     ) -> Option<R> {
         self.node.borrow_mut().with_shard((self.incarnation, self.home), |shard, jobs, now| {
-            take(jobs.execute_here(shard, command, token, now))
+            take(jobs.execute_here(shard, command, at, now))
         })
+    }
+
+    fn durable_sequence(&self) -> u64 {
+        let own = (self.incarnation, self.home);
+        let durable =
+            self.node.borrow_mut().with_shard(own, |shard, _, _| shard.durable_sequence());
+        // A process that is gone sends nothing more.
+        durable.unwrap_or(0)
     }
 
     fn counts(&self) -> &FrontendCounts {
@@ -317,6 +325,7 @@ impl Thread {
             }
             self.await_shard(task, connections.port());
             let has_reply = connections.port().with_jobs(|jobs| jobs.has_reply()) == Some(true);
+            let has_reply = has_reply || connections.may_release();
             if connections.are_idle() && !has_reply && self.has_no_event() {
                 let mailbox = |host: &SimHost| Arc::clone(&host.mailboxes);
                 let (mailboxes, home) = (mailbox(connections.port()), connections.port().home);

@@ -121,11 +121,15 @@ impl ShardPort for Fake {
     fn execute<R>(
         &mut self,
         command: (&Command<'_>, KeyHash),
-        token: Token,
+        at: (Token, bool),
         take: impl FnOnce(Here<'_>) -> R,
     ) -> Option<R> {
         assert_eq!(self.home, SHARD, "asked of a shard that is none");
-        Some(take(self.jobs.execute_here(&mut self.shard, command, token, Now::default())))
+        Some(take(self.jobs.execute_here(&mut self.shard, command, at, Now::default())))
+    }
+
+    fn durable_sequence(&self) -> u64 {
+        self.shard.durable_sequence()
     }
 
     fn counts(&self) -> &Counts {

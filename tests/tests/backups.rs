@@ -1,0 +1,247 @@
+//! Backups of a server that runs, and what is made of them.
+
+use remora_tests::{Finished, Resp, ServerProcess, Value, remora, run};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+fn serve(directory: &Path, flags: &[&str]) -> ServerProcess {
+    let data = format!("--data-dir={}", directory.display());
+    let flags = [&[data.as_str(), "--max-memory=64MiB", "--pin=false"], flags].concat();
+    ServerProcess::start(&flags)
+}
+
+fn command(arguments: &[&str]) -> Finished {
+    run(remora().args(arguments))
+}
+
+/// `remora backup` of this server, with `--json`.
+fn backup(server: &ServerProcess, to: &Path) -> serde_json::Value {
+    let (address, to) = (server.resp_address().to_string(), to.display().to_string());
+    let made = command(&["backup", "--server", &address, "--to", &to, "--json"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    serde_json::from_str(&made.out).unwrap()
+}
+
+/// `remora restore` into this directory.
+fn restore(backup: &Path, to: &Path) -> Finished {
+    command(&["restore", &backup.display().to_string(), "--data-dir", &to.display().to_string()])
+}
+
+fn digest(resp: &mut Resp) -> String {
+    match resp.call("DEBUG DIGEST") {
+        Value::Simple(text) => text,
+        other => panic!("a digest, and not {other:?}"),
+    }
+}
+
+fn integer(resp: &mut Resp, request: &str) -> i64 {
+    match resp.call(request) {
+        Value::Integer(number) => number,
+        other => panic!("{request}: {other:?}"),
+    }
+}
+
+fn fill(resp: &mut Resp) {
+    for number in 0..500 {
+        assert_eq!(resp.call(&format!("SET key-{number} value-{number}")), Value::ok());
+    }
+    for field in 0..1500 {
+        resp.call(&format!("HSET large field-{field} {field}"));
+    }
+    for request in [
+        "GEOADD places 13.36 38.11 Palermo 15.08 37.50 Catania",
+        "RTREE.ADD tree 7 1 2 3 4",
+        "PEXPIREAT key-3 4000000000000",
+        "DEL key-1 key-2",
+    ] {
+        let reply = resp.call(request);
+        assert!(!reply.is_error(), "{request}: {reply:?}");
+    }
+}
+
+#[test]
+fn a_backup_of_a_running_server_makes_the_same_data() {
+    let (directory, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = serve(directory.path(), &["--shards=3"]);
+    let mut resp = server.resp();
+    fill(&mut resp);
+    let (before, keys) = (digest(&mut resp), integer(&mut resp, "DBSIZE"));
+    let (copy, restored) = (place.path().join("backup"), place.path().join("restored"));
+    let report = backup(&server, &copy);
+    assert_eq!(report["digest"], before.as_str());
+    assert_eq!(report["keys"], keys);
+    assert_eq!(digest(&mut resp), before, "it is served on");
+    assert_eq!(resp.call("SET later 1"), Value::ok());
+
+    let checked = command(&["restore", &copy.display().to_string(), "--check", "--json"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.err);
+    let checked: serde_json::Value = serde_json::from_str(&checked.out).unwrap();
+    assert_eq!((&checked["digest"], &checked["files"]), (&report["digest"], &report["files"]));
+    let made = restore(&copy, &restored);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    assert!(made.out.contains(&before), "{}", made.out);
+    for shards in ["--shards=3", "--shards=2"] {
+        let restored = serve(&restored, &[shards]);
+        let mut resp = restored.resp();
+        assert_eq!((digest(&mut resp), integer(&mut resp, "DBSIZE")), (before.clone(), keys));
+        assert_eq!(resp.call("GET later"), Value::Null);
+        assert_eq!(integer(&mut resp, "HLEN large"), 1500);
+    }
+}
+
+#[test]
+fn the_log_commands_know_snapshots() {
+    let (directory, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = serve(directory.path(), &["--shards=2"]);
+    fill(&mut server.resp());
+    let copy = place.path().join("backup");
+    backup(&server, &copy);
+    assert_eq!(server.resp().call("SET behind it"), Value::ok());
+    for (data, has_more) in [(directory.path(), true), (copy.as_path(), false)] {
+        let name = data.display().to_string();
+        let inspected = command(&["log", "inspect", &name]).out;
+        assert!(inspected.contains("\nsnapshot-0000000000000001: 2 shard(s), of epoch 1\n"));
+        let inspected = command(&["log", "inspect", &name, "--json"]).out;
+        let inspected: serde_json::Value = serde_json::from_str(&inspected).unwrap();
+        let operations = inspected["snapshot"]["operations"].as_u64().unwrap();
+        assert!(operations >= 501, "{inspected}");
+        let verified = command(&["log", "verify", &name]);
+        let says = format!("; {operations} operations in snapshot-0000000000000001, ");
+        assert!(verified.code == Some(0) && verified.out.contains(&says), "{verified:?}");
+        let dumped = command(&["log", "dump", &name]).out;
+        let mut lines = dumped.lines();
+        let of_snapshot = lines.by_ref().take(2 + operations as usize);
+        assert!({ of_snapshot }.all(|line| line.starts_with("snapshot=1 shard=")));
+        assert!(dumped.lines().take(2).all(|line| line.contains(" sequence=")));
+        assert!(!lines.clone().any(|line| line.starts_with("snapshot=")));
+        assert_eq!(lines.any(|line| line.contains(" key=behind ")), has_more);
+    }
+    let file = directory.path().join("snapshot-0000000000000001/shard-1");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[300] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let corrupt = command(&["log", "verify", &directory.path().display().to_string()]);
+    assert_eq!(corrupt.code, Some(1));
+    let start = "corrupt snapshot-0000000000000001/shard-1 offset=64 ";
+    assert!(corrupt.out.starts_with(start), "{corrupt:?}");
+}
+
+/// Counts up keys of all shards, and renames a key round and round, until it is told to end.
+fn change(server: &ServerProcess, (ends, counted): (&AtomicBool, &AtomicI64)) {
+    let mut resp = server.resp();
+    let mut round = 0;
+    while !ends.load(Ordering::Relaxed) {
+        let next = counted.load(Ordering::Relaxed) + 1;
+        for counter in 0..4 {
+            assert_eq!(integer(&mut resp, &format!("INCR counter-{counter}")), next);
+        }
+        counted.store(next, Ordering::Release);
+        let renamed = resp.call(&format!("RENAME moved-{} moved-{}", round % 8, (round + 1) % 8));
+        assert_eq!(renamed, Value::ok());
+        round += 1;
+    }
+}
+
+/// Has one snapshot after the other written, so that they are replaced while they are copied.
+fn save_all_the_time(server: &ServerProcess, ends: &AtomicBool) {
+    let mut resp = server.resp();
+    while !ends.load(Ordering::Relaxed) {
+        resp.call("BGSAVE");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_backup_under_changes_is_one_state_behind_all_that_was_acknowledged() {
+    let (directory, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = serve(directory.path(), &["--shards=3"]);
+    fill(&mut server.resp());
+    assert_eq!(server.resp().call("SET moved-0 it"), Value::ok());
+    let (ends, counted) = (AtomicBool::new(false), AtomicI64::new(0));
+    let taken: Vec<_> = std::thread::scope(|scope| {
+        scope.spawn(|| change(&server, (&ends, &counted)));
+        scope.spawn(|| save_all_the_time(&server, &ends));
+        let taken = (0..4).map(|at| {
+            let copy = place.path().join(format!("backup-{at}"));
+            let acknowledged = counted.load(Ordering::Acquire);
+            let report = backup(&server, &copy);
+            (copy, acknowledged, counted.load(Ordering::Acquire), report)
+        });
+        let taken = taken.collect();
+        ends.store(true, Ordering::Relaxed);
+        taken
+    });
+    for (copy, acknowledged, by_then, report) in taken {
+        let restored = copy.with_extension("restored");
+        let made = restore(&copy, &restored);
+        assert_eq!(made.code, Some(0), "{}", made.err);
+        let server = serve(&restored, &["--shards=2"]);
+        let mut resp = server.resp();
+        assert_eq!(report["digest"], digest(&mut resp).as_str());
+        for counter in 0..4 {
+            let Value::Bulk(number) = resp.call(&format!("GET counter-{counter}")) else {
+                panic!()
+            };
+            let number: i64 = String::from_utf8(number).unwrap().parse().unwrap();
+            assert!((acknowledged..=by_then + 1).contains(&number), "{acknowledged} {number}");
+        }
+        let moved = (0..8).map(|at| resp.call(&format!("GET moved-{at}")));
+        let there = moved.filter(|value| *value == Value::bulk("it")).count();
+        assert!((1..=2).contains(&there), "{there}");
+        assert_eq!(integer(&mut resp, "HLEN large"), 1500);
+    }
+}
+
+#[test]
+fn damaged_backups_and_bad_places_are_refused() {
+    let (directory, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = serve(directory.path(), &["--shards=2", "--durability=fsync"]);
+    fill(&mut server.resp());
+    let (copy, target) = (place.path().join("backup"), place.path().join("target"));
+    backup(&server, &copy);
+    let files = |path: &Path| {
+        let names = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        names.filter(|path| path.is_file()).collect::<Vec<_>>()
+    };
+    let mut damaged = files(&copy.join("snapshot-0000000000000001"));
+    damaged.extend(files(&copy).into_iter().filter(|path| !path.ends_with("manifest")));
+    assert!(damaged.len() >= 4, "{damaged:?}");
+    for file in damaged {
+        let name = file.strip_prefix(&copy).unwrap().display().to_string();
+        let whole = std::fs::read(&file).unwrap();
+        let mut changed = whole.clone();
+        changed[whole.len() * 2 / 3] ^= 1;
+        for (bytes, is_cut) in [(&changed[..], false), (&whole[..whole.len() - 1], true)] {
+            std::fs::write(&file, bytes).unwrap();
+            let refused = restore(&copy, &target);
+            assert_eq!((refused.code, refused.out.as_str()), (Some(1), ""), "{name} {is_cut}");
+            let says = format!("corrupt {name} offset=");
+            assert!(refused.err.contains(&says), "{}", refused.err);
+            assert!(!target.exists());
+        }
+        std::fs::write(&file, &whole).unwrap();
+    }
+    std::fs::create_dir(&target).unwrap();
+    std::fs::write(target.join("photo"), "x").unwrap();
+    let (copy_name, target_name) = (copy.display().to_string(), target.display().to_string());
+    let address = server.resp_address().to_string();
+    let without = ServerProcess::start(&["--max-memory=16MiB"]);
+    let keeps_nothing = without.resp_address().to_string();
+    let elsewhere = place.path().join("elsewhere").display().to_string();
+    std::fs::rename(copy.join("manifest"), copy.join("other")).unwrap();
+    for (arguments, code, says) in [
+        (&["restore", &copy_name, "--data-dir", &elsewhere][..], 2, "has no file `manifest`"),
+        (&["restore", &elsewhere, "--check"], 2, "is no directory"),
+        (&["restore", &copy_name, "--data-dir", &target_name], 2, "it holds photo"),
+        (&["restore", &copy_name], 2, "--data-dir"),
+        (&["backup", "--server", &address, "--to", &target_name], 2, "it holds photo"),
+        (&["backup", "--server", &keeps_nothing, "--to", &elsewhere], 2, "keeps nothing"),
+        (&["backup", "--server", "127.0.0.1:1", "--to", &elsewhere], 3, "cannot connect"),
+        (&["backup", "--data-dir", &elsewhere, "--to", &elsewhere], 2, "is no directory"),
+    ] {
+        let refused = command(arguments);
+        assert_eq!((refused.code, refused.out.as_str()), (Some(code), ""), "{arguments:?}");
+        assert!(refused.err.contains(says), "{arguments:?}: {}", refused.err);
+        assert!(!Path::new(&elsewhere).exists(), "{arguments:?}");
+    }
+}
