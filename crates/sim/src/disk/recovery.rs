@@ -8,6 +8,7 @@ use remora_engine::Shard;
 use remora_fabric::sim::{SimJournal, SimWorld};
 use remora_layout::slot::SlotTable;
 use remora_server::disk::{Content, RunSource, recover_shard};
+use remora_storage::Life;
 use remora_storage::sim::{DiskFault, SimVolume};
 
 /// Calls that a start makes before it serves, at most.
@@ -62,7 +63,10 @@ impl Disk {
         world: &SimWorld,
     ) {
         let slots = SlotTable::even(shards.len());
-        let has_other = content.found.lives.iter().any(|life| life.first.len() != shards.len());
+        let with_entries =
+            |life: &&Life| life.first.iter().zip(&life.last).any(|(first, last)| first <= last);
+        let mut lives = content.found.lives.iter().filter(with_entries);
+        let has_other = lives.any(|life| life.first.len() != shards.len());
         self.probes.add(Probe::ShardsChanged, has_other as u64);
         let mut first = Vec::new();
         for (number, shard) in shards.iter_mut().enumerate() {
