@@ -24,6 +24,8 @@ use std::io;
 use trouble::Trouble;
 
 const MS: u64 = 1_000_000;
+/// Longest sync that nobody waits for, ns.
+const SLOWEST_NS: u64 = 10_000 * MS;
 /// Which data these are.
 pub const IDENTITY: Identity = Identity { cluster: 0x1e55, secret: 0x5ec3e7 };
 
@@ -153,7 +155,9 @@ impl Disk {
     /// Takes what the shards have, as a group to be written.
     fn begin_write(&mut self, shards: &mut [Shard<SimJournal>], of: Turn<'_>) -> bool {
         let (swarm, running) = (self.swarm.clone(), self.running());
-        let is_busy = running.write.is_some() || (running.sync.is_some() && !swarm.writes_beside);
+        // With the weaker promise another thread syncs.
+        let writes_beside = swarm.writes_beside || swarm.promise == Promise::Written;
+        let is_busy = running.write.is_some() || (running.sync.is_some() && !writes_beside);
         if is_busy || !running.commit.wants_runs() {
             return false;
         }
@@ -190,7 +194,8 @@ impl Disk {
 
     fn begin_sync(&mut self, of: Turn<'_>) -> bool {
         let (world, running) = (of.world, self.running.as_mut().expect("the process lives"));
-        if running.write.is_some() && !self.swarm.writes_beside {
+        let is_beside = self.swarm.promise == Promise::Written;
+        if running.write.is_some() && !self.swarm.writes_beside && !is_beside {
             return false;
         }
         let Some(sync) = running.commit.sync_due(world.now_ns() / MS) else { return false };
@@ -198,6 +203,8 @@ impl Disk {
         self.trouble.may_strike(&self.volume, &trouble::OF_SYNCS, (world, of.faults));
         // What is written meanwhile may be on the disk by then, or not.
         let is_early = world.draw(|random| random.below(2)) == 0;
+        let slow_ns = (takes_ns * self.swarm.slow_syncs).min(SLOWEST_NS);
+        let takes_ns = if is_beside { slow_ns } else { takes_ns };
         let (due_ns, result) = (world.now_ns() + takes_ns, is_early.then(|| sync.run()));
         self.running().sync = Some(UnderWay { due_ns, sync, result });
         true

@@ -19,7 +19,9 @@ pub struct DiskSwarm {
     pub flush_ns: RangeInclusive<u64>,
     /// When a change is durable.
     pub promise: Promise,
-    /// Whether groups are written while a sync is under way.
+    /// How much longer a sync takes that nobody waits for.
+    pub slow_syncs: u64,
+    /// Whether groups are written while a sync is under way that changes wait for.
     pub writes_beside: bool,
     /// Bytes of a run at most: an entry may be torn between two.
     pub run_bytes: usize,
@@ -48,10 +50,11 @@ impl DiskSwarm {
         let mut one_of = |of: [u64; 4]| of[random.below(4) as usize];
         Self {
             flush_ns: 1_000..=most_ns,
-            promise: match one_of([0, 1, 1, 1]) {
+            promise: match one_of([0, 0, 1, 1]) {
                 0 => Promise::Written,
                 _ => Promise::Synced,
             },
+            slow_syncs: one_of([1, 1, 20, 300]),
             writes_beside: one_of([0, 0, 1, 1]) == 1,
             run_bytes: one_of([1, 300, 5_000, 1 << 20]) as usize,
             segment_bytes: one_of([5 << 10, 20 << 10, 100 << 10, 1 << 20]),
@@ -67,6 +70,7 @@ impl DiskSwarm {
         Self {
             flush_ns: 1_000..=20_000,
             promise: Promise::Synced,
+            slow_syncs: 1,
             writes_beside: true,
             run_bytes: 1 << 20,
             segment_bytes: 1 << 20,
