@@ -16,9 +16,8 @@ use zerocopy::FromBytes;
 /// Requests that are taken in one turn, and so before the limit is looked at again.
 const TURN_REQUESTS: usize = 64;
 
-/// Requests of one part that one RESP connection may have under way: a request
-/// counts, and each part of it.
-const RESP_REQUESTS: usize = CONNECTION_PAUSE_PENDING / 2;
+/// Replies that one RESP connection may hold.
+const RESP_REQUESTS: usize = CONNECTION_PAUSE_PENDING;
 
 /// A server of one shard.
 struct Scene {

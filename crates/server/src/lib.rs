@@ -22,7 +22,7 @@ mod clock;
 mod config;
 mod control;
 mod cores;
-mod disk;
+pub mod disk;
 pub mod inbox;
 mod key_work;
 pub mod large_jobs;
@@ -50,7 +50,7 @@ mod utilisation;
 
 pub use config::{Config, Data, Eviction, Mtu, Packets, Promise, Wake};
 pub use cores::Cores;
-pub use disk::{Content, Progress};
+pub use disk::{LoadedData, Progress};
 pub use server::Server;
 pub use shared::Counts;
 pub use start_error::StartError;

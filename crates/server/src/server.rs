@@ -120,9 +120,9 @@ impl Server {
         let fabric_address = fabric.as_ref().map(TcpListener::local_addr).transpose()?;
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
         let data = config.data.as_ref().map(DataDirectory::open).transpose()?;
-        let clock = Clock::start_after(data.as_ref().map_or(0, |data| data.found.time_ms));
+        let clock = Clock::start_after(data.as_ref().map_or(0, |data| data.content.found.time_ms));
         let (incarnation, hash_seed) = (random_u64() | 1, random_u64());
-        let epoch = data.as_ref().map_or(1, DataDirectory::epoch);
+        let epoch = data.as_ref().map_or(1, |data| data.content.epoch());
         let topology = Topology::of_this_process();
         let places = topology.places(shards, config.pin);
         numa::tell(&topology, &places);
@@ -131,7 +131,7 @@ impl Server {
             epoch,
             hash_seed,
             buckets,
-            log_secret: data.as_ref().map_or_else(random_u64, |data| data.identity.secret),
+            log_secret: data.as_ref().map_or_else(random_u64, |data| data.content.identity.secret),
             durability,
             ..shard_options(&config)
         };
@@ -167,14 +167,14 @@ impl Server {
         // read lease has lapsed; nothing may be acknowledged before.
         let lapse = Duration::from_millis(READ_LEASE_MS + READ_LEASE_MARGIN_MS);
         std::thread::sleep(lapse.saturating_sub(shared.clock.started().elapsed()));
-        let kept_bytes = data.as_ref().map_or(0, |data| data.found.bytes());
+        let kept_bytes = data.as_ref().map_or(0, |data| data.content.found.bytes());
         let log = commit
             .map(|commit| LogThread::start(Arc::clone(&shared), (commit, kept_bytes)))
             .transpose()?;
-        let place = data.as_ref().map(SnapshotPlace::behind);
+        let place = data.as_ref().map(|data| SnapshotPlace::behind(&data.content));
         let snapshots =
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
-        let lock = data.and_then(DataDirectory::into_lock);
+        let lock = data.map(DataDirectory::into_lock);
         let (shards, control, acceptor) = (Vec::new(), None, None);
         let mut server = Self { socket, shared, shards, control, acceptor, log, snapshots, lock };
         server.spawn(loops, &places, unix, fabric, listener)?;
@@ -356,10 +356,10 @@ fn begin_disk(
     let (Some(data), Some(settings)) = (data, &config.data) else { return Ok(None) };
     let started = Instant::now();
     let mut shards: Vec<&mut Shard<NoJournal>> = loops.iter_mut().map(|(shard, _)| shard).collect();
-    let (entries, first) = recover(data, &mut shards, slots, watch)?;
+    let (entries, first) = recover(&data.content, &mut shards, slots, watch)?;
     let commit = data.begin_log(first.clone())?;
     let disk = Disk::new(settings.directory.clone(), settings.promise, first);
-    let saved_at_s = data.found.time_ms / 1000;
+    let saved_at_s = data.content.found.time_ms / 1000;
     disk.snapshots.saved_at_s.store(saved_at_s, Ordering::Relaxed);
     let recovery_ms = started.elapsed().as_millis() as u64;
     disk.state.recovered.store(entries, Ordering::Relaxed);

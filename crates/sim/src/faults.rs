@@ -30,13 +30,25 @@ pub enum Fault {
     WallClock,
     /// A disk takes up to seconds for a write.
     DiskStall,
-    /// A disk fails for good: nothing becomes durable. The server lives on for up to some seconds.
+    /// A disk hangs for good: nothing becomes durable. The server lives on for up to some seconds.
     DiskFailed,
+    /// Writes to the disk fail for a while; half of the bytes are there.
+    DiskWrite,
+    /// Syncs fail for a while, and lose.
+    DiskSync,
+    /// The disk is full for a while.
+    DiskFull,
+    /// The directory is gone for a while.
+    DiskGone,
+    /// The process dies because the power of its machine is cut.
+    PowerCut,
+    /// The next process dies while it begins its log, and another one follows.
+    StartCrash,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 18] = [
         Self::ServerStall,
         Self::ShardStall,
         Self::ServerCrash,
@@ -49,6 +61,12 @@ impl Fault {
         Self::WallClock,
         Self::DiskStall,
         Self::DiskFailed,
+        Self::DiskWrite,
+        Self::DiskSync,
+        Self::DiskFull,
+        Self::DiskGone,
+        Self::PowerCut,
+        Self::StartCrash,
     ];
 
     /// Its name on the command line.
@@ -66,6 +84,12 @@ impl Fault {
             Self::WallClock => "wall-clock",
             Self::DiskStall => "disk-stall",
             Self::DiskFailed => "disk-failed",
+            Self::DiskWrite => "disk-write",
+            Self::DiskSync => "disk-sync",
+            Self::DiskFull => "disk-full",
+            Self::DiskGone => "disk-gone",
+            Self::PowerCut => "power-cut",
+            Self::StartCrash => "start-crash",
         }
     }
 
@@ -104,6 +128,11 @@ impl Faults {
     pub fn stop(&self) {
         self.stopped.set(true);
         self.world.calm();
+    }
+
+    /// Whether all faults are stopped.
+    pub fn are_stopped(&self) -> bool {
+        self.stopped.get()
     }
 
     /// How often each struck. Those of links are the fabric's to count.

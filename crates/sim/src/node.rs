@@ -17,7 +17,7 @@ pub use ring_clients::Process;
 pub use time::NodeTime;
 
 use crate::clock::HostClock;
-use crate::disk::{Disk, DiskSwarm};
+use crate::disk::{Disk, DiskSwarm, Turn};
 use crate::faults::{Fault, Faults};
 use crate::probes::{Probe, Probes};
 use crate::resp::ShardJobs;
@@ -30,9 +30,10 @@ use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, MAX_REGIONS, READ_LEASE_MARGIN_MS, READ_LEASE_MS,
 };
-use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
+use remora_server::disk::Content;
 use remora_server::ring_session::SessionError;
+use remora_storage::sim::SimVolume;
 use ring_clients::NodeRings;
 use session::{Granting, Session};
 use std::cell::RefCell;
@@ -43,7 +44,7 @@ const MS: u64 = 1_000_000;
 
 /// Mean number of ticks between two audits of memory.
 const AUDIT_TICKS: u64 = 16;
-/// Longest life of a process after its disk has failed, ns: some calls time out meanwhile.
+/// Longest life of a process whose disk hangs, ns: some calls time out meanwhile.
 const LIVES_ON_NS: [u64; 3] = [50 * MS, 2_000 * MS, 8_000 * MS];
 
 /// How a server is made.
@@ -108,13 +109,11 @@ pub struct Node {
     told_ppm: u32,
     /// Keys that were removed, where some are evicted.
     pub removed: Vec<Removed>,
-    /// One for each shard, if there are any.
-    disks: Vec<Disk>,
-    /// When the process dies, as a disk of it has failed, virtual ns.
+    disk: Option<Disk>,
+    /// When the process dies, as its disk hangs, virtual ns.
     dies_ns: Option<u64>,
-    /// Turns in which replies were held back, and changes that were lost.
+    /// Turns in which replies were held back.
     held: u64,
-    lost: u64,
 }
 
 impl Node {
@@ -124,8 +123,7 @@ impl Node {
         let world = world.clone();
         let (incarnation, incarnations, sessions) = (None, 0, 0);
         let (violations, misfits) = (Vec::new(), Vec::new());
-        let disks = options.disk.iter().flat_map(|_| 0..options.shards).map(|_| Disk::default());
-        let (disks, dies_ns, held, lost) = (disks.collect(), None, 0, 0);
+        let (disk, dies_ns, held) = (options.disk.clone().map(Disk::new), None, 0);
         Self {
             world,
             time,
@@ -138,10 +136,9 @@ impl Node {
             misfits,
             told_ppm: 0,
             removed: Vec::new(),
-            disks,
+            disk,
             dies_ns,
             held,
-            lost,
         }
     }
 
@@ -171,7 +168,7 @@ impl Node {
         self.options.disk.is_some()
     }
 
-    /// Whether a disk of the present incarnation has failed: its process is to die.
+    /// Whether the disk of the present incarnation hangs: its process is to die.
     pub fn is_to_die(&self) -> bool {
         self.dies_ns.is_some()
     }
@@ -181,34 +178,38 @@ impl Node {
         self.dies_ns.is_some_and(|dies_ns| dies_ns <= self.world.now_ns())
     }
 
-    /// Whether the disk of this key's shard had failed at that time, and has not been
-    /// replaced since.
-    pub fn had_failed(&self, key: &[u8], at_ns: u64) -> bool {
-        let shard = SlotTable::even(self.options.shards).shard_of(key);
-        let failed_ns = self.disks.get(shard).and_then(Disk::failed_ns);
-        failed_ns.is_some_and(|failed_ns| failed_ns <= at_ns)
+    /// Since when nothing becomes durable, virtual ns; `None` while the disk works.
+    fn failed_ns(&self) -> Option<u64> {
+        self.disk.as_ref().and_then(Disk::failed_ns)
+    }
+
+    /// Whether the disk had failed at that time, and does not work yet.
+    pub fn had_failed(&self, at_ns: u64) -> bool {
+        self.failed_ns().is_some_and(|failed_ns| failed_ns <= at_ns)
     }
 
     /// Whether replies wait for a disk that had failed at that time.
     pub fn holds_for_failed(&self, at_ns: u64) -> bool {
-        let disks = self.disks.iter().map(Disk::failed_ns).enumerate();
-        let mut failed = disks.filter(|(_, failed)| failed.is_some_and(|ns| ns <= at_ns));
-        failed.any(|(shard, _)| {
-            let mut sessions =
-                self.incarnation.iter().flat_map(|incarnation| &incarnation.sessions);
-            sessions.any(|session| session.rings[shard].held_replies() > 0)
-        })
+        let sessions = self.incarnation.iter().flat_map(|incarnation| &incarnation.sessions);
+        let mut rings = sessions.flat_map(|session| &session.rings);
+        self.had_failed(at_ns) && rings.any(|ring| ring.held_replies() > 0)
     }
 
-    /// The disk of a shard fails; the process lives on.
-    pub fn fail_disk(&mut self, shard: usize) {
-        self.disks[shard].fail(&self.world);
+    /// Whether the disk refused something, so that changes could be refused.
+    pub fn had_trouble(&self) -> bool {
+        self.disk.as_ref().is_some_and(Disk::had_trouble)
     }
 
-    /// Begins an incarnation with empty memory, or with the disks' content.
+    /// The disk hangs; the process lives on.
+    pub fn hang_disk(&mut self) {
+        self.disk.iter_mut().for_each(|disk| disk.hang(&self.world));
+    }
+
+    /// Begins an incarnation with empty memory, or with the disk's content.
     pub fn start(&mut self) {
         assert!(self.incarnation.is_none());
         self.incarnations += 1;
+        let content = self.look_at_disk();
         let mut journals = Vec::new();
         let shards = (0..self.options.shards).map(|number| {
             let journal = SimJournal::new();
@@ -218,12 +219,13 @@ impl Node {
             // Unlike the numbers by which links address arenas, and those of any
             // other incarnation.
             let region = MAX_REGIONS as u32 * incarnation as u32 + number as u32;
-            let options = ShardOptions { region, incarnation, ..self.options.shard };
+            let log_shard = number as u32;
+            let options = ShardOptions { region, incarnation, log_shard, ..self.options.shard };
             Shard::new(owner, options)
         });
         let mut shards: Vec<_> = shards.collect();
-        for (disk, shard) in self.disks.iter_mut().zip(&mut shards) {
-            disk.replay(shard, &self.world);
+        if let (Some(disk), Some(content)) = (&mut self.disk, &content) {
+            disk.restart(content, &mut shards, &self.world);
         }
         let (number, began_ns) = (self.incarnations, self.time.monotonic_ns());
         let eviction = self.options.shard.eviction;
@@ -249,6 +251,24 @@ impl Node {
         });
     }
 
+    /// What the disk holds, if there is one. The new incarnation has an epoch of its own, and may
+    /// have another number of shards.
+    fn look_at_disk(&mut self) -> Option<Content<SimVolume>> {
+        let (disk, swarm) = (self.disk.as_mut()?, self.options.disk.as_ref()?);
+        let content = disk.look((&self.world, &self.faults));
+        self.options.shard.epoch = content.epoch();
+        if self.incarnations > 1 && swarm.reshards && self.world.draw(|random| random.below(2)) == 0
+        {
+            self.options.shards = 1 + self.world.draw(|random| random.below(3)) as usize;
+        }
+        Some(content)
+    }
+
+    /// Promises of the disk that were broken.
+    pub fn take_broken(&mut self) -> Vec<String> {
+        self.disk.as_mut().map_or_else(Vec::new, |disk| std::mem::take(&mut disk.broken))
+    }
+
     /// Looks which keys were evicted.
     fn note_removed(&mut self) {
         let Some(incarnation) = &mut self.incarnation else { return };
@@ -262,9 +282,8 @@ impl Node {
     /// it has mapped.
     pub fn crash(&mut self) -> impl FnOnce() + use<> {
         if let Some(incarnation) = &self.incarnation {
-            for (disk, shard) in self.disks.iter_mut().zip(&incarnation.shards) {
-                self.lost += disk.crash(shard, &self.world);
-            }
+            let of_world = (&self.world, &*self.faults);
+            self.disk.iter_mut().for_each(|disk| disk.crash(&incarnation.shards, of_world));
         }
         self.dies_ns = None;
         let sessions =
@@ -301,7 +320,7 @@ impl Node {
             probes.add_shard(&shard.stats(), self.options.shard.buckets);
         }
         probes.add(Probe::ReplyHeld, std::mem::take(&mut self.held));
-        probes.add(Probe::ChangeLost, std::mem::take(&mut self.lost));
+        self.disk.iter_mut().for_each(|disk| disk.tell_probes(probes));
     }
 
     /// How long a new incarnation waits before it serves, ns of its clock.
@@ -350,7 +369,9 @@ impl Node {
 
     /// Until when a shard is at one long step, virtual ns.
     pub fn busy_until_ns(&self, shard: usize) -> u64 {
-        self.incarnation.as_ref().map_or(0, |incarnation| incarnation.busy_until_ns[shard])
+        // A thread of a former incarnation may ask, of one with more shards.
+        let busy = self.incarnation.as_ref().and_then(|now| now.busy_until_ns.get(shard));
+        busy.copied().unwrap_or(0)
     }
 
     /// From now on only ticks release the memory of removed objects.
@@ -366,17 +387,16 @@ impl Node {
         let percent = self.options.release_percent;
         let releases = || percent == 100 || self.world.draw(|random| random.below(100)) < percent;
         let mut worked = false;
-        if let Some(swarm) = &self.options.disk {
-            let disks = self.disks.iter_mut().zip(&mut incarnation.shards).zip(&is_free);
-            for ((disk, shard), _) in disks.filter(|(_, free)| **free) {
-                worked |= disk.turn(shard, (&self.world, &self.faults), swarm);
-            }
-            if self.dies_ns.is_none() && self.disks.iter().any(|disk| disk.failed_ns().is_some()) {
-                let lives_ns = self.world.draw(|random| {
+        if let Some(disk) = &mut self.disk {
+            let (world, faults, unix_ms) = (&self.world, &*self.faults, self.time.told_unix_ms());
+            let of_turn = Turn { world, faults, is_free: &is_free, now, unix_ms };
+            worked |= disk.turn(&mut incarnation.shards, of_turn);
+            if self.dies_ns.is_none() && disk.hangs() {
+                let lives_ns = world.draw(|random| {
                     let longest = LIVES_ON_NS[random.below(3) as usize];
                     random.within(&(1..=longest))
                 });
-                self.dies_ns = Some(self.world.now_ns() + lives_ns);
+                self.dies_ns = Some(world.now_ns() + lives_ns);
             }
             let rings = incarnation.sessions.iter().flat_map(|session| &session.rings);
             self.held += rings.map(|ring| ring.held_replies()).sum::<usize>().min(1) as u64;
@@ -426,9 +446,9 @@ impl Node {
         worked
     }
 
-    /// The time of a disk's next report, virtual ns.
-    fn disks_due_ns(&self) -> u64 {
-        self.disks.iter().map(Disk::due_ns).min().unwrap_or(u64::MAX)
+    /// When something of the disk is due, virtual ns.
+    fn disk_due_ns(&self) -> u64 {
+        self.disk.as_ref().map_or(u64::MAX, Disk::due_ns)
     }
 
     fn has_work(&self) -> bool {
@@ -499,6 +519,8 @@ impl Node {
         let Some(incarnation) = &mut self.incarnation else { return };
         let mut now = self.time.now(incarnation.began_ns);
         for shard in &mut incarnation.shards {
+            shard.abandon_snapshot();
+            shard.set_keeps(true);
             shard.execute(&Command::FlushAll, KeyHash(0), now);
             // Bounded: each turn releases something.
             while shard.wants_release() {
@@ -569,8 +591,8 @@ impl Node {
                 node.borrow_mut().set_waiting(None);
                 continue;
             }
-            // A disk of a shard that is not free is looked at with the tick.
-            let due_ns = node.borrow().disks_due_ns();
+            // What waits for a shard that is not free is looked at with the tick.
+            let due_ns = node.borrow().disk_due_ns();
             let due_ns = if due_ns <= world.now_ns() { u64::MAX } else { due_ns };
             world.suspend_until(task, next_tick_ns.min(due_ns));
             node.borrow_mut().set_waiting(None);

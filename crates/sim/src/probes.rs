@@ -101,11 +101,33 @@ pub enum Probe {
     DiskFailedAsked,
     /// A call timed out while replies waited for a disk that had failed.
     DiskTimedOut,
+    /// The disk refused something of the log.
+    DiskRefused,
+    /// It took everything again.
+    DiskMended,
+    /// A change was refused because the disk took nothing.
+    NotKept,
+    /// A restart left the torn end of a segment out.
+    TornTail,
+    /// A segment was long enough, and the next one began.
+    SegmentBegun,
+    /// A segment that a snapshot covers was removed.
+    SegmentDropped,
+    /// A snapshot was written.
+    SnapshotWritten,
+    /// One was given up, or the disk refused it.
+    SnapshotGivenUp,
+    /// The process died while one was under way.
+    SnapshotInterrupted,
+    /// A restart loaded one.
+    SnapshotLoaded,
+    /// A restart had another number of shards than the log.
+    ShardsChanged,
 }
 
 impl Probe {
     /// All of them.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 57] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -152,6 +174,17 @@ impl Probe {
         Self::DiskFailedRead,
         Self::DiskFailedAsked,
         Self::DiskTimedOut,
+        Self::DiskRefused,
+        Self::DiskMended,
+        Self::NotKept,
+        Self::TornTail,
+        Self::SegmentBegun,
+        Self::SegmentDropped,
+        Self::SnapshotWritten,
+        Self::SnapshotGivenUp,
+        Self::SnapshotInterrupted,
+        Self::SnapshotLoaded,
+        Self::ShardsChanged,
     ];
 }
 
@@ -207,6 +240,7 @@ impl Probes {
     pub fn add_error(&mut self, error: Error) {
         match error {
             Error::Refused(Status::OutOfMemory) => self.add(Probe::OutOfMemory, 1),
+            Error::Refused(Status::NotKept) => self.add(Probe::NotKept, 1),
             Error::Link(_) | Error::ServerGone => self.add(Probe::LinkLost, 1),
             Error::SessionEnded => self.add(Probe::SessionEnded, 1),
             Error::TimedOut => self.add(Probe::TimedOut, 1),

@@ -237,6 +237,9 @@ impl World {
         for misfit in std::mem::take(&mut self.node.borrow_mut().misfits) {
             history.violate("no slot is lost, and none is in two hands", misfit);
         }
+        for broken in self.node.borrow_mut().take_broken() {
+            history.violate("what was durable is there after a crash, and nothing else", broken);
+        }
         for removed in std::mem::take(&mut self.node.borrow_mut().removed) {
             let Removed { key, from_ns, to_ns } = removed;
             let tree_of = |(database, key): (Database, Vec<u8>)| {

@@ -1,6 +1,6 @@
 //! A seed's choices before its world begins: every world is of its own kind.
 
-use crate::disk::DiskSwarm;
+use crate::disk::{DiskSwarm, IDENTITY};
 use crate::faults::Fault;
 use crate::hashes::HashSwarm;
 use crate::node::NodeOptions;
@@ -32,7 +32,7 @@ const RELEASE_SALT: u64 = 0x6672_6565_5f6f_6666;
 /// Values may be longer than this: few of them are written.
 const LARGE_BYTES: u64 = 100_000;
 /// Bytes of a shard's arena where objects go from key to key, and a log is replayed.
-const MOVING_ARENA_BYTES: usize = 32 << 20;
+const MOVING_ARENA_BYTES: usize = 64 << 20;
 
 /// Weights of a client's operations, drawn by each seed.
 #[derive(Clone, Copy, Debug)]
@@ -201,11 +201,16 @@ impl Swarm {
         let fabric = Self::fabric(&mut draw);
         let shard = Self::shard(&mut draw);
         let disk = DiskSwarm::of(seed, lengths.most_bytes);
-        let (shard, arena_bytes) = match disk {
-            // A replay takes room in another order.
+        let (shard, arena_bytes) = match &disk {
+            // A replay takes room in another order, or by fewer shards.
             Some(_) => (
-                ShardOptions { durability: Durability::Told, eviction: Eviction::None, ..shard },
-                arena_bytes.max(8 << 20),
+                ShardOptions {
+                    durability: Durability::Told,
+                    eviction: Eviction::None,
+                    log_secret: IDENTITY.secret,
+                    ..shard
+                },
+                arena_bytes.max(24 << 20),
             ),
             None => (shard, arena_bytes),
         };
@@ -341,11 +346,22 @@ impl Swarm {
             Fault::DiskStall => 5_000,
             // The same, in one world of two.
             Fault::DiskFailed => of_disks.one_of([0, 0, 1_000, 10_000]),
+            // The same, and at each turn of a snapshot.
+            Fault::DiskWrite => of_disks.one_of([0, 0, 1_000, 10_000]),
+            Fault::DiskFull | Fault::DiskGone => of_disks.one_of([0, 0, 500, 5_000]),
+            // At each sync.
+            Fault::DiskSync => of_disks.one_of([0, 0, 1_000, 20_000]),
+            // At each end of a process.
+            Fault::PowerCut => 500_000,
+            Fault::StartCrash => 100_000,
         };
         let chances = Fault::ALL.into_iter().map(|fault| (fault, chance(fault)));
         // A chance of 0 would be drawn for, and so change a world without it.
-        let is_salted =
-            |fault| matches!(fault, Fault::ShardStall | Fault::WallClock | Fault::DiskFailed);
+        let is_salted = |fault| {
+            let of_disks = [Fault::DiskWrite, Fault::DiskFull, Fault::DiskGone, Fault::DiskSync];
+            matches!(fault, Fault::ShardStall | Fault::WallClock | Fault::DiskFailed)
+                || of_disks.contains(&fault)
+        };
         chances.filter(|(fault, ppm)| !is_salted(*fault) || *ppm > 0).collect()
     }
 }

@@ -57,7 +57,9 @@ impl World {
     pub fn may_refuse(&self, error: Error) -> bool {
         self.probes.borrow_mut().add_error(error);
         let needs_buffer = self.swarm.lengths.most_bytes > STREAM_BYTES as u64;
+        let is_kept_off = error == Error::Refused(Status::NotKept);
         matches!(error, Error::Refused(Status::OutOfMemory))
+            || (is_kept_off && self.node.borrow().had_trouble())
             || (needs_buffer && error == Error::Refused(Status::NeedsBuffer))
     }
 

@@ -8,7 +8,7 @@ use remora_client_core::{
 use remora_engine::{Durability, ShardOptions};
 use remora_fabric::sim::{SimOptions, SimWorld, Tasks};
 use remora_sim::clock::HostClock;
-use remora_sim::disk::DiskSwarm;
+use remora_sim::disk::{DiskSwarm, IDENTITY};
 use remora_sim::faults::Faults;
 use remora_sim::node::{Node, NodeOptions};
 use remora_sim::tasks::Coroutines;
@@ -75,9 +75,9 @@ impl Alone {
         self.node.borrow_mut().release_in_ticks();
     }
 
-    /// The disk of a shard fails; the server lives on.
-    pub fn fail_disk(&self, shard: usize) {
-        self.node.borrow_mut().fail_disk(shard);
+    /// The disk hangs; the server lives on.
+    pub fn hang_disk(&self) {
+        self.node.borrow_mut().hang_disk();
     }
 
     /// Audits the server's memory.
@@ -116,8 +116,12 @@ pub fn alone_with(
 
 /// As [`alone`], with a disk: changes become durable some microseconds later.
 pub fn alone_with_disk(pointer_cache: PointerCacheKind, body: impl FnOnce(&Alone) + 'static) {
-    let disk = Some(DiskSwarm { flush_ns: 1_000..=20_000 });
-    let shard = ShardOptions { durability: Durability::Told, ..ShardOptions::default() };
+    let disk = Some(DiskSwarm::quick());
+    let shard = ShardOptions {
+        durability: Durability::Told,
+        log_secret: IDENTITY.secret,
+        ..ShardOptions::default()
+    };
     let options = NodeOptions { disk, shard, ..options(1, true) };
     run_alone(options, Policy::Pointer, pointer_cache, body);
 }

@@ -301,9 +301,9 @@ fn asking_costs_two_frames() {
     });
 }
 
-/// A disk that has failed stops writes and reads that depend on them, not all reads.
+/// A disk that hangs stops writes and reads that depend on them, not all reads.
 #[test]
-fn after_a_disk_has_failed_only_what_was_changed_since_waits() {
+fn while_a_disk_hangs_only_what_was_changed_since_waits() {
     for pointers in [PointerCacheKind::Private, PointerCacheKind::Off] {
         alone_with_disk(pointers, |alone| {
             let (mut writer, mut reader) = (alone.session(), alone.session());
@@ -323,7 +323,7 @@ fn after_a_disk_has_failed_only_what_was_changed_since_waits() {
             let query = Query::Window { window, predicate: Predicate::Intersects };
             let [mut kept, mut changed] = [&b"kept tree"[..], b"changed tree"]
                 .map(|tree| reader.open_tree(tree).expect("an answer").expect("it is there"));
-            alone.fail_disk(0);
+            alone.hang_disk();
             for change in 0..4 {
                 let point = Rect::point(1.0, 0.5).expect("finite");
                 // Each in a session of its own: replies to one wait for each other.

@@ -71,6 +71,8 @@ pub struct Found {
     pub lives: Vec<Life>,
     /// What was torn.
     pub notices: Vec<Notice>,
+    /// Numbers of segments of earlier lives, which the snapshot covers whole: left there by a crash.
+    pub left: Vec<u64>,
     /// The latest time in it, Unix ms; 0 for none.
     pub time_ms: u64,
 }
@@ -79,7 +81,8 @@ impl Found {
     /// Numbers of all segments.
     pub fn numbers(&self) -> Vec<u64> {
         let segments = self.lives.iter().flat_map(|life| &life.segments);
-        segments.map(|segment| segment.number).collect()
+        let numbers = segments.map(|segment| segment.number);
+        self.left.iter().copied().chain(numbers).collect()
     }
 
     /// The epoch of the last life; 0 if there is none.
@@ -104,24 +107,25 @@ pub fn find<V: Volume>(
     identity: &Identity,
     covered: (u64, &[u64]),
 ) -> Result<Found, StorageError> {
-    let headers = headers(volume, identity, covered.0)?;
-    let mut scan = Scan { volume, identity, found: Found::default(), lives: Vec::new() };
+    let (headers, left) = headers(volume, identity, covered.0)?;
+    let found = Found { left, ..Found::default() };
+    let mut scan = Scan { volume, identity, found, lives: Vec::new() };
     for (at, header) in headers.iter().enumerate() {
         scan.segment(header, headers.get(at + 1))?;
     }
     scan.finish(covered)
 }
 
-/// The headers of all segments from an epoch on, in their order.
+/// The headers of all segments from an epoch on, in their order, and the numbers of those before.
 fn headers<V: Volume>(
     volume: &V,
     identity: &Identity,
     from_epoch: u64,
-) -> Result<Vec<SegmentHeader>, StorageError> {
+) -> Result<(Vec<SegmentHeader>, Vec<u64>), StorageError> {
     let names = volume.names("").map_err(|source| StorageError::io("list", "the log", source))?;
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment_number(name)).collect();
     numbers.sort_unstable();
-    let mut headers: Vec<SegmentHeader> = Vec::new();
+    let (mut headers, mut left) = (Vec::<SegmentHeader>::new(), Vec::new());
     for number in numbers {
         let name = segment_name(number);
         let bytes = volume.open(&name).and_then(|file| read_from(&file, 0, SEGMENT_HEADER_BYTES));
@@ -129,6 +133,7 @@ fn headers<V: Volume>(
         let of = (identity.cluster, identity.secret);
         let header = SegmentHeader::parse(&bytes, (&name, number), of)?;
         if header.epoch < from_epoch {
+            left.push(number);
             continue;
         }
         if let Some(before) = headers.last() {
@@ -140,7 +145,7 @@ fn headers<V: Volume>(
         }
         headers.push(header);
     }
-    Ok(headers)
+    Ok((headers, left))
 }
 
 /// A life that is looked through.

@@ -155,11 +155,14 @@ impl<V: Volume> GroupCommit<V> {
             return result;
         }
         self.mend_pause_ms = LOG_MEND_MIN_MS;
+        // A sync may end well after a write behind it has failed: those runs are not written yet.
+        let is_written = self.promise != Promise::Synced && !self.writer.has_failed();
         for (shard, durable) in self.durable.iter_mut().enumerate() {
-            *durable = match self.promise {
-                Promise::Memory | Promise::Written => self.writer.written(shard),
-                Promise::Synced => self.writer.synced(shard),
+            let now_durable = match is_written {
+                true => self.writer.written(shard),
+                false => self.writer.synced(shard),
             };
+            *durable = now_durable.max(*durable);
         }
         Ok(())
     }

@@ -92,6 +92,8 @@ struct State {
     disk_names: BTreeMap<String, usize>,
     changes: Vec<NameChange>,
     fault: DiskFault,
+    /// What goes wrong after so many more calls that change something.
+    coming: Option<(u64, DiskFault)>,
     syncs: u64,
     writes: u64,
 }
@@ -100,8 +102,12 @@ fn apply(names: &mut BTreeMap<String, usize>, change: NameChange) {
     match change {
         NameChange::Made(name, file) => _ = names.insert(name, file),
         NameChange::Renamed(from, to) => {
-            if let Some(file) = names.remove(&from) {
-                names.insert(to, file);
+            let inside = |name: &&String| **name == from || name.starts_with(&format!("{from}/"));
+            let moved: Vec<String> = names.keys().filter(inside).cloned().collect();
+            for name in moved {
+                if let Some(file) = names.remove(&name) {
+                    names.insert(format!("{to}{}", &name[from.len()..]), file);
+                }
             }
         }
         NameChange::Removed(name) => _ = names.remove(&name),
@@ -109,12 +115,34 @@ fn apply(names: &mut BTreeMap<String, usize>, change: NameChange) {
 }
 
 impl State {
+    /// All files; those that can have no name any more are empty.
+    fn named_files(&self) -> Vec<FileState> {
+        let names = self.names.values().chain(self.disk_names.values());
+        let made = self.changes.iter().filter_map(|change| match change {
+            NameChange::Made(_, file) => Some(file),
+            NameChange::Renamed(..) | NameChange::Removed(_) => None,
+        });
+        let mut files = vec![FileState::default(); self.files.len()];
+        names.chain(made).for_each(|&file| files[file] = self.files[file].clone());
+        files
+    }
+
     fn change(&mut self, change: NameChange) {
         apply(&mut self.names, change.clone());
         self.changes.push(change);
     }
 
-    fn may_change(&self) -> io::Result<()> {
+    /// A call that changes something begins.
+    fn step(&mut self) {
+        match &mut self.coming {
+            Some((0, fault)) => (self.fault, self.coming) = (*fault, None),
+            Some((calls, _)) => *calls -= 1,
+            None => {}
+        }
+    }
+
+    fn may_change(&mut self) -> io::Result<()> {
+        self.step();
         match self.fault {
             DiskFault::Full => Err(io::ErrorKind::StorageFull.into()),
             DiskFault::Gone => Err(io::ErrorKind::NotFound.into()),
@@ -134,14 +162,26 @@ impl SimVolume {
 
     /// From now on this goes wrong.
     pub fn set_fault(&self, fault: DiskFault) {
-        self.state().fault = fault;
+        let mut state = self.state();
+        (state.fault, state.coming) = (fault, None);
+    }
+
+    /// The same after so many more calls that change something.
+    pub fn set_fault_in(&self, calls: u64, fault: DiskFault) {
+        self.state().coming = Some((calls, fault));
+    }
+
+    /// What goes wrong now.
+    pub fn fault(&self) -> DiskFault {
+        self.state().fault
     }
 
     /// The process dies, and the machine goes on: the disk as the next process finds it.
     pub fn after_kill(&self) -> Self {
         let state = self.state();
-        let (files, names) = (state.files.clone(), state.names.clone());
+        let names = state.names.clone();
         let (disk_names, changes) = (state.disk_names.clone(), state.changes.clone());
+        let files = state.named_files();
         Self(Arc::new(Mutex::new(State { files, names, disk_names, changes, ..State::default() })))
     }
 
@@ -151,7 +191,7 @@ impl SimVolume {
         let mut names = state.disk_names.clone();
         let kept = draw(state.changes.len() as u64 + 1) as usize;
         state.changes[..kept].iter().cloned().for_each(|change| apply(&mut names, change));
-        let mut files = state.files.clone();
+        let mut files = state.named_files();
         for file in &mut files {
             file.lose_some(draw);
             file.bytes = file.disk.clone();
@@ -226,12 +266,8 @@ impl Volume for SimVolume {
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.state();
         state.may_change()?;
-        let inside = |name: &String| name == from || name.starts_with(&format!("{from}/"));
-        let moved: Vec<String> = state.names.keys().filter(|name| inside(name)).cloned().collect();
-        for name in moved {
-            let new = format!("{to}{}", &name[from.len()..]);
-            state.change(NameChange::Renamed(name, new));
-        }
+        // A subdirectory goes whole.
+        state.change(NameChange::Renamed(from.to_owned(), to.to_owned()));
         Ok(())
     }
 
@@ -260,6 +296,7 @@ impl VolumeFile for SimFile {
     fn append(&self, slices: &[&[u8]]) -> io::Result<()> {
         let mut state = self.volume.state();
         state.writes += 1;
+        state.step();
         let all = slices.concat();
         let (fault, written) = match state.fault {
             DiskFault::None | DiskFault::Sync => (None, all.len()),
@@ -278,6 +315,7 @@ impl VolumeFile for SimFile {
     fn sync(&self) -> io::Result<()> {
         let mut state = self.volume.state();
         state.syncs += 1;
+        state.step();
         let (fault, syncs) = (state.fault, state.syncs);
         let file = &mut state.files[self.file];
         if matches!(fault, DiskFault::Sync | DiskFault::Gone) {

@@ -34,8 +34,11 @@ fn live(
             }
         }
         server.write(random);
-        if random.below(3) > 0 {
-            server.sync();
+        // Now and then something is written while a sync is under way.
+        match random.below(4) {
+            0 => {}
+            1 => server.begin_sync(),
+            _ => server.sync(),
         }
     }
     let is_power_cut = random.below(2) == 0;
@@ -164,4 +167,33 @@ fn covered_segments_go_and_no_others() {
             assert_eq!(kept[..wanted.len()], wanted[..], "seed {seed}");
         }
     }
+}
+
+/// A crash between a snapshot and the end of the segments that it covers: the next snapshot's end
+/// removes them.
+#[test]
+fn segments_that_a_crash_has_left_go_with_the_next_ones() {
+    let (mut random, volume) = (Random::new(3), SimVolume::default());
+    let mut live = |found: &remora_storage::Found| {
+        let mut server = Server::begin(&volume, found, 2, Promise::Synced);
+        for _ in 0..40 {
+            server.append(random.below(2) as usize, &mut random);
+            server.write(&mut random);
+            server.sync();
+        }
+        server
+    };
+    live(&look(&volume).unwrap());
+    let second = live(&look(&volume).unwrap());
+    let covered: Vec<u64> = (0..2).map(|shard| second.commit.synced(shard)).collect();
+    // A snapshot of the second life counts, and nothing was removed.
+    let find = |epoch| remora_storage::find(&volume, &crate::support::IDENTITY, (epoch, &covered));
+    let found = find(2).unwrap();
+    assert_eq!((found.lives.len(), found.numbers().len()), (1, volume.all().len()));
+    let mut third = live(&found);
+    let covered: Vec<u64> = (0..2).map(|shard| third.commit.synced(shard)).collect();
+    third.commit.drop_covered(&covered).unwrap();
+    let found = remora_storage::find(&volume, &crate::support::IDENTITY, (3, &covered)).unwrap();
+    assert_eq!(found.left, [0; 0]);
+    assert_eq!(found.numbers().len(), volume.all().len());
 }

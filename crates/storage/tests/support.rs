@@ -2,12 +2,13 @@
 //! have promised.
 
 use remora_log::{Cursor, Log, LogKey, LogOptions, Part, outline};
-use remora_storage::sim::SimVolume;
+use remora_storage::sim::{SimFile, SimVolume};
 use remora_storage::{
-    Found, GroupCommit, Identity, LogStart, LogWriter, Promise, Run, StorageError, WriterOptions,
-    find, replay,
+    Found, GroupCommit, Identity, LogStart, LogWriter, Promise, Run, StorageError, Sync,
+    WriterOptions, find, replay,
 };
 use remora_testing::Random;
+use std::io;
 
 pub const IDENTITY: Identity = Identity { cluster: 0xc1, secret: 0x5ec };
 
@@ -25,6 +26,8 @@ pub struct Server {
     epoch: u64,
     /// Entries of several shards: the parts of each.
     pub shared: Vec<Vec<Part>>,
+    /// A sync that is done, and whose end is not told yet.
+    under_way: Option<(Sync<SimFile>, io::Result<()>)>,
 }
 
 impl Server {
@@ -58,6 +61,7 @@ impl Server {
             now_ms: 0,
             epoch,
             shared: Vec::new(),
+            under_way: None,
         }
     }
 
@@ -116,8 +120,22 @@ impl Server {
 
     /// Syncs if that is due, and mends if it is.
     pub fn sync(&mut self) {
+        self.begin_sync();
+        self.end_sync();
+    }
+
+    /// A sync that is due is done now, and ends by [`Server::end_sync`].
+    pub fn begin_sync(&mut self) {
         if let Some(sync) = self.commit.sync_due(self.now_ms) {
-            let _ = self.commit.end_sync(&sync, sync.run(), self.now_ms);
+            let result = sync.run();
+            self.under_way = Some((sync, result));
+        }
+    }
+
+    /// The end of a sync is told; then what is due is mended.
+    pub fn end_sync(&mut self) {
+        if let Some((sync, result)) = self.under_way.take() {
+            let _ = self.commit.end_sync(&sync, result, self.now_ms);
         }
         if self.commit.mend_due(self.now_ms) {
             let _ = self.commit.mend(1_000 + self.now_ms, self.now_ms);

@@ -1,60 +1,98 @@
-//! What a data directory makes when it is loaded, without a server: to check a backup.
+//! What a data directory holds, on any disk.
 
-use super::open::DataDirectory;
-use super::progress::Progress;
-use super::recovery::recover;
-use crate::start_error::StartError;
-use remora_arena::{NoJournal, Region, RegionKind};
-use remora_engine::{Digest, Shard, ShardOptions};
-use remora_layout::limits::{MAX_ARENA_BYTES, MIN_ARENA_BYTES};
-use remora_layout::slot::SlotTable;
-use std::path::Path;
+use remora_storage::{
+    Found, GroupCommit, Identity, LogStart, LogWriter, Promise, SnapshotAt, StorageError, Volume,
+    WriterOptions, find, find_snapshot, remove_leftovers,
+};
 
-/// Memory for a shard beside its data. What nobody touches takes none.
-const SPARE_BYTES: u64 = 64 << 20;
-
-/// All keys of a data directory.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Content {
-    /// How many.
-    pub keys: u64,
-    /// The digest of all that they hold, as DEBUG DIGEST gives it.
-    pub digest: String,
+/// The newest snapshot in a directory, and the log behind it.
+pub struct Content<V> {
+    /// Which data these are.
+    pub identity: Identity,
+    /// The newest snapshot, if there is one.
+    pub snapshot: Option<SnapshotAt>,
+    /// The log.
+    pub found: Found,
+    /// The files.
+    pub volume: V,
 }
 
-impl Content {
-    /// Loads a directory that no server has into memory of this process, and forgets it again.
-    /// Nothing in the directory is changed. `max_memory_bytes` bounds that memory; `None` takes twice
-    /// what the data took, and a little more.
+impl<V: Volume> Content<V> {
+    /// Looks through the directory, and removes what an interrupted server has left.
     ///
     /// # Errors
-    /// Something is damaged, or there is too little memory.
-    pub fn of(
-        directory: &Path,
-        max_memory_bytes: Option<u64>,
-        watch: &dyn Fn(Progress),
-    ) -> Result<Self, StartError> {
-        let data = DataDirectory::look(directory)?;
-        let count = data.shards();
-        let most = max_memory_bytes.unwrap_or(2 * data.used_bytes() + count as u64 * SPARE_BYTES);
-        let bytes = (most / count as u64).clamp(MIN_ARENA_BYTES, MAX_ARENA_BYTES) & !4095;
-        let mut shards = Vec::with_capacity(count);
-        for number in 0..count {
-            let region = Region::create("remora-check", RegionKind::Arena, bytes as usize)?;
-            let owner = region.owner(NoJournal).expect("just created: nobody else owns it");
-            let options = ShardOptions {
-                epoch: data.epoch(),
-                log_secret: data.identity.secret,
-                log_shard: number as u32,
-                ..ShardOptions::default()
-            };
-            shards.push((region, Shard::new(owner, options)));
-        }
-        let mut all: Vec<&mut Shard<NoJournal>> =
-            shards.iter_mut().map(|(_, shard)| shard).collect();
-        recover(&data, &mut all, &SlotTable::even(count), watch)?;
-        let digest = shards.iter().fold(Digest::default(), |sum, (_, of)| sum.with(of.digest()));
-        let keys = shards.iter().map(|(_, shard)| shard.stats().keys).sum();
-        Ok(Self { keys, digest: digest.to_string() })
+    /// Something in it is damaged.
+    pub fn look(volume: V, identity: Identity) -> Result<Self, StorageError> {
+        remove_leftovers(&volume)?;
+        Self::read(volume, identity)
+    }
+
+    /// Looks through the directory, and changes nothing in it.
+    ///
+    /// # Errors
+    /// Something in it is damaged.
+    pub fn read(volume: V, identity: Identity) -> Result<Self, StorageError> {
+        let snapshot = find_snapshot(&volume, &identity)?;
+        let covered = snapshot.as_ref().map(|at| (at.epoch, at.covered()));
+        let (epoch, covered) = covered.unwrap_or_default();
+        let found = find(&volume, &identity, (epoch, &covered))?;
+        Ok(Self { identity, snapshot, found, volume })
+    }
+
+    /// The epoch of the next life.
+    pub fn epoch(&self) -> u64 {
+        self.found.epoch().max(self.snapshot.as_ref().map_or(0, |at| at.epoch)) + 1
+    }
+
+    /// The number of the next snapshot.
+    pub fn next_snapshot(&self) -> u64 {
+        self.snapshot.as_ref().map_or(0, |snapshot| snapshot.number) + 1
+    }
+
+    /// The bytes of memory that the data took at the end, or when the snapshot was written; 0 if
+    /// nothing is known.
+    pub fn used_bytes(&self) -> u64 {
+        let of_log = self.found.lives.last().map_or(0, |life| life.used_bytes.iter().sum());
+        let of_snapshot = self.snapshot.iter().flat_map(|at| &at.shards);
+        of_snapshot.map(|shard| shard.used_bytes).sum::<u64>().max(of_log)
+    }
+
+    /// The number of shards that wrote last; 1 if nothing was written.
+    pub fn shards(&self) -> usize {
+        let of_snapshot = self.snapshot.as_ref().map(|at| at.shards.len());
+        let of_log = self.found.lives.last().map(|life| life.first.len());
+        of_log.or(of_snapshot).unwrap_or(1)
+    }
+
+    /// Entries of the log and operations of the snapshot, at most.
+    pub fn entries(&self) -> u64 {
+        let lives = self.found.lives.iter();
+        let shards = lives.flat_map(|life| life.first.iter().zip(&life.last));
+        let of_log: u64 = shards.map(|(first, last)| last + 1 - first).sum();
+        let of_snapshot = self.snapshot.iter().flat_map(|at| &at.shards);
+        of_log + of_snapshot.map(|shard| shard.operations).sum::<u64>()
+    }
+
+    /// Begins the log of the next life, whose shards begin with these sequences.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn begin_log(
+        &self,
+        first: Vec<u64>,
+        (promise, segment_bytes): (Promise, u64),
+        now_ms: u64,
+    ) -> Result<GroupCommit<V>, StorageError> {
+        let shards = first.len();
+        let options = WriterOptions {
+            cluster: self.identity.cluster,
+            secret: self.identity.secret,
+            epoch: self.epoch(),
+            segment_bytes,
+        };
+        let writer =
+            LogWriter::begin(self.volume.clone(), options, LogStart::behind(&self.found, first));
+        let writer = writer.map_err(|source| StorageError::io("begin", "a segment", source))?;
+        Ok(GroupCommit::new(writer, promise, shards, now_ms))
     }
 }

@@ -5,22 +5,30 @@
 
 mod content;
 mod link;
+mod loaded;
 mod log_thread;
 mod open;
 mod port;
 mod progress;
+mod recover_shard;
 mod recovery;
+mod runs;
 mod snapshot_port;
+mod snapshot_streams;
 mod snapshot_thread;
 mod snapshots;
 mod state;
 
 pub use content::Content;
-pub use link::Disk;
-pub use log_thread::LogThread;
-pub use open::DataDirectory;
-pub use port::LogShipper;
+pub(crate) use link::Disk;
+pub use loaded::LoadedData;
+pub(crate) use log_thread::LogThread;
+pub(crate) use open::DataDirectory;
+pub(crate) use port::LogShipper;
 pub use progress::Progress;
-pub use recovery::recover;
-pub use snapshot_port::{SnapshotPort, SnapshotSource};
-pub use snapshot_thread::{SnapshotPlace, SnapshotThread};
+pub use recover_shard::{Stopped, recover_shard};
+pub(crate) use recovery::recover;
+pub use runs::RunSource;
+pub(crate) use snapshot_port::{SnapshotPort, SnapshotSource};
+pub use snapshot_streams::SnapshotStreams;
+pub(crate) use snapshot_thread::{SnapshotPlace, SnapshotThread};

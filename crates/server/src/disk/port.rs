@@ -4,11 +4,12 @@
 //! entries are handed over in order, each once; the shard's log keeps what is not handed over. If
 //! the disk is slow the queue stays full, the log fills up, and the shard refuses changes.
 
+use super::runs::RunSource;
 use crate::sync::ArrayQueue;
 use remora_arena::Journal;
 use remora_engine::Shard;
 use remora_layout::limits::{LOG_RUN_BYTES, LOG_RUNS_UNDER_WAY};
-use remora_log::{Cursor, Hold, Lost, outline};
+use remora_log::Lost;
 use remora_storage::Run;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -100,11 +101,7 @@ impl ThreadBell {
 pub struct LogShipper {
     port: Arc<LogPort>,
     bell: Arc<ThreadBell>,
-    shard: u16,
-    cursor: Cursor,
-    hold: Option<Hold>,
-    /// The last sequence of which something was handed over, and whether that is all of it.
-    shipped: (u64, bool),
+    source: RunSource,
 }
 
 impl LogShipper {
@@ -114,15 +111,13 @@ impl LogShipper {
         (number, first): (usize, u64),
         (port, bell): (Arc<LogPort>, Arc<ThreadBell>),
     ) -> Self {
-        let cursor = shard.log().cursor(first).expect("it was logged just now, or is the next");
-        let hold = shard.hold_log(&cursor).ok();
-        Self { port, bell, shard: number as u16, cursor, hold, shipped: (first - 1, true) }
+        Self { port, bell, source: RunSource::new(shard, (number, first)) }
     }
 
     /// Whether everything was handed over.
     #[inline]
     pub fn has_shipped<J: Journal>(&self, shard: &Shard<J>) -> bool {
-        self.shipped == (shard.last_sequence(), true)
+        self.source.has_taken_all(shard)
     }
 
     /// Whether something is to be handed over, and there is room.
@@ -141,9 +136,9 @@ impl LogShipper {
     fn ship_some<J: Journal>(&mut self, shard: &mut Shard<J>) {
         let mut sent = false;
         while !self.port.full.is_full() && !self.has_shipped(shard) {
-            match self.next_run(shard) {
+            let buffer = self.port.empty.pop().unwrap_or_default();
+            match self.source.next_run(shard, LOG_RUN_BYTES, buffer) {
                 Ok(Some(run)) => {
-                    self.shipped = (run.last.max(run.first), run.ends_entry);
                     let pushed = self.port.full.push(run);
                     pushed.unwrap_or_else(|_| unreachable!("this thread alone fills it"));
                     sent = true;
@@ -160,23 +155,5 @@ impl LogShipper {
         if sent {
             self.bell.ring();
         }
-    }
-
-    fn next_run<J: Journal>(&mut self, shard: &mut Shard<J>) -> Result<Option<Run>, Lost> {
-        let mut frames = self.port.empty.pop().unwrap_or_default();
-        shard.log().read(&mut self.cursor, LOG_RUN_BYTES, &mut frames)?;
-        if let Some(hold) = &self.hold {
-            shard.move_hold(hold, &self.cursor)?;
-        }
-        let used_bytes = shard.used_bytes();
-        Ok(outline(&frames).map(|of| Run {
-            shard: self.shard,
-            first: of.first,
-            last: of.last,
-            ends_entry: of.ends_entry,
-            has_parts: of.has_parts,
-            used_bytes,
-            frames,
-        }))
     }
 }

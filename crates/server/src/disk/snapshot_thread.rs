@@ -1,17 +1,15 @@
 //! The thread that writes snapshots: when somebody asks for one, and when the log has grown.
 //!
-//! Invariant: a snapshot counts once the log has everything up to its sequences on the disk, so that
-//! of an entry of several shards it never has a part alone. One that is interrupted leaves the one
-//! before; nothing of the log goes before its snapshot counts.
+//! Invariant: nothing of the log goes before its snapshot counts.
 
+use super::content::Content;
 use super::link::Disk;
-use super::open::DataDirectory;
 use super::snapshot_port::{Piece, SnapshotPort};
+use super::snapshot_streams::SnapshotStreams;
 use crate::inbox::Message;
 use crate::shared::Shared;
-use remora_engine::split_operation;
 use remora_fabric::vital_thread;
-use remora_storage::{Directory, Identity, ShardSnapshot, SnapshotWriter};
+use remora_storage::{Directory, Identity};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,12 +39,12 @@ pub struct SnapshotPlace {
 
 impl SnapshotPlace {
     /// Behind what was found.
-    pub fn behind(data: &DataDirectory) -> Self {
+    pub fn behind(content: &Content<Directory>) -> Self {
         Self {
-            volume: data.volume.clone(),
-            identity: data.identity,
-            epoch: data.epoch(),
-            number: data.snapshot.as_ref().map_or(0, |snapshot| snapshot.number) + 1,
+            volume: content.volume.clone(),
+            identity: content.identity,
+            epoch: content.epoch(),
+            number: content.next_snapshot(),
         }
     }
 }
@@ -114,18 +112,15 @@ fn write(
     port: &Arc<SnapshotPort>,
 ) -> io::Result<(Vec<u64>, u64)> {
     let of = (place.number, place.epoch, shared.shards.len());
-    let mut writer = SnapshotWriter::begin(place.volume.clone(), place.identity, of)?;
+    let mut streams = SnapshotStreams::begin(place.volume.clone(), place.identity, of)?;
     for shard in &shared.shards {
         shard.inbox.push(Message::Snapshot(Arc::clone(port)));
     }
-    let written = write_streams(shared, &mut writer, port).and_then(|bytes| {
-        wait_for_log(shared, &writer.covered())?;
-        Ok(bytes)
-    });
-    match written {
-        Ok(bytes) => Ok((writer.finish()?, bytes)),
+    let written = write_streams(shared, &mut streams, port);
+    match written.and_then(|()| wait_for_log(shared, &streams)) {
+        Ok(()) => streams.finish(),
         Err(error) => {
-            writer.give_up();
+            streams.give_up();
             Err(error)
         }
     }
@@ -133,14 +128,12 @@ fn write(
 
 fn write_streams(
     shared: &Shared,
-    writer: &mut SnapshotWriter<Directory>,
+    streams: &mut SnapshotStreams<Directory>,
     port: &SnapshotPort,
-) -> io::Result<u64> {
+) -> io::Result<()> {
     let snapshots = &disk_of(shared).snapshots;
-    let mut counts: Vec<Operations> = shared.shards.iter().map(|_| Operations::default()).collect();
-    let mut bytes = 0;
     // Bounded: each shard's stream ends, or is given up.
-    while !writer.is_complete() {
+    while !streams.is_complete() {
         snapshots.bell.sleep(None, || !port.is_empty() || snapshots.is_stopping());
         if snapshots.is_stopping() {
             return Err(io::Error::other("the server ends"));
@@ -148,16 +141,10 @@ fn write_streams(
         for (number, shard) in shared.shards.iter().enumerate() {
             let Some(piece) = port.pop(number) else { continue };
             match piece {
-                Piece::Bytes(stream) => {
-                    counts[number].count(&stream);
-                    bytes += stream.len() as u64;
-                    writer.write(number, &stream)?;
-                }
+                Piece::Bytes(stream) => streams.write(number, &stream)?,
                 Piece::End { sequence, used_bytes } => {
-                    let (operations, time_ms) = (counts[number].whole, shared.clock.told_unix_ms());
-                    let ended =
-                        ShardSnapshot { sequence, operations, used_bytes, time_ms, bytes: 0 };
-                    writer.end_shard(number, ended)?;
+                    let time_ms = shared.clock.told_unix_ms();
+                    streams.end_shard(number, (sequence, used_bytes, time_ms))?;
                 }
                 Piece::GivenUp => {
                     return Err(io::Error::other("changes came faster than they could be written"));
@@ -166,39 +153,15 @@ fn write_streams(
             shard.inbox.ring();
         }
     }
-    Ok(bytes)
+    Ok(())
 }
 
-/// Counts the operations of a stream that comes in pieces.
-#[derive(Default)]
-struct Operations {
-    whole: u64,
-    /// The beginning of one that goes on.
-    rest: Vec<u8>,
-}
-
-impl Operations {
-    fn count(&mut self, piece: &[u8]) {
-        self.rest.extend_from_slice(piece);
-        let all = std::mem::take(&mut self.rest);
-        let mut left = &all[..];
-        while let Ok(Some((_, rest))) = split_operation(left) {
-            self.whole += 1;
-            left = rest;
-        }
-        self.rest = left.to_vec();
-    }
-}
-
-/// Waits until the log is on the disk up to these sequences.
-fn wait_for_log(shared: &Shared, covered: &[Option<u64>]) -> io::Result<()> {
+/// Waits until the log is on the disk up to the snapshot's sequences.
+fn wait_for_log(shared: &Shared, streams: &SnapshotStreams<Directory>) -> io::Result<()> {
     let disk = disk_of(shared);
-    let is_there = || {
-        let all = covered.iter().zip(&disk.synced);
-        all.into_iter().all(|(covered, synced)| *covered <= Some(synced.load(Ordering::Acquire)))
-    };
-    // Bounded by the disk: it syncs at the end of the second, or the server ends.
-    while !is_there() {
+    disk.want_sync();
+    // Bounded by the disk, and by the end of the server.
+    while !streams.may_count(|shard| disk.synced[shard].load(Ordering::Acquire)) {
         if disk.snapshots.is_stopping() {
             return Err(io::Error::other("the server ends"));
         }

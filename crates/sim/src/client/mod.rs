@@ -236,7 +236,7 @@ impl SimClient {
                 self.world.probes.borrow_mut().add(Probe::AskedAfterRead, after_all as u64);
                 if got.value.is_some() {
                     let began_ns = self.world.history.borrow().began_ns(begun);
-                    self.got_from(&begun.key.key(), began_ns, got.served_by);
+                    self.got_from(began_ns, got.served_by);
                 }
                 let found = self.number_of(begun.key, got.value);
                 self.end(begun, KeyOp::Get { found });
@@ -246,9 +246,9 @@ impl SimClient {
         }
     }
 
-    /// Something was found under a key, in a call that began then.
-    fn got_from(&self, key: &[u8], began_ns: u64, via: ServedBy) {
-        if self.world.node.borrow().had_failed(key, began_ns) {
+    /// Something was found, in a call that began then.
+    fn got_from(&self, began_ns: u64, via: ServedBy) {
+        if self.world.node.borrow().had_failed(began_ns) {
             let probe = match via.is_read() {
                 true => Probe::DiskFailedRead,
                 false => Probe::DiskFailedAsked,

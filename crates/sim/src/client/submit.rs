@@ -29,11 +29,18 @@ impl SimClient {
             let follows = submitted.last_set.get(&key).copied();
             timed_out = in_time(self.get_after(session, key, path, follows))?;
         }
-        for (ticket, begun, set) in submitted.under_way {
+        let mut under_way = submitted.under_way.into_iter();
+        while let Some((ticket, begun, set)) = under_way.next() {
             let mut answer = None;
             let taken = session.next_reply(&mut |found, reply| {
                 answer = Some((found, reply.status, reply.value.map(<[u8]>::to_vec)));
             });
+            if taken.is_err() && self.world.node.borrow().had_trouble() {
+                // Those whose replies do not come may have been refused.
+                let mut history = self.world.history.borrow_mut();
+                let others = under_way.as_slice().iter().map(|&(_, begun, _)| begun);
+                others.chain([begun]).for_each(|begun| history.may_have_had_effect(begun));
+            }
             if let Some(error) = in_time(taken.map(drop))? {
                 self.world.history.borrow_mut().may_have_had_effect(begun);
                 timed_out = Some(error);

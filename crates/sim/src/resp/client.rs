@@ -262,17 +262,27 @@ impl RespClient {
                     history.end(self.number, begun, now_ns, op);
                 }
             }
-            Came::OutOfMemory => {
-                let error = Error::Refused(Status::OutOfMemory);
-                assert!(self.world.may_refuse(error), "memory may always be full");
+            Came::Refused(status) => {
+                let error = Error::Refused(status);
+                if !self.world.may_refuse(error) {
+                    let what = format!("{error} to {:?} {:?}", asked.expect, asked.calls);
+                    self.violate("nothing is refused without a reason", &what);
+                }
                 let mut history = self.world.history.borrow_mut();
-                asked.acts.iter().for_each(|&act| history.places.refused(act));
+                for &act in &asked.acts {
+                    match status {
+                        // One shard may have kept it before another one could not.
+                        Status::NotKept => history.places.bound(act, now_ns),
+                        _ => history.places.refused(act),
+                    }
+                }
                 for &(begun, op) in &asked.calls {
                     match op {
                         // Of several shards some may have had room.
                         KeyOp::Set { .. } if asked.expect == Expect::Ok => {
                             history.may_have_had_effect(begun);
                         }
+                        _ if asked.calls.len() > 1 => history.may_have_had_effect(begun),
                         _ => history.forget(self.number, begun, now_ns, &error),
                     }
                 }

@@ -6,6 +6,7 @@ use crate::check::places::Act;
 use crate::history::Begun;
 use crate::values::{Register, decode};
 use crate::world::World;
+use remora_protocol::message::Status;
 use remora_resp::wire::Value as Reply;
 
 /// A request under way.
@@ -27,8 +28,8 @@ pub struct Asked {
 pub enum Came {
     /// This, for each key.
     Of(Vec<KeyOp>),
-    /// It was refused because memory is full.
-    OutOfMemory,
+    /// It was refused for this reason.
+    Refused(Status),
     /// Something that no request of this kind is answered with.
     Wrong,
 }
@@ -41,8 +42,15 @@ impl Asked {
                 self.expect,
                 Expect::Ok | Expect::OkOrNull | Expect::Number | Expect::Exactly(_)
             );
-            let is_full = may_be && text.starts_with(b"OOM ");
-            return if is_full { Came::OutOfMemory } else { Came::Wrong };
+            let mut ops = self.calls.iter().map(|&(_, op)| op);
+            let is_write = may_be
+                || self.expect == Expect::WasDone
+                || ops.any(|op| matches!(op, KeyOp::Del { .. }));
+            return match text {
+                text if may_be && text.starts_with(b"OOM ") => Came::Refused(Status::OutOfMemory),
+                text if is_write && text.starts_with(b"MISCONF ") => Came::Refused(Status::NotKept),
+                _ => Came::Wrong,
+            };
         }
         self.ops(world, reply).map_or(Came::Wrong, Came::Of)
     }

@@ -1,0 +1,139 @@
+//! One shard carries out what a data directory holds of its keys: the snapshot, then the log.
+//!
+//! Invariant: a shard takes what belongs to it in the order in which it was written, whatever the
+//! number of shards was then. A restart that fails changes nothing in the directory.
+
+use super::content::Content;
+use remora_arena::Journal;
+use remora_engine::{Applied, ApplyError, BadOperation, Now, Origin, Shard, split_operation};
+use remora_layout::limits::MAX_SHARDS;
+use remora_layout::slot::SlotTable;
+use remora_storage::{LogNumber, SnapshotAt, StorageError, Volume, read_snapshot, replay};
+
+/// Why a shard did not get to the end.
+#[derive(Debug)]
+pub enum Stopped {
+    /// The directory is damaged, or the disk refuses.
+    Storage(StorageError),
+    /// An entry of the log was refused.
+    Refused {
+        /// Its log.
+        number: LogNumber,
+        /// Its sequence.
+        sequence: u64,
+        /// Why.
+        error: ApplyError,
+    },
+    /// An operation of the snapshot of this shard was refused.
+    Loaded {
+        /// The shard that wrote it.
+        shard: usize,
+        /// Why.
+        error: ApplyError,
+    },
+    /// The snapshot is no stream of operations.
+    Stream(BadOperation),
+    /// Another shard did not.
+    Other,
+}
+
+impl From<StorageError> for Stopped {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(error)
+    }
+}
+
+/// Brings a fresh shard with this number to the state that the directory holds. `count` is told how
+/// many entries and operations were carried out, and may stop it. Returns the sequence with which
+/// the shard goes on.
+///
+/// # Errors
+/// See [`Stopped`].
+pub fn recover_shard<V: Volume, J: Journal>(
+    content: &Content<V>,
+    (number, shard): (usize, &mut Shard<J>),
+    slots: &SlotTable,
+    count: &mut dyn FnMut(u64) -> Result<(), Stopped>,
+) -> Result<u64, Stopped> {
+    let now = Now::default();
+    shard.begin_applying();
+    let lives = &content.found.lives;
+    let tables: Vec<SlotTable> =
+        lives.iter().map(|life| SlotTable::even(life.first.len())).collect();
+    // With the same number of shards a shard's log has all of its keys, and no others.
+    let is_same = |life: usize| tables[life].shards() == slots.shards();
+    let wants = |(life, of): LogNumber| !is_same(life) || of == number;
+    let covered = match &content.snapshot {
+        Some(at) => {
+            load_snapshot(content, at, (number, shard), slots, count)?;
+            (at.epoch, at.covered())
+        }
+        None => (0, Vec::new()),
+    };
+    replay(&content.volume, &content.identity, &content.found, wants, |log, life, entry| {
+        let takes = |key: &[u8]| {
+            slots.shard_of(key) == number
+                && (is_same(log.0) || tables[log.0].shard_of(key) == log.1)
+        };
+        let origin = Origin { log: origin_number(log), takes: &takes, cut: life.last[log.1] };
+        if entry.sequence == life.first[log.1] {
+            let covered = if life.epoch == covered.0 { covered.1[log.1] } else { 0 };
+            let before = covered.max(entry.sequence - 1);
+            shard.begin_applying_at(origin.log, (before, entry.epoch));
+        }
+        let applied = shard.apply(&entry, &origin, now);
+        let refused = |error| Stopped::Refused { number: log, sequence: entry.sequence, error };
+        count(u64::from(applied.map_err(refused)? == Applied::Done))?;
+        // Bounded: each turn releases something.
+        while shard.wants_release() {
+            shard.release_some(now);
+        }
+        Ok::<(), Stopped>(())
+    })?;
+    let last = shard.last_sequence();
+    shard.end_applying(content.epoch()).expect("the epoch is a new one");
+    shard.set_durable(last);
+    Ok(last + 1)
+}
+
+/// Carries out the operations of a snapshot that are about this shard's keys.
+fn load_snapshot<V: Volume, J: Journal>(
+    content: &Content<V>,
+    at: &SnapshotAt,
+    (number, shard): (usize, &mut Shard<J>),
+    slots: &SlotTable,
+    count: &mut dyn FnMut(u64) -> Result<(), Stopped>,
+) -> Result<(), Stopped> {
+    let old = SlotTable::even(at.shards.len());
+    let is_same = old.shards() == slots.shards();
+    for of in (0..at.shards.len()).filter(|&of| !is_same || of == number) {
+        let takes =
+            |key: &[u8]| is_same || (slots.shard_of(key) == number && old.shard_of(key) == of);
+        // No operation of a snapshot is of several shards.
+        let origin = Origin { log: 0, takes: &takes, cut: 0 };
+        let mut rest: Vec<u8> = Vec::new();
+        read_snapshot(&content.volume, &content.identity, (at.number, of), |piece| {
+            rest.extend_from_slice(piece);
+            let all = std::mem::take(&mut rest);
+            let mut left = &all[..];
+            while let Some((operation, behind)) = split_operation(left).map_err(Stopped::Stream)? {
+                let loaded = shard.load(operation, &origin, Now::default());
+                let loaded = loaded.map_err(|error| Stopped::Loaded { shard: of, error })?;
+                count(u64::from(loaded == Applied::Done))?;
+                // Bounded: each turn releases something.
+                while shard.wants_release() {
+                    shard.release_some(Now::default());
+                }
+                left = behind;
+            }
+            rest = left.to_vec();
+            Ok::<(), Stopped>(())
+        })?;
+    }
+    Ok(())
+}
+
+/// A number for the log of a shard in a life.
+fn origin_number((life, shard): LogNumber) -> u32 {
+    (life * MAX_SHARDS + shard) as u32
+}
