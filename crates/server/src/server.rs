@@ -174,7 +174,7 @@ impl Server {
         let place = data.as_ref().map(|data| SnapshotPlace::behind(&data.content));
         let snapshots =
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
-        let lock = data.map(DataDirectory::into_lock);
+        let lock = data.and_then(DataDirectory::into_lock);
         let (shards, control, acceptor) = (Vec::new(), None, None);
         let mut server = Self { socket, shared, shards, control, acceptor, log, snapshots, lock };
         server.spawn(loops, &places, unix, fabric, listener)?;

@@ -18,7 +18,7 @@ use clap::Args;
 use live::LiveServer;
 use place::Place;
 use remora_command_line::{Address, DEFAULT_SERVER, Size, note, usage};
-use remora_server::LoadedData;
+use remora_server::Loaded;
 use remora_storage::{Directory, Identity, Manifest, StorageError, copy_data};
 pub use restore::{RestoreArgs, restore};
 use serde::Serialize;
@@ -132,13 +132,13 @@ fn read_every_byte(directory: &Path) -> anyhow::Result<()> {
 
 impl CheckArgs {
     /// What the data are when they are loaded.
-    fn content(&self, directory: &Path) -> anyhow::Result<Option<LoadedData>> {
+    fn content(&self, directory: &Path) -> anyhow::Result<Option<Loaded>> {
         if self.no_digest {
             return Ok(None);
         }
         let bar = RecoveryBar::new("checking");
         let most = self.max_memory.map(|most| most.0);
-        let content = LoadedData::of(directory, most, &|progress| bar.show(&progress));
+        let content = Loaded::of(directory, most, &|progress| bar.show(&progress));
         content.map(Some).context("loading the data to check them (--no-digest leaves that out)")
     }
 

@@ -22,16 +22,16 @@ impl<V: Volume> Content<V> {
     ///
     /// # Errors
     /// Something in it is damaged.
-    pub fn look(volume: V, identity: Identity) -> Result<Self, StorageError> {
+    pub fn take(volume: V, identity: Identity) -> Result<Self, StorageError> {
         remove_leftovers(&volume)?;
-        Self::read(volume, identity)
+        Self::look(volume, identity)
     }
 
     /// Looks through the directory, and changes nothing in it.
     ///
     /// # Errors
     /// Something in it is damaged.
-    pub fn read(volume: V, identity: Identity) -> Result<Self, StorageError> {
+    pub fn look(volume: V, identity: Identity) -> Result<Self, StorageError> {
         let snapshot = find_snapshot(&volume, &identity)?;
         let covered = snapshot.as_ref().map(|at| (at.epoch, at.covered()));
         let (epoch, covered) = covered.unwrap_or_default();

@@ -6,13 +6,14 @@ use crate::random::random_u64;
 use crate::start_error::StartError;
 use remora_layout::limits::LOG_SEGMENT_FILE_BYTES;
 use remora_storage::{Directory, GroupCommit, Identity, Lock, Promise, StorageError};
+use std::path::Path;
 
 /// A data directory that this process has.
 pub struct DataDirectory {
     /// What it holds.
     pub content: Content<Directory>,
     promise: Promise,
-    lock: Lock,
+    lock: Option<Lock>,
 }
 
 impl DataDirectory {
@@ -32,11 +33,29 @@ impl DataDirectory {
                 identity
             }
         };
-        let content = Content::look(volume, identity)?;
+        Ok(Self::found(Content::take(volume, identity)?, (data.promise, Some(lock))))
+    }
+
+    /// Looks at a directory that no server has, and changes nothing in it.
+    ///
+    /// # Errors
+    /// It is no data directory, or something in it is damaged.
+    pub fn look(path: &Path) -> Result<Self, StartError> {
+        let volume = Directory::existing(path)?;
+        let name = path.display().to_string();
+        match Identity::read(&volume, &name)? {
+            Some(identity) => {
+                Ok(Self::found(Content::look(volume, identity)?, (Promise::Memory, None)))
+            }
+            None => Err(StartError::Config(format!("{name} is empty: it holds no data"))),
+        }
+    }
+
+    fn found(content: Content<Directory>, (promise, lock): (Promise, Option<Lock>)) -> Self {
         for notice in &content.found.notices {
             tracing::warn!("{notice}");
         }
-        Ok(Self { content, promise: data.promise, lock })
+        Self { content, promise, lock }
     }
 
     /// Begins the log of this life, whose shards begin with these sequences.
@@ -48,7 +67,7 @@ impl DataDirectory {
     }
 
     /// The lock, to be kept as long as the directory is in use.
-    pub fn into_lock(self) -> Lock {
+    pub fn into_lock(self) -> Option<Lock> {
         self.lock
     }
 }

@@ -30,7 +30,7 @@ impl Disk {
     }
 
     fn content(&self) -> Content<SimVolume> {
-        let content = Content::look(self.volume.clone(), IDENTITY);
+        let content = Content::take(self.volume.clone(), IDENTITY);
         content.unwrap_or_else(|error| panic!("a crash has left what cannot be read: {error}"))
     }
 
