@@ -201,19 +201,7 @@ impl Swarm {
         let fabric = Self::fabric(&mut draw);
         let shard = Self::shard(&mut draw);
         let disk = DiskSwarm::of(seed, lengths.most_bytes);
-        let (shard, arena_bytes) = match &disk {
-            // A replay takes room in another order, or by fewer shards.
-            Some(_) => (
-                ShardOptions {
-                    durability: Durability::Told,
-                    eviction: Eviction::None,
-                    log_secret: IDENTITY.secret,
-                    ..shard
-                },
-                arena_bytes.max(24 << 20),
-            ),
-            None => (shard, arena_bytes),
-        };
+        let (shard, arena_bytes) = Self::over_disk(disk.is_some(), shard, arena_bytes);
         let mut node = NodeOptions {
             disk,
             shards: shards as usize,
@@ -257,6 +245,21 @@ impl Swarm {
             // About as often as something is done.
             chance_ns: (2 * pace_ns / clients as u64).max(MS / 50),
         }
+    }
+
+    /// A shard's options and bytes of its arena, if its log goes to a disk: a replay takes room in
+    /// another order, or by fewer shards.
+    fn over_disk(has_disk: bool, shard: ShardOptions, arena_bytes: u64) -> (ShardOptions, u64) {
+        if !has_disk {
+            return (shard, arena_bytes);
+        }
+        let shard = ShardOptions {
+            durability: Durability::Told,
+            eviction: Eviction::None,
+            log_secret: IDENTITY.secret,
+            ..shard
+        };
+        (shard, arena_bytes.max(24 << 20))
     }
 
     /// How many keys there are, and bytes of each shard's arena.

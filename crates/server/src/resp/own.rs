@@ -50,14 +50,7 @@ impl<H: Host> RespExecutor<H> {
                     encode::verbatim(out, protocol, "txt", text.as_bytes());
                 });
             }
-            Request::BgSave => {
-                let answer = self.host.begin_save();
-                responder.reply(|out, _| match answer {
-                    Save::Begun => encode::simple(out, "Background saving started"),
-                    Save::UnderWay => encode::error(out, "ERR Background save already in progress"),
-                    Save::NothingKept => CommandError::NothingKept.write(out),
-                });
-            }
+            Request::BgSave => self.begin_save(responder),
             Request::LastSave => {
                 let at_s = self.host.last_save_s() as i64;
                 responder.reply(|out, _| encode::integer(out, at_s));
@@ -88,6 +81,15 @@ impl<H: Host> RespExecutor<H> {
             // Data requests never come here.
             _ => responder.reply(|out, _| encode::ok(out)),
         }
+    }
+
+    fn begin_save(&self, responder: &mut Responder) {
+        let answer = self.host.begin_save();
+        responder.reply(|out, _| match answer {
+            Save::Begun => encode::simple(out, "Background saving started"),
+            Save::UnderWay => encode::error(out, "ERR Background save already in progress"),
+            Save::NothingKept => CommandError::NothingKept.write(out),
+        });
     }
 
     fn hello(&self, responder: &mut Responder, hello: &Hello<'_>) {
