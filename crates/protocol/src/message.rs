@@ -282,7 +282,7 @@ mod tests {
             let op = Op::from_number(number).map(|op| op as u8);
             assert_eq!(op, matches!(number, 1..=33 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
-            assert_eq!(status, (number <= Status::Outrun as u8).then_some(number));
+            assert_eq!(status, (number <= Status::NotKept as u8).then_some(number));
         }
     }
 }
