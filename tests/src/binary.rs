@@ -48,6 +48,11 @@ fn without_settings(mut command: Command) -> Command {
     command
 }
 
+/// Runs the binary with these arguments to its end.
+pub fn run_remora(arguments: &[&str]) -> Finished {
+    run(remora().args(arguments))
+}
+
 /// What a finished process said.
 #[derive(Debug)]
 pub struct Finished {

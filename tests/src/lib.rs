@@ -17,7 +17,7 @@ mod server;
 mod session;
 mod wait;
 
-pub use binary::{Finished, remora, remora_path, remora_with_open_files, run};
+pub use binary::{Finished, remora, remora_path, remora_with_open_files, run, run_remora};
 pub use clean::{check_numbers, is_empty, json, json_of, run_clean, run_command_clean};
 pub use file_fixture::FileFixture;
 pub use own_server::own_config;

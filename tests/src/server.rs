@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -54,6 +54,12 @@ impl ServerProcess {
     /// Starts a server that can have so many open files at most.
     pub fn start_with_open_files(most: usize, flags: &[&str]) -> Self {
         Self::start_command(&ServerDirectory::new(), remora_with_open_files(most), flags)
+    }
+
+    /// Starts a small server that keeps its data in this directory.
+    pub fn start_with_data(directory: &Path, flags: &[&str]) -> Self {
+        let data = format!("--data-dir={}", directory.display());
+        Self::start(&[&[data.as_str(), "--max-memory=64MiB", "--pin=false"], flags].concat())
     }
 
     /// Starts a server at this place and waits until it is ready.

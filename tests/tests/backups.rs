@@ -1,30 +1,20 @@
 //! Backups of a server that runs, and what is made of them.
 
-use remora_tests::{Finished, Resp, ServerProcess, Value, remora, run};
+use remora_tests::{Finished, Resp, ServerProcess, Value, run_remora};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-
-fn serve(directory: &Path, flags: &[&str]) -> ServerProcess {
-    let data = format!("--data-dir={}", directory.display());
-    let flags = [&[data.as_str(), "--max-memory=64MiB", "--pin=false"], flags].concat();
-    ServerProcess::start(&flags)
-}
-
-fn command(arguments: &[&str]) -> Finished {
-    run(remora().args(arguments))
-}
 
 /// `remora backup` of this server, with `--json`.
 fn backup(server: &ServerProcess, to: &Path) -> serde_json::Value {
     let (address, to) = (server.resp_address().to_string(), to.display().to_string());
-    let made = command(&["backup", "--server", &address, "--to", &to, "--json"]);
+    let made = run_remora(&["backup", "--server", &address, "--to", &to, "--json"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     serde_json::from_str(&made.out).unwrap()
 }
 
 /// `remora restore` into this directory.
 fn restore(backup: &Path, to: &Path) -> Finished {
-    command(&["restore", &backup.display().to_string(), "--data-dir", &to.display().to_string()])
+    run_remora(&["restore", &backup.display().to_string(), "--data-dir", &to.display().to_string()])
 }
 
 fn digest(resp: &mut Resp) -> String {
@@ -62,7 +52,7 @@ fn fill(resp: &mut Resp) {
 #[test]
 fn a_backup_of_a_running_server_makes_the_same_data() {
     let (directory, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let server = serve(directory.path(), &["--shards=3"]);
+    let server = ServerProcess::start_with_data(directory.path(), &["--shards=3"]);
     let mut resp = server.resp();
     fill(&mut resp);
     let (before, keys) = (digest(&mut resp), integer(&mut resp, "DBSIZE"));
@@ -73,7 +63,7 @@ fn a_backup_of_a_running_server_makes_the_same_data() {
     assert_eq!(digest(&mut resp), before, "it is served on");
     assert_eq!(resp.call("SET later 1"), Value::ok());
 
-    let checked = command(&["restore", &copy.display().to_string(), "--check", "--json"]);
+    let checked = run_remora(&["restore", &copy.display().to_string(), "--check", "--json"]);
     assert_eq!(checked.code, Some(0), "{}", checked.err);
     let checked: serde_json::Value = serde_json::from_str(&checked.out).unwrap();
     assert_eq!((&checked["digest"], &checked["files"]), (&report["digest"], &report["files"]));
@@ -81,7 +71,7 @@ fn a_backup_of_a_running_server_makes_the_same_data() {
     assert_eq!(made.code, Some(0), "{}", made.err);
     assert!(made.out.contains(&before), "{}", made.out);
     for shards in ["--shards=3", "--shards=2"] {
-        let restored = serve(&restored, &[shards]);
+        let restored = ServerProcess::start_with_data(&restored, &[shards]);
         let mut resp = restored.resp();
         assert_eq!((digest(&mut resp), integer(&mut resp, "DBSIZE")), (before.clone(), keys));
         assert_eq!(resp.call("GET later"), Value::Null);
@@ -92,23 +82,23 @@ fn a_backup_of_a_running_server_makes_the_same_data() {
 #[test]
 fn the_log_commands_know_snapshots() {
     let (directory, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let server = serve(directory.path(), &["--shards=2"]);
+    let server = ServerProcess::start_with_data(directory.path(), &["--shards=2"]);
     fill(&mut server.resp());
     let copy = place.path().join("backup");
     backup(&server, &copy);
     assert_eq!(server.resp().call("SET behind it"), Value::ok());
     for (data, has_more) in [(directory.path(), true), (copy.as_path(), false)] {
         let name = data.display().to_string();
-        let inspected = command(&["log", "inspect", &name]).out;
+        let inspected = run_remora(&["log", "inspect", &name]).out;
         assert!(inspected.contains("\nsnapshot-0000000000000001: 2 shard(s), of epoch 1\n"));
-        let inspected = command(&["log", "inspect", &name, "--json"]).out;
+        let inspected = run_remora(&["log", "inspect", &name, "--json"]).out;
         let inspected: serde_json::Value = serde_json::from_str(&inspected).unwrap();
         let operations = inspected["snapshot"]["operations"].as_u64().unwrap();
         assert!(operations >= 501, "{inspected}");
-        let verified = command(&["log", "verify", &name]);
+        let verified = run_remora(&["log", "verify", &name]);
         let says = format!("; {operations} operations in snapshot-0000000000000001, ");
         assert!(verified.code == Some(0) && verified.out.contains(&says), "{verified:?}");
-        let dumped = command(&["log", "dump", &name]).out;
+        let dumped = run_remora(&["log", "dump", &name]).out;
         let mut lines = dumped.lines();
         let of_snapshot = lines.by_ref().take(2 + operations as usize);
         assert!({ of_snapshot }.all(|line| line.starts_with("snapshot=1 shard=")));
@@ -120,7 +110,7 @@ fn the_log_commands_know_snapshots() {
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[300] ^= 1;
     std::fs::write(&file, bytes).unwrap();
-    let corrupt = command(&["log", "verify", &directory.path().display().to_string()]);
+    let corrupt = run_remora(&["log", "verify", &directory.path().display().to_string()]);
     assert_eq!(corrupt.code, Some(1));
     let start = "corrupt snapshot-0000000000000001/shard-1 offset=64 ";
     assert!(corrupt.out.starts_with(start), "{corrupt:?}");
@@ -154,7 +144,7 @@ fn save_all_the_time(server: &ServerProcess, ends: &AtomicBool) {
 #[test]
 fn a_backup_under_changes_is_one_state_behind_all_that_was_acknowledged() {
     let (directory, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let server = serve(directory.path(), &["--shards=3"]);
+    let server = ServerProcess::start_with_data(directory.path(), &["--shards=3"]);
     fill(&mut server.resp());
     assert_eq!(server.resp().call("SET moved-0 it"), Value::ok());
     let (ends, counted) = (AtomicBool::new(false), AtomicI64::new(0));
@@ -175,7 +165,7 @@ fn a_backup_under_changes_is_one_state_behind_all_that_was_acknowledged() {
         let restored = copy.with_extension("restored");
         let made = restore(&copy, &restored);
         assert_eq!(made.code, Some(0), "{}", made.err);
-        let server = serve(&restored, &["--shards=2"]);
+        let server = ServerProcess::start_with_data(&restored, &["--shards=2"]);
         let mut resp = server.resp();
         assert_eq!(report["digest"], digest(&mut resp).as_str());
         for counter in 0..4 {
@@ -195,7 +185,8 @@ fn a_backup_under_changes_is_one_state_behind_all_that_was_acknowledged() {
 #[test]
 fn damaged_backups_and_bad_places_are_refused() {
     let (directory, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let server = serve(directory.path(), &["--shards=2", "--durability=fsync"]);
+    let server =
+        ServerProcess::start_with_data(directory.path(), &["--shards=2", "--durability=fsync"]);
     fill(&mut server.resp());
     let (copy, target) = (place.path().join("backup"), place.path().join("target"));
     backup(&server, &copy);
@@ -239,7 +230,7 @@ fn damaged_backups_and_bad_places_are_refused() {
         (&["backup", "--server", "127.0.0.1:1", "--to", &elsewhere], 3, "cannot connect"),
         (&["backup", "--data-dir", &elsewhere, "--to", &elsewhere], 2, "is no directory"),
     ] {
-        let refused = command(arguments);
+        let refused = run_remora(arguments);
         assert_eq!((refused.code, refused.out.as_str()), (Some(code), ""), "{arguments:?}");
         assert!(refused.err.contains(says), "{arguments:?}: {}", refused.err);
         assert!(!Path::new(&elsewhere).exists(), "{arguments:?}");

@@ -1,17 +1,6 @@
 //! The real binary with a data directory: killed, started again, damaged, crowded.
 
-use remora_tests::{Finished, Resp, ServerProcess, Value, remora, run, wait_until};
-use std::path::Path;
-
-fn serve(directory: &Path, flags: &[&str]) -> ServerProcess {
-    let data = format!("--data-dir={}", directory.display());
-    let flags = [&[data.as_str(), "--max-memory=64MiB", "--pin=false"], flags].concat();
-    ServerProcess::start(&flags)
-}
-
-fn command(arguments: &[&str]) -> Finished {
-    run(remora().args(arguments))
-}
+use remora_tests::{Resp, ServerProcess, Value, run_remora, wait_until};
 
 fn digest(resp: &mut Resp) -> Value {
     resp.call("DEBUG DIGEST")
@@ -51,13 +40,17 @@ fn what_was_acknowledged_is_there_after_kill_9_with_any_number_of_shards() {
     for durability in ["everysec", "fsync"] {
         let directory = tempfile::tempdir().unwrap();
         let durability = format!("--durability={durability}");
-        let mut server = serve(directory.path(), &[&durability, "--shards=3"]);
+        let mut server =
+            ServerProcess::start_with_data(directory.path(), &[&durability, "--shards=3"]);
         let mut resp = server.resp();
         fill(&mut resp);
         let before = digest(&mut resp);
         for shards in [3, 1, 4] {
             server.kill();
-            server = serve(directory.path(), &[&durability, &format!("--shards={shards}")]);
+            server = ServerProcess::start_with_data(
+                directory.path(),
+                &[&durability, &format!("--shards={shards}")],
+            );
             let mut resp = server.resp();
             assert_eq!(digest(&mut resp), before, "{shards} shards");
             assert_eq!(resp.call("GET text"), Value::bulk("somemore"));
@@ -68,7 +61,7 @@ fn what_was_acknowledged_is_there_after_kill_9_with_any_number_of_shards() {
         let before = digest(&mut resp);
         drop(resp);
         server.kill();
-        let server = serve(directory.path(), &[&durability, "--shards=2"]);
+        let server = ServerProcess::start_with_data(directory.path(), &[&durability, "--shards=2"]);
         assert_eq!(digest(&mut server.resp()), before);
     }
 }
@@ -76,17 +69,18 @@ fn what_was_acknowledged_is_there_after_kill_9_with_any_number_of_shards() {
 #[test]
 fn a_second_server_a_foreign_directory_and_too_little_memory_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let mut server = serve(directory.path(), &["--shards=1"]);
+    let mut server = ServerProcess::start_with_data(directory.path(), &["--shards=1"]);
     let mut resp = server.resp();
     let value = "v".repeat(1 << 20);
     (0..20).for_each(|at| assert_eq!(resp.call(&format!("SET {at} {value}")), Value::ok()));
     let data = format!("--data-dir={}", directory.path().display());
     let socket = format!("--socket={}", directory.path().join("none").display());
-    let second = command(&["serve", "--port=0", &socket, &data]);
+    let second = run_remora(&["serve", "--port=0", &socket, &data]);
     let text = second.err;
     assert!(text.contains("in use by process"), "{text}");
     server.kill();
-    let small = command(&["serve", "--port=0", "--shards=1", &socket, &data, "--max-memory=8MiB"]);
+    let small =
+        run_remora(&["serve", "--port=0", "--shards=1", &socket, &data, "--max-memory=8MiB"]);
     let text = small.err;
     assert!(text.contains("max_memory is too small") && text.contains("bytes"), "{text}");
     assert_eq!(small.code, Some(2));
@@ -94,45 +88,49 @@ fn a_second_server_a_foreign_directory_and_too_little_memory_are_refused() {
     let foreign = tempfile::tempdir().unwrap();
     std::fs::write(foreign.path().join("photo"), "x").unwrap();
     let data = format!("--data-dir={}", foreign.path().display());
-    let refused = command(&["serve", "--port=0", &socket, &data]);
+    let refused = run_remora(&["serve", "--port=0", &socket, &data]);
     let text = refused.err;
     assert!(text.contains("photo") && text.contains("no data directory"), "{text}");
-    let without = command(&["serve", "--port=0", &socket, "--durability=fsync"]);
+    let without = run_remora(&["serve", "--port=0", &socket, "--durability=fsync"]);
     assert_eq!(without.code, Some(2));
 }
 
 #[test]
 fn a_damaged_directory_is_refused_and_a_torn_one_is_cut() {
     let directory = tempfile::tempdir().unwrap();
-    let mut server = serve(directory.path(), &["--shards=2", "--durability=fsync"]);
+    let mut server =
+        ServerProcess::start_with_data(directory.path(), &["--shards=2", "--durability=fsync"]);
     fill(&mut server.resp());
     server.kill();
     let name = directory.path().display().to_string();
-    let verified = command(&["log", "verify", &name]);
+    let verified = run_remora(&["log", "verify", &name]);
     assert!(verified.code == Some(0) && verified.out.starts_with("whole: "), "{verified:?}");
-    let dumped = command(&["log", "dump", &name]);
+    let dumped = run_remora(&["log", "dump", &name]);
     assert!(dumped.out.lines().count() > 2300);
 
     let segment = directory.path().join("log-0000000000000001");
     let whole = std::fs::read(&segment).unwrap();
     // A torn tail: nothing says that it was synced.
     std::fs::write(&segment, &whole[..whole.len() - 3]).unwrap();
-    let torn = command(&["log", "verify", &name]);
+    let torn = run_remora(&["log", "verify", &name]);
     assert!(torn.code == Some(0) && torn.out.starts_with("torn log-"), "{torn:?}");
     let mut changed = whole.clone();
     changed[8000] ^= 1;
     std::fs::write(&segment, &changed).unwrap();
-    let corrupt = command(&["log", "verify", &name]);
+    let corrupt = run_remora(&["log", "verify", &name]);
     let text = corrupt.out;
     assert_eq!(corrupt.code, Some(1));
     assert!(text.starts_with("corrupt log-0000000000000001 offset="), "{text}");
     let data = format!("--data-dir={name}");
     let socket = format!("--socket={}", directory.path().join("none").display());
-    let refused = command(&["serve", "--port=0", &socket, &data]);
+    let refused = run_remora(&["serve", "--port=0", &socket, &data]);
     let text = refused.err;
     assert!(text.contains("corrupt log-0000000000000001 offset="), "{text}");
     std::fs::write(&segment, &whole).unwrap();
-    assert_eq!(serve(directory.path(), &[]).resp().call("GET text"), Value::bulk("somemore"));
+    assert_eq!(
+        ServerProcess::start_with_data(directory.path(), &[]).resp().call("GET text"),
+        Value::bulk("somemore")
+    );
 }
 
 /// Writes a snapshot, and waits until it is there.
@@ -151,7 +149,7 @@ fn save(resp: &mut Resp) {
 #[test]
 fn a_snapshot_and_the_log_behind_it_are_loaded_with_any_number_of_shards() {
     let directory = tempfile::tempdir().unwrap();
-    let mut server = serve(directory.path(), &["--shards=2"]);
+    let mut server = ServerProcess::start_with_data(directory.path(), &["--shards=2"]);
     let mut resp = server.resp();
     fill(&mut resp);
     save(&mut resp);
@@ -161,7 +159,7 @@ fn a_snapshot_and_the_log_behind_it_are_loaded_with_any_number_of_shards() {
     assert!(exists("snapshot-0000000000000001") && exists("log-0000000000000001"));
     for shards in [2, 3, 1] {
         server.kill();
-        server = serve(directory.path(), &[&format!("--shards={shards}")]);
+        server = ServerProcess::start_with_data(directory.path(), &[&format!("--shards={shards}")]);
         assert_eq!(digest(&mut server.resp()), before, "{shards} shards");
     }
     // The next one covers the lives before, and only it is kept.
@@ -177,17 +175,20 @@ fn a_snapshot_and_the_log_behind_it_are_loaded_with_any_number_of_shards() {
     assert!(!exists("log-0000000000000001") && !exists("log-0000000000000003"));
     assert!(matches!(resp.call("LASTSAVE"), Value::Integer(1_700_000_000..)));
     server.kill();
-    let server = serve(directory.path(), &["--shards=4"]);
+    let server = ServerProcess::start_with_data(directory.path(), &["--shards=4"]);
     assert_eq!(digest(&mut server.resp()), before);
     let name = directory.path().display().to_string();
-    let verified = command(&["log", "verify", &name]);
+    let verified = run_remora(&["log", "verify", &name]);
     assert_eq!(verified.code, Some(0), "{verified:?}");
 }
 
 #[test]
 fn a_snapshot_comes_by_itself_once_the_log_has_grown() {
     let directory = tempfile::tempdir().unwrap();
-    let server = serve(directory.path(), &["--shards=1", "--snapshot-log-bytes=1MiB"]);
+    let server = ServerProcess::start_with_data(
+        directory.path(),
+        &["--shards=1", "--snapshot-log-bytes=1MiB"],
+    );
     let mut resp = server.resp();
     let value = "v".repeat(10_000);
     for at in 0..2000 {
@@ -203,7 +204,7 @@ fn a_snapshot_comes_by_itself_once_the_log_has_grown() {
 fn waitaof_waits_for_the_disk_and_delays_nobody_else() {
     let directory = tempfile::tempdir().unwrap();
     for durability in ["memory", "everysec", "fsync"] {
-        let server = serve(
+        let server = ServerProcess::start_with_data(
             &directory.path().join(durability),
             &["--shards=3", &format!("--durability={durability}")],
         );

@@ -28,7 +28,7 @@ const MOST_SHARDS: usize = 4;
 const EVERYSEC: Duration = Duration::from_secs(2);
 /// A server whose disk is good again writes by then.
 const RESUME_LIMIT: Duration = Duration::from_secs(10);
-/// What is lost is told of so many keys of a round.
+/// Keys of a round whose losses are printed.
 const MOST_TOLD: usize = 8;
 
 /// How a round ends.

@@ -72,7 +72,7 @@ impl Server {
         Self::start_watched(config, &Progress::logger())
     }
 
-    /// As [`Server::start`]; `watch` is told how far it has come with the data directory, instead of
+    /// As [`Server::start`]; `watch` gets how far it has come with the data directory, instead of
     /// the log.
     ///
     /// # Errors

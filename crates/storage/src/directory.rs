@@ -57,7 +57,7 @@ impl Directory {
             .map_err(failed)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut holder = String::new();
-            // Who it is is only told.
+            // Without the name the error says less.
             let _ = file.read_to_string(&mut holder);
             let directory = self.0.display().to_string();
             return Err(StorageError::Locked { directory, holder: holder.trim().to_owned() });

@@ -11,9 +11,8 @@
 //! pass for either. `check` covers the lines before it.
 
 use crate::error::StorageError;
-use crate::segment::LAYOUT;
-use crate::volume::{Volume, VolumeFile, read_from};
-use remora_layout::hash::checksum;
+use crate::sealed::{self, Sealed};
+use crate::volume::Volume;
 
 const NAME: &str = "identity";
 const TITLE: &str = "remora data";
@@ -51,41 +50,10 @@ impl Identity {
                 None => Ok(None),
             };
         }
-        let text = volume.open(NAME).and_then(|file| read_from(&file, 0, MOST_BYTES));
-        let text = text.map_err(|source| StorageError::io("read", NAME, source))?;
-        Self::parse(&String::from_utf8_lossy(&text)).map(Some)
-    }
-
-    fn parse(text: &str) -> Result<Self, StorageError> {
-        let wrong = |reason: &str| StorageError::corrupt(NAME, 0, reason);
-        let value = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            line.ok_or_else(|| wrong(&format!("it has no line `{name}`")))
-        };
-        if text.lines().next() != Some(TITLE) {
-            return Err(wrong("it does not begin with `remora data`"));
-        }
-        let found = value("layout")?.parse().map_err(|_| wrong("its layout is no number"))?;
-        if found != LAYOUT {
-            return Err(StorageError::Layout { name: NAME.into(), found, expected: LAYOUT });
-        }
-        let word = |name| {
-            u64::from_str_radix(value(name)?, 16)
-                .map_err(|_| wrong(&format!("{name} is no number")))
-        };
-        let own = Self { cluster: word("cluster")?, secret: word("secret")? };
-        match own.text() == text {
-            true => Ok(own),
-            false => Err(wrong("its check is wrong")),
-        }
-    }
-
-    fn text(&self) -> String {
-        let Self { cluster, secret } = self;
-        let lines =
-            format!("{TITLE}\nlayout {LAYOUT}\ncluster {cluster:016x}\nsecret {secret:016x}\n");
-        let check = checksum(lines.as_bytes(), 0);
-        format!("{lines}check {check:016x}\n")
+        let text = sealed::read(volume, NAME, MOST_BYTES)?;
+        let sealed = Sealed::open(NAME, TITLE, &text)?;
+        let (cluster, secret) = (sealed.number("cluster", 16)?, sealed.number("secret", 16)?);
+        Ok(Some(Self { cluster, secret }))
     }
 
     /// Writes it into an empty directory.
@@ -93,13 +61,8 @@ impl Identity {
     /// # Errors
     /// The disk refuses.
     pub fn write<V: Volume>(&self, volume: &V) -> Result<(), StorageError> {
-        let temporary = "identity.tmp";
-        let written = volume.create(temporary).and_then(|file| {
-            file.append(&[self.text().as_bytes()])?;
-            file.sync()?;
-            volume.rename(temporary, NAME)?;
-            volume.sync_names("")
-        });
-        written.map_err(|source| StorageError::io("write", NAME, source))
+        let Self { cluster, secret } = self;
+        let lines = format!("cluster {cluster:016x}\nsecret {secret:016x}\n");
+        sealed::write(volume, NAME, &sealed::seal(TITLE, &lines))
     }
 }

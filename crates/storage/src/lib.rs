@@ -29,6 +29,7 @@ mod identity;
 mod manifest;
 mod replay;
 mod runs;
+mod sealed;
 mod segment;
 pub mod sim;
 mod snapshot;

@@ -18,9 +18,8 @@
 
 use crate::backup::{FileSum, data_names, sum_of};
 use crate::error::StorageError;
-use crate::segment::LAYOUT;
-use crate::volume::{Volume, VolumeFile, read_from};
-use remora_layout::hash::checksum;
+use crate::sealed::{self, Sealed};
+use crate::volume::{Volume, VolumeFile};
 
 /// The name of the file.
 pub const MANIFEST_NAME: &str = "manifest";
@@ -53,61 +52,20 @@ impl Manifest {
         if !volume.names("").map_err(failed)?.iter().any(|name| name == MANIFEST_NAME) {
             return Ok(None);
         }
-        let text = volume.open(MANIFEST_NAME).and_then(|file| read_from(&file, 0, MOST_BYTES));
-        Self::parse(&String::from_utf8_lossy(&text.map_err(failed)?)).map(Some)
-    }
-
-    fn parse(text: &str) -> Result<Self, StorageError> {
-        let wrong = |reason: &str| StorageError::corrupt(MANIFEST_NAME, 0, reason);
-        let value =
-            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        let needed =
-            |name: &str| value(name).ok_or_else(|| wrong(&format!("it has no line `{name}`")));
-        let number = |name: &str| {
-            let number = needed(name)?.parse::<u64>();
-            number.map_err(|_| wrong(&format!("{name} is no number")))
-        };
-        if text.lines().next() != Some(TITLE) {
-            return Err(wrong("it does not begin with `remora backup`"));
-        }
-        let found = number("layout")? as u32;
-        if found != LAYOUT {
-            let name = MANIFEST_NAME.to_owned();
-            return Err(StorageError::Layout { name, found, expected: LAYOUT });
-        }
-        let content = match value("digest") {
-            Some(digest) => Some((number("keys")?, digest.to_owned())),
+        let text = sealed::read(volume, MANIFEST_NAME, MOST_BYTES)?;
+        let sealed = Sealed::open(MANIFEST_NAME, TITLE, &text)?;
+        let content = match sealed.values("digest").next() {
+            Some(digest) => Some((sealed.number("keys", 10)?, digest.to_owned())),
             None => None,
         };
-        let files = text.lines().filter_map(|line| line.strip_prefix("file "));
-        let files = files.map(|line| file_of(line).ok_or_else(|| wrong("a line `file` is wrong")));
-        let own = Self {
-            version: needed("version")?.to_owned(),
-            cluster: u64::from_str_radix(needed("cluster")?, 16)
-                .map_err(|_| wrong("cluster is no number"))?,
-            taken_ms: number("taken")?,
+        let file = |line| file_of(line).ok_or_else(|| sealed.wrong("a line `file` is wrong"));
+        Ok(Some(Self {
+            version: sealed.value("version")?.to_owned(),
+            cluster: sealed.number("cluster", 16)?,
+            taken_ms: sealed.number("taken", 10)?,
             content,
-            files: files.collect::<Result<_, _>>()?,
-        };
-        match own.text() == text {
-            true => Ok(own),
-            false => Err(wrong("its check is wrong")),
-        }
-    }
-
-    fn text(&self) -> String {
-        let Self { version, cluster, taken_ms, content, files } = self;
-        let mut lines = format!(
-            "{TITLE}\nlayout {LAYOUT}\nversion {version}\ncluster {cluster:016x}\ntaken {taken_ms}\n"
-        );
-        if let Some((keys, digest)) = content {
-            lines += &format!("keys {keys}\ndigest {digest}\n");
-        }
-        for FileSum { name, bytes, checksum } in files {
-            lines += &format!("file {checksum:016x} {bytes} {name}\n");
-        }
-        let check = checksum(lines.as_bytes(), 0);
-        format!("{lines}check {check:016x}\n")
+            files: sealed.values("file").map(file).collect::<Result<_, _>>()?,
+        }))
     }
 
     /// Writes it into the directory of the backup, which is whole from then on.
@@ -115,14 +73,15 @@ impl Manifest {
     /// # Errors
     /// The disk refuses.
     pub fn write<V: Volume>(&self, volume: &V) -> Result<(), StorageError> {
-        let temporary = "manifest.tmp";
-        let written = volume.create(temporary).and_then(|file| {
-            file.append(&[self.text().as_bytes()])?;
-            file.sync()?;
-            volume.rename(temporary, MANIFEST_NAME)?;
-            volume.sync_names("")
-        });
-        written.map_err(|source| StorageError::io("write", MANIFEST_NAME, source))
+        let Self { version, cluster, taken_ms, content, files } = self;
+        let mut lines = format!("version {version}\ncluster {cluster:016x}\ntaken {taken_ms}\n");
+        if let Some((keys, digest)) = content {
+            lines += &format!("keys {keys}\ndigest {digest}\n");
+        }
+        for FileSum { name, bytes, checksum } in files {
+            lines += &format!("file {checksum:016x} {bytes} {name}\n");
+        }
+        sealed::write(volume, MANIFEST_NAME, &sealed::seal(TITLE, &lines))
     }
 
     /// Compares the files' lengths, which takes no time.

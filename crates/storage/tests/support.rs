@@ -132,7 +132,7 @@ impl Server {
         }
     }
 
-    /// The end of a sync is told; then what is due is mended.
+    /// Reports the end of a sync, and mends what is due.
     pub fn end_sync(&mut self) {
         if let Some((sync, result)) = self.under_way.take() {
             let _ = self.commit.end_sync(&sync, result, self.now_ms);

@@ -37,7 +37,7 @@ pub struct LogArgs {
     pub json: bool,
 }
 
-/// Looks at a directory. A damaged one is told by a line `corrupt FILE offset=N reason`.
+/// Looks at a directory. For a damaged one it prints a line `corrupt FILE offset=N reason`.
 pub fn run(command: &LogCommand) -> anyhow::Result<()> {
     let (LogCommand::Inspect(args) | LogCommand::Verify(args) | LogCommand::Dump(args)) = command;
     let looked = Data::open(&args.directory).and_then(|data| match command {

@@ -159,8 +159,7 @@ impl Body {
         self.tell_durable();
         self.drop_covered();
         for run in self.commit.take_freed() {
-            self.shared.disk.as_ref().expect("there is one").ports[usize::from(run.shard)]
-                .give_back(run.frames);
+            disk_of(&self.shared).ports[usize::from(run.shard)].give_back(run.frames);
         }
         worked
     }
@@ -197,7 +196,7 @@ impl Body {
         runs
     }
 
-    /// A shard's log has dropped entries that nobody has written.
+    /// A shard's log has dropped entries that are not written.
     fn lose(&mut self) {
         self.is_lost = true;
         let why = "entries were dropped before the disk took them: restart, from what is there";
@@ -269,14 +268,18 @@ impl Body {
     }
 
     fn tell_durable(&mut self) {
+        let disk = disk_of(&self.shared);
         for (shard, told) in self.told.iter_mut().enumerate() {
-            let now = (self.commit.durable(shard), self.commit.synced(shard));
-            if now != *told {
-                *told = now;
-                let disk = self.shared.disk.as_ref().expect("there is one");
-                disk.synced[shard].store(now.1, Ordering::Release);
-                let told = Message::Durable { durable: now.0, synced: now.1 };
-                self.shared.shards[shard].inbox.push(told);
+            let synced = self.commit.synced(shard);
+            let durable = match disk.promise {
+                // The shard does not wait for it, and is not woken for each group.
+                Promise::Memory => synced,
+                Promise::Written | Promise::Synced => self.commit.durable(shard),
+            };
+            if (durable, synced) != *told {
+                *told = (durable, synced);
+                disk.synced[shard].store(synced, Ordering::Release);
+                self.shared.shards[shard].inbox.push(Message::Durable { durable, synced });
             }
         }
     }
@@ -287,7 +290,7 @@ impl Body {
         if let Some(covered) = self.disk().take_covered() {
             self.kept_bytes = 0;
             if let Err(error) = self.commit.drop_covered(&covered) {
-                tracing::warn!(%error, "segments of the log that nobody needs cannot be removed yet");
+                tracing::warn!(%error, "segments of the log that a snapshot covers cannot be removed yet");
             }
         }
         let most =
@@ -325,14 +328,24 @@ impl Body {
                 self.end_sync(done);
             }
         }
-        let ended = match self.commit.writer().has_failed() {
-            true => self.commit.mend(self.shared.clock.told_unix_ms(), self.now_ms()),
-            false => self.commit.sync_now(self.now_ms()),
-        };
-        self.tell_durable();
-        if let Err(error) = ended {
-            let bytes = self.commit.writer().unsynced_bytes();
-            tracing::error!(%error, bytes, "the end of the log cannot be written");
+        // Bounded: the shards have ended, and hand nothing more over. They may have done so last while
+        // too much waited for a sync.
+        loop {
+            let ended = match self.commit.writer().has_failed() {
+                true => self.commit.mend(self.shared.clock.told_unix_ms(), self.now_ms()),
+                false => self.commit.sync_now(self.now_ms()),
+            };
+            self.tell_durable();
+            if let Err(error) = ended {
+                let bytes = self.commit.writer().unsynced_bytes();
+                tracing::error!(%error, bytes, "the end of the log cannot be written");
+                return;
+            }
+            let runs = if self.is_lost { Vec::new() } else { self.take_runs() };
+            if runs.is_empty() {
+                return;
+            }
+            self.write(runs);
         }
     }
 }

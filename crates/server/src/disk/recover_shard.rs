@@ -43,7 +43,7 @@ impl From<StorageError> for Stopped {
     }
 }
 
-/// Brings a fresh shard with this number to the state that the directory holds. `count` is told how
+/// Brings a fresh shard with this number to the state that the directory holds. `count` takes how
 /// many entries and operations were carried out, and may stop it. Returns the sequence with which
 /// the shard goes on.
 ///

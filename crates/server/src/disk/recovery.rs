@@ -12,14 +12,14 @@ use remora_storage::{Directory, StorageError, snapshot_name};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often the caller is told of the progress.
+/// How often `watch` gets the progress.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
 
 /// Entries that a shard counts before it tells of them.
 const COUNTED_TOGETHER: u64 = 1024;
 
 /// Brings fresh shards to the state that the directory holds. Returns how many entries and
-/// operations were carried out, and the sequence with which each shard goes on. `watch` is told of
+/// operations were carried out, and the sequence with which each shard goes on. `watch` gets
 /// the progress, several times a second and at the end.
 ///
 /// # Errors

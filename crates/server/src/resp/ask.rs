@@ -167,7 +167,7 @@ impl<H: Host> RespExecutor<H> {
             return responder.reply(|out, _| CommandError::NothingKept.write(out));
         }
         let order = |until_ms| Order::AwaitSync { until_ms, wants_more };
-        // Who waits for nothing is told how it stands.
+        // Without a wish the reply says at once how it stands.
         let until_ms = if wants_disk || wants_more { until_ms } else { 1 };
         let mut asked = Vec::with_capacity(self.host.shards());
         for shard in 0..self.host.shards() {
