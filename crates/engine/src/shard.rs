@@ -113,6 +113,11 @@ impl<J: Journal> Shard<J> {
         self.store.log.move_hold(hold, cursor)
     }
 
+    /// Ends a hold: the log keeps nothing for it any more.
+    pub fn release_log(&mut self, hold: Hold) {
+        self.store.log.release(hold);
+    }
+
     /// Bytes of the arena that data take.
     pub fn used_bytes(&self) -> u64 {
         self.store.slots.stats().used_bytes

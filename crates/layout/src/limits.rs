@@ -547,6 +547,14 @@ pub const LOG_HELD_BYTES: usize = 160 << 20;
 /// While fewer bytes are left for readers that hold entries, changes are refused: one more entry of
 /// one key, and what expires meanwhile, breaks no hold.
 pub const LOG_ROOM_BYTES: usize = MAX_KEY_BYTES + MAX_VALUE_BYTES + OPLOG_BYTES;
+/// Entries after which a primary asks a replica for an acknowledgement: "several tens" (HydraDB
+/// 5.2).
+pub const ASK_ENTRIES: u64 = 32;
+/// Longest message to a replica: it has room for the longest frame of the log.
+pub const FEED_BYTES: usize = MAX_FRAME_BYTES - FRAME_ALIGN_BYTES;
+/// Bytes of entries that a replica keeps while they wait for their commit position. At this bound it
+/// takes nothing more out of its ring, and the primary has to wait.
+pub const FEED_WAITING_BYTES: usize = 8 << 20;
 /// Runs of a shard's log on their way to the disk's thread.
 pub const LOG_RUNS_UNDER_WAY: usize = 8;
 /// Bytes of frames that a shard hands over at a time, more only for one longer frame.
@@ -691,6 +699,7 @@ pub const MIN_SEARCH_REPLY_BYTES: u64 = 1 << 28;
 pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
 
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
+const _: () = assert!(LOG_PIECE_BYTES + 64 <= FEED_BYTES && ASK_ENTRIES > 1);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
 const _: () = assert!(LOG_ROOM_BYTES + 4 * OPLOG_BYTES < LOG_HELD_BYTES);
 const _: () = assert!(LOG_RUN_BYTES <= LOG_GROUP_BYTES && LOG_GROUP_BYTES <= LOG_UNSYNCED_BYTES);

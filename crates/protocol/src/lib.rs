@@ -17,6 +17,7 @@ mod items;
 pub mod message;
 mod moved;
 mod pairs;
+pub mod replication;
 mod reply;
 mod sized;
 mod types;

@@ -46,6 +46,12 @@ pub const RELEASE: u8 = 201;
 /// request with this id, which is not executed. Has a reply if that request has
 /// had none.
 pub const CALL_OFF: u8 = 202;
+/// In place of an [`Op`]: the client is a replica and wants the shard's log, as
+/// [`crate::replication::Follow`] says. From then on only that comes in the ring.
+pub const FOLLOW: u8 = 203;
+/// In place of an [`Op`]: how far the replica has come, as [`crate::replication::Acknowledge`].
+/// Has no reply.
+pub const ACKNOWLEDGE: u8 = 204;
 /// Flag of a reply: it has a value, in the frame.
 pub const HAS_VALUE: u8 = 1;
 /// Flag of a reply: its value stands at the start of the named buffer.

@@ -25,9 +25,10 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     ("walk", &[&["fabric", "arena", "layout"]]),
     ("index", &[&["walk", "arena", "layout"]]),
     ("engine", &[&["protocol", "log", "index", "walk", "geometry", "arena", "layout"]]),
+    ("replica", &[&["engine", "protocol", "log", "arena", "layout"]]),
     ("frontend", &[&["protocol", "layout"]]),
     ("resp", &[&["frontend", "protocol", "geometry", "layout"]]),
-    ("server", &[&["resp", "frontend", "storage", "log"], FOUNDATIONS]),
+    ("server", &[&["resp", "frontend", "replica", "storage", "log"], FOUNDATIONS]),
     (
         "client-core",
         &[&["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],

@@ -1,0 +1,98 @@
+//! Replication on the wire: what a shard of the primary writes into the log ring of a replica, and
+//! what the replica says to that shard (HydraDB 5.2; RDMA_Mongo 4.4).
+//!
+//! ```text
+//! to the replica   0 kind 1 | 0 3 | ask 4 | commit 8 | body
+//!   begins           secret 8 | epoch 8 | next 8
+//!   entries          frames of the log
+//!   lost             oldest 8
+//! to the primary, behind a request's header
+//!   follow           next 8 | epoch 8
+//!   acknowledge      received 8 | applied 8 | durable 8 | failed 8 | ask 4 | 0 4
+//! ```
+//! The ring's own credit says how many bytes the replica has freed.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
+
+/// The kind of a message to a replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, TryFromBytes)]
+#[repr(u8)]
+pub enum FeedKind {
+    /// The shard follows the request: its log comes from now on.
+    Begins = 1,
+    /// Frames of the log, or none if only the commit position has grown.
+    Entries = 2,
+    /// The shard does not keep the entries that the replica wants, any more or yet.
+    Lost = 3,
+}
+
+impl FeedKind {
+    /// The kind with this number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::try_read_from_bytes(&[number]).ok()
+    }
+}
+
+/// Before the body of each message to a replica.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct FeedHeader {
+    /// A [`FeedKind`].
+    pub kind: u8,
+    /// Zero.
+    pub zero: [u8; 3],
+    /// The replica is to acknowledge this; 0: it need not.
+    pub ask: U32,
+    /// Entries up to this sequence may be applied.
+    pub commit: U64,
+}
+
+/// Bytes of that.
+pub const FEED_HEADER_BYTES: usize = size_of::<FeedHeader>();
+
+/// The body of [`FeedKind::Begins`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Begins {
+    /// The secret of the checksums of the log.
+    pub secret: U64,
+    /// The epoch of the primary.
+    pub epoch: U64,
+    /// The sequence of the first entry that comes.
+    pub next: U64,
+}
+
+/// The body of [`crate::message::FOLLOW`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Follow {
+    /// The sequence of the first entry that the replica wants.
+    pub next: U64,
+    /// The epoch of the entry before it; 0 before the first.
+    pub epoch: U64,
+}
+
+/// The body of [`crate::message::ACKNOWLEDGE`] (H37; M28).
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Acknowledge {
+    /// The last entry that lies whole in the memory of the replica.
+    pub received: U64,
+    /// The last entry that is applied.
+    pub applied: U64,
+    /// The last entry that is on the disk of the replica; 0 without one.
+    pub durable: U64,
+    /// The first entry that failed, and that has to come again; 0 if none has.
+    pub failed: U64,
+    /// The newest ask that it answers.
+    pub ask: U32,
+    /// Zero.
+    pub zero: U32,
+}
+
+const _: () = assert!(FEED_HEADER_BYTES == 16);
+const _: () = assert!(size_of::<Begins>() == 24 && size_of::<Follow>() == 16);
+const _: () = assert!(size_of::<Acknowledge>() == 40);

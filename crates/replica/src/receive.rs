@@ -1,0 +1,162 @@
+//! The replica's end: the log of one shard of the primary, as its messages come out of the ring.
+//!
+//! Invariants:
+//! * entries come out in order, each once, whole, and none behind the commit position;
+//! * what was received intact stays: a message that does not follow on the last one names the entry
+//!   that is missing, and changes nothing else. What comes twice does nothing;
+//! * bytes that wait for their commit position are bounded. While they are at their bound, the
+//!   caller takes nothing out of the ring, and the primary has to wait.
+
+use remora_layout::limits::{FEED_WAITING_BYTES, LOG_HELD_BYTES};
+use remora_log::{AssembleError, Assembler, FrameError, Frames, LogKey, OwnedEntry};
+use remora_protocol::replication::{Acknowledge, FEED_HEADER_BYTES, FeedHeader, FeedKind};
+use std::collections::VecDeque;
+use zerocopy::FromBytes;
+
+/// Why a message ends the following: it is of no honest primary, or damaged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FeedError {
+    /// It is no message of a feed.
+    #[error("the primary sends what is no message of a feed")]
+    Malformed,
+    /// Its bytes are no frames of the log.
+    #[error("the primary sends a damaged log: {0}")]
+    Frame(#[from] FrameError),
+    /// Its frames make no entries.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+}
+
+/// The outcome of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Took {
+    /// It follows on what came before; an acknowledgement is to be sent if it asks for one.
+    Entries {
+        /// Whether the primary waits for an acknowledgement.
+        asks: bool,
+    },
+    /// An entry before it is missing: to be acknowledged at once, as failed.
+    Gap,
+}
+
+/// See the module's text.
+pub struct LogReceiver {
+    key: LogKey,
+    assembler: Assembler,
+    /// The commit position of the primary.
+    commit: u64,
+    /// Whole entries that were not given out.
+    waiting: VecDeque<OwnedEntry>,
+    waiting_bytes: usize,
+    /// The newest ask.
+    ask: u32,
+    failed: u64,
+}
+
+impl LogReceiver {
+    /// For the entries from this sequence on, of the log with this key.
+    pub fn new(key: LogKey, next: u64) -> Self {
+        Self {
+            key,
+            assembler: Assembler::new(next, LOG_HELD_BYTES),
+            commit: 0,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            ask: 0,
+            failed: 0,
+        }
+    }
+
+    /// The last entry that lies whole in this memory.
+    pub fn received(&self) -> u64 {
+        self.assembler.next_sequence() - 1
+    }
+
+    /// The commit position of the primary.
+    pub fn commit(&self) -> u64 {
+        self.commit
+    }
+
+    /// The link was lost and is there again: an entry that has not come whole comes anew.
+    pub fn reconnected(&mut self) {
+        self.assembler = Assembler::new(self.assembler.next_sequence(), LOG_HELD_BYTES);
+        (self.ask, self.failed) = (0, 0);
+    }
+
+    /// Whether it has room for another message.
+    pub fn has_room(&self) -> bool {
+        self.waiting_bytes < FEED_WAITING_BYTES
+    }
+
+    /// Takes the next message.
+    ///
+    /// # Errors
+    /// See [`FeedError`]: the connection is to be ended. Entries that were received stay.
+    pub fn take(&mut self, message: &[u8]) -> Result<Took, FeedError> {
+        let (header, frames) =
+            FeedHeader::read_from_prefix(message).map_err(|_| FeedError::Malformed)?;
+        debug_assert_eq!(message.len() - frames.len(), FEED_HEADER_BYTES);
+        if FeedKind::from_number(header.kind) != Some(FeedKind::Entries) {
+            return Err(FeedError::Malformed);
+        }
+        let took = self.take_frames(frames)?;
+        // A later message does not take back what an earlier one has committed.
+        self.commit = self.commit.max(header.commit.get());
+        let ask = header.ask.get();
+        if ask != 0 {
+            self.ask = ask;
+        }
+        Ok(match took {
+            Took::Entries { .. } => Took::Entries { asks: ask != 0 },
+            Took::Gap => Took::Gap,
+        })
+    }
+
+    fn take_frames(&mut self, frames: &[u8]) -> Result<Took, FeedError> {
+        for frame in Frames::new(frames, self.key) {
+            let frame = frame?;
+            if frame.sequence < self.assembler.next_sequence() {
+                // It came before: the primary went back further than it had to.
+                continue;
+            }
+            match self.assembler.take(frame) {
+                Ok(None) => {}
+                Ok(Some(entry)) => {
+                    let entry = entry.to_owned();
+                    self.waiting_bytes += entry.operation().len();
+                    self.waiting.push_back(entry);
+                    self.failed = 0;
+                }
+                Err(AssembleError::Gap { expected, .. }) => {
+                    self.failed = expected;
+                    return Ok(Took::Gap);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Took::Entries { asks: false })
+    }
+
+    /// The next entry that may be applied.
+    pub fn next_entry(&mut self) -> Option<OwnedEntry> {
+        let entry = self.waiting.front()?;
+        if entry.sequence > self.commit {
+            return None;
+        }
+        self.waiting_bytes -= entry.operation().len();
+        self.waiting.pop_front()
+    }
+
+    /// What is to be said to the primary; the entries up to `applied` are applied, those up to
+    /// `durable` on the disk.
+    pub fn acknowledge(&self, applied: u64, durable: u64) -> Acknowledge {
+        Acknowledge {
+            received: self.received().into(),
+            applied: applied.into(),
+            durable: durable.into(),
+            failed: self.failed.into(),
+            ask: self.ask.into(),
+            zero: 0.into(),
+        }
+    }
+}

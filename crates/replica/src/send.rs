@@ -1,0 +1,249 @@
+//! The primary's end: one shard's log on its way to one replica.
+//!
+//! Invariants:
+//! * frames go out in the order of the log. After a failure they go out again from the first entry
+//!   that failed (H38);
+//! * an entry is *stored* once the WRITE of its last frame has completed: then it lies in the memory
+//!   of the replica, whose thread need not have run;
+//! * the log keeps every entry that the replica has not received, until the log's bound breaks the
+//!   hold.
+
+use remora_arena::Journal;
+use remora_engine::Shard;
+use remora_layout::limits::{ASK_ENTRIES, FEED_BYTES};
+use remora_log::{Cursor, CursorError, Hold, Lost, outline};
+use remora_protocol::replication::{Acknowledge, FEED_HEADER_BYTES, FeedHeader, FeedKind};
+use std::collections::VecDeque;
+use zerocopy::IntoBytes;
+
+/// When the primary asks for an acknowledgement (H39).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AskFor {
+    /// After some tens of entries, and when the ring is full (relaxed).
+    #[default]
+    Some,
+    /// For each message (strict, the baseline of HydraDB's Fig. 13).
+    Each,
+}
+
+/// What no honest replica sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Violation {
+    /// It has entries that were not sent to it.
+    #[error("a replica acknowledges sequence {told}, and was sent {sent}")]
+    NotSent {
+        /// What it says.
+        told: u64,
+        /// The last entry that was sent.
+        sent: u64,
+    },
+    /// It has applied what it has not received, or goes back.
+    #[error("the positions of a replica make no sense")]
+    Order,
+}
+
+/// See the module's text.
+pub struct LogSender {
+    cursor: Cursor,
+    hold: Option<Hold>,
+    /// The last entry that was sent whole.
+    sent: u64,
+    /// The greatest that it was, also before a roll back.
+    most_sent: u64,
+    /// The commit position that the replica knows.
+    commit: u64,
+    ask_for: AskFor,
+    /// Entries since the last ask.
+    unasked: u64,
+    /// The last ask, and the last one that was answered.
+    asks: u32,
+    answered: u32,
+    /// Messages that are under way: the last entry of each.
+    under_way: VecDeque<u64>,
+    /// The last entry that lies in the memory of the replica.
+    stored: u64,
+    /// What the replica said last.
+    told: Acknowledge,
+    /// Times that the replica made it go back.
+    rolled_back: u64,
+}
+
+impl LogSender {
+    /// For a replica that wants the entries from this sequence on.
+    ///
+    /// # Errors
+    /// The log does not keep them, any more or yet.
+    pub fn begin<J: Journal>(
+        shard: &mut Shard<J>,
+        next: u64,
+        ask_for: AskFor,
+    ) -> Result<Self, CursorError> {
+        let cursor = shard.log().cursor(next)?;
+        let hold = shard.hold_log(&cursor).ok();
+        let before = next - 1;
+        Ok(Self {
+            cursor,
+            hold,
+            sent: before,
+            most_sent: before,
+            commit: 0,
+            ask_for,
+            unasked: 0,
+            asks: 0,
+            answered: 0,
+            under_way: VecDeque::new(),
+            stored: before,
+            told: Acknowledge {
+                received: before.into(),
+                applied: 0.into(),
+                durable: 0.into(),
+                failed: 0.into(),
+                ask: 0.into(),
+                zero: 0.into(),
+            },
+            rolled_back: 0,
+        })
+    }
+
+    /// Whether there is something to send: entries, or a commit position.
+    #[inline]
+    pub fn has_news<J: Journal>(&self, shard: &Shard<J>) -> bool {
+        self.sent < shard.last_sequence() || self.commit < self.commit_of(shard)
+    }
+
+    /// The commit position that the replica may know: that of the entries that it has been sent.
+    fn commit_of<J: Journal>(&self, shard: &Shard<J>) -> u64 {
+        shard.durable_sequence().min(shard.last_sequence())
+    }
+
+    /// Writes the next message into `out`, which is empty: at most [`FEED_BYTES`]. The caller sends
+    /// it, and reports when its WRITE has completed ([`LogSender::completed`]).
+    ///
+    /// # Errors
+    /// The log has dropped what comes next.
+    pub fn next_message<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Lost> {
+        out.resize(FEED_HEADER_BYTES, 0);
+        shard.log().read(&mut self.cursor, FEED_BYTES - FEED_HEADER_BYTES, out)?;
+        if let Some(of) = outline(&out[FEED_HEADER_BYTES..]) {
+            self.unasked += of.last + 1 - of.first;
+            self.sent = of.last;
+            self.most_sent = self.most_sent.max(self.sent);
+        }
+        self.commit = self.commit_of(shard);
+        let header = FeedHeader {
+            kind: FeedKind::Entries as u8,
+            zero: [0; 3],
+            ask: self.ask().into(),
+            commit: self.commit.into(),
+        };
+        out[..FEED_HEADER_BYTES].copy_from_slice(header.as_bytes());
+        self.under_way.push_back(self.sent);
+        Ok(())
+    }
+
+    /// The number of the ask that the next message carries; 0 without one.
+    fn ask(&mut self) -> u32 {
+        let is_due = match self.ask_for {
+            AskFor::Each => self.unasked > 0,
+            AskFor::Some => self.unasked >= ASK_ENTRIES,
+        };
+        if !is_due {
+            return 0;
+        }
+        self.unasked = 0;
+        // 0 is no ask.
+        self.asks = self.asks.wrapping_add(1).max(1);
+        self.asks
+    }
+
+    /// The WRITEs of so many messages have completed, oldest first.
+    pub fn completed(&mut self, messages: usize) {
+        for _ in 0..messages {
+            let Some(last) = self.under_way.pop_front() else { return };
+            self.stored = self.stored.max(last);
+        }
+    }
+
+    /// The last entry that lies in the memory of the replica.
+    pub fn stored(&self) -> u64 {
+        self.stored
+    }
+
+    /// Messages whose WRITEs have not completed.
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// What the replica said last.
+    pub fn told(&self) -> &Acknowledge {
+        &self.told
+    }
+
+    /// Times that the replica made it go back.
+    pub fn rolled_back(&self) -> u64 {
+        self.rolled_back
+    }
+
+    /// Asks of the replica that it has not answered.
+    pub fn unanswered(&self) -> u32 {
+        self.asks.wrapping_sub(self.answered)
+    }
+
+    /// The replica acknowledges.
+    ///
+    /// # Errors
+    /// See [`Violation`]; or, as `Ok(Err)`, the log has dropped the entry that failed.
+    pub fn take<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        told: Acknowledge,
+    ) -> Result<Result<(), Lost>, Violation> {
+        let (received, applied) = (told.received.get(), told.applied.get());
+        if received > self.most_sent {
+            return Err(Violation::NotSent { told: received, sent: self.most_sent });
+        }
+        let before = self.told;
+        if applied > received || received < before.received.get() || applied < before.applied.get()
+        {
+            return Err(Violation::Order);
+        }
+        self.told = told;
+        self.answered = told.ask.get();
+        // It lies there, whatever the transport has told.
+        self.stored = self.stored.max(received);
+        let failed = told.failed.get();
+        if failed != 0 {
+            if failed != received + 1 {
+                return Err(Violation::Order);
+            }
+            return Ok(self.roll_back(shard, failed));
+        }
+        if let (Some(hold), Ok(cursor)) = (&self.hold, shard.log().cursor(received + 1)) {
+            // A hold that broke is noticed when it is read.
+            let _ = shard.move_hold(hold, &cursor);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Sends again from an entry on (H38).
+    fn roll_back<J: Journal>(&mut self, shard: &Shard<J>, failed: u64) -> Result<(), Lost> {
+        self.cursor = shard.log().cursor(failed).map_err(|error| match error {
+            CursorError::Lost(lost) => lost,
+            CursorError::Ahead { next } => Lost { oldest: next },
+        })?;
+        self.sent = failed - 1;
+        self.rolled_back += 1;
+        Ok(())
+    }
+
+    /// Ends it: the log keeps nothing more for the replica.
+    pub fn end<J: Journal>(&mut self, shard: &mut Shard<J>) {
+        if let Some(hold) = self.hold.take() {
+            shard.release_log(hold);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The replication of one shard's log, without a network.
+
+mod shipping;

@@ -1,0 +1,291 @@
+//! A log arrives whole at a replica, in order and no further than its commit position, over links
+//! that are cut at any moment.
+
+use remora_arena::{NoJournal, Owner};
+use remora_engine::{Applied, Durability, Now, Origin, Shard, ShardOptions};
+use remora_layout::limits::{ASK_ENTRIES, FEED_BYTES};
+use remora_log::LogKey;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Expiry};
+use remora_replica::{AskFor, LogReceiver, LogSender, Took, Violation};
+use remora_testing::Random;
+use std::collections::VecDeque;
+
+const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
+const SECRET: u64 = 9;
+
+fn shard(durability: Durability) -> Shard {
+    let options = ShardOptions {
+        hash_seed: 3,
+        record_secret: 7,
+        log_secret: SECRET,
+        epoch: 1,
+        buckets: 2,
+        durability,
+        ..ShardOptions::default()
+    };
+    Shard::new(Owner::heap(8 << 20, NoJournal), options)
+}
+
+fn copy() -> Shard {
+    let mut copy = shard(Durability::Memory);
+    copy.begin_applying();
+    copy
+}
+
+fn set(shard: &mut Shard, key: &[u8], value: &[u8]) {
+    let set = Command::Set {
+        key,
+        value,
+        condition: Condition::Always,
+        expiry: Expiry::Never,
+        get: false,
+    };
+    let hash = shard.hash(key);
+    assert_eq!(shard.execute(&set, hash, NOW).status, Status::Ok);
+}
+
+fn append(shard: &mut Shard, key: &[u8], value: &[u8]) {
+    let hash = shard.hash(key);
+    let appended = shard.execute(&Command::Append { key, value }, hash, NOW);
+    assert_eq!(appended.status, Status::Ok);
+}
+
+fn receiver(next: u64) -> LogReceiver {
+    LogReceiver::new(LogKey::new(SECRET, 0), next)
+}
+
+fn message(sender: &mut LogSender, shard: &mut Shard) -> Vec<u8> {
+    let mut message = Vec::new();
+    sender.next_message(shard, &mut message).unwrap();
+    assert!(message.len() <= FEED_BYTES);
+    message
+}
+
+/// Applies what may be applied; the entries' number.
+fn apply(receiver: &mut LogReceiver, copy: &mut Shard) -> u64 {
+    let mut applied = 0;
+    while let Some(entry) = receiver.next_entry() {
+        assert!(entry.sequence <= receiver.commit());
+        let outcome = copy.apply(&entry.entry(), &Origin::WHOLE, NOW);
+        assert_eq!(outcome, Ok(Applied::Done));
+        applied += 1;
+    }
+    applied
+}
+
+/// A replica and the link to it, which is cut now and then.
+struct Replica {
+    receiver: LogReceiver,
+    copy: Shard,
+    sender: LogSender,
+    /// Messages in its ring, oldest first.
+    ring: VecDeque<Vec<u8>>,
+    cuts: u64,
+}
+
+impl Replica {
+    fn begin(primary: &mut Shard) -> Self {
+        let sender = LogSender::begin(primary, 1, AskFor::Some).unwrap();
+        Self { receiver: receiver(1), copy: copy(), sender, ring: VecDeque::new(), cuts: 0 }
+    }
+
+    /// The link is lost with what is under way; the replica keeps what it has received.
+    fn cut(&mut self, primary: &mut Shard, random: &mut Random) {
+        // Some of the WRITEs were carried out.
+        let stored = random.below(self.ring.len() + 1);
+        self.ring.truncate(stored);
+        while let Some(message) = self.ring.pop_front() {
+            self.receiver.take(&message).unwrap();
+        }
+        self.sender.end(primary);
+        let next = self.receiver.received() + 1;
+        self.receiver.reconnected();
+        self.sender = LogSender::begin(primary, next, AskFor::Some).unwrap();
+        self.cuts += 1;
+    }
+
+    fn step(&mut self, primary: &mut Shard, random: &mut Random) {
+        match random.below(8) {
+            0..3 if self.sender.has_news(primary) => {
+                let message = message(&mut self.sender, primary);
+                self.ring.push_back(message);
+            }
+            3 if self.ring.len() == self.sender.under_way() => {
+                let some = random.below(self.sender.under_way() + 1);
+                self.sender.completed(some);
+            }
+            4..6 => {
+                if let Some(message) = self.ring.pop_front() {
+                    if self.sender.under_way() > self.ring.len() {
+                        self.sender.completed(1);
+                    }
+                    assert!(matches!(self.receiver.take(&message), Ok(Took::Entries { .. })));
+                }
+            }
+            6 => {
+                apply(&mut self.receiver, &mut self.copy);
+                let told = self.receiver.acknowledge(self.copy.applied(0), 0);
+                self.sender.take(primary, told).unwrap().unwrap();
+            }
+            _ if random.one_in(40) => self.cut(primary, random),
+            _ => {}
+        }
+        assert!(self.copy.applied(0) <= primary.durable_sequence());
+        assert!(self.sender.stored() <= primary.last_sequence());
+    }
+
+    fn finish(&mut self, primary: &mut Shard) {
+        while self.sender.has_news(primary) || !self.ring.is_empty() {
+            if self.sender.has_news(primary) {
+                let message = message(&mut self.sender, primary);
+                self.ring.push_back(message);
+            }
+            while let Some(message) = self.ring.pop_front() {
+                let took = self.receiver.take(&message).unwrap();
+                assert!(matches!(took, Took::Entries { .. }), "nothing is missing");
+            }
+        }
+        apply(&mut self.receiver, &mut self.copy);
+    }
+}
+
+#[test]
+fn a_replica_has_the_log_of_its_primary_whatever_is_cut() {
+    let mut cuts = 0;
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        let mut primary = shard(Durability::Told);
+        let mut replica = Replica::begin(&mut primary);
+        for _ in 0..3000 {
+            let key = [b'a' + random.below(8u8)];
+            match random.below(12) {
+                0 => append(&mut primary, &key, b"+"),
+                1 if random.one_in(30) => {
+                    let value = vec![random.below(200u8); random.within(60_000..200_000)];
+                    set(&mut primary, &key, &value);
+                }
+                2 => {
+                    let last = primary.last_sequence();
+                    let durable = primary.durable_sequence();
+                    primary.set_durable(durable + random.below(last - durable + 1));
+                }
+                3 => {
+                    let value = random.bits().to_le_bytes();
+                    set(&mut primary, &key, &value);
+                }
+                _ => replica.step(&mut primary, &mut random),
+            }
+        }
+        let last = primary.last_sequence();
+        primary.set_durable(last);
+        replica.finish(&mut primary);
+        assert_eq!(replica.copy.applied(0), last, "seed {seed}");
+        assert_eq!(replica.copy.digest(), primary.digest(), "seed {seed}");
+        cuts += replica.cuts;
+    }
+    assert!(cuts > 100, "{cuts} links were cut");
+}
+
+#[test]
+fn no_entry_is_given_out_behind_the_commit_position() {
+    let mut primary = shard(Durability::Told);
+    let (mut receiver, mut copy) = (receiver(1), copy());
+    let mut sender = LogSender::begin(&mut primary, 1, AskFor::Some).unwrap();
+    (0..3).for_each(|at| set(&mut primary, &[at], b"value"));
+    primary.set_durable(2);
+    receiver.take(&message(&mut sender, &mut primary)).unwrap();
+    assert_eq!((receiver.received(), apply(&mut receiver, &mut copy)), (3, 2));
+    // Its WRITE has not completed, as far as the primary knows; the acknowledgement says more.
+    assert_eq!(sender.stored(), 0);
+    sender.take(&mut primary, receiver.acknowledge(2, 0)).unwrap().unwrap();
+    assert_eq!((sender.stored(), sender.told().applied.get()), (3, 2));
+    primary.set_durable(3);
+    assert!(sender.has_news(&primary));
+    receiver.take(&message(&mut sender, &mut primary)).unwrap();
+    assert_eq!(apply(&mut receiver, &mut copy), 1);
+    assert!(!sender.has_news(&primary));
+}
+
+#[test]
+fn the_primary_goes_back_to_the_first_entry_that_failed() {
+    let mut primary = shard(Durability::Memory);
+    let (mut receiver, mut copy) = (receiver(1), copy());
+    let mut sender = LogSender::begin(&mut primary, 1, AskFor::Some).unwrap();
+    let mut messages = Vec::new();
+    for at in 0..4 {
+        set(&mut primary, &[at], b"value");
+        messages.push(message(&mut sender, &mut primary));
+    }
+    receiver.take(&messages[0]).unwrap();
+    // The second one does not come.
+    assert_eq!(receiver.take(&messages[2]), Ok(Took::Gap));
+    let told = receiver.acknowledge(1, 0);
+    assert_eq!((told.received.get(), told.failed.get()), (1, 2));
+    sender.take(&mut primary, told).unwrap().unwrap();
+    assert_eq!(sender.rolled_back(), 1);
+    // What was under way before that comes all the same.
+    assert_eq!(receiver.take(&messages[3]), Ok(Took::Gap));
+    receiver.take(&message(&mut sender, &mut primary)).unwrap();
+    assert_eq!((receiver.received(), apply(&mut receiver, &mut copy)), (4, 4));
+    assert_eq!(receiver.acknowledge(4, 0).failed.get(), 0);
+    // Twice is once.
+    receiver.take(&messages[1]).unwrap();
+    assert_eq!((receiver.received(), apply(&mut receiver, &mut copy)), (4, 0));
+    assert_eq!(copy.digest(), primary.digest());
+}
+
+#[test]
+fn a_relaxed_primary_asks_after_some_tens_of_entries_and_a_strict_one_each_time() {
+    for (ask_for, asked) in [(AskFor::Some, 100 / ASK_ENTRIES), (AskFor::Each, 100)] {
+        let mut primary = shard(Durability::Memory);
+        let mut sender = LogSender::begin(&mut primary, 1, ask_for).unwrap();
+        let mut receiver = receiver(1);
+        let mut asks = 0;
+        for at in 0..100 {
+            set(&mut primary, &[at], b"value");
+            let took = receiver.take(&message(&mut sender, &mut primary)).unwrap();
+            asks += u64::from(took == Took::Entries { asks: true });
+        }
+        assert_eq!(asks, asked, "{ask_for:?}");
+        assert_eq!(u64::from(sender.unanswered()), asked);
+        sender.take(&mut primary, receiver.acknowledge(0, 0)).unwrap().unwrap();
+        assert_eq!(sender.unanswered(), 0);
+    }
+}
+
+#[test]
+fn a_replica_cannot_acknowledge_what_it_was_not_sent() {
+    let mut primary = shard(Durability::Memory);
+    let mut sender = LogSender::begin(&mut primary, 1, AskFor::Some).unwrap();
+    set(&mut primary, b"key", b"value");
+    let honest = receiver(1).acknowledge(0, 0);
+    let told = remora_protocol::replication::Acknowledge { received: 1.into(), ..honest };
+    assert_eq!(sender.take(&mut primary, told), Err(Violation::NotSent { told: 1, sent: 0 }));
+    message(&mut sender, &mut primary);
+    sender.take(&mut primary, told).unwrap().unwrap();
+    assert_eq!(sender.take(&mut primary, honest), Err(Violation::Order));
+    let ahead = remora_protocol::replication::Acknowledge { applied: 2.into(), ..told };
+    assert_eq!(sender.take(&mut primary, ahead), Err(Violation::Order));
+}
+
+#[test]
+fn what_no_primary_sends_is_refused() {
+    let mut primary = shard(Durability::Memory);
+    let mut sender = LogSender::begin(&mut primary, 1, AskFor::Some).unwrap();
+    set(&mut primary, b"key", b"value");
+    let honest = message(&mut sender, &mut primary);
+    for at in 0..honest.len() {
+        let mut damaged = honest.clone();
+        damaged[at] ^= 4;
+        let mut receiver = receiver(1);
+        let took = receiver.take(&damaged);
+        // The header has no checksum of its own: the ring's frame has one.
+        assert!(at < 16 || took.is_err(), "byte {at}");
+        assert!(at < 16 || receiver.received() == 0);
+    }
+    for bytes in 0..honest.len() {
+        let took = receiver(1).take(&honest[..bytes]);
+        assert!(took.is_err() || bytes == 16, "{bytes} bytes");
+    }
+}
