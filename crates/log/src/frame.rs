@@ -83,6 +83,16 @@ impl LogKey {
         Self(mix(secret, shard as u64))
     }
 
+    /// The key as it is sent to a replica, which has to check the frames.
+    pub const fn to_word(self) -> u64 {
+        self.0
+    }
+
+    /// The key that was sent so.
+    pub const fn of_word(word: u64) -> Self {
+        Self(word)
+    }
+
     /// The key under which the frames of an epoch are made.
     #[inline]
     pub(crate) const fn of_epoch(self, epoch: u64) -> EpochKey {

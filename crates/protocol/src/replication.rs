@@ -3,11 +3,13 @@
 //!
 //! ```text
 //! to the replica   0 kind 1 | 0 3 | ask 4 | commit 8 | body
-//!   begins           secret 8 | epoch 8 | next 8
+//!   begins           key 8 | epoch 8 | next 8
 //!   entries          frames of the log
-//!   lost             oldest 8
+//!   lost             is_same_log 8 | oldest 8 | next 8
+//!   copy             operations of a snapshot; each message ends with any byte of one
+//!   copied           sequence 8
 //! to the primary, behind a request's header
-//!   follow           next 8 | epoch 8
+//!   follow           next 8 | epoch 8 | key 8
 //!   acknowledge      received 8 | applied 8 | durable 8 | failed 8 | ask 4 | 0 4
 //! ```
 //! The ring's own credit says how many bytes the replica has freed.
@@ -25,6 +27,10 @@ pub enum FeedKind {
     Entries = 2,
     /// The shard does not keep the entries that the replica wants, any more or yet.
     Lost = 3,
+    /// A part of a copy of all that the shard has, as a snapshot writes it.
+    Copy = 4,
+    /// The end of that. The log comes from the next sequence on.
+    Copied = 5,
 }
 
 impl FeedKind {
@@ -55,11 +61,24 @@ pub const FEED_HEADER_BYTES: usize = size_of::<FeedHeader>();
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Begins {
-    /// The secret of the checksums of the log.
-    pub secret: U64,
+    /// The key of the checksums of the log.
+    pub key: U64,
     /// The epoch of the primary.
     pub epoch: U64,
-    /// The sequence of the first entry that comes.
+    /// The sequence of the first entry that comes; 0: a copy comes first.
+    pub next: U64,
+}
+
+/// The body of [`FeedKind::Lost`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct LostLog {
+    /// 1 if the replica has followed this log, and 0 if it was another one: the primary has begun
+    /// anew, or another server is at its address.
+    pub is_same_log: U64,
+    /// The oldest entry that is kept.
+    pub oldest: U64,
+    /// The sequence of the next entry.
     pub next: U64,
 }
 
@@ -67,10 +86,12 @@ pub struct Begins {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Follow {
-    /// The sequence of the first entry that the replica wants.
+    /// The sequence of the first entry that the replica wants; 0: a copy of everything first.
     pub next: U64,
-    /// The epoch of the entry before it; 0 before the first.
+    /// The epoch of the entry before it.
     pub epoch: U64,
+    /// The key of the log that it has followed.
+    pub key: U64,
 }
 
 /// The body of [`crate::message::ACKNOWLEDGE`] (H37; M28).
@@ -94,5 +115,5 @@ pub struct Acknowledge {
 }
 
 const _: () = assert!(FEED_HEADER_BYTES == 16);
-const _: () = assert!(size_of::<Begins>() == 24 && size_of::<Follow>() == 16);
+const _: () = assert!(size_of::<Begins>() == 24 && size_of::<Follow>() == 24);
 const _: () = assert!(size_of::<Acknowledge>() == 40);

@@ -19,8 +19,12 @@
 
 #![forbid(unsafe_code)]
 
+mod feed;
+mod follow;
 mod receive;
 mod send;
 
+pub use feed::Feed;
+pub use follow::{Follower, Heard};
 pub use receive::{FeedError, LogReceiver, Took};
 pub use send::{AskFor, LogSender, Violation};

@@ -58,8 +58,8 @@ pub struct LogSender {
     /// The last ask, and the last one that was answered.
     asks: u32,
     answered: u32,
-    /// Messages that are under way: the last entry of each.
-    under_way: VecDeque<u64>,
+    /// Messages that are under way: the number of the WRITE, and the last entry.
+    under_way: VecDeque<(u64, u64)>,
     /// The last entry that lies in the memory of the replica.
     stored: u64,
     /// What the replica said last.
@@ -117,7 +117,8 @@ impl LogSender {
     }
 
     /// Writes the next message into `out`, which is empty: at most [`FEED_BYTES`]. The caller sends
-    /// it, and reports when its WRITE has completed ([`LogSender::completed`]).
+    /// it, and says by which WRITE ([`LogSender::posted`]) and when that has completed
+    /// ([`LogSender::completed`]).
     ///
     /// # Errors
     /// The log has dropped what comes next.
@@ -141,8 +142,12 @@ impl LogSender {
             commit: self.commit.into(),
         };
         out[..FEED_HEADER_BYTES].copy_from_slice(header.as_bytes());
-        self.under_way.push_back(self.sent);
         Ok(())
+    }
+
+    /// The last message went out by the WRITE with this number; they only grow.
+    pub fn posted(&mut self, write: u64) {
+        self.under_way.push_back((write, self.sent));
     }
 
     /// The number of the ask that the next message carries; 0 without one.
@@ -160,10 +165,12 @@ impl LogSender {
         self.asks
     }
 
-    /// The WRITEs of so many messages have completed, oldest first.
-    pub fn completed(&mut self, messages: usize) {
-        for _ in 0..messages {
-            let Some(last) = self.under_way.pop_front() else { return };
+    /// The WRITEs up to this number have completed.
+    pub fn completed(&mut self, write: u64) {
+        while let Some(&(of, last)) = self.under_way.front()
+            && of <= write
+        {
+            self.under_way.pop_front();
             self.stored = self.stored.max(last);
         }
     }

@@ -81,13 +81,16 @@ struct Replica {
     sender: LogSender,
     /// Messages in its ring, oldest first.
     ring: VecDeque<Vec<u8>>,
+    /// WRITEs so far, and how many of them have completed.
+    writes: u64,
+    completed: u64,
     cuts: u64,
 }
 
 impl Replica {
     fn begin(primary: &mut Shard) -> Self {
         let sender = LogSender::begin(primary, 1, AskFor::Some).unwrap();
-        Self { receiver: receiver(1), copy: copy(), sender, ring: VecDeque::new(), cuts: 0 }
+        Self { receiver: receiver(1), copy: copy(), sender, ring: VecDeque::new(), writes: 0, completed: 0, cuts: 0 }
     }
 
     /// The link is lost with what is under way; the replica keeps what it has received.
@@ -105,21 +108,24 @@ impl Replica {
         self.cuts += 1;
     }
 
+    fn send(&mut self, primary: &mut Shard) {
+        let message = message(&mut self.sender, primary);
+        self.ring.push_back(message);
+        self.writes += 1;
+        self.sender.posted(self.writes);
+    }
+
     fn step(&mut self, primary: &mut Shard, random: &mut Random) {
         match random.below(8) {
             0..3 if self.sender.has_news(primary) => {
-                let message = message(&mut self.sender, primary);
-                self.ring.push_back(message);
+                self.send(primary);
             }
-            3 if self.ring.len() == self.sender.under_way() => {
-                let some = random.below(self.sender.under_way() + 1);
-                self.sender.completed(some);
+            3 => {
+                self.completed += random.below(self.writes - self.completed + 1);
+                self.sender.completed(self.completed);
             }
             4..6 => {
                 if let Some(message) = self.ring.pop_front() {
-                    if self.sender.under_way() > self.ring.len() {
-                        self.sender.completed(1);
-                    }
                     assert!(matches!(self.receiver.take(&message), Ok(Took::Entries { .. })));
                 }
             }
@@ -138,8 +144,7 @@ impl Replica {
     fn finish(&mut self, primary: &mut Shard) {
         while self.sender.has_news(primary) || !self.ring.is_empty() {
             if self.sender.has_news(primary) {
-                let message = message(&mut self.sender, primary);
-                self.ring.push_back(message);
+                self.send(primary);
             }
             while let Some(message) = self.ring.pop_front() {
                 let took = self.receiver.take(&message).unwrap();

@@ -50,6 +50,8 @@ pub struct Sender {
     run: Vec<u8>,
     /// Where the run begins, counted as `sent`.
     run_from: u64,
+    /// WRITEs so far.
+    writes: u64,
 }
 
 impl Sender {
@@ -66,6 +68,7 @@ impl Sender {
             imm: None,
             run: Vec::new(),
             run_from: 0,
+            writes: 0,
         }
     }
 
@@ -103,6 +106,11 @@ impl Sender {
     /// The credit as it was last taken.
     pub fn credit(&self) -> u64 {
         self.credit
+    }
+
+    /// The WRITEs that it has posted: their completions come in this order.
+    pub fn writes(&self) -> u64 {
+        self.writes
     }
 
     /// Whether fresh credit would be useful although there is room: the lap is at its end.
@@ -217,6 +225,7 @@ impl Sender {
             let offset = self.base + self.run_from % RING_BYTES as u64;
             let to = RemoteAddress { region: self.region, offset };
             link.post(&[Work::Write { id: WRITE_ID, to, bytes: &self.run, imm: self.imm }]);
+            self.writes += 1;
             self.run.clear();
             // A burst must not keep its memory for ever.
             self.run.shrink_to(RUN_KEPT_BYTES);

@@ -1,0 +1,222 @@
+//! What one shard of the primary sends to one replica: a copy of all that it has, if the replica
+//! wants one, and its log (RDMA_Mongo 4.4: initial synchronisation, then steady state; M19 to M22).
+//!
+//! Invariant: a copy is exact at the sequence of its end ([`Shard::begin_snapshot`]), and the log
+//! goes on with the next one. A copy that is interrupted is of no use; the replica asks anew.
+
+use crate::send::{AskFor, LogSender, Violation};
+use remora_arena::Journal;
+use remora_engine::{Now, Shard, SnapshotTurn};
+use remora_layout::limits::FEED_BYTES;
+use remora_log::{CursorError, Lost};
+use remora_protocol::replication::{
+    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, LostLog,
+};
+use zerocopy::IntoBytes;
+
+/// See the module's text.
+pub struct Feed {
+    stage: Stage,
+    /// The answer to the request, until it is sent.
+    answer: Option<Vec<u8>>,
+    ask_for: AskFor,
+}
+
+enum Stage {
+    /// The shard writes a snapshot for the replica.
+    Copying(Copy),
+    /// The log.
+    Shipping(LogSender),
+    /// The replica has to ask anew.
+    Lost,
+}
+
+#[derive(Default)]
+struct Copy {
+    /// The shard has begun; before that, another snapshot is under way.
+    has_begun: bool,
+    /// What the shard has written and that is not sent.
+    written: Vec<u8>,
+    sent: usize,
+    /// What follows the copy, once it is complete.
+    ended: Option<(u64, LogSender)>,
+}
+
+impl Feed {
+    /// Begins what a replica has asked for.
+    pub fn begin<J: Journal>(shard: &mut Shard<J>, follow: &Follow, ask_for: AskFor) -> Self {
+        let (key, epoch) = (shard.log().key().to_word(), shard.log().epoch());
+        let next = follow.next.get();
+        let begins = Begins { key: key.into(), epoch: epoch.into(), next: next.into() };
+        let begun = |stage| Self {
+            stage,
+            answer: Some(message(FeedKind::Begins, begins.as_bytes())),
+            ask_for,
+        };
+        if next == 0 {
+            return begun(Stage::Copying(Copy::default()));
+        }
+        let is_same_log = follow.key.get() == key;
+        if is_same_log
+            && follow.epoch.get() == epoch
+            && let Ok(sender) = LogSender::begin(shard, next, ask_for)
+        {
+            return begun(Stage::Shipping(sender));
+        }
+        let lost = LostLog {
+            is_same_log: u64::from(is_same_log).into(),
+            oldest: shard.log().oldest_sequence().into(),
+            next: (shard.last_sequence() + 1).into(),
+        };
+        let answer = Some(message(FeedKind::Lost, lost.as_bytes()));
+        Self { stage: Stage::Lost, answer, ask_for }
+    }
+
+    /// Whether there is something to send.
+    #[inline]
+    pub fn has_news<J: Journal>(&self, shard: &Shard<J>) -> bool {
+        self.answer.is_some()
+            || match &self.stage {
+                Stage::Copying(_) => true,
+                Stage::Shipping(sender) => sender.has_news(shard),
+                Stage::Lost => false,
+            }
+    }
+
+    /// Writes the next message into `out`, which is empty: at most [`FEED_BYTES`]. It stays empty
+    /// while a copy waits.
+    pub fn next_message<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now, out: &mut Vec<u8>) {
+        if let Some(answer) = self.answer.take() {
+            *out = answer;
+            return;
+        }
+        match &mut self.stage {
+            Stage::Copying(copy) => match copy.next_message(shard, (now, self.ask_for), out) {
+                Ok(Some(sender)) => self.stage = Stage::Shipping(sender),
+                Ok(None) => {}
+                Err(lost) => self.lose(shard, lost, out),
+            },
+            Stage::Shipping(sender) => {
+                if let Err(lost) = sender.next_message(shard, out) {
+                    out.clear();
+                    self.lose(shard, lost, out);
+                }
+            }
+            Stage::Lost => {}
+        }
+    }
+
+    fn lose<J: Journal>(&mut self, shard: &mut Shard<J>, lost: Lost, out: &mut Vec<u8>) {
+        self.end(shard);
+        self.stage = Stage::Lost;
+        let lost = LostLog {
+            is_same_log: 1.into(),
+            oldest: lost.oldest.into(),
+            next: (shard.last_sequence() + 1).into(),
+        };
+        *out = message(FeedKind::Lost, lost.as_bytes());
+    }
+
+    /// The last message went out by the WRITE with this number; they only grow.
+    pub fn posted(&mut self, write: u64) {
+        if let Stage::Shipping(sender) = &mut self.stage {
+            sender.posted(write);
+        }
+    }
+
+    /// The WRITEs up to this number have completed.
+    pub fn completed(&mut self, write: u64) {
+        if let Stage::Shipping(sender) = &mut self.stage {
+            sender.completed(write);
+        }
+    }
+
+    /// The log on its way, once there is no copy under way.
+    pub fn log(&self) -> Option<&LogSender> {
+        match &self.stage {
+            Stage::Shipping(sender) => Some(sender),
+            Stage::Copying(_) | Stage::Lost => None,
+        }
+    }
+
+    /// The replica acknowledges.
+    ///
+    /// # Errors
+    /// It says what no honest replica says.
+    pub fn take<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        told: Acknowledge,
+    ) -> Result<(), Violation> {
+        let Stage::Shipping(sender) = &mut self.stage else { return Ok(()) };
+        if let Err(lost) = sender.take(shard, told)? {
+            let mut answer = Vec::new();
+            self.lose(shard, lost, &mut answer);
+            self.answer = Some(answer);
+        }
+        Ok(())
+    }
+
+    /// Ends it: the shard keeps nothing more for the replica.
+    pub fn end<J: Journal>(&mut self, shard: &mut Shard<J>) {
+        match std::mem::replace(&mut self.stage, Stage::Lost) {
+            Stage::Copying(Copy { ended: Some((_, mut sender)), .. })
+            | Stage::Shipping(mut sender) => sender.end(shard),
+            Stage::Copying(Copy { has_begun: true, .. }) => shard.abandon_snapshot(),
+            Stage::Copying(_) | Stage::Lost => {}
+        }
+    }
+}
+
+impl Copy {
+    /// The next part. Returns the sender of the log behind it, once the end of the copy is written.
+    fn next_message<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        (now, ask_for): (Now, AskFor),
+        out: &mut Vec<u8>,
+    ) -> Result<Option<LogSender>, Lost> {
+        if !self.has_begun {
+            self.has_begun = shard.begin_snapshot().is_ok();
+            if !self.has_begun {
+                return Ok(None);
+            }
+        }
+        if self.sent == self.written.len() && self.ended.is_none() {
+            (self.sent, self.written) = (0, Vec::new());
+            let turn = shard.snapshot_turn(now);
+            shard.take_snapshot(&mut self.written);
+            match turn {
+                SnapshotTurn::Ended { sequence } => {
+                    let sender = LogSender::begin(shard, sequence + 1, ask_for);
+                    self.ended = Some((sequence, sender.map_err(lost_of)?));
+                }
+                SnapshotTurn::GivenUp => return Err(Lost { oldest: shard.last_sequence() + 1 }),
+                SnapshotTurn::More | SnapshotTurn::Waits | SnapshotTurn::Full => {}
+            }
+        }
+        let left = &self.written[self.sent..];
+        if !left.is_empty() {
+            let part = &left[..left.len().min(FEED_BYTES - FEED_HEADER_BYTES)];
+            *out = message(FeedKind::Copy, part);
+            self.sent += part.len();
+            return Ok(None);
+        }
+        Ok(self.ended.take().map(|(sequence, sender)| {
+            *out = message(FeedKind::Copied, &sequence.to_le_bytes());
+            sender
+        }))
+    }
+}
+
+fn lost_of(error: CursorError) -> Lost {
+    match error {
+        CursorError::Lost(lost) => lost,
+        CursorError::Ahead { next } => Lost { oldest: next },
+    }
+}
+
+fn message(kind: FeedKind, body: &[u8]) -> Vec<u8> {
+    let header = FeedHeader { kind: kind as u8, zero: [0; 3], ask: 0.into(), commit: 0.into() };
+    [header.as_bytes(), body].concat()
+}

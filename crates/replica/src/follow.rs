@@ -1,0 +1,155 @@
+//! What one replica makes of the messages of one shard of its primary.
+//!
+//! Invariant: a copy counts from its end on, and only whole. If it is interrupted, what was loaded
+//! of it goes away before the next one begins: no state is ever a mixture of two.
+
+use crate::receive::{FeedError, LogReceiver, Took};
+use remora_engine::split_operation;
+use remora_layout::limits::SNAPSHOT_OPERATION_BYTES;
+use remora_log::LogKey;
+use remora_protocol::replication::{
+    Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, LostLog,
+};
+use zerocopy::FromBytes;
+
+/// What a message says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Heard {
+    /// The shard answers: its log comes, behind a copy or not.
+    Begins {
+        /// Whether a copy comes first. Then all that was copied before goes away.
+        copies: bool,
+    },
+    /// Whole operations of a copy, to be loaded.
+    Operations(Vec<u8>),
+    /// The copy is complete: the log goes on behind this entry of this epoch.
+    Copied {
+        /// The sequence at which the copy is exact.
+        sequence: u64,
+        /// The epoch of the primary.
+        epoch: u64,
+    },
+    /// Entries came ([`Follower::log`] gives them out).
+    Entries {
+        /// Whether an acknowledgement is to be sent now.
+        asks: bool,
+    },
+    /// The primary does not keep what is to come next. If it is the same log, a copy helps; if not,
+    /// the primary has begun anew, and somebody has to decide.
+    Lost {
+        /// Whether it is the log that was followed.
+        is_same_log: bool,
+    },
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Follower {
+    /// The log that is followed: its key, and its epoch.
+    of: Option<(u64, u64)>,
+    stage: Stage,
+}
+
+#[derive(Default)]
+enum Stage {
+    /// Nothing came yet.
+    #[default]
+    Asked,
+    /// The beginning of an operation that goes on.
+    Copying(Vec<u8>),
+    Following(LogReceiver),
+}
+
+impl Follower {
+    /// What is to be asked for: the log behind what was received, or a copy. To be called when a
+    /// link was made.
+    pub fn ask(&mut self) -> Follow {
+        let (key, epoch) = self.of.unwrap_or_default();
+        let next = match &mut self.stage {
+            Stage::Following(receiver) => {
+                receiver.reconnected();
+                receiver.received() + 1
+            }
+            Stage::Asked | Stage::Copying(_) => 0,
+        };
+        Follow { next: next.into(), epoch: epoch.into(), key: key.into() }
+    }
+
+    /// Gives up what was followed: the next ask is for a copy.
+    pub fn forget(&mut self) {
+        (self.of, self.stage) = (None, Stage::Asked);
+    }
+
+    /// The log, once there is no copy under way.
+    pub fn log(&mut self) -> Option<&mut LogReceiver> {
+        match &mut self.stage {
+            Stage::Following(receiver) => Some(receiver),
+            Stage::Asked | Stage::Copying(_) => None,
+        }
+    }
+
+    /// Takes the next message.
+    ///
+    /// # Errors
+    /// See [`FeedError`]: the link is to be ended.
+    pub fn hear(&mut self, message: &[u8]) -> Result<Heard, FeedError> {
+        let header = FeedHeader::read_from_prefix(message);
+        let (header, body) = header.map_err(|_| FeedError::Malformed)?;
+        let kind = FeedKind::from_number(header.kind).ok_or(FeedError::Malformed)?;
+        debug_assert_eq!(message.len() - body.len(), FEED_HEADER_BYTES);
+        match (kind, &mut self.stage) {
+            (FeedKind::Begins, _) => {
+                let begins = Begins::read_from_bytes(body).map_err(|_| FeedError::Malformed)?;
+                self.begin(&begins)
+            }
+            (FeedKind::Lost, _) => {
+                let lost = LostLog::read_from_bytes(body).map_err(|_| FeedError::Malformed)?;
+                Ok(Heard::Lost { is_same_log: lost.is_same_log.get() == 1 })
+            }
+            (FeedKind::Copy, Stage::Copying(rest)) => whole_operations(rest, body),
+            (FeedKind::Copied, Stage::Copying(rest)) if rest.is_empty() => {
+                let sequence = u64::read_from_bytes(body).map_err(|_| FeedError::Malformed)?;
+                let (key, epoch) = self.of.ok_or(FeedError::Malformed)?;
+                let key = LogKey::of_word(key);
+                let next = sequence.checked_add(1).ok_or(FeedError::Malformed)?;
+                self.stage = Stage::Following(LogReceiver::new(key, next));
+                Ok(Heard::Copied { sequence, epoch })
+            }
+            (FeedKind::Entries, Stage::Following(receiver)) => {
+                let asks = match receiver.take(message)? {
+                    Took::Entries { asks } => asks,
+                    Took::Gap => true,
+                };
+                Ok(Heard::Entries { asks })
+            }
+            _ => Err(FeedError::Malformed),
+        }
+    }
+
+    fn begin(&mut self, begins: &Begins) -> Result<Heard, FeedError> {
+        let copies = begins.next.get() == 0;
+        let of = (begins.key.get(), begins.epoch.get());
+        if copies {
+            self.stage = Stage::Copying(Vec::new());
+        } else if self.of != Some(of) || !matches!(self.stage, Stage::Following(_)) {
+            return Err(FeedError::Malformed);
+        }
+        self.of = Some(of);
+        Ok(Heard::Begins { copies })
+    }
+}
+
+/// The whole operations of what has come; the beginning of one that goes on stays in `rest`.
+fn whole_operations(rest: &mut Vec<u8>, more: &[u8]) -> Result<Heard, FeedError> {
+    rest.extend_from_slice(more);
+    let mut left = &rest[..];
+    while let Some((_, behind)) = split_operation(left).map_err(|_| FeedError::Malformed)? {
+        left = behind;
+    }
+    let whole = rest.len() - left.len();
+    let behind = rest.split_off(whole);
+    if behind.len() > SNAPSHOT_OPERATION_BYTES + size_of::<u64>() {
+        return Err(FeedError::Malformed);
+    }
+    Ok(Heard::Operations(std::mem::replace(rest, behind)))
+}
