@@ -6,6 +6,7 @@ use std::path::Path;
 pub fn own_config(socket: &Path) -> Config {
     Config {
         data: None,
+        replica_of: None,
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         socket_path: socket.to_owned(),
         fabric_address: None,

@@ -67,6 +67,7 @@ mod read_lease;
 mod ring_set;
 mod router;
 mod session;
+mod subscriber;
 mod sync;
 mod trees;
 
@@ -97,6 +98,7 @@ pub use remora_layout::tree::{TreeInfo, TreeKind};
 pub use remora_protocol::Expiry;
 pub use remora_protocol::tree::{Fields, ObjectId, PutObject};
 pub use session::Session;
+pub use subscriber::Subscriber;
 pub use trees::{
     Issue, OpenTree, RefinedCount, RefinedFound, TreeEvents, TreeFound, TreeObject, TreeRead,
     TreeSettings,

@@ -552,6 +552,16 @@ pub const LOG_ROOM_BYTES: usize = MAX_KEY_BYTES + MAX_VALUE_BYTES + OPLOG_BYTES;
 pub const ASK_ENTRIES: u64 = 32;
 /// Longest message to a replica: it has room for the longest frame of the log.
 pub const FEED_BYTES: usize = MAX_FRAME_BYTES - FRAME_ALIGN_BYTES;
+/// Batches of entries on their way to one shard of a replica.
+pub const APPLY_BATCHES: u64 = 16;
+/// Entries, or operations of a copy, that a shard of a replica applies in one turn.
+pub const APPLY_TURN_ENTRIES: usize = 256;
+/// Time until a replica that has lost its primary tries again, at first and at most, ms.
+pub const FOLLOW_AGAIN_MS: u64 = 50;
+/// See [`FOLLOW_AGAIN_MS`].
+pub const FOLLOW_AGAIN_MAX_MS: u64 = 2000;
+/// Messages to one replica in one turn of the shard.
+pub const FEED_MESSAGES_PER_TURN: usize = 4;
 /// Bytes of entries that a replica keeps while they wait for their commit position. At this bound it
 /// takes nothing more out of its ring, and the primary has to wait.
 pub const FEED_WAITING_BYTES: usize = 8 << 20;

@@ -1,7 +1,7 @@
 //! The server's settings. The binary decides where the values come from (flags, environment, file).
 
 pub use remora_engine::Eviction;
-pub use remora_fabric::Wake;
+pub use remora_fabric::{Address, Wake};
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::verbs::{Mtu, Packets};
 pub use remora_storage::Promise;
@@ -22,6 +22,9 @@ pub struct Data {
 /// Configuration of one server process.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// The primary that this server is a replica of: its Unix socket, or its address for sessions.
+    /// `None`: it is a primary.
+    pub replica_of: Option<Address>,
     /// Where the data are kept; `None`: nowhere, they end with the server.
     pub data: Option<Data>,
     /// Address of the RESP listener; port 0 takes a free one.

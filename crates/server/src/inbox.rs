@@ -10,6 +10,7 @@
 //! The protocol of the rings wakes the receiver: [`remora_fabric::shm::asleep`].
 
 use crate::disk::SnapshotPort;
+use crate::following::Batch;
 use crate::mail_queues::{MailQueues, bits};
 use crate::ring_session::RingSession;
 use crate::thread_counts::ThreadCounts;
@@ -39,6 +40,8 @@ pub enum Message {
     },
     /// Write a snapshot of the shard.
     Snapshot(Arc<SnapshotPort>),
+    /// A part of the log of the primary, to be applied.
+    Apply(Arc<Batch>),
     /// Whether the disk of the log takes entries.
     Keeps(bool),
     /// Take no more RESP requests. The sender is dropped once those that were

@@ -23,6 +23,7 @@ mod config;
 mod control;
 mod cores;
 pub mod disk;
+mod following;
 pub mod inbox;
 mod key_work;
 pub mod large_jobs;

@@ -9,7 +9,7 @@
 //!   to look at it by itself;
 //! * each client that has work gets its turn before one gets another.
 
-use crate::ring_session::{RingSession, SessionError};
+use crate::ring_session::{ReplicaPositions, RingSession, SessionError};
 use remora_arena::Journal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
@@ -57,6 +57,8 @@ pub struct RingClients<C = fn() -> Instant> {
     /// When doorbells were last looked for, and clients to be parked.
     looked: Instant,
     swept: Instant,
+    /// The places of replicas.
+    replicas: Vec<usize>,
     /// Clients that rang while they were parked.
     rung: u64,
     clock: C,
@@ -81,6 +83,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
             marked,
             looked: now,
             swept: now,
+            replicas: Vec::new(),
             rung: 0,
             clock,
         }
@@ -131,6 +134,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
             *client = None;
         }
         self.unparked.retain(|&place| self.clients[place].is_some());
+        self.replicas.retain(|&place| self.clients[place].is_some());
     }
 
     /// Clients that are parked.
@@ -190,12 +194,39 @@ impl<C: Fn() -> Instant> RingClients<C> {
                     served.frames += frames as u64;
                     served.clients += (frames > 0) as u64;
                     served.polled |= frames > 0 && session.is_written_by_others();
+                    if session.is_replica() && !self.replicas.contains(&place) {
+                        self.replicas.push(place);
+                    }
                 }
                 Err(error) => lost(session, error),
             }
             served.rings += session.take_looked();
         }
         served
+    }
+
+    /// Sends each replica what is new in the log. Whether there is more to send now.
+    #[inline]
+    pub fn feed_replicas(
+        &mut self,
+        (shard, now): (&mut Shard<impl Journal>, Now),
+        mut lost: impl FnMut(&RingSession, SessionError),
+    ) -> bool {
+        let mut has_more = false;
+        for &place in &self.replicas {
+            let Some(client) = &mut self.clients[place] else { continue };
+            match client.session.feed_some(shard, now) {
+                Ok(more) => has_more |= more,
+                Err(error) => lost(&client.session, error),
+            }
+        }
+        has_more
+    }
+
+    /// How far each replica has come.
+    pub fn replica_positions(&self) -> impl Iterator<Item = ReplicaPositions> {
+        let sessions = self.replicas.iter().filter_map(|&place| self.clients[place].as_ref());
+        sessions.filter_map(|client| client.session.replica_positions())
     }
 
     /// Gives up requests that have stalled. The caller calls it with the shard's ticks.

@@ -8,6 +8,7 @@ use crate::control::{self, Control};
 use crate::disk::{
     DataDirectory, Disk, LogThread, Progress, SnapshotPlace, SnapshotThread, recover,
 };
+use crate::following::{FollowThread, Following};
 use crate::inbox::{Inbox, Message};
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
@@ -58,6 +59,8 @@ pub struct Server {
     log: Option<LogThread>,
     /// Writes snapshots.
     snapshots: Option<SnapshotThread>,
+    /// Follows the primary, at a replica.
+    follow: Option<FollowThread>,
     lock: Option<Lock>,
 }
 
@@ -137,6 +140,11 @@ impl Server {
         };
         let (handles, mut loops) =
             make_shards(&config, (&topology, &places), (arena_bytes, common))?;
+        if config.replica_of.is_some() {
+            loops.iter_mut().for_each(|(shard, _)| shard.begin_applying());
+        }
+        let following =
+            config.replica_of.clone().map(|primary| Following::new(primary, shards));
         let slots = Box::new(SlotTable::even(shards));
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
@@ -154,6 +162,7 @@ impl Server {
             shards: handles,
             slots,
             disk,
+            following,
             pointer_table,
             verbs,
             stopping: false.into(),
@@ -175,9 +184,13 @@ impl Server {
         let snapshots =
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
         let lock = data.and_then(DataDirectory::into_lock);
-        let (shards, control, acceptor) = (Vec::new(), None, None);
-        let mut server = Self { socket, shared, shards, control, acceptor, log, snapshots, lock };
+        let (shards, control, acceptor, follow) = (Vec::new(), None, None, None);
+        let mut server =
+            Self { socket, shared, shards, control, acceptor, log, snapshots, follow, lock };
         server.spawn(loops, &places, unix, fabric, listener)?;
+        if server.shared.following.is_some() {
+            server.follow = Some(FollowThread::start(Arc::clone(&server.shared))?);
+        }
         Ok(server)
     }
 
@@ -269,6 +282,9 @@ impl Server {
 
     fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
+        if let Some(follow) = self.follow.take() {
+            follow.stop();
+        }
         if let Some((thread, waker)) = self.acceptor.take() {
             // Fails only if the poll is gone, and then the thread is gone too.
             let _ = waker.wake();
@@ -419,6 +435,8 @@ fn make_shard(
         clients_unparked: 0.into(),
         jobs: 0.into(),
         held_replies: 0.into(),
+        replicas: 0.into(),
+        stored_at_replicas: 0.into(),
         found_bytes: 0.into(),
         searches: Arc::default(),
         busy_share: BusyShare::default(),
@@ -439,6 +457,11 @@ fn check(config: &Config) -> Result<(), StartError> {
             "max_memory = {} bytes over {} shards gives {arena} bytes each: must be {MIN_ARENA_BYTES} to {MAX_ARENA_BYTES}",
             config.max_memory_bytes, config.shards
         ));
+    }
+    if config.replica_of.is_some() && config.data.is_some() {
+        return wrong(
+            "replica_of and data_dir together: a replica keeps nothing on a disk of its own; leave data_dir out".into(),
+        );
     }
     if config.lease_min_ms > LEASE_CONFIG_MAX_S * 1000 {
         return wrong(format!(

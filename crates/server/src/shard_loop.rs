@@ -68,6 +68,8 @@ pub struct ShardLoop {
     /// The time until which clients may take replies, and the channel that reports that none is
     /// left.
     drains: Option<(Instant, Sender<()>)>,
+    /// Replicas wait for more than the last turn could send.
+    has_more_to_feed: bool,
     stopping: bool,
 }
 
@@ -108,6 +110,7 @@ impl ShardLoop {
             last_idle_look: now,
             balance,
             drains: None,
+            has_more_to_feed: false,
             stopping: false,
         }
     }
@@ -169,7 +172,7 @@ impl ShardLoop {
     /// Looks at everything once. It reads the clock only if there is some work: an empty look costs
     /// a few loads. Returns the outcome, and the time.
     fn turn(&mut self) -> (Turn, Option<Instant>) {
-        if !has_work(&self.connections, &self.clients, &self.agent) {
+        if !self.has_more_to_feed && !has_work(&self.connections, &self.clients, &self.agent) {
             return (Turn::Idle, None);
         }
         let started = Instant::now();
@@ -194,7 +197,9 @@ impl ShardLoop {
         self.take_own_replies();
         self.connections.port_mut().send_mail();
         self.connections.port_mut().snapshot_some();
+        self.connections.port_mut().apply_some();
         self.connections.port_mut().ship_log();
+        self.feed_replicas(now);
         // A connection whose requests are executed is counted once.
         let sessions = rings.clients.max(moved.connections);
         let ended = self.count_turn(started, jobs + sessions + served);
@@ -242,6 +247,7 @@ impl ShardLoop {
                     host.large_jobs.set_synced(synced);
                 }
                 Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
+                Message::Apply(batch) => self.connections.port_mut().take_batch(batch),
                 Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),
                 Message::Drain(done) => {
                     self.drains = Some((Instant::now() + DRAIN, done));
@@ -319,6 +325,16 @@ impl ShardLoop {
         served
     }
 
+    /// Sends the replicas what is new in the log.
+    #[inline]
+    fn feed_replicas(&mut self, now: Now) {
+        let mut lost = Lost::default();
+        let shard = (&mut self.connections.port_mut().shard, now);
+        self.has_more_to_feed =
+            self.clients.feed_replicas(shard, |session, error| lost.add(session, error));
+        self.end_lost(lost, now);
+    }
+
     /// Ends the sessions that were given up, if there are any.
     fn end_lost(&mut self, lost: Lost, now: Now) {
         if lost.any {
@@ -362,7 +378,8 @@ impl ShardLoop {
             (None, false) => self.connections.wait_for_parts().then_some(IDLE_LOOK),
         };
         let before = self.sleeper.sleeps();
-        self.sleeper.sleep(timeout, || has_work(&self.connections, clients, agent));
+        let has_more = self.has_more_to_feed;
+        self.sleeper.sleep(timeout, || has_more || has_work(&self.connections, clients, agent));
         let sleeps = self.sleeper.sleeps() - before;
         count_alone(&host.handle().sleeps, sleeps);
         host.handle().thread.socket_looks.add(sleeps);
@@ -412,6 +429,7 @@ impl ShardLoop {
         host.now = now;
         host.shard.tick(now);
         host.large_jobs.time_out(now);
+        host.tick_applier();
         host.ship_log();
         let mut lost = Lost::default();
         let shard = (&mut self.connections.port_mut().shard, now);
@@ -472,6 +490,10 @@ impl ShardLoop {
         let rung = self.clients.take_rung();
         let (parked, unparked) = (self.clients.parked(), self.clients.unparked());
         let held = self.clients.held_replies();
+        let positions = self.clients.replica_positions();
+        let (replicas, stored) = positions.fold((0, u64::MAX), |(replicas, stored), position| {
+            (replicas + 1, stored.min(position.stored))
+        });
         let host = self.host();
         let held = held + host.large_jobs.held_replies() + self.connections.held_replies();
         let handle = host.handle();
@@ -479,6 +501,8 @@ impl ShardLoop {
         handle.clients_parked.store(parked as u64, Ordering::Relaxed);
         handle.clients_unparked.store(unparked as u64, Ordering::Relaxed);
         handle.held_replies.store(held as u64, Ordering::Relaxed);
+        handle.replicas.store(replicas, Ordering::Relaxed);
+        handle.stored_at_replicas.store(if replicas == 0 { 0 } else { stored }, Ordering::Relaxed);
         handle.found_bytes.store(host.large_jobs.found_bytes() as u64, Ordering::Relaxed);
         if let Ok(mut published) = handle.stats.lock() {
             *published = host.shard.stats();

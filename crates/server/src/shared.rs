@@ -5,6 +5,7 @@ use crate::balance::BusyShare;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::disk::Disk;
+use crate::following::Following;
 use crate::inbox::Inbox;
 use crate::other_searches::OtherSearches;
 use crate::thread_counts::{ThreadCounts, count};
@@ -65,6 +66,10 @@ pub struct ShardHandle {
     pub jobs: AtomicU64,
     /// Replies that it holds back until they are durable, or behind others.
     pub held_replies: AtomicU64,
+    /// Replicas that it feeds.
+    pub replicas: AtomicU64,
+    /// The last entry of its log that lies in the memory of each of them.
+    pub stored_at_replicas: AtomicU64,
     /// Bytes that its jobs under way have found and not replied yet.
     pub found_bytes: AtomicU64,
     /// Searches of other shards' trees that it was asked.
@@ -138,6 +143,8 @@ pub struct Shared {
     pub verbs: Option<verbs::Host>,
     /// The log's disk, if there is one.
     pub disk: Option<Disk>,
+    /// What is known of the primary, if this server is a replica.
+    pub following: Option<Following>,
     /// Counts of the server.
     pub counts: Counts,
     /// Counts of each agent, by number.

@@ -52,6 +52,7 @@ fn host() -> &'static Mutex<Host> {
         let directory = tempfile::tempdir().expect("a directory");
         let server = Server::start(Config {
             data: None,
+            replica_of: None,
             resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.path().join("socket"),
             fabric_address: None,

@@ -28,7 +28,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     ("replica", &[&["engine", "protocol", "log", "arena", "layout"]]),
     ("frontend", &[&["protocol", "layout"]]),
     ("resp", &[&["frontend", "protocol", "geometry", "layout"]]),
-    ("server", &[&["resp", "frontend", "replica", "storage", "log"], FOUNDATIONS]),
+    ("server", &[&["client-core", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS]),
     (
         "client-core",
         &[&["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],

@@ -21,7 +21,7 @@ use crate::in_flight::{RequestAt, RequestId, is_followed};
 use crate::inbox::Inbox;
 use crate::lane::{Lane, Receiving};
 use crate::ring_set::{RingSet, Sleep};
-use crate::sync::{AtomicUsize, POLLS_PER_CLOCK, spin_loop, try_lock};
+use crate::sync::{AtomicUsize, MutexGuard, POLLS_PER_CLOCK, spin_loop, try_lock};
 use remora_fabric::{AnyLink, Completion, Link, RemoteAddress, Waited, Wake, Work};
 use remora_layout::frame::frame_bytes;
 use remora_layout::immediate;
@@ -342,6 +342,45 @@ impl Endpoint {
         }
         self.inbox.awake();
         Ok(())
+    }
+}
+
+impl Endpoint {
+    /// Takes one frame that is no reply out of a shard's ring, into `self.reply`. The session is the
+    /// only one of its connection. Returns whether there was one.
+    pub fn take_message(&mut self, shard: usize) -> Result<bool, Error> {
+        let set = Arc::clone(&self.set);
+        let Some(mut receiving) = try_lock(&set.lanes[shard].receiving) else { return Ok(false) };
+        let mut at = self.at_ring(shard);
+        at.reply.clear();
+        match receiving.receiver.poll(at.reply) {
+            Poll::Frame(_) => {}
+            Poll::Violated(violation) => return Err(at.connection.end(violation.into())),
+            Poll::Empty | Poll::Torn => return Ok(false),
+        }
+        if let Some(consumed) = receiving.receiver.credit_due() {
+            at.give_credit(&mut receiving.credit_link, consumed)?;
+        }
+        Ok(true)
+    }
+
+    /// Sleeps until a frame may have come, for so long at most, unless one is there.
+    pub fn wait_for_messages(&mut self, most: Duration) -> Result<(), Error> {
+        self.check()?;
+        let now_ns = self.now()?;
+        if self.lease.is_silent(now_ns) {
+            return Err(self.end(Error::ServerSilent));
+        }
+        let set = Arc::clone(&self.set);
+        let has_frame = || {
+            let has = |ring: MutexGuard<'_, Receiving>| ring.receiver.has_frame();
+            set.lanes.iter().any(|lane| try_lock(&lane.receiving).is_some_and(has))
+        };
+        if let Some(mut sleep) = try_lock(&set.sleep) {
+            sleep.sleep(&mut self.link, most, has_frame);
+        }
+        self.connection.pass_over_writes(&mut self.link)?;
+        self.connection.look_after_server()
     }
 }
 

@@ -37,6 +37,19 @@ impl<J: Journal> Shard<J> {
         self.applied.advance_to(log, entry);
     }
 
+    /// Removes what the shard has of the keys of a log, in apply mode: a copy of them begins
+    /// ([`Shard::load`]). What was applied of the log does not count any more.
+    pub fn begin_copy(&mut self, origin: &Origin<'_>, now: Now) {
+        self.begin_applying();
+        self.store.drop_loads();
+        // Bounded: a sweep that began before runs to its end.
+        while self.store.flushes.are_under_way() {
+            release_turn(&mut self.store, &mut self.types, now);
+        }
+        self.store.flush_some(None, origin.takes, now);
+        self.applied.forget(origin.log);
+    }
+
     /// Ends apply mode: the shard takes changes of its own again, under this epoch, after those
     /// that it has applied. It never applies an entry twice, also if apply mode begins again; it
     /// then refuses entries that an earlier epoch adds to those logs.

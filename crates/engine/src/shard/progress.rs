@@ -104,6 +104,11 @@ impl AppliedLogs {
         }
     }
 
+    /// A log is to be applied from its beginning, or behind a copy.
+    pub fn forget(&mut self, log: u32) {
+        self.0.remove(&log);
+    }
+
     /// The latest epoch of an applied entry.
     pub fn last_epoch(&self) -> u64 {
         self.0.values().map(|progress| progress.epoch).max().unwrap_or(0)

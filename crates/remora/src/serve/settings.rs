@@ -12,6 +12,7 @@ use clap::Args;
 use remora_client_core::{Mtu, Packets};
 use remora_command_line::shards::{ByRule, Room};
 use remora_command_line::{DEFAULT_PORT, PacketArgs, Size, Transport, Wake, unavailable, usage};
+use remora_fabric::{Address, UnknownAddress};
 use remora_layout::limits::{
     MAX_ARENA_BYTES, MAX_READS_PER_CLIENT, MAX_SESSIONS, MAX_SHARDS, MIN_ARENA_BYTES,
     UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,
@@ -123,6 +124,11 @@ pub struct Layer {
     /// covers [default: 1GiB].
     #[arg(long, env = "REMORA_SNAPSHOT_LOG_BYTES", value_name = "SIZE")]
     pub snapshot_log_bytes: Option<Size>,
+    /// Primary that this server is a replica of: its Unix socket, or its
+    /// fabric_address [default: none, it is a primary]. A replica takes no
+    /// changes of its own.
+    #[arg(long, env = "REMORA_REPLICA_OF", value_name = "ADDRESS")]
+    pub replica_of: Option<String>,
     /// Queue pairs of clients over RDMA, one for each client process, 1 to 1024
     /// and no more than the devices have [default: 1024]. Further clients get
     /// TCP by auto, and are refused by verbs.
@@ -185,6 +191,7 @@ impl Layer {
             data_dir: self.data_dir.or(below.data_dir),
             durability: self.durability.or(below.durability),
             snapshot_log_bytes: self.snapshot_log_bytes.or(below.snapshot_log_bytes),
+            replica_of: self.replica_of.or(below.replica_of),
             max_queue_pairs: self.max_queue_pairs.or(below.max_queue_pairs),
             reads_per_client: self.reads_per_client.or(below.reads_per_client),
             log: self.log.or(below.log),
@@ -251,6 +258,9 @@ pub struct Settings {
     pub durability: Option<Durability>,
     /// Bytes of log after which the server writes a snapshot.
     pub snapshot_log_bytes: Size,
+    /// The primary that this server is a replica of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replica_of: Option<String>,
     /// Queue pairs of clients over RDMA.
     pub max_queue_pairs: usize,
     /// READs that one client over RDMA may have under way.
@@ -292,6 +302,7 @@ impl Settings {
             durability: layer.durability.or(layer.data_dir.as_ref().map(|_| Durability::default())),
             snapshot_log_bytes: layer.snapshot_log_bytes.unwrap_or(DEFAULT_SNAPSHOT_LOG_BYTES),
             data_dir: layer.data_dir.filter(|path| !path.as_os_str().is_empty()),
+            replica_of: layer.replica_of.filter(|address| !address.is_empty()),
             max_queue_pairs: layer.max_queue_pairs.unwrap_or(MAX_SESSIONS),
             reads_per_client: layer.reads_per_client.unwrap_or(MAX_READS_PER_CLIENT),
             log: layer.log.unwrap_or_else(|| "info".into()),
@@ -337,6 +348,9 @@ impl Settings {
                 "durability = {durability} needs a data_dir to keep data in"
             )));
         }
+        if let Some(Err(error)) = self.primary() {
+            return Err(usage(format!("replica_of: {error}")));
+        }
         let share = self.max_memory.0 / self.shards as u64;
         if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&share) {
             return Err(usage(format!(
@@ -349,6 +363,11 @@ impl Settings {
             )));
         }
         Ok(())
+    }
+
+    /// The address of the primary.
+    fn primary(&self) -> Option<Result<Address, UnknownAddress>> {
+        self.replica_of.as_ref().map(|address| address.parse())
     }
 
     /// Where the data are kept.
@@ -383,6 +402,7 @@ impl Settings {
             upload_idle_s: self.upload_idle_s,
             eviction: self.eviction.into(),
             data: self.data(),
+            replica_of: self.primary().and_then(Result::ok),
             max_queue_pairs: self.max_queue_pairs,
             reads_per_client: self.reads_per_client,
         }

@@ -37,6 +37,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
     section("Memory", facts.memory());
     let counts = [facts.connections(), facts.rings(), facts.networks(), facts.threads_of_shards()];
     section("Persistence", facts.persistence());
+    section("Replication", facts.replication());
     section("Stats", counts.into_iter().flatten().collect());
     section("Keyspace", keyspace(&facts.stats));
     text
@@ -168,6 +169,35 @@ impl Facts<'_> {
             ("geo_keys", self.sum(|s| s.geo_keys)),
             ("geo_members", self.sum(|s| s.geo_members)),
             ("geo_bytes", self.sum(|s| s.geo_bytes)),
+        ])
+    }
+
+    fn replication(&self) -> Vec<Line> {
+        let Some(following) = &self.shared.following else {
+            let replicas: Vec<u64> =
+                self.of_shards(|shard| &shard.replicas).collect();
+            return lines([
+                ("role", "master".into()),
+                ("connected_slaves", replicas.iter().max().unwrap_or(&0).to_string()),
+                ("master_repl_offset", self.sum(|s| s.last_sequence)),
+                ("replicas_stored_offset", self.over_shards(|shard| &shard.stored_at_replicas)),
+            ]);
+        };
+        let is_up = following.is_up.load(Ordering::Relaxed);
+        lines([
+            ("role", "slave".into()),
+            ("master_address", following.primary.to_string()),
+            ("master_link_status", if is_up { "up" } else { "down" }.into()),
+            (
+                "master_sync_in_progress",
+                u8::from(following.is_copying.load(Ordering::Relaxed)).to_string(),
+            ),
+            ("master_trouble", following.trouble()),
+            ("slave_received_offset", load(&following.received_total)),
+            ("slave_commit_offset", load(&following.commit_total)),
+            ("slave_repl_offset", load(&following.applied_total)),
+            ("slave_links", load(&following.links)),
+            ("slave_copies", load(&following.copies)),
         ])
     }
 

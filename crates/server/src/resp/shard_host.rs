@@ -4,6 +4,7 @@
 use super::host::{Host, Prefetch, Save};
 use super::info;
 use crate::disk::{LogShipper, SnapshotPort, SnapshotSource};
+use crate::following::{Applier, Batch};
 use crate::inbox::{Mail, Outbox};
 use crate::large_jobs::LargeJobs;
 use crate::shared::{ShardHandle, Shared};
@@ -42,6 +43,8 @@ pub struct ShardHost {
     shipper: Option<LogShipper>,
     /// The shard's part in a snapshot, if one is under way.
     snapshot: Option<SnapshotSource>,
+    /// Applies the log of the primary, at a replica.
+    applier: Applier,
 }
 
 impl ShardHost {
@@ -59,7 +62,29 @@ impl ShardHost {
             outbox,
             shipper,
             snapshot: None,
+            applier: Applier::default(),
         }
+    }
+
+    /// Takes a part of the log of the primary in.
+    pub fn take_batch(&mut self, batch: Arc<Batch>) {
+        self.applier.take(batch);
+    }
+
+    /// Applies some of the log of the primary, if this server is a replica.
+    #[inline]
+    pub fn apply_some(&mut self) {
+        if let Some(following) = &self.shared.following
+            && self.applier.has_work()
+        {
+            let of = (&*self.shared.slots, following);
+            self.applier.turn((self.number, &mut self.shard), of, self.now);
+        }
+    }
+
+    /// The shard's clock ticks.
+    pub fn tick_applier(&mut self) {
+        self.applier.tick();
     }
 
     /// Hands the shard's new entries to the log's thread, as far as that has room.
@@ -110,7 +135,10 @@ impl ShardHost {
     pub fn has_jobs(&self) -> bool {
         let may_go_on = self.snapshot.as_ref().is_some_and(SnapshotSource::has_work);
         let may_send = self.may_send() || self.may_ship() || may_go_on;
-        !self.jobs.is_empty() || self.large_jobs.has_work() || may_send
+        !self.jobs.is_empty()
+            || self.large_jobs.has_work()
+            || may_send
+            || self.applier.has_work()
     }
 
     /// Whether there is room for mail that had to wait.

@@ -16,6 +16,9 @@ pub enum SessionError {
     /// More requests in pieces than the client can have threads.
     #[error("more than {MAX_CLIENT_SESSIONS} values are on their way in at once")]
     TooManyUploads,
+    /// A replica says what no honest replica says.
+    #[error("a replica asks or acknowledges what makes no sense")]
+    Feed,
     /// The link has failed.
     #[error(transparent)]
     Link(#[from] LinkError),

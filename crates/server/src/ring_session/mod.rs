@@ -10,6 +10,7 @@
 
 mod client_end;
 mod error;
+mod feed;
 mod frames;
 mod large;
 mod long_requests;
@@ -20,6 +21,7 @@ mod uploads;
 
 pub use client_end::{ClientEnd, RemoteEnd, ShmEnd, StoredBy};
 pub use error::SessionError;
+pub use feed::ReplicaPositions;
 
 use crate::other_searches::OtherSearches;
 use crate::touch_hints::TouchHints;
@@ -72,6 +74,8 @@ pub struct RingSession {
     replies: Replies,
     large: Large,
     uploads: Uploads,
+    /// The shard's log on its way to the client, which is a replica.
+    feed: Option<Box<feed::ReplicaFeed>>,
     /// Set when the peer broke the protocol; the control thread ends it all.
     pub violated: Arc<AtomicBool>,
     /// Turns in a row whose replies have not been sent.
@@ -169,6 +173,7 @@ impl RingSession {
             replies: Replies::new(place, parts.to_server.clone(), parts.link, &parts.client),
             large: Large::new(parts.large, parts.client.ring_sets()),
             uploads: Uploads::default(),
+            feed: None,
             frames: Vec::new(),
             search_scratch: Vec::new(),
             threads_seen: 0,
@@ -198,6 +203,7 @@ impl RingSession {
             || self.replies.has_newly_blocked()
             || (self.pending != 0 && !self.large.is_full())
             || self.large.may_send(&self.replies.link, self.replies.blocked())
+            || self.may_feed()
     }
 
     /// Ring sets at which something new may be.
@@ -508,6 +514,7 @@ impl RingSession {
     pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
         self.large.abandon(shard, now);
         self.uploads.abandon(shard, now);
+        self.end_feed(shard);
     }
 
     /// Sends a reply once it may be seen, after earlier output to the same session of the client.

@@ -11,7 +11,7 @@ use remora_layout::immediate;
 use remora_layout::session::{credit_word, ring_number, ring_offset, set_offset, stuck_word};
 use remora_protocol::Reply;
 use remora_protocol::message::ReplyHeader;
-use remora_ring::{SendError, Sender};
+use remora_ring::{SendError, Sender, WRITE_ID};
 use std::collections::VecDeque;
 
 /// The response ring of one ring set, and the client's view of the request ring: its credit.
@@ -55,6 +55,8 @@ pub struct Replies {
     newly_blocked: u64,
     /// Ring sets with replies that were not announced to the client.
     untold: u64,
+    /// WRITEs of rings that have completed.
+    completed_writes: u64,
 }
 
 impl Replies {
@@ -70,6 +72,7 @@ impl Replies {
             blocked: 0,
             newly_blocked: 0,
             untold: 0,
+            completed_writes: 0,
         }
     }
 
@@ -132,9 +135,37 @@ impl Replies {
         self.shm.is_none()
     }
 
-    /// Completions of WRITEs mean nothing here. Bounded by the posted operations.
+    /// Only replicas' feeds ask which WRITEs have completed. Bounded by the posted operations.
     fn pass_over_writes(&mut self) {
-        while self.link.poll().is_some() {}
+        while let Some(completion) = self.link.poll() {
+            let is_rings = completion.id == WRITE_ID && completion.result.is_ok();
+            self.completed_writes += u64::from(is_rings);
+        }
+    }
+
+    /// WRITEs of rings that have completed; of a session with one ring set they are those of its
+    /// ring.
+    pub fn completed_writes(&mut self) -> u64 {
+        self.pass_over_writes();
+        self.completed_writes
+    }
+
+    /// Whether a ring set has room for so many bytes, by fresh credit if need be.
+    pub fn has_room(&mut self, set: usize, bytes: usize) -> Result<bool, SessionError> {
+        if self.outgoing(set).sender.has_room(bytes) {
+            return Ok(true);
+        }
+        self.take_credit(set)?;
+        Ok(self.outgoing(set).sender.has_room(bytes))
+    }
+
+    /// Sends one message by a WRITE of its own, for which there is room, and wakes the client.
+    /// Returns the number of the WRITE among those of the ring.
+    pub fn send_alone(&mut self, set: usize, message: &[u8]) -> Result<u64, SessionError> {
+        self.outgoing(set);
+        self.send(set, &[message])?;
+        self.tell_client()?;
+        Ok(self.outgoing(set).sender.writes())
     }
 
     /// Ring sets whose replies wait for room.
@@ -198,7 +229,7 @@ impl Replies {
 
     /// Shows the client whether a ring set's replies wait for credit: only then does it wake the
     /// shard when it gives some.
-    fn say_stuck(&self, set: usize, is_stuck: u64) {
+    pub fn say_stuck(&self, set: usize, is_stuck: u64) {
         if let Some((_, to_client)) = &self.shm {
             let ReplyOrigin { shard, shards, .. } = self.place;
             to_client.store(set_offset(shards, set) / 8 + stuck_word(shard), is_stuck);

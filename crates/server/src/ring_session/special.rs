@@ -13,7 +13,7 @@ use remora_layout::buffer_name::BufferName;
 use remora_protocol::Command;
 use remora_protocol::Reply;
 use remora_protocol::message::{
-    CALL_OFF, IN_BUFFER, PIECE, RELEASE, REQUEST_HEADER_BYTES, RequestHeader, Status, form,
+    ACKNOWLEDGE, CALL_OFF, FOLLOW, IN_BUFFER, PIECE, RELEASE, REQUEST_HEADER_BYTES, RequestHeader, Status, form,
 };
 use zerocopy::IntoBytes;
 
@@ -42,6 +42,8 @@ impl RingSession {
                 }
                 Ok(())
             }
+            (FOLLOW, 0) => self.follow(shard, body),
+            (ACKNOWLEDGE, 0) => self.acknowledge(shard, body),
             (CALL_OFF, 0) => match self.uploads.call_off(shard, id, now) {
                 true => self.reply(&Reply::status(Status::NotDone), id),
                 false => Ok(()),

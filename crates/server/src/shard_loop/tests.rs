@@ -18,6 +18,7 @@ const LONG: Duration = Duration::from_secs(20);
 fn server(directory: &Path) -> Server {
     let config = Config {
         data: None,
+        replica_of: None,
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         socket_path: directory.join("socket"),
         fabric_address: None,

@@ -1,0 +1,141 @@
+//! A replica at the other end of a session: instead of replies it gets the log of the shard.
+//!
+//! Invariants:
+//! * messages go into the response ring of the client's first ring set, in order, as long as there is
+//!   credit; the shard never waits for it, and keeps nothing for it beside its log;
+//! * an entry counts as stored at the replica once the WRITE that carries it has completed.
+
+use super::{RingSession, SessionError};
+use remora_arena::Journal;
+use remora_engine::{Now, Shard};
+use remora_layout::limits::{FEED_BYTES, FEED_MESSAGES_PER_TURN};
+use remora_protocol::replication::{Acknowledge, Follow};
+use remora_replica::{AskFor, Feed};
+use zerocopy::FromBytes;
+
+/// The ring set of a replica, which has no other.
+const SET: usize = 0;
+
+/// A replica's feed, and whether it waits for credit.
+pub(super) struct ReplicaFeed {
+    feed: Feed,
+    is_blocked: bool,
+    /// Scratch memory of a message.
+    message: Vec<u8>,
+}
+
+impl RingSession {
+    /// Whether a replica is at the other end.
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        self.feed.is_some()
+    }
+
+    /// The client asks for the log of the shard.
+    pub(super) fn follow(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        body: &[u8],
+    ) -> Result<(), SessionError> {
+        let follow = Follow::read_from_bytes(body).map_err(|_| SessionError::Feed)?;
+        self.end_feed(shard);
+        let feed = Feed::begin(shard, &follow, AskFor::Some);
+        let (is_blocked, message) = (false, Vec::new());
+        self.feed = Some(Box::new(ReplicaFeed { feed, is_blocked, message }));
+        Ok(())
+    }
+
+    /// The replica says how far it has come.
+    pub(super) fn acknowledge(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        body: &[u8],
+    ) -> Result<(), SessionError> {
+        let told = Acknowledge::read_from_bytes(body).map_err(|_| SessionError::Feed)?;
+        let Some(of) = &mut self.feed else { return Err(SessionError::Feed) };
+        of.feed.take(shard, told).map_err(|_| SessionError::Feed)
+    }
+
+    /// Whether the feed waited for credit, and there is some.
+    pub(super) fn may_feed(&self) -> bool {
+        let is_blocked = self.feed.as_ref().is_some_and(|of| of.is_blocked);
+        is_blocked && self.replies.may_flush(SET)
+    }
+
+    /// Sends the replica what is new in the log, a bounded number of messages. Whether there is more
+    /// to send now.
+    pub fn feed_some(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        now: Now,
+    ) -> Result<bool, SessionError> {
+        let Some(mut of) = self.feed.take() else { return Ok(false) };
+        let fed = self.feed_from(&mut of, shard, now);
+        self.feed = Some(of);
+        fed
+    }
+
+    fn feed_from(
+        &mut self,
+        of: &mut ReplicaFeed,
+        shard: &mut Shard<impl Journal>,
+        now: Now,
+    ) -> Result<bool, SessionError> {
+        of.feed.completed(self.replies.completed_writes());
+        for _ in 0..FEED_MESSAGES_PER_TURN {
+            if !of.feed.has_news(shard) {
+                return Ok(false);
+            }
+            if !self.replies.has_room(SET, FEED_BYTES)? {
+                if !of.is_blocked {
+                    of.is_blocked = true;
+                    self.replies.say_stuck(SET, 1);
+                }
+                return Ok(false);
+            }
+            if std::mem::take(&mut of.is_blocked) {
+                self.replies.say_stuck(SET, 0);
+            }
+            of.message.clear();
+            of.feed.next_message(shard, now, &mut of.message);
+            if of.message.is_empty() {
+                // A copy waits for something else.
+                return Ok(false);
+            }
+            of.feed.posted(self.replies.send_alone(SET, &of.message)?);
+            of.feed.completed(self.replies.completed_writes());
+        }
+        Ok(of.feed.has_news(shard))
+    }
+
+    /// The session ends, or begins another feed.
+    pub(super) fn end_feed(&mut self, shard: &mut Shard<impl Journal>) {
+        if let Some(mut of) = self.feed.take() {
+            of.feed.end(shard);
+        }
+    }
+
+    /// What the replica has of the log of the shard, once it follows.
+    pub fn replica_positions(&self) -> Option<ReplicaPositions> {
+        let log = self.feed.as_ref()?.feed.log();
+        Some(ReplicaPositions {
+            session: self.session,
+            stored: log.map_or(0, |log| log.stored()),
+            applied: log.map_or(0, |log| log.told().applied.get()),
+            is_copying: log.is_none(),
+        })
+    }
+}
+
+/// How far a replica has come with the log of one shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReplicaPositions {
+    /// The session of the replica.
+    pub session: u64,
+    /// The last entry that lies in its memory.
+    pub stored: u64,
+    /// The last entry that it has applied, as it said.
+    pub applied: u64,
+    /// It gets a copy, and has nothing yet.
+    pub is_copying: bool,
+}
