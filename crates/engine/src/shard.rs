@@ -154,7 +154,7 @@ impl<J: Journal> Shard<J> {
         self.execute_known(command, hash, now)
     }
 
-    #[cold]
+    #[inline(never)]
     fn execute_lagging(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
         let depends_on = self.store.lag.begin_command();
         if command.key().is_none() {

@@ -17,15 +17,17 @@
 //! With durability `memory` nothing is [`Pending`], and each place here costs a
 //! branch.
 
+use super::newest::NewestChanges;
 use super::options::Durability;
+use hashbrown::HashTable;
 use remora_arena::{Journal, Owner, Slot, publish_live, slot_of, state_in, withhold};
 use remora_layout::arena_header::{durable_word, word};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{PENDING_KEYS, SHOW_TURN_RECORDS};
+use remora_layout::limits::SHOW_TURN_RECORDS;
 use remora_layout::record::State;
 use remora_protocol::Command;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,16 +38,14 @@ pub(crate) struct Lag(Option<Box<Pending>>);
 #[derive(Default)]
 struct Pending {
     durable: u64,
-    /// The newest pending change of each key, by its hash.
-    newest: BTreeMap<u64, u64>,
-    /// The changed keys, in order; also those that have changed again since.
-    changed: VecDeque<(u64, u64)>,
+    /// The newest pending change of each key.
+    newest: NewestChanges,
     /// All keys wait for this one: they all changed, or the table is full.
     all: u64,
     /// Records that wait to be made live, in the order of their sequences.
     withheld: VecDeque<(u64, u32)>,
-    /// The sequence that each of their slots waits for.
-    waits: BTreeMap<u32, u64>,
+    /// Their slots, and the sequence that each waits for.
+    waits: HashTable<(u32, u64)>,
     /// The keys that the command has looked up so far.
     looked_up: Vec<KeyHash>,
     /// The newest pending sequence that the command depends on. Shared, as a
@@ -53,15 +53,26 @@ struct Pending {
     depends_on: Arc<AtomicU64>,
 }
 
+/// A slot's place in the table of those that wait: neighbours are spread.
+#[inline]
+fn spread(slot: u32) -> u64 {
+    u64::from(slot).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
+}
+
 impl Pending {
     /// The newest pending change of a key; 0 if there is none.
+    #[inline]
     fn newest_of(&self, hash: KeyHash) -> u64 {
-        let newest = self.newest.get(&hash.0).copied().unwrap_or(0).max(self.all);
+        let newest = self.newest.of(hash.0).max(self.all);
         if newest > self.durable { newest } else { 0 }
     }
 
+    #[inline]
     fn depend_on(&self, sequence: u64) {
-        self.depends_on.fetch_max(sequence, Ordering::Relaxed);
+        // Only this thread changes it.
+        if sequence > self.depends_on.load(Ordering::Relaxed) {
+            self.depends_on.store(sequence, Ordering::Relaxed);
+        }
     }
 
     fn look_up(&mut self, hash: KeyHash) {
@@ -71,10 +82,8 @@ impl Pending {
 
     /// The newest change of a key.
     fn note_key(&mut self, sequence: u64, hash: KeyHash) {
-        if self.changed.len() >= PENDING_KEYS {
+        if !self.newest.note(sequence, hash.0) {
             self.all = sequence;
-        } else if self.newest.insert(hash.0, sequence) != Some(sequence) {
-            self.changed.push_back((sequence, hash.0));
         }
     }
 
@@ -87,8 +96,13 @@ impl Pending {
         hash_seed: u64,
     ) {
         self.depend_on(sequence);
+        let mut own = None;
         match (command, command.key()) {
-            (_, Some(key)) => self.note_key(sequence, KeyHash::within(database, key, hash_seed)),
+            (_, Some(key)) => {
+                let hash = KeyHash::within(database, key, hash_seed);
+                self.note_key(sequence, hash);
+                own = Some(hash);
+            }
             (Command::MultiSet { pairs }, None) => {
                 for (key, _) in pairs.iter() {
                     self.note_key(sequence, KeyHash::within(database, key, hash_seed));
@@ -97,18 +111,30 @@ impl Pending {
             (_, None) => self.all = sequence,
         }
         for at in 0..self.looked_up.len() {
-            self.note_key(sequence, self.looked_up[at]);
+            let looked_up = self.looked_up[at];
+            if own != Some(looked_up) {
+                self.note_key(sequence, looked_up);
+            }
         }
     }
 
     fn withhold(&mut self, sequence: u64, slot: u32) {
-        self.waits.insert(slot, sequence);
+        self.waits
+            .entry(spread(slot), |of| of.0 == slot, |of| spread(of.0))
+            .and_modify(|of| of.1 = sequence)
+            .or_insert((slot, sequence));
         self.withheld.push_back((sequence, slot));
     }
 
+    /// Takes a slot out of those that wait: whether it waits for this sequence.
+    fn take_wait(&mut self, slot: u32, sequence: u64) -> bool {
+        let found = self.waits.find_entry(spread(slot), |of| *of == (slot, sequence));
+        found.map(|waits| waits.remove()).is_ok()
+    }
+
+    #[inline]
     fn has_to_show(&self) -> bool {
-        let is_due = |next: Option<&(u64, _)>| next.is_some_and(|next| next.0 <= self.durable);
-        is_due(self.withheld.front()) || self.changed.front().is_some_and(|c| c.0 <= self.durable)
+        self.withheld.front().is_some_and(|next| next.0 <= self.durable)
     }
 }
 
@@ -137,6 +163,7 @@ impl Lag {
     pub fn set_durable<J: Journal>(&mut self, owner: &mut Owner<J>, sequence: u64, last: u64) {
         let Some(pending) = &mut self.0 else { return };
         pending.durable = pending.durable.max(sequence.min(last));
+        pending.newest.set_durable(pending.durable);
         owner.store_release(word::DURABLE, durable_word(pending.durable));
         self.show_some(owner);
     }
@@ -169,9 +196,10 @@ impl Lag {
         self.0.as_ref().map_or(0, |pending| pending.newest_of(hash))
     }
 
-    /// Keys with pending changes, those that have changed again included.
+    /// Keys with pending changes; some that are durable by now may be among them, as long as others
+    /// are not.
     pub fn keys(&self) -> u64 {
-        self.0.as_ref().map_or(0, |pending| pending.changed.len() as u64)
+        self.0.as_ref().map_or(0, |pending| pending.newest.len() as u64)
     }
 
     /// A change was logged.
@@ -186,13 +214,15 @@ impl Lag {
     #[inline]
     pub fn forget(&mut self, slot: u32) {
         if let Some(pending) = &mut self.0 {
-            pending.waits.remove(&slot);
+            let found = pending.waits.find_entry(spread(slot), |of| of.0 == slot);
+            let _ = found.map(|waits| waits.remove());
         }
     }
 
     /// Whether the record in this slot waits to be made live.
     pub fn withholds(&self, slot: u32) -> bool {
-        self.0.as_ref().is_some_and(|pending| pending.waits.contains_key(&slot))
+        let waits = |pending: &Pending| pending.waits.find(spread(slot), |of| of.0 == slot).is_some();
+        self.0.as_ref().is_some_and(|pending| waits(pending))
     }
 
     /// Lets readers see a pending record that the last change, of this sequence, has
@@ -239,26 +269,15 @@ impl Lag {
     pub fn show_some<J: Journal>(&mut self, owner: &mut Owner<J>) {
         let Some(pending) = &mut self.0 else { return };
         for _ in 0..SHOW_TURN_RECORDS {
-            let Some(&(sequence, hash)) = pending.changed.front() else { break };
-            if sequence > pending.durable {
-                break;
-            }
-            pending.changed.pop_front();
-            if pending.newest.get(&hash) == Some(&sequence) {
-                pending.newest.remove(&hash);
-            }
-        }
-        for _ in 0..SHOW_TURN_RECORDS {
             let Some(&(sequence, slot)) = pending.withheld.front() else { break };
             if sequence > pending.durable {
                 break;
             }
             pending.withheld.pop_front();
             // It may have been freed meanwhile, or changed again.
-            if pending.waits.get(&slot) != Some(&sequence) {
+            if !pending.take_wait(slot, sequence) {
                 continue;
             }
-            pending.waits.remove(&slot);
             // It may be dead, or changed in place, by now.
             if state_in(owner, slot) != State::Pending {
                 continue;

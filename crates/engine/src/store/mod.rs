@@ -33,6 +33,7 @@ mod heap;
 mod lease;
 mod making_room;
 mod moves;
+mod newest;
 mod objects;
 mod options;
 mod part_reads;
@@ -260,7 +261,7 @@ impl<J: Journal> Store<J> {
         Some(found)
     }
 
-    #[cold]
+    #[inline(never)]
     fn prepare_lookup(&mut self, hash: KeyHash, now: Now) {
         self.lag.look_up(hash);
         if self.flushes.are_under_way() {
