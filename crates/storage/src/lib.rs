@@ -34,6 +34,7 @@ mod segment;
 pub mod sim;
 mod snapshot;
 mod volume;
+mod window;
 mod writer;
 
 pub use backup::{FileSum, copy_data};
