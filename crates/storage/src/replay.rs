@@ -12,8 +12,19 @@ use remora_log::{Assembler, Entry, Frames, LogKey};
 /// The log of one shard in one life: the life's index in [`Found::lives`], and the shard.
 pub type LogNumber = (usize, usize);
 
+/// Frames that are looked at before the first of them is given.
+const FRAMES_AHEAD: usize = 16;
+
+/// What [`replay`] gives.
+pub enum Replayed<'a> {
+    /// The operation of an entry that comes soon, to fetch what it needs.
+    Ahead(&'a [u8]),
+    /// The next entry.
+    Entry(LogNumber, &'a Life, Entry<'a>),
+}
+
 /// Gives the entries that count, of the logs that `wants` names, in the order in which they were
-/// written.
+/// written, and the operations of most of them a little before.
 ///
 /// # Errors
 /// The disk's, a changed byte, or the error of `each`.
@@ -22,7 +33,7 @@ pub fn replay<V: Volume, E: From<StorageError>>(
     identity: &Identity,
     found: &Found,
     wants: impl Fn(LogNumber) -> bool,
-    mut each: impl FnMut(LogNumber, &Life, Entry<'_>) -> Result<(), E>,
+    mut each: impl FnMut(Replayed<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     for (at, life) in found.lives.iter().enumerate() {
         let assembler = |&first: &u64| Assembler::new(first, usize::MAX);
@@ -38,16 +49,26 @@ pub fn replay<V: Volume, E: From<StorageError>>(
                 }
                 let offset = runs.offset;
                 let frames = runs.frames(&header)?;
+                let corrupt = |reason: String| StorageError::corrupt(&segment.name, offset, reason);
                 let key = LogKey::new(identity.secret, shard as u32);
-                for frame in Frames::new(frames, key) {
-                    let corrupt =
-                        |reason: String| StorageError::corrupt(&segment.name, offset, reason);
-                    let frame = frame.map_err(|error| corrupt(error.to_string()))?;
-                    let entry = assemblers[shard]
-                        .take(frame)
-                        .map_err(|error| corrupt(error.to_string()))?;
-                    if let Some(entry) = entry.filter(|entry| entry.sequence <= life.last[shard]) {
-                        each((at, shard), life, entry)?;
+                let mut frames = Frames::new(frames, key);
+                let mut some = Vec::with_capacity(FRAMES_AHEAD);
+                while !frames.rest().is_empty() {
+                    for frame in frames.by_ref().take(FRAMES_AHEAD) {
+                        let frame = frame.map_err(|error| corrupt(error.to_string()))?;
+                        if frame.is_first && frame.is_last && frame.parts == 0 {
+                            each(Replayed::Ahead(frame.body))?;
+                        }
+                        some.push(frame);
+                    }
+                    for frame in some.drain(..) {
+                        let entry = assemblers[shard].take(frame);
+                        let entry = entry.map_err(|error| corrupt(error.to_string()))?;
+                        if let Some(entry) = entry
+                            && entry.sequence <= life.last[shard]
+                        {
+                            each(Replayed::Entry((at, shard), life, entry))?;
+                        }
                     }
                 }
             }

@@ -8,7 +8,9 @@ use remora_arena::Journal;
 use remora_engine::{Applied, ApplyError, BadOperation, Now, Origin, Shard, split_operation};
 use remora_layout::limits::MAX_SHARDS;
 use remora_layout::slot::SlotTable;
-use remora_storage::{LogNumber, SnapshotAt, StorageError, Volume, read_snapshot, replay};
+use remora_storage::{
+    LogNumber, Replayed, SnapshotAt, StorageError, Volume, read_snapshot, replay,
+};
 use smallvec::SmallVec;
 
 /// Operations of a snapshot whose keys are fetched side by side.
@@ -74,7 +76,14 @@ pub fn recover_shard<V: Volume, J: Journal>(
         }
         None => (0, Vec::new()),
     };
-    replay(&content.volume, &content.identity, &content.found, wants, |log, life, entry| {
+    replay(&content.volume, &content.identity, &content.found, wants, |replayed| {
+        let (log, life, entry) = match replayed {
+            Replayed::Ahead(operation) => {
+                shard.prefetch_operation(operation);
+                return Ok(());
+            }
+            Replayed::Entry(log, life, entry) => (log, life, entry),
+        };
         let takes = |key: &[u8]| {
             slots.shard_of(key) == number
                 && (is_same(log.0) || tables[log.0].shard_of(key) == log.1)
