@@ -183,6 +183,30 @@ fn a_snapshot_and_the_log_behind_it_are_loaded_with_any_number_of_shards() {
 }
 
 #[test]
+fn the_turns_of_the_last_snapshot_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start_with_data(directory.path(), &["--shards=2"]);
+    let mut resp = server.resp();
+    let turns_of = |resp: &mut Resp| {
+        save(resp);
+        resp.info("snapshot_turns")
+    };
+    let empty = turns_of(&mut resp);
+    // At least one of each shard.
+    assert!(empty >= 2, "{empty} turns");
+    // Strings of more than a turn's 256 KiB.
+    let value = "v".repeat(300_000);
+    for at in 0..20 {
+        resp.call(&format!("SET key-{at} {value}"));
+    }
+    let many = turns_of(&mut resp);
+    assert!(many >= empty + 20, "{many} turns");
+    assert_eq!(resp.call("FLUSHALL"), Value::ok());
+    let again = turns_of(&mut resp);
+    assert!(again < many, "{again} turns");
+}
+
+#[test]
 fn a_snapshot_comes_by_itself_once_the_log_has_grown() {
     let directory = tempfile::tempdir().unwrap();
     let server = ServerProcess::start_with_data(

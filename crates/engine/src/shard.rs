@@ -143,6 +143,17 @@ impl<J: Journal> Shard<J> {
         self.store.prefetch_record(hash);
     }
 
+    /// As [`Shard::prefetch`], for an entry's operation, or one of a snapshot, that is carried out a
+    /// while later.
+    #[inline]
+    pub fn prefetch_operation(&self, operation: &[u8]) {
+        if let Ok((database, command, _)) = Command::decode_within(operation)
+            && command.key().is_some()
+        {
+            self.prefetch(self.hash_of(database, &command));
+        }
+    }
+
     /// Executes one command. `hash` is of the command's key, or says the database
     /// of a command without one ([`Shard::hash_of`]).
     /// The reply says for which sequence it waits.

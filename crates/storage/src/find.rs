@@ -12,8 +12,10 @@ use crate::identity::Identity;
 use crate::runs::{RUN_ALIGN_BYTES, RUN_HEADER_BYTES, RunHeader};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, segment_number};
 use crate::volume::{Volume, VolumeFile, read_from};
+use crate::window::Window;
 use remora_log::{Assembler, Frames, KnownLog, LogKey, Part, consistent_cut};
 use std::collections::BTreeMap;
+use std::io;
 
 /// A segment that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -180,26 +182,28 @@ impl<V: Volume> Scan<'_, V> {
         if most > file_bytes || most < SEGMENT_HEADER_BYTES as u64 {
             return Err(StorageError::corrupt(&name, file_bytes, "the segment is cut off"));
         }
-        let bytes = read_from(&file, 0, most as usize).map_err(failed)?;
-        let (mut offset, mut runs, mut synced) =
-            (SEGMENT_HEADER_BYTES, 0, SEGMENT_HEADER_BYTES as u64);
-        while offset < bytes.len() {
-            match self.run(header.number, &bytes, offset) {
+        let mut window = Window::new(file.clone(), most);
+        let (mut offset, mut runs) = (SEGMENT_HEADER_BYTES as u64, 0);
+        let mut synced = offset;
+        while offset < most {
+            let run = run_at(&mut window, offset).map_err(failed)?;
+            match self.run(header.number, run, offset) {
                 Ok(run) => {
-                    (offset, runs) = (offset + RUN_HEADER_BYTES + run.frame_bytes(), runs + 1);
+                    (offset, runs) = (offset + run_bytes(&run) as u64, runs + 1);
                     synced = synced.max(run.synced());
                 }
                 Err(reason) => {
-                    if next.is_some() || self.was_synced(header.number, &bytes, offset) {
-                        return Err(StorageError::corrupt(&name, offset as u64, reason));
+                    let bytes = most - offset;
+                    let tail = || read_from(&file, offset, bytes as usize).map_err(failed);
+                    if next.is_some() || self.was_synced(header.number, &tail()?, offset) {
+                        return Err(StorageError::corrupt(&name, offset, reason));
                     }
-                    let (offset, bytes) = (offset as u64, (bytes.len() - offset) as u64);
                     self.found.notices.push(Notice { name: name.clone(), offset, bytes });
                     break;
                 }
             }
         }
-        let (number, bytes, header) = (header.number, offset as u64, header.clone());
+        let (number, bytes, header) = (header.number, offset, header.clone());
         let open = self.lives.last_mut().expect("begun above");
         open.life.segments.push(SegmentAt { number, name, bytes, synced, runs, header });
         Ok(())
@@ -238,13 +242,11 @@ impl<V: Volume> Scan<'_, V> {
         Ok(())
     }
 
-    /// Takes the run at an offset.
-    fn run(&mut self, number: u64, bytes: &[u8], offset: usize) -> Result<RunHeader, &'static str> {
-        let rest = &bytes[offset..];
-        let header = RunHeader::at(rest).ok_or("no run of the log begins here")?;
-        let end = RUN_HEADER_BYTES + header.frame_bytes();
-        let frames = rest.get(RUN_HEADER_BYTES..end).ok_or("the run is cut off")?;
-        if !header.covers(frames, (self.identity.secret, number, offset as u64)) {
+    /// Takes the run at an offset; `bytes` may be anything.
+    fn run(&mut self, number: u64, bytes: &[u8], offset: u64) -> Result<RunHeader, &'static str> {
+        let header = RunHeader::at(bytes).ok_or("no run of the log begins here")?;
+        let frames = bytes.get(RUN_HEADER_BYTES..run_bytes(&header)).ok_or("the run is cut off")?;
+        if !header.covers(frames, (self.identity.secret, number, offset)) {
             return Err("the checksum of the run is wrong");
         }
         let open = self.lives.last_mut().expect("a life is under way");
@@ -264,15 +266,15 @@ impl<V: Volume> Scan<'_, V> {
         Ok(header)
     }
 
-    /// Whether a later run says that the bytes at this offset were on the disk.
-    fn was_synced(&self, number: u64, bytes: &[u8], bad: usize) -> bool {
+    /// Whether a run in the tail that begins at the offset `bad` says that its first bytes were on
+    /// the disk.
+    fn was_synced(&self, number: u64, tail: &[u8], bad: u64) -> bool {
         let step = RUN_ALIGN_BYTES as usize;
-        (bad + step..bytes.len()).step_by(step).any(|offset| {
-            RunHeader::at(&bytes[offset..]).is_some_and(|header| {
-                let frames = bytes[offset..].get(RUN_HEADER_BYTES..);
-                let frames = frames.and_then(|rest| rest.get(..header.frame_bytes()));
-                let place = (self.identity.secret, number, offset as u64);
-                header.synced() > bad as u64 && frames.is_some_and(|f| header.covers(f, place))
+        (step..tail.len()).step_by(step).any(|at| {
+            RunHeader::at(&tail[at..]).is_some_and(|header| {
+                let frames = tail[at..].get(RUN_HEADER_BYTES..run_bytes(&header));
+                let place = (self.identity.secret, number, bad + at as u64);
+                header.synced() > bad && frames.is_some_and(|f| header.covers(f, place))
             })
         })
     }
@@ -312,6 +314,17 @@ impl<V: Volume> Scan<'_, V> {
         self.found.lives = self.lives.into_iter().map(|open| open.life).collect();
         Ok(self.found)
     }
+}
+
+/// Bytes of a run, its header included.
+pub(crate) fn run_bytes(header: &RunHeader) -> usize {
+    RUN_HEADER_BYTES + header.frame_bytes()
+}
+
+/// The bytes of the run at an offset; fewer if the file ends before it, or if there is none.
+fn run_at<F: VolumeFile>(window: &mut Window<F>, offset: u64) -> io::Result<&[u8]> {
+    let header = RunHeader::at(window.at(offset, RUN_HEADER_BYTES)?);
+    window.at(offset, header.as_ref().map_or(0, run_bytes))
 }
 
 /// Notes the entries of several shards in a run.

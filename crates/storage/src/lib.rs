@@ -34,6 +34,7 @@ mod segment;
 pub mod sim;
 mod snapshot;
 mod volume;
+mod window;
 mod writer;
 
 pub use backup::{FileSum, copy_data};
@@ -43,7 +44,7 @@ pub use find::{Found, Life, Notice, SegmentAt, find};
 pub use group::{GroupCommit, Promise};
 pub use identity::Identity;
 pub use manifest::{MANIFEST_NAME, Manifest};
-pub use replay::{LogNumber, replay};
+pub use replay::{LogNumber, Replayed, replay};
 pub use runs::{RUN_HEADER_BYTES, Run};
 pub use segment::{LAYOUT, SEGMENT_HEADER_BYTES, segment_name};
 pub use snapshot::{

@@ -4,7 +4,7 @@
 use remora_log::{Cursor, Log, LogKey, LogOptions, Part, outline};
 use remora_storage::sim::{SimFile, SimVolume};
 use remora_storage::{
-    Found, GroupCommit, Identity, LogStart, LogWriter, Promise, Run, StorageError, Sync,
+    Found, GroupCommit, Identity, LogStart, LogWriter, Promise, Replayed, Run, StorageError, Sync,
     WriterOptions, find, replay,
 };
 use remora_testing::Random;
@@ -155,8 +155,10 @@ pub fn entries(volume: &SimVolume, found: &Found) -> Result<Vec<OfLife>, Storage
         &IDENTITY,
         found,
         |_| true,
-        |(life, shard), _, entry| {
-            all[life][shard].push((entry.sequence, entry.operation.to_vec()));
+        |replayed| {
+            if let Replayed::Entry((life, shard), _, entry) = replayed {
+                all[life][shard].push((entry.sequence, entry.operation.to_vec()));
+            }
             Ok::<(), StorageError>(())
         },
     )?;

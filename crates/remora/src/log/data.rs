@@ -5,8 +5,8 @@ use remora_engine::split_operation;
 use remora_log::Entry;
 use remora_protocol::Command;
 use remora_storage::{
-    Directory, Found, Identity, LogNumber, ShardSnapshot, SnapshotAt, find, find_snapshot,
-    read_snapshot, replay, snapshot_name,
+    Directory, Found, Identity, LogNumber, Replayed, ShardSnapshot, SnapshotAt, find,
+    find_snapshot, read_snapshot, replay, snapshot_name,
 };
 use std::path::Path;
 
@@ -113,8 +113,16 @@ impl Data {
         mut each: impl FnMut(LogNumber, Entry<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let Self { volume, identity, found, .. } = self;
-        let read =
-            replay(volume, identity, found, |_| true, |number, _, entry| each(number, entry));
+        let read = replay(
+            volume,
+            identity,
+            found,
+            |_| true,
+            |replayed| match replayed {
+                Replayed::Ahead(_) => Ok(()),
+                Replayed::Entry(number, _, entry) => each(number, entry),
+            },
+        );
         read.context("the directory is damaged")
     }
 }

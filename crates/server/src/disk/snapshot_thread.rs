@@ -90,6 +90,7 @@ fn run(shared: &Shared, mut place: SnapshotPlace) {
         port.give_up();
         shared.shards.iter().for_each(|shard| _ = shard.inbox.ring());
         place.number += 1;
+        snapshots.note_turns(&port.turns);
         match result {
             Ok((covered, bytes)) => {
                 let ms = started.elapsed().as_millis() as u64;

@@ -180,6 +180,7 @@ impl Facts<'_> {
         let snapshot_failure = snapshots.failure();
         let status = if failure.is_empty() { "ok" } else { "err" };
         let ms = |ns: &AtomicU64| (ns.load(Ordering::Relaxed) / 1_000_000).to_string();
+        let us = |ns: &AtomicU64| (ns.load(Ordering::Relaxed) / 1_000).to_string();
         lines([
             ("data_directory", disk.directory.display().to_string()),
             ("durability", disk.promise.name().into()),
@@ -206,6 +207,9 @@ impl Facts<'_> {
             ("snapshots_given_up", load(&snapshots.given_up)),
             ("snapshot_bytes", load(&snapshots.bytes)),
             ("snapshot_ms", load(&snapshots.took_ms)),
+            ("snapshot_turns", load(&snapshots.turns.count)),
+            ("snapshot_longest_turn_us", us(&snapshots.turns.longest_ns)),
+            ("snapshot_longest_turn_cpu_us", us(&snapshots.turns.longest_cpu_ns)),
             ("recovered_entries", load(&state.recovered)),
             ("recovery_ms", load(&state.recovery_ms)),
         ])
