@@ -560,6 +560,11 @@ pub const LOG_UNSYNCED_BYTES: usize = 64 << 20;
 pub const LOG_UNSYNCED_SOON_BYTES: usize = 16 << 20;
 /// Time between two syncs of a log whose changes do not wait for them, ms.
 pub const LOG_SYNC_MS: u64 = 1000;
+/// Time after the last run until a mark says that it is synced, ms.
+pub const LOG_QUIET_MS: u64 = 100;
+/// A log to which nothing is written gets a mark with the time so often, ms: by so much the time may
+/// go back after a kill, if the machine's clock has gone back too.
+pub const LOG_MARK_MS: u64 = 60_000;
 /// Time until a failed disk is tried again, at first and at most, ms.
 pub const LOG_MEND_MIN_MS: u64 = 100;
 /// See [`LOG_MEND_MIN_MS`].

@@ -138,6 +138,10 @@ impl VolumeFile for Arc<File> {
         Ok(())
     }
 
+    fn write_again(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        FileExt::write_all_at(&**self, bytes, offset)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
     }

@@ -28,6 +28,8 @@ pub struct SegmentAt {
     pub bytes: u64,
     /// Bytes of it that are known to be on the disk.
     pub synced: u64,
+    /// Bytes up to the end of its last run with entries.
+    pub entry_bytes: u64,
     /// Its runs.
     pub runs: u64,
     pub(crate) header: SegmentHeader,
@@ -42,10 +44,20 @@ pub struct Life {
     pub segments: Vec<SegmentAt>,
     /// By shard, the first sequence that its segments have.
     pub first: Vec<u64>,
+    /// By shard, whether they have only the end of that entry: a snapshot has it, and the segment in
+    /// which it begins is gone.
+    pub(crate) starts_mid: Vec<bool>,
     /// By shard, the last sequence that counts.
     pub last: Vec<u64>,
     /// By shard, bytes that its data took at the end.
     pub used_bytes: Vec<u64>,
+}
+
+impl Life {
+    /// The first entry of a shard of which its segments have all.
+    pub fn first_entry(&self, shard: usize) -> u64 {
+        self.first[shard] + u64::from(self.starts_mid[shard])
+    }
 }
 
 /// A torn tail: to be told, and left out.
@@ -62,7 +74,10 @@ pub struct Notice {
 impl std::fmt::Display for Notice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { name, offset, bytes } = self;
-        write!(f, "torn {name} offset={offset}: {bytes} bytes that were never synced are left out")
+        write!(
+            f,
+            "torn {name} offset={offset}: {bytes} bytes that no sync is known to cover are left out"
+        )
     }
 }
 
@@ -184,13 +199,16 @@ impl<V: Volume> Scan<'_, V> {
         }
         let mut window = Window::new(file.clone(), most);
         let (mut offset, mut runs) = (SEGMENT_HEADER_BYTES as u64, 0);
-        let mut synced = offset;
+        let (mut synced, mut entry_bytes) = (offset, offset);
         while offset < most {
             let run = run_at(&mut window, offset).map_err(failed)?;
             match self.run(header.number, run, offset) {
                 Ok(run) => {
-                    (offset, runs) = (offset + run_bytes(&run) as u64, runs + 1);
+                    offset += run_bytes(&run) as u64;
                     synced = synced.max(run.synced());
+                    if !run.is_mark() {
+                        (entry_bytes, runs) = (offset, runs + 1);
+                    }
                 }
                 Err(reason) => {
                     let bytes = most - offset;
@@ -205,7 +223,7 @@ impl<V: Volume> Scan<'_, V> {
         }
         let (number, bytes, header) = (header.number, offset, header.clone());
         let open = self.lives.last_mut().expect("begun above");
-        open.life.segments.push(SegmentAt { number, name, bytes, synced, runs, header });
+        open.life.segments.push(SegmentAt { number, name, bytes, synced, entry_bytes, runs, header });
         Ok(())
     }
 
@@ -232,6 +250,7 @@ impl<V: Volume> Scan<'_, V> {
                     first,
                     last,
                     used_bytes: vec![0; shards],
+                    starts_mid: vec![false; shards],
                     ..Life::default()
                 };
                 let (is_mid, shared) = (vec![false; shards], vec![BTreeMap::new(); shards]);
@@ -249,11 +268,20 @@ impl<V: Volume> Scan<'_, V> {
         if !header.covers(frames, (self.identity.secret, number, offset)) {
             return Err("the checksum of the run is wrong");
         }
+        self.found.time_ms = self.found.time_ms.max(header.time_ms());
+        if header.is_mark() {
+            return Ok(header);
+        }
         let open = self.lives.last_mut().expect("a life is under way");
         let shard = header.shard();
         let last = *open.life.last.get(shard).ok_or("the run is of a shard that is not there")?;
         if header.first() != last + 1 {
             return Err("the run does not go on where the one before ended");
+        }
+        if header.first() == open.life.first[shard] && !open.is_mid[shard] {
+            let key = LogKey::new(self.identity.secret, shard as u32);
+            let frame = Frames::new(frames, key).next().and_then(Result::ok);
+            open.life.starts_mid[shard] = frame.is_some_and(|frame| !frame.is_first);
         }
         open.life.last[shard] = header.last();
         open.is_mid[shard] = !header.ends_entry();
@@ -262,7 +290,6 @@ impl<V: Volume> Scan<'_, V> {
             let key = LogKey::new(self.identity.secret, shard as u32);
             note_parts(open, shard, frames, key)?;
         }
-        self.found.time_ms = self.found.time_ms.max(header.time_ms());
         Ok(header)
     }
 
@@ -298,12 +325,13 @@ impl<V: Volume> Scan<'_, V> {
                 return Err(StorageError::corrupt(name, 0, "entries behind it are missing"));
             }
             life.last = cut;
-            let starts = life.first.iter().enumerate();
-            let starts_late = |(shard, &first): (usize, &u64)| {
+            let starts_late = |shard: usize| {
                 let covered = if life.epoch == epoch { covered.get(shard) } else { None };
-                covered.is_some_and(|&covered| first > covered + 1)
+                covered.map_or(life.starts_mid[shard], |&covered| {
+                    life.first_entry(shard) > covered + 1
+                })
             };
-            if { starts }.any(starts_late) {
+            if (0..life.first.len()).any(starts_late) {
                 return Err(StorageError::corrupt(
                     name,
                     0,

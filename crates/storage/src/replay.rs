@@ -36,14 +36,14 @@ pub fn replay<V: Volume, E: From<StorageError>>(
     mut each: impl FnMut(Replayed<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     for (at, life) in found.lives.iter().enumerate() {
-        let assembler = |&first: &u64| Assembler::new(first, usize::MAX);
-        let mut assemblers: Vec<Assembler> = life.first.iter().map(assembler).collect();
+        let assembler = |shard| Assembler::new(life.first_entry(shard), usize::MAX);
+        let mut assemblers: Vec<Assembler> = (0..life.first.len()).map(assembler).collect();
         for segment in &life.segments {
             let mut runs =
                 Runs::open(volume, identity, (&segment.name, segment.number, segment.bytes))?;
             while let Some(header) = runs.next_header()? {
                 let shard = header.shard();
-                if !wants((at, shard)) {
+                if header.is_mark() || !wants((at, shard)) {
                     runs.skip(&header);
                     continue;
                 }
@@ -56,6 +56,10 @@ pub fn replay<V: Volume, E: From<StorageError>>(
                 while !frames.rest().is_empty() {
                     for frame in frames.by_ref().take(FRAMES_AHEAD) {
                         let frame = frame.map_err(|error| corrupt(error.to_string()))?;
+                        if frame.sequence < life.first_entry(shard) {
+                            // The end of an entry that the snapshot has.
+                            continue;
+                        }
                         if frame.is_first && frame.is_last && frame.parts == 0 {
                             each(Replayed::Ahead(frame.body))?;
                         }

@@ -206,6 +206,11 @@ impl SimVolume {
         (state.syncs, state.writes)
     }
 
+    /// Files that were made so far.
+    pub fn files_made(&self) -> usize {
+        self.state().files.len()
+    }
+
     /// Changes a byte of a file, on the disk too.
     pub fn spoil(&self, name: &str, offset: usize) {
         let mut state = self.state();
@@ -310,6 +315,20 @@ impl VolumeFile for SimFile {
         file.bytes.extend_from_slice(&all[..written]);
         file.note_dirty(from, from + written);
         fault.map_or(Ok(()), Err)
+    }
+
+    fn write_again(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.volume.state();
+        state.writes += 1;
+        state.step();
+        if state.fault == DiskFault::Write {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        let file = &mut state.files[self.file];
+        let (from, to) = (offset as usize, offset as usize + bytes.len());
+        assert_eq!(file.bytes.get(from..to), Some(bytes), "they lie there");
+        file.note_dirty(from, to);
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -37,6 +37,10 @@ pub trait VolumeFile: Clone + Send + 'static {
     /// Appends all bytes. After an error some of them may be there.
     fn append(&self, slices: &[&[u8]]) -> io::Result<()>;
 
+    /// Writes the bytes that lie at an offset once more, so that the next sync brings them to the
+    /// disk, whatever became of earlier syncs.
+    fn write_again(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
     /// Returns once all that was appended before is on the disk. After an error nobody knows what is
     /// there, and another call proves nothing.
     fn sync(&self) -> io::Result<()>;

@@ -197,3 +197,43 @@ fn segments_that_a_crash_has_left_go_with_the_next_ones() {
     assert_eq!(found.left, [0; 0]);
     assert_eq!(found.numbers().len(), volume.all().len());
 }
+
+/// A segment ends although something is always written while a sync is under way, and an entry may
+/// go on in the next one.
+#[test]
+fn a_segment_ends_though_writes_never_pause() {
+    let (mut random, volume) = (Random::new(5), SimVolume::default());
+    let mut server = Server::begin(&volume, &look(&volume).unwrap(), 2, Promise::Written);
+    for _ in 0..400 {
+        (0..2).for_each(|shard| server.append(shard, &mut random));
+        server.write(&mut random);
+        server.begin_sync();
+        (0..2).for_each(|shard| server.append(shard, &mut random));
+        server.write(&mut random);
+        server.end_sync();
+        server.now_ms += 300;
+    }
+    let found = look(&volume).unwrap();
+    let bytes: Vec<u64> = found.lives[0].segments.iter().map(|segment| segment.bytes).collect();
+    // Segments of 6 KiB, and what was written during two syncs.
+    assert!(bytes.len() > 20 && bytes.iter().all(|bytes| *bytes < 16 << 10), "{bytes:?}");
+    let covered: Vec<u64> = (0..2).map(|shard| server.commit.synced(shard)).collect();
+    server.commit.drop_covered(&covered).unwrap();
+    assert!(volume.all().len() < 4, "{:?}", volume.all());
+}
+
+/// A restart writes the end of the last segment again, in its place: it needs no room for a copy.
+#[test]
+fn a_restart_copies_no_segment() {
+    let (mut random, volume) = (Random::new(6), SimVolume::default());
+    let mut server = Server::begin(&volume, &look(&volume).unwrap(), 1, Promise::Written);
+    (0..9).for_each(|_| server.append(0, &mut random));
+    let runs = server.next_run(0, usize::MAX).into_iter().collect();
+    server.commit.write(runs, 0, 0).unwrap();
+    let files = volume.files_made();
+    Server::begin(&volume, &look(&volume).unwrap(), 1, Promise::Written);
+    assert_eq!(volume.files_made(), files + 1, "the next segment");
+    let after = volume.after_power_cut(&mut |_| 0);
+    let found = look(&after).unwrap();
+    assert_eq!(entries(&after, &found).unwrap()[0][0], server.appended[0]);
+}

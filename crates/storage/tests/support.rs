@@ -122,6 +122,14 @@ impl Server {
     pub fn sync(&mut self) {
         self.begin_sync();
         self.end_sync();
+        self.mark();
+    }
+
+    /// Writes a mark if one is due; the disk may refuse.
+    pub fn mark(&mut self) {
+        if self.commit.mark_due(self.now_ms) {
+            let _ = self.commit.mark(1_000 + self.now_ms, self.now_ms);
+        }
     }
 
     /// A sync that is due is done now, and ends by [`Server::end_sync`].

@@ -89,7 +89,7 @@ pub fn recover_shard<V: Volume, J: Journal>(
                 && (is_same(log.0) || tables[log.0].shard_of(key) == log.1)
         };
         let origin = Origin { log: origin_number(log), takes: &takes, cut: life.last[log.1] };
-        if entry.sequence == life.first[log.1] {
+        if entry.sequence == life.first_entry(log.1) {
             let covered = if life.epoch == covered.0 { covered.1[log.1] } else { 0 };
             let before = covered.max(entry.sequence - 1);
             shard.begin_applying_at(origin.log, (before, entry.epoch));
