@@ -21,7 +21,7 @@ pub use snapshot::{BadOperation, SnapshotTurn, SplitOperation, split_operation};
 
 use crate::evict::Id;
 use crate::keys;
-use crate::store::{Now, ShardOptions, ShardStats, Store, audit};
+use crate::store::{DependsOn, Now, ShardOptions, ShardStats, Store, audit};
 use crate::types::object::{LongRead, On, Turn, Types};
 use crate::types::registry;
 use crate::types::string::{self, Set};
@@ -36,8 +36,6 @@ use remora_protocol::{Command, Reply, Request};
 use room::{
     Tries, cover_heap, given_bytes, make_room, may_make_object, release_turn, wants_room, weigh,
 };
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A shard. See the module's text.
 pub struct Shard<J: Journal = NoJournal> {
@@ -528,7 +526,7 @@ impl<J: Journal> Shard<J> {
 }
 
 /// A reply that waits for the changes on which its command depends.
-fn waiting(reply: Reply<'_>, depends_on: Option<Arc<AtomicU64>>) -> Reply<'_> {
-    let wait = depends_on.map_or(0, |sequence| sequence.load(Ordering::Relaxed));
+fn waiting(reply: Reply<'_>, depends_on: Option<DependsOn>) -> Reply<'_> {
+    let wait = depends_on.map_or(0, DependsOn::sequence);
     Reply { wait, ..reply }
 }

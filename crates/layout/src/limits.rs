@@ -485,8 +485,8 @@ pub const RELEASE_RECORDS: usize = 128;
 /// command pays for its own room.
 pub const RELEASE_TURNS: usize = 4;
 
-/// Changed keys of one shard, not yet durable, that the shard tracks one by one: 2 MiB. With more,
-/// replies wait for the newest change of all keys.
+/// Changed keys of one shard, not yet durable, that the shard tracks one by one: 4 MiB at most. With
+/// more, replies wait for the newest change of all keys.
 pub const PENDING_KEYS: usize = 65_536;
 /// Records that one turn makes live after their changes are durable: some ten microseconds.
 pub const SHOW_TURN_RECORDS: usize = 1024;

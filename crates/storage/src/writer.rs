@@ -372,6 +372,11 @@ impl<V: Volume> LogWriter<V> {
         self.unsynced_bytes
     }
 
+    /// Whole entries that were written, and are not known to be on the disk.
+    pub fn unsynced_entries(&self) -> u64 {
+        self.written.iter().zip(&self.synced).map(|(written, synced)| written - synced).sum()
+    }
+
     /// Whether [`LogWriter::mend`] is next.
     pub fn has_failed(&self) -> bool {
         self.has_failed

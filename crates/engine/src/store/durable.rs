@@ -27,9 +27,26 @@ use remora_layout::hash::KeyHash;
 use remora_layout::limits::SHOW_TURN_RECORDS;
 use remora_layout::record::State;
 use remora_protocol::Command;
+use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+thread_local! {
+    /// The newest pending sequence that the present command depends on. A reply borrows the store, so
+    /// this is beside it: a thread executes one command at a time. (A shared cell with a count of its
+    /// owners takes two locked instructions, which wait for all stores of the command before.)
+    static DEPENDS_ON: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A command is under way that may depend on pending changes.
+#[derive(Clone, Copy)]
+pub(crate) struct DependsOn(());
+
+impl DependsOn {
+    /// The newest pending sequence that it depends on, as far as it has come; 0 for none.
+    pub fn sequence(self) -> u64 {
+        DEPENDS_ON.get()
+    }
+}
 
 /// The changes that are not yet durable, if there may be any.
 pub(crate) struct Lag(Option<Box<Pending>>);
@@ -48,9 +65,11 @@ struct Pending {
     waits: HashTable<(u32, u64)>,
     /// The keys that the command has looked up so far.
     looked_up: Vec<KeyHash>,
-    /// The newest pending sequence that the command depends on. Shared, as a
-    /// reply borrows the store.
-    depends_on: Arc<AtomicU64>,
+}
+
+#[inline]
+fn depend_on(sequence: u64) {
+    DEPENDS_ON.set(DEPENDS_ON.get().max(sequence));
 }
 
 /// A slot's place in the table of those that wait: neighbours are spread.
@@ -67,17 +86,9 @@ impl Pending {
         if newest > self.durable { newest } else { 0 }
     }
 
-    #[inline]
-    fn depend_on(&self, sequence: u64) {
-        // Only this thread changes it.
-        if sequence > self.depends_on.load(Ordering::Relaxed) {
-            self.depends_on.store(sequence, Ordering::Relaxed);
-        }
-    }
-
     fn look_up(&mut self, hash: KeyHash) {
         self.looked_up.push(hash);
-        self.depend_on(self.newest_of(hash));
+        depend_on(self.newest_of(hash));
     }
 
     /// The newest change of a key.
@@ -95,7 +106,7 @@ impl Pending {
         (database, command): (Database, &Command<'_>),
         hash_seed: u64,
     ) {
-        self.depend_on(sequence);
+        depend_on(sequence);
         let mut own = None;
         match (command, command.key()) {
             (_, Some(key)) => {
@@ -168,13 +179,12 @@ impl Lag {
         self.show_some(owner);
     }
 
-    /// A command begins. Gives the cell that takes the newest pending sequence
-    /// that it depends on, if changes may be pending.
-    pub fn begin_command(&mut self) -> Option<Arc<AtomicU64>> {
+    /// A command begins. What it depends on, if changes may be pending.
+    pub fn begin_command(&mut self) -> Option<DependsOn> {
         let pending = self.0.as_mut()?;
         pending.looked_up.clear();
-        pending.depends_on.store(0, Ordering::Relaxed);
-        Some(Arc::clone(&pending.depends_on))
+        DEPENDS_ON.set(0);
+        Some(DependsOn(()))
     }
 
     /// A command looks a key up.
@@ -186,8 +196,8 @@ impl Lag {
 
     /// A command looks at all keys.
     pub fn look_at_all(&self, last: u64) {
-        if let Some(pending) = self.0.as_ref().filter(|pending| last > pending.durable) {
-            pending.depend_on(last);
+        if self.0.as_ref().is_some_and(|pending| last > pending.durable) {
+            depend_on(last);
         }
     }
 
@@ -221,7 +231,8 @@ impl Lag {
 
     /// Whether the record in this slot waits to be made live.
     pub fn withholds(&self, slot: u32) -> bool {
-        let waits = |pending: &Pending| pending.waits.find(spread(slot), |of| of.0 == slot).is_some();
+        let waits =
+            |pending: &Pending| pending.waits.find(spread(slot), |of| of.0 == slot).is_some();
         self.0.as_ref().is_some_and(|pending| waits(pending))
     }
 

@@ -16,7 +16,7 @@
 //! commit   plan, log, publish
 //!    |
 //! Store    ask_only  defragment  download  durable  evictor  flush  heap
-//!          making_room  moves  parts  part_reads  snapshot
+//!          making_room  moves  newest  parts  part_reads  snapshot
 //! ```
 
 mod ask_only;
@@ -50,6 +50,7 @@ pub use clock::Now;
 pub(crate) use commit::Entry;
 pub(crate) use defragment::{Room, free_bytes};
 pub use download::{Download, STREAM_CLASS};
+pub(crate) use durable::DependsOn;
 pub(crate) use expiry::{has_expired, is_allowed, with_expiry};
 pub(crate) use flush::Flush;
 pub use heap::SetAside;

@@ -1,9 +1,11 @@
 //! The thread that writes and syncs the log of all shards, and tells them what is durable.
 //!
-//! With durability `fsync` it syncs by itself: the group that came meanwhile is the next one. With
-//! `everysec` a second thread syncs, so that no write waits for it.
+//! The group that came meanwhile, and a moment later, is the next one ([`super::pace`]). With
+//! durability `fsync` it syncs by itself; with `everysec` a second thread does, so that no write
+//! waits for it.
 
 use super::link::Disk;
+use super::pace::GroupPace;
 use super::port::ThreadBell;
 use crate::inbox::Message;
 use crate::shared::Shared;
@@ -16,6 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// Longest time that a sync waits for more changes, and that a write does.
+const SYNC_WAIT: Duration = Duration::from_millis(5);
+const WRITE_WAIT: Duration = Duration::from_micros(500);
 
 type File = <Directory as Volume>::File;
 /// A sync that was done.
@@ -49,6 +55,10 @@ impl LogThread {
             commit,
             shared: Arc::clone(&shared),
             syncer,
+            pace: GroupPace::new(match disk.promise {
+                Promise::Synced => SYNC_WAIT,
+                Promise::Memory | Promise::Written => WRITE_WAIT,
+            }),
             told,
             next: 0,
             is_lost: false,
@@ -99,6 +109,7 @@ struct Body {
     commit: GroupCommit<Directory>,
     shared: Arc<Shared>,
     syncer: Option<Syncer>,
+    pace: GroupPace,
     /// By shard, what it was told: the last durable sequence, and the last one on the disk.
     told: Vec<(u64, u64)>,
     /// The shard whose runs are taken first.
@@ -138,7 +149,9 @@ impl Body {
         if self.is_lost {
             return worked;
         }
-        let runs = if self.commit.wants_runs() { self.take_runs() } else { Vec::new() };
+        let may_begin = self.may_begin_group();
+        let takes = may_begin && self.commit.wants_runs();
+        let runs = if takes { self.take_runs() } else { Vec::new() };
         if !runs.is_empty() {
             worked = true;
             self.write(runs);
@@ -147,7 +160,9 @@ impl Body {
             worked = true;
             self.commit.want_sync();
         }
-        if let Some(sync) = self.commit.sync_due(self.now_ms()) {
+        if (may_begin || self.syncer.is_some())
+            && let Some(sync) = self.commit.sync_due(self.now_ms())
+        {
             worked = true;
             self.sync(sync);
         }
@@ -179,6 +194,7 @@ impl Body {
                 let has_lost = port.is_lost();
                 match port.pop() {
                     Some(run) => {
+                        self.disk().handed.take(&run);
                         bytes += run.frames.len();
                         runs.push(run);
                     }
@@ -212,8 +228,32 @@ impl Body {
         add(&state.groups, 1);
         add(&state.runs, runs.len() as u64);
         add(&state.bytes, bytes as u64);
+        let changes = runs.iter().map(|run| run.last + 1 - run.first).sum();
+        let started = Instant::now();
         let written = self.commit.write(runs, self.shared.clock.told_unix_ms(), self.now_ms());
+        if self.disk().promise == Promise::Written {
+            self.end_group(started.elapsed(), changes);
+        }
         self.note(&written);
+    }
+
+    /// Changes that nobody may acknowledge yet.
+    fn waiting(&self) -> u64 {
+        let disk = self.disk();
+        let unsynced = match disk.promise {
+            Promise::Synced => self.commit.writer().unsynced_entries(),
+            Promise::Memory | Promise::Written => 0,
+        };
+        disk.handed.changes() + unsynced
+    }
+
+    /// Whether the next group may begin.
+    fn may_begin_group(&mut self) -> bool {
+        let waiting = self.waiting();
+        if self.disk().promise == Promise::Memory || waiting == 0 {
+            return true;
+        }
+        self.pace.may_begin(self.shared.clock.started().elapsed(), waiting)
     }
 
     fn sync(&mut self, sync: Sync<File>) {
@@ -221,10 +261,19 @@ impl Body {
             Some(syncer) => syncer.orders.send(sync).expect("it ends after this thread"),
             None => {
                 let started = Instant::now();
+                let before = self.commit.writer().unsynced_entries();
                 let result = sync.run();
-                self.end_sync((sync, result, started.elapsed()));
+                let took = started.elapsed();
+                self.end_sync((sync, result, took));
+                let changes = before - self.commit.writer().unsynced_entries();
+                self.end_group(took, changes);
             }
         }
+    }
+
+    /// A group took so long, and its changes may be acknowledged.
+    fn end_group(&mut self, took: Duration, changes: u64) {
+        self.pace.ended(self.shared.clock.started().elapsed(), took, changes);
     }
 
     fn take_syncs(&mut self) -> bool {
@@ -312,9 +361,16 @@ impl Body {
         let most = idle_until_ms
             .map(|until_ms| Duration::from_millis(until_ms.saturating_sub(self.now_ms()).max(1)));
         let disk = self.disk();
+        let waits = self.pace.waits_for(self.shared.clock.started().elapsed());
+        let waits = waits.filter(|_| self.waiting() > 0);
+        let (most, missing) = match waits {
+            Some((time, changes)) => (Some(time), changes),
+            None => (most, 0),
+        };
+        disk.handed.want(missing);
         let wants_runs = self.commit.wants_runs() && !self.is_lost;
         disk.bell.sleep(most, || {
-            let has_runs = wants_runs && disk.ports.iter().any(|port| !port.is_empty());
+            let has_runs = wants_runs && disk.handed.are_enough();
             has_runs || disk.is_sync_wanted() || disk.stopping.load(Ordering::SeqCst)
         });
     }

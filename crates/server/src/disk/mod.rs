@@ -8,6 +8,7 @@ mod link;
 mod loaded;
 mod log_thread;
 mod open;
+mod pace;
 mod port;
 mod progress;
 mod recover_shard;
