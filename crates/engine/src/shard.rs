@@ -14,6 +14,7 @@ mod moves;
 mod progress;
 mod room;
 mod snapshot;
+mod synced;
 
 pub use digest::{Digest, DigestRead};
 pub use progress::{Applied, ApplyError, Origin};
@@ -38,6 +39,7 @@ use room::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use synced::Synced;
 
 /// A shard. See the module's text.
 pub struct Shard<J: Journal = NoJournal> {
@@ -51,6 +53,8 @@ pub struct Shard<J: Journal = NoJournal> {
     written_value: Vec<u8>,
     /// The rest of a snapshot that has ended.
     written_snapshot: Vec<u8>,
+    /// What the disk of the log has.
+    synced: Synced,
 }
 
 impl<J: Journal> Shard<J> {
@@ -63,6 +67,7 @@ impl<J: Journal> Shard<J> {
             sweeps: false,
             written_value: Vec::new(),
             written_snapshot: Vec::new(),
+            synced: Synced::default(),
         }
     }
 
@@ -157,7 +162,7 @@ impl<J: Journal> Shard<J> {
     #[cold]
     fn execute_lagging(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
         let depends_on = self.store.lag.begin_command();
-        if command.key().is_none() {
+        if command.key().is_none() && !matches!(command, Command::Synced { .. }) {
             self.store.lag.look_at_all(self.store.last_sequence());
         }
         waiting(self.execute_known(command, hash, now), depends_on)
@@ -278,6 +283,7 @@ impl<J: Journal> Shard<J> {
             Command::RandomKey { random, place } => {
                 keys::random_key(&mut self.store, hash.database(), (random, place), now)
             }
+            Command::Synced { until, begins } => self.execute_synced(until, begins),
             Command::Dump { .. }
             | Command::DumpPart { .. }
             | Command::Load { .. }

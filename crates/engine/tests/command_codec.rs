@@ -70,6 +70,8 @@ fn commands_round_trip() {
         Command::RandomKey { random: 0, place: Some(0) },
         Command::RandomKey { random: 1, place: Some(u32::MAX) },
         Command::Count,
+        Command::Synced { until: 0, begins: true },
+        Command::Synced { until: u64::MAX, begins: false },
         Command::Digest { key: None },
         Command::Digest { key: Some(b"key") },
         Command::Flush,
