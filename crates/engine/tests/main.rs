@@ -18,6 +18,7 @@ mod ask_only;
 mod large_oracle;
 mod stalled_uploads;
 mod string_oracle;
+mod synced;
 
 // Hashes.
 mod hashes;
