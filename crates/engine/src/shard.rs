@@ -12,6 +12,7 @@ mod kind_tests;
 mod large;
 mod moves;
 mod progress;
+mod rebuild;
 mod room;
 mod snapshot;
 mod synced;
