@@ -163,10 +163,17 @@ impl<J: Journal> Shard<J> {
     #[cold]
     fn execute_lagging(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
         let depends_on = self.store.lag.begin_command();
-        if command.key().is_none() && !matches!(command, Command::Synced { .. }) {
+        if self.looks_at_all(command) {
             self.store.lag.look_at_all(self.store.last_sequence());
         }
         waiting(self.execute_known(command, hash, now), depends_on)
+    }
+
+    /// Whether a reply shows something of all keys. One that refuses a change shows nothing: it must
+    /// come while the disk fails, which what is pending waits for.
+    fn looks_at_all(&self, command: &Command<'_>) -> bool {
+        let is_refused = command.is_write() && self.store.refusal().is_some();
+        command.key().is_none() && !is_refused && !matches!(command, Command::Synced { .. })
     }
 
     #[inline]
