@@ -62,6 +62,19 @@ impl ServerProcess {
         Self::start(&[&[data.as_str(), "--max-memory=64MiB", "--pin=false"], flags].concat())
     }
 
+    /// As [`ServerProcess::start_with_data`], with more in its environment.
+    pub fn start_with_environment(
+        directory: &Path,
+        environment: &[(&str, PathBuf)],
+        flags: &[&str],
+    ) -> Self {
+        let mut command = remora();
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        let data = format!("--data-dir={}", directory.display());
+        let flags = [&[data.as_str(), "--max-memory=64MiB", "--pin=false"], flags].concat();
+        Self::start_command(&ServerDirectory::new(), command, &flags)
+    }
+
     /// Starts a server at this place and waits until it is ready.
     pub fn start_at(place: &Arc<ServerDirectory>, flags: &[&str]) -> Self {
         Self::start_command(place, remora(), flags)

@@ -25,7 +25,9 @@ mod trees_resp;
 
 // What is kept.
 mod backups;
+mod bad_disks;
 mod durability;
+mod synced;
 
 // RESP, beside Redis and by its tools.
 mod digest;

@@ -59,6 +59,8 @@ pub(crate) struct Queue {
     /// Unanswered writes. It is unknown whether the server executed an abandoned one, so it counts
     /// until its late reply arrives.
     writes: u32,
+    /// The session has sent writes that are not known to be on the disk.
+    pub has_unsynced: bool,
     next_sequence: u16,
     /// An abandoned request whose value was sent only in part.
     cut_off: Option<RequestId>,
@@ -295,6 +297,7 @@ impl Asker {
         let end = &mut self.queues[shard];
         end.next_sequence = end.next_sequence.wrapping_add(1);
         end.writes += is_write as u32;
+        end.has_unsynced |= is_write;
         let flight = InFlight {
             id,
             shard,

@@ -68,6 +68,7 @@ mod ring_set;
 mod router;
 mod session;
 mod sync;
+mod synced;
 mod trees;
 
 pub use admission::{Admission, ConcurrencyLimit};
@@ -97,6 +98,7 @@ pub use remora_layout::tree::{TreeInfo, TreeKind};
 pub use remora_protocol::Expiry;
 pub use remora_protocol::tree::{Fields, ObjectId, PutObject};
 pub use session::Session;
+pub use synced::SyncPoint;
 pub use trees::{
     Issue, OpenTree, RefinedCount, RefinedFound, TreeEvents, TreeFound, TreeObject, TreeRead,
     TreeSettings,

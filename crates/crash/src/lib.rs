@@ -17,9 +17,9 @@ mod state;
 mod types;
 
 pub use args::{CrashArgs, Durability};
+pub use layer::{Fault, Layer};
 
 use anyhow::{Context, bail};
-use layer::Layer;
 use remora_command_line::note;
 use rounds::Run;
 use std::io::Write;

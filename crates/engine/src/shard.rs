@@ -12,8 +12,10 @@ mod kind_tests;
 mod large;
 mod moves;
 mod progress;
+mod rebuild;
 mod room;
 mod snapshot;
+mod synced;
 
 pub use digest::{Digest, DigestRead};
 pub use progress::{Applied, ApplyError, Origin};
@@ -36,6 +38,7 @@ use remora_protocol::{Command, Reply, Request};
 use room::{
     Tries, cover_heap, given_bytes, make_room, may_make_object, release_turn, wants_room, weigh,
 };
+use synced::Synced;
 
 /// A shard. See the module's text.
 pub struct Shard<J: Journal = NoJournal> {
@@ -49,6 +52,8 @@ pub struct Shard<J: Journal = NoJournal> {
     written_value: Vec<u8>,
     /// The rest of a snapshot that has ended.
     written_snapshot: Vec<u8>,
+    /// What the disk of the log has.
+    synced: Synced,
 }
 
 impl<J: Journal> Shard<J> {
@@ -61,6 +66,7 @@ impl<J: Journal> Shard<J> {
             sweeps: false,
             written_value: Vec::new(),
             written_snapshot: Vec::new(),
+            synced: Synced::default(),
         }
     }
 
@@ -166,10 +172,17 @@ impl<J: Journal> Shard<J> {
     #[inline(never)]
     fn execute_lagging(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
         let depends_on = self.store.lag.begin_command();
-        if command.key().is_none() {
+        if self.looks_at_all(command) {
             self.store.lag.look_at_all(self.store.last_sequence());
         }
         waiting(self.execute_known(command, hash, now), depends_on)
+    }
+
+    /// Whether a reply shows something of all keys. One that refuses a change shows nothing: it must
+    /// come while the disk fails, which what is pending waits for.
+    fn looks_at_all(&self, command: &Command<'_>) -> bool {
+        let is_refused = command.is_write() && self.store.refusal().is_some();
+        command.key().is_none() && !is_refused && !matches!(command, Command::Synced { .. })
     }
 
     #[inline]
@@ -287,6 +300,7 @@ impl<J: Journal> Shard<J> {
             Command::RandomKey { random, place } => {
                 keys::random_key(&mut self.store, hash.database(), (random, place), now)
             }
+            Command::Synced { until, begins } => self.execute_synced(until, begins),
             Command::Dump { .. }
             | Command::DumpPart { .. }
             | Command::Load { .. }

@@ -2,10 +2,12 @@
 //! go on, and nothing of the log is lost.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::{Now, Shard, ShardOptions};
+use remora_engine::{Durability, Now, Shard, ShardOptions};
+use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
 use remora_layout::limits::{LOG_HELD_BYTES, LOG_ROOM_BYTES};
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Condition, Expiry};
+use remora_protocol::{Command, Condition, Expiry, Pairs};
 
 const VALUE_BYTES: usize = 1 << 20;
 
@@ -33,6 +35,31 @@ fn changes_are_refused_while_the_disk_takes_nothing() {
     assert_eq!(shard.last_sequence(), last);
     shard.set_keeps(true);
     assert_eq!(set(&mut shard, b"2"), Status::Ok);
+}
+
+/// A change is pending for as long as the disk fails: a refusal that waited for it would come once
+/// there is no reason for it.
+#[test]
+fn a_refusal_does_not_wait_for_what_is_pending() {
+    let options = ShardOptions { durability: Durability::Told, ..Default::default() };
+    let mut shard = Shard::new(Owner::heap(8 << 20, NoJournal), options);
+    assert_eq!(set(&mut shard, b"1"), Status::Ok);
+    shard.set_keeps(false);
+    let mut pairs = Vec::new();
+    Pairs::push(&mut pairs, b"other", b"1");
+    let pairs = Pairs::parse(&pairs).unwrap();
+    let all = KeyHash::without_key(Database::ZERO);
+    for (command, waits) in [
+        (Command::MultiSet { pairs }, false),
+        (Command::Del { key: b"key" }, false),
+        (Command::Count, true),
+        (Command::Get { key: b"key" }, true),
+    ] {
+        let hash = if command.key().is_some() { shard.hash(b"key") } else { all };
+        let reply = shard.execute(&command, hash, Now::default());
+        assert_eq!(reply.status == Status::NotKept, !waits, "{command:?}");
+        assert_eq!(reply.wait != 0, waits, "{command:?}");
+    }
 }
 
 #[test]

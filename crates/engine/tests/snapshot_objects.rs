@@ -22,8 +22,8 @@ use remora_protocol::{
 };
 use remora_testing::Random;
 
-const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
-const KEY: &[u8] = b"large";
+pub const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
+pub const KEY: &[u8] = b"large";
 
 fn ask(shard: &mut Shard, command: &Command<'_>) -> (Status, i64) {
     let hash = shard.hash_of(Database::ZERO, command);
@@ -116,7 +116,7 @@ fn change_string(shard: &mut Shard, random: &mut Random, bytes: u64) {
 }
 
 /// The change of an object of this type. A new type needs one.
-fn change_of(kind: Kind) -> fn(&mut Shard, &mut Random, u64) {
+pub fn change_of(kind: Kind) -> fn(&mut Shard, &mut Random, u64) {
     match kind {
         Kind::STRING => change_string,
         Kind::HASH => change_hash,

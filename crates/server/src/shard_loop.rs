@@ -240,6 +240,7 @@ impl ShardLoop {
                     let host = self.connections.port_mut();
                     host.shard.set_durable(durable);
                     host.large_jobs.set_synced(synced);
+                    host.shard.set_synced(synced);
                 }
                 Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
                 Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),

@@ -47,7 +47,10 @@ pub struct ShardHost {
 impl ShardHost {
     /// A fresh shard, with this number.
     pub fn new(shared: Arc<Shared>, number: usize, mut shard: Shard<NoJournal>) -> Self {
-        let shipper = shared.disk.as_ref().map(|disk| disk.shipper(number, &mut shard));
+        let shipper = shared.disk.as_ref().map(|disk| {
+            shard.set_synced(disk.synced[number].load(Ordering::Acquire));
+            disk.shipper(number, &mut shard)
+        });
         let outbox = Outbox::new(number, shared.shards.len());
         Self {
             now: shared.clock.now(),
@@ -62,11 +65,16 @@ impl ShardHost {
         }
     }
 
-    /// Hands the shard's new entries to the log's thread, as far as that has room.
+    /// Hands the shard's new entries to the log's thread, as far as that has room; once it has all
+    /// of them, also a client's wish for a sync.
     #[inline]
     pub fn ship_log(&mut self) {
         if let Some(shipper) = &mut self.shipper {
             shipper.ship(&mut self.shard);
+        }
+        if self.shard.wants_sync() && self.has_shipped() {
+            self.begin_sync();
+            self.shard.begin_sync();
         }
     }
 

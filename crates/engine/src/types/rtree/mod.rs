@@ -26,7 +26,7 @@ pub(super) use arena::{arena_at, logged_arena, planned_arena};
 pub(crate) use trees::Trees;
 
 use super::content::Content;
-use super::object::{LongRead, On, Turn, Type, find_root};
+use super::object::{DumpedPart, LongRead, On, Turn, Type, find_root};
 use crate::keys;
 use crate::store::{DumpAt, Now, ShardStats, Store};
 use remora_arena::{Journal, Slot, slot_of};
@@ -175,6 +175,10 @@ impl<J: Journal> Type<J> for Trees {
         piece: &[u8],
     ) -> Result<(), Status> {
         self.load_objects(store, (on, root), piece)
+    }
+
+    fn requests(&self, part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) -> bool {
+        transfer::requests(part, each)
     }
 
     fn audit(&self, store: &Store<J>) -> Result<u64, String> {
