@@ -117,6 +117,15 @@ impl Layer {
         Ok(())
     }
 
+    /// Another one has changed the directory, and all that it holds counts as synced from now on.
+    pub fn begin_anew(&mut self) -> anyhow::Result<()> {
+        fs::remove_dir_all(self.home.join("grave"))?;
+        fs::create_dir(self.home.join("grave"))?;
+        let syncs = self.disk.syncs();
+        self.disk = whole(&self.root)?.with_syncs(syncs);
+        Ok(())
+    }
+
     /// After a clean end: whether the layer saw all that changed the directory.
     pub fn check_seen(&self) -> anyhow::Result<()> {
         let there: BTreeMap<String, Option<u64>> =
@@ -151,11 +160,7 @@ impl Layer {
         build_image(&next, &image, &places)?;
         fs::remove_dir_all(&self.root).context("removing the directory before the cut")?;
         fs::rename(&next, &self.root).context("putting the cut directory in place")?;
-        fs::remove_dir_all(self.home.join("grave"))?;
-        fs::create_dir(self.home.join("grave"))?;
-        let syncs = self.disk.syncs();
-        self.disk = whole(&self.root)?.with_syncs(syncs);
-        Ok(())
+        self.begin_anew()
     }
 }
 

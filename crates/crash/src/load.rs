@@ -6,7 +6,7 @@
 
 use crate::history::{History, Promise, Verdict};
 use crate::state::{Change, State, head_digest};
-use crate::types::{self, KeyType};
+use crate::types::{self, KeyType, ask};
 use anyhow::Context;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -69,6 +69,15 @@ impl Place {
         Connection::connect(&self.resp.to_string())
     }
 
+    /// A section of INFO.
+    pub fn info(&self, section: &str) -> anyhow::Result<String> {
+        let mut resp = self.resp()?;
+        match ask(&mut resp, &[b"INFO", section.as_bytes()])? {
+            Value::Bulk(text) => Ok(String::from_utf8_lossy(text).into_owned()),
+            other => anyhow::bail!("unexpected reply to INFO: {other:?}"),
+        }
+    }
+
     /// A session of the client.
     pub fn session(&self, path: Path) -> anyhow::Result<Session> {
         let options = Options::default().path(path).timeout(REQUEST_LIMIT);
@@ -122,6 +131,17 @@ impl Round<'_> {
         }
         std::thread::sleep(RECONNECT);
         true
+    }
+
+    /// Waits until a change is acknowledged; there has to be one by the limit, since `what`.
+    pub fn waits_for_changes(&self, limit: Duration, what: &str) {
+        let (began, before) = (Instant::now(), self.acknowledged.load(Ordering::Relaxed));
+        while self.acknowledged.load(Ordering::Relaxed) == before {
+            if began.elapsed() > limit {
+                return self.problem(format!("nothing is acknowledged {limit:?} after {what}"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn acknowledge(&self, key: usize, number: u64) {
