@@ -43,6 +43,8 @@ enum End {
     Kill,
     PowerCut,
     Clean,
+    /// The power is cut once the server has ended.
+    CleanThenCut,
 }
 
 impl fmt::Display for End {
@@ -51,6 +53,7 @@ impl fmt::Display for End {
             Self::Kill => "kill -9",
             Self::PowerCut => "power cut",
             Self::Clean => "clean end",
+            Self::CleanThenCut => "clean end, then a power cut",
         })
     }
 }
@@ -89,7 +92,8 @@ impl Plan {
         let end = match rng.random_range(0..8) {
             0..3 => End::Kill,
             3..6 => End::PowerCut,
-            _ => End::Clean,
+            6 => End::Clean,
+            _ => End::CleanThenCut,
         };
         let mut load =
             Duration::from_secs_f64(args.seconds_per_round * rng.random_range(0.05..1.0));
@@ -352,7 +356,7 @@ impl<'a> Run<'a> {
             round.is_ending.store(true, Ordering::Relaxed);
             let cut_at = Instant::now();
             match plan.end {
-                End::Clean => server.terminate()?,
+                End::Clean | End::CleanThenCut => server.terminate()?,
                 End::Kill | End::PowerCut => server.kill()?,
             }
             Ok((bad.transpose()?, cut_at, late))
@@ -386,6 +390,10 @@ impl<'a> Run<'a> {
         match plan.end {
             End::PowerCut => self.layer.cut(&mut self.rng),
             End::Clean => self.layer.check_seen(),
+            End::CleanThenCut => {
+                self.layer.check_seen()?;
+                self.layer.cut(&mut self.rng)
+            }
             End::Kill => Ok(()),
         }
     }

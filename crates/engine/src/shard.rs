@@ -17,7 +17,7 @@ mod snapshot;
 
 pub use digest::{Digest, DigestRead};
 pub use progress::{Applied, ApplyError, Origin};
-pub use snapshot::{BadOperation, SnapshotTurn, SplitOperation, split_operation};
+pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};
 
 use crate::evict::Id;
 use crate::keys;
