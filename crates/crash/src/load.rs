@@ -1,7 +1,7 @@
 //! Writers and readers at full load, until the server is gone.
 //!
 //! Each writer owns its keys. A key has one change under way at most, so that its states have an
-//! order. After an error nobody knows whether the change happened: the key is looked at before the
+//! order. After an error it is not known whether the change happened: the key is looked at before the
 //! next one.
 
 use crate::history::{History, Promise, Verdict};
@@ -99,7 +99,7 @@ pub struct Round<'a> {
     pub acknowledged: AtomicU64,
     /// Reads that saw an older state than they had to, or a state that never was.
     pub stale: AtomicU64,
-    /// What nobody expects, in words.
+    /// What should not be, in words.
     pub problems: Mutex<Vec<String>>,
 }
 
@@ -157,7 +157,7 @@ pub struct Writer {
     own: Vec<usize>,
     /// What each of them holds once all that was sent has happened.
     states: Vec<State>,
-    /// Nobody knows whether their last change happened.
+    /// It is not known whether their last change happened.
     doubtful: Vec<bool>,
     rng: ChaCha8Rng,
 }

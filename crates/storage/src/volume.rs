@@ -37,7 +37,7 @@ pub trait VolumeFile: Clone + Send + 'static {
     /// Appends all bytes. After an error some of them may be there.
     fn append(&self, slices: &[&[u8]]) -> io::Result<()>;
 
-    /// Returns once all that was appended before is on the disk. After an error nobody knows what is
+    /// Returns once all that was appended before is on the disk. After an error it is not known what is
     /// there, and another call proves nothing.
     fn sync(&self) -> io::Result<()>;
 

@@ -43,7 +43,7 @@ pub enum SnapshotTurn {
         /// Sequence of the last change that is in it.
         sequence: u64,
     },
-    /// There is none any more: nobody took what it wrote, or it waited for too long. What was
+    /// There is none any more: the caller did not take what it wrote, or it waited for too long. What was
     /// taken of it is of no use.
     GivenUp,
 }

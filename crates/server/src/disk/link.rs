@@ -60,18 +60,18 @@ impl Disk {
         LogShipper::new(shard, (number, self.first[number]), port)
     }
 
-    /// Somebody waits until what is written now is on the disk.
+    /// A connection waits until what is written now is on the disk.
     pub fn want_sync(&self) {
         self.wants_sync.store(true, Ordering::SeqCst);
         self.bell.ring();
     }
 
-    /// Whether somebody does, since this was last asked.
+    /// Whether a connection does, since this was last asked.
     pub fn takes_wanted_sync(&self) -> bool {
         self.wants_sync.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether somebody does.
+    /// Whether a connection does.
     pub fn is_sync_wanted(&self) -> bool {
         self.wants_sync.load(Ordering::SeqCst)
     }

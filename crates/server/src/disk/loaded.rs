@@ -10,7 +10,7 @@ use remora_layout::limits::{MAX_ARENA_BYTES, MIN_ARENA_BYTES};
 use remora_layout::slot::SlotTable;
 use std::path::Path;
 
-/// Memory for a shard beside its data. What nobody touches takes none.
+/// Memory for a shard beside its data. Pages that are never touched take none.
 const SPARE_BYTES: u64 = 64 << 20;
 
 /// All keys of a data directory.
@@ -42,7 +42,7 @@ impl Loaded {
         let mut shards = Vec::with_capacity(count);
         for number in 0..count {
             let region = Region::create("remora-check", RegionKind::Arena, bytes as usize)?;
-            let owner = region.owner(NoJournal).expect("just created: nobody else owns it");
+            let owner = region.owner(NoJournal).expect("just created: it has no other owner");
             let options = ShardOptions {
                 epoch: data.content.epoch(),
                 log_secret: data.content.identity.secret,
