@@ -1,10 +1,10 @@
 //! A server process.
 
-use crate::binary::{remora, remora_with_open_files};
+use crate::binary::{remora, remora_with_file_limits, remora_with_open_files};
 use crate::resp::Resp;
 use crate::wait::{DEADLINE, wait_for};
 use remora_client_core::{Options, Session, Wake};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -70,9 +70,24 @@ impl ServerProcess {
     ) -> Self {
         let mut command = remora();
         command.envs(environment.iter().map(|(name, value)| (name, value)));
+        Self::start_command_with_data(command, directory, flags)
+    }
+
+    /// As [`ServerProcess::start_with_data`], for [`ServerProcess::limit_files`].
+    pub fn start_with_data_and_limits(directory: &Path, flags: &[&str]) -> Self {
+        Self::start_command_with_data(remora_with_file_limits(), directory, flags)
+    }
+
+    fn start_command_with_data(command: Command, directory: &Path, flags: &[&str]) -> Self {
         let data = format!("--data-dir={}", directory.display());
         let flags = [&[data.as_str(), "--max-memory=64MiB", "--pin=false"], flags].concat();
         Self::start_command(&ServerDirectory::new(), command, &flags)
+    }
+
+    /// From now on it can write no file beyond so many bytes.
+    pub fn limit_files(&self, bytes: u64) {
+        let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        prlimit(Some(Pid::from_child(&self.child)), Resource::Fsize, limit).expect("its owner may");
     }
 
     /// Starts a server at this place and waits until it is ready.

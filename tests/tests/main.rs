@@ -56,6 +56,7 @@ mod tcp;
 mod endings;
 mod held;
 mod incarnation;
+mod log_end;
 mod numa;
 mod serve;
 mod thread_panics;

@@ -130,6 +130,15 @@ impl Layer {
         Ok(())
     }
 
+    /// Another one has changed the directory, and all that it holds counts as synced from now on.
+    pub fn begin_anew(&mut self) -> anyhow::Result<()> {
+        fs::remove_dir_all(self.home.join("grave"))?;
+        fs::create_dir(self.home.join("grave"))?;
+        let syncs = self.disk.syncs();
+        self.disk = whole(&self.root)?.with_syncs(syncs);
+        Ok(())
+    }
+
     /// After a clean end: whether the layer saw all that changed the directory.
     ///
     /// # Errors
@@ -179,11 +188,7 @@ impl Layer {
         build_image(&next, &image, &places)?;
         fs::remove_dir_all(&self.root).context("removing the directory before the cut")?;
         fs::rename(&next, &self.root).context("putting the cut directory in place")?;
-        fs::remove_dir_all(self.home.join("grave"))?;
-        fs::create_dir(self.home.join("grave"))?;
-        let syncs = self.disk.syncs();
-        self.disk = whole(&self.root)?.with_syncs(syncs);
-        Ok(())
+        self.begin_anew()
     }
 }
 

@@ -19,7 +19,7 @@ mod synced;
 
 pub use digest::{Digest, DigestRead};
 pub use progress::{Applied, ApplyError, Origin};
-pub use snapshot::{BadOperation, SnapshotTurn, SplitOperation, split_operation};
+pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};
 
 use crate::evict::Id;
 use crate::keys;

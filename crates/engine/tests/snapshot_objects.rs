@@ -304,7 +304,7 @@ fn a_turn_writes_a_bounded_part() {
     assert_eq!(loaded(&whole).digest(), source.digest());
 }
 
-/// What nobody takes is bounded: keys wait, changes do not, and the snapshot is given up at last.
+/// What is not taken is bounded: keys wait, changes do not, and the snapshot is given up at last.
 /// Nothing else is harmed, and another one may begin.
 #[test]
 fn a_snapshot_that_nobody_takes_is_given_up() {
@@ -601,7 +601,7 @@ fn a_key_may_get_an_object_while_a_snapshot_is_under_way() {
             let most = if seed % 10 == 9 { 1 } else { usize::MAX };
             crate::give::give_some(&mut ask_step, from, to, how, most);
             if most == 1 {
-                // The load goes when nobody has continued it for long.
+                // The load goes when no client has continued it for long.
                 let at = |since_start_s| Now { since_start_s, ..NOW };
                 (0..30).for_each(|at_s| source.tick(at(NOW.since_start_s + at_s)));
             }
@@ -769,7 +769,7 @@ fn a_flush_in_turns_may_be_under_way() {
     }
 }
 
-/// Loads that are under way at the end of a log go when apply mode ends: nobody continues them, and
+/// Loads that are under way at the end of a log go when apply mode ends: no client continues them, and
 /// later ones of the same key have numbers of their own.
 #[test]
 fn loads_at_the_end_of_a_log_go() {

@@ -178,6 +178,9 @@ impl LargeJobs {
             Order::Abandon => return self.resume(origin, job.token, false),
             Order::AwaitSync { until_ms, wants_more } => {
                 let sequence = shard.last_sequence();
+                if sequence > self.synced {
+                    shard.want_sync();
+                }
                 let awaited = Awaited { token: job.token, sequence, until_ms, wants_more };
                 return self.await_sync(awaited);
             }

@@ -40,7 +40,7 @@ pub enum StorageError {
     },
     /// A file that belongs to other data.
     #[error(
-        "{name} is of cluster {found:016x}, but the directory is of {expected:016x}: somebody has mixed two directories"
+        "{name} is of cluster {found:016x}, but the directory is of {expected:016x}: files of two directories are mixed"
     )]
     Cluster {
         /// The file.

@@ -25,6 +25,7 @@ mod directory;
 mod error;
 mod find;
 mod group;
+mod head;
 mod identity;
 mod manifest;
 mod replay;

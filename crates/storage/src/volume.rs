@@ -41,7 +41,7 @@ pub trait VolumeFile: Clone + Send + 'static {
     /// disk, whatever became of earlier syncs.
     fn write_again(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Returns once all that was appended before is on the disk. After an error nobody knows what is
+    /// Returns once all that was appended before is on the disk. After an error it is not known what is
     /// there, and another call proves nothing.
     fn sync(&self) -> io::Result<()>;
 

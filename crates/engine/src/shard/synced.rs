@@ -25,6 +25,11 @@ impl<J: Journal> Shard<J> {
         *until = (*until).max(Some(sequence));
     }
 
+    /// A client waits until the changes so far are on the disk.
+    pub fn want_sync(&mut self) {
+        self.synced.is_wanted = true;
+    }
+
     /// Whether a client has asked for a sync: the caller has the log written and synced, and then
     /// calls [`Shard::begin_sync`].
     #[inline]

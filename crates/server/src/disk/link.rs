@@ -64,18 +64,18 @@ impl Disk {
         LogShipper::new(shard, (number, self.first[number]), to)
     }
 
-    /// Somebody waits until what is written now is on the disk.
+    /// A connection waits until what is written now is on the disk.
     pub fn want_sync(&self) {
         self.wants_sync.store(true, Ordering::SeqCst);
         self.bell.ring();
     }
 
-    /// Whether somebody does, since this was last asked.
+    /// Whether a connection does, since this was last asked.
     pub fn takes_wanted_sync(&self) -> bool {
         self.wants_sync.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether somebody does.
+    /// Whether a connection does.
     pub fn is_sync_wanted(&self) -> bool {
         self.wants_sync.load(Ordering::SeqCst)
     }
@@ -84,6 +84,11 @@ impl Disk {
     pub fn cover(&self, covered: Vec<u64>) {
         *self.covered.lock().unwrap_or_else(PoisonError::into_inner) = Some(covered);
         self.bell.ring();
+    }
+
+    /// Whether a snapshot covers entries that [`Disk::take_covered`] has not given yet.
+    pub fn has_covered(&self) -> bool {
+        self.covered.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// What a new snapshot covers.

@@ -15,7 +15,7 @@ use remora_protocol::message::Status;
 use remora_protocol::{Command, ScannedKeys};
 use std::path::Path;
 
-/// Memory for a shard beside its data. What nobody touches takes none.
+/// Memory for a shard beside its data. Pages that are never touched take none.
 const SPARE_BYTES: u64 = 64 << 20;
 /// Keys that are looked up together.
 const SCANNED: u32 = 256;
@@ -67,7 +67,7 @@ impl LoadedData {
         let mut shards = Vec::with_capacity(count);
         for number in 0..count {
             let region = Region::create("remora-check", RegionKind::Arena, bytes as usize)?;
-            let owner = region.owner(NoJournal).expect("just created: nobody else owns it");
+            let owner = region.owner(NoJournal).expect("just created: it has no other owner");
             let options = ShardOptions {
                 epoch: data.content.epoch(),
                 log_secret: data.content.identity.secret,

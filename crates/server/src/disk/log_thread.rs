@@ -10,11 +10,11 @@ use super::port::ThreadBell;
 use crate::inbox::Message;
 use crate::shared::Shared;
 use remora_fabric::vital_thread;
-use remora_layout::limits::LOG_GROUP_BYTES;
+use remora_layout::limits::{LOG_GROUP_BYTES, LOG_MEND_MIN_MS};
 use remora_storage::{Directory, GroupCommit, Promise, Run, Sync, Volume};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 /// Longest time that a sync waits for more changes, and that a write does.
 const SYNC_WAIT: Duration = Duration::from_millis(5);
 const WRITE_WAIT: Duration = Duration::from_micros(500);
+/// How long the end of a server tries to write the rest to a disk that fails.
+const END_TRIES: Duration = Duration::from_secs(2);
 
 type File = <Directory as Volume>::File;
 /// A sync that was done.
@@ -85,12 +87,16 @@ fn disk_of(shared: &Shared) -> &Disk {
 struct Syncer {
     orders: Sender<Sync<File>>,
     done: Receiver<Done>,
+    /// A sync has ended since `done` was last looked at.
+    has_done: Arc<AtomicBool>,
 }
 
 impl Syncer {
     fn start(bell: Arc<ThreadBell>) -> io::Result<Self> {
         let (orders, ordered) = channel::<Sync<File>>();
         let (give, done) = channel();
+        let has_done = Arc::new(AtomicBool::new(false));
+        let tell = Arc::clone(&has_done);
         vital_thread::spawn("log-sync", move || {
             for sync in ordered {
                 let started = Instant::now();
@@ -98,10 +104,11 @@ impl Syncer {
                 if give.send((sync, result, started.elapsed())).is_err() {
                     return;
                 }
+                tell.store(true, Ordering::Relaxed);
                 bell.ring();
             }
         })?;
-        Ok(Self { orders, done })
+        Ok(Self { orders, done, has_done })
     }
 }
 
@@ -171,6 +178,10 @@ impl Body {
             let mended = self.commit.mend(self.shared.clock.told_unix_ms(), self.now_ms());
             self.note(&mended);
         }
+        if self.commit.mark_due(self.now_ms()) {
+            worked = true;
+            self.mark();
+        }
         self.tell_durable();
         self.drop_covered();
         for run in self.commit.take_freed() {
@@ -182,7 +193,7 @@ impl Body {
     /// Takes what waits, of each shard in turn.
     fn take_runs(&mut self) -> Vec<Run> {
         let (mut runs, mut bytes, mut is_lost) = (Vec::new(), 0, false);
-        let ports = &self.disk().ports;
+        let ports = &disk_of(&self.shared).ports;
         // Bounded by the bytes of a group.
         loop {
             let before = runs.len();
@@ -206,10 +217,20 @@ impl Body {
             }
         }
         self.next = (self.next + 1) % ports.len();
+        for (port, shard) in ports.iter().zip(&self.shared.shards) {
+            if port.takes_waiting() {
+                shard.inbox.ring();
+            }
+        }
         if is_lost {
             self.lose();
         }
         runs
+    }
+
+    fn mark(&mut self) {
+        let marked = self.commit.mark(self.shared.clock.told_unix_ms(), self.now_ms());
+        self.note(&marked);
     }
 
     /// A shard's log has dropped entries that are not written.
@@ -277,8 +298,10 @@ impl Body {
     }
 
     fn take_syncs(&mut self) -> bool {
-        let done = self.syncer.as_ref().and_then(|syncer| syncer.done.try_recv().ok());
-        let Some(done) = done else { return false };
+        let Some(syncer) = &self.syncer else { return false };
+        // Before the look: one that ends after it is told again.
+        syncer.has_done.store(false, Ordering::SeqCst);
+        let Ok(done) = syncer.done.try_recv() else { return false };
         self.end_sync(done);
         true
     }
@@ -369,9 +392,13 @@ impl Body {
         };
         disk.handed.want(missing);
         let wants_runs = self.commit.wants_runs() && !self.is_lost;
+        let has_done = || {
+            self.syncer.as_ref().is_some_and(|syncer| syncer.has_done.load(Ordering::Relaxed))
+        };
         disk.bell.sleep(most, || {
             let has_runs = wants_runs && disk.handed.are_enough();
-            has_runs || disk.is_sync_wanted() || disk.stopping.load(Ordering::SeqCst)
+            let is_asked = disk.is_sync_wanted() || disk.stopping.load(Ordering::SeqCst);
+            has_runs || is_asked || has_done() || (!self.is_lost && disk.has_covered())
         });
     }
 
@@ -384,6 +411,7 @@ impl Body {
                 self.end_sync(done);
             }
         }
+        let until = Instant::now() + END_TRIES;
         // Bounded: the shards have ended, and hand nothing more over. They may have done so last while
         // too much waited for a sync.
         loop {
@@ -393,16 +421,24 @@ impl Body {
             };
             self.tell_durable();
             if let Err(error) = ended {
+                if Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(LOG_MEND_MIN_MS));
+                    continue;
+                }
                 let bytes = self.commit.writer().unsynced_bytes();
                 tracing::error!(%error, bytes, "the end of the log cannot be written");
                 return;
             }
             let runs = if self.is_lost { Vec::new() } else { self.take_runs() };
             if runs.is_empty() {
-                return;
+                break;
             }
             self.write(runs);
         }
+        // A power cut may lose the mark, and nothing else.
+        self.mark();
+        let marked = self.commit.sync_now(self.now_ms());
+        self.note(&marked);
     }
 }
 

@@ -25,13 +25,15 @@ pub struct LogPort {
     empty: ArrayQueue<Vec<u8>>,
     /// The shard's log has dropped entries that were not handed over.
     is_lost: AtomicBool,
+    /// The shard has more than there was room for.
+    waits: AtomicBool,
 }
 
 impl Default for LogPort {
     fn default() -> Self {
         let [full, empty] = [LOG_RUNS_UNDER_WAY; 2];
         let (full, empty) = (ArrayQueue::new(full), ArrayQueue::new(empty));
-        Self { full, empty, is_lost: AtomicBool::new(false) }
+        Self { full, empty, is_lost: AtomicBool::new(false), waits: AtomicBool::new(false) }
     }
 }
 
@@ -39,6 +41,13 @@ impl LogPort {
     /// The next run.
     pub fn pop(&self) -> Option<Run> {
         self.full.pop()
+    }
+
+    /// Whether the shard waits for room, since this was last asked: it is to be woken once runs were
+    /// taken. The shard looks for room once more before it sleeps.
+    pub fn takes_waiting(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.waits.load(Ordering::Relaxed) && self.waits.swap(false, Ordering::Relaxed)
     }
 
     /// Whether entries are lost: nothing after them may be written.
@@ -192,6 +201,9 @@ impl LogShipper {
                     return;
                 }
             }
+        }
+        if !self.has_shipped(shard) {
+            self.port.waits.store(true, Ordering::Relaxed);
         }
         if sent && (self.handed.are_enough() || self.port.full.is_full()) {
             self.bell.ring();

@@ -1,4 +1,4 @@
-//! The thread that writes snapshots: when somebody asks for one, and when the log has grown.
+//! The thread that writes snapshots: when a client asks for one, and when the log has grown.
 //!
 //! Invariant: nothing of the log goes before its snapshot counts.
 

@@ -163,7 +163,7 @@ impl<H: Host> RespExecutor<H> {
         wants_disk: bool,
         (until_ms, wants_more): (u64, bool),
     ) {
-        if wants_disk && !self.host.begin_sync() {
+        if wants_disk && !self.host.keeps_data() {
             return responder.reply(|out, _| CommandError::NothingKept.write(out));
         }
         let order = |until_ms| Order::AwaitSync { until_ms, wants_more };

@@ -73,7 +73,9 @@ impl ShardHost {
             shipper.ship(&mut self.shard);
         }
         if self.shard.wants_sync() && self.has_shipped() {
-            self.begin_sync();
+            if let Some(disk) = &self.shared.disk {
+                disk.want_sync();
+            }
             self.shard.begin_sync();
         }
     }
@@ -271,8 +273,8 @@ impl Host for ShardHost {
         }
     }
 
-    fn begin_sync(&self) -> bool {
-        self.shared.disk.as_ref().inspect(|disk| disk.want_sync()).is_some()
+    fn keeps_data(&self) -> bool {
+        self.shared.disk.is_some()
     }
 
     fn last_save_s(&self) -> u64 {

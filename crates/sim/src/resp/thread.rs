@@ -217,7 +217,7 @@ impl Host for SimHost {
         Save::NothingKept
     }
 
-    fn begin_sync(&self) -> bool {
+    fn keeps_data(&self) -> bool {
         false
     }
 
