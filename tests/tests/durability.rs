@@ -251,3 +251,42 @@ fn waitaof_waits_for_the_disk_and_delays_nobody_else() {
         assert!(matches!(resp.call(request), Value::Error(_)), "{request}");
     }
 }
+
+/// A value of more runs than are on their way to the log's thread at a time: the shard that waits for
+/// room is woken although no other request comes.
+#[test]
+fn a_large_value_is_acknowledged_by_an_idle_server() {
+    for durability in ["everysec", "fsync"] {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--shards=1", &format!("--durability={durability}")];
+        let mut server = ServerProcess::start_with_data(directory.path(), &flags);
+        let mut resp = server.resp();
+        let value = "v".repeat(24 << 20);
+        assert_eq!(resp.call(&format!("SET large {value}")), Value::ok(), "{durability}");
+        drop(resp);
+        server.kill();
+        let server = ServerProcess::start_with_data(directory.path(), &flags);
+        assert_eq!(server.resp().call("STRLEN large"), Value::Integer(24 << 20));
+    }
+}
+
+/// A server that was quiet for a moment, or has ended, says which bytes are synced: bytes of it that
+/// change are no torn tail.
+#[test]
+fn what_changes_behind_a_clean_end_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = ServerProcess::start_with_data(directory.path(), &["--shards=2"]);
+    fill(&mut server.resp());
+    server.terminate();
+    assert_eq!(server.ended(), Some(0), "{}", server.log());
+    let segment = directory.path().join("log-0000000000000001");
+    let whole = std::fs::read(&segment).unwrap();
+    let name = directory.path().display().to_string();
+    for offset in [4100, whole.len() / 2, whole.len() - 70] {
+        let mut changed = whole.clone();
+        changed[offset] ^= 1;
+        std::fs::write(&segment, &changed).unwrap();
+        let corrupt = run_remora(&["log", "verify", &name]);
+        assert_eq!(corrupt.code, Some(1), "offset {offset}: {corrupt:?}");
+    }
+}

@@ -237,3 +237,16 @@ fn a_restart_copies_no_segment() {
     let found = look(&after).unwrap();
     assert_eq!(entries(&after, &found).unwrap()[0][0], server.appended[0]);
 }
+
+/// A change that waits for the disk, and that is not written yet, is synced as soon as it is.
+#[test]
+fn a_wish_for_a_sync_stays_until_something_is_synced() {
+    let (mut random, volume) = (Random::new(7), SimVolume::default());
+    let mut server = Server::begin(&volume, &look(&volume).unwrap(), 1, Promise::Written);
+    server.commit.want_sync();
+    assert!(server.commit.sync_due(10).is_none(), "there is nothing");
+    server.append(0, &mut random);
+    let runs = server.next_run(0, usize::MAX).into_iter().collect();
+    server.commit.write(runs, 0, 20).unwrap();
+    assert!(server.commit.sync_due(20).is_some());
+}
