@@ -6,7 +6,7 @@
 
 use super::link::Disk;
 use super::pace::GroupPace;
-use super::port::ThreadBell;
+use super::port::{LogPort, ThreadBell};
 use crate::inbox::Message;
 use crate::shared::Shared;
 use remora_fabric::vital_thread;
@@ -270,8 +270,9 @@ impl Body {
 
     /// Whether the next group may begin.
     fn may_begin_group(&mut self) -> bool {
-        let waiting = self.waiting();
-        if self.disk().promise == Promise::Memory || waiting == 0 {
+        let (waiting, disk) = (self.waiting(), self.disk());
+        let is_full = disk.ports.iter().any(|port| port.is_full());
+        if disk.promise == Promise::Memory || waiting == 0 || is_full {
             return true;
         }
         self.pace.may_begin(self.shared.clock.started().elapsed(), waiting)
@@ -396,9 +397,11 @@ impl Body {
             self.syncer.as_ref().is_some_and(|syncer| syncer.has_done.load(Ordering::Relaxed))
         };
         disk.bell.sleep(most, || {
-            let has_runs = wants_runs && disk.handed.are_enough();
+            let is_due = |port: &Arc<LogPort>| port.is_full() || port.is_lost();
+            let has_runs = disk.handed.are_enough() || disk.ports.iter().any(is_due);
             let is_asked = disk.is_sync_wanted() || disk.stopping.load(Ordering::SeqCst);
-            has_runs || is_asked || has_done() || (!self.is_lost && disk.has_covered())
+            let has_ended = has_done() || (!self.is_lost && disk.has_covered());
+            wants_runs && has_runs || is_asked || has_ended
         });
     }
 

@@ -50,6 +50,11 @@ impl LogPort {
         self.waits.load(Ordering::Relaxed) && self.waits.swap(false, Ordering::Relaxed)
     }
 
+    /// Whether the shard can hand nothing more over.
+    pub fn is_full(&self) -> bool {
+        self.full.is_full()
+    }
+
     /// Whether entries are lost: nothing after them may be written.
     pub fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Acquire)
