@@ -62,6 +62,7 @@ impl Disk {
 
     /// Somebody waits until what is written now is on the disk.
     pub fn want_sync(&self) {
+        self.state.syncs_asked.fetch_add(1, Ordering::Relaxed);
         self.wants_sync.store(true, Ordering::SeqCst);
         self.bell.ring();
     }
