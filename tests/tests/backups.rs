@@ -1,6 +1,8 @@
 //! Backups of a server that runs, and what is made of them: directories, and keys of other servers.
 
-use remora_tests::{Finished, Resp, ServerProcess, Value, run_remora};
+use remora_tests::{
+    Fault, Finished, Resp, ServerProcess, UnreliableDisk, Value, run_remora, wait_until,
+};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -131,6 +133,33 @@ fn a_backup_is_restored_into_a_server_that_runs() {
     target.kill();
     let target = ServerProcess::start_with_data(other.path(), &["--shards=1"]);
     assert_eq!(digest(&mut target.resp()), before);
+}
+
+#[test]
+fn a_restore_waits_for_a_disk_that_fails_for_a_while_and_makes_whole_objects() {
+    let (directory, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = ServerProcess::start_with_data(directory.path(), &["--shards=2"]);
+    fill(&mut server.resp());
+    let before = digest(&mut server.resp());
+    let copy = place.path().join("backup");
+    backup(&server, &copy);
+    for durability in ["memory", "everysec"] {
+        let disk = UnreliableDisk::new();
+        let mut target = disk.serve(&["--shards=2", &format!("--durability={durability}")]);
+        disk.set_fault(Some(Fault::Full));
+        let restored = std::thread::scope(|scope| {
+            let restoring = scope.spawn(|| restore_into(&copy, &target, &[]));
+            wait_until("the disk fails", || target.resp().info("log_failures") > 0);
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            disk.set_fault(None);
+            restoring.join().unwrap()
+        });
+        assert_eq!(restored.code, Some(0), "{durability}: {}", restored.err);
+        assert!(restored.out.contains(&before), "{}", restored.out);
+        target.kill();
+        let target = disk.serve(&["--shards=3"]);
+        assert_eq!(digest(&mut target.resp()), before, "{durability}");
+    }
 }
 
 #[test]

@@ -57,6 +57,9 @@ fn a_server_with_a_failing_disk_refuses_changes_and_goes_on_once_it_works() {
             assert_eq!(resp.call("SET before 1"), Value::ok());
             assert_eq!(resp.call("HSET hash f 1"), Value::Integer(1));
 
+            // Nothing of before is to be written when it begins to fail.
+            let on_disk = Value::Array(vec![Value::Integer(1), Value::Integer(0)]);
+            assert_eq!(resp.call("WAITAOF 1 0 0"), on_disk);
             disk.set_fault(Some(fault));
             // It finds the failure, and its reply waits where it has to.
             resp.send(&[b"SET", b"during", b"1"]).unwrap();

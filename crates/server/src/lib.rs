@@ -50,7 +50,7 @@ mod utilisation;
 
 pub use config::{Config, Data, Eviction, Mtu, Packets, Promise, Wake};
 pub use cores::Cores;
-pub use disk::{Loaded, LoadedData, Progress};
+pub use disk::{EachKey, Loaded, LoadedData, Progress};
 pub use server::Server;
 pub use shared::Counts;
 pub use start_error::StartError;

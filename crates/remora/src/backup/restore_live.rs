@@ -110,7 +110,8 @@ impl Target {
 
     fn session(&self, database: Database) -> anyhow::Result<Sender> {
         let transport = self.transport.wanted();
-        let options = Options { transport, database, ..Options::default() };
+        // A reply may wait for a disk that fails for a while.
+        let options = Options { transport, database, timeout: DISK_LIMIT, ..Options::default() };
         let client = connect(self.server.of_sessions(self.transport)?, &options)?;
         Ok(Sender::new(client.session()?, database))
     }

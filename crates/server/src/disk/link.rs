@@ -66,6 +66,7 @@ impl Disk {
 
     /// A connection waits until what is written now is on the disk.
     pub fn want_sync(&self) {
+        self.state.syncs_asked.fetch_add(1, Ordering::Relaxed);
         self.wants_sync.store(true, Ordering::SeqCst);
         self.bell.ring();
     }

@@ -43,6 +43,9 @@ impl Loaded {
     }
 }
 
+/// Takes a key, with its shard and its hash there; false for no more.
+pub type EachKey<'a> = dyn FnMut(&mut Shard<NoJournal>, &[u8], KeyHash) -> bool + 'a;
+
 /// The data of a directory, in memory of this process.
 pub struct LoadedData {
     shards: Vec<(Region, Shard<NoJournal>)>,
@@ -130,13 +133,8 @@ impl LoadedData {
         }
     }
 
-    /// Visits the keys of a database until `each` returns false: their shard, and their hash there.
-    pub fn each_key(
-        &mut self,
-        database: Database,
-        now: Now,
-        each: &mut dyn FnMut(&mut Shard<NoJournal>, &[u8], KeyHash) -> bool,
-    ) {
+    /// Visits the keys of a database, until `each` wants no more.
+    pub fn each_key(&mut self, database: Database, now: Now, each: &mut EachKey<'_>) {
         for (_, shard) in &mut self.shards {
             let mut place = 0;
             // Bounded by the buckets of the table.

@@ -22,7 +22,7 @@ mod state;
 
 pub use content::Content;
 pub(crate) use link::Disk;
-pub use loaded::{Loaded, LoadedData};
+pub use loaded::{EachKey, Loaded, LoadedData};
 pub(crate) use log_thread::LogThread;
 pub(crate) use open::DataDirectory;
 pub(crate) use port::LogShipper;

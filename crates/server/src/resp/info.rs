@@ -193,6 +193,7 @@ impl Facts<'_> {
             ("log_runs", load(&state.runs)),
             ("log_bytes", load(&state.bytes)),
             ("log_syncs", load(&state.syncs)),
+            ("log_syncs_asked", load(&state.syncs_asked)),
             ("log_sync_ms", ms(&state.sync_ns)),
             ("log_longest_sync_ms", ms(&state.longest_sync_ns)),
             ("log_unsynced_bytes", load(&state.unsynced_bytes)),
