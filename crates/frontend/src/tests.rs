@@ -3,9 +3,9 @@
 
 use crate::ahead::{Next, parse_ahead};
 use crate::{
-    Asked, Connection, Connections, Counts, Executor, Here, Job, LongReply, ManyKeys, OwnedReply,
-    Parsed, ParsedRequest, Part, Protocol, ReplyForm, Responder, ShardPort, Skipped, Token,
-    Waiting, What, group,
+    Connection, ConnectionCounts, Connections, Executor, Here, Job, LongReply, ManyKeys,
+    OwnedReply, Parsed, ParsedRequest, Protocol, Question, ReplyForm, Responder, ShardAnswer,
+    ShardPort, Skipped, Token, Waiting, What, group,
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
@@ -103,7 +103,7 @@ impl ReplyForm for Numbers {
     type Dialect = ();
     type Long = NoLongReply;
 
-    fn write(self, out: &mut Vec<u8>, (): (), parts: &[Part<'_>]) {
+    fn write(self, out: &mut Vec<u8>, (): (), parts: &[ShardAnswer<'_>]) {
         let numbers: Vec<String> = parts.iter().map(|part| part.number.to_string()).collect();
         out.extend_from_slice(format!("{}\n", numbers.join(" ")).as_bytes());
     }
@@ -135,7 +135,7 @@ impl Protocol for Lines {
 #[derive(Default)]
 struct Shards {
     jobs: Vec<(usize, Job)>,
-    counts: Counts,
+    counts: ConnectionCounts,
 }
 
 impl ShardPort for Shards {
@@ -177,7 +177,7 @@ impl ShardPort for Shards {
         0
     }
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &ConnectionCounts {
         &self.counts
     }
 
@@ -221,7 +221,7 @@ impl Executor for Asks {
         for (part, word) in line.words.iter().enumerate() {
             let (hash, shard) = self.shards.route(responder.database, word.as_bytes());
             let token = responder.token(self.shards.home(), shard, part);
-            asked.push(Asked { shard, what: What::Read(group(hash)), bytes: word.len() });
+            asked.push(Question { shard, what: What::Read(group(hash)), bytes: word.len() });
             responder.ask(asked[part], self.shards.shards());
             self.shards.hand(shard, Job::execute(word.clone().into_bytes(), token));
         }
@@ -347,8 +347,8 @@ fn what_is_no_request_is_told_behind_the_replies_before_it() {
 /// Replies that wait behind another count as bytes that the client has not read.
 #[test]
 fn a_connection_that_is_cut_off_is_counted() {
-    let (mut responder, counts) = (Responder::<Lines>::new(peer(), 1), Counts::default());
-    responder.wait(Waiting::all(Numbers, [Asked { shard: 0, what: What::Other, bytes: 1 }]));
+    let (mut responder, counts) = (Responder::<Lines>::new(peer(), 1), ConnectionCounts::default());
+    responder.wait(Waiting::all(Numbers, [Question { shard: 0, what: What::Other, bytes: 1 }]));
     responder.reply(|out, ()| out.resize(CONNECTION_MAX_OUTPUT_BYTES, b'x'));
     assert!(responder.flush(&mut Stream::default(), &counts));
     responder.reply(|out, ()| out.push(b'x'));

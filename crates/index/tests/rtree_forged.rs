@@ -6,7 +6,7 @@ use crate::fixture::HOME;
 use remora_index::rtree::{LocalWalk, Query};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MAX_TREE_HEIGHT, WALK_RESTARTS, WALK_RETRIES};
 use remora_layout::node::{
-    Entry, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, Part, node_bytes,
+    CheckedPart, Entry, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, node_bytes,
 };
 use remora_layout::record::{Guardian, State};
 use remora_layout::rect::Predicate;
@@ -61,7 +61,7 @@ impl Forger {
         };
         let mut bytes = Self::head(HEADER, State::Live, 2);
         bytes.extend(header.to_words().map(u64::to_le_bytes).concat());
-        let sum = HOME.checksum(Part::Header, HEADER, 2, &bytes[NODE_CHECKED_FROM..]);
+        let sum = HOME.checksum(CheckedPart::Header, HEADER, 2, &bytes[NODE_CHECKED_FROM..]);
         bytes[16..24].copy_from_slice(&sum.to_le_bytes());
         bytes
     }

@@ -6,7 +6,7 @@ use remora_arena::{
     CLASSES, NewRecord, NoJournal, Owner, Slot, Slots, class_bytes, flip_dead, publish_live,
     write_pending,
 };
-use remora_index::hash::{AskReason, Lookup, Part, Table, TableRef, Want};
+use remora_index::hash::{AskReason, Lookup, LookupTarget, Table, TableRef, Want};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::database::Database;
@@ -66,11 +66,11 @@ struct Broken<'o> {
 impl<'k> Source<Lookup<'k>> for Broken<'_> {
     fn bytes(&mut self, want: &Want) -> (Vec<u8>, Proof) {
         let bytes = match want.tag {
-            Part::Bucket => {
+            LookupTarget::Bucket => {
                 self.buckets += 1;
                 bucket(self.slot, true, 0)
             }
-            Part::Record(_) => {
+            LookupTarget::Record(_) => {
                 self.records += 1;
                 let mut bytes = self.owner.slice(want.offset as usize, want.bytes).to_vec();
                 let end = bytes.len();

@@ -21,8 +21,8 @@ use super::owned_node::{entries_in, shape_in};
 use super::pool::{Arena, Pool, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::node::{
-    ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, Part,
-    node_bytes, word,
+    CheckedPart, ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef,
+    NodeShape, node_bytes, word,
 };
 use remora_layout::record::State;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind};
@@ -314,7 +314,7 @@ impl Image {
         }
         let head = self.head(kind, left_at, arena.changed_at);
         owner.store_bytes(at.offset() + NODE_CHECKED_FROM, head.as_bytes());
-        finish(owner, home, Part::Node, at, node_bytes(self.entries.len()), version + 1);
+        finish(owner, home, CheckedPart::Node, at, node_bytes(self.entries.len()), version + 1);
     }
 }
 
@@ -331,7 +331,7 @@ pub(super) fn write_new_node<J: Journal>(
     let version = begin_new(arena.owner, at);
     arena.owner.store_bytes(at.offset() + NODE_HEADER_BYTES, entries.as_bytes());
     arena.owner.store_bytes(at.offset() + NODE_CHECKED_FROM, head.as_bytes());
-    finish(arena.owner, home, Part::Node, at, node_bytes(entries.len()), version + 1);
+    finish(arena.owner, home, CheckedPart::Node, at, node_bytes(entries.len()), version + 1);
     set_state(arena.owner, at, State::Live);
 }
 
@@ -364,14 +364,14 @@ pub(super) fn store_header<J: Journal>(
         version
     };
     owner.store_bytes(at.offset() + NODE_CHECKED_FROM, header.to_words().as_bytes());
-    finish(owner, home, Part::Header, at, TREE_HEADER_BYTES, version + 1);
+    finish(owner, home, CheckedPart::Header, at, TREE_HEADER_BYTES, version + 1);
 }
 
 /// The checksum of what was written, then the version that it is for.
 fn finish<J: Journal>(
     owner: &mut Owner<J>,
     home: Home,
-    part: Part,
+    part: CheckedPart,
     at: NodeRef,
     bytes: usize,
     version: u64,

@@ -7,7 +7,7 @@
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
-use super::key_answers::{GoingOn, part_of};
+use super::key_answers::{GoingOn, request_part_key};
 use remora_engine::moving::{self, How, KeyAt, Moving};
 use remora_engine::storing::Storing;
 use remora_frontend::{Job, OwnedReply, Token, Waiting};
@@ -16,6 +16,7 @@ use remora_layout::hash::mix;
 use remora_layout::limits::MAX_REPLY_BYTES;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply, ScannedKeys};
+use remora_resp::commands::keyspace;
 use remora_resp::request::{KeyFilter, Transfer};
 use remora_resp::wire::encode;
 use remora_resp::{CommandError, ReplyForm};
@@ -51,7 +52,7 @@ impl<H: Host> RespExecutor<H> {
         };
         self.go_on_with(responder, 0, GoingOn::Scan { shard, filter });
         let asked = [self.submit(responder, shard, 0, &Command::Scan { place, count })];
-        responder.wait(Waiting::all(ReplyForm::Scanned, asked));
+        responder.wait(Waiting::all(ReplyForm::Combined(&keyspace::SCANNED), asked));
     }
 
     pub(super) fn keys_of(&mut self, responder: &mut Responder, filter: &KeyFilter) {
@@ -65,7 +66,7 @@ impl<H: Host> RespExecutor<H> {
             let command = Command::Scan { place: 0, count: KEYS_STEP };
             asked.push(self.submit(responder, shard, shard, &command));
         }
-        responder.wait(Waiting::all(ReplyForm::KeyList, asked));
+        responder.wait(Waiting::all(ReplyForm::Combined(&keyspace::KEY_LIST), asked));
     }
 
     pub(super) fn random_key(&mut self, responder: &mut Responder) {
@@ -123,7 +124,7 @@ impl<H: Host> RespExecutor<H> {
     fn ask_on(&mut self, token: Token, on: GoingOn, (shard, command): (usize, Vec<u8>)) {
         let bytes = command.len() + on.found_bytes();
         self.host.counts().pending_bytes.change(0, bytes);
-        self.key_answers.going_on.insert(part_of(&token), (on, bytes));
+        self.key_answers.going_on.insert(request_part_key(&token), (on, bytes));
         self.host.hand(shard, Job::execute(command, token));
     }
 
@@ -149,7 +150,7 @@ impl<H: Host> RespExecutor<H> {
         if self.key_answers.going_on.is_empty() {
             return Some(reply);
         }
-        let part = part_of(&token);
+        let part = request_part_key(&token);
         let Some((mut on, bytes)) = self.key_answers.going_on.remove(&part) else {
             return Some(reply);
         };

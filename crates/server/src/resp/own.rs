@@ -101,8 +101,8 @@ impl<H: Host> RespExecutor<H> {
         if let Some(name) = hello.name {
             responder.client.name = name.to_vec();
         }
-        if let Some(protocol) = hello.protocol {
-            responder.client.protocol = protocol;
+        if let Some(version) = hello.version {
+            responder.client.version = version;
         }
         let facts = connection::ServerFacts {
             server: "remora",

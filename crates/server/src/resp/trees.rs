@@ -68,7 +68,7 @@ impl<H: Host> RespExecutor<H> {
         }
         let at = match self.tree_places.of(self.database, name) {
             TreePlace::At(at) => at,
-            TreePlace::Asked => return false,
+            TreePlace::Requested => return false,
             TreePlace::Unknown => {
                 let (name, shards) = ((self.database, name), (self.host.home(), shard));
                 if let Some(job) = self.tree_places.ask(name, shards) {
