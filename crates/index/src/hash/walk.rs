@@ -25,7 +25,7 @@ pub enum AskReason {
     NotFound,
     /// The record is not yet as durable as configured, or changed in place.
     Pending,
-    /// The record is of another kind than the walk looks for.
+    /// The record is of another kind than the walk demands.
     OtherKind,
     /// The walk reached a bound.
     TooManyTries,
@@ -47,7 +47,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Where the value begins.
+    /// The start of the value.
     #[inline(always)]
     pub fn value_from(&self) -> usize {
         self.pointer.length as usize - self.value_bytes
@@ -83,7 +83,7 @@ pub struct Lookup<'k> {
     region_bytes: u64,
     secret: u64,
     home: Home,
-    /// Offset, bytes and part of the next want.
+    /// Offset, length and target of the next want.
     next: Option<(u64, usize, LookupTarget)>,
     candidates: [BucketSlot; BUCKET_SLOTS],
     waiting: usize,
@@ -213,7 +213,7 @@ impl<'k> Lookup<'k> {
         while self.waiting > 0 {
             self.waiting -= 1;
             let slot = self.candidates[self.waiting];
-            // A word read from elsewhere may name any slot.
+            // A word from a torn or old bucket may name any slot.
             if (slot.class as usize) < CLASSES {
                 let (offset, bytes) = self.record_range(slot);
                 if self.records_seen >= WALK_CANDIDATES {
