@@ -58,7 +58,7 @@ impl<H: Host> RespExecutor<H> {
         form: ReplyForm,
         most: usize,
     ) {
-        let asked = [self.submit_some(responder, at, 0, command, most)];
+        let asked = [self.submit_search(responder, at, 0, command, most)];
         responder.wait(Waiting::all(form, asked));
     }
 
@@ -154,7 +154,7 @@ impl<H: Host> RespExecutor<H> {
     ) {
         let shards = 0..self.host.shards();
         let asked: Vec<_> =
-            shards.map(|shard| self.submit(responder, shard, shard, command)).collect();
+            shards.map(|shard| self.submit_keyless(responder, shard, shard, command)).collect();
         responder.wait(Waiting::all(form, asked));
     }
 
@@ -198,7 +198,7 @@ impl<H: Host> RespExecutor<H> {
                 list.len() <= STREAM_BYTES && self.is_for_here(responder, shard, &command);
             let (asked, reply) = match is_here {
                 true => self.execute_part_here(responder, (&command, hash), part),
-                false => (self.submit(responder, shard, part, &command), None),
+                false => (self.submit_keyless(responder, shard, part, &command), None),
             };
             waiting.add(asked, reply);
         }
@@ -223,21 +223,31 @@ impl<H: Host> RespExecutor<H> {
             && self.tables[shard].may_hold_class(self.host.memory(shard), hash, STREAM_CLASS)
     }
 
-    /// Sends a job for the request that the connection will next wait for.
-    pub(super) fn submit(
+    /// Sends a job without a key for the request that the connection will next wait for.
+    pub(super) fn submit_keyless(
         &mut self,
         responder: &mut Responder,
         shard: usize,
         part: usize,
         command: &Command<'_>,
     ) -> Question {
-        let hash = command.key().map_or(KeyHash(0), |key| self.route(key).0);
-        self.submit_some(responder, (hash, shard), part, command, usize::MAX)
+        debug_assert!(command.key().is_none(), "a key has a hash, which the caller knows");
+        self.submit(responder, (KeyHash(0), shard), part, command)
     }
 
-    /// The same for the key with this hash, if there is one; a search returns at most this many
-    /// objects.
-    fn submit_some(
+    /// The same for a key with this hash.
+    pub(super) fn submit(
+        &mut self,
+        responder: &mut Responder,
+        at: (KeyHash, usize),
+        part: usize,
+        command: &Command<'_>,
+    ) -> Question {
+        self.submit_search(responder, at, part, command, usize::MAX)
+    }
+
+    /// The same; a search returns at most this many objects.
+    fn submit_search(
         &mut self,
         responder: &mut Responder,
         (hash, shard): (KeyHash, usize),

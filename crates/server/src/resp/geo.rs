@@ -108,7 +108,7 @@ impl<H: Host> RespExecutor<H> {
             Ok(()) => {
                 self.host.thread_counts().optimistic_reads.add(1);
                 self.host.touched(shard, root.record_pointer());
-                responder.reply(|out, protocol| geo::write_members(out, protocol, found, form));
+                responder.reply(|out, version| geo::write_members(out, version, found, form));
                 true
             }
             Err(unread) => {

@@ -51,7 +51,7 @@ impl<H: Host> RespExecutor<H> {
             });
         };
         self.go_on_with(responder, 0, GoingOn::Scan { shard, filter });
-        let asked = [self.submit(responder, shard, 0, &Command::Scan { place, count })];
+        let asked = [self.submit_keyless(responder, shard, 0, &Command::Scan { place, count })];
         responder.wait(Waiting::all(ReplyForm::Combined(&keyspace::SCANNED), asked));
     }
 
@@ -64,7 +64,7 @@ impl<H: Host> RespExecutor<H> {
             let (filter, found) = (filter.clone(), Vec::new());
             self.go_on_with(responder, shard, GoingOn::Keys { shard, database, filter, found });
             let command = Command::Scan { place: 0, count: KEYS_STEP };
-            asked.push(self.submit(responder, shard, shard, &command));
+            asked.push(self.submit_keyless(responder, shard, shard, &command));
         }
         responder.wait(Waiting::all(ReplyForm::Combined(&keyspace::KEY_LIST), asked));
     }
@@ -84,7 +84,7 @@ impl<H: Host> RespExecutor<H> {
         let (random, left) = (self.draw() as u32, shards - 1);
         self.go_on_with(responder, 0, GoingOn::Random { shard, database, random, left });
         let command = Command::RandomKey { random, place: None };
-        let asked = [self.submit(responder, shard, 0, &command)];
+        let asked = [self.submit_keyless(responder, shard, 0, &command)];
         responder.wait(Waiting::all(ReplyForm::Value, asked));
     }
 
@@ -94,17 +94,15 @@ impl<H: Host> RespExecutor<H> {
         if transfer.must_differ && key == to && to_database == self.database {
             return responder.reply(|out, _| CommandError::SameObject.write(out));
         }
-        let slots = self.host.slots();
-        let place = |key: &[u8], database| {
-            let shard = slots.shard_of(key);
-            KeyAt { key: key.into(), database, shard }
-        };
-        let (from, to) = (place(key, self.database), place(to, to_database));
+        let at = self.route(key);
+        let place = |key: &[u8], database, shard| KeyAt { key: key.into(), database, shard };
+        let from = place(key, self.database, at.1);
+        let to = place(to, to_database, self.host.slots().shard_of(to));
         let moving = Moving::new(from, to, How { replaces, keeps });
         // Later requests would wait for it anyway.
         responder.expect_large();
-        let (shard, command) = moving.first();
-        let asked = [self.submit(responder, shard, 0, &command)];
+        let (_, command) = moving.first();
+        let asked = [self.submit(responder, at, 0, &command)];
         self.go_on_with(responder, 0, GoingOn::Moving(Box::new(moving)));
         responder.wait(Waiting::all(form, asked));
     }

@@ -70,7 +70,7 @@ impl<H: Host> RespExecutor<H> {
         if !many.is_complete() {
             return responder.wait_for_keys(many);
         }
-        responder.reply(|out, protocol| many.write(out, protocol));
+        responder.reply(|out, version| many.write(out, version));
         self.answers = many.into_answers();
     }
 
