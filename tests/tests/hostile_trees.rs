@@ -162,7 +162,7 @@ fn a_forged_tree_costs_its_forger_a_small_search() {
     println!("at its peak the server had {more} KiB more");
     assert!(before > 0 && more < 8 << 10, "the server had {more} KiB more");
     assert_eq!(value.resp.info("searches_beyond_a_turn"), 1 + 5 * 8 * 16);
-    // A small one gives what its forger wrote, once, to nobody else.
+    // A small one gives the forged objects, once, and only to the forger.
     let at = value.forge(2, 30);
     assert!(ask(&mut session, shard, at, 1));
     let (status, is_followed, objects) = answer(&mut session);

@@ -80,7 +80,7 @@ impl Ours {
         (found, nodes)
     }
 
-    /// The way of everybody else who maps the memory.
+    /// The way of any other process that maps the memory.
     pub fn walk(&self, windows: &[Rect]) -> Found {
         let (mut found, mut scratch) = ((0, 0), Vec::new());
         for &window in windows {

@@ -1,6 +1,6 @@
 //! `unsafe` stays in its folders: the arena, bindings, and in the fabric the
 //! backends that touch foreign memory. Every other crate forbids it, so that the compiler
-//! helps; this check sees to it that nobody takes the `forbid` away. That each
+//! helps; this check refuses a crate without the `forbid`. That each
 //! block has its SAFETY comment is clippy's business, through the workspace's
 //! lints, which every crate must inherit.
 

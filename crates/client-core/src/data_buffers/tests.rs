@@ -229,7 +229,7 @@ fn threads_share_memory_and_everybody_gets_a_part() {
                 };
                 drop(place);
                 let (words, view) = (device.memory(part.buffer.address), &part.buffer.view);
-                // Nobody else writes there meanwhile.
+                // No other thread writes there.
                 let (first, last) = (part.range.start / 8, part.range.end / 8 - 1);
                 words.store(first, bytes as u64);
                 words.store(last, bytes as u64);

@@ -1,9 +1,9 @@
-//! `remora backup`: a copy of a server's data while it runs. `remora restore`: a data directory from
-//! such a copy.
+//! `remora backup`: a copy of a server's data while it runs. `remora restore`: a data directory
+//! from such a copy.
 //!
 //! A backup is a data directory of its own (the newest snapshot, and the log behind it) with a
 //! manifest, which is written last. The copy is made on the server's host, out of its directory:
-//! its permissions decide who may take one, as RESP knows no users.
+//! its permissions decide which users may take one, as RESP knows no users.
 //!
 //! Invariant: a backup with a manifest is whole, and a command that fails leaves nothing.
 

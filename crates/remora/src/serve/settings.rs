@@ -44,7 +44,7 @@ pub struct Layer {
     pub socket: Option<PathBuf>,
     /// Address on which clients ask for sessions over TCP, such as
     /// 10.0.0.5:7380; port 0 takes a free one [default: none]. There is no
-    /// authentication: who reaches it can read and write everything.
+    /// authentication: any client that reaches it can read and write everything.
     #[arg(long, env = "REMORA_FABRIC_ADDRESS", value_name = "ADDRESS")]
     pub fabric_address: Option<SocketAddr>,
     /// What clients' sessions may use: shm by the Unix socket, tcp or verbs

@@ -43,7 +43,7 @@ pub trait Host: ShardPort {
     /// Asks for a snapshot.
     fn begin_save(&self) -> Save;
 
-    /// Begins a sync of the log for somebody who waits. False if nothing is kept.
+    /// Begins a sync of the log for a client that waits. False if nothing is kept.
     fn begin_sync(&self) -> bool;
 
     /// When the last one was written, Unix seconds.
@@ -53,7 +53,7 @@ pub trait Host: ShardPort {
     fn parameters(&self) -> Vec<(&'static str, String)>;
 }
 
-/// The answer to who asks for a snapshot.
+/// The answer to a request for a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Save {
     /// It begins.

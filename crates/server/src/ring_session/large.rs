@@ -3,7 +3,7 @@
 //! as they need. Held replies: they wait until the changes that they show are durable.
 //!
 //! Invariants:
-//! * a piece a turn: between two pieces the shard serves everybody else;
+//! * a piece a turn: between two pieces the shard serves all other clients;
 //! * replies to one session of the client come in the order of its requests: replies behind a value
 //!   under way wait, replies to other threads of the process do not;
 //! * a reply is sent only once its sequence is durable; beyond [`HELD_REPLIES`] waiting replies the
