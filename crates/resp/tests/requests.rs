@@ -461,15 +461,15 @@ fn replies_of_the_commands_own() {
     ] {
         about_a_key(line, |command, form| {
             assert_eq!(command, asked, "{line}");
-            let mut out = Vec::new();
-            form.write(
-                &mut out,
-                RespVersion::Resp2,
-                &[ShardAnswer { status, number, value: None }],
-            );
+            let (mut out, answer) = (Vec::new(), ShardAnswer { status, number, value: None });
+            form.write(&mut out, RespVersion::Resp2, &[answer]);
             assert_eq!(out.escape_ascii().to_string(), told.escape_default().to_string(), "{line}");
         });
     }
+}
+
+#[test]
+fn replies_of_renames() {
     for (line, status, told) in [
         ("rename k o", Status::NotFound, "-ERR no such key\r\n"),
         ("rename k o", Status::Ok, "+OK\r\n"),
