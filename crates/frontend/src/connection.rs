@@ -6,7 +6,7 @@
 //! fast its client sends, and a turn does not move the bytes left by earlier ones.
 
 use crate::ahead::{Next, parse_ahead};
-use crate::counts::Counts;
+use crate::counts::ConnectionCounts;
 use crate::executor::Executor;
 use crate::input::Input;
 use crate::port::ShardPort;
@@ -161,7 +161,7 @@ impl<P: Protocol> Connection<P> {
     pub(crate) fn take(
         &mut self,
         stream: &mut (impl Read + Write),
-        counts: &Counts,
+        counts: &ConnectionCounts,
         scratch: &mut [u8],
     ) -> Taken {
         self.take_up(stream, counts, scratch, false)
@@ -170,7 +170,7 @@ impl<P: Protocol> Connection<P> {
     fn take_up(
         &mut self,
         stream: &mut (impl Read + Write),
-        counts: &Counts,
+        counts: &ConnectionCounts,
         scratch: &mut [u8],
         behind_requests: bool,
     ) -> Taken {
@@ -420,7 +420,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// Answers with a protocol error and stops reading.
-    fn violation(&mut self, counts: &Counts, text: &str) {
+    fn violation(&mut self, counts: &ConnectionCounts, text: &str) {
         counts.protocol_errors.add(1);
         self.responder.reply(|out, _| P::write_error(out, text));
         self.responder.quit();
@@ -463,7 +463,7 @@ impl<P: Protocol> Connection<P> {
     /// Counts one more second. A request without new bytes for longer than `upload_idle_s` is
     /// refused: its memory is freed, and the rest of it is skipped, so that the connection
     /// continues with the next request.
-    pub(crate) fn count_idle(&mut self, upload_idle_s: u64, counts: &Counts) -> Flow {
+    pub(crate) fn count_idle(&mut self, upload_idle_s: u64, counts: &ConnectionCounts) -> Flow {
         self.idle_s += 1;
         if self.idle_s <= upload_idle_s || !self.keeps_part() {
             return Flow::Go;

@@ -525,9 +525,9 @@ pub const SNAPSHOT_TURN_KEYS: usize = 256;
 pub const SNAPSHOT_TURN_BYTES: usize = 256 << 10;
 /// A snapshot writes a longer string in pieces of this length.
 pub const SNAPSHOT_PIECE_BYTES: usize = 64 << 10;
-/// Bytes that a snapshot has written and nobody has taken, beyond which it writes no more keys.
+/// Bytes of a snapshot that are not taken yet, beyond which it writes no more keys.
 pub const SNAPSHOT_BUFFER_BYTES: usize = 1 << 20;
-/// Bytes beyond which it is given up: changes go on, and nobody takes what it writes. As much as
+/// Bytes beyond which it is given up: changes go on, and its output is not taken. As much as
 /// the log keeps for a reader.
 pub const SNAPSHOT_HELD_BYTES: usize = LOG_HELD_BYTES;
 /// Longest operation in a snapshot: the log keeps no longer entry.

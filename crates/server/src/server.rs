@@ -14,7 +14,7 @@ use crate::random::random_u64;
 use crate::regions::RegionNumbers;
 use crate::resp::Acceptor;
 use crate::shard_loop::ShardLoop;
-use crate::shared::{AgentCounts, Counts, PointerTable, ShardHandle, Shared};
+use crate::shared::{AgentCounts, PointerTable, ServerCounts, ShardHandle, Shared};
 use crate::socket_file::SocketFile;
 use crate::start_error::StartError;
 use crate::touch_hints::TouchHints;
@@ -158,7 +158,7 @@ impl Server {
             verbs,
             stopping: false.into(),
             control: OnceLock::new(),
-            counts: Counts::default(),
+            counts: ServerCounts::default(),
             agents: (0..shards).map(|_| AgentCounts::default()).collect(),
             tcp_traffic: TrafficSums::default(),
             verbs_traffic: TrafficSums::default(),

@@ -139,7 +139,7 @@ pub struct Shared {
     /// The log's disk, if there is one.
     pub disk: Option<Disk>,
     /// Counts of the server.
-    pub counts: Counts,
+    pub counts: ServerCounts,
     /// Counts of each agent, by number.
     pub agents: Vec<AgentCounts>,
     /// Traffic of sessions' TCP connections.
@@ -150,7 +150,7 @@ pub struct Shared {
 
 /// Counts of the server.
 #[derive(Default)]
-pub struct Counts {
+pub struct ServerCounts {
     /// Sessions over shared memory, now.
     pub sessions_shm: AtomicU64,
     /// Sessions over TCP, now.
@@ -181,7 +181,7 @@ pub struct Counts {
     pub connections_rejected: AtomicU64,
 }
 
-impl Counts {
+impl ServerCounts {
     /// Sessions carried so, now.
     pub fn sessions_by(&self, transport: Transport) -> &AtomicU64 {
         match transport {

@@ -10,8 +10,8 @@ use crate::tree::Tree;
 use crate::violation::Violation;
 use std::collections::BTreeSet;
 
-/// Rooms that keep objects, or bring requests about them.
-const ROOMS: &[&str] = &[
+/// Crates that keep objects, or bring requests about them.
+const CRATES: &[&str] = &[
     "layout",
     "log",
     "arena",
@@ -187,11 +187,11 @@ fn named(tree: &Tree, folder: &str) -> Named {
     let more = MORE.iter().find(|more| more.folder == folder);
     let (words, places) = more.map_or((&[][..], &[][..]), |more| (more.words, more.places));
     let mut own = vec![format!("{FOLDERS}{folder}/")];
-    for room in ["protocol/src/types", "resp/src/commands", "index/src", "client-core/src"] {
+    for name in ["protocol/src/types", "resp/src/commands", "index/src", "client-core/src"] {
         // Nothing but a type's file has its name, or lies in a folder of that name.
-        let is_taken = AMBIGUOUS.contains(&folder) && room == "index/src";
+        let is_taken = AMBIGUOUS.contains(&folder) && name == "index/src";
         if !is_taken {
-            own.extend([format!("crates/{room}/{folder}.rs"), format!("crates/{room}/{folder}/")]);
+            own.extend([format!("crates/{name}/{folder}.rs"), format!("crates/{name}/{folder}/")]);
         }
     }
     own.extend(places.iter().map(|place| (*place).to_owned()));
@@ -294,14 +294,14 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 }
 
 fn is_checked(path: &str) -> bool {
-    let is_room = |room: &&str| {
-        let rest = path.strip_prefix("crates/").and_then(|rest| rest.strip_prefix(*room));
+    let is_of_crate = |name: &&str| {
+        let rest = path.strip_prefix("crates/").and_then(|rest| rest.strip_prefix(*name));
         rest.is_some_and(|rest| rest.starts_with("/src/"))
     };
     let is_test = ["/tests/", "/tests.rs", "_tests.rs"].iter().any(|part| path.contains(part));
-    // A room's first file lists its modules.
+    // A crate's first file lists its modules.
     let is_list = path == KINDS || REGISTRIES.contains(&path) || path.ends_with("/lib.rs");
-    ROOMS.iter().any(is_room) && path.ends_with(".rs") && !is_test && !is_list
+    CRATES.iter().any(is_of_crate) && path.ends_with(".rs") && !is_test && !is_list
 }
 
 #[cfg(test)]

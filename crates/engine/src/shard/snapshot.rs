@@ -1,11 +1,11 @@
-//! A snapshot: all keys of a shard, written as a stream of operations in turns, while the shard goes
-//! on to change them (docs/decisions/0055).
+//! A snapshot: all keys of a shard, written as a stream of operations in turns, while the shard
+//! goes on to change them (docs/decisions/0055).
 //!
 //! Invariant: the stream is exact at the sequence of its end. It has all changes up to there, and
 //! none after it. The sweep goes over the keys in the order of a scan, which growth of the table
-//! does not disturb, and writes whole buckets. Of a large object it writes an empty one at once, and
-//! its parts in the turns after that. From then on `store/snapshot.rs` writes each change of the
-//! key. So nothing is copied beside the stream, no command waits, and nothing is undone.
+//! does not disturb, and writes whole buckets. Of a large object it writes an empty one at once,
+//! and its parts in the turns after that. From then on `store/snapshot.rs` writes each change of
+//! the key. So nothing is copied beside the stream, no command waits, and nothing is undone.
 //!
 //! A turn is bounded in keys, parts, buckets and bytes.
 
@@ -43,7 +43,7 @@ pub enum SnapshotTurn {
         /// Sequence of the last change that is in it.
         sequence: u64,
     },
-    /// There is none any more: the caller did not take what it wrote, or it waited for too long. What was
+    /// There is none any more: its output was not taken, or it waited for too long. What was
     /// taken of it is of no use.
     GivenUp,
 }

@@ -51,7 +51,7 @@ pub(crate) struct Snapshot {
     pub filling: VecDeque<Filling>,
     /// Since when it could only wait, in seconds since the start.
     pub waits_since_s: Option<u64>,
-    /// What it has written and the caller has not taken.
+    /// The output that the caller has not taken.
     pub out: Vec<u8>,
     /// Buffer for an operation's value.
     pub scratch: Vec<u8>,

@@ -70,7 +70,7 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Ends dumps and loads that nobody has continued for too long: their mover is gone.
+    /// Ends dumps and loads that were not continued for too long: their mover is gone.
     fn end_idle_moves(&mut self) {
         let idle = self.moves.take_idle(self.ticked.get(), self.options.upload_idle_s);
         idle.iter().for_each(|load| self.drop_load(load));

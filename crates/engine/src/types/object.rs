@@ -162,7 +162,7 @@ pub(crate) trait Type<J: Journal>: Send {
     /// its weight for eviction. Its cost does not grow with the object.
     fn bytes_of(&self, store: &Store<J>, root: u32) -> u64;
 
-    /// Gives up operations that nobody has continued for too long. Not called while the shard
+    /// Gives up operations that were not continued for too long. Not called while the shard
     /// applies a log.
     fn tick(&mut self, _store: &mut Store<J>) {}
 

@@ -137,9 +137,10 @@ impl Sleeper {
         self.watch_named(fd, name, Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET)
     }
 
-    /// As [`Sleeper::watch_stream`], for what is only read.
+    /// As [`Sleeper::watch_stream`], for a descriptor that is only read.
     ///
     /// # Errors
+    ///
     /// The kernel has no room for another one.
     pub fn watch_source(&self, fd: BorrowedFd<'_>, name: u64) -> std::io::Result<()> {
         self.watch_named(fd, name, epoll::EventFlags::IN | epoll::EventFlags::ET)
@@ -194,8 +195,7 @@ impl Sleeper {
     }
 }
 
-/// Sleeps in the kernel until a watched descriptor is ready; `ready` has what is
-/// then.
+/// Sleeps in the kernel until a watched descriptor is ready; `ready` receives the ready ones.
 fn wait(epoll: &OwnedFd, ready: &mut Ready, timeout: Option<Duration>) -> Woken {
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; READY_AT_ONCE];

@@ -3,7 +3,7 @@
 //!
 //! A backup is a data directory of its own (the newest snapshot, and the log behind it) with a
 //! manifest, which is written last. The copy is made on the server's host, out of its directory:
-//! its permissions decide who may take one, as RESP knows no users.
+//! its permissions decide which users may take one, as RESP knows no users.
 //!
 //! Invariant: a backup with a manifest is whole, and a command that fails leaves nothing.
 

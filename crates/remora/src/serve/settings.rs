@@ -10,7 +10,7 @@ use super::socket;
 use anyhow::Context;
 use clap::Args;
 use remora_client_core::{Mtu, Packets};
-use remora_command_line::shards::{ByRule, Room};
+use remora_command_line::shards::{ByRule, Resources};
 use remora_command_line::{DEFAULT_PORT, PacketArgs, Size, Transport, Wake, unavailable, usage};
 use remora_layout::limits::{
     MAX_ARENA_BYTES, MAX_READS_PER_CLIENT, MAX_SESSIONS, MAX_SHARDS, MIN_ARENA_BYTES,
@@ -44,7 +44,7 @@ pub struct Layer {
     pub socket: Option<PathBuf>,
     /// Address on which clients ask for sessions over TCP, such as
     /// 10.0.0.5:7380; port 0 takes a free one [default: none]. There is no
-    /// authentication: who reaches it can read and write everything.
+    /// authentication: any client that reaches it can read and write everything.
     #[arg(long, env = "REMORA_FABRIC_ADDRESS", value_name = "ADDRESS")]
     pub fabric_address: Option<SocketAddr>,
     /// What clients' sessions may use: shm by the Unix socket, tcp or verbs
@@ -265,7 +265,7 @@ impl Settings {
         let socket_is_default = layer.socket.is_none();
         let packets = layer.packets().packets()?;
         let max_memory = layer.max_memory.unwrap_or(DEFAULT_MAX_MEMORY);
-        let by_rule = ByRule::of(Room::of_this_process(max_memory.0));
+        let by_rule = ByRule::of(Resources::of_this_process(max_memory.0));
         let settings = Self {
             bind: layer.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             port: layer.port.unwrap_or(DEFAULT_PORT),

@@ -53,7 +53,7 @@ pub trait Host: ShardPort {
     fn parameters(&self) -> Vec<(&'static str, String)>;
 }
 
-/// The answer to who asks for a snapshot.
+/// The answer to a request for a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Save {
     /// It begins.

@@ -388,7 +388,7 @@ pub fn client(responder: &Responder) -> Vec<u8> {
     text.extend_from_slice(b" lib-ver=");
     text.extend_from_slice(&client.library[1]);
     text.extend_from_slice(
-        format!(" resp={} db={}\n", client.protocol.number(), responder.database.number())
+        format!(" resp={} db={}\n", client.version.number(), responder.database.number())
             .as_bytes(),
     );
     text

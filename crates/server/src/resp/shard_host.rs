@@ -10,7 +10,7 @@ use crate::shared::{ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard};
-use remora_frontend::{Counts, Here, Job, OwnedReply, ShardPort, Token};
+use remora_frontend::{ConnectionCounts, Here, Job, OwnedReply, ShardPort, Token};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CONNECTION_REQUESTS_AHEAD, JOBS_PER_TURN};
@@ -220,7 +220,7 @@ impl ShardPort for ShardHost {
         self.shard.durable_sequence()
     }
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &ConnectionCounts {
         &self.handle().thread.frontend
     }
 

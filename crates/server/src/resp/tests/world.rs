@@ -6,7 +6,9 @@ use crate::resp::{Host, Prefetch, RespExecutor, Save, Sections};
 use crate::thread_counts::ThreadCounts;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
-use remora_frontend::{Connection, Connections, Counts, Here, Job, Order, ShardPort, Token};
+use remora_frontend::{
+    Connection, ConnectionCounts, Connections, Here, Job, Order, ShardPort, Token,
+};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
@@ -132,7 +134,7 @@ impl ShardPort for Fake {
         self.shard.durable_sequence()
     }
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &ConnectionCounts {
         &self.counts.frontend
     }
 
