@@ -3,7 +3,7 @@
 //!
 //! The layer is C, as it takes the place of libc's own functions. The binary carries its source,
 //! and builds it with the machine's `cc` for each run: no build step of the workspace needs a C
-//! compiler, and `unsafe` Rust gets no new room.
+//! compiler, and `unsafe` Rust gets no new crate.
 
 use crate::disk::{Disk, Entry};
 use crate::journal::{self, Event};
