@@ -251,7 +251,8 @@ print_recovery() {
 pss() {
   local process files=("/proc/$1/smaps_rollup")
   for process in $(cat /proc/"$1"/task/*/children 2>/dev/null); do files+=("/proc/$process/smaps_rollup"); done
-  cat "${files[@]}" 2>/dev/null | awk '/^Pss:/ { sum += $2 } END { print sum + 0 }'
+  # A child may have ended meanwhile.
+  { cat "${files[@]}" 2>/dev/null || true; } | awk '/^Pss:/ { sum += $2 } END { print sum + 0 }'
 }
 one_snapshot() {
   local name="$1" process="${pid[$1]}" load before peak now began
