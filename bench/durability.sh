@@ -90,7 +90,7 @@ launch() {
 # one_rate NAME PIPELINE: SETs of 100 bytes by 64 connections.
 one_rate() {
   local number=$((requests * ($2 > 1 ? 4 : 1))) before line
-  case "$1" in fsync | redis_always) [ "$2" -gt 1 ] || number=$((requests / 4)) ;; esac
+  case "$1" in fsync | redis_always) number=$((number / 4)) ;; esac
   before="$(cpu_ns "$1")"
   line="$(redis-benchmark -p "${port[$1]}" -t set -c 64 -P "$2" -n "$number" -r 100000 -d 100 --csv 2>"$work/load" | tail -n 1)"
   keep "rates.$1.$2.cpu" "$(awk -v d=$(($(cpu_ns "$1") - before)) -v n="$number" 'BEGIN { printf "%.4f", d / n / 1000 }')"
