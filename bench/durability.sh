@@ -9,6 +9,7 @@
 #   --quick                         three rounds of less work, about six minutes
 #   --short                         one round of little work, to see that it works
 #   --rounds N                      so many rounds
+#   --records N                     of restarts and snapshots
 #   --dir DIR                       a directory on the disk to measure [default: $TMPDIR, or /tmp]
 #
 # Nothing is pinned: logs are written by other threads than those that serve. CPU time is that of
@@ -24,6 +25,7 @@ while [ $# -gt 0 ]; do
     --quick) rounds=3 requests=100000 seconds=2 records=2000000 snapshot_records=1000000 ;;
     --short) rounds=1 requests=5000 seconds=0.2 records=50000 snapshot_records=50000 ;;
     --rounds) rounds="${2:?}"; shift ;;
+    --records) records="${2:?}" snapshot_records="$2"; shift ;;
     --dir) export TMPDIR="${2:?}"; shift ;;
     *) usage ;;
   esac
@@ -88,7 +90,7 @@ launch() {
 # one_rate NAME PIPELINE: SETs of 100 bytes by 64 connections.
 one_rate() {
   local number=$((requests * ($2 > 1 ? 4 : 1))) before line
-  case "$1" in fsync | redis_always) [ "$2" -gt 1 ] || number=$((requests / 4)) ;; esac
+  case "$1" in fsync | redis_always) number=$((number / 4)) ;; esac
   before="$(cpu_ns "$1")"
   line="$(redis-benchmark -p "${port[$1]}" -t set -c 64 -P "$2" -n "$number" -r 100000 -d 100 --csv 2>"$work/load" | tail -n 1)"
   keep "rates.$1.$2.cpu" "$(awk -v d=$(($(cpu_ns "$1") - before)) -v n="$number" 'BEGIN { printf "%.4f", d / n / 1000 }')"
@@ -125,35 +127,46 @@ print_rates() {
   echo "| server CPU per SET of everysec, of Redis everysec | $(cell rates.cpu.1 2) | $(cell rates.cpu.16 2) | at most 0.9 |"
 }
 
-# YCSB-A: half of the operations are SETs. Clients and requests that each keeps outstanding:
-cases=("1 1" "1 32" "8 1" "8 16")
+# YCSB-A: half of the operations are SETs. How Remora is asked (`choose`: a GET is a READ where the
+# pointer is known and the record may be seen), clients, and requests that each keeps outstanding:
+cases=("ask 1 1" "choose 1 1" "ask 1 32" "ask 8 1" "choose 8 1" "ask 8 16")
 ycsb() {
-  local name case clients pipeline path server
+  local name case path clients pipeline at flags
   for name in $(turns everysec redis_everysec); do
     launch "$name"
-    if [ "$name" = everysec ]; then path=ask server="$work/$name.socket"; else path=resp server="127.0.0.1:${port[$name]}"; fi
     for case in "${cases[@]}"; do
-      read -r clients pipeline <<<"$case"
-      run ycsb --path "$path" --server "$server" --reads 0.5 --dist zipf:0.99 --records 100000 --value-bytes 100 \
+      read -r path clients pipeline <<<"$case"
+      at="ycsb.$name.$path.$clients.$pipeline"
+      if [ "$name" = everysec ]; then
+        flags=(--path "$path" --server "$work/$name.socket")
+      else
+        flags=(--path resp --server "127.0.0.1:${port[$name]}")
+      fi
+      run ycsb "${flags[@]}" --reads 0.5 --dist zipf:0.99 --records 100000 --value-bytes 100 \
         --clients "$clients" --pipeline "$pipeline" --seconds "$seconds"
-      keep "ycsb.$name.$clients.$pipeline.rate" "$(field ycsb ops_per_s)"
-      keep "ycsb.$name.$clients.$pipeline.writes" "$(awk -v us="$(field ycsb server_cpu_us_per_op)" 'BEGIN { print 0.5e6 / us }')"
+      keep "$at.rate" "$(field ycsb ops_per_s)"
+      keep "$at.writes" "$(awk -v us="$(field ycsb server_cpu_us_per_op)" 'BEGIN { print 0.5e6 / us }')"
     done
     drop "$name"
   done
   for case in "${cases[@]}"; do
-    against "ycsb.${case/ /.}" ycsb.everysec ycsb.redis_everysec "${case/ /.}.writes"
+    at="${case// /.}"
+    against "ycsb.$at" ycsb.everysec ycsb.redis_everysec "$at.writes"
   done
 }
 print_ycsb() {
-  local case at
+  local case path clients pipeline at name
   printf '\n### YCSB-A with everysec: Remora over rings, Redis over RESP\n\n'
-  echo "| Clients, outstanding each | Remora: operations | acknowledged writes per server CPU second | Redis: operations | acknowledged writes per server CPU second | times (target: at least 2) |"
+  echo "| Path, clients, outstanding each | Remora: operations | acknowledged writes per server CPU second | Redis: operations | acknowledged writes per server CPU second | times (target: at least 2) |"
   echo "| --- | --- | --- | --- | --- | --- |"
   for case in "${cases[@]}"; do
-    at="${case/ /.}"
-    echo "| ${case/ /, } | $(rate "$(median "ycsb.everysec.$at.rate")") | $(rate "$(median "ycsb.everysec.$at.writes")") |" \
-      "$(rate "$(median "ycsb.redis_everysec.$at.rate")") | $(rate "$(median "ycsb.redis_everysec.$at.writes")") | $(cell "ycsb.$at" 2) |"
+    read -r path clients pipeline <<<"$case"
+    at="${case// /.}"
+    printf '| %s, %s, %s |' "$path" "$clients" "$pipeline"
+    for name in everysec redis_everysec; do
+      printf ' %s | %s |' "$(rate "$(median "ycsb.$name.$at.rate")")" "$(rate "$(median "ycsb.$name.$at.writes")")"
+    done
+    echo " $(cell "ycsb.$at" 2) |"
   done
 }
 
@@ -251,7 +264,8 @@ print_recovery() {
 pss() {
   local process files=("/proc/$1/smaps_rollup")
   for process in $(cat /proc/"$1"/task/*/children 2>/dev/null); do files+=("/proc/$process/smaps_rollup"); done
-  cat "${files[@]}" 2>/dev/null | awk '/^Pss:/ { sum += $2 } END { print sum + 0 }'
+  # A child may have ended meanwhile.
+  { cat "${files[@]}" 2>/dev/null || true; } | awk '/^Pss:/ { sum += $2 } END { print sum + 0 }'
 }
 one_snapshot() {
   local name="$1" process="${pid[$1]}" load before peak now began

@@ -147,11 +147,11 @@ fn load_snapshot<V: Volume, J: Journal>(
     Ok(())
 }
 
+type Operations<'a> = SmallVec<[&'a [u8]; OPERATIONS_AHEAD]>;
+
 /// Some operations, whose keys are fetched side by side, and the bytes behind them. None if the end
 /// of the first is not there yet.
-fn next_operations(
-    mut left: &[u8],
-) -> Result<(SmallVec<[&[u8]; OPERATIONS_AHEAD]>, &[u8]), Stopped> {
+fn next_operations(mut left: &[u8]) -> Result<(Operations<'_>, &[u8]), Stopped> {
     let mut operations = SmallVec::new();
     while operations.len() < OPERATIONS_AHEAD
         && let Some((operation, behind)) = split_operation(left).map_err(Stopped::Stream)?
