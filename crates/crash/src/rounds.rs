@@ -373,8 +373,8 @@ impl<'a> Run<'a> {
             stale: AtomicU64::new(0),
             problems: Mutex::default(),
         };
-        if self.small_disk.is_some() {
-            small_disk::prepare(&round.place)?;
+        if let Some(disk) = &self.small_disk {
+            small_disk::prepare(&round.place, disk)?;
         }
         let seeds: [u64; READERS] = self.rng.random();
         let (writers, layer, small_disk) = (&mut self.writers, &self.layer, &self.small_disk);
