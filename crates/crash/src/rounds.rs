@@ -12,8 +12,10 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use remora_client::Path;
 use remora_command_line::{ServerPlan, ServerProcess, Wake, note};
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -34,6 +36,8 @@ const SMALL_DISK_EVERY: u64 = 8;
 const SMALL_DISK_AT: u64 = 4;
 /// What such a disk has left when the server begins to fill it, bytes at most.
 const MOST_LEFT: u64 = 1 << 20;
+/// A snapshot follows on the last one after so many bytes of the log, in half of the rounds.
+const SNAPSHOT_LOG_BYTES: u64 = 256 << 10;
 /// Keys of a round whose losses are printed.
 const MOST_TOLD: usize = 8;
 
@@ -65,6 +69,8 @@ struct Plan {
     disk: PlannedDisk,
     end: End,
     shards: usize,
+    /// The server writes snapshots all the time.
+    snapshots: bool,
 }
 
 /// What a round's disk does.
@@ -109,13 +115,15 @@ impl Plan {
             3 => PlannedDisk::Bad(Fault::Slow(rng.random_range(20..300))),
             _ => PlannedDisk::Good,
         };
-        Self { load, disk, end, shards: rng.random_range(1..=MOST_SHARDS) }
+        let shards = rng.random_range(1..=MOST_SHARDS);
+        Self { load, disk, end, shards, snapshots: rng.random() }
     }
 
-    /// The same on a small disk. The power of a tmpfs cannot be cut: it ends by `kill -9`.
+    /// The same on a small disk, where no snapshot makes room. The power of a tmpfs cannot be cut: it
+    /// ends by `kill -9`.
     fn on_small_disk(self, rng: &mut ChaCha8Rng) -> Self {
         let disk = PlannedDisk::Small(rng.random_range(0..MOST_LEFT));
-        Self { disk, end: End::Kill, ..self }
+        Self { disk, end: End::Kill, snapshots: false, ..self }
     }
 }
 
@@ -235,23 +243,53 @@ impl<'a> Run<'a> {
             self.totals.rounds += 1;
             self.totals.acknowledged += acknowledged;
             note(&format!(
-                "round {round}: {} shard(s), {acknowledged} acknowledged in {:.2} s{}, {}",
+                "round {round}: {} shard(s), {acknowledged} acknowledged in {:.2} s{}{}, {}",
                 plan.shards,
                 plan.load.as_secs_f64(),
+                if plan.snapshots { ", snapshots" } else { "" },
                 plan.disk,
                 plan.end
             ));
         }
         let disk = PlannedDisk::Good;
-        let plan = Plan { load: Duration::ZERO, disk, end: End::Clean, shards: 1 };
+        let (load, end) = (Duration::ZERO, End::Clean);
+        let plan = Plan { load, disk, end, shards: 1, snapshots: false };
         let seed = self.seed;
         let context = || format!("after the last round, seed {seed}");
         let server = self.start(&plan).with_context(context)?;
         self.check(&server, self.args.rounds + 1).with_context(context)?;
-        server.terminate().with_context(context)
+        server.terminate().with_context(context)?;
+        self.check_restored(&plan).with_context(context)
     }
 
-    fn start(&self, plan: &Plan) -> anyhow::Result<ServerProcess> {
+    /// A backup of the directory, and what is restored from it, hold the same.
+    fn check_restored(&mut self, plan: &Plan) -> anyhow::Result<()> {
+        let [backup, restored] = ["backup", "restored"].map(|name| self.data.with_file_name(name));
+        let command = |words: &[&OsStr]| {
+            let output = Command::new(std::env::current_exe()?).args(words).output()?;
+            let err = String::from_utf8_lossy(&output.stderr);
+            anyhow::ensure!(output.status.success(), "{}: {err}", words[0].display());
+            Ok(())
+        };
+        let word = OsStr::new;
+        command(&[
+            word("backup"),
+            word("--data-dir"),
+            self.data.as_os_str(),
+            word("--to"),
+            backup.as_os_str(),
+        ])?;
+        command(&[word("restore"), backup.as_os_str(), word("--data-dir"), restored.as_os_str()])?;
+        if self.args.durability != Durability::Memory {
+            self.promise = Promise::All;
+        }
+        self.data = restored;
+        let server = ServerProcess::start_in(&self.serve_args(plan), &[])?;
+        self.check(&server, self.args.rounds + 2)?;
+        server.terminate()
+    }
+
+    fn serve_args(&self, plan: &Plan) -> Vec<String> {
         let serve = ServerPlan {
             port: 0,
             shards: plan.shards,
@@ -265,9 +303,17 @@ impl<'a> Run<'a> {
             durability: None,
         };
         let mut args = serve.serve_args();
-        self.layer.set_fault(None)?;
         args.push(format!("--data-dir={}", self.data.display()));
         args.push(format!("--durability={}", self.args.durability));
+        if plan.snapshots {
+            args.push(format!("--snapshot-log-bytes={SNAPSHOT_LOG_BYTES}"));
+        }
+        args
+    }
+
+    fn start(&self, plan: &Plan) -> anyhow::Result<ServerProcess> {
+        self.layer.set_fault(None)?;
+        let args = self.serve_args(plan);
         match self.small_disk {
             Some(_) => ServerProcess::start_in(&args, &[]),
             None => ServerProcess::start_in(&args, &self.layer.environment()),
@@ -327,8 +373,8 @@ impl<'a> Run<'a> {
             stale: AtomicU64::new(0),
             problems: Mutex::default(),
         };
-        if self.small_disk.is_some() {
-            small_disk::prepare(&round.place)?;
+        if let Some(disk) = &self.small_disk {
+            small_disk::prepare(&round.place, disk)?;
         }
         let seeds: [u64; READERS] = self.rng.random();
         let (writers, layer, small_disk) = (&mut self.writers, &self.layer, &self.small_disk);

@@ -16,11 +16,11 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Room beside what the directory holds.
+/// Room beside what the directory holds: a start writes again what was not synced, and a server whose
+/// disk was full needs as much, while the load takes more.
+const ROOM_BYTES: u64 = 112 << 20;
+/// What the filler leaves of it once the server has started.
 const FREE_BYTES: u64 = 8 << 20;
-/// What is freed once the disk was full. The server needs as much as it has not synced, and a load
-/// that goes on takes more.
-const FILLER_BYTES: u64 = 32 << 20;
 /// What is taken at once of the room that the server may take, too.
 const STEP_BYTES: u64 = 256 << 10;
 /// Room for what each file takes beyond its bytes.
@@ -52,13 +52,13 @@ impl SmallDisk {
         unmount(directory)
     }
 
-    /// Puts a tmpfs over a directory, with all that it holds, a filler, and [`FREE_BYTES`] more.
+    /// Puts a tmpfs over a directory, with all that it holds and [`ROOM_BYTES`] more.
     pub fn over(root: &Path) -> anyhow::Result<Self> {
         let (bytes, files) = size_of(root)?;
         let kept = beside(root, "kept");
         fs::rename(root, &kept).context("putting the directory aside")?;
         fs::create_dir(root).context("making the place of the small disk")?;
-        let mounted = mount(root, bytes + files * FILE_BYTES + FILLER_BYTES + FREE_BYTES);
+        let mounted = mount(root, bytes + files * FILE_BYTES + ROOM_BYTES);
         if let Err(reason) = mounted {
             fs::remove_dir(root)?;
             fs::rename(&kept, root)?;
@@ -66,8 +66,6 @@ impl SmallDisk {
         }
         copy(&kept, root).context("filling the small disk")?;
         fs::remove_dir_all(&kept)?;
-        let filler = File::create(root.join(FILLER))?;
-        fallocate(&filler, FallocateFlags::empty(), 0, FILLER_BYTES).context("making a filler")?;
         Ok(Self { root: root.to_owned(), is_mounted: true })
     }
 
@@ -92,7 +90,7 @@ impl SmallDisk {
 
     /// Takes all that is free but so many bytes, while the server may take some of it, too.
     fn fill(&self, but: u64) -> anyhow::Result<()> {
-        let filler = File::options().write(true).open(self.root.join(FILLER))?;
+        let filler = File::options().create(true).append(true).open(self.root.join(FILLER))?;
         loop {
             let disk = statvfs(&self.root)?;
             let more = (disk.f_bavail * disk.f_bsize).saturating_sub(but).min(STEP_BYTES);
@@ -118,8 +116,9 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Sets what is read while the disk is full. Call it before the load begins.
-pub fn prepare(place: &Place) -> anyhow::Result<()> {
+/// Makes the disk small, and sets what is read while it is full. Call it before the load begins.
+pub fn prepare(place: &Place, disk: &SmallDisk) -> anyhow::Result<()> {
+    disk.fill(FREE_BYTES)?;
     ask(&mut place.resp()?, &[b"SET", STILL, b"here"]).map(drop)
 }
 

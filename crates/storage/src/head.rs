@@ -11,12 +11,14 @@
 //! the kind names: a header that is copied to another place is a wrong one.
 
 use crate::error::StorageError;
-use crate::segment::LAYOUT;
 use remora_layout::hash::checksum;
 use remora_layout::limits::MAX_SHARDS;
 use std::mem::offset_of;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The layout of all files of a data directory.
+pub const LAYOUT: u32 = 1;
 
 /// What kind of file it is.
 pub(crate) struct FileKind {

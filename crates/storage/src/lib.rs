@@ -43,11 +43,12 @@ pub use directory::{Directory, Lock};
 pub use error::StorageError;
 pub use find::{Found, Life, Notice, SegmentAt, find};
 pub use group::{GroupCommit, Promise};
+pub use head::LAYOUT;
 pub use identity::Identity;
 pub use manifest::{MANIFEST_NAME, Manifest};
 pub use replay::{LogNumber, Replayed, replay};
 pub use runs::{RUN_HEADER_BYTES, Run};
-pub use segment::{LAYOUT, SEGMENT_HEADER_BYTES, segment_name};
+pub use segment::{SEGMENT_HEADER_BYTES, segment_name};
 pub use snapshot::{
     ShardSnapshot, SnapshotAt, SnapshotWriter, find_snapshot, read_snapshot, remove_leftovers,
     snapshot_name,

@@ -23,8 +23,6 @@ use std::mem::offset_of;
 use zerocopy::byteorder::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The layout of all files of a data directory.
-pub const LAYOUT: u32 = 1;
 /// Bytes before the first run.
 pub const SEGMENT_HEADER_BYTES: usize = 4096;
 
