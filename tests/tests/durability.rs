@@ -133,6 +133,56 @@ fn a_damaged_directory_is_refused_and_a_torn_one_is_cut() {
     );
 }
 
+/// What is missing is named by the tools and by a start, and no data are left out silently.
+#[test]
+fn a_missing_file_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let name = directory.path().display().to_string();
+    let (data, socket) = (format!("--data-dir={name}"), format!("--socket={name}/none"));
+    let live = |request: &str, saves: bool| {
+        let mut server = ServerProcess::start_with_data(directory.path(), &["--shards=2"]);
+        let mut resp = server.resp();
+        assert_eq!(resp.call(request), Value::ok());
+        if saves {
+            save(&mut resp);
+        }
+        server.kill();
+    };
+    let kept = tempfile::tempdir().unwrap();
+    let missed = |file: &str, missing: &str| {
+        let away = kept.path().join("away");
+        std::fs::rename(path(file), &away).unwrap();
+        let verified = run_remora(&["log", "verify", &name]);
+        let text = verified.out;
+        assert_eq!(verified.code, Some(1), "{file}: {text}");
+        assert!(text.starts_with(&format!("corrupt {missing} offset=0 ")), "{file}: {text}");
+        let refused = run_remora(&["serve", "--port=0", &socket, &data]);
+        assert!(refused.err.contains(&format!("corrupt {missing}")), "{}", refused.err);
+        let to = kept.path().join("copy").display().to_string();
+        let copied = run_remora(&["backup", &data, "--to", &to]);
+        assert!(copied.code == Some(1) && copied.err.contains(missing), "{copied:?}");
+        std::fs::rename(&away, path(file)).unwrap();
+    };
+    let segment = |number: u64| format!("log-{number:016}");
+    let snapshot = format!("snapshot-{:016}", 1);
+    live("SET a 1", false);
+    missed(&segment(1), &segment(1));
+    live("SET b 1", false);
+    missed(&segment(1), &segment(1));
+    live("SET c 1", true);
+    wait_until("the snapshot's log is gone", || !path(&segment(2)).exists());
+    missed(&snapshot, &segment(2));
+    live("SET d 1", false);
+    missed(&snapshot, &segment(2));
+    missed(&segment(3), &segment(3));
+    let server = ServerProcess::start_with_data(directory.path(), &["--shards=2"]);
+    let mut resp = server.resp();
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(resp.call(&format!("GET {key}")), Value::bulk("1"));
+    }
+}
+
 /// Writes a snapshot, and waits until it is there.
 fn save(resp: &mut Resp) {
     let before = resp.info("snapshots_written");

@@ -5,6 +5,9 @@
 //! written: then they have changed since, and the directory is refused. In every other segment the
 //! next one says how many bytes count, and all of them must be whole.
 //!
+//! Nothing may be missing either: without a snapshot the log begins with segment 1, and with one it
+//! has the life that wrote the snapshot, from the snapshot's sequences on.
+//!
 //! Invariant: nothing is changed here.
 
 use crate::error::StorageError;
@@ -73,7 +76,7 @@ pub struct Found {
     pub lives: Vec<Life>,
     /// What was torn.
     pub notices: Vec<Notice>,
-    /// Numbers of segments of earlier lives, which the snapshot covers whole: left there by a crash.
+    /// Numbers of segments that the snapshot covers whole: left there by a crash.
     pub left: Vec<u64>,
     /// The latest time in it, Unix ms; 0 for none.
     pub time_ms: u64,
@@ -109,7 +112,10 @@ pub fn find<V: Volume>(
     identity: &Identity,
     covered: (u64, &[u64]),
 ) -> Result<Found, StorageError> {
-    let (headers, left) = headers(volume, identity, covered.0)?;
+    let (mut headers, mut left) = headers(volume, identity, covered.0)?;
+    leave_covered(&mut headers, &mut left, covered);
+    expect_contiguous(&headers)?;
+    expect_beginning(volume, &headers, &left, covered.0)?;
     let found = Found { left, ..Found::default() };
     let mut scan = Scan { volume, identity, found, lives: Vec::new() };
     for (at, header) in headers.iter().enumerate() {
@@ -138,16 +144,75 @@ fn headers<V: Volume>(
             left.push(number);
             continue;
         }
-        if let Some(before) = headers.last() {
-            let is_next = before.number + 1 == number && before.epoch <= header.epoch;
-            if !is_next {
-                let missing = segment_name(before.number + 1);
-                return Err(StorageError::corrupt(&missing, 0, "the segment is missing"));
-            }
-        }
         headers.push(header);
     }
     Ok((headers, left))
+}
+
+/// Leaves out what lies before a gap if the snapshot covers it. Segments that a snapshot covers are
+/// removed, and after a power cut some of those names may be there again, but not others.
+fn leave_covered(
+    headers: &mut Vec<SegmentHeader>,
+    left: &mut Vec<u64>,
+    (epoch, covered): (u64, &[u64]),
+) {
+    let is_gap = |pair: &[SegmentHeader]| pair[0].number + 1 != pair[1].number;
+    let Some(before) = headers.windows(2).rposition(is_gap) else { return };
+    let behind = &headers[before + 1];
+    let begins_covered = behind.epoch == epoch
+        && behind.first.len() == covered.len()
+        && behind.first.iter().zip(covered).all(|(&first, &covered)| first <= covered + 1);
+    if begins_covered {
+        left.extend(headers.drain(..=before).map(|header| header.number));
+    }
+}
+
+fn expect_contiguous(headers: &[SegmentHeader]) -> Result<(), StorageError> {
+    for pair in headers.windows(2) {
+        let (before, next) = (&pair[0], &pair[1]);
+        if before.number + 1 != next.number || before.epoch > next.epoch {
+            let missing = segment_name(before.number + 1);
+            return Err(StorageError::corrupt(&missing, 0, "the segment is missing"));
+        }
+    }
+    Ok(())
+}
+
+/// The log begins where it has to.
+fn expect_beginning<V: Volume>(
+    volume: &V,
+    headers: &[SegmentHeader],
+    left: &[u64],
+    snapshot_epoch: u64,
+) -> Result<(), StorageError> {
+    let first = headers.first();
+    let missing =
+        |number: u64, reason: &str| Err(StorageError::corrupt(&segment_name(number), 0, reason));
+    match first {
+        None if snapshot_epoch == 0 => expect_no_log(volume),
+        None => missing(
+            left.last().map_or(1, |number| number + 1),
+            "the log behind the snapshot is missing",
+        ),
+        Some(first) if snapshot_epoch == 0 && first.number != 1 => missing(
+            first.number - 1,
+            "the segment is missing, or the snapshot that has what was in it",
+        ),
+        Some(first) if snapshot_epoch != 0 && first.epoch != snapshot_epoch => missing(
+            first.number - 1,
+            "the segment is missing: the snapshot needs the log of the life that wrote it",
+        ),
+        Some(_) => Ok(()),
+    }
+}
+
+/// A directory without a segment and a snapshot never had one: a server died at its first start.
+pub(crate) fn expect_no_log<V: Volume>(volume: &V) -> Result<(), StorageError> {
+    let reason = "the segment is missing, and so are all others and the snapshot";
+    match Identity::has_log(volume)? {
+        true => Err(StorageError::corrupt(&segment_name(1), 0, reason)),
+        false => Ok(()),
+    }
 }
 
 /// A life that is looked through.
@@ -279,8 +344,35 @@ impl<V: Volume> Scan<'_, V> {
         })
     }
 
+    /// The log of the life that wrote the snapshot goes at least as far as the snapshot, which
+    /// counts only once the log is on the disk up to there.
+    fn expect_covered(&self, (epoch, covered): (u64, &[u64])) -> Result<(), StorageError> {
+        let Some(open) = self.lives.first().filter(|open| open.life.epoch == epoch) else {
+            return Ok(());
+        };
+        let life = &open.life;
+        let segment = life.segments.last().expect("a life has one");
+        let is_short = life.last.iter().zip(covered).any(|(last, covered)| last < covered);
+        let corrupt =
+            |name: &str, offset, reason: &str| Err(StorageError::corrupt(name, offset, reason));
+        match life.last.len() == covered.len() {
+            false => corrupt(&segment.name, 0, "the snapshot is of another number of shards"),
+            true if !is_short => Ok(()),
+            // The next life follows: it is this segment's end that is missing.
+            true if self.lives.len() > 1 => {
+                corrupt(&segment.name, segment.bytes, "entries that the snapshot has are missing")
+            }
+            true => corrupt(
+                &segment_name(segment.number + 1),
+                0,
+                "the segment is missing: the log ends before the snapshot",
+            ),
+        }
+    }
+
     /// Decides for each life how far it counts.
     fn finish(mut self, (epoch, covered): (u64, &[u64])) -> Result<Found, StorageError> {
+        self.expect_covered((epoch, covered))?;
         for at in 0..self.lives.len() {
             let next = self.lives.get(at + 1).map(|next| &next.life.segments[0].header);
             let cut = match next {

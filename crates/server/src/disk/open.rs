@@ -63,7 +63,9 @@ impl DataDirectory {
     /// # Errors
     /// The disk refuses.
     pub fn begin_log(&self, first: Vec<u64>) -> Result<GroupCommit<Directory>, StorageError> {
-        self.content.begin_log(first, (self.promise, LOG_SEGMENT_FILE_BYTES), 0)
+        let log = self.content.begin_log(first, (self.promise, LOG_SEGMENT_FILE_BYTES), 0)?;
+        self.content.identity.note_log(&self.content.volume)?;
+        Ok(log)
     }
 
     /// The lock, to be kept as long as the directory is in use.
