@@ -560,6 +560,8 @@ pub const LOG_UNSYNCED_BYTES: usize = 64 << 20;
 pub const LOG_UNSYNCED_SOON_BYTES: usize = 16 << 20;
 /// Time between two syncs of a log whose changes do not wait for them, ms.
 pub const LOG_SYNC_MS: u64 = 1000;
+/// Time between two looks whether the data directory is still where it was, ms.
+pub const LOG_LOOK_MS: u64 = 500;
 /// Time until a failed disk is tried again, at first and at most, ms.
 pub const LOG_MEND_MIN_MS: u64 = 100;
 /// See [`LOG_MEND_MIN_MS`].

@@ -148,6 +148,7 @@ impl<V: Volume> SnapshotWriter<V> {
         identity: Identity,
         (number, epoch, shards): (u64, u64, usize),
     ) -> io::Result<Self> {
+        volume.is_same()?;
         let directory = temporary(number);
         if volume.names("")?.contains(&directory) {
             volume.remove(&directory)?;
@@ -235,6 +236,8 @@ impl<V: Volume> SnapshotWriter<V> {
         self.volume.sync_names(&directory)?;
         self.volume.rename(&directory, &name)?;
         self.volume.sync_names("")?;
+        // One that lies elsewhere does not take the place of the one before.
+        self.volume.is_same()?;
         for name in self.volume.names("")? {
             if snapshot_number(&name).is_some_and(|number| number < self.number) {
                 self.volume.remove(&name)?;

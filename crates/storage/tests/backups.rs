@@ -73,6 +73,12 @@ impl Volume for Racing {
     fn sync_names(&self, of: &str) -> io::Result<()> {
         self.volume.sync_names(of)
     }
+    fn is_same(&self) -> io::Result<()> {
+        self.volume.is_same()
+    }
+    fn is_named(&self, name: &str, file: &Self::File) -> io::Result<()> {
+        self.volume.is_named(name, file)
+    }
 }
 
 #[test]

@@ -4,4 +4,5 @@ mod backups;
 mod corruption;
 mod histories;
 mod missing;
+mod places;
 mod support;
