@@ -25,6 +25,7 @@ mod trees_resp;
 
 // What is kept.
 mod backups;
+mod data_directory;
 mod durability;
 
 // RESP, beside Redis and by its tools.

@@ -295,8 +295,13 @@ pub fn remove_leftovers<V: Volume>(volume: &V) -> Result<(), StorageError> {
     let failed = |source| StorageError::io("clean", "the directory", source);
     let names = volume.names("").map_err(failed)?;
     let newest = names.iter().filter_map(|name| snapshot_number(name)).max();
+    let is_old = |name: &str| snapshot_number(name).is_some_and(|number| Some(number) < newest);
+    if names.iter().any(|name| is_old(name)) {
+        // The process may have died before the name of the newest was on the disk.
+        volume.sync_names("").map_err(failed)?;
+    }
     for name in names {
-        let is_old = snapshot_number(&name).is_some_and(|number| Some(number) < newest);
+        let is_old = is_old(&name);
         if name.ends_with(".tmp") || is_old {
             volume.remove(&name).map_err(failed)?;
         }
