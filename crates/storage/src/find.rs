@@ -16,9 +16,15 @@ use crate::runs::{RUN_ALIGN_BYTES, RUN_HEADER_BYTES, RunHeader};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, segment_number};
 use crate::volume::{Volume, VolumeFile, read_from};
 use crate::window::Window;
+use remora_layout::limits::LOG_UNSYNCED_BYTES;
 use remora_log::{Assembler, Frames, KnownLog, LogKey, Part, consistent_cut};
 use std::collections::BTreeMap;
 use std::io;
+
+/// Longest run that is read. The writer's are much shorter.
+const MOST_RUN_BYTES: usize = LOG_UNSYNCED_BYTES;
+/// Bytes of a torn tail that are looked at together.
+const BLOCK_BYTES: usize = 64 << 10;
 
 /// A segment that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -156,12 +162,16 @@ fn leave_covered(
     left: &mut Vec<u64>,
     (epoch, covered): (u64, &[u64]),
 ) {
-    let is_gap = |pair: &[SegmentHeader]| pair[0].number + 1 != pair[1].number;
+    let is_gap = |pair: &[SegmentHeader]| pair[0].number.checked_add(1) != Some(pair[1].number);
     let Some(before) = headers.windows(2).rposition(is_gap) else { return };
     let behind = &headers[before + 1];
     let begins_covered = behind.epoch == epoch
         && behind.first.len() == covered.len()
-        && behind.first.iter().zip(covered).all(|(&first, &covered)| first <= covered + 1);
+        && behind
+            .first
+            .iter()
+            .zip(covered)
+            .all(|(&first, &covered)| first.saturating_sub(1) <= covered);
     if begins_covered {
         left.extend(headers.drain(..=before).map(|header| header.number));
     }
@@ -170,7 +180,7 @@ fn leave_covered(
 fn expect_contiguous(headers: &[SegmentHeader]) -> Result<(), StorageError> {
     for pair in headers.windows(2) {
         let (before, next) = (&pair[0], &pair[1]);
-        if before.number + 1 != next.number || before.epoch > next.epoch {
+        if before.number.checked_add(1) != Some(next.number) || before.epoch > next.epoch {
             let missing = segment_name(before.number + 1);
             return Err(StorageError::corrupt(&missing, 0, "the segment is missing"));
         }
@@ -259,8 +269,11 @@ impl<V: Volume> Scan<'_, V> {
                 }
                 Err(reason) => {
                     let bytes = most - offset;
-                    let tail = || read_from(&file, offset, bytes as usize).map_err(failed);
-                    if next.is_some() || self.was_synced(header.number, &tail()?, offset) {
+                    let was_synced = next.is_some()
+                        || self
+                            .was_synced(header.number, &mut window, (offset, most))
+                            .map_err(failed)?;
+                    if was_synced {
                         return Err(StorageError::corrupt(&name, offset, reason));
                     }
                     self.found.notices.push(Notice { name: name.clone(), offset, bytes });
@@ -284,7 +297,7 @@ impl<V: Volume> Scan<'_, V> {
                     .last
                     .iter()
                     .zip(&header.first)
-                    .all(|(last, first)| last + 1 == *first);
+                    .all(|(last, first)| last.wrapping_add(1) == *first);
                 if !goes_on || open.life.first.len() != shards {
                     return Err(StorageError::corrupt(name, 0, "entries before it are missing"));
                 }
@@ -317,7 +330,7 @@ impl<V: Volume> Scan<'_, V> {
         let open = self.lives.last_mut().expect("a life is under way");
         let shard = header.shard();
         let last = *open.life.last.get(shard).ok_or("the run is of a shard that is not there")?;
-        if header.first() != last + 1 {
+        if last.checked_add(1) != Some(header.first()) {
             return Err("the run does not go on where the one before ended");
         }
         open.life.last[shard] = header.last();
@@ -333,15 +346,31 @@ impl<V: Volume> Scan<'_, V> {
 
     /// Whether a run in the tail that begins at the offset `bad` says that its first bytes were on
     /// the disk.
-    fn was_synced(&self, number: u64, tail: &[u8], bad: u64) -> bool {
-        let step = RUN_ALIGN_BYTES as usize;
-        (step..tail.len()).step_by(step).any(|at| {
-            RunHeader::at(&tail[at..]).is_some_and(|header| {
-                let frames = tail[at..].get(RUN_HEADER_BYTES..run_bytes(&header));
-                let place = (self.identity.secret, number, bad + at as u64);
-                header.synced() > bad && frames.is_some_and(|f| header.covers(f, place))
-            })
-        })
+    fn was_synced(
+        &self,
+        number: u64,
+        window: &mut Window<V::File>,
+        (bad, end): (u64, u64),
+    ) -> io::Result<bool> {
+        for block in (bad + RUN_ALIGN_BYTES..end).step_by(BLOCK_BYTES) {
+            let bytes = window.at(block, BLOCK_BYTES + RUN_HEADER_BYTES)?;
+            // A hole may be longer than all memory, and takes no disk.
+            if bytes.iter().all(|&byte| byte == 0) {
+                continue;
+            }
+            let block_end = end.min(block + BLOCK_BYTES as u64);
+            for at in (block..block_end).step_by(RUN_ALIGN_BYTES as usize) {
+                let header = RunHeader::at(window.at(at, RUN_HEADER_BYTES)?);
+                let may_tell = |header: &RunHeader| (bad + 1..=at).contains(&header.synced());
+                let Some(header) = header.filter(may_tell) else { continue };
+                let frames = run_at(window, at)?.get(RUN_HEADER_BYTES..run_bytes(&header));
+                let place = (self.identity.secret, number, at);
+                if frames.is_some_and(|frames| header.covers(frames, place)) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// The log of the life that wrote the snapshot goes at least as far as the snapshot, which
@@ -393,7 +422,7 @@ impl<V: Volume> Scan<'_, V> {
             let starts = life.first.iter().enumerate();
             let starts_late = |(shard, &first): (usize, &u64)| {
                 let covered = if life.epoch == epoch { covered.get(shard) } else { None };
-                covered.is_some_and(|&covered| first > covered + 1)
+                covered.is_some_and(|&covered| first.saturating_sub(1) > covered)
             };
             if { starts }.any(starts_late) {
                 return Err(StorageError::corrupt(
@@ -416,6 +445,8 @@ pub(crate) fn run_bytes(header: &RunHeader) -> usize {
 /// The bytes of the run at an offset; fewer if the file ends before it, or if there is none.
 fn run_at<F: VolumeFile>(window: &mut Window<F>, offset: u64) -> io::Result<&[u8]> {
     let header = RunHeader::at(window.at(offset, RUN_HEADER_BYTES)?);
+    // A damaged length is not believed.
+    let header = header.filter(|header| run_bytes(header) <= MOST_RUN_BYTES);
     window.at(offset, header.as_ref().map_or(0, run_bytes))
 }
 
