@@ -26,6 +26,7 @@ mod trees_resp;
 // What is kept.
 mod backups;
 mod bad_disks;
+mod data_directory;
 mod durability;
 mod synced;
 

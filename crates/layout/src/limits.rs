@@ -565,6 +565,8 @@ pub const LOG_QUIET_MS: u64 = 100;
 /// A log to which nothing is written gets a mark with the time so often, ms: by so much the time may
 /// go back after a kill, if the machine's clock has gone back too.
 pub const LOG_MARK_MS: u64 = 60_000;
+/// Time between two looks whether the data directory is still where it was, ms.
+pub const LOG_LOOK_MS: u64 = 500;
 /// Time until a failed disk is tried again, at first and at most, ms.
 pub const LOG_MEND_MIN_MS: u64 = 100;
 /// See [`LOG_MEND_MIN_MS`].

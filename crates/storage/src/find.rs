@@ -5,6 +5,9 @@
 //! written: then they have changed since, and the directory is refused. In every other segment the
 //! next one says how many bytes count, and all of them must be whole.
 //!
+//! Nothing may be missing either: without a snapshot the log begins with segment 1, and with one it
+//! has the life that wrote the snapshot, from the snapshot's sequences on.
+//!
 //! Invariant: nothing is changed here.
 
 use crate::error::StorageError;
@@ -13,9 +16,15 @@ use crate::runs::{RUN_ALIGN_BYTES, RUN_HEADER_BYTES, RunHeader};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, segment_number};
 use crate::volume::{Volume, VolumeFile, read_from};
 use crate::window::Window;
+use remora_layout::limits::LOG_UNSYNCED_BYTES;
 use remora_log::{Assembler, Frames, KnownLog, LogKey, Part, consistent_cut};
 use std::collections::BTreeMap;
 use std::io;
+
+/// Longest run that is read. The writer's are much shorter.
+const MOST_RUN_BYTES: usize = LOG_UNSYNCED_BYTES;
+/// Bytes of a torn tail that are looked at together.
+const BLOCK_BYTES: usize = 64 << 10;
 
 /// A segment that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,7 +65,7 @@ pub struct Life {
 impl Life {
     /// The first entry of a shard of which its segments have all.
     pub fn first_entry(&self, shard: usize) -> u64 {
-        self.first[shard] + u64::from(self.starts_mid[shard])
+        self.first[shard].saturating_add(self.starts_mid[shard].into())
     }
 }
 
@@ -88,7 +97,7 @@ pub struct Found {
     pub lives: Vec<Life>,
     /// What was torn.
     pub notices: Vec<Notice>,
-    /// Numbers of segments of earlier lives, which the snapshot covers whole: left there by a crash.
+    /// Numbers of segments that the snapshot covers whole: left there by a crash.
     pub left: Vec<u64>,
     /// The latest time in it, Unix ms; 0 for none.
     pub time_ms: u64,
@@ -124,7 +133,10 @@ pub fn find<V: Volume>(
     identity: &Identity,
     covered: (u64, &[u64]),
 ) -> Result<Found, StorageError> {
-    let (headers, left) = headers(volume, identity, covered.0)?;
+    let (mut headers, mut left) = headers(volume, identity, covered.0)?;
+    leave_covered(&mut headers, &mut left, covered);
+    expect_contiguous(&headers)?;
+    expect_beginning(volume, &headers, &left, covered.0)?;
     let found = Found { left, ..Found::default() };
     let mut scan = Scan { volume, identity, found, lives: Vec::new() };
     for (at, header) in headers.iter().enumerate() {
@@ -153,16 +165,79 @@ fn headers<V: Volume>(
             left.push(number);
             continue;
         }
-        if let Some(before) = headers.last() {
-            let is_next = before.number + 1 == number && before.epoch <= header.epoch;
-            if !is_next {
-                let missing = segment_name(before.number + 1);
-                return Err(StorageError::corrupt(&missing, 0, "the segment is missing"));
-            }
-        }
         headers.push(header);
     }
     Ok((headers, left))
+}
+
+/// Leaves out what lies before a gap if the snapshot covers it. Segments that a snapshot covers are
+/// removed, and after a power cut some of those names may be there again, but not others.
+fn leave_covered(
+    headers: &mut Vec<SegmentHeader>,
+    left: &mut Vec<u64>,
+    (epoch, covered): (u64, &[u64]),
+) {
+    let is_gap = |pair: &[SegmentHeader]| pair[0].number.checked_add(1) != Some(pair[1].number);
+    let Some(before) = headers.windows(2).rposition(is_gap) else { return };
+    let behind = &headers[before + 1];
+    let begins_covered = behind.epoch == epoch
+        && behind.first.len() == covered.len()
+        && behind
+            .first
+            .iter()
+            .zip(covered)
+            .all(|(&first, &covered)| first.saturating_sub(1) <= covered);
+    if begins_covered {
+        left.extend(headers.drain(..=before).map(|header| header.number));
+    }
+}
+
+fn expect_contiguous(headers: &[SegmentHeader]) -> Result<(), StorageError> {
+    for pair in headers.windows(2) {
+        let (before, next) = (&pair[0], &pair[1]);
+        if before.number.checked_add(1) != Some(next.number) || before.epoch > next.epoch {
+            let missing = segment_name(before.number + 1);
+            return Err(StorageError::corrupt(&missing, 0, "the segment is missing"));
+        }
+    }
+    Ok(())
+}
+
+/// The log begins where it has to.
+fn expect_beginning<V: Volume>(
+    volume: &V,
+    headers: &[SegmentHeader],
+    left: &[u64],
+    snapshot_epoch: u64,
+) -> Result<(), StorageError> {
+    let first = headers.first();
+    let missing =
+        |number: u64, reason: &str| Err(StorageError::corrupt(&segment_name(number), 0, reason));
+    match first {
+        None if snapshot_epoch == 0 => expect_no_log(volume),
+        None => missing(
+            left.last().map_or(1, |number| number + 1),
+            "the log behind the snapshot is missing",
+        ),
+        Some(first) if snapshot_epoch == 0 && first.number != 1 => missing(
+            first.number - 1,
+            "the segment is missing, or the snapshot that has what was in it",
+        ),
+        Some(first) if snapshot_epoch != 0 && first.epoch != snapshot_epoch => missing(
+            first.number - 1,
+            "the segment is missing: the snapshot needs the log of the life that wrote it",
+        ),
+        Some(_) => Ok(()),
+    }
+}
+
+/// A directory without a segment and a snapshot never had one: a server died at its first start.
+pub(crate) fn expect_no_log<V: Volume>(volume: &V) -> Result<(), StorageError> {
+    let reason = "the segment is missing, and so are all others and the snapshot";
+    match Identity::has_log(volume)? {
+        true => Err(StorageError::corrupt(&segment_name(1), 0, reason)),
+        false => Ok(()),
+    }
 }
 
 /// A life that is looked through.
@@ -212,8 +287,11 @@ impl<V: Volume> Scan<'_, V> {
                 }
                 Err(reason) => {
                     let bytes = most - offset;
-                    let tail = || read_from(&file, offset, bytes as usize).map_err(failed);
-                    if next.is_some() || self.was_synced(header.number, &tail()?, offset) {
+                    let was_synced = next.is_some()
+                        || self
+                            .was_synced(header.number, &mut window, (offset, most))
+                            .map_err(failed)?;
+                    if was_synced {
                         return Err(StorageError::corrupt(&name, offset, reason));
                     }
                     self.found.notices.push(Notice { name: name.clone(), offset, bytes });
@@ -223,7 +301,15 @@ impl<V: Volume> Scan<'_, V> {
         }
         let (number, bytes, header) = (header.number, offset, header.clone());
         let open = self.lives.last_mut().expect("begun above");
-        open.life.segments.push(SegmentAt { number, name, bytes, synced, entry_bytes, runs, header });
+        open.life.segments.push(SegmentAt {
+            number,
+            name,
+            bytes,
+            synced,
+            entry_bytes,
+            runs,
+            header,
+        });
         Ok(())
     }
 
@@ -237,7 +323,7 @@ impl<V: Volume> Scan<'_, V> {
                     .last
                     .iter()
                     .zip(&header.first)
-                    .all(|(last, first)| last + 1 == *first);
+                    .all(|(last, first)| last.wrapping_add(1) == *first);
                 if !goes_on || open.life.first.len() != shards {
                     return Err(StorageError::corrupt(name, 0, "entries before it are missing"));
                 }
@@ -275,7 +361,7 @@ impl<V: Volume> Scan<'_, V> {
         let open = self.lives.last_mut().expect("a life is under way");
         let shard = header.shard();
         let last = *open.life.last.get(shard).ok_or("the run is of a shard that is not there")?;
-        if header.first() != last + 1 {
+        if last.checked_add(1) != Some(header.first()) {
             return Err("the run does not go on where the one before ended");
         }
         if header.first() == open.life.first[shard] && !open.is_mid[shard] {
@@ -295,19 +381,62 @@ impl<V: Volume> Scan<'_, V> {
 
     /// Whether a run in the tail that begins at the offset `bad` says that its first bytes were on
     /// the disk.
-    fn was_synced(&self, number: u64, tail: &[u8], bad: u64) -> bool {
-        let step = RUN_ALIGN_BYTES as usize;
-        (step..tail.len()).step_by(step).any(|at| {
-            RunHeader::at(&tail[at..]).is_some_and(|header| {
-                let frames = tail[at..].get(RUN_HEADER_BYTES..run_bytes(&header));
-                let place = (self.identity.secret, number, bad + at as u64);
-                header.synced() > bad && frames.is_some_and(|f| header.covers(f, place))
-            })
-        })
+    fn was_synced(
+        &self,
+        number: u64,
+        window: &mut Window<V::File>,
+        (bad, end): (u64, u64),
+    ) -> io::Result<bool> {
+        for block in (bad + RUN_ALIGN_BYTES..end).step_by(BLOCK_BYTES) {
+            let bytes = window.at(block, BLOCK_BYTES + RUN_HEADER_BYTES)?;
+            // A hole may be longer than all memory, and takes no disk.
+            if bytes.iter().all(|&byte| byte == 0) {
+                continue;
+            }
+            let block_end = end.min(block + BLOCK_BYTES as u64);
+            for at in (block..block_end).step_by(RUN_ALIGN_BYTES as usize) {
+                let header = RunHeader::at(window.at(at, RUN_HEADER_BYTES)?);
+                let may_tell = |header: &RunHeader| (bad + 1..=at).contains(&header.synced());
+                let Some(header) = header.filter(may_tell) else { continue };
+                let frames = run_at(window, at)?.get(RUN_HEADER_BYTES..run_bytes(&header));
+                let place = (self.identity.secret, number, at);
+                if frames.is_some_and(|frames| header.covers(frames, place)) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The log of the life that wrote the snapshot goes at least as far as the snapshot, which
+    /// counts only once the log is on the disk up to there.
+    fn expect_covered(&self, (epoch, covered): (u64, &[u64])) -> Result<(), StorageError> {
+        let Some(open) = self.lives.first().filter(|open| open.life.epoch == epoch) else {
+            return Ok(());
+        };
+        let life = &open.life;
+        let segment = life.segments.last().expect("a life has one");
+        let is_short = life.last.iter().zip(covered).any(|(last, covered)| last < covered);
+        let corrupt =
+            |name: &str, offset, reason: &str| Err(StorageError::corrupt(name, offset, reason));
+        match life.last.len() == covered.len() {
+            false => corrupt(&segment.name, 0, "the snapshot is of another number of shards"),
+            true if !is_short => Ok(()),
+            // The next life follows: it is this segment's end that is missing.
+            true if self.lives.len() > 1 => {
+                corrupt(&segment.name, segment.bytes, "entries that the snapshot has are missing")
+            }
+            true => corrupt(
+                &segment_name(segment.number + 1),
+                0,
+                "the segment is missing: the log ends before the snapshot",
+            ),
+        }
     }
 
     /// Decides for each life how far it counts.
     fn finish(mut self, (epoch, covered): (u64, &[u64])) -> Result<Found, StorageError> {
+        self.expect_covered((epoch, covered))?;
         for at in 0..self.lives.len() {
             let next = self.lives.get(at + 1).map(|next| &next.life.segments[0].header);
             let cut = match next {
@@ -328,7 +457,7 @@ impl<V: Volume> Scan<'_, V> {
             let starts_late = |shard: usize| {
                 let covered = if life.epoch == epoch { covered.get(shard) } else { None };
                 covered.map_or(life.starts_mid[shard], |&covered| {
-                    life.first_entry(shard) > covered + 1
+                    life.first_entry(shard).saturating_sub(1) > covered
                 })
             };
             if (0..life.first.len()).any(starts_late) {
@@ -352,6 +481,8 @@ pub(crate) fn run_bytes(header: &RunHeader) -> usize {
 /// The bytes of the run at an offset; fewer if the file ends before it, or if there is none.
 fn run_at<F: VolumeFile>(window: &mut Window<F>, offset: u64) -> io::Result<&[u8]> {
     let header = RunHeader::at(window.at(offset, RUN_HEADER_BYTES)?);
+    // A damaged length is not believed.
+    let header = header.filter(|header| run_bytes(header) <= MOST_RUN_BYTES);
     window.at(offset, header.as_ref().map_or(0, run_bytes))
 }
 

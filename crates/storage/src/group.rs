@@ -12,7 +12,8 @@ use crate::runs::Run;
 use crate::volume::Volume;
 use crate::writer::{LogWriter, Sync};
 use remora_layout::limits::{
-    LOG_MARK_MS, LOG_MEND_MAX_MS, LOG_MEND_MIN_MS, LOG_QUIET_MS, LOG_SYNC_MS, LOG_UNSYNCED_BYTES, LOG_UNSYNCED_SOON_BYTES,
+    LOG_LOOK_MS, LOG_MARK_MS, LOG_MEND_MAX_MS, LOG_MEND_MIN_MS, LOG_QUIET_MS, LOG_SYNC_MS,
+    LOG_UNSYNCED_BYTES, LOG_UNSYNCED_SOON_BYTES,
 };
 use std::io;
 
@@ -57,6 +58,8 @@ pub struct GroupCommit<V: Volume> {
     /// When the next try to mend is due, and how long after it the one behind it.
     mends_at_ms: u64,
     mend_pause_ms: u64,
+    /// When the directory is looked at next.
+    looks_at_ms: u64,
 }
 
 impl<V: Volume> GroupCommit<V> {
@@ -74,6 +77,7 @@ impl<V: Volume> GroupCommit<V> {
             synced_at_ms: now_ms,
             mends_at_ms: 0,
             mend_pause_ms: LOG_MEND_MIN_MS,
+            looks_at_ms: now_ms + LOG_LOOK_MS,
         }
     }
 
@@ -180,6 +184,21 @@ impl<V: Volume> GroupCommit<V> {
         let mended = self.writer.mend(unix_ms);
         self.is_closing = false;
         self.note(mended, now_ms)
+    }
+
+    /// When the directory is to be looked at by [`GroupCommit::look`], ms.
+    pub fn looks_at_ms(&self) -> u64 {
+        self.looks_at_ms
+    }
+
+    /// Looks whether the directory is where it was, though nothing is synced.
+    ///
+    /// # Errors
+    /// It is not. [`GroupCommit::mend`] works once it is back.
+    pub fn look(&mut self, now_ms: u64) -> io::Result<()> {
+        self.looks_at_ms = now_ms + LOG_LOOK_MS;
+        let looked = self.writer.look();
+        if looked.is_err() { self.note(looked, now_ms) } else { Ok(()) }
     }
 
     fn note(&mut self, result: io::Result<()>, now_ms: u64) -> io::Result<()> {

@@ -141,6 +141,7 @@ impl<V: Volume> SnapshotWriter<V> {
         identity: Identity,
         (number, epoch, shards): (u64, u64, usize),
     ) -> io::Result<Self> {
+        volume.is_same()?;
         let directory = temporary(number);
         if volume.names("")?.contains(&directory) {
             volume.remove(&directory)?;
@@ -220,6 +221,8 @@ impl<V: Volume> SnapshotWriter<V> {
         self.volume.sync_names(&directory)?;
         self.volume.rename(&directory, &name)?;
         self.volume.sync_names("")?;
+        // One that lies elsewhere does not take the place of the one before.
+        self.volume.is_same()?;
         for name in self.volume.names("")? {
             if snapshot_number(&name).is_some_and(|number| number < self.number) {
                 self.volume.remove(&name)?;
@@ -272,8 +275,13 @@ pub fn remove_leftovers<V: Volume>(volume: &V) -> Result<(), StorageError> {
     let failed = |source| StorageError::io("clean", "the directory", source);
     let names = volume.names("").map_err(failed)?;
     let newest = names.iter().filter_map(|name| snapshot_number(name)).max();
+    let is_old = |name: &str| snapshot_number(name).is_some_and(|number| Some(number) < newest);
+    if names.iter().any(|name| is_old(name)) {
+        // The process may have died before the name of the newest was on the disk.
+        volume.sync_names("").map_err(failed)?;
+    }
     for name in names {
-        let is_old = snapshot_number(&name).is_some_and(|number| Some(number) < newest);
+        let is_old = is_old(&name);
         if name.ends_with(".tmp") || is_old {
             volume.remove(&name).map_err(failed)?;
         }

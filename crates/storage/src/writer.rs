@@ -12,7 +12,7 @@ use crate::find::Found;
 use crate::runs::{RUN_HEADER_BYTES, Run, RunHeader};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name};
 use crate::volume::{Volume, VolumeFile, read_from};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use zerocopy::IntoBytes;
 
@@ -249,11 +249,46 @@ impl<V: Volume> LogWriter<V> {
             // The segment was left meanwhile.
             return Ok(());
         }
+        // Files of a directory that was moved or removed are synced as well as any.
+        let result = result.and_then(|()| self.expect_in_place());
         self.has_failed |= result.is_err();
         result?;
         self.synced_bytes = self.synced_bytes.max(sync.bytes);
         self.forget_synced(sync.bytes);
         Ok(())
+    }
+
+    /// Looks whether the directory and all files of the log are where they were.
+    ///
+    /// # Errors
+    /// They are not: [`LogWriter::mend`] is next, which works once they are back.
+    pub fn look(&mut self) -> io::Result<()> {
+        if self.has_failed {
+            return Ok(());
+        }
+        let whole = self.expect_whole().and_then(|()| self.expect_in_place());
+        self.has_failed = whole.is_err();
+        whole
+    }
+
+    fn expect_in_place(&self) -> io::Result<()> {
+        self.volume.is_same()?;
+        self.volume.is_named(&segment_name(self.number()), &self.file)
+    }
+
+    /// A segment behind one that is missing would make the directory one that no server reads.
+    fn expect_whole(&self) -> io::Result<()> {
+        self.volume.is_same()?;
+        let names: HashSet<String> = self.volume.names("")?.into_iter().collect();
+        let own = self.segments.iter().map(|kept| kept.number);
+        let mut all = self.older.iter().copied().chain(own).map(segment_name);
+        match all.find(|name| !names.contains(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let text = format!("{name} is gone from the data directory: bring it back");
+                Err(io::Error::new(io::ErrorKind::NotFound, text))
+            }
+        }
     }
 
     fn forget_synced(&mut self, bytes: u64) {
@@ -289,6 +324,7 @@ impl<V: Volume> LogWriter<V> {
 
     fn go_on_in_next_segment(&mut self, time_ms: u64) -> io::Result<()> {
         self.has_failed = true;
+        self.expect_whole()?;
         let (number, secret) = (self.number() + 1, self.options.secret);
         let mut bytes = SEGMENT_HEADER_BYTES as u64;
         let mut headers = Vec::with_capacity(self.unsynced.len());
@@ -308,7 +344,9 @@ impl<V: Volume> LogWriter<V> {
             first: first.clone(),
             cut: Vec::new(),
         };
-        self.file = begin_segment(&self.volume, &header, secret, &slices)?;
+        let file = begin_segment(&self.volume, &header, secret, &slices)?;
+        self.volume.is_same()?;
+        self.file = file;
         self.segments.push_back(Kept { number, first, is_mid: self.synced_mid.clone() });
         let told_synced = if slices.is_empty() { bytes } else { 0 };
         (self.bytes, self.synced_bytes) = (bytes, bytes);

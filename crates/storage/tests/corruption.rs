@@ -61,14 +61,3 @@ fn a_changed_byte_is_refused_with_its_file_or_leaves_a_prefix() {
     }
     assert!(refused > 750 && cut > 0, "{refused} {cut}");
 }
-
-#[test]
-fn a_missing_segment_is_named() {
-    use remora_storage::Volume;
-    let volume = written(2, true);
-    let names: Vec<String> = volume.all().into_iter().filter(|n| n.starts_with("log-")).collect();
-    assert!(names.len() > 2, "{names:?}");
-    volume.remove(&names[1]).unwrap();
-    let error = look(&volume).unwrap_err().to_string();
-    assert!(error.contains(&names[1]), "{error}");
-}

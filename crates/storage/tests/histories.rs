@@ -19,10 +19,16 @@ fn live(
     let first: Vec<u64> = server.logs.iter().map(|log| log.last_sequence() + 1).collect();
     for _ in 0..random.below(120) {
         server.now_ms += random.below(400);
-        let faults =
-            [DiskFault::Write, DiskFault::Sync, DiskFault::Full, DiskFault::Gone, DiskFault::None];
+        let faults = [
+            DiskFault::Write,
+            DiskFault::Sync,
+            DiskFault::Full,
+            DiskFault::Gone,
+            DiskFault::Moved,
+            DiskFault::None,
+        ];
         if random.below(15) == 0 {
-            volume.set_fault(faults[random.below(5) as usize]);
+            volume.set_fault(faults[random.below(6) as usize]);
         } else if random.below(4) == 0 {
             volume.set_fault(DiskFault::None);
         }
@@ -42,12 +48,14 @@ fn live(
         }
     }
     let is_power_cut = random.below(2) == 0;
+    // What was written after the directory had moved, and before a sync, is elsewhere.
+    let needs_sync = is_power_cut || volume.fault() == DiskFault::Moved;
     let after = match is_power_cut {
         true => volume.after_power_cut(&mut |below| random.below(below)),
         false => volume.after_kill(),
     };
     // Parts of an entry are promised together.
-    let promised = |shard: usize| match (promise, is_power_cut) {
+    let promised = |shard: usize| match (promise, needs_sync) {
         (Promise::Memory, _) => 0,
         (Promise::Written, true) => server.commit.synced(shard),
         _ => server.commit.durable(shard),

@@ -3,4 +3,7 @@
 mod backups;
 mod corruption;
 mod histories;
+mod hostile;
+mod missing;
+mod places;
 mod support;

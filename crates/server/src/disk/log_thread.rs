@@ -173,6 +173,10 @@ impl Body {
             worked = true;
             self.sync(sync);
         }
+        if self.now_ms() >= self.commit.looks_at_ms() {
+            let looked = self.commit.look(self.now_ms());
+            self.note(&looked);
+        }
         if self.commit.mend_due(self.now_ms()) {
             worked = true;
             let mended = self.commit.mend(self.shared.clock.told_unix_ms(), self.now_ms());
@@ -381,9 +385,9 @@ impl Body {
     }
 
     fn sleep(&self) {
-        let idle_until_ms = self.commit.idle_until_ms();
-        let most = idle_until_ms
-            .map(|until_ms| Duration::from_millis(until_ms.saturating_sub(self.now_ms()).max(1)));
+        let looks_at_ms = self.commit.looks_at_ms();
+        let until_ms = self.commit.idle_until_ms().map_or(looks_at_ms, |ms| ms.min(looks_at_ms));
+        let most = Some(Duration::from_millis(until_ms.saturating_sub(self.now_ms()).max(1)));
         let disk = self.disk();
         let waits = self.pace.waits_for(self.shared.clock.started().elapsed());
         let waits = waits.filter(|_| self.waiting() > 0);
@@ -393,9 +397,8 @@ impl Body {
         };
         disk.handed.want(missing);
         let wants_runs = self.commit.wants_runs() && !self.is_lost;
-        let has_done = || {
-            self.syncer.as_ref().is_some_and(|syncer| syncer.has_done.load(Ordering::Relaxed))
-        };
+        let has_done =
+            || self.syncer.as_ref().is_some_and(|syncer| syncer.has_done.load(Ordering::Relaxed));
         disk.bell.sleep(most, || {
             let is_due = |port: &Arc<LogPort>| port.is_full() || port.is_lost();
             let has_runs = disk.handed.are_enough() || disk.ports.iter().any(is_due);

@@ -19,6 +19,8 @@ mod snapshot_streams;
 mod snapshot_thread;
 mod snapshots;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use content::Content;
 pub(crate) use link::Disk;

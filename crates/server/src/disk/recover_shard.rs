@@ -9,7 +9,7 @@ use remora_engine::{Applied, ApplyError, BadOperation, Now, Origin, Shard, split
 use remora_layout::limits::MAX_SHARDS;
 use remora_layout::slot::SlotTable;
 use remora_storage::{
-    LogNumber, Replayed, SnapshotAt, StorageError, Volume, read_snapshot, replay,
+    LogNumber, Replayed, SnapshotAt, StorageError, Volume, read_snapshot, replay, snapshot_name,
 };
 use smallvec::SmallVec;
 
@@ -121,18 +121,19 @@ fn load_snapshot<V: Volume, J: Journal>(
             |key: &[u8]| is_same || (slots.shard_of(key) == number && old.shard_of(key) == of);
         // No operation of a snapshot is of several shards.
         let origin = Origin { log: 0, takes: &takes, cut: 0 };
-        let mut rest: Vec<u8> = Vec::new();
+        let (mut rest, mut operations): (Vec<u8>, u64) = (Vec::new(), 0);
         read_snapshot(&content.volume, &content.identity, (at.number, of), |piece| {
             rest.extend_from_slice(piece);
             let all = std::mem::take(&mut rest);
             let mut left = &all[..];
             loop {
-                let (operations, behind) = next_operations(left)?;
-                if operations.is_empty() {
+                let (some, behind) = next_operations(left)?;
+                if some.is_empty() {
                     break;
                 }
-                operations.iter().for_each(|operation| shard.prefetch_operation(operation));
-                for operation in operations {
+                some.iter().for_each(|operation| shard.prefetch_operation(operation));
+                operations += some.len() as u64;
+                for operation in some {
                     let loaded = shard.load(operation, &origin, Now::default());
                     let loaded = loaded.map_err(|error| Stopped::Loaded { shard: of, error })?;
                     count(u64::from(loaded == Applied::Done))?;
@@ -143,6 +144,16 @@ fn load_snapshot<V: Volume, J: Journal>(
             rest = left.to_vec();
             Ok::<(), Stopped>(())
         })?;
+        let ended = &at.shards[of];
+        if !rest.is_empty() || operations != ended.operations {
+            let name = format!("{}/shard-{of}", snapshot_name(at.number));
+            let reason = format!(
+                "the stream has {operations} operations and {} bytes behind, and its end says {}",
+                rest.len(),
+                ended.operations
+            );
+            return Err(StorageError::corrupt(&name, 0, reason).into());
+        }
     }
     Ok(())
 }
