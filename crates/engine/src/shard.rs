@@ -40,7 +40,6 @@ use room::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use synced::Synced;
 
 /// A shard. See the module's text.
 pub struct Shard<J: Journal = NoJournal> {
@@ -54,8 +53,10 @@ pub struct Shard<J: Journal = NoJournal> {
     written_value: Vec<u8>,
     /// The rest of a snapshot that has ended.
     written_snapshot: Vec<u8>,
-    /// What the disk of the log has.
-    synced: Synced,
+    /// The last sequence that is on the disk of the log; `None` without a disk.
+    synced: Option<u64>,
+    /// A client has asked the disk to begin.
+    is_sync_wanted: bool,
 }
 
 impl<J: Journal> Shard<J> {
@@ -68,7 +69,8 @@ impl<J: Journal> Shard<J> {
             sweeps: false,
             written_value: Vec::new(),
             written_snapshot: Vec::new(),
-            synced: Synced::default(),
+            synced: None,
+            is_sync_wanted: false,
         }
     }
 
