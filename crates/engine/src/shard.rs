@@ -38,7 +38,6 @@ use remora_protocol::{Command, Reply, Request};
 use room::{
     Tries, cover_heap, given_bytes, make_room, may_make_object, release_turn, wants_room, weigh,
 };
-use synced::Synced;
 
 /// A shard. See the module's text.
 pub struct Shard<J: Journal = NoJournal> {
@@ -52,8 +51,10 @@ pub struct Shard<J: Journal = NoJournal> {
     written_value: Vec<u8>,
     /// The rest of a snapshot that has ended.
     written_snapshot: Vec<u8>,
-    /// What the disk of the log has.
-    synced: Synced,
+    /// The last sequence that is on the disk of the log; `None` without a disk.
+    synced: Option<u64>,
+    /// A client has asked the disk to begin.
+    is_sync_wanted: bool,
 }
 
 impl<J: Journal> Shard<J> {
@@ -66,7 +67,8 @@ impl<J: Journal> Shard<J> {
             sweeps: false,
             written_value: Vec::new(),
             written_snapshot: Vec::new(),
-            synced: Synced::default(),
+            synced: None,
+            is_sync_wanted: false,
         }
     }
 

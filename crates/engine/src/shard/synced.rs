@@ -1,6 +1,6 @@
 //! What of a shard's changes is on the disk, for clients that ask for more than the durability.
 //!
-//! Invariant: nobody waits here. A request is answered at once, and asked again; so it holds up
+//! Invariant: no request waits here. A request is answered at once, and asked again; so it holds up
 //! neither the replies of its session nor memory of the shard.
 
 use super::Shard;
@@ -8,44 +8,34 @@ use remora_arena::Journal;
 use remora_protocol::Reply;
 use remora_protocol::message::Status;
 
-/// See the module's text.
-#[derive(Default)]
-pub(super) struct Synced {
-    /// The last sequence that is on the disk; `None` without a disk.
-    until: Option<u64>,
-    /// Somebody asked the disk to begin.
-    is_wanted: bool,
-}
-
 impl<J: Journal> Shard<J> {
     /// Changes up to this sequence are on the disk of the log. The caller calls it before the first
     /// command, too, if there is a disk.
     pub fn set_synced(&mut self, sequence: u64) {
-        let until = &mut self.synced.until;
-        *until = (*until).max(Some(sequence));
+        self.synced = self.synced.max(Some(sequence));
     }
 
     /// A client waits until the changes so far are on the disk.
     pub fn want_sync(&mut self) {
-        self.synced.is_wanted = true;
+        self.is_sync_wanted = true;
     }
 
     /// Whether a client has asked for a sync: the caller has the log written and synced, and then
     /// calls [`Shard::begin_sync`].
     #[inline]
     pub fn wants_sync(&self) -> bool {
-        self.synced.is_wanted
+        self.is_sync_wanted
     }
 
     /// A sync of all changes so far was asked for.
     pub fn begin_sync(&mut self) {
-        self.synced.is_wanted = false;
+        self.is_sync_wanted = false;
     }
 
     /// Tells whether the changes up to a sequence, or all for 0, are on the disk.
     pub(super) fn execute_synced(&mut self, until: u64, begins: bool) -> Reply<'_> {
         let last = self.store.last_sequence();
-        let Some(synced) = self.synced.until else { return Reply::status(Status::NothingKept) };
+        let Some(synced) = self.synced else { return Reply::status(Status::NothingKept) };
         let until = if until == 0 { last } else { until };
         let status = match until <= synced {
             true => Status::Ok,
@@ -53,7 +43,7 @@ impl<J: Journal> Shard<J> {
             false => Status::NotDone,
         };
         // A sequence that is not there yet is nothing to begin for.
-        self.synced.is_wanted |= begins && status == Status::NotDone && until <= last;
+        self.is_sync_wanted |= begins && status == Status::NotDone && until <= last;
         self.written_value = synced.to_le_bytes().to_vec();
         Reply { status, value: Some(&self.written_value), ..Reply::number(until as i64) }
     }
