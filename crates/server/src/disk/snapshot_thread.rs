@@ -147,9 +147,7 @@ fn write_streams(
                     let time_ms = shared.clock.told_unix_ms();
                     streams.end_shard(number, (sequence, used_bytes, time_ms))?;
                 }
-                Piece::GivenUp => {
-                    return Err(io::Error::other("changes came faster than they could be written"));
-                }
+                Piece::GivenUp(why) => return Err(io::Error::other(why)),
             }
             shard.inbox.ring();
         }
