@@ -153,25 +153,36 @@ impl<V: Volume> SnapshotWriter<V> {
             volume.remove(&directory)?;
         }
         volume.make_subdirectory(&directory)?;
-        let mut files = Vec::with_capacity(shards);
+        let (files, ended) = (Vec::with_capacity(shards), vec![None; shards]);
+        let mut writer = Self { volume, identity, number, files, ended };
+        match writer.begin_files(epoch, shards) {
+            Ok(()) => Ok(writer),
+            Err(error) => {
+                writer.give_up();
+                Err(error)
+            }
+        }
+    }
+
+    fn begin_files(&mut self, epoch: u64, shards: usize) -> io::Result<()> {
         for shard in 0..shards {
             let mut header = FileHeader {
                 magic: MAGIC,
                 checksum: U64::ZERO,
                 layout: LAYOUT.into(),
                 shards: (shards as u32).into(),
-                number: number.into(),
+                number: self.number.into(),
                 epoch: epoch.into(),
                 shard: (shard as u64).into(),
-                cluster: identity.cluster.into(),
+                cluster: self.identity.cluster.into(),
                 zero: U64::ZERO,
             };
-            header.checksum = header_checksum(&header, identity.secret).into();
-            let file = volume.create(&format!("{directory}/shard-{shard}"))?;
+            header.checksum = header_checksum(&header, self.identity.secret).into();
+            let file = self.volume.create(&format!("{}/shard-{shard}", temporary(self.number)))?;
             file.append(&[header.as_bytes()])?;
-            files.push((file, HEADER_BYTES as u64, 0));
+            self.files.push((file, HEADER_BYTES as u64, 0));
         }
-        Ok(Self { volume, identity, number, files, ended: vec![None; shards] })
+        Ok(())
     }
 
     /// Appends some bytes of a shard's stream.
@@ -231,6 +242,15 @@ impl<V: Volume> SnapshotWriter<V> {
     /// The disk refuses: the one before counts, or this one.
     pub fn finish(self) -> io::Result<Vec<u64>> {
         assert!(self.is_complete(), "all shards have ended");
+        let named = self.give_name();
+        if named.is_err() {
+            // It may have its name already: then this finds nothing.
+            self.give_up();
+        }
+        named
+    }
+
+    fn give_name(&self) -> io::Result<Vec<u64>> {
         let (directory, name) = (temporary(self.number), snapshot_name(self.number));
         self.volume.sync_names(&directory)?;
         self.volume.rename(&directory, &name)?;
@@ -244,9 +264,9 @@ impl<V: Volume> SnapshotWriter<V> {
         Ok(self.ended.iter().flatten().map(|ended| ended.sequence).collect())
     }
 
-    /// Removes what there is of it.
+    /// Removes what there is of it. If the disk refuses that, too, what stays is removed by the next
+    /// server.
     pub fn give_up(self) {
-        // What stays is removed by the next server.
         let _ = self.volume.remove(&temporary(self.number));
     }
 }

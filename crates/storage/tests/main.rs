@@ -3,4 +3,5 @@
 mod backups;
 mod corruption;
 mod histories;
+mod snapshots;
 mod support;
