@@ -26,6 +26,7 @@ mod trees_resp;
 // What is kept.
 mod backups;
 mod durability;
+mod failed_disk;
 
 // RESP, beside Redis and by its tools.
 mod digest;

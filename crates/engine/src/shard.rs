@@ -179,9 +179,11 @@ impl<J: Journal> Shard<J> {
         if let Command::Get { key } = *command {
             // A function of its own, because this is the most frequent case: a frame for all
             // commands is large.
+            self.store.only_reads = true;
             return string::get(&mut self.store, key, hash, now);
         }
         if !command.is_write() {
+            self.store.only_reads = true;
             return self.execute_once(command, hash, now);
         }
         if let Some(refusal) = self.store.refusal() {
@@ -364,6 +366,7 @@ impl<J: Journal> Shard<J> {
         now: Now,
     ) -> Result<LongRead, Reply<'static>> {
         let depends_on = self.store.lag.begin_command();
+        self.store.only_reads = true;
         let begun = match self.types.get_mut(request.kind()) {
             Some(of) => of.begin_read(&mut self.store, On { key, hash, now }, request),
             None => Err(Status::Malformed),

@@ -23,6 +23,8 @@ pub struct ShardStats {
     pub databases: [KeyCounts; DATABASES],
     /// Keys removed because they had expired.
     pub expired: u64,
+    /// How often keys or objects that had expired had to stay, as the log's disk was far behind.
+    pub expiries_put_off: u64,
     /// Keys removed because memory was full.
     pub evicted: u64,
     /// Those of them that named objects of parts.

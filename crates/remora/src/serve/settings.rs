@@ -496,6 +496,8 @@ mod tests {
             "upload_idle_s = 0",
             "upload_idle_s = 3601",
             "durability = \"fsync\"",
+            "snapshot_log_bytes = \"0\"",
+            "snapshot_log_bytes = \"1023KiB\"",
         ] {
             let error = Settings::decide(layer(text)).unwrap_err().to_string();
             assert!(error.contains(text.split(' ').next().unwrap()), "{error}");
