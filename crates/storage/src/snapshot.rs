@@ -142,8 +142,13 @@ impl<V: Volume> SnapshotWriter<V> {
     /// Begins a snapshot with this number, of so many shards.
     ///
     /// # Errors
-    /// The disk refuses.
-    pub fn begin(
+    /// The disk refuses. Then there is nothing of it, if the disk lets it be removed.
+    pub fn begin(volume: V, identity: Identity, of: (u64, u64, usize)) -> io::Result<Self> {
+        let begun = Self::create(volume.clone(), identity, of);
+        begun.inspect_err(|_| _ = volume.remove(&temporary(of.0)))
+    }
+
+    fn create(
         volume: V,
         identity: Identity,
         (number, epoch, shards): (u64, u64, usize),
@@ -153,36 +158,25 @@ impl<V: Volume> SnapshotWriter<V> {
             volume.remove(&directory)?;
         }
         volume.make_subdirectory(&directory)?;
-        let (files, ended) = (Vec::with_capacity(shards), vec![None; shards]);
-        let mut writer = Self { volume, identity, number, files, ended };
-        match writer.begin_files(epoch, shards) {
-            Ok(()) => Ok(writer),
-            Err(error) => {
-                writer.give_up();
-                Err(error)
-            }
-        }
-    }
-
-    fn begin_files(&mut self, epoch: u64, shards: usize) -> io::Result<()> {
+        let mut files = Vec::with_capacity(shards);
         for shard in 0..shards {
             let mut header = FileHeader {
                 magic: MAGIC,
                 checksum: U64::ZERO,
                 layout: LAYOUT.into(),
                 shards: (shards as u32).into(),
-                number: self.number.into(),
+                number: number.into(),
                 epoch: epoch.into(),
                 shard: (shard as u64).into(),
-                cluster: self.identity.cluster.into(),
+                cluster: identity.cluster.into(),
                 zero: U64::ZERO,
             };
-            header.checksum = header_checksum(&header, self.identity.secret).into();
-            let file = self.volume.create(&format!("{}/shard-{shard}", temporary(self.number)))?;
+            header.checksum = header_checksum(&header, identity.secret).into();
+            let file = volume.create(&format!("{directory}/shard-{shard}"))?;
             file.append(&[header.as_bytes()])?;
-            self.files.push((file, HEADER_BYTES as u64, 0));
+            files.push((file, HEADER_BYTES as u64, 0));
         }
-        Ok(())
+        Ok(Self { volume, identity, number, files, ended: vec![None; shards] })
     }
 
     /// Appends some bytes of a shard's stream.
