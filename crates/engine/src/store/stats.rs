@@ -23,7 +23,8 @@ pub struct ShardStats {
     pub databases: [KeyCounts; DATABASES],
     /// Keys removed because they had expired.
     pub expired: u64,
-    /// How often keys or objects that had expired had to stay, as the log's disk was far behind.
+    /// How often a command, a sweep or a tick removed nothing that may have expired, as the log's disk
+    /// was far behind.
     pub expiries_put_off: u64,
     /// Keys removed because memory was full.
     pub evicted: u64,
