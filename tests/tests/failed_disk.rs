@@ -1,9 +1,9 @@
 //! The real binary while its disk takes nothing: clients that go, and snapshots. The disk is a limit of
 //! the length of files, so that no privilege is needed.
 
+use remora_client_core::{Path, SetOptions};
 use remora_tests::{Resp, ServerProcess, Value, wait_until};
 use std::net::Shutdown;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A limit that each file of the log reaches by one large value.
@@ -15,7 +15,7 @@ fn large() -> String {
 }
 
 /// A server whose disk has failed, and the client whose SET of `large` waits for it.
-fn failed(directory: &Path) -> (ServerProcess, Resp) {
+fn failed(directory: &std::path::Path) -> (ServerProcess, Resp) {
     let server = ServerProcess::start_with_bounded_files(directory, &["--shards=2"]);
     server.bound_files(Some(FILE_BYTES));
     let mut waits = server.resp();
@@ -34,23 +34,24 @@ fn clients_that_go_leave_although_their_replies_wait_for_the_disk() {
     let directory = tempfile::tempdir().unwrap();
     let (server, mut waits) = failed(directory.path());
     let mut resp = server.resp();
-    let before = connected(&mut resp);
+    let before = 2;
+    wait_until("others have gone", || connected(&mut resp) == before);
     // The reply to PING is not read, so that the kernel resets the connection.
     let go = |requests: &[u8]| {
         let mut client = server.resp();
-        client.send_raw(requests).unwrap();
+        client.send_raw(b"PING\r\n").unwrap();
         client.socket.peek(&mut [0]).unwrap();
+        client.send_raw(requests).unwrap();
         client
     };
-    let strlen = b"PING\r\nSTRLEN large\r\n";
+    let strlen = b"STRLEN large\r\n";
     let clients: Vec<Resp> = (0..CLIENTS).map(|_| go(strlen)).collect();
-    let mut paused = go(&b"PING\r\nSTRLEN large\r\n".repeat(20_000));
+    let paused = go(&strlen.repeat(20_000));
     // Its own side alone is closed: it waits on.
     let mut half = server.resp();
     half.send(&[b"STRLEN", b"large"]).unwrap();
     half.socket.shutdown(Shutdown::Write).unwrap();
     wait_until("replies wait", || resp.info("replies_held") > CLIENTS as u64);
-    paused.send_raw(b"PING\r\n").unwrap();
     assert_eq!(connected(&mut resp), before + CLIENTS as u64 + 2);
     drop((clients, paused));
     wait_until("they leave", || connected(&mut resp) == before + 1);
@@ -83,6 +84,13 @@ fn what_depends_on_nothing_pending_goes_on_while_the_disk_fails() {
         assert!(resp.receive().unwrap().is_error());
         assert_eq!(resp.receive().unwrap(), Value::bulk(expected));
     }
+    // Clients over rings, by asking and by reading.
+    let mut session = server.session();
+    for path in [Path::Ask, Path::Read] {
+        assert_eq!(session.get(b"a", path).unwrap().value, Some(&b"1"[..]), "{path:?}");
+    }
+    let refused = session.set(b"a", b"9", SetOptions::default()).unwrap_err().to_string();
+    assert!(refused.contains("the disk of the server's log takes nothing"), "{refused}");
     // Its removal would be a change that waits; a client sees it only once that is durable.
     std::thread::sleep(Duration::from_millis(600));
     let mut late = server.resp();

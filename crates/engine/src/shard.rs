@@ -171,7 +171,10 @@ impl<J: Journal> Shard<J> {
         if command.key().is_none() {
             self.store.lag.look_at_all(self.store.last_sequence());
         }
-        waiting(self.execute_known(command, hash, now), depends_on)
+        let reply = self.execute_known(command, hash, now);
+        // A refusal shows nothing, and what it would wait for may be the disk that is its cause.
+        let depends_on = depends_on.filter(|_| reply.status != Status::NotKept);
+        waiting(reply, depends_on)
     }
 
     #[inline]

@@ -2,13 +2,13 @@
 //! go on, and nothing of the log is lost.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::{Eviction, Now, Shard, ShardOptions};
+use remora_engine::{Durability, Eviction, Now, Shard, ShardOptions};
 use remora_layout::limits::{
     LOG_EXPIRY_ROOM_BYTES, LOG_HELD_BYTES, LOG_ROOM_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES,
 };
 use remora_log::{Cursor, Hold};
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Condition, Expiry};
+use remora_protocol::{Command, Condition, Expiry, Pairs};
 
 const VALUE_BYTES: usize = 1 << 20;
 
@@ -36,6 +36,27 @@ fn changes_are_refused_while_the_disk_takes_nothing() {
     assert_eq!(shard.last_sequence(), last);
     shard.set_keeps(true);
     assert_eq!(set(&mut shard, b"2"), Status::Ok);
+}
+
+/// The disk that would have to take them is the cause of the refusal.
+#[test]
+fn refusals_wait_for_no_change_that_is_not_durable() {
+    let options = ShardOptions { durability: Durability::Told, ..ShardOptions::default() };
+    let mut shard = Shard::new(Owner::heap(8 << 20, NoJournal), options);
+    assert_eq!(set(&mut shard, b"1"), Status::Ok);
+    shard.set_keeps(false);
+    let mut pairs = Vec::new();
+    Pairs::push(&mut pairs, b"other", b"2");
+    let all = Command::MultiSet { pairs: Pairs::parse(&pairs).unwrap() };
+    let commands = [all, Command::FlushAll, Command::Del { key: b"key" }];
+    for command in &commands {
+        let hash = shard.hash(command.key().unwrap_or_default());
+        let reply = shard.execute(command, hash, Now::default());
+        assert_eq!((reply.status, reply.wait), (Status::NotKept, 0), "{command:?}");
+    }
+    let hash = shard.hash(b"key");
+    let read = shard.execute(&Command::Get { key: b"key" }, hash, Now::default());
+    assert_eq!((read.status, read.wait), (Status::Ok, 1));
 }
 
 #[test]
