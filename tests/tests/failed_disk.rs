@@ -70,6 +70,8 @@ fn what_depends_on_nothing_pending_goes_on_while_the_disk_fails() {
     let mut resp = server.resp();
     assert_eq!(resp.call("MSET a 1 b 2 c 3 d 4"), Value::ok());
     assert_eq!(resp.call("SET short 1 PX 400"), Value::ok());
+    // Its memory is a file, too.
+    let mut session = server.session();
     server.bound_files(Some(FILE_BYTES));
     let mut waits = server.resp();
     waits.send(&[b"SET", b"large", large().as_bytes()]).unwrap();
@@ -85,7 +87,6 @@ fn what_depends_on_nothing_pending_goes_on_while_the_disk_fails() {
         assert_eq!(resp.receive().unwrap(), Value::bulk(expected));
     }
     // Clients over rings, by asking and by reading.
-    let mut session = server.session();
     for path in [Path::Ask, Path::Read] {
         assert_eq!(session.get(b"a", path).unwrap().value, Some(&b"1"[..]), "{path:?}");
     }
