@@ -39,11 +39,11 @@ pub fn remora_with_open_files(most: usize) -> Command {
     command
 }
 
-/// The same; a write beyond its limit of a file's size fails, and does not end it.
-pub fn remora_with_file_limits() -> Command {
+/// The same, which survives a write beyond its limit of a file's length: such a write fails, as
+/// on a full disk.
+pub fn remora_with_bounded_files() -> Command {
     let mut command = without_settings(Command::new("sh"));
-    command.args(["-c", "trap '' XFSZ && exec \"$0\" \"$@\""]);
-    command.arg(remora_path());
+    command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]).arg(remora_path());
     command
 }
 

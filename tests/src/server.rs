@@ -1,6 +1,6 @@
 //! A server process.
 
-use crate::binary::{remora, remora_with_file_limits, remora_with_open_files};
+use crate::binary::{remora, remora_with_bounded_files, remora_with_open_files};
 use crate::resp::Resp;
 use crate::wait::{DEADLINE, wait_for};
 use remora_client_core::{Options, Session, Wake};
@@ -73,9 +73,9 @@ impl ServerProcess {
         Self::start_command_with_data(command, directory, flags)
     }
 
-    /// As [`ServerProcess::start_with_data`], for [`ServerProcess::limit_files`].
-    pub fn start_with_data_and_limits(directory: &Path, flags: &[&str]) -> Self {
-        Self::start_command_with_data(remora_with_file_limits(), directory, flags)
+    /// As [`ServerProcess::start_with_data`]; its disk can fail: [`ServerProcess::bound_files`].
+    pub fn start_with_bounded_files(directory: &Path, flags: &[&str]) -> Self {
+        Self::start_command_with_data(remora_with_bounded_files(), directory, flags)
     }
 
     fn start_command_with_data(command: Command, directory: &Path, flags: &[&str]) -> Self {
@@ -84,10 +84,11 @@ impl ServerProcess {
         Self::start_command(&ServerDirectory::new(), command, &flags)
     }
 
-    /// From now on it can write no file beyond so many bytes.
-    pub fn limit_files(&self, bytes: u64) {
-        let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
-        prlimit(Some(Pid::from_child(&self.child)), Resource::Fsize, limit).expect("its owner may");
+    /// No file can grow beyond so many bytes from now on (`None`: files grow as they like).
+    pub fn bound_files(&self, most: Option<u64>) {
+        let limit = Rlimit { current: most, maximum: None };
+        let pid = Pid::from_child(&self.child);
+        prlimit(Some(pid), Resource::Fsize, limit).expect("a limit of our own process");
     }
 
     /// Starts a server at this place and waits until it is ready.

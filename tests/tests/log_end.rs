@@ -65,12 +65,12 @@ fn an_end_with_a_disk_that_fails_says_how_many_bytes_are_not_written() {
     for durability in ["memory", "everysec", "fsync"] {
         let directory = tempfile::tempdir().unwrap();
         let flags = ["--shards=1", &format!("--durability={durability}")];
-        let mut server = ServerProcess::start_with_data_and_limits(directory.path(), &flags);
+        let mut server = ServerProcess::start_with_bounded_files(directory.path(), &flags);
         let mut resp = server.resp();
         assert_eq!(resp.call("SET kept 1"), Value::ok());
         let synced = Value::Array(vec![Value::Integer(1), Value::Integer(0)]);
         assert_eq!(resp.call("WAITAOF 1 0 0"), synced);
-        server.limit_files(LIMIT_BYTES);
+        server.bound_files(Some(LIMIT_BYTES));
         let mut last = server.resp();
         last.send(&[b"SET", b"large", &vec![b'v'; LARGE_BYTES]]).unwrap();
         remora_tests::wait_until("the disk fails", || resp.info("log_failures") > 0);

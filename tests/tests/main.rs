@@ -28,6 +28,7 @@ mod backups;
 mod bad_disks;
 mod data_directory;
 mod durability;
+mod failed_disk;
 mod synced;
 
 // RESP, beside Redis and by its tools.

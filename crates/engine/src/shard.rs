@@ -174,17 +174,13 @@ impl<J: Journal> Shard<J> {
     #[inline(never)]
     fn execute_lagging(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
         let depends_on = self.store.lag.begin_command();
-        if self.looks_at_all(command) {
+        if command.key().is_none() && !matches!(command, Command::Synced { .. }) {
             self.store.lag.look_at_all(self.store.last_sequence());
         }
-        waiting(self.execute_known(command, hash, now), depends_on)
-    }
-
-    /// Whether a reply shows something of all keys. One that refuses a change shows nothing: it must
-    /// come while the disk fails, which what is pending waits for.
-    fn looks_at_all(&self, command: &Command<'_>) -> bool {
-        let is_refused = command.is_write() && self.store.refusal().is_some();
-        command.key().is_none() && !is_refused && !matches!(command, Command::Synced { .. })
+        let reply = self.execute_known(command, hash, now);
+        // A refusal shows nothing, and what it would wait for may be the disk that is its cause.
+        let depends_on = depends_on.filter(|_| reply.status != Status::NotKept);
+        waiting(reply, depends_on)
     }
 
     #[inline]
@@ -192,9 +188,11 @@ impl<J: Journal> Shard<J> {
         if let Command::Get { key } = *command {
             // A function of its own, because this is the most frequent case: a frame for all
             // commands is large.
+            self.store.only_reads = true;
             return string::get(&mut self.store, key, hash, now);
         }
         if !command.is_write() {
+            self.store.only_reads = true;
             return self.execute_once(command, hash, now);
         }
         if let Some(refusal) = self.store.refusal() {
@@ -378,6 +376,7 @@ impl<J: Journal> Shard<J> {
         now: Now,
     ) -> Result<LongRead, Reply<'static>> {
         let depends_on = self.store.lag.begin_command();
+        self.store.only_reads = true;
         let begun = match self.types.get_mut(request.kind()) {
             Some(of) => of.begin_read(&mut self.store, On { key, hash, now }, request),
             None => Err(Status::Malformed),

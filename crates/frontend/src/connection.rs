@@ -74,6 +74,8 @@ pub struct Connection<P: Protocol> {
     is_closing: bool,
     /// The peer has closed its side: there is an end to be read.
     end_announced: bool,
+    /// No reply arrives any more.
+    is_gone: bool,
     /// The kernel may have unread bytes: an event reported them, and no read has found the socket
     /// empty since. A turn that only a reply caused reads nothing.
     may_have_more: bool,
@@ -111,6 +113,7 @@ impl<P: Protocol> Connection<P> {
             keys_left: None,
             is_closing: false,
             end_announced: false,
+            is_gone: false,
             may_have_more: true,
         }
     }
@@ -132,9 +135,10 @@ impl<P: Protocol> Connection<P> {
         self.may_have_more = true;
     }
 
-    /// The peer has closed its side.
-    pub(crate) const fn announce_end(&mut self) {
+    /// The peer has closed its side, and does not take replies any more if it is gone.
+    pub(crate) const fn announce_end(&mut self, is_gone: bool) {
         self.end_announced = true;
+        self.is_gone |= is_gone;
         self.may_have_more = true;
     }
 
@@ -266,7 +270,12 @@ impl<P: Protocol> Connection<P> {
         // Was it paused by replies that have been taken meanwhile?
         let read_more = self.may_have_more && !self.is_closing;
         let goes_on = (read_more || parse_more) && !self.responder.is_paused();
-        if goes_on { Flow::Again } else { Flow::Go }
+        match goes_on {
+            true => Flow::Again,
+            // It might wait for long, as for a disk that fails, and keep another client out.
+            false if self.is_gone => Flow::Close,
+            false => Flow::Go,
+        }
     }
 
     /// Takes in fresh bytes, and executes whole requests. Only incomplete requests, and those

@@ -17,7 +17,7 @@ use remora_layout::limits::{
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -307,14 +307,29 @@ impl Asks {
 
 /// The bytes that a client has sent, and those that it got.
 #[derive(Clone, Default)]
-struct Stream(Rc<RefCell<(Vec<u8>, Vec<u8>)>>);
+struct Stream(Rc<RefCell<(Vec<u8>, Vec<u8>)>>, Rc<Cell<Peer>>);
+
+/// What a client has closed.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Peer {
+    #[default]
+    Open,
+    /// Its own side.
+    Half,
+    /// Both, and the stream is broken.
+    Gone,
+}
 
 impl Read for Stream {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         let input = &mut self.0.borrow_mut().0;
         let bytes = input.len().min(into.len());
         if bytes == 0 {
-            return Err(ErrorKind::WouldBlock.into());
+            return match self.1.get() {
+                Peer::Open => Err(ErrorKind::WouldBlock.into()),
+                Peer::Half => Ok(0),
+                Peer::Gone => Err(ErrorKind::ConnectionReset.into()),
+            };
         }
         into[..bytes].copy_from_slice(&input[..bytes]);
         input.drain(..bytes);
@@ -362,6 +377,14 @@ impl World {
             self.connections.serve(drop);
         }
         String::from_utf8(std::mem::take(&mut self.stream.0.borrow_mut().1)).unwrap()
+    }
+
+    /// The client closes something; the kernel reports that as an event.
+    fn close(&mut self, peer: Peer) -> String {
+        self.stream.1.set(peer);
+        self.connections.announce_end(0, peer == Peer::Gone);
+        self.connections.stir(0);
+        self.got()
     }
 
     /// The job at this place is answered by this number.
@@ -592,4 +615,44 @@ fn an_answer_of_a_shard_leaves_behind_a_held_reply() {
     world.connections.port_mut().durable = 3;
     world.connections.serve(drop);
     assert_eq!(world.got(), "done\n8\n");
+}
+
+/// A client that has closed its side may still wait for its replies.
+#[test]
+fn a_client_that_has_closed_its_side_gets_the_replies_that_wait() {
+    let mut world = World::new();
+    assert_eq!(world.send("held 5\n1\n"), "");
+    assert_eq!(world.close(Peer::Half), "");
+    assert_eq!(world.connections.open(), 1);
+    world.connections.port_mut().durable = 5;
+    assert_eq!(world.got(), "", "nothing has served it yet");
+    world.connections.serve(drop);
+    assert_eq!((world.got(), world.connections.open()), ("done\n1\n".into(), 0));
+}
+
+/// Nothing says when a disk works again: a connection without a client would keep its place.
+#[test]
+fn a_client_that_is_gone_leaves_although_its_replies_wait() {
+    let many = "key\n".repeat(CONNECTION_PAUSE_PENDING + 500);
+    for requests in ["held 5\n", "key\n", "held 5\nkey\n1\n", &many] {
+        for has_closed_before in [false, true] {
+            let mut world = World::new();
+            world.send(requests);
+            if has_closed_before {
+                world.close(Peer::Half);
+            }
+            assert_eq!(world.connections.open(), 1, "it waits");
+            world.close(Peer::Gone);
+            assert_eq!(world.connections.open(), 0, "{} bytes", requests.len());
+            assert_eq!(world.connections.port().counts.pending_bytes.get(), 0);
+        }
+    }
+}
+
+#[test]
+fn what_a_client_has_sent_before_it_went_is_executed() {
+    let mut world = World::new();
+    world.stream.0.borrow_mut().0.extend_from_slice(b"a\nb\n");
+    world.close(Peer::Gone);
+    assert_eq!((world.connections.port().jobs.len(), world.connections.open()), (2, 0));
 }

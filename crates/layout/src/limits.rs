@@ -544,9 +544,18 @@ pub const OPLOG_BYTES: usize = 1 << 20;
 /// Bytes of it that a shard keeps for readers that hold them: twice the longest
 /// entry of one key, so that such an entry breaks no hold by itself.
 pub const LOG_HELD_BYTES: usize = 160 << 20;
+/// Room that the longest entry of one key takes, in whole segments: a segment has room for three of
+/// the longest frames.
+pub const LOG_ENTRY_ROOM_BYTES: usize =
+    ((MAX_KEY_BYTES + MAX_VALUE_BYTES) / (3 * LOG_PIECE_BYTES) + 2) * (OPLOG_BYTES / LOG_SEGMENTS);
 /// While fewer bytes are left for readers that hold entries, changes are refused: one more entry of
-/// one key, and what expires meanwhile, breaks no hold.
-pub const LOG_ROOM_BYTES: usize = MAX_KEY_BYTES + MAX_VALUE_BYTES + OPLOG_BYTES;
+/// one key, and the removals that make room for it, break no hold.
+pub const LOG_ROOM_BYTES: usize = LOG_ENTRY_ROOM_BYTES + 4 * OPLOG_BYTES;
+/// While fewer are left, no key is evicted, as the change that wants room still has to be logged.
+pub const LOG_EVICTION_ROOM_BYTES: usize = LOG_ENTRY_ROOM_BYTES + 2 * OPLOG_BYTES;
+/// While fewer are left, keys that have expired stay, and commands do not find them: a disk that
+/// takes nothing lets a shard keep so much less than the rest of its log.
+pub const LOG_EXPIRY_ROOM_BYTES: usize = LOG_HELD_BYTES - (32 << 20);
 /// Runs of a shard's log on their way to the disk's thread.
 pub const LOG_RUNS_UNDER_WAY: usize = 8;
 /// Bytes of frames that a shard hands over at a time, more only for one longer frame.
@@ -699,7 +708,7 @@ pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
 
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
-const _: () = assert!(LOG_ROOM_BYTES + 4 * OPLOG_BYTES < LOG_HELD_BYTES);
+const _: () = assert!(LOG_ROOM_BYTES + 4 * OPLOG_BYTES < LOG_EXPIRY_ROOM_BYTES);
 const _: () = assert!(LOG_RUN_BYTES <= LOG_GROUP_BYTES && LOG_GROUP_BYTES <= LOG_UNSYNCED_BYTES);
 const _: () = assert!(SNAPSHOT_BUFFER_BYTES + 2 * SNAPSHOT_TURN_BYTES < SNAPSHOT_HELD_BYTES);
 const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES + 1024 < SNAPSHOT_OPERATION_BYTES);

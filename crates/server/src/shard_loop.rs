@@ -387,7 +387,7 @@ impl ShardLoop {
             }
             let slot = event.name as usize;
             if event.is_end {
-                self.connections.announce_end(slot);
+                self.connections.announce_end(slot, event.is_gone);
             }
             self.connections.stir(slot);
         }

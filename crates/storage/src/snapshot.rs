@@ -135,8 +135,13 @@ impl<V: Volume> SnapshotWriter<V> {
     /// Begins a snapshot with this number, of so many shards.
     ///
     /// # Errors
-    /// The disk refuses.
-    pub fn begin(
+    /// The disk refuses. Then there is nothing of it, if the disk lets it be removed.
+    pub fn begin(volume: V, identity: Identity, of: (u64, u64, usize)) -> io::Result<Self> {
+        let begun = Self::create(volume.clone(), identity, of);
+        begun.inspect_err(|_| _ = volume.remove(&temporary(of.0)))
+    }
+
+    fn create(
         volume: V,
         identity: Identity,
         (number, epoch, shards): (u64, u64, usize),
@@ -217,6 +222,15 @@ impl<V: Volume> SnapshotWriter<V> {
     /// The disk refuses: the one before counts, or this one.
     pub fn finish(self) -> io::Result<Vec<u64>> {
         assert!(self.is_complete(), "all shards have ended");
+        let named = self.give_name();
+        if named.is_err() {
+            // It may have its name already: then this finds nothing.
+            self.give_up();
+        }
+        named
+    }
+
+    fn give_name(&self) -> io::Result<Vec<u64>> {
         let (directory, name) = (temporary(self.number), snapshot_name(self.number));
         self.volume.sync_names(&directory)?;
         self.volume.rename(&directory, &name)?;
@@ -232,9 +246,9 @@ impl<V: Volume> SnapshotWriter<V> {
         Ok(self.ended.iter().flatten().map(|ended| ended.sequence).collect())
     }
 
-    /// Removes what there is of it.
+    /// Removes what there is of it. If the disk refuses that, too, what stays is removed by the next
+    /// server.
     pub fn give_up(self) {
-        // What stays is removed by the next server.
         let _ = self.volume.remove(&temporary(self.number));
     }
 }

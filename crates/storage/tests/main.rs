@@ -6,4 +6,5 @@ mod histories;
 mod hostile;
 mod missing;
 mod places;
+mod snapshots;
 mod support;

@@ -76,6 +76,8 @@ pub struct StreamEvent {
     pub name: u64,
     /// Its peer has closed its side.
     pub is_end: bool,
+    /// It is broken, or both sides are closed: nothing that is sent arrives.
+    pub is_gone: bool,
 }
 
 /// The receiver's side: sleeps in the kernel until a bell rings, or something
@@ -103,8 +105,9 @@ impl Ready {
         let mark = data.u64();
         if mark & STREAM_MARK != 0 {
             use epoll::EventFlags as Flags;
-            let is_end = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
-            self.streams.push(StreamEvent { name: mark ^ STREAM_MARK, is_end });
+            let is_gone = flags.intersects(Flags::HUP | Flags::ERR);
+            let is_end = is_gone || flags.contains(Flags::RDHUP);
+            self.streams.push(StreamEvent { name: mark ^ STREAM_MARK, is_end, is_gone });
         } else if mark != 0 {
             self.bells.push(mark);
         }

@@ -26,6 +26,8 @@ pub const DEFAULT_MAX_MEMORY: Size = Size(1 << 30);
 
 /// Bytes of log after which a server writes a snapshot.
 const DEFAULT_SNAPSHOT_LOG_BYTES: Size = Size(1 << 30);
+/// The least: with less a server writes one snapshot after another.
+const MIN_SNAPSHOT_LOG_BYTES: Size = Size(1 << 20);
 
 /// Settings that one source gives; all of them are optional.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -120,7 +122,7 @@ pub struct Layer {
     #[arg(long, env = "REMORA_DURABILITY", value_name = "WHEN", value_enum)]
     pub durability: Option<Durability>,
     /// Bytes of log after which the server writes a snapshot and drops what it
-    /// covers [default: 1GiB].
+    /// covers, 1MiB or more [default: 1GiB].
     #[arg(long, env = "REMORA_SNAPSHOT_LOG_BYTES", value_name = "SIZE")]
     pub snapshot_log_bytes: Option<Size>,
     /// Queue pairs of clients over RDMA, one for each client process, 1 to 1024
@@ -332,6 +334,13 @@ impl Settings {
                 "upload_idle_s: {seconds} is not in 1..={UPLOAD_IDLE_MAX_S}"
             )));
         }
+        if self.snapshot_log_bytes.0 < MIN_SNAPSHOT_LOG_BYTES.0 {
+            return Err(usage(format!(
+                "snapshot_log_bytes: {} is less than {MIN_SNAPSHOT_LOG_BYTES}; the server would write \
+                 one snapshot after another",
+                self.snapshot_log_bytes
+            )));
+        }
         if let Some(durability) = self.durability.filter(|_| self.data_dir.is_none()) {
             return Err(usage(format!(
                 "durability = {durability} needs a data_dir to keep data in"
@@ -487,6 +496,8 @@ mod tests {
             "upload_idle_s = 0",
             "upload_idle_s = 3601",
             "durability = \"fsync\"",
+            "snapshot_log_bytes = \"0\"",
+            "snapshot_log_bytes = \"1023KiB\"",
         ] {
             let error = Settings::decide(layer(text)).unwrap_err().to_string();
             assert!(error.contains(text.split(' ').next().unwrap()), "{error}");

@@ -7,6 +7,7 @@ use super::port::ThreadBell;
 use crate::sync::ArrayQueue;
 use remora_arena::Journal;
 use remora_engine::{Now, Shard, SnapshotTurn};
+use remora_protocol::message::Status;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,9 +26,17 @@ pub enum Piece {
     Bytes(Vec<u8>),
     /// The end of its stream: the sequence at which it is exact, and the bytes that its data take.
     End { sequence: u64, used_bytes: u64 },
-    /// There is no end.
-    GivenUp,
+    /// There is no end, for this reason.
+    GivenUp(&'static str),
 }
+
+/// A reason of [`Piece::GivenUp`].
+const TOO_SLOW: &str = "changes came faster than they could be written, or operations that began \
+    before it did not end";
+/// See [`TOO_SLOW`].
+const UNDER_WAY: &str = "a shard has another snapshot under way";
+/// See [`TOO_SLOW`].
+const READ_ONLY: &str = "a shard is still carrying out a log";
 
 /// The turns of the shards in a snapshot.
 #[derive(Default)]
@@ -103,9 +112,21 @@ pub struct SnapshotSource {
 }
 
 impl SnapshotSource {
-    /// Begins a snapshot of the shard.
-    pub fn begin<J: Journal>(port: Arc<SnapshotPort>, number: usize, shard: &mut Shard<J>) -> Self {
-        let last = shard.begin_snapshot().err().map(|_| Piece::GivenUp);
+    /// Begins a snapshot of the shard. `before` is the shard's part in the one before, if it has
+    /// not ended. The thread has given that one up, or it would not begin another; the shard has
+    /// not looked since.
+    pub fn begin<J: Journal>(
+        port: Arc<SnapshotPort>,
+        number: usize,
+        (shard, before): (&mut Shard<J>, Option<Self>),
+    ) -> Self {
+        if before.is_some() {
+            shard.abandon_snapshot();
+        }
+        let last = shard.begin_snapshot().err().map(|why| match why {
+            Status::TryAgain => Piece::GivenUp(UNDER_WAY),
+            _ => Piece::GivenUp(READ_ONLY),
+        });
         Self { port, shard: number, gathered: Vec::new(), last, waits_until: None }
     }
 
@@ -133,7 +154,7 @@ impl SnapshotSource {
                 SnapshotTurn::Ended { sequence } => {
                     Some(Piece::End { sequence, used_bytes: shard.used_bytes() })
                 }
-                SnapshotTurn::GivenUp => Some(Piece::GivenUp),
+                SnapshotTurn::GivenUp => Some(Piece::GivenUp(TOO_SLOW)),
                 SnapshotTurn::More | SnapshotTurn::Waits | SnapshotTurn::Full => None,
             };
         }
@@ -164,4 +185,46 @@ impl SnapshotSource {
 fn push(queue: &ArrayQueue<Piece>, piece: Piece) {
     let pushed = queue.push(piece);
     pushed.unwrap_or_else(|_| unreachable!("the shard's thread alone fills it"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_arena::{NoJournal, Owner};
+    use remora_engine::ShardOptions;
+
+    fn shard() -> Shard<NoJournal> {
+        Shard::new(Owner::heap(8 << 20, NoJournal), ShardOptions::default())
+    }
+
+    fn port() -> Arc<SnapshotPort> {
+        Arc::new(SnapshotPort::new(1, Arc::default()))
+    }
+
+    /// The thread gives a snapshot up and begins the next before the shard has looked.
+    #[test]
+    fn a_snapshot_begins_although_the_shard_still_has_the_one_that_was_given_up() {
+        let mut shard = shard();
+        let (first, second) = (port(), port());
+        let before = SnapshotSource::begin(Arc::clone(&first), 0, (&mut shard, None));
+        first.give_up();
+        let mut source = SnapshotSource::begin(Arc::clone(&second), 0, (&mut shard, Some(before)));
+        let mut ended = false;
+        while source.turn(&mut shard, Now::default()) {}
+        while let Some(piece) = second.pop(0) {
+            assert!(!matches!(piece, Piece::GivenUp(_)));
+            ended |= matches!(piece, Piece::End { .. });
+        }
+        assert!(ended && first.is_empty());
+    }
+
+    #[test]
+    fn a_snapshot_that_nobody_ended_has_a_reason_of_its_own() {
+        let mut shard = shard();
+        shard.begin_snapshot().unwrap();
+        let port = port();
+        let mut source = SnapshotSource::begin(Arc::clone(&port), 0, (&mut shard, None));
+        assert!(!source.turn(&mut shard, Now::default()));
+        assert!(matches!(port.pop(0), Some(Piece::GivenUp(UNDER_WAY))));
+    }
 }

@@ -303,6 +303,7 @@ impl Facts<'_> {
             ("keyspace_hits", (hits + read_hits).to_string()),
             ("keyspace_misses", self.sum(|s| s.misses)),
             ("expired_keys", self.sum(|s| s.expired)),
+            ("expiries_put_off", self.sum(|s| s.expiries_put_off)),
             ("evicted_keys", self.sum(|s| s.evicted)),
             ("last_sequence", self.sum(|s| s.last_sequence)),
         ])

@@ -82,7 +82,8 @@ impl ShardHost {
 
     /// Begins the shard's part in a snapshot.
     pub fn begin_snapshot(&mut self, port: Arc<SnapshotPort>) {
-        self.snapshot = Some(SnapshotSource::begin(port, self.number, &mut self.shard));
+        let before = self.snapshot.take();
+        self.snapshot = Some(SnapshotSource::begin(port, self.number, (&mut self.shard, before)));
     }
 
     /// Continues a snapshot for one turn, if one is under way.

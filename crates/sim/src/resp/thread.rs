@@ -336,7 +336,7 @@ impl Thread {
             }
             self.give_away(&mut connections);
             for slot in std::mem::take(&mut *lock(&self.events.ended)) {
-                connections.announce_end(slot);
+                connections.announce_end(slot, false);
             }
             for slot in std::mem::take(&mut *lock(&self.events.stirred)) {
                 connections.stir(slot);

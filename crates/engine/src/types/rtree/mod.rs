@@ -135,7 +135,7 @@ impl<J: Journal> Type<J> for Trees {
     }
 
     fn sweep(&mut self, store: &mut Store<J>, now: Now) -> bool {
-        !self.due.is_empty() && self.sweep_due(store, now)
+        !self.due.is_empty() && store.may_expire() && self.sweep_due(store, now)
     }
 
     fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool {
