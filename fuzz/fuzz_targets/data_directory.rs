@@ -96,7 +96,7 @@ fn read_all(volume: &SimVolume) -> Result<(), StorageError> {
     let _ = copy_data(volume, &IDENTITY, &SimVolume::default());
     let snapshot = find_snapshot(volume, &IDENTITY)?;
     let covered = snapshot.as_ref().map(|at| (at.epoch, at.covered())).unwrap_or_default();
-    for at in snapshot {
+    if let Some(at) = snapshot {
         for shard in 0..at.shards.len() {
             read_snapshot(volume, &IDENTITY, (at.number, shard), |piece| {
                 assert!(piece.iter().all(|&byte| byte == WRITTEN), "it was written");

@@ -16,6 +16,9 @@ use smallvec::SmallVec;
 /// Operations of a snapshot whose keys are fetched side by side.
 const OPERATIONS_AHEAD: usize = 16;
 
+/// Operations whose keys are fetched side by side.
+type SomeOperations<'a> = SmallVec<[&'a [u8]; OPERATIONS_AHEAD]>;
+
 /// Why a shard did not get to the end.
 #[derive(Debug)]
 pub enum Stopped {
@@ -160,9 +163,7 @@ fn load_snapshot<V: Volume, J: Journal>(
 
 /// Some operations, whose keys are fetched side by side, and the bytes behind them. None if the end
 /// of the first is not there yet.
-fn next_operations(
-    mut left: &[u8],
-) -> Result<(SmallVec<[&[u8]; OPERATIONS_AHEAD]>, &[u8]), Stopped> {
+fn next_operations(mut left: &[u8]) -> Result<(SomeOperations<'_>, &[u8]), Stopped> {
     let mut operations = SmallVec::new();
     while operations.len() < OPERATIONS_AHEAD
         && let Some((operation, behind)) = split_operation(left).map_err(Stopped::Stream)?
