@@ -60,7 +60,7 @@ mod tests {
     fn it_gives_any_bytes_up_to_its_end() {
         let disk = SimVolume::default();
         let file = disk.create("file").unwrap();
-        let bytes: Vec<u8> = (0..3 * WINDOW_BYTES).map(|at| (at * at >> 7) as u8).collect();
+        let bytes: Vec<u8> = (0..3 * WINDOW_BYTES).map(|at| ((at * at) >> 7) as u8).collect();
         file.append(&[&bytes]).unwrap();
         let end = bytes.len() - 5;
         let mut window = Window::new(file.clone(), end as u64);
