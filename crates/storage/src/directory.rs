@@ -83,7 +83,8 @@ impl Directory {
     /// # Errors
     /// Another process has it.
     pub fn lock(&self) -> Result<Lock, StorageError> {
-        let failed = |source| StorageError::io("lock", LOCK, source).in_directory(self.path());
+        let failed =
+            |source| StorageError::io("take", "the lock", source).in_directory(self.path());
         let mut file = self.file(LOCK, OFlags::RDWR | OFlags::CREATE).map_err(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}

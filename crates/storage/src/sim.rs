@@ -213,8 +213,14 @@ impl SimVolume {
     /// The power is cut: the disk as the next process finds it.
     pub fn after_power_cut(&self, draw: Draw<'_>) -> Self {
         let State { mut files, disk_names: mut names, changes, .. } = self.state().as_found();
-        let kept = draw(changes.len() as u64 + 1) as usize;
-        changes[..kept].iter().cloned().for_each(|change| apply(&mut names, change));
+        // A file system that has a journal keeps some first changes; another one keeps any.
+        let first = draw(changes.len() as u64 + 1) as usize;
+        let keeps_order = draw(2) == 0;
+        for (at, change) in changes.into_iter().enumerate() {
+            if if keeps_order { at < first } else { draw(2) == 0 } {
+                apply(&mut names, change);
+            }
+        }
         for file in &mut files {
             file.lose_some(draw);
             file.bytes = file.disk.clone();

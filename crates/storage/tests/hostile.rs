@@ -58,7 +58,7 @@ fn written() -> SimVolume {
         synced = [0, 1].map(|shard| server.commit.synced(shard));
     }
     let mut writer = SnapshotWriter::begin(volume.clone(), IDENTITY, (1, 2, 2)).unwrap();
-    for (shard, &sequence) in synced.iter().enumerate() {
+    for (shard, sequence) in synced.into_iter().enumerate() {
         writer.write(shard, &[shard as u8; 3000]).unwrap();
         let ended = ShardSnapshot { sequence, operations: 1, ..ShardSnapshot::default() };
         writer.end_shard(shard, ended).unwrap();

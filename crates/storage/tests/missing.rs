@@ -2,8 +2,11 @@
 //! has lost some.
 
 use crate::support::{IDENTITY, Server, look};
-use remora_storage::sim::SimVolume;
-use remora_storage::{Found, Promise, StorageError, Volume, find};
+use remora_storage::sim::{DiskFault, SimVolume};
+use remora_storage::{
+    Found, Promise, ShardSnapshot, SnapshotWriter, StorageError, Volume, find, find_snapshot,
+    remove_leftovers,
+};
 use remora_testing::Random;
 
 /// Some more of a life of two shards, all of it synced.
@@ -111,6 +114,37 @@ fn a_gap_in_what_the_snapshot_covers_does_no_harm() {
     is_needed.remove(&kept[0]).unwrap();
     is_needed.remove(&names[1]).unwrap();
     refused(find(&is_needed, &IDENTITY, (1, &covered)), &names[1]);
+}
+
+/// A process that finds two snapshots may be the first one to sync their names.
+#[test]
+fn a_snapshot_is_left_whenever_the_power_goes() {
+    let snapshot = |volume: &SimVolume, number: u64| {
+        let mut writer = SnapshotWriter::begin(volume.clone(), IDENTITY, (number, 1, 1)).unwrap();
+        writer.write(0, &[number as u8; 100]).unwrap();
+        writer.end_shard(0, ShardSnapshot::default()).unwrap();
+        writer.finish()
+    };
+    let first = SimVolume::default();
+    snapshot(&first, 1).unwrap();
+    // The calls of a snapshot, of which some fail at its end.
+    for calls in 0..16 {
+        for seed in 0..40 {
+            let mut random = Random::new(seed);
+            let volume = first.after_kill();
+            let mut writer = SnapshotWriter::begin(volume.clone(), IDENTITY, (2, 1, 1)).unwrap();
+            writer.write(0, &[2; 100]).unwrap();
+            writer.end_shard(0, ShardSnapshot::default()).unwrap();
+            volume.set_fault_in(calls, DiskFault::Gone);
+            let _ = writer.finish();
+            let volume = volume.after_kill();
+            volume.set_fault_in(random.below(4), DiskFault::Gone);
+            let _ = remove_leftovers(&volume);
+            let volume = volume.after_power_cut(&mut |below| random.below(below));
+            let left = find_snapshot(&volume, &IDENTITY).unwrap().expect("one of them is left");
+            assert_eq!(left.shards.len(), 1);
+        }
+    }
 }
 
 #[test]

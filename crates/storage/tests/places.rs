@@ -6,6 +6,7 @@ use remora_storage::{
     StorageError, WriterOptions, find,
 };
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 struct Fixture {
@@ -52,7 +53,7 @@ impl Fixture {
         self.commit.write(vec![run], 1, 0).unwrap();
     }
 
-    fn write_and_sync(&mut self) -> std::io::Result<()> {
+    fn write_and_sync(&mut self) -> io::Result<()> {
         self.write();
         self.commit.sync_now(0)
     }
@@ -157,4 +158,19 @@ fn a_lock_names_its_holder() {
     assert!(matches!(error, StorageError::Locked { .. }));
     let text = error.to_string();
     assert!(text.contains(&format!("in use by process {}", std::process::id())), "{text}");
+}
+
+/// The cause comes once, with `source`; the text names the directory and what helps.
+#[test]
+fn an_error_of_the_disk_says_where_and_what_to_do() {
+    let cause = || io::Error::from_raw_os_error(30);
+    let error = StorageError::io("take", "the lock", cause()).in_directory(Path::new("/data"));
+    let text = error.to_string();
+    assert!(text.starts_with("cannot take the lock in /data; mount the file system"), "{text}");
+    assert!(!text.contains(&cause().to_string()), "{text}");
+    let told = std::error::Error::source(&error).map(ToString::to_string);
+    assert_eq!(told, Some(cause().to_string()));
+    // A file that has a path names its place.
+    let made = StorageError::io("make", "/data", cause()).in_directory(Path::new("/data"));
+    assert!(made.to_string().starts_with("cannot make /data; mount"), "{made}");
 }
