@@ -37,7 +37,7 @@ const SMALL_DISK_AT: u64 = 4;
 /// What such a disk has left when the server begins to fill it, bytes at most.
 const MOST_LEFT: u64 = 1 << 20;
 /// A snapshot follows on the last one after so many bytes of the log, in half of the rounds.
-const SNAPSHOT_LOG_BYTES: u64 = 256 << 10;
+const SNAPSHOT_LOG_BYTES: u64 = 1 << 20;
 /// Keys of a round whose losses are printed.
 const MOST_TOLD: usize = 8;
 

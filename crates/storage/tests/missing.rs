@@ -77,10 +77,11 @@ fn with_a_snapshot_the_log_of_its_life_has_to_be_there() {
     }
     // Its end is missing: the snapshot has more than the log.
     let life = look(&volume).unwrap().lives.pop().unwrap();
-    let last = life.segments.iter().rfind(|segment| segment.runs > 0).unwrap();
-    let last = &last.name;
-    volume.remove(last).unwrap();
-    refused(find(&volume, &IDENTITY, (3, &synced[2])), last);
+    let last = life.segments.iter().rposition(|segment| segment.runs > 0).unwrap();
+    for segment in &life.segments[last..] {
+        volume.remove(&segment.name).unwrap();
+    }
+    refused(find(&volume, &IDENTITY, (3, &synced[2])), &life.segments[last].name);
 }
 
 /// Some of the names that were removed are there again after a power cut, and others are not.
