@@ -287,7 +287,7 @@ impl LargeJobs {
     /// Moves one piece; after the last one continues with the jobs behind it. Releases replies that
     /// have become durable.
     pub fn turn<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) {
-        if !self.replies.held.is_empty() {
+        if self.replies.has_due || !self.replies.held.is_empty() {
             self.replies.release(shard.durable_sequence());
         }
         let Some(mut line) = self.lines.pop_front() else { return };
