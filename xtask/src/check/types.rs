@@ -4,6 +4,9 @@
 //! The types are the folders of the engine. By what a type is called follows from its
 //! folder's name, from the kinds of records (`kind.rs`) that its folder names, and from
 //! the enums of what it can be asked: a new type is checked without a line here.
+//!
+//! And each type goes through crashes, snapshots and restores: it has a history of random changes in
+//! `remora crash`.
 
 use crate::rust_text::{code_only, has_word};
 use crate::tree::Tree;
@@ -28,6 +31,9 @@ const CRATES: &[&str] = &[
 
 /// The folders of the types.
 const FOLDERS: &str = "crates/engine/src/types/";
+/// Their histories in `remora crash`, and the list of these.
+const CRASHED: &str = "crates/crash/src/types/";
+const CRASHED_LIST: &str = "crates/crash/src/types/mod.rs";
 /// What the types can be asked.
 const OPERATIONS: &str = "crates/protocol/src/types/";
 /// The kinds of records.
@@ -253,10 +259,28 @@ fn shared_kinds(types: &[Named]) -> Vec<Violation> {
     wrong
 }
 
+/// Types that no crash tests.
+fn uncrashed(tree: &Tree) -> Vec<Violation> {
+    let Some(list) = tree.text(CRASHED_LIST) else { return Vec::new() };
+    let list = code_only(list);
+    let is_listed = |folder: &str| {
+        tree.exists(&format!("{CRASHED}{folder}.rs")) && list.contains(&format!("mod {folder};"))
+    };
+    let missing = folders(tree).into_iter().chain([STRINGS]).filter(|folder| !is_listed(folder));
+    let told = missing.map(|folder| {
+        let message = format!(
+            "the type {folder} goes through no crash, snapshot and restore: add {CRASHED}{folder}.rs"
+        );
+        Violation::at(CRASHED_LIST, 0, message)
+    });
+    told.collect()
+}
+
 /// See the module's text.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let types = types(tree);
     let mut wrong = shared_kinds(&types);
+    wrong.extend(uncrashed(tree));
     let mut used = BTreeSet::new();
     for (path, text) in tree.texts().filter(|(path, _)| is_checked(path)) {
         // Tests inside a file stand at its end.
@@ -389,6 +413,25 @@ mod tests {
             ("crates/engine/src/types/other/mod.rs", "Kind::GEO;"),
         ]);
         assert!(check(&tree).iter().any(|found| found.file == KINDS));
+    }
+
+    #[test]
+    fn a_type_that_no_crash_tests_is_told() {
+        let list = "mod string;\nmod hash;\n";
+        let with = |files: &[(&'static str, &'static str)]| {
+            let types = [
+                ("crates/engine/src/types/string/mod.rs", ""),
+                ("crates/engine/src/types/hash/mod.rs", ""),
+                ("crates/crash/src/types/string.rs", ""),
+                (CRASHED_LIST, list),
+            ];
+            check(&Tree::of(&[&types[..], files].concat())).len()
+        };
+        assert_eq!(with(&[]), 1, "hash has no history");
+        assert_eq!(with(&[("crates/crash/src/types/hash.rs", "")]), 0);
+        let (history, folder) =
+            (("crates/crash/src/types/hash.rs", ""), "crates/engine/src/types/bcount/mod.rs");
+        assert_eq!(with(&[history, (folder, "")]), 1, "bcount is not listed");
     }
 
     #[test]
