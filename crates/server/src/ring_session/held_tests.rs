@@ -79,6 +79,23 @@ fn a_question_about_the_disk_waits_for_nothing() {
     assert_eq!(client.replies(), [(id(3, 2), OK)]);
 }
 
+/// A group of changes becomes durable at once.
+#[test]
+fn one_turn_sends_the_replies_to_all_sessions() {
+    let mut client = Client::with(Durability::Told);
+    for session in 1..=5 {
+        send(&mut client, id(session, 1), &set(b"a"));
+        send(&mut client, id(session, 2), &set(b"b"));
+    }
+    settle(&mut client);
+    assert_eq!(client.session.held_replies(), 10);
+    // The last one of the last session waits on.
+    client.shard.set_durable(9);
+    client.turn();
+    assert_eq!((client.replies().len(), client.session.held_replies()), (9, 1));
+    assert!(!client.session.has_work());
+}
+
 #[test]
 fn with_too_many_held_replies_requests_wait_in_the_ring_and_none_is_lost() {
     let mut client = Client::with(Durability::Told);

@@ -160,6 +160,12 @@ impl Large {
         !self.outgoing.is_empty() && self.next(blocked).is_some() && link.has_room()
     }
 
+    /// Whether the session that comes next has only to be sent a reply that is durable now.
+    pub fn may_release(&self, blocked: u64) -> bool {
+        let next = self.next(blocked).and_then(|at| self.outgoing[at].1.front());
+        matches!(next, Some(Item::Reply(_, wait)) if *wait <= self.durable)
+    }
+
     /// The session of the client with which something can be done.
     fn next(&self, blocked: u64) -> Option<usize> {
         let fronts = || self.outgoing.iter().filter_map(|(_, items)| items.front());
