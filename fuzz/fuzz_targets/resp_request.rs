@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use remora_protocol::Command;
 use remora_resp::wire::ParsedValue;
-use remora_resp::{Args, Made, Parsed, Protocol, Request, Value, parse, request, table};
+use remora_resp::{Args, Made, Parsed, RespVersion, Request, Value, parse, request, table};
 
 const NOW_UNIX_MS: u64 = 1_700_000_000_000;
 
@@ -50,11 +50,11 @@ fn answer(args: &Args, bytes: &[u8]) {
     let made = Made::default();
     match request(args, bytes, &made, NOW_UNIX_MS) {
         Ok(Request::Command(query)) => {
-            table::answer(&mut reply, Protocol::Resp3, &query);
+            table::answer(&mut reply, RespVersion::Resp3, &query);
         }
         Ok(Request::ConfigGet(patterns)) => {
             let parameters = [("maxmemory", "1"), ("port", "6379")];
-            remora_resp::commands::server::write_config(&mut reply, Protocol::Resp2, &patterns, &parameters);
+            remora_resp::commands::server::write_config(&mut reply, RespVersion::Resp2, &patterns, &parameters);
         }
         Ok(Request::MSet(pairs)) => assert!(pairs.len() == pairs.count()),
         Ok(Request::Del(keys) | Request::Exists(keys) | Request::MGet(keys)) => {

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use remora_resp::wire::ParsedValue;
-use remora_resp::{Protocol, Value};
+use remora_resp::{RespVersion, Value};
 
 fuzz_target!(|bytes: &[u8]| {
     match Value::parse(bytes) {
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
             // As text: a double that is no number does not equal itself.
             assert_eq!(format!("{again:?}"), format!("{value:?}"));
             let mut resp2 = Vec::new();
-            value.write(&mut resp2, Protocol::Resp2);
+            value.write(&mut resp2, RespVersion::Resp2);
             assert!(matches!(
                 Value::parse(&resp2),
                 Ok(ParsedValue::Value { consumed, .. }) if consumed == resp2.len()

@@ -24,8 +24,8 @@ pub fn fence(order: Ordering) {
 }
 
 /// As `crossbeam_queue::ArrayQueue` with one sender and one receiver, and with no more
-/// order between threads than it promises: who takes an item sees what was done before it was
-/// put. Crossbeam's own has full fences, which the protocols around it must not need.
+/// order between threads than it promises: a thread that takes an item sees the stores before it
+/// was put. Crossbeam's own has full fences, which the protocols around it must not need.
 pub struct ArrayQueue<T> {
     /// Items put and taken so far.
     put: AtomicU64,

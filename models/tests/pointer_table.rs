@@ -1,4 +1,4 @@
-//! Whoever reads the shared pointers finds only what somebody put, whatever
+//! A reader of the shared pointers finds only pointers that a client put, whatever
 //! another writes meanwhile, and however stale each word is that it sees. (Two
 //! that write at once: the unit tests of the table try every order of stores.)
 
@@ -59,7 +59,7 @@ struct Found {
     runs: AtomicUsize,
     /// Bit N: hint N; bit 0: nothing.
     hints: AtomicU32,
-    /// What nobody has put.
+    /// A pointer that no client has put.
     invented: AtomicUsize,
 }
 

@@ -46,7 +46,7 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    /// The shard waits for a doorbell; false if nobody ever rings again.
+    /// The shard waits for a doorbell; false if it never rings again.
     fn wait(&self, threads: usize) -> bool {
         let mut state = self.eventfd.lock().unwrap();
         while !state.0 && state.1 < threads {

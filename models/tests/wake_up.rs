@@ -27,7 +27,7 @@ impl Eventfd {
         self.changed.notify_one();
     }
 
-    /// Sleeps until somebody signals; false if nobody ever will.
+    /// Sleeps until a thread signals; false if none ever will.
     fn wait(&self, senders: usize) -> bool {
         let mut state = self.state.lock().unwrap();
         while !state.0 && state.1 < senders {

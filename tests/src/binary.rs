@@ -39,6 +39,14 @@ pub fn remora_with_open_files(most: usize) -> Command {
     command
 }
 
+/// The same, which survives a write beyond its limit of a file's length: such a write fails, as
+/// on a full disk.
+pub fn remora_with_bounded_files() -> Command {
+    let mut command = without_settings(Command::new("sh"));
+    command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]).arg(remora_path());
+    command
+}
+
 fn without_settings(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("REMORA_") {

@@ -4,6 +4,7 @@
 
 mod binary;
 mod clean;
+mod disk;
 mod file_fixture;
 mod own_server;
 pub mod proc;
@@ -19,11 +20,13 @@ mod wait;
 
 pub use binary::{Finished, remora, remora_path, remora_with_open_files, run, run_remora};
 pub use clean::{check_numbers, is_empty, json, json_of, run_clean, run_command_clean};
+pub use disk::UnreliableDisk;
 pub use file_fixture::FileFixture;
 pub use own_server::own_config;
 pub use raw::{RawSession, greet};
 pub use redis::{Bytes, RedisServer, let_clocks_go_on};
 pub use redis_py::run_redis_py;
+pub use remora_crash::Fault;
 pub use remora_testing::{Random, in_own_process};
 pub use resp::{Resp, Value, encode};
 pub use role::{Role, role};

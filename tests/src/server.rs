@@ -1,10 +1,10 @@
 //! A server process.
 
-use crate::binary::{remora, remora_with_open_files};
+use crate::binary::{remora, remora_with_bounded_files, remora_with_open_files};
 use crate::resp::Resp;
 use crate::wait::{DEADLINE, wait_for};
 use remora_client_core::{Options, Session, Wake};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -60,6 +60,35 @@ impl ServerProcess {
     pub fn start_with_data(directory: &Path, flags: &[&str]) -> Self {
         let data = format!("--data-dir={}", directory.display());
         Self::start(&[&[data.as_str(), "--max-memory=64MiB", "--pin=false"], flags].concat())
+    }
+
+    /// As [`ServerProcess::start_with_data`], with more in its environment.
+    pub fn start_with_environment(
+        directory: &Path,
+        environment: &[(&str, PathBuf)],
+        flags: &[&str],
+    ) -> Self {
+        let mut command = remora();
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        Self::start_command_with_data(command, directory, flags)
+    }
+
+    /// As [`ServerProcess::start_with_data`]; its disk can fail: [`ServerProcess::bound_files`].
+    pub fn start_with_bounded_files(directory: &Path, flags: &[&str]) -> Self {
+        Self::start_command_with_data(remora_with_bounded_files(), directory, flags)
+    }
+
+    fn start_command_with_data(command: Command, directory: &Path, flags: &[&str]) -> Self {
+        let data = format!("--data-dir={}", directory.display());
+        let flags = [&[data.as_str(), "--max-memory=64MiB", "--pin=false"], flags].concat();
+        Self::start_command(&ServerDirectory::new(), command, &flags)
+    }
+
+    /// No file can grow beyond so many bytes from now on (`None`: files grow as they like).
+    pub fn bound_files(&self, most: Option<u64>) {
+        let limit = Rlimit { current: most, maximum: None };
+        let pid = Pid::from_child(&self.child);
+        prlimit(Some(pid), Resource::Fsize, limit).expect("a limit of our own process");
     }
 
     /// Starts a server at this place and waits until it is ready.

@@ -1,6 +1,8 @@
-//! Backups of a server that runs, and what is made of them.
+//! Backups of a server that runs, and what is made of them: directories, and keys of other servers.
 
-use remora_tests::{Finished, Resp, ServerProcess, Value, run_remora};
+use remora_tests::{
+    Fault, Finished, Resp, ServerProcess, UnreliableDisk, Value, run_remora, wait_until,
+};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -76,6 +78,129 @@ fn a_backup_of_a_running_server_makes_the_same_data() {
         assert_eq!((digest(&mut resp), integer(&mut resp, "DBSIZE")), (before.clone(), keys));
         assert_eq!(resp.call("GET later"), Value::Null);
         assert_eq!(integer(&mut resp, "HLEN large"), 1500);
+    }
+}
+
+/// `remora restore` into this server, with more arguments.
+fn restore_into(backup: &Path, server: &ServerProcess, more: &[&str]) -> Finished {
+    let (backup, address) = (backup.display().to_string(), server.resp_address().to_string());
+    run_remora(&[&["restore", &backup, "--server", &address], more].concat())
+}
+
+#[test]
+fn a_backup_is_restored_into_a_server_that_runs() {
+    let [directory, other, place] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let server = ServerProcess::start_with_data(directory.path(), &["--shards=3"]);
+    let mut resp = server.resp();
+    fill(&mut resp);
+    let value = "v".repeat(300_000);
+    for request in [
+        "RTREE.ADD tree name 5 6 7 8",
+        "SELECT 5",
+        &format!("SET long {value}"),
+        "HSET small a 1 b 2",
+        "PEXPIREAT small 4000000000000",
+        "SELECT 0",
+    ] {
+        let reply = resp.call(request);
+        assert!(!reply.is_error(), "{request}: {reply:?}");
+    }
+    let before = digest(&mut resp);
+    let copy = place.path().join("backup");
+    let report = backup(&server, &copy);
+    let flags = ["--shards=2", "--durability=fsync", "--fabric-address=127.0.0.1:0"];
+    let mut target = ServerProcess::start_with_data(other.path(), &flags);
+    let none = restore_into(&copy, &target, &[]);
+    assert_eq!(none.code, Some(0), "{}", none.err);
+    assert!(none.out.contains(&before) && none.out.contains("into the server at"), "{}", none.out);
+    assert_eq!(digest(&mut target.resp()), before);
+
+    // It has keys now: they stay, unless they are said to go.
+    assert_eq!(target.resp().call("SET stray 1"), Value::ok());
+    let refused = restore_into(&copy, &target, &[]);
+    assert_eq!((refused.code, refused.out.as_str()), (Some(2), ""));
+    assert!(refused.err.contains("keys: --replace removes them"), "{}", refused.err);
+    assert_eq!(target.resp().call("GET stray"), Value::bulk("1"));
+    let replaced = restore_into(&copy, &target, &["--replace", "--transport=tcp", "--json"]);
+    assert_eq!(replaced.code, Some(0), "{}", replaced.err);
+    let replaced: serde_json::Value = serde_json::from_str(&replaced.out).unwrap();
+    assert_eq!((&replaced["digest"], &replaced["keys"]), (&report["digest"], &report["keys"]));
+    assert_eq!(replaced["server"], target.resp_address().to_string().as_str());
+    let mut resp = target.resp();
+    assert_eq!((digest(&mut resp), resp.call("GET stray")), (before.clone(), Value::Null));
+    drop(resp);
+    // What it has got is logged, as any change.
+    target.kill();
+    let target = ServerProcess::start_with_data(other.path(), &["--shards=1"]);
+    assert_eq!(digest(&mut target.resp()), before);
+}
+
+#[test]
+fn a_restore_waits_for_a_disk_that_fails_for_a_while_and_makes_whole_objects() {
+    let (directory, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = ServerProcess::start_with_data(directory.path(), &["--shards=2"]);
+    fill(&mut server.resp());
+    let before = digest(&mut server.resp());
+    let copy = place.path().join("backup");
+    backup(&server, &copy);
+    for durability in ["memory", "everysec"] {
+        let disk = UnreliableDisk::new();
+        let mut target = disk.serve(&["--shards=2", &format!("--durability={durability}")]);
+        disk.set_fault(Some(Fault::Full));
+        let restored = std::thread::scope(|scope| {
+            let restoring = scope.spawn(|| restore_into(&copy, &target, &[]));
+            wait_until("the disk fails", || target.resp().info("log_failures") > 0);
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            disk.set_fault(None);
+            restoring.join().unwrap()
+        });
+        assert_eq!(restored.code, Some(0), "{durability}: {}", restored.err);
+        assert!(restored.out.contains(&before), "{}", restored.out);
+        target.kill();
+        let target = disk.serve(&["--shards=3"]);
+        assert_eq!(digest(&mut target.resp()), before, "{durability}");
+    }
+}
+
+#[test]
+fn a_damaged_backup_and_a_server_without_room_change_nothing_or_say_it() {
+    let (directory, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = ServerProcess::start_with_data(directory.path(), &["--shards=2"]);
+    fill(&mut server.resp());
+    let value = "v".repeat(1 << 20);
+    (0..24).for_each(|at| _ = server.resp().call(&format!("SET long-{at} {value}")));
+    let copy = place.path().join("backup");
+    backup(&server, &copy);
+    let target = ServerProcess::start(&["--max-memory=16MiB", "--shards=1"]);
+    let mut resp = target.resp();
+    assert_eq!(resp.call("SET mine 1"), Value::ok());
+    let before = digest(&mut resp);
+    let file = copy.join("snapshot-0000000000000001/shard-1");
+    let whole = std::fs::read(&file).unwrap();
+    let mut changed = whole.clone();
+    changed[whole.len() / 2] ^= 1;
+    std::fs::write(&file, &changed).unwrap();
+    let damaged = restore_into(&copy, &target, &["--replace"]);
+    assert_eq!(damaged.code, Some(1));
+    assert!(damaged.err.contains("corrupt snapshot-"), "{}", damaged.err);
+    assert_eq!(digest(&mut resp), before, "nothing was changed");
+    std::fs::write(&file, &whole).unwrap();
+
+    let full = restore_into(&copy, &target, &["--replace"]);
+    assert_eq!((full.code, full.out.as_str()), (Some(1), ""));
+    for says in ["only a part of the backup", "key long-", "memory is full"] {
+        assert!(full.err.contains(says), "{says}: {}", full.err);
+    }
+    let name = copy.display().to_string();
+    for (arguments, code, says) in [
+        (&["restore", &name, "--server", "127.0.0.1:1"][..], 3, "cannot connect"),
+        (&["restore", &name, "--server", "/tmp/socket"], 2, "HOST:PORT"),
+        (&["restore", &name, "--replace"], 2, "--server"),
+        (&["restore", &name, "--server", "127.0.0.1:1", "--data-dir", "x"], 2, "--data-dir"),
+    ] {
+        let refused = run_remora(arguments);
+        assert_eq!((refused.code, refused.out.as_str()), (Some(code), ""), "{arguments:?}");
+        assert!(refused.err.contains(says), "{arguments:?}: {}", refused.err);
     }
 }
 

@@ -128,7 +128,7 @@ fn sums_are_those_of_brute_force_on_every_way() {
         let count = |name: &str| counts[name].as_u64().unwrap();
         let searched = windows.len() as u64;
         assert_eq!(count("asked") + count("read"), searched, "{way}");
-        // Nobody writes; but on a machine that is too busy for heartbeats the
+        // No client writes; but on a machine that is too busy for heartbeats the
         // read lease lapses, and is renewed a few times before it is asked.
         match is_read {
             true => assert!(count("asked") <= count("read_lease_lapsed"), "{way}: {counts}"),

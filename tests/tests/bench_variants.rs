@@ -20,7 +20,7 @@ fn every_form_finds_every_value() {
         if messages != "indicator" {
             shapes.extend(["--pipeline 40 --reads 0.5", "--batch 16 --wake event"]);
         }
-        // Who only polls is served late on a busy machine: few operations.
+        // A client that only polls is served late on a busy machine: few operations.
         let (records, ops) = if messages == "indicator" { (60, 101) } else { (500, 1003) };
         for shape in shapes {
             let args = format!(

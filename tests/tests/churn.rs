@@ -135,7 +135,7 @@ impl Oracle {
         client.set(&Self::key::<C>(record.key), &value_of(fill, bytes), None);
     }
 
-    /// Few and small: they count as alive for nobody.
+    /// Few and small: the counts of live values ignore them.
     fn set_passing<C: Client>(&mut self, client: &mut C) {
         self.next += 1;
         let at = unix_ms() + 20 + self.random.below(100) as u64;
@@ -220,7 +220,7 @@ fn sizes_that_drift_for_long_need_no_more_memory_than_allowed() {
     assert!(resident_kib(server.pid()) < most);
 }
 
-/// Memory is promised, not taken: what nobody has used is not resident.
+/// Memory is promised, not taken: unused pages are not resident.
 #[test]
 fn a_fresh_server_of_eight_gibibytes_takes_only_what_it_uses() {
     in_own_process(|| {

@@ -71,8 +71,8 @@ fn frames_of_several_threads_leave_by_one_doorbell_and_few_wait_for_a_lock() {
     assert_eq!(server.resp().info("sessions_violated"), 0);
 }
 
-/// What is under way is more than a ring holds, so that requests stay with those who
-/// send for others, and with those who make them.
+/// What is under way is more than a ring holds, so that requests stay with the threads that
+/// send for others, and with those that make them.
 #[test]
 fn full_rings_stop_nobody() {
     const IN_FLIGHT: usize = 200;

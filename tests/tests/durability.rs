@@ -79,10 +79,16 @@ fn a_second_server_a_foreign_directory_and_too_little_memory_are_refused() {
     let text = second.err;
     assert!(text.contains("in use by process"), "{text}");
     server.kill();
+    // A life that writes nothing does not forget how large the data are.
+    ServerProcess::start_with_data(directory.path(), &["--shards=1"]).kill();
     let small =
         run_remora(&["serve", "--port=0", "--shards=1", &socket, &data, "--max-memory=8MiB"]);
     let text = small.err;
-    assert!(text.contains("max_memory is too small") && text.contains("bytes"), "{text}");
+    let needed =
+        text.split_once("they took up to ").and_then(|(_, rest)| rest.split_once(" bytes"));
+    let needed = needed.and_then(|(bytes, _)| bytes.parse::<u64>().ok());
+    assert!(text.contains("max_memory is too small"), "{text}");
+    assert!(needed.is_some_and(|bytes| (20 << 20..40 << 20).contains(&bytes)), "{text}");
     assert_eq!(small.code, Some(2));
 
     let foreign = tempfile::tempdir().unwrap();
@@ -133,6 +139,56 @@ fn a_damaged_directory_is_refused_and_a_torn_one_is_cut() {
     );
 }
 
+/// What is missing is named by the tools and by a start, and no data are left out silently.
+#[test]
+fn a_missing_file_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let name = directory.path().display().to_string();
+    let (data, socket) = (format!("--data-dir={name}"), format!("--socket={name}/none"));
+    let live = |request: &str, saves: bool| {
+        let mut server = ServerProcess::start_with_data(directory.path(), &["--shards=2"]);
+        let mut resp = server.resp();
+        assert_eq!(resp.call(request), Value::ok());
+        if saves {
+            save(&mut resp);
+            wait_until("the log before goes", || !path("log-0000000000000002").exists());
+        }
+        server.kill();
+    };
+    let kept = tempfile::tempdir().unwrap();
+    let missed = |file: &str, missing: &str| {
+        let away = kept.path().join("away");
+        std::fs::rename(path(file), &away).unwrap();
+        let verified = run_remora(&["log", "verify", &name]);
+        let text = verified.out;
+        assert_eq!(verified.code, Some(1), "{file}: {text}");
+        assert!(text.starts_with(&format!("corrupt {missing} offset=0 ")), "{file}: {text}");
+        let refused = run_remora(&["serve", "--port=0", &socket, &data]);
+        assert!(refused.err.contains(&format!("corrupt {missing}")), "{}", refused.err);
+        let to = kept.path().join("copy").display().to_string();
+        let copied = run_remora(&["backup", &data, "--to", &to]);
+        assert!(copied.code == Some(1) && copied.err.contains(missing), "{copied:?}");
+        std::fs::rename(&away, path(file)).unwrap();
+    };
+    let segment = |number: u64| format!("log-{number:016}");
+    let snapshot = format!("snapshot-{:016}", 1);
+    live("SET a 1", false);
+    missed(&segment(1), &segment(1));
+    live("SET b 1", false);
+    missed(&segment(1), &segment(1));
+    live("SET c 1", true);
+    missed(&snapshot, &segment(2));
+    live("SET d 1", false);
+    missed(&snapshot, &segment(2));
+    missed(&segment(3), &segment(3));
+    let server = ServerProcess::start_with_data(directory.path(), &["--shards=2"]);
+    let mut resp = server.resp();
+    for key in ["a", "b", "c", "d"] {
+        assert_eq!(resp.call(&format!("GET {key}")), Value::bulk("1"));
+    }
+}
+
 /// Writes a snapshot, and waits until it is there.
 fn save(resp: &mut Resp) {
     let before = resp.info("snapshots_written");
@@ -173,13 +229,45 @@ fn a_snapshot_and_the_log_behind_it_are_loaded_with_any_number_of_shards() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     assert!(!exists("log-0000000000000001") && !exists("log-0000000000000003"));
-    assert!(matches!(resp.call("LASTSAVE"), Value::Integer(1_700_000_000..)));
+    let saved = |resp: &mut Resp| match resp.call("LASTSAVE") {
+        Value::Integer(at_s) => at_s,
+        other => panic!("{other:?}"),
+    };
+    let saved_at_s = saved(&mut resp);
+    assert!(saved_at_s > 1_700_000_000);
     server.kill();
     let server = ServerProcess::start_with_data(directory.path(), &["--shards=4"]);
-    assert_eq!(digest(&mut server.resp()), before);
+    let mut resp = server.resp();
+    assert_eq!(digest(&mut resp), before);
+    // The log says nothing of a time, but the snapshot does.
+    assert!((saved(&mut resp) - saved_at_s).abs() < 60, "{saved_at_s}");
     let name = directory.path().display().to_string();
     let verified = run_remora(&["log", "verify", &name]);
     assert_eq!(verified.code, Some(0), "{verified:?}");
+}
+
+#[test]
+fn the_turns_of_the_last_snapshot_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start_with_data(directory.path(), &["--shards=2"]);
+    let mut resp = server.resp();
+    let turns_of = |resp: &mut Resp| {
+        save(resp);
+        resp.info("snapshot_turns")
+    };
+    let empty = turns_of(&mut resp);
+    // At least one of each shard.
+    assert!(empty >= 2, "{empty} turns");
+    // A turn writes 256 KiB, and at most a piece of 64 KiB more.
+    let value = "v".repeat(320 << 10);
+    for at in 0..20 {
+        resp.call(&format!("SET key-{at} {value}"));
+    }
+    let many = turns_of(&mut resp);
+    assert!(many >= 20 && many > empty, "{many} turns, {empty} without keys");
+    assert_eq!(resp.call("FLUSHALL"), Value::ok());
+    let again = turns_of(&mut resp);
+    assert!(again < many, "{again} turns");
 }
 
 #[test]
@@ -225,5 +313,44 @@ fn waitaof_waits_for_the_disk_and_delays_nobody_else() {
     let mut resp = server.resp();
     for request in ["WAITAOF 1 0 0", "BGSAVE"] {
         assert!(matches!(resp.call(request), Value::Error(_)), "{request}");
+    }
+}
+
+/// A value of more runs than are on their way to the log's thread at a time: the shard that waits for
+/// room is woken although no other request comes.
+#[test]
+fn a_large_value_is_acknowledged_by_an_idle_server() {
+    for durability in ["everysec", "fsync"] {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = ["--shards=1", &format!("--durability={durability}")];
+        let mut server = ServerProcess::start_with_data(directory.path(), &flags);
+        let mut resp = server.resp();
+        let value = "v".repeat(24 << 20);
+        assert_eq!(resp.call(&format!("SET large {value}")), Value::ok(), "{durability}");
+        drop(resp);
+        server.kill();
+        let server = ServerProcess::start_with_data(directory.path(), &flags);
+        assert_eq!(server.resp().call("STRLEN large"), Value::Integer(24 << 20));
+    }
+}
+
+/// A server that was quiet for a moment, or has ended, says which bytes are synced: bytes of it that
+/// change are no torn tail.
+#[test]
+fn what_changes_behind_a_clean_end_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = ServerProcess::start_with_data(directory.path(), &["--shards=2"]);
+    fill(&mut server.resp());
+    server.terminate();
+    assert_eq!(server.ended(), Some(0), "{}", server.log());
+    let segment = directory.path().join("log-0000000000000001");
+    let whole = std::fs::read(&segment).unwrap();
+    let name = directory.path().display().to_string();
+    for offset in [4100, whole.len() / 2, whole.len() - 70] {
+        let mut changed = whole.clone();
+        changed[offset] ^= 1;
+        std::fs::write(&segment, &changed).unwrap();
+        let corrupt = run_remora(&["log", "verify", &name]);
+        assert_eq!(corrupt.code, Some(1), "offset {offset}: {corrupt:?}");
     }
 }

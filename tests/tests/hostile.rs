@@ -179,7 +179,7 @@ fn readers_that_ask_for_much_and_do_not_read() {
         let mut slow: Vec<TcpStream> = (0..50).map(|_| scene.connect()).collect();
         let mut greedy: Vec<Resp> = (0..5).map(|_| scene.server.resp()).collect();
         for socket in &mut slow {
-            // As much as the server takes from somebody who does not read.
+            // As much as the server takes from a peer that does not read.
             let _ = socket.write_all(&single);
         }
         let writers: Vec<_> = greedy
@@ -262,7 +262,7 @@ fn hundreds_of_half_open_connections() {
         wait_until("all are accepted", || scene.resp.info("connected_clients") == 301);
         scene.while_attacked(0, |_, _| (), |_| true);
         if round == 0 {
-            // Whoever vanishes without a farewell is found out.
+            // The server notices a peer that vanishes without closing.
             let timers = timers(scene.server.resp_address().port());
             let probed = timers.iter().filter(|timer| **timer == 2).count();
             assert!(timers.len() >= 300 && probed >= 300, "{probed} of {}", timers.len());

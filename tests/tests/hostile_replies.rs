@@ -19,7 +19,7 @@ use zerocopy::{FromZeros, IntoBytes};
 const SEED: u64 = 5;
 const INCARNATION: u64 = 1;
 
-/// A connection at whose other end nobody is; the test writes the replies.
+/// A connection without a server; the test writes the replies.
 struct Fixture {
     client: Client,
     to_client: Words,

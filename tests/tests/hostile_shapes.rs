@@ -1,4 +1,4 @@
-//! Geometries and predicates that nobody well-meaning would send, over the
+//! Geometries and predicates that no honest client sends, over the
 //! rings of the real binary: each is answered with the status that it deserves,
 //! once, and an honest client of the same server finds what it has put.
 

@@ -5,7 +5,7 @@ use remora_arena::ReadView;
 use remora_client_core::{Client, Options, Path, Predicate, Query, Rect, ServedBy, TreeSettings};
 use remora_layout::arena_header::word::{RECORD_SECRET, REGION};
 use remora_layout::node::{
-    ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NodeRef, NodeShape, Part, node_bytes,
+    CheckedPart, ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NodeRef, NodeShape, node_bytes,
 };
 use remora_layout::record::{Guardian, ROOT_WORDS_BYTES, State};
 use remora_layout::tree::{RootPlace, TreeHeader, TreeKind};
@@ -82,7 +82,7 @@ impl OwnValue {
                 let word = if level == 0 { id } else { node(level as usize - 1).to_word() };
                 checked.extend_from_slice(Entry { rect: WINDOW, word }.as_bytes());
             }
-            self.write_checked(home, Part::Node, node(level.into()), &checked);
+            self.write_checked(home, CheckedPart::Node, node(level.into()), &checked);
         }
         let header = TreeHeader {
             kind: TreeKind::RStar,
@@ -94,13 +94,13 @@ impl OwnValue {
             has_geometries: false,
         };
         let checked = header.to_words().map(u64::to_le_bytes).concat();
-        self.write_checked(home, Part::Header, place(0), &checked);
+        self.write_checked(home, CheckedPart::Header, place(0), &checked);
         let guardian = Guardian { generation: 1, state: State::Live, class: 0 };
         self.write(record, &[guardian.to_word(), 0].map(u64::to_le_bytes).concat());
         place(0)
     }
 
-    fn write_checked(&mut self, home: Home, part: Part, at: NodeRef, checked: &[u8]) {
+    fn write_checked(&mut self, home: Home, part: CheckedPart, at: NodeRef, checked: &[u8]) {
         let guardian = Guardian { generation: at.generation, state: State::Live, class: 0 };
         let sum = home.checksum(part, at, 2, checked);
         let mut bytes = [guardian.to_word(), 2, sum].map(u64::to_le_bytes).concat();
@@ -162,7 +162,7 @@ fn a_forged_tree_costs_its_forger_a_small_search() {
     println!("at its peak the server had {more} KiB more");
     assert!(before > 0 && more < 8 << 10, "the server had {more} KiB more");
     assert_eq!(value.resp.info("searches_beyond_a_turn"), 1 + 5 * 8 * 16);
-    // A small one gives what its forger wrote, once, to nobody else.
+    // A small one gives the forged objects, once, and only to the forger.
     let at = value.forge(2, 30);
     assert!(ask(&mut session, shard, at, 1));
     let (status, is_followed, objects) = answer(&mut session);

@@ -1,5 +1,5 @@
 //! Every limit that a user can meet says so, in the words of docs/limits.md,
-//! and whoever met it goes on. (Sessions and descriptors: `many_clients`;
+//! and the client that met it continues. (Sessions and descriptors: `many_clients`;
 //! sizes at the rings: `bounds`; unread output: `hostile`.)
 
 use remora_client_core::{ConnectError, Options, PointerCacheKind, SetOptions, Wanted};

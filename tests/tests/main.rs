@@ -25,7 +25,11 @@ mod trees_resp;
 
 // What is kept.
 mod backups;
+mod bad_disks;
+mod data_directory;
 mod durability;
+mod failed_disk;
+mod synced;
 
 // RESP, beside Redis and by its tools.
 mod digest;
@@ -54,6 +58,7 @@ mod tcp;
 mod endings;
 mod held;
 mod incarnation;
+mod log_end;
 mod numa;
 mod serve;
 mod thread_panics;

@@ -184,7 +184,7 @@ fn sessions_come_and_go_under_load() {
                     let mut session = client.session().unwrap();
                     let key = format!("come-{thread}");
                     assert_eq!(session.incr(key.as_bytes(), 1).unwrap() as u64, round + 1);
-                    // Left behind: its reply comes to nobody.
+                    // Left behind: no client receives its reply.
                     session.submit(&Command::Get { key: key.as_bytes() }).unwrap();
                     session.flush().unwrap();
                 }
@@ -218,7 +218,7 @@ fn ready_bits_for_nothing_cost_a_bounded_turn_and_no_bits_delay_their_client_onl
     println!("{frames} frames in {turns} turns: {rings} rings");
     assert!(rings <= turns * (MAX_RING_SETS as u64 + 1), "a look at each ring in a turn");
     assert!(!hostile.is_withdrawn());
-    // A frame that no bit tells of stays where it is, whoever else asks.
+    // A frame that no bit tells of stays in the ring, whichever other session asks.
     let mut silent = RawSession::connect(&server.socket());
     let mut payload = Vec::new();
     Command::Exists { key: b"k" }.encode_into(1, &mut payload);

@@ -1,5 +1,5 @@
 //! The file through which clients of one machine share pointers when the
-//! server is on another one: who makes it, who may use it, who removes it.
+//! server is on another one: which client makes it, may use it, removes it.
 
 use remora_client_core::{Client, ConnectError, Options, PointerCacheKind, Wanted};
 use remora_layout::limits::POINTER_TABLE_BYTES;
@@ -76,14 +76,14 @@ fn however_many_come_at_once_one_table_of_the_users_own_is_made() {
     assert_eq!(status.len(), POINTER_TABLE_BYTES as u64);
     assert!(status.blocks() * 512 >= status.len(), "its memory is reserved");
     assert_eq!(directory.metadata().unwrap().mode() & 0o777, 0o700);
-    // Every one of them maps this file. (By its number: whoever made it has it
+    // Every one of them maps this file. (By its number: the client that made it has it
     // without its name.)
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let mapped = maps.lines().filter(|line| line.contains(directory.to_str().unwrap()));
     let numbers: Vec<&str> =
         mapped.map(|line| line.split_whitespace().nth(4).unwrap_or_default()).collect();
     assert_eq!(numbers, vec![status.ino().to_string(); clients.len()]);
-    // It outlives its users: whoever comes next finds it warm.
+    // It outlives its users: the next client finds it warm.
     drop(clients);
     let again = connect(&server, &directory).unwrap();
     assert_eq!(one_file(&directory).metadata().unwrap().ino(), status.ino());
@@ -135,7 +135,7 @@ fn a_file_that_is_not_as_it_should_be_is_refused_and_says_why() {
     let held = File::create(&path).unwrap();
     rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
     expect("another process keeps it locked");
-    // Nobody else is kept from working.
+    // Other clients still work.
     assert!(server.session().get(b"k", remora_client_core::Path::Ask).unwrap().value.is_none());
 }
 
@@ -192,7 +192,7 @@ fn tables_that_nobody_maps_are_removed_by_whoever_makes_another() {
     assert!(!now.contains(&of_second), "nobody maps it any more");
     assert!(now.contains(&of_first) && now.contains(&other) && now.len() == 3, "{now:?}");
 
-    // Who only found it keeps it too, and a session alone does.
+    // A client that only found it keeps it too, and so does a single session.
     let found = connect(&first, &directory).unwrap();
     let session = found.session().unwrap();
     drop((client, found));

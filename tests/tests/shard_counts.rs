@@ -16,7 +16,7 @@ const ROUNDS: usize = 5;
 
 /// The counters of the threads.
 #[derive(Clone, Copy, Debug)]
-struct Counts {
+struct InfoCounts {
     frames: u64,
     rings: u64,
     /// Signals that shards needed: to end a sleep, or from a parked client.
@@ -29,7 +29,7 @@ struct Counts {
     bytes: u64,
 }
 
-impl Counts {
+impl InfoCounts {
     fn now(resp: &mut Resp) -> Self {
         let mut get = |name| resp.info(name);
         Self {
@@ -90,11 +90,11 @@ fn rings_looked_at_per_frame_do_not_grow_with_idle_sessions() {
     let mut info = server.resp();
     let mut busy = client(&server).session().unwrap();
     let per_frame = |busy: &mut Session, info: &mut Resp| {
-        let before = Counts::now(info);
+        let before = InfoCounts::now(info);
         for _ in 0..1_000 {
             ask(busy, 1);
         }
-        let counts = Counts::now(info).since(before);
+        let counts = InfoCounts::now(info).since(before);
         println!("{counts:?}");
         assert_eq!(counts.frames, 1_000);
         ratio(counts.rings, counts.frames)
@@ -120,7 +120,7 @@ fn what_comes_together_goes_together() {
     let mut sessions: Vec<Session> = (0..SESSIONS).map(|_| shared.session().unwrap()).collect();
     let mut connections: Vec<Resp> = (0..SESSIONS).map(|_| server.resp()).collect();
     let mut work = |batch: usize| {
-        let before = Counts::now(&mut info);
+        let before = InfoCounts::now(&mut info);
         let sets =
             (0..batch).flat_map(|at| encode(&[b"SET", format!("key-{at}").as_bytes(), b"v"]));
         let sets: Vec<u8> = sets.collect();
@@ -128,28 +128,28 @@ fn what_comes_together_goes_together() {
         for _ in 0..rounds {
             sessions.iter_mut().for_each(|session| ask(session, batch));
         }
-        let ring = Counts::now(&mut info).since(before);
-        let before = Counts::now(&mut info);
+        let ring = InfoCounts::now(&mut info).since(before);
+        let before = InfoCounts::now(&mut info);
         for _ in 0..rounds {
             connections.iter_mut().for_each(|resp| resp.send_raw(&sets).unwrap());
             for resp in &mut connections {
                 (0..batch).for_each(|_| assert_eq!(resp.receive().unwrap(), Value::ok()));
             }
         }
-        let resp = Counts::now(&mut info).since(before);
+        let resp = InfoCounts::now(&mut info).since(before);
         println!("{batch} at once: rings {ring:?}, connections {resp:?}");
         (ring, resp)
     };
     let (few_asked, few) = work(1);
     let (many_asked, many) = work(BATCH);
     assert!(ratio(many_asked.frames, many_asked.rings) > 2.0, "frames per look: {many_asked:?}");
-    let doorbells = |counts: Counts| ratio(counts.frames, counts.doorbells);
+    let doorbells = |counts: InfoCounts| ratio(counts.frames, counts.doorbells);
     assert!(doorbells(many_asked) > 2.0 * doorbells(few_asked), "frames per doorbell");
     for counts in [few, many] {
         assert!(counts.mails <= counts.turns * (SHARDS - 1), "mail per turn: {counts:?}");
         assert!(counts.waits <= counts.mails / 10, "waits for room: {counts:?}");
     }
-    let rises = |of: fn(Counts) -> u64, to: fn(Counts) -> u64| {
+    let rises = |of: fn(InfoCounts) -> u64, to: fn(InfoCounts) -> u64| {
         ratio(of(many), to(many)) / ratio(of(few), to(few))
     };
     assert!(rises(|c| c.jobs, |c| c.mails) > 2.0, "jobs per mail: {few:?} {many:?}");
@@ -232,11 +232,11 @@ fn many_keys_make_one_job_for_each_shard() {
         let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
         format!("{name} {}", words.join(" "))
     };
-    let start = Counts::now(&mut info);
+    let start = InfoCounts::now(&mut info);
     let mut jobs = |resp: &mut Resp, request: &str| {
-        let before = Counts::now(&mut info);
+        let before = InfoCounts::now(&mut info);
         let reply = resp.call(request);
-        (reply, Counts::now(&mut info).since(before))
+        (reply, InfoCounts::now(&mut info).since(before))
     };
     // Keys that are missing are asked for, others are read in their shards' memory.
     let absent = jobs(&mut resp, &request("MGET", ""));
@@ -256,6 +256,6 @@ fn many_keys_make_one_job_for_each_shard() {
     assert!((1..SHARDS).contains(&removed.1.jobs));
     // There and back, for the four that ask. In sum: a thread counts mail after it has handed it
     // over, so mail with answers may be counted after the reply has come.
-    let all = Counts::now(&mut info).since(start);
+    let all = InfoCounts::now(&mut info).since(start);
     assert!(all.mails <= 4 * 2 * (SHARDS - 1), "{all:?}");
 }

@@ -1,7 +1,7 @@
 //! One connection, whatever the number of threads of a client process. Over shared memory
 //! each of these threads has rings of its own, over TCP they share one ring pair for each
-//! shard: replies reach the thread that asked, nobody sleeps on, and a thread that leaves
-//! disturbs nobody.
+//! shard: replies reach the thread that asked, no thread sleeps on, and a thread that leaves
+//! does not disturb the others.
 
 use remora_client_core::{Client, Error, Options, Path, SetOptions, Wake, Wanted};
 use remora_protocol::Command;
@@ -68,7 +68,7 @@ fn hammer(server: &ServerProcess, wake: Wake, transport: Wanted, threads: u64) {
 #[test]
 fn replies_reach_the_thread_that_asked_in_every_way_of_waiting() {
     let server = ServerProcess::start(&["--max-memory=64MiB", "--shards=3", "--wake=event"]);
-    // Those who poll without end are not more than there are cores.
+    // No more threads poll without end than there are cores.
     for (wake, threads) in [(Wake::Event, 12), (Wake::Hybrid, 12), (Wake::Poll, 2)] {
         hammer(&server, wake, Wanted::Shm, threads);
     }

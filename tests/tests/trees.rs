@@ -342,7 +342,7 @@ fn every_shards_thread_answers_searches_of_one_tree() {
         let found = session.search_tree(&mut tree, &everything(), Path::Ask).unwrap();
         assert_eq!((found.objects.len(), found.served_by), (all.len() + number, ServedBy::Asked));
         for round in 0..100 {
-            // A session sees what it wrote, whoever answers.
+            // A session sees its own writes, whichever side answers.
             let id = 1_000_000 + number as u64;
             let rect = Rect::point(2.0 + round as f64, 2.0).unwrap();
             session.put_place(NAME, id, rect, None).unwrap();

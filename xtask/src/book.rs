@@ -218,9 +218,9 @@ mod tests {
 
     #[test]
     fn links_are_those_of_the_book() {
-        let text = "[a](a.md) and [b](../ARCHITECTURE.md#rooms), [c](decisions/0001.md)\n\
+        let text = "[a](a.md) and [b](../ARCHITECTURE.md#crates), [c](decisions/0001.md)\n\
             [d](https://example.org/x.md) [e](#here)\n```\n[f](a.md)\n```\n";
-        let expected = "[a](a.md) and [b](ARCHITECTURE.md#rooms), [c](decisions/0001.md)\n\
+        let expected = "[a](a.md) and [b](ARCHITECTURE.md#crates), [c](decisions/0001.md)\n\
             [d](https://example.org/x.md) [e](#here)\n```\n[f](a.md)\n```\n";
         assert_eq!(text_in_book("docs/b.md", text), expected);
         let decision = "[a](../performance.md#here) [b](0002.md) [c](../../SECURITY.md)\n";

@@ -134,7 +134,7 @@ pub fn build(root: &Path) -> Result<ExitCode> {
         // Not with the workspace's builds: cargo names a crate of the copy as it names the
         // workspace's own, and would take the one for the other.
         cargo.env("CARGO_TARGET_DIR", here.join("builds"));
-        // Nobody looks into these with a debugger, and they are quicker built without.
+        // No debugger is used on these, and they build faster without its data.
         cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
         run(&mut cargo, &copy)?;
     }

@@ -16,7 +16,7 @@ const SHOWN_LINES: usize = 15;
 /// A run that takes longer is ended, and has found nothing. A mistake may let a test
 /// wait for ever.
 const MOST_SECONDS: &str = "1800";
-/// Nobody debugs these builds, and they run for seconds: they are to be made quickly.
+/// No debugger is used on these builds, and they run for seconds: they must build fast.
 /// Tests of whole processes build the release binary.
 const QUICK_BUILDS: [(&str, &str); 5] = [
     ("CARGO_PROFILE_DEV_DEBUG", "0"),

@@ -1,10 +1,11 @@
-//! The same work by everybody, by turns.
+//! The same work by all libraries, by turns.
 
-use crate::workload::{Found, Ours, Random, median, nanos, objects};
+use crate::workload::{Found, Ours, median, nanos, objects, rect};
 use geo_index::rtree::sort::HilbertSort;
 use geo_index::rtree::{RTree as GeoTree, RTreeBuilder, RTreeIndex};
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
+use remora_testing::Random;
 use rstar::primitives::{GeomWithData, Rectangle};
 use rstar::{AABB, RStarInsertionStrategy, RTree, RTreeParams};
 use static_aabb2d_index::{StaticAABB2DIndex, StaticAABB2DIndexBuilder};
@@ -164,7 +165,7 @@ pub fn compare(count: usize, rounds: usize, capacity: usize) {
         let mut random = Random::new(2);
         let mut times = vec![Vec::new(); contestants.len()];
         for _ in 0..rounds {
-            let windows: Vec<Rect> = (0..WINDOWS).map(|_| random.rect(scale)).collect();
+            let windows: Vec<Rect> = (0..WINDOWS).map(|_| rect(&mut random, scale)).collect();
             let mut first = None;
             for ((_, search), times) in contestants.iter().zip(&mut times) {
                 let (time, found) = nanos(WINDOWS, || search(&windows));

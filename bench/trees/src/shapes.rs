@@ -1,19 +1,20 @@
 //! What the capacity of nodes (Catfish Fig. 23) and the size of a tree
 //! (Fig. 24) cost.
 
-use crate::workload::{Ours, Random, median, nanos, objects};
+use crate::workload::{Ours, median, nanos, objects, power_law, rect};
 use remora_layout::limits::NODE_ENTRIES;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeKind;
+use remora_testing::Random;
 
 const WINDOWS: usize = 20_000;
 
 fn windows() -> [(&'static str, Vec<Rect>); 3] {
     let mut random = Random::new(3);
     [
-        ("1e-5", (0..WINDOWS).map(|_| random.rect(1e-5)).collect()),
-        ("0.01", (0..WINDOWS).map(|_| random.rect(0.01)).collect()),
-        ("power law", (0..WINDOWS).map(|_| random.power_law()).collect()),
+        ("1e-5", (0..WINDOWS).map(|_| rect(&mut random, 1e-5)).collect()),
+        ("0.01", (0..WINDOWS).map(|_| rect(&mut random, 0.01)).collect()),
+        ("power law", (0..WINDOWS).map(|_| power_law(&mut random)).collect()),
     ]
 }
 
@@ -79,7 +80,7 @@ pub fn one(count: usize, rounds: usize) {
     println!("{count} inserts, {time:.0} ns each");
     let mut random = Random::new(4);
     let times = (0..rounds).map(|_| {
-        let windows: Vec<Rect> = (0..100_000).map(|_| random.rect(1e-5)).collect();
+        let windows: Vec<Rect> = (0..100_000).map(|_| rect(&mut random, 1e-5)).collect();
         nanos(windows.len(), || tree.search(&windows)).0
     });
     println!("searches, {:.0} ns each", median(times.collect()));

@@ -7,45 +7,29 @@ use remora_layout::node::{Home, NodeRef};
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeKind};
+use remora_testing::Random;
 use rustix::time::{ClockId, clock_gettime};
 
 const HOME: Home = Home { secret: 1, region: 0 };
 
-/// Random numbers from a seed.
-pub struct Random(u64);
+/// Edges uniform to `edge`, anywhere in the unit square.
+pub fn rect(random: &mut Random, edge: f64) -> Rect {
+    let (x, y) = (random.unit(), random.unit());
+    let (width, height) = (random.unit() * edge, random.unit() * edge);
+    Rect::new(x, x + width, y, y + height).expect("finite")
+}
 
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// From 0 to 1.
-    pub fn unit(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Edges uniform to `edge`, anywhere in the unit square.
-    pub fn rect(&mut self, edge: f64) -> Rect {
-        let (x, y) = (self.unit(), self.unit());
-        let (width, height) = (self.unit() * edge, self.unit() * edge);
-        Rect::new(x, x + width, y, y + height).expect("finite")
-    }
-
-    /// Both edges t, of density t^-0.99 from 1e-5 to 1e-2 (Catfish W2).
-    pub fn power_law(&mut self) -> Rect {
-        let (low, high) = (1e-5f64.powf(0.01), 1e-2f64.powf(0.01));
-        let edge = (low + self.unit() * (high - low)).powf(100.0);
-        let (x, y) = (self.unit(), self.unit());
-        Rect::new(x, x + edge, y, y + edge).expect("finite")
-    }
+/// Both edges t, of density t^-0.99 from 1e-5 to 1e-2 (Catfish W2).
+pub fn power_law(random: &mut Random) -> Rect {
+    let (low, high) = (1e-5f64.powf(0.01), 1e-2f64.powf(0.01));
+    let edge = random.between(low, high).powf(100.0);
+    let (x, y) = (random.unit(), random.unit());
+    Rect::new(x, x + edge, y, y + edge).expect("finite")
 }
 
 pub fn objects(count: usize) -> Vec<(u64, Rect)> {
     let mut random = Random::new(1);
-    (0..count as u64).map(|id| (id, random.rect(1e-4))).collect()
+    (0..count as u64).map(|id| (id, rect(&mut random, 1e-4))).collect()
 }
 
 /// What a search found: their number, and the sum of their ids.
@@ -96,7 +80,7 @@ impl Ours {
         (found, nodes)
     }
 
-    /// The way of everybody else who maps the memory.
+    /// The way of any other process that maps the memory.
     pub fn walk(&self, windows: &[Rect]) -> Found {
         let (mut found, mut scratch) = ((0, 0), Vec::new());
         for &window in windows {

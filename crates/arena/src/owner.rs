@@ -39,7 +39,7 @@ impl<J: Journal> Owner<J> {
 
     /// The owner of zeroed heap words (tests, Miri, the simulator).
     pub fn heap(bytes: usize, journal: J) -> Self {
-        // SAFETY: fresh memory that nobody else knows yet.
+        // SAFETY: fresh memory that no other thread knows yet.
         unsafe { Self::new(&Mapping::heap(bytes), 0, journal) }
     }
 

@@ -87,7 +87,7 @@ impl Region {
             return None;
         }
         // SAFETY: mapped writable by `create`; peers can only map it read-only
-        // (FUTURE_WRITE), and `words` gives nobody else a store; this is its
+        // (FUTURE_WRITE), and `words` gives no other owner a store; this is its
         // first and only owner. The asleep word lies before its first slice.
         Some(unsafe { Owner::new(&self.mapping, (word::ASLEEP + 1) * WORD_BYTES, journal) })
     }

@@ -92,7 +92,7 @@ pub fn side_by_side<P, R: Send>(
     prepare: &(impl Fn(usize) -> anyhow::Result<P> + Sync),
     work: &(impl Fn(P) -> anyhow::Result<R> + Sync),
 ) -> anyhow::Result<(Vec<R>, Option<Duration>)> {
-    // Everybody meets three times: when all are ready, when the server's CPU
+    // All threads meet three times: when all are ready, when the server's CPU
     // time has been read, and when all have ended.
     let gate = Barrier::new(clients + 1);
     let has_failed = AtomicBool::new(false);

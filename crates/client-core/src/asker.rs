@@ -4,7 +4,7 @@ mod late;
 mod put;
 
 use crate::counts::Counts;
-use crate::data_buffers::Part;
+use crate::data_buffers::BufferRange;
 use crate::directory::Directory;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
@@ -59,6 +59,8 @@ pub(crate) struct Queue {
     /// Unanswered writes. It is unknown whether the server executed an abandoned one, so it counts
     /// until its late reply arrives.
     writes: u32,
+    /// The session has sent writes that are not known to be on the disk.
+    pub has_unsynced: bool,
     next_sequence: u16,
     /// An abandoned request whose value was sent only in part.
     cut_off: Option<RequestId>,
@@ -211,7 +213,7 @@ impl Asker {
         &mut self,
         directory: &mut Directory,
         command: &Command<'_>,
-        part: Option<&Part>,
+        part: Option<&BufferRange>,
     ) -> Result<(usize, Ticket), Error> {
         let Some(key) = command.key() else { return Err(Error::Refused(Status::Malformed)) };
         let (hash, shard) = directory.locate(key)?;
@@ -234,7 +236,7 @@ impl Asker {
         shard: usize,
         hash: Option<KeyHash>,
         command: &Command<'_>,
-        part: Option<&Part>,
+        part: Option<&BufferRange>,
     ) -> Result<Ticket, Error> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let ticket = self.put_in(&mut scratch, directory, (shard, hash), command, part);
@@ -248,7 +250,7 @@ impl Asker {
         directory: &mut Directory,
         (shard, hash): (usize, Option<KeyHash>),
         command: &Command<'_>,
-        part: Option<&Part>,
+        part: Option<&BufferRange>,
     ) -> Result<Ticket, Error> {
         self.endpoint.check()?;
         if self.queues[shard].in_flight.back().is_none_or(|last| last.is_abandoned) {
@@ -265,7 +267,7 @@ impl Asker {
         }
         let none: &[u8] = &[];
         let in_pieces = key.len() + value.len() > MAX_INLINE_BYTES;
-        let name = part.map(Part::name);
+        let name = part.map(BufferRange::name);
         let name = name.as_ref().map_or(none, IntoBytes::as_bytes);
         header.form = form::within(directory.database);
         header.form |= if in_pieces { form::IN_PIECES } else { 0 };
@@ -295,6 +297,7 @@ impl Asker {
         let end = &mut self.queues[shard];
         end.next_sequence = end.next_sequence.wrapping_add(1);
         end.writes += is_write as u32;
+        end.has_unsynced |= is_write;
         let flight = InFlight {
             id,
             shard,
@@ -303,7 +306,7 @@ impl Asker {
             hash: hash.filter(|_| brings_pointer),
             sent_ns: self.endpoint.clock_ns,
             request_bytes: frame_bytes(length) as u32,
-            buffer_bytes: part.map_or(0, Part::bytes) as u32,
+            buffer_bytes: part.map_or(0, BufferRange::bytes) as u32,
             is_search,
             is_abandoned: false,
         };

@@ -5,7 +5,7 @@ use crate::asker::{Answer, Asker};
 use crate::counts::Counts;
 use crate::directory::Directory;
 use crate::error::Error;
-use crate::found::{Found, FoundAt, Got};
+use crate::found::{Found, FoundAt, Got, Landed};
 use crate::in_flight::Ticket;
 use crate::router::Router;
 use remora_fabric::Link;
@@ -104,6 +104,13 @@ impl Core {
                 return Ok(Answer { counts, ..answer });
             }
         }
+    }
+
+    /// A value in the landing memory, as the caller sees it.
+    #[inline(always)]
+    pub fn got_landed(&self, landed: Landed, counts: Counts) -> Got<'_> {
+        let Landed { from, bytes, served_by } = landed;
+        Got { value: Some(self.asker.endpoint.link.landed(from, bytes)), served_by, counts }
     }
 
     /// A found value, as the caller sees it.

@@ -171,7 +171,7 @@ impl DataBuffers {
         }
     }
 
-    fn give_back(&self, part: &Part) {
+    fn give_back(&self, part: &BufferRange) {
         let unused = {
             let mut pool = self.lock_pool();
             let held = pool.held.iter_mut().find(|held| Arc::ptr_eq(&held.buffer, &part.buffer));
@@ -256,7 +256,7 @@ impl Ticket {
     ///
     /// # Errors
     /// The memory for it cannot be registered.
-    pub fn try_take(&self) -> Result<Option<Part>, NotRegistered> {
+    pub fn try_take(&self) -> Result<Option<BufferRange>, NotRegistered> {
         let (buffers, registrar) = (&self.buffers, self.buffers.registrar.as_deref());
         let (plan, unused) = {
             let mut pool = buffers.lock_pool();
@@ -267,7 +267,8 @@ impl Ticket {
         };
         // Releasing makes room first.
         drop(unused);
-        let part = |buffer, range| Some(Part { buffers: Arc::clone(buffers), buffer, range });
+        let part =
+            |buffer, range| Some(BufferRange { buffers: Arc::clone(buffers), buffer, range });
         let grow = match plan {
             Plan::Take(buffer, range) => return Ok(part(buffer, range)),
             Plan::Wait => return Ok(None),
@@ -298,14 +299,14 @@ impl Drop for Ticket {
     }
 }
 
-/// Some bytes that a reply may fill. Dropping the part gives them back.
-pub(crate) struct Part {
+/// Some bytes that a reply may fill. Dropping the range gives them back.
+pub(crate) struct BufferRange {
     buffers: Arc<DataBuffers>,
     buffer: Arc<Buffer>,
     range: Range<usize>,
 }
 
-impl Part {
+impl BufferRange {
     /// The name, as it stands in a message.
     pub fn name(&self) -> BufferName {
         BufferName {
@@ -322,12 +323,12 @@ impl Part {
 
     /// Copies its start out.
     pub fn copy_out(&self, into: &mut [u8]) {
-        assert!(into.len() <= self.range.len(), "a value is not longer than its part");
+        assert!(into.len() <= self.range.len(), "a value is not longer than its range");
         self.buffer.view.copy_out(self.range.start, into);
     }
 }
 
-impl Drop for Part {
+impl Drop for BufferRange {
     fn drop(&mut self) {
         self.buffers.give_back(self);
     }

@@ -19,6 +19,7 @@ use remora_layout::session::CLIENT_CLOCK_WORD;
 use remora_ring::WRITE_ID;
 use remora_walk::remote::Reads;
 use std::sync::Arc;
+use std::thread::sleep;
 use std::time::Duration;
 
 /// How long a session lets others run while it waits for them.
@@ -152,6 +153,18 @@ impl Endpoint {
             // The next receiving thread finds what arrives meanwhile.
             self.link.wait(Some(PAUSE));
         }
+    }
+
+    /// Does nothing for this long, or shorter.
+    pub fn rest(&mut self, time: Duration) -> Result<(), Error> {
+        if !self.connection.sleeps_by_link_alone() {
+            sleep(time);
+            return Ok(());
+        }
+        // A WRITE that has completed would end the rest at once.
+        self.connection.pass_over_writes(&mut self.link)?;
+        self.link.wait(Some(time));
+        Ok(())
     }
 
     /// The error of an operation whose time is up. If heartbeats have stopped too, the connection

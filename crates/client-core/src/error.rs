@@ -58,6 +58,14 @@ pub enum Error {
     /// Every session number of the connection is taken.
     #[error("this process has {MAX_CLIENT_SESSIONS} sessions on one connection: drop some")]
     TooManySessions,
+    /// The disk has not confirmed all changes in time.
+    #[error(
+        "the server's disk has not confirmed {changes} or more changes within the timeout: they are in its memory and go on to the disk, wait again"
+    )]
+    NotSynced {
+        /// Changes that are not on the disk, as far as the session knows.
+        changes: u64,
+    },
     /// The shard refused the request.
     #[error("the server refused: {}", status_text(*.0))]
     Refused(Status),
@@ -77,6 +85,7 @@ impl Error {
                 | Self::TooManySubmitted
                 | Self::TooManySessions
                 | Self::TimedOut
+                | Self::NotSynced { .. }
                 | Self::NoFreeBuffer
                 | Self::NoBuffer(_)
         )
@@ -129,6 +138,7 @@ fn status_text(status: Status) -> &'static str {
         }
         Status::ReadOnly => "it is a copy of another server, which is to be changed instead",
         Status::NotKept => "the disk of the server's log takes nothing: its INFO says why",
+        Status::NothingKept => "it keeps nothing: start it with --data-dir",
         Status::InPieces => "it has many parts, and takes several requests",
         Status::TryAgain => "the key is being renamed, copied or moved: ask again",
         Status::Outrun => "the value changed too much while it was read",

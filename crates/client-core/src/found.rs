@@ -26,6 +26,14 @@ pub(crate) struct Found {
     pub counts: Counts,
 }
 
+/// A value that READs have found, in the landing memory. It is apart from [`Found`], so that the most
+/// frequent result is not copied together with that of a request.
+pub(crate) struct Landed {
+    pub from: usize,
+    pub bytes: usize,
+    pub served_by: ServedBy,
+}
+
 /// Where a value stands.
 pub(crate) enum FoundAt {
     /// In the landing memory.

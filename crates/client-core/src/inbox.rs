@@ -8,7 +8,7 @@
 //!   waits; that thread writes how it waits and then checks for a reply; both have a full fence
 //!   between the two steps.
 
-use crate::data_buffers::Part;
+use crate::data_buffers::BufferRange;
 use crate::in_flight::RequestAt;
 use crate::sync::{AtomicU32, AtomicUsize, Condvar, Mutex, MutexGuard, fence, lock_counted};
 use crossbeam_queue::SegQueue;
@@ -43,7 +43,7 @@ struct Delivered {
 struct Abandoned {
     request: RequestAt,
     /// The memory that the reply may fill.
-    part: Option<Part>,
+    part: Option<BufferRange>,
     /// It is a search, whose replies still come in parts.
     is_search: bool,
 }
@@ -222,7 +222,7 @@ impl Inbox {
 
     /// Keeps the memory that an abandoned request's reply may fill until that reply arrives; if it
     /// has arrived, the memory is free.
-    pub fn keep(&self, request: RequestAt, part: Part) {
+    pub fn keep(&self, request: RequestAt, part: BufferRange) {
         let mut own = self.lock_own();
         if let Some(late) = own.abandoned.iter_mut().find(|late| late.request == request) {
             late.part = Some(part);

@@ -7,7 +7,7 @@
 
 use crate::asker::{Answer, Asker, special_header};
 use crate::core::Core;
-use crate::data_buffers::Part;
+use crate::data_buffers::BufferRange;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use remora_layout::limits::MAX_VALUE_BYTES;
@@ -47,7 +47,7 @@ pub(crate) fn ask_by_buffer(
     Err(Error::Refused(Status::NeedsBuffer))
 }
 
-fn take_part(endpoint: &mut Endpoint, bytes: usize) -> Result<Part, Error> {
+fn take_part(endpoint: &mut Endpoint, bytes: usize) -> Result<BufferRange, Error> {
     let began_ns = endpoint.connection.time.now_ns();
     let place = endpoint.connection.data_buffers.line_up(bytes);
     // Bounded by the session's timeout: other threads hold all of it.
@@ -65,7 +65,7 @@ fn take_part(endpoint: &mut Endpoint, bytes: usize) -> Result<Part, Error> {
     }
 }
 
-fn ask_into(core: &mut Core, command: &Command<'_>, part: Part) -> Result<Answer, Error> {
+fn ask_into(core: &mut Core, command: &Command<'_>, part: BufferRange) -> Result<Answer, Error> {
     let (shard, ticket) = core.asker.send_into(&mut core.directory, command, Some(&part))?;
     let mut answer = match core.collect(shard, ticket) {
         Err(Error::TimedOut) => {
@@ -95,7 +95,7 @@ fn ask_into(core: &mut Core, command: &Command<'_>, part: Part) -> Result<Answer
     core.accepted(answer)
 }
 
-fn release_part(asker: &mut Asker, part: &Part) -> Result<(), Error> {
+fn release_part(asker: &mut Asker, part: &BufferRange) -> Result<(), Error> {
     let header = special_header(RELEASE, form::BUFFER, 0);
     let name = part.name();
     // Any shard will do: the memory is the session's.

@@ -69,6 +69,7 @@ mod router;
 mod session;
 mod subscriber;
 mod sync;
+mod synced;
 mod trees;
 
 pub use admission::{Admission, ConcurrencyLimit};
@@ -99,6 +100,7 @@ pub use remora_protocol::Expiry;
 pub use remora_protocol::tree::{Fields, ObjectId, PutObject};
 pub use session::Session;
 pub use subscriber::Subscriber;
+pub use synced::SyncPoint;
 pub use trees::{
     Issue, OpenTree, RefinedCount, RefinedFound, TreeEvents, TreeFound, TreeObject, TreeRead,
     TreeSettings,

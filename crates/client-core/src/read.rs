@@ -6,7 +6,7 @@ use crate::counts::Counts;
 use crate::directory::Directory;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::found::{Found, FoundAt, Got, Reading};
+use crate::found::{Found, FoundAt, Got, Landed, Reading};
 use crate::large::ask_by_buffer;
 use crate::path::{Path, ServedBy};
 use crate::pointer_cache::Entry;
@@ -50,14 +50,22 @@ pub(crate) fn get<'c, E: From<Error>>(
             let cost = Counts { hits: entry.is_some() as u64, ..cost };
             get_asked(core, key, path, cost)?
         }
-        Route::Read => get_read(core, key, (hash, shard), entry, path, cost)?,
+        Route::Read => {
+            let mut cost = cost;
+            if let Some(landed) = get_read(core, key, (hash, shard), entry, path, &mut cost)? {
+                let Core { router, asker, .. } = &mut *core;
+                router.end_key(&mut asker.endpoint, timing, class, landed.served_by, &cost)?;
+                return Ok(core.got_landed(landed, cost));
+            }
+            get_asked(core, key, path, cost)?
+        }
     };
     let Core { router, asker, .. } = &mut *core;
     router.end_key(&mut asker.endpoint, timing, class, found.served_by, &found.counts)?;
     Ok(core.got(found))
 }
 
-/// The value of a key, by READs as far as possible.
+/// The value of a key by READs; `None` if the server has to be asked.
 #[inline(always)]
 fn get_read(
     core: &mut Core,
@@ -65,27 +73,25 @@ fn get_read(
     place: (KeyHash, usize),
     entry: Option<Entry>,
     path: Path,
-    mut cost: Counts,
-) -> Result<Found, Error> {
+    cost: &mut Counts,
+) -> Result<Option<Landed>, Error> {
     let Core { asker, directory, .. } = &mut *core;
     let endpoint = &mut asker.endpoint;
     let mut reading = match entry {
-        Some(entry) => read_cached(endpoint, directory, key, place, entry, path, &mut cost)?,
+        Some(entry) => read_cached(endpoint, directory, key, place, entry, path, cost)?,
         None => Reading::NoPointer,
     };
     // A session that may choose asks after a READ without a result: the reply brings a pointer with
     // a lease.
     if matches!(reading, Reading::NoPointer) && (path == Path::Read || entry.is_none()) {
-        reading = read_cold(endpoint, directory, key, place, &mut cost)?;
+        reading = read_cold(endpoint, directory, key, place, cost)?;
     }
-    let Reading::Value { from, bytes, retries } = reading else {
-        return get_asked(core, key, path, cost);
-    };
+    let Reading::Value { from, bytes, retries } = reading else { return Ok(None) };
     cost.read = 1;
-    core.meter.add(&cost);
+    core.meter.add(cost);
     // A READ through a stale pointer also had no result.
     let served_by = ServedBy::read_after(retries + cost.stale as u32);
-    Ok(Found { at: FoundAt::Landed { from, bytes }, served_by, counts: cost })
+    Ok(Some(Landed { from, bytes, served_by }))
 }
 
 /// Asks for a value after reading has cost `cost`. If the value does not fit a frame, it reads the

@@ -20,6 +20,7 @@ use crate::options::{Options, SetOptions};
 use crate::path::Path;
 use crate::read;
 use crate::router::Router;
+use crate::synced::{self, SyncPoint};
 use crate::trees::{
     OpenTree, RefinedCount, RefinedFound, TreeFound, TreeObject, TreeSearcher, TreeSettings,
 };
@@ -35,6 +36,7 @@ use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
 use remora_protocol::{Reply, Request};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One thread's use of a connection to one server. Operations take `&mut self`; results that borrow
 /// are valid until the next operation. [`Error`] says why an operation fails.
@@ -194,6 +196,33 @@ impl Session {
     /// See [`Error`]. After [`Error::TimedOut`] some requests may be sent later.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.core.asker.flush()
+    }
+
+    /// Has the server's disk begin to sync all changes that this session has made so far, and does
+    /// not wait for it. The changes of other clients to the same shards count, too.
+    ///
+    /// # Errors
+    /// See [`Error`]. The server keeps nothing, or its disk fails.
+    pub fn begin_sync(&mut self) -> Result<SyncPoint, Error> {
+        synced::begin(&mut self.core)
+    }
+
+    /// Whether the disk has confirmed these changes.
+    ///
+    /// # Errors
+    /// See [`Error`]. The server has started anew since then, or its disk fails.
+    pub fn is_synced(&mut self, point: &SyncPoint) -> Result<bool, Error> {
+        synced::is_synced(&mut self.core, point)
+    }
+
+    /// Waits until the disk has confirmed all changes that this session has made so far. A session
+    /// that has changed nothing since it last did asks nothing.
+    ///
+    /// # Errors
+    /// See [`Error`]. [`Error::NotSynced`] after the timeout; the server keeps nothing, or its disk
+    /// fails.
+    pub fn wait_synced(&mut self, timeout: Duration) -> Result<(), Error> {
+        synced::wait(&mut self.core, timeout)
     }
 
     /// The value of a key.

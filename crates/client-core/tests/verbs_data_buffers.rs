@@ -104,7 +104,7 @@ fn the_load_is_that_of_the_machine_and_the_limit_follows_it() {
     assert!(bytes(loaded.memory) < bytes(idle.memory));
     drop(taken);
 
-    // Packets that nobody takes: 20 MB, of what the port says it carries. The
+    // Packets without a receiver: 20 MB, of what the port says it carries. The
     // meter's window is at least `inner` and at most `outer`.
     std::thread::sleep(Duration::from_millis(50));
     let outer = std::time::Instant::now();

@@ -59,6 +59,16 @@ pub enum Error {
     /// Names and values of an object's fields are too many or too long.
     #[error("an object cannot have so many fields, or such long ones")]
     BadFields,
+    /// The server's disk has not confirmed all changes in time
+    /// ([`Session::wait_synced`](crate::Session::wait_synced)). They are in the server's memory, and
+    /// go on to the disk.
+    #[error(
+        "the server's disk has not confirmed {changes} or more changes within the timeout: they are in its memory and go on to the disk, wait again"
+    )]
+    NotSynced {
+        /// Changes that are not on the disk, as far as the session knows.
+        changes: u64,
+    },
     /// The server refused the request.
     #[error("the server refused: {0}")]
     Refused(Refusal),
@@ -117,6 +127,7 @@ impl From<core::Error> for Error {
             core::Error::ValueTooLong => Self::ValueTooLong,
             core::Error::TooManySubmitted => Self::TooManyInFlight,
             core::Error::TooManySessions => Self::TooManySessions,
+            core::Error::NotSynced { changes } => Self::NotSynced { changes },
             core::Error::Refused(status) => Self::Refused(Refusal::of(status)),
         }
     }
@@ -184,6 +195,9 @@ pub enum Refusal {
     /// The disk of the server's log takes nothing more; nothing was changed.
     #[error("the disk of the server's log takes nothing: its INFO says why")]
     NotKept,
+    /// The server has no log on a disk, so that nothing it holds outlives it.
+    #[error("it keeps nothing on a disk: start it with --data-dir DIR")]
+    NothingKept,
     /// The key is being renamed, copied or moved.
     #[error("the key is being renamed, copied or moved: ask again")]
     TryAgain,
@@ -220,6 +234,7 @@ impl Refusal {
             Status::OtherLoad => Self::LoadOver,
             Status::ReadOnly => Self::ReadOnly,
             Status::NotKept => Self::NotKept,
+            Status::NothingKept => Self::NothingKept,
             Status::TryAgain | Status::InPieces => Self::TryAgain,
             Status::Outrun => Self::Outrun,
             Status::Stalled => Self::Stalled,

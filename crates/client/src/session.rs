@@ -308,6 +308,74 @@ impl Session {
         Ok(self.core.expires_at(key)?.map(from_unix_ms))
     }
 
+    /// Waits until the server's disk has confirmed every change that this session has made so far:
+    /// they survive a power cut, whatever the server's durability is. With `fsync` they are there
+    /// already; with `everysec` and `memory` the disk begins at once, and not at its next second.
+    /// Only this call is delayed: neither other sessions nor other requests of this one. A session
+    /// that has changed nothing since it last waited asks nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotSynced`] after the timeout: the changes are in the server's memory, and go on to
+    /// the disk. [`Refusal::NotKept`](crate::Refusal::NotKept): the disk fails.
+    /// [`Refusal::NothingKept`](crate::Refusal::NothingKept): the server was started without
+    /// `--data-dir`. Otherwise see [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::{Error, Refusal};
+    /// use std::time::Duration;
+    ///
+    /// session.set(b"order:17", b"paid")?;
+    /// match session.wait_synced(Duration::from_secs(1)) {
+    ///     Ok(()) => println!("the order survives a power cut"),
+    ///     Err(Error::NotSynced { changes }) => println!("{changes} changes are on their way"),
+    ///     Err(Error::Refused(Refusal::NotKept)) => println!("look after the server's disk"),
+    ///     Err(other) => return Err(other),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_synced(&mut self, timeout: Duration) -> Result<(), Error> {
+        Ok(self.core.wait_synced(timeout)?)
+    }
+
+    /// Has the server's disk begin to sync every change that this session has made so far, and goes
+    /// on. [`Session::is_synced`] tells when they are there.
+    ///
+    /// # Errors
+    /// As [`Session::wait_synced`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.set(b"order:17", b"paid")?;
+    /// let paid = session.begin_sync()?;
+    /// session.set(b"courier:7", b"busy")?;
+    /// println!("the payment survives a power cut: {}", session.is_synced(&paid)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn begin_sync(&mut self) -> Result<core::SyncPoint, Error> {
+        Ok(self.core.begin_sync()?)
+    }
+
+    /// Whether the server's disk has confirmed the changes before a [`Session::begin_sync`], of this
+    /// session or another one of the same server.
+    ///
+    /// # Errors
+    /// [`Error::SessionEnded`]: the server has started anew since then. Otherwise as
+    /// [`Session::wait_synced`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let point = session.begin_sync()?;
+    /// println!("{}", session.is_synced(&point)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_synced(&mut self, point: &core::SyncPoint) -> Result<bool, Error> {
+        Ok(self.core.is_synced(point)?)
+    }
+
     /// How the session fetches values from now on if a handle does not say otherwise.
     ///
     /// ```no_run

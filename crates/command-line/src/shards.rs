@@ -14,7 +14,7 @@ use std::fmt;
 
 /// The resources of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Room {
+pub struct Resources {
     /// Physical cores among the CPUs of its affinity.
     pub cores: usize,
     /// CPUs that affinity and the quota of its control group come to, rounded
@@ -24,7 +24,7 @@ pub struct Room {
     pub memory_bytes: u64,
 }
 
-impl Room {
+impl Resources {
     /// The resources of this process, with arenas of this many bytes.
     pub fn of_this_process(memory_bytes: u64) -> Self {
         let quota = std::thread::available_parallelism().map_or(1, usize::from);
@@ -37,29 +37,29 @@ impl Room {
 pub struct ByRule {
     /// 1 to [`MAX_SHARDS`].
     pub shards: usize,
-    room: Room,
+    resources: Resources,
 }
 
 impl ByRule {
     /// The rule.
-    pub fn of(room: Room) -> Self {
-        let cores = room.cores.min(room.quota).max(1);
+    pub fn of(resources: Resources) -> Self {
+        let cores = resources.cores.min(resources.quota).max(1);
         let by_cores = cores - cores.div_ceil(CORES_PER_SPARE);
-        let by_memory = usize::try_from(room.memory_bytes / DEFAULT_SHARD_BYTES);
+        let by_memory = usize::try_from(resources.memory_bytes / DEFAULT_SHARD_BYTES);
         let shards = by_cores.min(by_memory.unwrap_or(MAX_SHARDS)).clamp(1, MAX_SHARDS);
-        Self { shards, room }
+        Self { shards, resources }
     }
 }
 
 impl fmt::Display for ByRule {
     /// The reason for the number.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Room { cores, quota, memory_bytes } = self.room;
+        let Resources { cores, quota, memory_bytes } = self.resources;
         write!(out, "by {cores} core(s)")?;
         if quota < cores {
             write!(out, ", a quota of {quota}")?;
         }
-        let without_memory = Self::of(Room { memory_bytes: u64::MAX, ..self.room });
+        let without_memory = Self::of(Resources { memory_bytes: u64::MAX, ..self.resources });
         if self.shards < without_memory.shards {
             let each = Size(DEFAULT_SHARD_BYTES);
             write!(out, ", and {} of memory, of which each gets {each}", Size(memory_bytes))?;
@@ -71,7 +71,7 @@ impl fmt::Display for ByRule {
 /// The rule's number for this process; `u64::MAX` where memory is given as the
 /// shards need it.
 pub fn default_shards(memory_bytes: u64) -> usize {
-    ByRule::of(Room::of_this_process(memory_bytes)).shards
+    ByRule::of(Resources::of_this_process(memory_bytes)).shards
 }
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn shards(cores: usize, quota: usize, memory_bytes: u64) -> usize {
-        ByRule::of(Room { cores, quota, memory_bytes }).shards
+        ByRule::of(Resources { cores, quota, memory_bytes }).shards
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn the_reason_is_told() {
         let told = |cores, quota, memory_bytes| {
-            ByRule::of(Room { cores, quota, memory_bytes }).to_string()
+            ByRule::of(Resources { cores, quota, memory_bytes }).to_string()
         };
         assert_eq!(told(2, 2, GIB), "by 2 core(s)");
         assert_eq!(told(8, 3, GIB), "by 8 core(s), a quota of 3");

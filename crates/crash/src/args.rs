@@ -33,7 +33,7 @@ pub struct CrashArgs {
     /// Replicas of each shard. This version has none.
     #[arg(long, default_value_t = 0)]
     pub replicas: u32,
-    /// Who coordinates a cluster. This version has none.
+    /// The coordinator of a cluster. This version has none.
     #[arg(long, value_name = "zk")]
     pub cluster: Option<String>,
     /// The types of the keys, separated by commas.

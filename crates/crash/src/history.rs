@@ -2,7 +2,7 @@
 //!
 //! A key has one writer, so its states have an order. After a crash the key must hold the state
 //! after some prefix of what was sent that contains all that the durability promises. Before one,
-//! nobody may see an older state than one that was acknowledged, or seen, before the read began.
+//! no reader may see an older state than one that was acknowledged, or seen, before the read began.
 
 use crate::state::State;
 use std::collections::VecDeque;
@@ -242,7 +242,7 @@ mod tests {
         assert!(!history.saw(bound, state("x").head_digest(), start));
         assert!(history.saw(bound, state("b").head_digest(), start));
         assert!(history.saw(bound, state("c").head_digest(), start));
-        // Once the newer one was seen, nobody may see the older one.
+        // Once the newer one was seen, no reader may see the older one.
         assert!(!history.saw(history.newest_known(), state("b").head_digest(), start));
     }
 

@@ -282,11 +282,31 @@ int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags
     return result;
 }
 int link(const char *from, const char *to) { return linkat(AT_FDCWD, from, AT_FDCWD, to, 0); }
+/* Removes a directory as rmdir does, but it lies in the grave then: a file that is made later must not
+ * get its inode's number, by which the journal tells files apart. */
+static int bury_directory(int dir, const char *path) {
+    struct stat st;
+    char entries[1024], to[PATH_MAX + 64];
+    int fd = (int)syscall(SYS_openat, dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    long got = fstat(fd, &st) ? 0 : syscall(SYS_getdents64, fd, entries, sizeof entries);
+    /* Its own two entries, of 24 bytes each: what is longer is not empty. */
+    if (got > 48) {
+        syscall(SYS_close, fd);
+        errno = ENOTEMPTY;
+        return -1;
+    }
+    syscall(SYS_close, fd);
+    snprintf(to, sizeof to, "%s/grave/%llu", home, (unsigned long long)st.st_ino);
+    return (int)syscall(SYS_renameat, dir, path, AT_FDCWD, to);
+}
+
 int unlinkat(int dir, const char *path, int flags) {
     char a[PATH_MAX];
     const char *x = below(dir, path, a);
     if (x && !(flags & AT_REMOVEDIR)) bury(dir, path);
-    int result = (int)syscall(SYS_unlinkat, dir, path, flags);
+    int is_directory = x && (flags & AT_REMOVEDIR);
+    int result = is_directory ? bury_directory(dir, path) : (int)syscall(SYS_unlinkat, dir, path, flags);
     if (!result && x) note((struct record){.op = UNLINK}, x, 0, 0);
     return result;
 }

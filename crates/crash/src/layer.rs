@@ -3,11 +3,12 @@
 //!
 //! The layer is C, as it takes the place of libc's own functions. The binary carries its source,
 //! and builds it with the machine's `cc` for each run: no build step of the workspace needs a C
-//! compiler, and `unsafe` Rust gets no new room.
+//! compiler, and `unsafe` Rust gets no new crate.
 
 use crate::disk::{Disk, Entry};
 use crate::journal::{self, Event};
 use anyhow::{Context, bail};
+use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -49,6 +50,9 @@ pub struct Layer {
 impl Layer {
     /// Builds the layer for the directory `root`, an absolute path, in `home`, a directory of its
     /// own on the same file system. All that `root` holds counts as synced.
+    ///
+    /// # Errors
+    /// There is no C compiler, or a file cannot be written.
     pub fn build(root: &Path, home: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(home.join("grave")).context("making the layer's directory")?;
         let (source, library) = (home.join("layer.c"), home.join("layer.so"));
@@ -77,6 +81,9 @@ impl Layer {
     }
 
     /// Lets the disk be bad from now on, or good again.
+    ///
+    /// # Errors
+    /// The layer's control cannot be written.
     pub fn set_fault(&self, fault: Option<Fault>) -> anyhow::Result<()> {
         let no_space = rustix::io::Errno::NOSPC.raw_os_error() as u32;
         let device = rustix::io::Errno::IO.raw_os_error() as u32;
@@ -95,6 +102,9 @@ impl Layer {
     }
 
     /// How many calls it has let fail.
+    ///
+    /// # Errors
+    /// The layer's control cannot be read.
     pub fn failures(&self) -> anyhow::Result<u32> {
         let mut word = [0; 4];
         self.control.read_exact_at(&mut word, 4 * FAILURES)?;
@@ -107,6 +117,9 @@ impl Layer {
     }
 
     /// Reads what a server did, once it has ended, and empties the journal.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
     pub fn follow(&mut self) -> anyhow::Result<()> {
         let path = self.home.join("journal");
         let events: Vec<Event> = journal::read(&path)?;
@@ -117,7 +130,19 @@ impl Layer {
         Ok(())
     }
 
+    /// Another one has changed the directory, and all that it holds counts as synced from now on.
+    pub fn begin_anew(&mut self) -> anyhow::Result<()> {
+        fs::remove_dir_all(self.home.join("grave"))?;
+        fs::create_dir(self.home.join("grave"))?;
+        let syncs = self.disk.syncs();
+        self.disk = whole(&self.root)?.with_syncs(syncs);
+        Ok(())
+    }
+
     /// After a clean end: whether the layer saw all that changed the directory.
+    ///
+    /// # Errors
+    /// It did not.
     pub fn check_seen(&self) -> anyhow::Result<()> {
         let there: BTreeMap<String, Option<u64>> =
             listing(&self.root)?.into_iter().map(|(path, _, len)| (path, len)).collect();
@@ -135,7 +160,19 @@ impl Layer {
         )
     }
 
+    /// As [`Layer::follow`], then a power cut whose outcome is drawn from a seed.
+    ///
+    /// # Errors
+    /// The journal or a file cannot be read or written.
+    pub fn cut_power(&mut self, seed: u64) -> anyhow::Result<()> {
+        self.follow()?;
+        self.cut(&mut ChaCha8Rng::seed_from_u64(seed))
+    }
+
     /// Cuts the power: the directory becomes one that the disk may hold. Follow the journal before.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
     pub fn cut(&mut self, rng: &mut ChaCha8Rng) -> anyhow::Result<()> {
         let mut places: BTreeMap<u64, PathBuf> = BTreeMap::new();
         for from in [self.home.join("grave"), self.root.clone()] {
@@ -151,11 +188,7 @@ impl Layer {
         build_image(&next, &image, &places)?;
         fs::remove_dir_all(&self.root).context("removing the directory before the cut")?;
         fs::rename(&next, &self.root).context("putting the cut directory in place")?;
-        fs::remove_dir_all(self.home.join("grave"))?;
-        fs::create_dir(self.home.join("grave"))?;
-        let syncs = self.disk.syncs();
-        self.disk = whole(&self.root)?.with_syncs(syncs);
-        Ok(())
+        self.begin_anew()
     }
 }
 

@@ -13,15 +13,17 @@ mod journal;
 mod layer;
 mod load;
 mod rounds;
+mod small_disk;
 mod state;
 mod types;
 
 pub use args::{CrashArgs, Durability};
+pub use layer::{Fault, Layer};
 
 use anyhow::{Context, bail};
-use layer::Layer;
 use remora_command_line::note;
 use rounds::Run;
+use small_disk::SmallDisk;
 use std::io::Write;
 
 /// Runs the command.
@@ -38,7 +40,13 @@ pub fn run(args: &CrashArgs) -> anyhow::Result<()> {
     let (data, home) = (path.join("data"), path.join("layer"));
     std::fs::create_dir(&data)?;
     let layer = Layer::build(&data, &home)?;
+    let probe = path.join("probe");
+    std::fs::create_dir(&probe)?;
     let mut run = Run::new(args, &types, seed, data, layer);
+    run.no_small_disks = SmallDisk::try_out(&probe).err();
+    if let Some(reason) = run.no_small_disks.as_deref().filter(|_| run.wants_small_disks()) {
+        note(&format!("rounds on a small disk DID NOT RUN: no tmpfs can be mounted: {reason}"));
+    }
     let mut ended = run.run();
     if ended.is_ok() && args.durability == Durability::Fsync && !run.saw_syncs() {
         ended = Err(anyhow::anyhow!(
@@ -61,6 +69,8 @@ pub fn run(args: &CrashArgs) -> anyhow::Result<()> {
             "lost": totals.lost,
             "stale": totals.stale,
             "problems": totals.problems,
+            "small_disks": totals.small_disks,
+            "small_disks_did_not_run": run.no_small_disks,
         });
         writeln!(out, "{fields}")?;
     } else {

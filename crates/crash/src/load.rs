@@ -1,12 +1,12 @@
 //! Writers and readers at full load, until the server is gone.
 //!
 //! Each writer owns its keys. A key has one change under way at most, so that its states have an
-//! order. After an error nobody knows whether the change happened: the key is looked at before the
+//! order. After an error it is not known whether the change happened: the key is looked at before the
 //! next one.
 
 use crate::history::{History, Promise, Verdict};
 use crate::state::{Change, State, head_digest};
-use crate::types::{self, KeyType};
+use crate::types::{self, KeyType, ask};
 use anyhow::Context;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -69,6 +69,15 @@ impl Place {
         Connection::connect(&self.resp.to_string())
     }
 
+    /// A section of INFO.
+    pub fn info(&self, section: &str) -> anyhow::Result<String> {
+        let mut resp = self.resp()?;
+        match ask(&mut resp, &[b"INFO", section.as_bytes()])? {
+            Value::Bulk(text) => Ok(String::from_utf8_lossy(text).into_owned()),
+            other => anyhow::bail!("unexpected reply to INFO: {other:?}"),
+        }
+    }
+
     /// A session of the client.
     pub fn session(&self, path: Path) -> anyhow::Result<Session> {
         let options = Options::default().path(path).timeout(REQUEST_LIMIT);
@@ -90,7 +99,7 @@ pub struct Round<'a> {
     pub acknowledged: AtomicU64,
     /// Reads that saw an older state than they had to, or a state that never was.
     pub stale: AtomicU64,
-    /// What nobody expects, in words.
+    /// What should not be, in words.
     pub problems: Mutex<Vec<String>>,
 }
 
@@ -124,6 +133,17 @@ impl Round<'_> {
         true
     }
 
+    /// Waits until a change is acknowledged; there has to be one by the limit, since `what`.
+    pub fn waits_for_changes(&self, limit: Duration, what: &str) {
+        let (began, before) = (Instant::now(), self.acknowledged.load(Ordering::Relaxed));
+        while self.acknowledged.load(Ordering::Relaxed) == before {
+            if began.elapsed() > limit {
+                return self.problem(format!("nothing is acknowledged {limit:?} after {what}"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     fn acknowledge(&self, key: usize, number: u64) {
         self.keys[key].history().acknowledged(number, Instant::now());
         self.acknowledged.fetch_add(1, Ordering::Relaxed);
@@ -137,7 +157,7 @@ pub struct Writer {
     own: Vec<usize>,
     /// What each of them holds once all that was sent has happened.
     states: Vec<State>,
-    /// Nobody knows whether their last change happened.
+    /// It is not known whether their last change happened.
     doubtful: Vec<bool>,
     rng: ChaCha8Rng,
 }

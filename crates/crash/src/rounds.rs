@@ -4,6 +4,7 @@ use crate::args::{CrashArgs, Durability};
 use crate::history::{History, Promise, Verdict};
 use crate::layer::{Fault, Layer};
 use crate::load::{By, Key, Place, Round, Writer, read_keys};
+use crate::small_disk::{self, SmallDisk};
 use crate::state::{State, head_digest};
 use crate::types::{self, KeyType};
 use anyhow::Context;
@@ -11,8 +12,10 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use remora_client::Path;
 use remora_command_line::{ServerPlan, ServerProcess, Wake, note};
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -28,6 +31,13 @@ const MOST_SHARDS: usize = 4;
 const EVERYSEC: Duration = Duration::from_secs(2);
 /// A server whose disk is good again writes by then.
 const RESUME_LIMIT: Duration = Duration::from_secs(10);
+/// One round of so many has a disk that the server fills, unless nothing is promised.
+const SMALL_DISK_EVERY: u64 = 8;
+const SMALL_DISK_AT: u64 = 4;
+/// What such a disk has left when the server begins to fill it, bytes at most.
+const MOST_LEFT: u64 = 1 << 20;
+/// A snapshot follows on the last one after so many bytes of the log, in half of the rounds.
+const SNAPSHOT_LOG_BYTES: u64 = 1 << 20;
 /// Keys of a round whose losses are printed.
 const MOST_TOLD: usize = 8;
 
@@ -37,6 +47,8 @@ enum End {
     Kill,
     PowerCut,
     Clean,
+    /// The power is cut once the server has ended.
+    CleanThenCut,
 }
 
 impl fmt::Display for End {
@@ -45,6 +57,7 @@ impl fmt::Display for End {
             Self::Kill => "kill -9",
             Self::PowerCut => "power cut",
             Self::Clean => "clean end",
+            Self::CleanThenCut => "clean end, then a power cut",
         })
     }
 }
@@ -53,9 +66,31 @@ impl fmt::Display for End {
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     load: Duration,
-    fault: Option<Fault>,
+    disk: PlannedDisk,
     end: End,
     shards: usize,
+    /// The server writes snapshots all the time.
+    snapshots: bool,
+}
+
+/// What a round's disk does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PlannedDisk {
+    Good,
+    /// The layer lets it be bad for a while.
+    Bad(Fault),
+    /// It is a small one, and full once the server has written so many bytes more.
+    Small(u64),
+}
+
+impl fmt::Display for PlannedDisk {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Good => Ok(()),
+            Self::Bad(fault) => write!(out, ", {fault:?}"),
+            Self::Small(_) => out.write_str(", a small disk was full"),
+        }
+    }
 }
 
 impl Plan {
@@ -63,7 +98,8 @@ impl Plan {
         let end = match rng.random_range(0..8) {
             0..3 => End::Kill,
             3..6 => End::PowerCut,
-            _ => End::Clean,
+            6 => End::Clean,
+            _ => End::CleanThenCut,
         };
         let mut load =
             Duration::from_secs_f64(args.seconds_per_round * rng.random_range(0.05..1.0));
@@ -71,15 +107,23 @@ impl Plan {
         if args.durability == Durability::Everysec && end == End::PowerCut && rng.random() {
             load += EVERYSEC;
         }
-        let fault = match rng.random_range(0..16) {
-            _ if args.durability == Durability::Memory => None,
-            0 => Some(Fault::Full),
-            1 => Some(Fault::Write),
-            2 => Some(Fault::Sync),
-            3 => Some(Fault::Slow(rng.random_range(20..300))),
-            _ => None,
+        let disk = match rng.random_range(0..16) {
+            _ if args.durability == Durability::Memory => PlannedDisk::Good,
+            0 => PlannedDisk::Bad(Fault::Full),
+            1 => PlannedDisk::Bad(Fault::Write),
+            2 => PlannedDisk::Bad(Fault::Sync),
+            3 => PlannedDisk::Bad(Fault::Slow(rng.random_range(20..300))),
+            _ => PlannedDisk::Good,
         };
-        Self { load, fault, end, shards: rng.random_range(1..=MOST_SHARDS) }
+        let shards = rng.random_range(1..=MOST_SHARDS);
+        Self { load, disk, end, shards, snapshots: rng.random() }
+    }
+
+    /// The same on a small disk, where no snapshot makes room. The power of a tmpfs cannot be cut: it
+    /// ends by `kill -9`.
+    fn on_small_disk(self, rng: &mut ChaCha8Rng) -> Self {
+        let disk = PlannedDisk::Small(rng.random_range(0..MOST_LEFT));
+        Self { disk, end: End::Kill, snapshots: false, ..self }
     }
 }
 
@@ -94,8 +138,10 @@ pub struct Totals {
     pub lost: u64,
     /// Reads of states that were older than what was known.
     pub stale: u64,
-    /// What nobody expects and neither count has.
+    /// What should not be, and neither count has.
     pub problems: u64,
+    /// Rounds in which the server filled a small disk.
+    pub small_disks: u64,
 }
 
 impl fmt::Display for Totals {
@@ -117,6 +163,10 @@ pub struct Run<'a> {
     layer: Layer,
     keys: Vec<Key>,
     writers: Vec<Writer>,
+    /// The tmpfs of this round.
+    small_disk: Option<SmallDisk>,
+    /// Why no small disk can be mounted.
+    pub no_small_disks: Option<String>,
     /// What the end of the last round promises.
     promise: Promise,
     /// What has been counted so far.
@@ -147,37 +197,99 @@ impl<'a> Run<'a> {
             writers.push(Writer::new(by, (first..keys.len()).collect(), rng.random()));
         }
         let (promise, totals) = (Promise::Nothing, Totals::default());
-        Self { args, seed, rng, data, layer, keys, writers, promise, totals }
+        let (small_disk, no_small_disks) = (None, None);
+        Self {
+            args,
+            seed,
+            rng,
+            data,
+            layer,
+            keys,
+            writers,
+            small_disk,
+            no_small_disks,
+            promise,
+            totals,
+        }
+    }
+
+    /// Whether some of its rounds are to have a small disk. With `memory` a full disk stops nothing.
+    pub fn wants_small_disks(&self) -> bool {
+        self.args.durability != Durability::Memory && self.args.rounds >= SMALL_DISK_AT
+    }
+
+    /// What the next round does.
+    fn plan(&mut self, round: u64) -> Plan {
+        let plan = Plan::draw(self.args, &mut self.rng);
+        let is_small = self.wants_small_disks()
+            && self.no_small_disks.is_none()
+            && round % SMALL_DISK_EVERY == SMALL_DISK_AT;
+        if is_small { plan.on_small_disk(&mut self.rng) } else { plan }
     }
 
     /// All rounds, and a last look.
     pub fn run(&mut self) -> anyhow::Result<()> {
         for round in 1..=self.args.rounds {
-            let plan = Plan::draw(self.args, &mut self.rng);
+            let plan = self.plan(round);
             let seed = self.seed;
             let context = || format!("round {round}, seed {seed}");
+            if let PlannedDisk::Small(_) = plan.disk {
+                self.small_disk = Some(SmallDisk::over(&self.data).with_context(context)?);
+                self.totals.small_disks += 1;
+            }
             let server = self.start(&plan).with_context(context)?;
             self.check(&server, round).with_context(context)?;
             let acknowledged = self.load(server, &plan).with_context(context)?;
             self.totals.rounds += 1;
             self.totals.acknowledged += acknowledged;
-            let fault = plan.fault.map(|fault| format!(", {fault:?}")).unwrap_or_default();
             note(&format!(
-                "round {round}: {} shard(s), {acknowledged} acknowledged in {:.2} s{fault}, {}",
+                "round {round}: {} shard(s), {acknowledged} acknowledged in {:.2} s{}{}, {}",
                 plan.shards,
                 plan.load.as_secs_f64(),
+                if plan.snapshots { ", snapshots" } else { "" },
+                plan.disk,
                 plan.end
             ));
         }
-        let plan = Plan { load: Duration::ZERO, fault: None, end: End::Clean, shards: 1 };
+        let disk = PlannedDisk::Good;
+        let (load, end) = (Duration::ZERO, End::Clean);
+        let plan = Plan { load, disk, end, shards: 1, snapshots: false };
         let seed = self.seed;
         let context = || format!("after the last round, seed {seed}");
         let server = self.start(&plan).with_context(context)?;
         self.check(&server, self.args.rounds + 1).with_context(context)?;
-        server.terminate().with_context(context)
+        server.terminate().with_context(context)?;
+        self.check_restored(&plan).with_context(context)
     }
 
-    fn start(&self, plan: &Plan) -> anyhow::Result<ServerProcess> {
+    /// A backup of the directory, and what is restored from it, hold the same.
+    fn check_restored(&mut self, plan: &Plan) -> anyhow::Result<()> {
+        let [backup, restored] = ["backup", "restored"].map(|name| self.data.with_file_name(name));
+        let command = |words: &[&OsStr]| {
+            let output = Command::new(std::env::current_exe()?).args(words).output()?;
+            let err = String::from_utf8_lossy(&output.stderr);
+            anyhow::ensure!(output.status.success(), "{}: {err}", words[0].display());
+            Ok(())
+        };
+        let word = OsStr::new;
+        command(&[
+            word("backup"),
+            word("--data-dir"),
+            self.data.as_os_str(),
+            word("--to"),
+            backup.as_os_str(),
+        ])?;
+        command(&[word("restore"), backup.as_os_str(), word("--data-dir"), restored.as_os_str()])?;
+        if self.args.durability != Durability::Memory {
+            self.promise = Promise::All;
+        }
+        self.data = restored;
+        let server = ServerProcess::start_in(&self.serve_args(plan), &[])?;
+        self.check(&server, self.args.rounds + 2)?;
+        server.terminate()
+    }
+
+    fn serve_args(&self, plan: &Plan) -> Vec<String> {
         let serve = ServerPlan {
             port: 0,
             shards: plan.shards,
@@ -191,10 +303,21 @@ impl<'a> Run<'a> {
             durability: None,
         };
         let mut args = serve.serve_args();
-        self.layer.set_fault(None)?;
         args.push(format!("--data-dir={}", self.data.display()));
         args.push(format!("--durability={}", self.args.durability));
-        ServerProcess::start_in(&args, &self.layer.environment())
+        if plan.snapshots {
+            args.push(format!("--snapshot-log-bytes={SNAPSHOT_LOG_BYTES}"));
+        }
+        args
+    }
+
+    fn start(&self, plan: &Plan) -> anyhow::Result<ServerProcess> {
+        self.layer.set_fault(None)?;
+        let args = self.serve_args(plan);
+        match self.small_disk {
+            Some(_) => ServerProcess::start_in(&args, &[]),
+            None => ServerProcess::start_in(&args, &self.layer.environment()),
+        }
     }
 
     /// Looks at all keys and judges what they hold.
@@ -244,13 +367,17 @@ impl<'a> Run<'a> {
             keys: &self.keys,
             place: place(&server),
             is_ending: AtomicBool::new(false),
-            may_refuse: AtomicBool::new(false),
+            // A small disk may be full at any moment.
+            may_refuse: AtomicBool::new(self.small_disk.is_some()),
             acknowledged: AtomicU64::new(0),
             stale: AtomicU64::new(0),
             problems: Mutex::default(),
         };
+        if let Some(disk) = &self.small_disk {
+            small_disk::prepare(&round.place, disk)?;
+        }
         let seeds: [u64; READERS] = self.rng.random();
-        let (writers, layer) = (&mut self.writers, &self.layer);
+        let (writers, layer, small_disk) = (&mut self.writers, &self.layer, &self.small_disk);
         let durability = self.args.durability;
         let ended: anyhow::Result<_> = std::thread::scope(|scope| {
             for writer in writers {
@@ -261,19 +388,27 @@ impl<'a> Run<'a> {
                 scope.spawn(move || read_keys(by, round, seed));
             }
             std::thread::sleep(plan.load);
-            let fault = plan.fault.map(|fault| bad_disk(&round, layer, fault, durability));
+            let bad = match (plan.disk, small_disk) {
+                (PlannedDisk::Bad(fault), _) => Some(bad_disk(&round, layer, fault, durability)),
+                (PlannedDisk::Small(left), Some(disk)) => {
+                    let began = Instant::now();
+                    let ended = small_disk::fill_up(&round, disk, left, RESUME_LIMIT);
+                    Some(ended.map(|()| began))
+                }
+                _ => None,
+            };
             let late = longest_sync(&round.place).unwrap_or_default();
             // The threads end with the server, whatever failed here.
             round.is_ending.store(true, Ordering::Relaxed);
             let cut_at = Instant::now();
             match plan.end {
-                End::Clean => server.terminate()?,
+                End::Clean | End::CleanThenCut => server.terminate()?,
                 End::Kill | End::PowerCut => server.kill()?,
             }
-            Ok((fault.transpose()?, cut_at, late))
+            Ok((bad.transpose()?, cut_at, late))
         });
-        let (fault_began, cut_at, late) = ended?;
-        self.promise = match (durability, plan.end, fault_began) {
+        let (bad_since, cut_at, late) = ended?;
+        self.promise = match (durability, plan.end, bad_since) {
             (Durability::Memory, ..) => Promise::Nothing,
             (Durability::Everysec, End::PowerCut, began) => {
                 // A sync that takes long delays the next one.
@@ -293,10 +428,18 @@ impl<'a> Run<'a> {
 
     /// What the end of a round does to the directory.
     fn end_of_disk(&mut self, plan: &Plan) -> anyhow::Result<()> {
+        if let Some(disk) = self.small_disk.take() {
+            disk.end()?;
+            return self.layer.begin_anew();
+        }
         self.layer.follow()?;
         match plan.end {
             End::PowerCut => self.layer.cut(&mut self.rng),
             End::Clean => self.layer.check_seen(),
+            End::CleanThenCut => {
+                self.layer.check_seen()?;
+                self.layer.cut(&mut self.rng)
+            }
             End::Kill => Ok(()),
         }
     }
@@ -321,11 +464,7 @@ fn place(server: &ServerProcess) -> Place {
 
 /// The longest sync of the server so far, as it says itself.
 fn longest_sync(place: &Place) -> Option<Duration> {
-    let mut resp = place.resp().ok()?;
-    resp.push(&[b"INFO", b"persistence"]);
-    resp.flush().ok()?;
-    let remora_resp::Value::Bulk(text) = resp.reply().ok()? else { return None };
-    let text = String::from_utf8_lossy(text);
+    let text = place.info("persistence").ok()?;
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     let (_, ms) = fields.find(|(name, _)| *name == "log_longest_sync_ms")?;
     Some(Duration::from_secs_f64(ms.trim().parse::<f64>().ok()? / 1000.0))
@@ -358,17 +497,7 @@ fn bad_disk(
         round.problem(format!("{during} changes acknowledged while the disk was bad ({fault:?})"));
     }
     layer.set_fault(None)?;
-    let good = Instant::now();
-    let before = round.acknowledged.load(Ordering::Relaxed);
-    while round.acknowledged.load(Ordering::Relaxed) == before {
-        if good.elapsed() > RESUME_LIMIT {
-            round.problem(format!(
-                "nothing is acknowledged {RESUME_LIMIT:?} after the disk was good again ({fault:?})"
-            ));
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    round.waits_for_changes(RESUME_LIMIT, &format!("the disk was good again ({fault:?})"));
     std::thread::sleep(BEGINS);
     Ok(began)
 }

@@ -12,16 +12,18 @@ mod kind_tests;
 mod large;
 mod moves;
 mod progress;
+mod rebuild;
 mod room;
 mod snapshot;
+mod synced;
 
 pub use digest::{Digest, DigestRead};
 pub use progress::{Applied, ApplyError, Origin};
-pub use snapshot::{BadOperation, SnapshotTurn, SplitOperation, split_operation};
+pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};
 
 use crate::evict::Id;
 use crate::keys;
-use crate::store::{Now, ShardOptions, ShardStats, Store, audit};
+use crate::store::{DependsOn, Now, ShardOptions, ShardStats, Store, audit};
 use crate::types::object::{LongRead, On, Turn, Types};
 use crate::types::registry;
 use crate::types::string::{self, Set};
@@ -36,8 +38,6 @@ use remora_protocol::{Command, Reply, Request};
 use room::{
     Tries, cover_heap, given_bytes, make_room, may_make_object, release_turn, wants_room, weigh,
 };
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A shard. See the module's text.
 pub struct Shard<J: Journal = NoJournal> {
@@ -51,6 +51,10 @@ pub struct Shard<J: Journal = NoJournal> {
     written_value: Vec<u8>,
     /// The rest of a snapshot that has ended.
     written_snapshot: Vec<u8>,
+    /// The last sequence that is on the disk of the log; `None` without a disk.
+    synced: Option<u64>,
+    /// A client has asked the disk to begin.
+    is_sync_wanted: bool,
 }
 
 impl<J: Journal> Shard<J> {
@@ -63,6 +67,8 @@ impl<J: Journal> Shard<J> {
             sweeps: false,
             written_value: Vec::new(),
             written_snapshot: Vec::new(),
+            synced: None,
+            is_sync_wanted: false,
         }
     }
 
@@ -148,6 +154,17 @@ impl<J: Journal> Shard<J> {
         self.store.prefetch_record(hash);
     }
 
+    /// As [`Shard::prefetch`], for an entry's operation, or one of a snapshot, that is carried out a
+    /// while later.
+    #[inline]
+    pub fn prefetch_operation(&self, operation: &[u8]) {
+        if let Ok((database, command, _)) = Command::decode_within(operation)
+            && command.key().is_some()
+        {
+            self.prefetch(self.hash_of(database, &command));
+        }
+    }
+
     /// Executes one command. `hash` is of the command's key, or says the database
     /// of a command without one ([`Shard::hash_of`]).
     /// The reply says for which sequence it waits.
@@ -159,13 +176,16 @@ impl<J: Journal> Shard<J> {
         self.execute_known(command, hash, now)
     }
 
-    #[cold]
+    #[inline(never)]
     fn execute_lagging(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
         let depends_on = self.store.lag.begin_command();
-        if command.key().is_none() {
+        if command.key().is_none() && !matches!(command, Command::Synced { .. }) {
             self.store.lag.look_at_all(self.store.last_sequence());
         }
-        waiting(self.execute_known(command, hash, now), depends_on)
+        let reply = self.execute_known(command, hash, now);
+        // A refusal shows nothing, and what it would wait for may be the disk that is its cause.
+        let depends_on = depends_on.filter(|_| reply.status != Status::NotKept);
+        waiting(reply, depends_on)
     }
 
     #[inline]
@@ -173,9 +193,11 @@ impl<J: Journal> Shard<J> {
         if let Command::Get { key } = *command {
             // A function of its own, because this is the most frequent case: a frame for all
             // commands is large.
+            self.store.only_reads = true;
             return string::get(&mut self.store, key, hash, now);
         }
         if !command.is_write() {
+            self.store.only_reads = true;
             return self.execute_once(command, hash, now);
         }
         if let Some(refusal) = self.store.refusal() {
@@ -283,6 +305,7 @@ impl<J: Journal> Shard<J> {
             Command::RandomKey { random, place } => {
                 keys::random_key(&mut self.store, hash.database(), (random, place), now)
             }
+            Command::Synced { until, begins } => self.execute_synced(until, begins),
             Command::Dump { .. }
             | Command::DumpPart { .. }
             | Command::Load { .. }
@@ -358,6 +381,7 @@ impl<J: Journal> Shard<J> {
         now: Now,
     ) -> Result<LongRead, Reply<'static>> {
         let depends_on = self.store.lag.begin_command();
+        self.store.only_reads = true;
         let begun = match self.types.get_mut(request.kind()) {
             Some(of) => of.begin_read(&mut self.store, On { key, hash, now }, request),
             None => Err(Status::Malformed),
@@ -522,7 +546,7 @@ impl<J: Journal> Shard<J> {
 }
 
 /// A reply that waits for the changes on which its command depends.
-fn waiting(reply: Reply<'_>, depends_on: Option<Arc<AtomicU64>>) -> Reply<'_> {
-    let wait = depends_on.map_or(0, |sequence| sequence.load(Ordering::Relaxed));
+fn waiting(reply: Reply<'_>, depends_on: Option<DependsOn>) -> Reply<'_> {
+    let wait = depends_on.map_or(0, DependsOn::sequence);
     Reply { wait, ..reply }
 }

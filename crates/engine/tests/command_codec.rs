@@ -70,6 +70,8 @@ fn commands_round_trip() {
         Command::RandomKey { random: 0, place: Some(0) },
         Command::RandomKey { random: 1, place: Some(u32::MAX) },
         Command::Count,
+        Command::Synced { until: 0, begins: true },
+        Command::Synced { until: u64::MAX, begins: false },
         Command::Digest { key: None },
         Command::Digest { key: Some(b"key") },
         Command::Flush,
@@ -163,7 +165,7 @@ fn operations() -> Vec<[u8; 2]> {
     let types = Request::TYPES.iter();
     let typed = types.flat_map(|&(kind, count)| (0..=count).map(move |op| [kind.0, op]));
     let digest = [[0, Op::Digest as u8]];
-    (0..=33).map(|op| [0, op]).chain(digest).chain(typed).collect()
+    (0..=34).map(|op| [0, op]).chain(digest).chain(typed).collect()
 }
 
 /// The value of a request for a refined search.

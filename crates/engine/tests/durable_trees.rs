@@ -136,7 +136,7 @@ impl World {
 }
 
 #[test]
-fn who_searches_the_memory_finds_what_was_durable_or_asks() {
+fn a_search_of_the_memory_finds_what_is_durable_or_asks() {
     let mut world = World::new();
     let (mut read, mut asked, mut gone) = (0, 0, 0);
     for round in 0..ROUNDS {

@@ -50,7 +50,7 @@ struct Downloading {
 }
 
 #[derive(Default)]
-struct Counts {
+struct OracleCounts {
     uploaded: u32,
     streamed: u32,
     edited: u32,
@@ -69,7 +69,7 @@ struct World {
     /// Pointers that replies brought, with the values that they were for.
     pointers: Vec<(Vec<u8>, RemotePointer, Vec<u8>)>,
     now: Now,
-    counts: Counts,
+    counts: OracleCounts,
 }
 
 fn shard(arena_bytes: usize) -> Shard {
@@ -88,7 +88,7 @@ impl World {
             downloads: Vec::new(),
             pointers: Vec::new(),
             now: Now { unix_ms: 1_000_000, since_start_s: 100 },
-            counts: Counts::default(),
+            counts: OracleCounts::default(),
         }
     }
 
@@ -463,7 +463,7 @@ impl World {
     }
 }
 
-fn run(seed: u64, arena_bytes: usize, steps: u32) -> Counts {
+fn run(seed: u64, arena_bytes: usize, steps: u32) -> OracleCounts {
     let mut world = World::new(seed, arena_bytes);
     let total = world.shard.stats().slots.total_bytes();
     for _ in 0..steps {

@@ -18,6 +18,7 @@ mod ask_only;
 mod large_oracle;
 mod stalled_uploads;
 mod string_oracle;
+mod synced;
 
 // Hashes.
 mod hashes;
@@ -50,6 +51,7 @@ mod apply;
 mod command_codec;
 mod durable;
 mod durable_trees;
+mod rebuild;
 mod refused_changes;
 mod replay;
 mod snapshot_objects;

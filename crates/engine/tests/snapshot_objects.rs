@@ -22,8 +22,8 @@ use remora_protocol::{
 };
 use remora_testing::Random;
 
-const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
-const KEY: &[u8] = b"large";
+pub const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
+pub const KEY: &[u8] = b"large";
 
 fn ask(shard: &mut Shard, command: &Command<'_>) -> (Status, i64) {
     let hash = shard.hash_of(Database::ZERO, command);
@@ -116,7 +116,7 @@ fn change_string(shard: &mut Shard, random: &mut Random, bytes: u64) {
 }
 
 /// The change of an object of this type. A new type needs one.
-fn change_of(kind: Kind) -> fn(&mut Shard, &mut Random, u64) {
+pub fn change_of(kind: Kind) -> fn(&mut Shard, &mut Random, u64) {
     match kind {
         Kind::STRING => change_string,
         Kind::HASH => change_hash,
@@ -304,8 +304,8 @@ fn a_turn_writes_a_bounded_part() {
     assert_eq!(loaded(&whole).digest(), source.digest());
 }
 
-/// What nobody takes is bounded: keys wait, changes do not, and the snapshot is given up at last.
-/// Nothing else is harmed, and another one may begin.
+/// Output that is not taken is bounded: keys wait, changes do not, and the snapshot is given up at
+/// last. Nothing else is harmed, and another one may begin.
 #[test]
 fn a_snapshot_that_nobody_takes_is_given_up() {
     let mut source = shard(1, 64 << 20, Eviction::None);
@@ -373,7 +373,8 @@ fn fields_of_many_bytes_go_one_by_one() {
     assert_eq!(copy.digest(), source.digest());
 }
 
-/// A tree whose objects are arriving is left for later; a snapshot that could only wait is given up.
+/// A tree whose objects are arriving is left for later; a snapshot that could only wait is given
+/// up.
 #[test]
 fn a_snapshot_waits_for_what_began_before_it() {
     let settings = TreeCommand::Create(TreeSettings::default());
@@ -402,8 +403,8 @@ fn a_snapshot_waits_for_what_began_before_it() {
     }
 }
 
-/// Objects that arrive for a tree that is written are written, too: the tree is built by the entries
-/// of the log behind the snapshot.
+/// Objects that arrive for a tree that is written are written, too: the tree is built by the
+/// entries of the log behind the snapshot.
 #[test]
 fn a_stage_that_begins_after_its_tree_is_written_is_in_the_snapshot() {
     let mut at_turns = [0; 2];
@@ -601,7 +602,7 @@ fn a_key_may_get_an_object_while_a_snapshot_is_under_way() {
             let most = if seed % 10 == 9 { 1 } else { usize::MAX };
             crate::give::give_some(&mut ask_step, from, to, how, most);
             if most == 1 {
-                // The load goes when nobody has continued it for long.
+                // The load goes when it was not continued for long.
                 let at = |since_start_s| Now { since_start_s, ..NOW };
                 (0..30).for_each(|at_s| source.tick(at(NOW.since_start_s + at_s)));
             }
@@ -769,8 +770,8 @@ fn a_flush_in_turns_may_be_under_way() {
     }
 }
 
-/// Loads that are under way at the end of a log go when apply mode ends: nobody continues them, and
-/// later ones of the same key have numbers of their own.
+/// Loads that are under way at the end of a log go when apply mode ends: no mover continues them,
+/// and later ones of the same key have numbers of their own.
 #[test]
 fn loads_at_the_end_of_a_log_go() {
     let mut source = shard(1, 16 << 20, Eviction::None);

@@ -3,7 +3,8 @@
 
 use crate::history::{Copy, Source, digest_of, entries};
 use remora_engine::{
-    Applied, Digest, Durability, Eviction, Now, Shard, SnapshotTurn, split_operation,
+    Applied, Digest, Durability, Eviction, Now, OperationCount, Shard, SnapshotTurn,
+    split_operation,
 };
 use remora_log::OwnedEntry;
 use remora_protocol::{Command, LoadStep};
@@ -48,6 +49,21 @@ fn operations(mut stream: &[u8]) -> Vec<Vec<u8>> {
     }
     assert!(stream.is_empty());
     operations
+}
+
+/// How many operations a stream has, whatever the length of its pieces.
+fn counted(stream: &[u8]) -> u64 {
+    let counts = [1, 3, 7, 1000, usize::MAX].map(|most| {
+        let mut count = OperationCount::default();
+        stream.chunks(most).for_each(|piece| count.take(piece));
+        count.whole()
+    });
+    assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+    // The last one is not there before its last byte.
+    let mut cut = OperationCount::default();
+    cut.take(&stream[..stream.len().saturating_sub(1)]);
+    assert_eq!(cut.whole(), counts[0].saturating_sub(1));
+    counts[0]
 }
 
 /// What operations do, by name.
@@ -145,6 +161,9 @@ fn a_snapshot_is_exact_and_the_log_continues_from_it() {
         let (from, to) = (1 + seed as usize % 3, [1, 2, 3, 5][seed as usize % 4]);
         let Run { source, taken } = run(seed, from, 1_200);
         let snapshots: Vec<_> = taken.iter().map(|taken| operations(&taken.stream)).collect();
+        for (snapshot, taken) in snapshots.iter().zip(&taken) {
+            assert_eq!(snapshot.len() as u64, counted(&taken.stream));
+        }
         snapshots.iter().for_each(|of| count(of, &mut counts));
         let ends: Vec<(u64, Digest)> = taken.iter().map(|taken| taken.ended.unwrap()).collect();
         let mut random = Random::new(seed + 99);

@@ -159,7 +159,7 @@ impl Caller {
 fn is_of_rdma(error: &ConnectError) -> bool {
     match error {
         ConnectError::Verbs { .. } => true,
-        // What the offers rule out is told otherwise.
+        // The offers rule it out: that has another message.
         ConnectError::Refused { refusal, .. } => {
             matches!(refusal, Refusal::Unavailable | Refusal::Busy | Refusal::TooManyQueuePairs)
         }

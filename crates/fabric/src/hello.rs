@@ -21,7 +21,7 @@ pub enum ConnectError {
     Unreachable {
         /// Where.
         server: Address,
-        /// What the kernel said.
+        /// The kernel's message.
         source: std::io::Error,
     },
     /// The server refused.
@@ -45,7 +45,7 @@ pub enum ConnectError {
     NotAServer {
         /// Where.
         server: Address,
-        /// What is wrong with it.
+        /// The reason.
         what: &'static str,
     },
     /// The client asked for shared pointers, and they are not available (H29).
@@ -65,9 +65,9 @@ pub enum ConnectError {
     PointerFile {
         /// The file, or its directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         what: &'static str,
-        /// What the kernel said.
+        /// The kernel's message.
         source: Option<std::io::Error>,
     },
     /// The RDMA devices of both sides cannot communicate.

@@ -54,7 +54,7 @@ pub enum RemoteConnection {
 }
 
 impl RemoteConnection {
-    /// What it is.
+    /// Its kind.
     pub fn transport(&self) -> Transport {
         match self {
             Self::Tcp(_) => Transport::Tcp,
@@ -228,7 +228,7 @@ fn read_headers(link: &mut AnyLink, shards: usize) -> Result<Vec<ArenaHeader>, L
     let mut done = 0;
     while done < shards {
         let Some(completion) = link.poll() else {
-            // Heartbeats may arrive meanwhile; only silence is an end.
+            // Heartbeats may arrive in between; only silence is an end.
             if link.wait(Some(HELLO_TIMEOUT)) == Waited::TimedOut {
                 return Err(LinkError::Disconnected);
             }

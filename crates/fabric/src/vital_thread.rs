@@ -17,8 +17,8 @@ use std::panic::{PanicHookInfo, set_hook, take_hook};
 use std::sync::Once;
 use std::thread::{Builder, JoinHandle, current, panicking};
 
-/// The process waits at most this long for each piece of its message to find
-/// room in standard error, which may be a pipe that nobody reads.
+/// The process waits at most this long for each piece of its message to find room in standard
+/// error, which may be a pipe without a reader.
 const STDERR_WAIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// A pipe that is ready for writing takes this many bytes without blocking
 /// (`PIPE_BUF`).
@@ -209,7 +209,7 @@ mod tests {
         child.wait_with_output().unwrap()
     }
 
-    /// The process aborted. What it said.
+    /// The process aborted. Returns its message.
     fn aborted(child: Child) -> String {
         let output = ended(child);
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     fn a_panic_ends_the_process_although_its_message_finds_no_way_out() {
         let stderr = aborted(start("stderr held"));
         assert!(stderr.contains("thread \"shard-7\" panicked at"), "{stderr}");
-        // A full pipe that nobody reads: the message is lost, the end is not.
+        // A full pipe without a reader: the message is lost, and the process still ends.
         let (_unread, full) = std::io::pipe().unwrap();
         let flags = rustix::fs::fcntl_getfl(&full).unwrap();
         rustix::fs::fcntl_setfl(&full, flags | rustix::fs::OFlags::NONBLOCK).unwrap();

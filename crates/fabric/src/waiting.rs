@@ -122,7 +122,7 @@ impl Handle {
         }
     }
 
-    /// Fails what is not yet executed.
+    /// Fails the requests that are not executed yet.
     pub fn fail(&self, reason: LinkError) {
         let mut delivered = self.waits.lock(&self.delivered);
         delivered.failure.get_or_insert(reason);

@@ -1,5 +1,5 @@
-//! Sessions by real hellos: detection over both sockets, and thousands of
-//! connects that leave nothing behind.
+//! Sessions by real hellos: detection over both sockets, and thousands of connects that leave no
+//! resources behind.
 
 use remora_arena::{NoJournal, Region, RegionKind};
 use remora_fabric::conformance::DEADLINE;
@@ -31,7 +31,7 @@ use zerocopy::IntoBytes;
 const INCARNATION: u64 = 99;
 const PLANTED: u64 = 0x1122_3344_5566_7788;
 
-/// The least of a server: one shard with an arena that nobody changes.
+/// The smallest server: one shard with an arena that no thread changes.
 struct FakeServer {
     arena: Region,
     offer: Offer,
@@ -44,16 +44,16 @@ struct FakeServer {
     came: AtomicU32,
 }
 
-/// How a server that chooses RDMA does not come to a queue pair.
+/// How a server that chooses RDMA fails to make a queue pair.
 #[derive(Clone, Copy)]
 enum BrokenRdma {
-    /// It says that it chose it, and goes.
+    /// It announces that it chose RDMA, and closes.
     Goes,
-    /// It tells of an end and keys that lead nowhere.
+    /// It describes an end and keys that do not exist.
     Lies,
     /// It refuses, for this reason.
     Refuses(Refusal),
-    /// It is busy for so many times.
+    /// It says that it is busy, this many times.
     IsBusy(u32),
 }
 
@@ -294,8 +294,8 @@ fn a_server_without_tcp_says_so() {
     server.stop();
 }
 
-/// The same host, but its socket is not to be seen from here: auto falls back,
-/// a named transport is an error.
+/// The same host, but its socket is not visible from here: `auto` falls back, a named transport is
+/// an error.
 #[test]
 fn a_socket_out_of_reach_is_tcp_or_an_error() {
     let server = Server::start(|_| {}, false);
@@ -304,8 +304,8 @@ fn a_socket_out_of_reach_is_tcp_or_an_error() {
     server.stop();
 }
 
-/// RDMA that both sides seem to have and that comes to nothing is TCP, or an
-/// error where RDMA was named; never a hang.
+/// RDMA that both sides announce and that does not work: the session uses TCP, or fails where RDMA
+/// was named. It never hangs.
 #[test]
 fn rdma_that_comes_to_nothing_is_tcp_or_an_error() {
     let full = BrokenRdma::Refuses(Refusal::TooManyQueuePairs);
@@ -319,8 +319,8 @@ fn rdma_that_comes_to_nothing_is_tcp_or_an_error() {
     }
 }
 
-/// A busy server is come to again, over one connection after the other, until
-/// it has time, or the client has none any more.
+/// A client connects to a busy server again and again, until the server has time or the client's
+/// time is over.
 #[test]
 fn a_busy_server_is_come_to_again() {
     let busy = |times, backoff| {
@@ -329,13 +329,13 @@ fn a_busy_server_is_come_to_again() {
         Server { backoff, ..server }
     };
     let server = busy(3, DEADLINE);
-    // The fourth time it chooses RDMA, and goes.
+    // The fourth time the server chooses RDMA, and closes.
     let named = server.connect(Tcp, Wanted::Verbs).map(|connected| connected.transport());
     assert!(matches!(named, Err(ConnectError::Verbs { .. })), "{named:?}");
     assert_eq!(server.place.came.load(Ordering::Relaxed), 4);
     server.stop();
-    // With little time a client on a busy machine comes only once: then it is
-    // given more.
+    // With little time, a client on a busy machine connects only once: then the client is given
+    // more time.
     for time in [1, 10, 100].map(Duration::from_secs) {
         let server = busy(u32::MAX, time);
         let named = server.connect(Tcp, Wanted::Verbs).map(|connected| connected.transport());

@@ -78,8 +78,8 @@ impl TestFixture for Fixture {
     }
 
     fn lose(&mut self) -> LinkError {
-        // A server that dies is noticed by its socket, not by the link; one
-        // that ends says so.
+        // A server that dies is noticed by its socket, not by the link. A server that ends sends a
+        // message.
         self.withdraw();
         LinkError::Withdrawn
     }
@@ -101,7 +101,7 @@ impl EchoFixture for Fixture {
     fn start_echo(&mut self, rounds: u64) {
         const ECHO: usize = 1;
         let back_fd = Bell::eventfd().unwrap();
-        // Kept here: closing it would take a signal that is due with it.
+        // Kept here: closing it would discard a signal that is due.
         self.eventfds.push(Arc::clone(&back_fd));
         let heard = Sleeper::new(AsleepWord::new(self.local.clone(), 1)).unwrap();
         heard.watch(back_fd.as_fd(), 0).unwrap();

@@ -1,5 +1,5 @@
-//! The conformance body on the simulated fabric, and what only it can do:
-//! tears on purpose, any value of an interval and no other, losses, repetition.
+//! The conformance body on the simulated fabric, and its own behaviour: tears on purpose, any value
+//! of an interval and no other, losses, repetition.
 
 use remora_arena::{Mapping, Owner, Words};
 use remora_fabric::conformance::{self, EchoFixture, TestFixture};
@@ -16,7 +16,7 @@ struct BedOf<const STATED: bool> {
     target: SimTarget,
     owner: Owner<SimJournal>,
     mailbox: Words,
-    /// What the target writes at the initiator.
+    /// The region of the initiator that the target writes.
     near: SimTarget,
     local: Words,
     link: SimLink,
@@ -82,8 +82,8 @@ impl<const STATED: bool> TestFixture for BedOf<STATED> {
     }
 }
 
-/// The target of the echo, in virtual time: it looks now and then, as a thread
-/// would that is woken sooner or later.
+/// The target of the echo, in virtual time: it looks at intervals, as a thread does that wakes
+/// earlier or later.
 struct Echo {
     world: SimWorld,
     target: SimTarget,
@@ -125,7 +125,7 @@ impl EchoFixture for BedOf<false> {
     }
 }
 
-/// A port and a wire, each shared by both ways.
+/// A port and a wire. Both directions share each of them.
 fn costs() -> SimCosts {
     let port = SimHop {
         stage: Some(SimStage::new()),
@@ -174,8 +174,8 @@ fn no_wake_up_is_lost() {
     assert_eq!(conformance::wake_ups_are_not_lost::<Fixture>(20_000), 0);
 }
 
-/// Virtual time is exact: a wait that is up ends at its very end, and anything
-/// that came until then has ended it at the moment when it came.
+/// Virtual time is exact: a wait ends exactly at its timeout. An event before that ends it at the
+/// moment of the event.
 #[test]
 fn a_wait_ends_when_something_comes_or_at_its_end() {
     let mut fixture = Fixture::new(4096);
@@ -242,9 +242,9 @@ fn writer(options: SimOptions) -> Writer {
     Writer { world, target, owner: Arc::new(Mutex::new(owner)), journal }
 }
 
-/// A writer changes all words at once, forwards, while a READ is under way:
-/// READs show mixtures both ways round, also against the order of the stores.
-/// Without tears they show whole prefixes of the stores only.
+/// A writer changes all words at once, forwards, while a READ is under way. READs show mixtures in
+/// both directions, also against the order of the stores. Without tears they show only whole
+/// prefixes of the stores.
 #[test]
 fn a_torn_write_is_seen_torn() {
     for tear_ppm in [1_000_000, 0] {
@@ -277,8 +277,8 @@ fn a_torn_write_is_seen_torn() {
     }
 }
 
-/// A random history; gives a hash of all that was seen, and how often a READ
-/// showed two words that never stood together.
+/// A random history. Returns a hash of all results, and how often a READ showed two words that
+/// never existed at the same time.
 fn random_history(seed: u64) -> (u64, u32) {
     let it = writer(SimOptions { seed, ..SimOptions::default() });
     let mut random = Random::new(seed ^ 0xabcd);
@@ -368,8 +368,8 @@ fn a_write_is_seen_half_done() {
     assert!(head_first > 10 && tail_first > 10, "{head_first} {tail_first}");
 }
 
-/// Links are lost by chance and on schedule: each operation ends once, in
-/// order, successes first.
+/// Links are lost by chance and on schedule. Each operation ends once and in order, the successful
+/// ones first.
 #[test]
 fn a_lost_link_fails_all_that_is_under_way() {
     let mut split = 0;
@@ -403,7 +403,7 @@ fn a_lost_link_fails_all_that_is_under_way() {
         }
         assert_eq!(link.poll(), None);
         split += (failed > 0 && failed < 50) as u32;
-        // What is left to happen harms nobody.
+        // The remaining events have no effect.
         while it.world.step(u64::MAX) {}
         assert_eq!(it.journal.kept(), 0);
     }

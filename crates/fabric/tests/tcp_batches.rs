@@ -1,5 +1,5 @@
-//! What leaves together over TCP, counted: writes, receives and frames. Both
-//! ends are driven by the test, so that each count is exact.
+//! Counts the writes, receives and frames that leave together over TCP. The test drives both ends,
+//! so that each count is exact.
 
 use remora_arena::{Mapping, Words};
 use remora_fabric::tcp::{Connection, Exposed, Pumping, ReceiveBuffer, State, TcpLink, Traffic};
@@ -11,7 +11,7 @@ use remora_layout::wire::WIRE_HEADER_BYTES;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
-/// What the target lets be read and written, and what the initiator does.
+/// The regions that the target grants, and the initiator's operations.
 const READABLE: u32 = 5;
 const MAILBOX: u32 = 6;
 const LOCAL: u32 = 0;
@@ -36,7 +36,7 @@ fn ends() -> Ends {
 }
 
 impl Ends {
-    /// Turns of the target until it has taken so many frames in all.
+    /// Turns of the target until it has taken this many frames in all.
     fn serve(&mut self, frames: u64) {
         while self.far.traffic().frames < frames {
             let told = &mut |imm| self.told.push(imm);
@@ -96,13 +96,13 @@ fn reads_of_a_batch_are_answered_by_one_write_up_to_a_bound() {
     while left > 0 {
         left -= completed(&mut link);
     }
-    // What is put together is no longer than a piece: no READ waits for more.
+    // A batch is no longer than a piece: no READ waits for more.
     link.post(&[read(0, TCP_PIECE_BYTES), read(1, 8), read(2, TCP_PIECE_BYTES)]);
     ends.serve(103);
     assert!(ends.far.traffic().writes >= 3, "{:?}", ends.far.traffic());
 }
 
-/// A thread that has other work, too, executes a bounded part of what came at once.
+/// A thread with other work executes a bounded part of the bytes that arrived together.
 #[test]
 fn a_turn_is_bounded_in_frames_and_in_bytes_of_reads() {
     let mut ends = ends();
@@ -120,7 +120,7 @@ fn a_turn_is_bounded_in_frames_and_in_bytes_of_reads() {
         turns.push((progress.frames, progress.read_bytes));
         let is_last = turns.iter().map(|(frames, _)| frames).sum::<usize>() == batch.len();
         assert_eq!(progress.state, if is_last { State::Idle } else { State::More });
-        // It takes what it is sent, or the socket is full.
+        // It takes all bytes that were sent, or the socket is full.
         left -= completed(&mut link);
     }
     let full = TCP_FRAMES_PER_TURN;
@@ -133,8 +133,8 @@ fn a_turn_is_bounded_in_frames_and_in_bytes_of_reads() {
     }
 }
 
-/// The completion of an unsignalled WRITE comes with what goes out next, or once
-/// there are many of them.
+/// The completion of an unsignalled WRITE leaves with the next frame, or once there are many of
+/// them.
 #[test]
 fn unsignalled_writes_are_told_with_what_goes_out_next() {
     let mut ends = ends();
@@ -152,14 +152,15 @@ fn unsignalled_writes_are_told_with_what_goes_out_next() {
         done += completed(&mut link);
     }
     assert_eq!(done, 10);
-    // The first of them takes along that this end has executed one.
+    // The first of them also carries the completion of the operation that this end has executed.
     for id in 0..UNSIGNALLED_WRITES {
         assert_eq!(ends.far.traffic().writes, 1, "after {id}");
         link.post(&[write(id, MAILBOX, None)]);
         ends.serve(10 + 1 + 1 + id);
     }
     assert_eq!(ends.far.traffic().writes, 2, "many are told of");
-    // A link that waits for its WRITEs is told at once, also of the others'.
+    // A link that waits for its WRITEs receives their completions at once, and those of other
+    // links.
     link.post(&[write(0, MAILBOX, None)]);
     TcpLink::new(Arc::clone(&ends.near)).post(&[write(1, MAILBOX, None)]);
     ends.serve(10 + 1 + UNSIGNALLED_WRITES + 2);
@@ -170,8 +171,8 @@ fn unsignalled_writes_are_told_with_what_goes_out_next() {
     }
 }
 
-/// A receive that does not fill the buffer has emptied the socket; the peer's end
-/// behind it is found once an event has told of it.
+/// A receive that does not fill the buffer has emptied the socket. The end that the peer sent
+/// afterwards is found after the event that reports it.
 #[test]
 fn a_short_receive_empties_the_socket_but_for_the_peers_end() {
     let mut ends = ends();

@@ -1,5 +1,5 @@
-//! The conformance body over real sockets, the target's agent in a thread of
-//! its own: of this process, or of another one.
+//! The conformance body over real sockets. The target's agent runs in a thread of its own, in this
+//! process or in another one.
 
 use crate::fixture::{Backend, Fixture, LOCAL, Shared, Target, pair, remote};
 use remora_arena::{Mapping, Words};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Beds over TCP.
+/// Fixtures over TCP.
 struct Tcp;
 
 /// One whose target is in this process.
@@ -34,7 +34,7 @@ impl Backend for Tcp {
         connection
     }
 
-    /// The agent: level-triggered poll(2) and turns.
+    /// The agent: level-triggered poll(2), and turns.
     fn serve(connection: &Arc<Connection>, shared: &Shared) {
         let mut back = TcpLink::new(Arc::clone(connection));
         let (mut buffer, mut wants_write) = (ReceiveBuffer::default(), false);
@@ -90,8 +90,8 @@ fn conforms_with_a_target_elsewhere() {
     );
 }
 
-/// What an initiator must not ask for ends the target, which says why. It has
-/// one fixture of 4096 bytes, or none.
+/// A forbidden request ends the target, which reports the reason. The initiator has one fixture of
+/// 4096 bytes, or none.
 #[test]
 fn a_target_refuses_what_is_too_large() {
     let refusal_of = |has_bed: bool, command: [u64; 4]| {
@@ -124,8 +124,8 @@ fn a_target_refuses_what_is_too_large() {
     assert_eq!(refusal_of(true, [9, 7, 0, 0]), "there is no command 9");
 }
 
-/// It ends with its initiator, also while it has a fixture, or is made to wait for
-/// the rest of a command.
+/// The target ends with its initiator, also while it has a fixture or waits for the rest of a
+/// command.
 #[test]
 fn a_target_ends_with_its_initiator() {
     for command in [&[][..], &[1], &1u64.to_le_bytes()] {
@@ -146,8 +146,8 @@ fn read(id: u64, offset: u64, into: usize, bytes: usize) -> Work<'static> {
     Work::Read { id, from: RemoteAddress { region: 5, offset }, into, bytes }
 }
 
-/// Many threads share a connection: each has its own links and landing memory,
-/// each gets its own bytes in order, whoever leads.
+/// Many threads share a connection. Each has its own links and landing memory, and each receives
+/// its own bytes in order, whichever thread leads.
 #[test]
 fn links_of_many_threads_share_a_connection() {
     const THREADS: u64 = 8;
@@ -180,7 +180,7 @@ fn one_of_many(mut link: TcpLink, thread: u64, rounds: u64) -> u64 {
         };
         let first = |at: u64| (thread * 1000 + round * 10 + at) * 8;
         for at in 0..count {
-            // Large ones one at a time: they share the landing memory.
+            // Large ones run one at a time: they share the landing memory.
             link.post(&[read(at, first(at), 0, bytes_of(at))]);
             let mut silent = 0;
             let completion = loop {
@@ -203,7 +203,8 @@ fn one_of_many(mut link: TcpLink, thread: u64, rounds: u64) -> u64 {
     lost
 }
 
-/// A failure that the initiator finds itself fails one link, not its siblings.
+/// A failure that the initiator finds by itself fails one link, and no other link of the
+/// connection.
 #[test]
 fn a_link_that_fails_by_itself_fails_alone() {
     let mut fixture = Near::new(4096);
@@ -217,7 +218,7 @@ fn a_link_that_fails_by_itself_fails_alone() {
         fixture.link.wait(None);
     }
     assert_eq!(fixture.link.failure(), None);
-    // What the target refuses fails all of them.
+    // A request that the target refuses fails all of them.
     fixture.link.post(&[read(3, 1 << 40, 0, 8)]);
     while fixture.link.poll().is_none() {
         fixture.link.wait(None);
@@ -227,7 +228,7 @@ fn a_link_that_fails_by_itself_fails_alone() {
     assert_eq!(third.wait(None), Waited::Failed(reason));
 }
 
-/// One region is withdrawn: the others, and what was read before, stay.
+/// One region is withdrawn. The other regions stay, and so do the bytes that were read before.
 #[test]
 fn one_region_is_withdrawn() {
     let mut fixture = Near::new(4096);
@@ -283,7 +284,7 @@ fn links_at_the_agents_end_wait_for_the_agent() {
             .collect();
         let stop = Arc::clone(&peer_stops);
         let link = &mut fixture.link;
-        // The peer only waits, and thereby serves.
+        // The peer only waits, and serves while it waits.
         scope.spawn(move || {
             while !stop.load(Ordering::Acquire) {
                 link.wait(Some(Duration::from_millis(20)));
@@ -318,8 +319,8 @@ fn write_and_wait(mut link: TcpLink, thread: u64) -> u64 {
     lost
 }
 
-/// Both ends READ from each other, far more than any buffer holds, with WRITEs
-/// behind: neither waits for the other for ever.
+/// Both ends READ from each other, far more bytes than any buffer holds, and WRITEs follow. No end
+/// waits for the other without end.
 #[test]
 fn two_ends_that_read_from_each_other_do_not_block() {
     const BYTES: usize = 48 << 20;
@@ -353,7 +354,7 @@ fn two_ends_that_read_from_each_other_do_not_block() {
                     }
                 }
                 assert!(link.landed(0, BYTES).iter().all(|byte| *byte == 3 - own));
-                // The peer may still wait for its last answer: serve it, too.
+                // The peer may still wait for its last answer: this end serves it.
                 both_done.fetch_add(1, Ordering::SeqCst);
                 while both_done.load(Ordering::SeqCst) < 2 {
                     link.wait(Some(Duration::from_millis(10)));
@@ -363,8 +364,8 @@ fn two_ends_that_read_from_each_other_do_not_block() {
     });
 }
 
-/// Two links wait at once. The one with the short READ is done first and goes
-/// away: if it led, the other one must lead in its place.
+/// Two links wait at once. The one with the short READ ends first and leaves. If it led, the other
+/// link must lead in its place.
 #[test]
 fn a_leader_that_goes_away_hands_over() {
     let mut fixture = Near::new(1 << 20);

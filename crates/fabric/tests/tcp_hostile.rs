@@ -1,6 +1,5 @@
-//! Peers that break the protocol of the TCP transport: the connection ends
-//! with the reason, nothing panics, nothing is executed that must not be, and
-//! what is buffered stays bounded.
+//! Peers that break the protocol of the TCP transport. The connection ends with the reason, nothing
+//! panics, no forbidden operation is executed, and the buffered bytes stay bounded.
 
 use remora_arena::{Mapping, Words};
 use remora_fabric::sim::Random;
@@ -34,7 +33,7 @@ fn victim() -> Victim {
 }
 
 impl Victim {
-    /// Lets the agent work until nothing is left or the connection ends.
+    /// Lets the agent work until it has no more work or the connection ends.
     fn serve(&mut self) -> State {
         let mut told = 0;
         for _ in 0..100_000 {
@@ -48,7 +47,7 @@ impl Victim {
         panic!("it serves without end");
     }
 
-    /// Bytes that the kernel still carries to the victim.
+    /// Bytes that the kernel has not yet delivered to the victim.
     fn unread(&self) -> u64 {
         rustix::io::ioctl_fionread(&*self.connection).unwrap_or(0)
     }
@@ -88,7 +87,7 @@ fn frames_that_make_no_sense_end_the_connection() {
     for (expected, bytes) in cases {
         let mut victim = victim();
         if expected.contains("window") {
-            // So much that neither side's kernel can hide it.
+            // More bytes than both kernels buffer.
             let mut state = State::Idle;
             for _ in 0..40 {
                 state = victim.send(&bytes);
@@ -100,15 +99,14 @@ fn frames_that_make_no_sense_end_the_connection() {
         } else {
             assert_eq!(violated(victim.send(&bytes)), expected);
         }
-        // Over for good, in both directions.
+        // Both directions have ended.
         assert!(!matches!(victim.serve(), State::Idle | State::More));
         let mut link = TcpLink::new(Arc::clone(&victim.connection));
         assert!(matches!(link.wait(None), Waited::Failed(LinkError::Violation(_))));
     }
 }
 
-/// Answers that count backwards or skip what was asked, to a link with
-/// operations under way.
+/// Answers that count backwards or skip requests, to a link with operations under way.
 #[test]
 fn answers_that_do_not_fit_fail_the_link() {
     let lies = [
@@ -174,8 +172,8 @@ fn garbage_never_panics_and_stays_in_the_mailbox() {
     assert!(ended > 50 && executed > 200, "{ended} {executed}");
 }
 
-/// A WRITE in the smallest pieces, then half of one, then the end: whole words
-/// are stored, the half one is not told of.
+/// A WRITE in the smallest pieces, then half of one, then the end: whole words are stored, the half
+/// one is not reported.
 #[test]
 fn frames_in_single_bytes_are_put_together() {
     let mut victim = victim();
@@ -207,8 +205,8 @@ fn frames_in_single_bytes_are_put_together() {
     assert_eq!(state, State::Closed);
 }
 
-/// WRITEs without end by a peer that reads nothing: answers are cumulative, so
-/// nothing piles up, and it is told of all once it reads.
+/// WRITEs without end by a peer that reads nothing. Answers are cumulative, so the queue does not
+/// grow. The peer receives the answer to all WRITEs once it reads.
 #[test]
 fn a_peer_that_reads_no_answers_costs_nothing() {
     let mut victim = victim();

@@ -1,7 +1,7 @@
-//! What `docs/assumptions.md` believes of RDMA devices, probed on those that
-//! are there. Torn words, the order of WRITEs and immediates have an arm that
-//! does wrong on purpose, which the detector must see. They need devices: the virtual
-//! machine of `make rxe` runs them.
+//! Probes the assumptions of `docs/assumptions.md` about RDMA devices on the devices of this
+//! machine. The tests of torn words and of the order of WRITEs and immediates also run a wrong
+//! operation on purpose, which the detector must report. They need devices: the virtual machine of
+//! `make rxe` runs them.
 
 use crate::verbs_world::{MAILBOX_BYTES, Raw, Server, control, devices};
 use remora_arena::{Mapping, Words};
@@ -14,8 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Rounds count in one byte: no question about their order is one about torn
-/// words.
+/// Rounds count in one byte, so that their order does not depend on torn words.
 const ROUNDS: u64 = 250;
 /// Four packets of the smallest usual size.
 const BYTES: usize = 4096;
@@ -28,8 +27,8 @@ fn is_whole(word: u64) -> bool {
     word == word_of(word)
 }
 
-/// READs while another thread stores whole words, or halves of words: how
-/// many words were mixtures, and how many READs saw a change half way.
+/// READs while another thread stores whole words, or halves of words. Returns how many words were
+/// mixtures, and how many READs saw an incomplete change.
 fn mixtures(stores_whole: bool) -> (u64, u64) {
     let server = Server::new();
     let (_session, mut client) = server.session();
@@ -73,9 +72,9 @@ fn a_read_sees_words_whole_while_they_are_stored() {
     assert!(mixtures(false).0 > 0, "the detector sees nothing");
 }
 
-/// Two WRITEs in one batch, while another thread looks at the second's word
-/// first: how often it saw the second without all of the first, and how many
-/// different rounds it saw. The same for mixtures in a word.
+/// Two WRITEs in one batch, while another thread looks at the second's word first. Returns how
+/// often it saw the second without all of the first, and how many different rounds it saw. Counts
+/// mixtures in a word as well.
 fn placed(in_order: bool) -> (u64, u64) {
     let server = Server::new();
     let (session, mut client) = server.session();
@@ -108,7 +107,7 @@ fn placed(in_order: bool) -> (u64, u64) {
                 let done = client.completion();
                 assert_eq!((done.wr_id, done.status), (id, IBV_WC_SUCCESS));
             }
-            // No round goes by unwatched.
+            // The thread sees every round.
             while looked.load(Ordering::Acquire) != round {
                 std::thread::yield_now();
             }
@@ -181,7 +180,7 @@ fn completions_come_in_order_and_one_speaks_for_all_before() {
     for round in 0..50 {
         let local = (client.memory.address(), client.memory.lkey());
         let of = |key: &remora_layout::verbs::RegionKey| (key.address.get(), key.rkey.get());
-        // A long READ first: a WRITE after it could be done long before.
+        // A long READ comes first: a WRITE behind it could complete long before.
         let parts = [
             (Verb::Read, of(&client.arena), 16 << 10, true),
             (Verb::Write(None), of(&client.mailbox), 8, true),
@@ -230,7 +229,7 @@ fn an_immediate_comes_after_its_bytes() {
             let verb = Verb::Write(Some(round as u32));
             assert_eq!(client.run(verb, at, rkey, BYTES), IBV_WC_SUCCESS);
         }
-        // The detector: one whose bytes do not come.
+        // The detector: a WRITE whose bytes do not arrive.
         let verb = Verb::Write(Some(ROUNDS as u32 + 1));
         assert_eq!(client.run(verb, at, rkey, 0), IBV_WC_SUCCESS);
         while seen.lock().unwrap().len() <= ROUNDS as usize {
@@ -263,7 +262,7 @@ fn a_window_is_of_no_use_after_its_session() {
     let status = client.write(memory.address(), rkey, 6);
     assert_eq!((status, mailbox.load_acquire(0)), (IBV_WC_REM_ACCESS_ERR, 5));
     drop(far);
-    // The control: bound anew, to a third one, it works.
+    // The control: after it is bound again, to a third queue pair, it works.
     let (near, _) = control();
     let (far, mut client) = ends_in(&domain, &place, near);
     let window = bind_window(&domain, &far, &memory).unwrap();
@@ -272,7 +271,7 @@ fn a_window_is_of_no_use_after_its_session() {
     drop(window);
 }
 
-/// Functional evidence only: in the virtual machine times are no measure.
+/// Functional evidence only: times in the virtual machine are not representative.
 #[test]
 fn what_registering_and_binding_cost() {
     let (domain, far, _client) = ends();

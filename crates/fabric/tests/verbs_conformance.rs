@@ -1,9 +1,9 @@
-//! The conformance body between two real RDMA devices, or over one device's
-//! loopback, or between two hosts. They need a device: the virtual machine of
-//! `make rxe` runs them (feature `rxe`), with `REMORA_TEST_DEVICES=TARGET,INITIATOR`.
+//! The conformance body between two real RDMA devices, or over one device's loopback, or between
+//! two hosts. They need a device: the virtual machine of `make rxe` runs them (feature `rxe`), with
+//! `REMORA_TEST_DEVICES=TARGET,INITIATOR`.
 //!
-//! The halves are made as a session's are ([`remora_layout::verbs`]), but that
-//! the initiator first says in how many pieces the target is to register what is READ.
+//! The halves are made as a session's are ([`remora_layout::verbs`]). One difference: the initiator
+//! first says in how many pieces the target registers the memory for READs.
 
 use crate::fixture::{Backend, Fixture, Shared, Target, remote};
 use remora_arena::Words;
@@ -24,15 +24,15 @@ use zerocopy::{FromZeros, IntoBytes};
 /// Most pieces that a target registers.
 const MAX_PIECES: usize = 64;
 
-/// Beds over verbs. What is READ is registered in so many pieces.
+/// Fixtures over verbs. The memory for READs is registered in this many pieces.
 struct Verbs<const PIECES: usize>;
 
 /// One whose target is in this process.
 type Near<const PIECES: usize> = Fixture<Verbs<PIECES>, Target<Verbs<PIECES>>>;
 
-/// A queue pair for a peer that this stream leads to, at the device that
-/// `REMORA_TEST_DEVICES` names for this end, or at the best one of
-/// `REMORA_RDMA_DEVICES`; with the settings of a client for its packets.
+/// A queue pair for the peer at the other end of this stream. The device is the one that
+/// `REMORA_TEST_DEVICES` names for this end, or the best of `REMORA_RDMA_DEVICES`. Packets have the
+/// settings of a client.
 fn unconnected(stream: &TcpStream, end: usize) -> (Arc<Domain>, Unconnected) {
     let names = |variable| {
         let names = std::env::var(variable).unwrap_or_default();
@@ -57,10 +57,10 @@ fn unconnected(stream: &TcpStream, end: usize) -> (Arc<Domain>, Unconnected) {
     (domain, unconnected)
 }
 
-/// What is READ, registered in so many pieces, and its description for the initiator.
+/// The memory for READs, registered in this many pieces, and its description for the initiator.
 fn register(domain: &Arc<Domain>, readable: &Words, pieces: usize) -> (Vec<Registration>, Vec<u8>) {
     let bytes = readable.bytes();
-    // Where they meet is no page's end, unless there is only one.
+    // The pieces do not meet at the end of a page, unless there is only one.
     let piece_bytes = bytes.div_ceil(pieces).next_multiple_of(8);
     let registered: Vec<Registration> = (0..bytes)
         .step_by(piece_bytes)
@@ -122,7 +122,7 @@ impl<const PIECES: usize> Backend for Verbs<PIECES> {
         connection
     }
 
-    /// The agent: sleeps until an immediate comes, and answers it if it is to.
+    /// The agent: sleeps until an immediate arrives, and answers it if the test wants an echo.
     fn serve(connection: &Arc<Connection>, shared: &Shared) {
         let mut back = VerbsLink::new(Arc::clone(connection));
         while !shared.stops() {
@@ -156,7 +156,7 @@ impl<const PIECES: usize> Backend for Verbs<PIECES> {
         let (domain, unconnected) = unconnected(&stream, 1);
         let local = Registration::of(&domain, local, access::WRITE).unwrap();
         let own_end = unconnected.end();
-        // First: the target may write as soon as it has heard of this end.
+        // First: the target may write as soon as it knows this end.
         let pair = unconnected.connect(&end).unwrap();
         stream.write_all(own_end.as_bytes()).unwrap();
         stream.write_all(key_of(&local, local.rkey()).as_bytes()).unwrap();

@@ -1,6 +1,5 @@
-//! Verbs objects come and go: none is left by sessions, by ends half way or by
-//! clients that lie; a forked child releases none of its parent's. They need
-//! devices: the virtual machine of `make rxe` runs them.
+//! Sessions, incomplete connects and clients that lie leave no verbs objects behind. A forked child
+//! releases none of its parent's. They need devices: the virtual machine of `make rxe` runs them.
 
 use crate::verbs_world::{MAILBOX_BYTES, Server, bare, control, devices, heard, in_child, side};
 use remora_arena::{Mapping, Words};
@@ -65,7 +64,7 @@ fn a_client_that_lies_gets_an_error_or_a_session_that_fails() {
     {
         let server = Server::new();
         let (domain, place) = open(None, &devices().1).unwrap();
-        // No key of the client's.
+        // A key that is not the client's.
         let (address, bytes) = (4096.into(), (1 << 20).into());
         let nobodys = RegionKey { address, bytes, rkey: 1.into(), reserved: 0.into() };
         let lies: [fn(&mut VerbsEnd, &mut RegionKey); 8] = [
@@ -98,14 +97,14 @@ fn a_client_that_lies_gets_an_error_or_a_session_that_fails() {
             let mut link = VerbsLink::new(Arc::clone(&connection));
             let to = RemoteAddress { region: 0, offset: 4096 };
             link.post(&[Work::Write { id: 1, to, bytes: &[1; 8], imm: None }]);
-            // Nobody answers, or the client's device denies, or there is no
-            // such place: never a hang.
+            // There is no answer, or the client's device refuses, or the address does not exist.
+            // The connect never hangs.
             let ended = link.wait(Some(DEADLINE));
             let result = link.poll().map(|done| done.result);
             println!("lie {number}: {result:?}");
             assert!(matches!(result, Some(Err(_))), "lie {number}: {ended:?} {result:?}");
         }
-        // The control: the server goes on.
+        // The control: the server still serves.
         let (_session, mut client) = server.session();
         let arena = client.arena;
         assert_eq!(client.read(arena.address.get() + 16, arena.rkey.get()), Ok(2));
@@ -113,7 +112,7 @@ fn a_client_that_lies_gets_an_error_or_a_session_that_fails() {
     assert_eq!(objects(), before);
 }
 
-/// A child has copies of all handles; at its end it drops them.
+/// A child has copies of all handles, and drops them at its end.
 #[test]
 fn a_forked_child_releases_nothing_of_its_parents() {
     let server = Server::new();

@@ -1,6 +1,6 @@
-//! Links of one connection poll beside each other: none waits for the thread that has the
-//! device, and what was posted and came is counted. They need devices: the virtual
-//! machine of `make rxe` runs them.
+//! Links of one connection poll concurrently: no link waits for the thread that holds the device.
+//! The test counts posts and completions. They need devices: the virtual machine of `make rxe` runs
+//! them.
 
 use crate::verbs_world::Server;
 use remora_fabric::conformance::DEADLINE;
@@ -9,11 +9,11 @@ use remora_fabric::{Link, RemoteAddress, Waited, Work};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-/// The number that a client has for the mailbox: behind the arena.
+/// The number of the mailbox on the client's connection: the one after the arena's.
 const MAILBOX: u32 = 1;
 
-/// The thread that has the device stands still, as it would in a system call. Another
-/// one polls meanwhile.
+/// The thread that holds the device stands still, as it would in a system call. Another thread
+/// polls at that time.
 #[test]
 fn a_poll_does_not_wait_for_the_thread_that_has_the_device() {
     let server = Server::new();

@@ -1,7 +1,6 @@
-//! Why connections over RDMA end, and what an end does: operations fail with
-//! one reason, none is repeated, landing memory is left alone, and a fresh
-//! connection works. They need devices: the virtual machine of `make rxe` runs
-//! them.
+//! The reasons for which connections over RDMA end, and the effects of an end. Operations fail with
+//! one reason, none is repeated, landing memory is not written, and a fresh connection works. They
+//! need devices: the virtual machine of `make rxe` runs them.
 
 use crate::verbs_world::{
     ARENA, ARENA_BYTES, MAILBOX, MAILBOX_BYTES, Server, Session, bare, be_asked_again_soon,
@@ -50,7 +49,7 @@ fn connected(server: &Server) -> (Session, Arc<Connection>, VerbsLink) {
     (session, connection, link)
 }
 
-/// READs and WRITEs, and nothing came that was not posted on this link.
+/// READs and WRITEs succeed, and every completion is of an operation that this link posted.
 fn works(session: &Session, link: &mut VerbsLink) {
     link.post(&[write(1, &7u64.to_le_bytes()), read(2, 3)]);
     for id in [1, 2] {
@@ -63,8 +62,8 @@ fn works(session: &Session, link: &mut VerbsLink) {
     session.mailbox.store_release(0, 0);
 }
 
-/// Posts a batch on a connection that cannot work any more: each operation
-/// fails for this reason, the later ones too, and so does a further link.
+/// Posts a batch on a connection that has ended. Each operation fails for this reason, and so do
+/// later ones and those of a new link.
 fn fails(connection: &Arc<Connection>, link: &mut VerbsLink, reason: LinkError) {
     link.post(&[write(11, &9u64.to_le_bytes()), read(12, 4), write(13, &9u64.to_le_bytes())]);
     for id in [11, 12, 13] {
@@ -91,14 +90,14 @@ fn not_repeated(server: &Server, failed: &Session) {
     works(&session, &mut link);
 }
 
-/// What the virtual machine does with cables.
+/// The virtual machine's commands to cut and restore the connection.
 fn cable(action: &str) {
     let net = std::env::var("REMORA_RXE_NET").expect("the virtual machine says how");
     let script = format!("source {net}; rxe_count=2; {action} 0");
     assert!(Command::new("bash").args(["-c", &script]).status().unwrap().success(), "{action}");
 }
 
-/// Each would take the events that wake the other.
+/// Each test would consume the events that wake the other.
 #[test]
 #[should_panic(expected = "driven by an agent or by links that wait, not by both")]
 fn a_link_cannot_wait_where_an_agent_serves() {
@@ -149,7 +148,7 @@ fn a_wrong_key_is_denied_and_the_server_knows_whose_fault_it_was() {
     let mut link = VerbsLink::new(Arc::clone(&connection));
     link.reserve_landing(8);
     fails(&connection, &mut link, LinkError::Denied);
-    // The server's end breaks too, by its peer's fault.
+    // The server's end breaks too, because of its peer.
     let end = Instant::now() + DEADLINE;
     while session.connection.failure().is_none() {
         session.connection.pump();
@@ -160,14 +159,14 @@ fn a_wrong_key_is_denied_and_the_server_knows_whose_fault_it_was() {
     not_repeated(&server, &session);
 }
 
-/// As a server's agent does, until `is_over`.
+/// Serves as a server's agent does, until `is_over`.
 fn agent(connection: &Connection, is_over: &AtomicBool) {
     connection.serve();
     while !is_over.load(Ordering::SeqCst) {
         let kick = connection.end_fd();
         let mut fds = [PollFd::new(connection, PollFlags::IN), PollFd::new(&kick, PollFlags::IN)];
         let a_while = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-        // An agent serves when there is something, and only then.
+        // An agent serves only when it has an event.
         if poll(&mut fds, Some(&a_while)).is_ok_and(|ready| ready > 0) {
             // An agent takes each kick once.
             let _ = rustix::io::read(kick, &mut [0; 8]);
@@ -185,7 +184,7 @@ fn what_the_device_has_no_room_for_goes_out_though_nobody_looks_at_the_link() {
     std::thread::scope(|scope| {
         scope.spawn(|| agent(&session.connection, &is_over));
         let mut back = VerbsLink::new(Arc::clone(&session.connection));
-        // Each time three times as much as the memory to send from holds.
+        // Each batch is three times the memory to send from.
         for round in 1..=5u64 {
             let all = own.bytes();
             for _ in 0..768 * 1024 / all {
@@ -233,7 +232,8 @@ fn withdrawn_and_disconnected_are_told_apart() {
     not_repeated(&server, &session);
 }
 
-/// Tells a peer who takes nothing as much as it has room for; why that ends.
+/// Sends more to a peer that takes nothing than it has receive requests for. Returns the reason of
+/// the end.
 fn fills(link: &mut VerbsLink) -> LinkError {
     let mut executed = 0;
     let reason = loop {
@@ -244,7 +244,7 @@ fn fills(link: &mut VerbsLink) -> LinkError {
         }
         assert!(executed < 1 << 16, "it has room without end");
     };
-    // It broke when the room was used up, not before.
+    // It broke when the receive requests were used up, not before.
     assert_eq!(executed, 1024);
     reason
 }
@@ -254,15 +254,15 @@ fn a_peer_that_takes_no_immediates_is_an_overrun() {
     let server = Server::new();
     let (_session, connection, mut link) = honest(&server);
     let reason = fills(&mut link);
-    // Soft-RoCE counts the time that it is told to wait as time without an
-    // answer, and that is up first.
+    // Soft-RoCE counts the time for which the peer says that it must wait as time without an
+    // answer, and that limit comes first.
     assert!(matches!(reason, LinkError::Overrun | LinkError::NoAnswer), "{reason}");
     assert_eq!(connection.failure(), Some(reason));
     honest(&server);
 }
 
-/// The same between bare queue pairs, where the peer is asked again so soon
-/// that nothing else can be up.
+/// The same between bare queue pairs. The peer is asked again so soon that no other limit comes
+/// first.
 #[test]
 fn a_device_that_has_asked_often_enough_reports_an_overrun() {
     let (far_domain, far, mut raw, _control) = bare();
@@ -312,18 +312,18 @@ fn nothing_lands_after_an_end() {
             assert_eq!(completion(&mut link).result, Ok(()));
             link.landed(0, ARENA_BYTES).to_vec()
         };
-        // The control: READs bring what has changed.
+        // The control: READs return the changed words.
         let (first, end) = (landing(), Instant::now() + DEADLINE);
         while landing() == first {
             assert!(Instant::now() < end, "nothing changes");
         }
-        // A machine that holds up this thread for long executes all of them first:
-        // then there is another session.
+        // If the machine holds up this thread for long, all of them are executed first: then the
+        // test opens another session.
         let mut failed = 0;
         while failed == 0 {
             assert!(Instant::now() < end, "nothing is under way");
             let (_session, connection, mut link) = connected(&server);
-            // By one post, which does not wait for any of them.
+            // One post, which does not wait for any of them.
             let batch: Vec<Work<'_>> = (0..256).map(whole).collect();
             link.post(&batch);
             let executed = completion(&mut link);

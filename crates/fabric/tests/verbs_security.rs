@@ -1,7 +1,6 @@
-//! What a hostile client can do with raw verbs once it has a session: nothing
-//! beyond what it was granted. Each refusal has its control beside it: the
-//! same operation by whom it was granted to succeeds. They need devices: the
-//! virtual machine of `make rxe` runs them.
+//! The operations of a hostile client with raw verbs in a session: it can do nothing beyond its
+//! grants. Each refusal has its control beside it: the same operation succeeds for the client that
+//! has the grant. They need devices: the virtual machine of `make rxe` runs them.
 
 use crate::verbs_world::{ARENA, ARENA_BYTES, MAILBOX_BYTES, Raw, Server, Session, bare, content};
 use remora_arena::{Mapping, Words};
@@ -17,11 +16,11 @@ use std::time::{Duration, Instant};
 /// Not a word of any arena.
 const EVIL: u64 = 0xbad0_bad0_bad0_bad0;
 
-/// An attack: what it does to the client's end, and its status.
+/// An attack: its operation on the client's end, and its status.
 type Attack<'a> = &'a dyn Fn(&mut Raw) -> u32;
 
-/// Each attack by a client of its own, which could READ and WRITE what is its
-/// own just before; it is denied, and changes nothing of the arena.
+/// Each attack comes from a client of its own, which could READ and WRITE its own memory just
+/// before. The device denies the attack, and the arena does not change.
 fn denied(server: &Server, name: &str, attack: Attack<'_>) {
     let (session, mut client) = server.session();
     let before = content(&server.arena);
@@ -48,7 +47,7 @@ fn an_arena_in_pieces_is_read_whole_and_each_key_reaches_its_piece_only() {
     let server = Server::in_pieces(PIECE);
     denied(&server, "a READ over a piece's end with its key", &|client| {
         let (at, rkey) = (client.whole.address, client.whole.rkeys[0]);
-        // The control: each to its end.
+        // The control: each piece can be read to its end.
         assert_eq!(client.read(at + PIECE as u64 - 8, rkey), Ok(PIECE as u64 / 8 - 1));
         assert_eq!(client.read(at + PIECE as u64, client.whole.rkeys[1]), Ok(PIECE as u64 / 8));
         client.run(Verb::Read, at + PIECE as u64 - 8, rkey, 16)
@@ -125,7 +124,7 @@ fn an_arena_cannot_be_written_nor_read_beyond_its_ends() {
     denied(&server, "a READ behind the arena", &|client| {
         let (at, rkey) = whole(client);
         let end = at + client.arena.bytes.get();
-        // The control: the last word is there.
+        // The control: the last word can be read.
         assert_eq!(client.read(end - 8, rkey), Ok(client.arena.bytes.get() / 8 - 1));
         read(client, end, rkey)
     });
@@ -157,7 +156,7 @@ fn a_mailbox_can_be_written_within_its_bounds_and_not_be_read() {
     });
     denied(&server, "a WRITE behind the mailbox", &|client| {
         let (_, end, rkey) = window(client);
-        // The control: the last word can be written, and is put back.
+        // The control: the last word can be written. The test restores it.
         assert_eq!(client.write(end - 8, rkey, 0), IBV_WC_SUCCESS);
         client.write(end, rkey, EVIL)
     });
@@ -190,7 +189,7 @@ fn another_clients_mailbox_is_out_of_reach_with_its_key() {
         client.write(client.mailbox.address.get(), rkey, EVIL)
     });
     assert!(content(&victim.mailbox).iter().all(|word| *word == 0));
-    // The control: its owner can, with the same key, after all that.
+    // The control: the owner can do it with the same key, after all attacks.
     assert_eq!(owner.write(at, rkey, 5), IBV_WC_SUCCESS);
     assert_eq!(victim.mailbox.load_acquire(0), 5);
 }
@@ -217,7 +216,7 @@ fn the_key_of_a_registration_is_none_and_a_freed_window_is_the_end() {
             _ => {
                 let rkey = window.rkey;
                 drop(window);
-                // The queue pair still lives.
+                // The queue pair is not broken.
                 assert_eq!(client.read(arena.address() + 8, arena.rkey()), Ok(1));
                 client.write(at, rkey, EVIL)
             }
@@ -254,9 +253,8 @@ fn no_client_invalidates_an_arena() {
     }
 }
 
-/// A key that differs in what is drawn at random, the own key, another's. One
-/// key is never named twice: that ends the kernel of a server on Soft-RoCE
-/// (docs/assumptions.md, D9).
+/// A key that differs in its random bits, the own key, another client's key. One key is never named
+/// twice: that crashes the kernel of a server on Soft-RoCE (docs/assumptions.md, D9).
 #[test]
 fn who_invalidates_a_window_loses_its_own_session() {
     let server = Server::new();
@@ -277,14 +275,14 @@ fn who_invalidates_a_window_loses_its_own_session() {
         assert!(content(&hostile_session.mailbox).iter().all(|word| *word == 0), "{attack}");
         let reached = victim.write(at, rkey, 5);
         println!("{attack} key is invalidated: status {status}; its owner's WRITE: {reached}");
-        // Soft-RoCE does not look whose a window is.
+        // Soft-RoCE does not check the owner of a window.
         if attack != "another's" || !is_software(session.connection.device()) {
             assert_eq!(reached, IBV_WC_SUCCESS, "{attack}");
         }
         assert_eq!(session.mailbox.load_acquire(0), 5, "{attack}");
     }
     assert_eq!(content(&server.arena), before);
-    // Nobody else is concerned.
+    // Other clients are not affected.
     let (session, mut fresh) = server.session();
     let key = fresh.mailbox;
     assert_eq!(fresh.write(key.address.get(), key.rkey.get(), 6), IBV_WC_SUCCESS);
@@ -320,12 +318,12 @@ fn a_withdrawn_client_executes_nothing_more_however_busy_it_is() {
         withdrawn.store(true, Ordering::Release);
         let (count, status) = writer.join().unwrap();
         assert_eq!(session.mailbox.load_acquire(0), last, "it was executed afterwards");
-        // The last was executed without an answer, or not at all.
+        // The last operation was executed without an answer, or not at all.
         assert!(count - last <= 1, "{count} {last}");
-        // Its window goes first, then its queue pair.
+        // The server closes its window first, then its queue pair.
         assert!([IBV_WC_REM_ACCESS_ERR, IBV_WC_RETRY_EXC_ERR].contains(&status), "{status}");
     });
-    // Nor does it READ any more.
+    // It can no longer READ.
     assert!(client.read(arena.address.get(), arena.rkey.get()).is_err());
     // The control: a fresh session of the same server works.
     let (_session, mut client) = server.session();

@@ -1,6 +1,6 @@
-//! A client that tells a server another machine's end of a queue pair as its
-//! own: the server sends nothing there. It needs devices, and a server's
-//! binary as `REMORA_BIN`: the virtual machine of `make rxe` runs it.
+//! A client names another machine's end of a queue pair as its own: the server sends nothing to
+//! that machine. The test needs devices, and a server's binary as `REMORA_BIN`: the virtual machine
+//! of `make rxe` runs it.
 
 use crate::verbs_world::{Raw, devices, side};
 use remora_arena::{Mapping, Words};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use zerocopy::{FromZeros, IntoBytes};
 
 const ADDRESS: &str = "127.0.0.1:7001";
-/// Words that the server may write; heartbeats stand among the first.
+/// Words that the server may write. The heartbeats are among the first ones.
 const MAILBOX_BYTES: usize = 1 << 20;
 
 struct Server(Child);
@@ -34,7 +34,7 @@ impl Server {
         Self(command.spawn().unwrap())
     }
 
-    /// What it says to a client who wants RDMA.
+    /// The server's answer to a client that wants RDMA.
     fn greets(&self) -> (TcpStream, VerbsEnd) {
         let end = Instant::now() + DEADLINE;
         let mut stream = loop {
@@ -68,8 +68,8 @@ fn sent() -> u64 {
     std::fs::read_to_string(file).unwrap().trim().parse().unwrap()
 }
 
-/// A client's session, and its memory that the server may write. It tells
-/// `told` as its end, or the end that it has.
+/// A client's session, and its memory that the server may write. It announces `told` as its end, or
+/// its real end.
 fn session(server: &Server, told: Option<&VerbsEnd>) -> (Raw, VerbsEnd, Words) {
     let (mut stream, end) = server.greets();
     let (domain, place) = open(None, &devices().1).unwrap();
@@ -98,13 +98,13 @@ fn nothing_is_sent_to_an_end_that_has_sent_nothing() {
     let (mut stranger, _, _) = session(&server, Some(&end));
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(sent(), before, "it sends to who has not sent");
-    // Nor has the stranger's own device any way in.
+    // The stranger's own device has no access either.
     let clock = CLIENT_CLOCK_WORD as u64 * 8;
     let key = stranger.mailbox;
     assert_ne!(stranger.write(key.address.get() + clock, key.rkey.get(), 7), IBV_WC_SUCCESS);
     assert_eq!(mailbox.load_acquire(HEARTBEAT_WORD), 0);
-    // The control: whose clock comes by RDMA has heartbeats, and the stranger
-    // has not broken its connection.
+    // The control: a client that announced its own end receives heartbeats, and the stranger has
+    // not broken its connection.
     let key = honest.mailbox;
     assert_eq!(honest.write(key.address.get() + clock, key.rkey.get(), 7), IBV_WC_SUCCESS);
     let end = Instant::now() + DEADLINE;

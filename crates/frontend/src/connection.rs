@@ -6,7 +6,7 @@
 //! fast its client sends, and a turn does not move the bytes left by earlier ones.
 
 use crate::ahead::{Next, parse_ahead};
-use crate::counts::Counts;
+use crate::counts::ConnectionCounts;
 use crate::executor::Executor;
 use crate::input::Input;
 use crate::port::ShardPort;
@@ -74,6 +74,8 @@ pub struct Connection<P: Protocol> {
     is_closing: bool,
     /// The peer has closed its side: there is an end to be read.
     end_announced: bool,
+    /// No reply arrives any more.
+    is_gone: bool,
     /// The kernel may have unread bytes: an event reported them, and no read has found the socket
     /// empty since. A turn that only a reply caused reads nothing.
     may_have_more: bool,
@@ -111,6 +113,7 @@ impl<P: Protocol> Connection<P> {
             keys_left: None,
             is_closing: false,
             end_announced: false,
+            is_gone: false,
             may_have_more: true,
         }
     }
@@ -132,9 +135,10 @@ impl<P: Protocol> Connection<P> {
         self.may_have_more = true;
     }
 
-    /// The peer has closed its side.
-    pub(crate) const fn announce_end(&mut self) {
+    /// The peer has closed its side, and does not take replies any more if it is gone.
+    pub(crate) const fn announce_end(&mut self, is_gone: bool) {
         self.end_announced = true;
+        self.is_gone |= is_gone;
         self.may_have_more = true;
     }
 
@@ -161,7 +165,7 @@ impl<P: Protocol> Connection<P> {
     pub(crate) fn take(
         &mut self,
         stream: &mut (impl Read + Write),
-        counts: &Counts,
+        counts: &ConnectionCounts,
         scratch: &mut [u8],
     ) -> Taken {
         self.take_up(stream, counts, scratch, false)
@@ -170,7 +174,7 @@ impl<P: Protocol> Connection<P> {
     fn take_up(
         &mut self,
         stream: &mut (impl Read + Write),
-        counts: &Counts,
+        counts: &ConnectionCounts,
         scratch: &mut [u8],
         behind_requests: bool,
     ) -> Taken {
@@ -266,7 +270,12 @@ impl<P: Protocol> Connection<P> {
         // Was it paused by replies that have been taken meanwhile?
         let read_more = self.may_have_more && !self.is_closing;
         let goes_on = (read_more || parse_more) && !self.responder.is_paused();
-        if goes_on { Flow::Again } else { Flow::Go }
+        match goes_on {
+            true => Flow::Again,
+            // It might wait for long, as for a disk that fails, and keep another client out.
+            false if self.is_gone => Flow::Close,
+            false => Flow::Go,
+        }
     }
 
     /// Takes in fresh bytes, and executes whole requests. Only incomplete requests, and those
@@ -420,7 +429,7 @@ impl<P: Protocol> Connection<P> {
     }
 
     /// Answers with a protocol error and stops reading.
-    fn violation(&mut self, counts: &Counts, text: &str) {
+    fn violation(&mut self, counts: &ConnectionCounts, text: &str) {
         counts.protocol_errors.add(1);
         self.responder.reply(|out, _| P::write_error(out, text));
         self.responder.quit();
@@ -463,7 +472,7 @@ impl<P: Protocol> Connection<P> {
     /// Counts one more second. A request without new bytes for longer than `upload_idle_s` is
     /// refused: its memory is freed, and the rest of it is skipped, so that the connection
     /// continues with the next request.
-    pub(crate) fn count_idle(&mut self, upload_idle_s: u64, counts: &Counts) -> Flow {
+    pub(crate) fn count_idle(&mut self, upload_idle_s: u64, counts: &ConnectionCounts) -> Flow {
         self.idle_s += 1;
         if self.idle_s <= upload_idle_s || !self.keeps_part() {
             return Flow::Go;

@@ -124,10 +124,12 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         }
     }
 
-    /// The peer of a stream has closed its side.
-    pub fn announce_end(&mut self, slot: usize) {
+    /// The peer of a stream has closed its side. If the stream is gone, no reply arrives any more:
+    /// the connection closes as soon as it reads nothing more, whatever its replies wait for.
+    /// [`Connections::stir`] has to follow.
+    pub fn announce_end(&mut self, slot: usize, is_gone: bool) {
         if let Some(Some(of)) = self.slots.get_mut(slot) {
-            of.connection.announce_end();
+            of.connection.announce_end(is_gone);
         }
     }
 

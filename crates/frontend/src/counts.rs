@@ -28,7 +28,7 @@ impl Counter {
 
 /// Counts of the connections of one thread.
 #[derive(Default)]
-pub struct Counts {
+pub struct ConnectionCounts {
     /// Writes to streams.
     pub writes: Counter,
     /// Bytes written.

@@ -11,7 +11,7 @@ const READ_GROUPS: usize = 128;
 
 /// The question of one part of a request to a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Asked {
+pub struct Question {
     /// The shard.
     pub shard: usize,
     /// The kind of work.
@@ -40,10 +40,10 @@ pub fn group(hash: KeyHash) -> usize {
 #[derive(Default)]
 pub struct InFlight {
     /// Nothing while nothing is asked: most connections are idle.
-    counts: Option<Box<Counts>>,
+    counts: Option<Box<InFlightCounts>>,
 }
 
-struct Counts {
+struct InFlightCounts {
     /// All that is in flight.
     all: u32,
     /// By shard.
@@ -63,16 +63,16 @@ struct OfShard {
 
 impl InFlight {
     /// Counts a question to one of this many shards.
-    pub fn ask(&mut self, asked: Asked, shards: usize) {
+    pub fn ask(&mut self, asked: Question, shards: usize) {
         let counts = self.counts.get_or_insert_with(|| {
             let of_shards = vec![OfShard::default(); shards];
-            Box::new(Counts { all: 0, of_shards, reads: [0; READ_GROUPS] })
+            Box::new(InFlightCounts { all: 0, of_shards, reads: [0; READ_GROUPS] })
         });
         counts.change(asked, |count| *count += 1);
     }
 
     /// The shard has replied to it.
-    pub fn answered(&mut self, asked: Asked) {
+    pub fn answered(&mut self, asked: Question) {
         if let Some(counts) = &mut self.counts {
             counts.change(asked, |count| *count -= 1);
         }
@@ -100,8 +100,8 @@ impl InFlight {
     }
 }
 
-impl Counts {
-    fn change(&mut self, asked: Asked, change: impl Fn(&mut u32)) {
+impl InFlightCounts {
+    fn change(&mut self, asked: Question, change: impl Fn(&mut u32)) {
         change(&mut self.all);
         let of_shard = &mut self.of_shards[asked.shard];
         change(&mut of_shard.all);
@@ -124,7 +124,7 @@ mod tests {
         let may_read = |in_flight: &InFlight| {
             [(0, key), (0, other), (1, key)].map(|(shard, hash)| in_flight.may_read(shard, hash))
         };
-        let of = |shard, what| Asked { shard, what, bytes: 0 };
+        let of = |shard, what| Question { shard, what, bytes: 0 };
         assert_eq!(may_read(&in_flight), [true; 3]);
         let read = of(0, What::Read(group(key)));
         in_flight.ask(read, 2);

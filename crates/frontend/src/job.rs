@@ -33,7 +33,8 @@ pub struct Job {
     pub token: Token,
     /// Objects that a search of a tree gives at most.
     pub most_objects: usize,
-    /// The hash of the key that is needed first; a hint.
+    /// The hash of the command's key in its database, so that its shard does not compute it again;
+    /// `None` without a key, or if the sender does not know it.
     pub hash: Option<KeyHash>,
 }
 

@@ -50,9 +50,9 @@ mod responder;
 
 pub use connection::Connection;
 pub use connections::{Connections, READ_BYTES};
-pub use counts::{Counter, Counts};
+pub use counts::{ConnectionCounts, Counter};
 pub use executor::Executor;
-pub use in_flight::{Asked, What, group};
+pub use in_flight::{Question, What, group};
 pub use job::{Job, Order, OwnedReply, Token};
 pub use key_batch::{
     Each, KeyBatch, KeyCommand, KeyReplies, KeyReply, PartRequest, REPLY_HEAD_BYTES, WantedBytes,
@@ -60,7 +60,9 @@ pub use key_batch::{
 pub use many_keys::{Answers, Jobs, ManyKeys};
 pub use pending::Waiting;
 pub use port::{Here, ShardPort};
-pub use protocol::{Dialect, LongReply, Parsed, ParsedRequest, Part, Protocol, ReplyForm, Skipped};
+pub use protocol::{
+    Dialect, LongReply, Parsed, ParsedRequest, Protocol, ReplyForm, ShardAnswer, Skipped,
+};
 pub use responder::Responder;
 
 #[cfg(test)]

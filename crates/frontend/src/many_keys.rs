@@ -4,10 +4,10 @@
 //! Invariant: each answer is in the reply where its key is in the request. Once the values exceed
 //! the maximum size of a reply, no more of them are kept.
 
-use crate::in_flight::{Asked, What};
+use crate::in_flight::{Question, What};
 use crate::job::{Job, Order, OwnedReply, Token};
 use crate::key_batch::{Each, KeyBatch, KeyReplies, REPLY_HEAD_BYTES, WantedBytes};
-use crate::protocol::{Part, ReplyForm};
+use crate::protocol::{ReplyForm, ShardAnswer};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{MAX_REPLY_BYTES, MAX_SHARDS};
 use remora_protocol::Reply;
@@ -207,10 +207,10 @@ impl<F: ReplyForm> ManyKeys<F> {
     }
 
     /// Takes a shard's reply to a part, and passes its answers to `answered`.
-    pub fn take(&mut self, part: usize, reply: OwnedReply, answered: impl FnMut(Asked)) {
+    pub fn take(&mut self, part: usize, reply: OwnedReply, answered: impl FnMut(Question)) {
         let group = &mut self.groups[part];
         let shard = group.shard;
-        group.keys.iter().map(|&(_, what)| Asked { shard, what, bytes: 0 }).for_each(answered);
+        group.keys.iter().map(|&(_, what)| Question { shard, what, bytes: 0 }).for_each(answered);
         self.missing -= 1;
         self.job_bytes -= group.job_bytes;
         let heads = if group.is_list { group.keys.len() * REPLY_HEAD_BYTES } else { 0 };
@@ -226,26 +226,26 @@ impl<F: ReplyForm> ManyKeys<F> {
     /// Appends the reply to the request.
     pub fn write(&self, out: &mut Vec<u8>, dialect: F::Dialect) {
         if self.is_too_large {
-            let part = [Part::from(&Reply::status(Status::TooLarge))];
-            return self.form.write(out, dialect, &part);
+            let answer = [ShardAnswer::from(&Reply::status(Status::TooLarge))];
+            return self.form.write(out, dialect, &answer);
         }
-        let mut parts = vec![Part::from(&Reply::status(Status::Ok)); self.keys];
+        let mut answers = vec![ShardAnswer::from(&Reply::status(Status::Ok)); self.keys];
         let Answers { replies, positions } = &self.answers;
         for (&position, answer) in positions.iter().zip(replies.iter()) {
-            parts[position as usize] = Part::from(answer);
+            answers[position as usize] = ShardAnswer::from(answer);
         }
         let lists = self.groups.iter().filter_map(|group| Some((group, group.reply.as_ref()?)));
         for (group, reply) in lists {
             if !group.is_list {
-                parts[group.keys[0].0 as usize] = Part::from(reply);
+                answers[group.keys[0].0 as usize] = ShardAnswer::from(reply);
                 continue;
             }
             let list = reply.value.as_deref().unwrap_or_default();
             for (&(position, _), answer) in group.keys.iter().zip(KeyReplies::each(list)) {
-                parts[position as usize] = Part::from(answer);
+                answers[position as usize] = ShardAnswer::from(answer);
             }
         }
-        self.form.write(out, dialect, &parts);
+        self.form.write(out, dialect, &answers);
     }
 
     /// The memory of its answers, to be used again, unless that is much.

@@ -5,7 +5,7 @@
 //!
 //! Invariant: no byte of a held reply is sent before its sequence is durable; bytes are sent in order.
 
-use crate::counts::Counts;
+use crate::counts::ConnectionCounts;
 use remora_layout::limits::{CONNECTION_PAUSE_OUTPUT_BYTES, CONNECTION_SEND_BYTES_PER_TURN};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
@@ -135,7 +135,7 @@ impl Output {
     }
 
     /// Sends as much as the stream takes, up to a turn's limit. False if the stream is broken.
-    pub fn send(&mut self, stream: &mut impl Write, counts: &Counts) -> bool {
+    pub fn send(&mut self, stream: &mut impl Write, counts: &ConnectionCounts) -> bool {
         let most = self.end();
         while self.sent < most && self.may_send > 0 {
             let end = most.min(self.sent + self.may_send);
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_is_held_is_sent_once_it_is_durable_and_not_before() {
-        let (counts, mut stream) = (Counts::default(), Vec::new());
+        let (counts, mut stream) = (ConnectionCounts::default(), Vec::new());
         let mut output = Output::default();
         let mut turn = |output: &mut Output, replies: &[(&[u8], u64)], durable: u64| {
             output.begin_turn();
@@ -214,7 +214,7 @@ mod tests {
     fn what_is_unsent_is_moved_only_when_it_is_little() {
         let all: Vec<u8> = (0..LARGE).map(|at| (at / 1_000) as u8).collect();
         let mut output = Output { bytes: all.clone(), ..Output::default() };
-        let (counts, mut stream) = (Counts::default(), Vec::new());
+        let (counts, mut stream) = (ConnectionCounts::default(), Vec::new());
         while !output.bytes.is_empty() {
             let (length, sent) = (output.bytes.len(), output.sent);
             output.may_send = 700_000;

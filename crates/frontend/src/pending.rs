@@ -1,6 +1,6 @@
 //! Replies that wait: for a shard, or for an earlier reply.
 
-use crate::in_flight::Asked;
+use crate::in_flight::Question;
 use crate::job::{OwnedReply, Token};
 use crate::many_keys::ManyKeys;
 use crate::protocol::{LongReply, ReplyForm};
@@ -101,15 +101,15 @@ pub struct Waiting<F> {
     /// Bytes of its jobs that are not answered.
     pub job_bytes: usize,
     /// The question of each part.
-    pub asked: SmallVec<[Asked; 1]>,
+    pub asked: SmallVec<[Question; 1]>,
     /// Names the rest of the only part's reply, which its shard still has.
     pub rest: Option<Token>,
 }
 
 impl<F> Waiting<F> {
     /// A request of which every part was asked for.
-    pub fn all(form: F, asked: impl IntoIterator<Item = Asked>) -> Self {
-        let asked: SmallVec<[Asked; 1]> = asked.into_iter().collect();
+    pub fn all(form: F, asked: impl IntoIterator<Item = Question>) -> Self {
+        let asked: SmallVec<[Question; 1]> = asked.into_iter().collect();
         let (parts, missing) = (smallvec![None; asked.len()], asked.len());
         let job_bytes = asked.iter().map(|asked| asked.bytes).sum();
         Self { form, parts, missing, bytes: 0, job_bytes, asked, rest: None }
@@ -123,7 +123,7 @@ impl<F> Waiting<F> {
     }
 
     /// Adds a part that was asked for, or that is answered.
-    pub fn add(&mut self, asked: Asked, reply: Option<OwnedReply>) {
+    pub fn add(&mut self, asked: Question, reply: Option<OwnedReply>) {
         self.missing += reply.is_none() as usize;
         self.job_bytes += asked.bytes;
         self.bytes += reply.as_ref().map_or(0, OwnedReply::value_bytes);

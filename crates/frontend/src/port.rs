@@ -1,6 +1,6 @@
 //! The interface of connections and executors to the shards.
 
-use crate::counts::Counts;
+use crate::counts::ConnectionCounts;
 use crate::job::{Job, Token};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
@@ -46,7 +46,7 @@ pub trait ShardPort {
     fn durable_sequence(&self) -> u64;
 
     /// This thread's counters.
-    fn counts(&self) -> &Counts;
+    fn counts(&self) -> &ConnectionCounts;
 
     /// A connection of this thread is over.
     fn note_end(&self);

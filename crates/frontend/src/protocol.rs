@@ -106,13 +106,13 @@ pub trait ReplyForm: Copy {
     /// A reply that is written piece by piece.
     type Long: LongReply<Dialect = Self::Dialect>;
 
-    /// Appends the reply that the parts make.
-    fn write(self, out: &mut Vec<u8>, dialect: Self::Dialect, parts: &[Part<'_>]);
+    /// Appends the reply that the answers make.
+    fn write(self, out: &mut Vec<u8>, dialect: Self::Dialect, answers: &[ShardAnswer<'_>]);
 
     /// Whether a reply of this form may be one that is written piece by piece.
     fn is_long(self) -> bool;
 
-    /// The reply that its only part makes, if it is one that is written piece by piece: then
+    /// The reply that its only answer makes, if it is one that is written piece by piece: then
     /// it takes the value.
     fn long_reply(self, answer: (Status, i64), value: &mut Option<Vec<u8>>) -> Option<Self::Long>;
 }
@@ -129,13 +129,13 @@ pub trait LongReply {
     fn write_piece(&mut self, out: &mut Vec<u8>, dialect: Self::Dialect) -> bool;
 
     /// Continues with this value, after the written part; false if no shard sends such a reply in
-    /// several parts.
+    /// several answers.
     fn go_on(&mut self, value: Vec<u8>) -> bool;
 }
 
 /// One shard's answer, from which a reply is made. Mostly there is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part<'a> {
+pub struct ShardAnswer<'a> {
     /// How it went.
     pub status: Status,
     /// The number.
@@ -144,21 +144,21 @@ pub struct Part<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-impl<'a> From<&Reply<'a>> for Part<'a> {
+impl<'a> From<&Reply<'a>> for ShardAnswer<'a> {
     #[inline]
     fn from(reply: &Reply<'a>) -> Self {
         Self { status: reply.status, number: reply.number, value: reply.value }
     }
 }
 
-impl<'a> From<&'a OwnedReply> for Part<'a> {
+impl<'a> From<&'a OwnedReply> for ShardAnswer<'a> {
     #[inline]
     fn from(reply: &'a OwnedReply) -> Self {
         Self { status: reply.status, number: reply.number, value: reply.value.as_deref() }
     }
 }
 
-impl<'a> From<(Status, i64, Option<&'a [u8]>)> for Part<'a> {
+impl<'a> From<(Status, i64, Option<&'a [u8]>)> for ShardAnswer<'a> {
     #[inline]
     fn from((status, number, value): (Status, i64, Option<&'a [u8]>)) -> Self {
         Self { status, number, value }

@@ -2,14 +2,14 @@
 //! wait for shards or for an earlier one, and the output that is not sent yet. Waiting replies are
 //! counted until they are in the output.
 
-use crate::counts::Counts;
-use crate::in_flight::{Asked, InFlight};
+use crate::counts::ConnectionCounts;
+use crate::in_flight::{InFlight, Question};
 use crate::job::{Job, Order, OwnedReply, Token};
 use crate::many_keys::ManyKeys;
 use crate::output::Output;
 use crate::pending::{Pending, Piece, Waiting, Writing};
 use crate::port::ShardPort;
-use crate::protocol::{Dialect, Part, Protocol, ReplyForm};
+use crate::protocol::{Dialect, Protocol, ReplyForm, ShardAnswer};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
@@ -121,10 +121,10 @@ impl<P: Protocol> Responder<P> {
         }
     }
 
-    /// Appends the reply that one part makes.
+    /// Appends the reply that one answer makes.
     #[inline]
-    pub fn reply_part(&mut self, form: P::Form, part: Part<'_>) {
-        self.reply(|out, dialect| form.write(out, dialect, &[part]));
+    pub fn reply_answer(&mut self, form: P::Form, answer: ShardAnswer<'_>) {
+        self.reply(|out, dialect| form.write(out, dialect, &[answer]));
     }
 
     /// Whether a reply that waits for its own shard can be written at once: nothing waits before
@@ -219,7 +219,7 @@ impl<P: Protocol> Responder<P> {
 
     /// Notes that a part of the next request was sent to its shard. `shards` is the number of
     /// shards.
-    pub fn ask(&mut self, asked: Asked, shards: usize) {
+    pub fn ask(&mut self, asked: Question, shards: usize) {
         self.in_flight.ask(asked, shards);
     }
 
@@ -290,8 +290,8 @@ impl<P: Protocol> Responder<P> {
                         && !waiting.form.is_long()
                     {
                         self.held_bytes -= waiting.bytes;
-                        let part = [Part::from(part)];
-                        waiting.form.write(self.output.bytes_mut(), dialect, &part);
+                        let answer = [ShardAnswer::from(part)];
+                        waiting.form.write(self.output.bytes_mut(), dialect, &answer);
                         self.pending.pop_front();
                         self.first_pending += 1;
                         continue;
@@ -306,8 +306,9 @@ impl<P: Protocol> Responder<P> {
                         continue;
                     }
                     self.held_bytes -= waiting.bytes;
-                    let parts: SmallVec<[Part<'_>; 1]> = parts.iter().map(Part::from).collect();
-                    waiting.form.write(self.output.bytes_mut(), dialect, &parts);
+                    let answers: SmallVec<[ShardAnswer<'_>; 1]> =
+                        parts.iter().map(ShardAnswer::from).collect();
+                    waiting.form.write(self.output.bytes_mut(), dialect, &answers);
                 }
                 Some(Pending::Keys(many, dialect)) if many.is_complete() => {
                     self.held_parts -= many.keys();
@@ -406,7 +407,7 @@ impl<P: Protocol> Responder<P> {
 
     /// Sends as much as the stream takes, up to a turn's limit. False if the connection is over:
     /// its stream is broken, it reads too little, or a reply cannot be written to its end.
-    pub(crate) fn flush(&mut self, stream: &mut impl Write, counts: &Counts) -> bool {
+    pub(crate) fn flush(&mut self, stream: &mut impl Write, counts: &ConnectionCounts) -> bool {
         let goes_on = self.output.send(stream, counts)
             && self.unsent_bytes() <= CONNECTION_MAX_OUTPUT_BYTES
             && self.broken_off.is_none();
@@ -418,7 +419,7 @@ impl<P: Protocol> Responder<P> {
 
     /// The connection is over; whether that was our doing is counted.
     #[cold]
-    fn count_over(&self, counts: &Counts) {
+    fn count_over(&self, counts: &ConnectionCounts) {
         let (serial, peer, unread) = (self.serial, self.peer, self.unsent_bytes());
         if unread > CONNECTION_MAX_OUTPUT_BYTES {
             counts.output_cut_off.add(1);

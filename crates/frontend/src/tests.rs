@@ -1,21 +1,23 @@
 //! Connections of a protocol that is not RESP: lines of words. A number is answered at once,
-//! other words are asked of their shard, which answers when the test says so.
+//! other words are asked of their shard, which answers when the test says so. The first word of a
+//! line may choose another reply: `text` (a long one), `many` (keys in several turns), `held` (one
+//! that waits until a sequence is durable).
 
 use crate::ahead::{Next, parse_ahead};
 use crate::{
-    Asked, Connection, Connections, Counts, Executor, Here, Job, LongReply, ManyKeys, OwnedReply,
-    Parsed, ParsedRequest, Part, Protocol, ReplyForm, Responder, ShardPort, Skipped, Token,
-    Waiting, What, group,
+    Answers, Connection, ConnectionCounts, Connections, Each, Executor, Here, Job, Jobs,
+    KeyReplies, LongReply, ManyKeys, Order, OwnedReply, Parsed, ParsedRequest, Protocol, Question,
+    ReplyForm, Responder, ShardAnswer, ShardPort, Skipped, Token, Waiting, What, group,
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     CONNECTION_KEYS_PER_TURN, CONNECTION_MAX_OUTPUT_BYTES, CONNECTION_PAUSE_PENDING,
-    CONNECTION_REQUESTS_AHEAD,
+    CONNECTION_REQUESTS_AHEAD, STALL_BYTES,
 };
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -69,57 +71,73 @@ impl ParsedRequest for Line {
     }
 
     fn give_up(&self) -> Option<(usize, ())> {
-        None
+        Some((0, ()))
     }
 
     fn pass((): &mut (), input: &[u8]) -> Result<Skipped, &'static str> {
-        Ok(Skipped { bytes: input.len(), is_whole: true })
+        let end = input.iter().position(|byte| *byte == b'\n');
+        Ok(Skipped { bytes: end.map_or(input.len(), |end| end + 1), is_whole: end.is_some() })
     }
 }
 
-/// All parts' numbers in a line.
 #[derive(Clone, Copy)]
-struct Numbers;
+enum Form {
+    /// All answers' numbers in a line.
+    Numbers,
+    /// The only answer's value, in pieces.
+    Text,
+}
 
-enum NoLongReply {}
+/// Bytes of a piece of a long reply.
+const PIECE: usize = 1 << 10;
 
-impl LongReply for NoLongReply {
+/// A value, and the bytes of it that are written.
+struct Text(Vec<u8>, usize);
+
+impl LongReply for Text {
     type Dialect = ();
 
     fn bytes(&self) -> usize {
-        match *self {}
+        self.0.len()
     }
 
-    fn write_piece(&mut self, _: &mut Vec<u8>, (): ()) -> bool {
-        match *self {}
+    fn write_piece(&mut self, out: &mut Vec<u8>, (): ()) -> bool {
+        let piece = &self.0[self.1..self.0.len().min(self.1 + PIECE)];
+        out.extend_from_slice(piece);
+        self.1 += piece.len();
+        self.1 == self.0.len()
     }
 
-    fn go_on(&mut self, _: Vec<u8>) -> bool {
-        match *self {}
+    fn go_on(&mut self, value: Vec<u8>) -> bool {
+        *self = Self(value, 0);
+        true
     }
 }
 
-impl ReplyForm for Numbers {
+impl ReplyForm for Form {
     type Dialect = ();
-    type Long = NoLongReply;
+    type Long = Text;
 
-    fn write(self, out: &mut Vec<u8>, (): (), parts: &[Part<'_>]) {
-        let numbers: Vec<String> = parts.iter().map(|part| part.number.to_string()).collect();
+    fn write(self, out: &mut Vec<u8>, (): (), answers: &[ShardAnswer<'_>]) {
+        if let Some(refused) = answers.iter().find(|answer| answer.status != Status::Ok) {
+            return out.extend_from_slice(format!("{:?}\n", refused.status).as_bytes());
+        }
+        let numbers: Vec<_> = answers.iter().map(|answer| answer.number.to_string()).collect();
         out.extend_from_slice(format!("{}\n", numbers.join(" ")).as_bytes());
     }
 
     fn is_long(self) -> bool {
-        false
+        matches!(self, Self::Text)
     }
 
-    fn long_reply(self, _: (Status, i64), _: &mut Option<Vec<u8>>) -> Option<NoLongReply> {
-        None
+    fn long_reply(self, (status, _): (Status, i64), value: &mut Option<Vec<u8>>) -> Option<Text> {
+        (self.is_long() && status == Status::Ok).then(|| Text(value.take().unwrap_or_default(), 0))
     }
 }
 
 impl Protocol for Lines {
     type Request = Line;
-    type Form = Numbers;
+    type Form = Form;
     type Client = ();
 
     const TOO_LONG: &'static str = "too long";
@@ -135,7 +153,8 @@ impl Protocol for Lines {
 #[derive(Default)]
 struct Shards {
     jobs: Vec<(usize, Job)>,
-    counts: Counts,
+    durable: u64,
+    counts: ConnectionCounts,
 }
 
 impl ShardPort for Shards {
@@ -174,10 +193,10 @@ impl ShardPort for Shards {
     }
 
     fn durable_sequence(&self) -> u64 {
-        0
+        self.durable
     }
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &ConnectionCounts {
         &self.counts
     }
 
@@ -217,23 +236,38 @@ impl Executor for Asks {
             return responder
                 .reply(|out, ()| out.extend_from_slice(format!("{number}\n").as_bytes()));
         }
+        match &line.words[..] {
+            [held, sequence] if held == "held" => {
+                assert!(responder.may_hold(), "a test sends it alone");
+                responder.reply(|out, ()| out.extend_from_slice(b"done\n"));
+                return responder.hold(sequence.parse().expect("a sequence"));
+            }
+            [many, keys @ ..] if many == "many" => {
+                let each = Each::Key(|key| Command::Get { key });
+                let many = ManyKeys::new(each, Form::Numbers, keys.len(), Answers::default());
+                return self.take_keys(responder, many, keys);
+            }
+            _ => {}
+        }
+        let form = if line.words[0] == "text" { Form::Text } else { Form::Numbers };
         let mut asked = Vec::new();
         for (part, word) in line.words.iter().enumerate() {
             let (hash, shard) = self.shards.route(responder.database, word.as_bytes());
             let token = responder.token(self.shards.home(), shard, part);
-            asked.push(Asked { shard, what: What::Read(group(hash)), bytes: word.len() });
+            asked.push(Question { shard, what: What::Read(group(hash)), bytes: word.len() });
             responder.ask(asked[part], self.shards.shards());
             self.shards.hand(shard, Job::execute(word.clone().into_bytes(), token));
         }
-        responder.wait(Waiting::all(Numbers, asked));
+        responder.wait(Waiting::all(form, asked));
     }
 
     fn go_on_with_keys(
         &mut self,
-        _: &mut Responder<Lines>,
-        _: ManyKeys<Numbers>,
-        _: (&Line, &[u8]),
+        responder: &mut Responder<Lines>,
+        many: ManyKeys<Form>,
+        (line, _): (&Line, &[u8]),
     ) {
+        self.take_keys(responder, many, &line.words[1..]);
     }
 
     fn take(&mut self, _: Token, reply: OwnedReply, _: bool) -> Option<OwnedReply> {
@@ -241,16 +275,61 @@ impl Executor for Asks {
     }
 }
 
+/// Keys that a turn of a request takes.
+const KEYS_PER_TURN: usize = 4;
+
+impl Asks {
+    /// One turn of a request about these keys.
+    fn take_keys(
+        &mut self,
+        responder: &mut Responder<Lines>,
+        mut many: ManyKeys<Form>,
+        keys: &[String],
+    ) {
+        let (mut jobs, first) = (Jobs::default(), many.keys() - many.left());
+        let some = many.left().min(KEYS_PER_TURN);
+        for (at, key) in keys.iter().enumerate().skip(first).take(some) {
+            let (hash, shard) = self.shards.route(responder.database, key.as_bytes());
+            let what = What::Read(group(hash));
+            many.add(&mut jobs, (key.as_bytes(), hash, shard), (at as u32, what));
+            responder.ask(Question { shard, what, bytes: 0 }, self.shards.shards());
+        }
+        many.took(some);
+        let home = self.shards.home();
+        let token = |shard, part| responder.token(home, shard, part);
+        many.hand_out(jobs, token, |job, _| self.shards.hand(job.token.shard, job));
+        if many.has_left() {
+            responder.expect_large();
+        }
+        responder.wait_for_keys(many);
+    }
+}
+
 /// The bytes that a client has sent, and those that it got.
 #[derive(Clone, Default)]
-struct Stream(Rc<RefCell<(Vec<u8>, Vec<u8>)>>);
+struct Stream(Rc<RefCell<(Vec<u8>, Vec<u8>)>>, Rc<Cell<Peer>>);
+
+/// What a client has closed.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Peer {
+    #[default]
+    Open,
+    /// Its own side.
+    Half,
+    /// Both, and the stream is broken.
+    Gone,
+}
 
 impl Read for Stream {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         let input = &mut self.0.borrow_mut().0;
         let bytes = input.len().min(into.len());
         if bytes == 0 {
-            return Err(ErrorKind::WouldBlock.into());
+            return match self.1.get() {
+                Peer::Open => Err(ErrorKind::WouldBlock.into()),
+                Peer::Half => Ok(0),
+                Peer::Gone => Err(ErrorKind::ConnectionReset.into()),
+            };
         }
         into[..bytes].copy_from_slice(&input[..bytes]);
         input.drain(..bytes);
@@ -300,12 +379,44 @@ impl World {
         String::from_utf8(std::mem::take(&mut self.stream.0.borrow_mut().1)).unwrap()
     }
 
+    /// The client closes something; the kernel reports that as an event.
+    fn close(&mut self, peer: Peer) -> String {
+        self.stream.1.set(peer);
+        self.connections.announce_end(0, peer == Peer::Gone);
+        self.connections.stir(0);
+        self.got()
+    }
+
     /// The job at this place is answered by this number.
     fn answer(&mut self, at: usize, number: i64) -> String {
+        self.reply(at, OwnedReply { number, ..OwnedReply::status(Status::Ok) })
+    }
+
+    /// The job at this place gets this reply.
+    fn reply(&mut self, at: usize, reply: OwnedReply) -> String {
         let (_, job) = self.connections.port_mut().jobs.remove(at);
-        let reply = OwnedReply { number, ..OwnedReply::status(Status::Ok) };
         self.connections.take_reply(job.token, reply);
         self.got()
+    }
+
+    /// The job about keys at this place is answered, each key by the number that is its name.
+    fn answer_keys(&mut self, at: usize) -> String {
+        let Order::ExecuteEach(batch) = &self.connections.port().jobs[at].1.order else {
+            panic!("no job about keys");
+        };
+        let mut replies = KeyReplies::with_room(batch.keys());
+        for at in 0..batch.keys() {
+            let key = batch.command(at).key().unwrap_or_default();
+            let number = std::str::from_utf8(key).unwrap().parse().unwrap();
+            replies.push(Status::Ok, number, None);
+        }
+        self.reply(at, OwnedReply { value: Some(replies.take()), ..OwnedReply::status(Status::Ok) })
+    }
+
+    /// A value for a long reply, of which the shard may keep the rest.
+    fn answer_text(&mut self, at: usize, value: Vec<u8>, has_more: bool) -> String {
+        let reply = OwnedReply { value: Some(value), ..OwnedReply::status(Status::Ok) };
+        self.reply(at, OwnedReply { has_more, ..reply })
     }
 }
 
@@ -347,8 +458,9 @@ fn what_is_no_request_is_told_behind_the_replies_before_it() {
 /// Replies that wait behind another count as bytes that the client has not read.
 #[test]
 fn a_connection_that_is_cut_off_is_counted() {
-    let (mut responder, counts) = (Responder::<Lines>::new(peer(), 1), Counts::default());
-    responder.wait(Waiting::all(Numbers, [Asked { shard: 0, what: What::Other, bytes: 1 }]));
+    let (mut responder, counts) = (Responder::<Lines>::new(peer(), 1), ConnectionCounts::default());
+    responder
+        .wait(Waiting::all(Form::Numbers, [Question { shard: 0, what: What::Other, bytes: 1 }]));
     responder.reply(|out, ()| out.resize(CONNECTION_MAX_OUTPUT_BYTES, b'x'));
     assert!(responder.flush(&mut Stream::default(), &counts));
     responder.reply(|out, ()| out.push(b'x'));
@@ -386,4 +498,161 @@ fn a_request_of_many_words_is_not_parsed_behind_others() {
             assert_eq!(last.scanned, end.len());
         }
     }
+}
+
+/// The shard sends the second half when the first one is written, and not before.
+#[test]
+fn a_long_reply_is_written_piece_by_piece_and_its_rest_is_asked_for() {
+    let mut world = World::new();
+    assert_eq!(world.send("text\nb\n7\n"), "");
+    let (first, second) = (vec![b'x'; 3 * PIECE + 1], vec![b'y'; PIECE]);
+    assert_eq!(world.answer(1, 2), "", "the long reply comes first");
+    let got = world.answer_text(0, first.clone(), true);
+    assert_eq!(got.as_bytes(), first);
+    assert!(matches!(world.connections.port().jobs[..], [(_, Job { order: Order::Continue, .. })]));
+    let got = world.answer_text(0, second.clone(), false);
+    assert_eq!(got.as_bytes(), [&second[..], b"2\n7\n"].concat());
+    assert_eq!(world.connections.port().counts.pending_bytes.get(), 0);
+}
+
+#[test]
+fn a_shard_keeps_no_rest_for_a_connection_that_ends() {
+    let mut world = World::new();
+    world.send("text\n");
+    world.answer_text(0, vec![b'x'; PIECE], true);
+    // A reply without a rest ends what the client was told is longer.
+    assert_eq!(world.reply(0, OwnedReply::status(Status::Outrun)), "");
+    assert_eq!(world.connections.open(), 0);
+    let port = world.connections.port();
+    assert!(matches!(port.jobs[..], [(_, Job { order: Order::Abandon, .. })]));
+    assert_eq!(port.counts.output_cut_off.get(), 1);
+}
+
+#[test]
+fn many_keys_are_asked_in_turns_and_answered_in_their_order() {
+    let mut world = World::new();
+    let keys: Vec<String> = (0..3 * KEYS_PER_TURN + 1).map(|key| key.to_string()).collect();
+    let keys = keys.join(" ");
+    assert_eq!(world.send(&format!("many {keys}\n77\n")), "");
+    let jobs = &world.connections.port().jobs;
+    assert!(jobs.len() > 4 && jobs.iter().any(|(shard, _)| *shard != jobs[0].0));
+    let mut got = String::new();
+    while !world.connections.port().jobs.is_empty() {
+        // The last ones first.
+        assert_eq!(got, "");
+        got = world.answer_keys(world.connections.port().jobs.len() - 1);
+    }
+    assert_eq!(got, format!("{keys}\n77\n"));
+    assert_eq!(world.connections.port().counts.pending_bytes.get(), 0);
+}
+
+#[test]
+fn many_keys_of_which_one_job_is_too_large_have_one_error() {
+    let mut world = World::new();
+    world.send("many 0 1 2 3\n");
+    assert_eq!(world.connections.port().jobs.len(), 2);
+    assert_eq!(world.reply(0, OwnedReply::status(Status::TooLarge)), "");
+    assert_eq!(world.answer_keys(0), "TooLarge\n");
+}
+
+#[test]
+fn a_request_of_which_no_more_comes_is_given_up_and_the_next_one_is_served() {
+    let mut world = World::new();
+    assert_eq!(world.send(&"x".repeat(STALL_BYTES)), "");
+    assert!(!world.connections.wait_for_parts(), "so little is kept for each connection");
+    assert_eq!(world.send("xxx"), "");
+    assert!(world.connections.wait_for_parts());
+    for _ in 0..2 {
+        world.connections.count_idle(2, drop);
+        assert_eq!(world.got(), "");
+    }
+    world.connections.count_idle(2, drop);
+    let told = "error: the request was given up: no more of it came for 2 s; send it again\n";
+    assert_eq!(world.got(), told);
+    assert!(!world.connections.wait_for_parts());
+    assert_eq!(world.connections.port().counts.requests_abandoned.get(), 1);
+    // Its rest is skipped, in several reads.
+    assert_eq!(world.send("still the same"), "");
+    assert_eq!(world.send(" line\n5\n"), "5\n");
+}
+
+#[test]
+fn a_request_whose_bytes_still_come_is_not_given_up() {
+    let mut world = World::new();
+    world.send(&"1".repeat(STALL_BYTES + 1));
+    for _ in 0..5 {
+        world.connections.count_idle(2, drop);
+        world.connections.count_idle(2, drop);
+        assert_eq!(world.send(" "), "");
+    }
+    assert_eq!(world.connections.port().counts.requests_abandoned.get(), 0);
+}
+
+#[test]
+fn replies_that_are_not_durable_are_held_with_those_behind_them() {
+    let mut world = World::new();
+    assert_eq!(world.send("held 5\n2\n"), "");
+    assert_eq!(world.send("held 7\n"), "");
+    assert_eq!(world.connections.held_replies(), 2);
+    let durable = |world: &mut World, sequence| {
+        world.connections.port_mut().durable = sequence;
+        let may_release = world.connections.may_release();
+        world.connections.serve(drop);
+        (may_release, world.got())
+    };
+    assert_eq!(durable(&mut world, 4), (false, String::new()));
+    assert_eq!(durable(&mut world, 5), (true, "done\n".to_owned()));
+    assert_eq!(durable(&mut world, 9), (true, "2\ndone\n".to_owned()));
+    assert_eq!((world.connections.held_replies(), world.connections.may_release()), (0, false));
+}
+
+/// A reply that is held delays the answers behind it, and is not delayed by them.
+#[test]
+fn an_answer_of_a_shard_leaves_behind_a_held_reply() {
+    let mut world = World::new();
+    assert_eq!(world.send("held 3\nb\n"), "");
+    assert_eq!(world.answer(0, 8), "");
+    world.connections.port_mut().durable = 3;
+    world.connections.serve(drop);
+    assert_eq!(world.got(), "done\n8\n");
+}
+
+/// A client that has closed its side may still wait for its replies.
+#[test]
+fn a_client_that_has_closed_its_side_gets_the_replies_that_wait() {
+    let mut world = World::new();
+    assert_eq!(world.send("held 5\n1\n"), "");
+    assert_eq!(world.close(Peer::Half), "");
+    assert_eq!(world.connections.open(), 1);
+    world.connections.port_mut().durable = 5;
+    assert_eq!(world.got(), "", "nothing has served it yet");
+    world.connections.serve(drop);
+    assert_eq!((world.got(), world.connections.open()), ("done\n1\n".into(), 0));
+}
+
+/// Nothing says when a disk works again: a connection without a client would keep its place.
+#[test]
+fn a_client_that_is_gone_leaves_although_its_replies_wait() {
+    let many = "key\n".repeat(CONNECTION_PAUSE_PENDING + 500);
+    for requests in ["held 5\n", "key\n", "held 5\nkey\n1\n", &many] {
+        for has_closed_before in [false, true] {
+            let mut world = World::new();
+            world.send(requests);
+            if has_closed_before {
+                world.close(Peer::Half);
+            }
+            assert_eq!(world.connections.open(), 1, "it waits");
+            world.close(Peer::Gone);
+            assert_eq!(world.connections.open(), 0, "{} bytes", requests.len());
+            assert_eq!(world.connections.port().counts.pending_bytes.get(), 0);
+        }
+    }
+}
+
+#[test]
+fn what_a_client_has_sent_before_it_went_is_executed() {
+    let mut world = World::new();
+    world.stream.0.borrow_mut().0.extend_from_slice(b"a\nb\n");
+    world.close(Peer::Gone);
+    assert_eq!((world.connections.port().jobs.len(), world.connections.open()), (2, 0));
 }

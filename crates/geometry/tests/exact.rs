@@ -53,12 +53,12 @@ fn side((a, b): Edge, place: Place) -> i128 {
 
 /// A part of a geometry: points and lines, or a polygon's edges.
 #[derive(Clone)]
-enum Part {
+enum Component {
     Edges(Vec<Edge>),
     Polygon(Vec<Edge>),
 }
 
-impl Part {
+impl Component {
     fn edges(&self) -> &[Edge] {
         match self {
             Self::Edges(edges) | Self::Polygon(edges) => edges,
@@ -91,20 +91,20 @@ impl Part {
     }
 }
 
-fn parts(geometry: &Geometry<f64>) -> Vec<Part> {
+fn parts(geometry: &Geometry<f64>) -> Vec<Component> {
     let whole = |coord: &Coord<f64>| (coord.x as i128, coord.y as i128);
     let edges = |line: &LineString<f64>| -> Vec<Edge> {
         line.0.windows(2).map(|ends| (whole(&ends[0]), whole(&ends[1]))).collect()
     };
     let polygon = |polygon: &Polygon<f64>| {
         let rings = std::iter::once(polygon.exterior()).chain(polygon.interiors());
-        Part::Polygon(rings.flat_map(edges).collect())
+        Component::Polygon(rings.flat_map(edges).collect())
     };
     match geometry {
-        Geometry::Point(point) => vec![Part::Edges(vec![(whole(&point.0), whole(&point.0))])],
-        Geometry::LineString(line) => vec![Part::Edges(edges(line))],
+        Geometry::Point(point) => vec![Component::Edges(vec![(whole(&point.0), whole(&point.0))])],
+        Geometry::LineString(line) => vec![Component::Edges(edges(line))],
         Geometry::MultiLineString(all) => {
-            all.0.iter().map(|line| Part::Edges(edges(line))).collect()
+            all.0.iter().map(|line| Component::Edges(edges(line))).collect()
         }
         Geometry::Polygon(one) => vec![polygon(one)],
         Geometry::MultiPolygon(all) => all.0.iter().map(polygon).collect(),
@@ -152,19 +152,19 @@ fn beside((p, q): Edge, at: Place, left: i128) -> Place {
     Place { x: at.x * LITTLE - left * y, y: at.y * LITTLE + left * x, below: at.below * LITTLE }
 }
 
-fn all_edges(of: &[Part]) -> Vec<Edge> {
+fn all_edges(of: &[Component]) -> Vec<Edge> {
     of.iter().flat_map(|part| part.edges().iter().copied()).collect()
 }
 
-fn intersects(a: &[Part], b: &[Part]) -> bool {
+fn intersects(a: &[Component], b: &[Component]) -> bool {
     let meets = |(p, q): Edge, (a, b): Edge| {
         let at = |point: Point2| Place { x: point.0, y: point.1, below: 1 };
-        let on = |edge: Edge, point: Point2| Part::Edges(vec![edge]).is_on_edge(at(point));
+        let on = |edge: Edge, point: Point2| Component::Edges(vec![edge]).is_on_edge(at(point));
         let crosses = side((p, q), at(a)) * side((p, q), at(b)) < 0
             && side((a, b), at(p)) * side((a, b), at(q)) < 0;
         crosses || on((p, q), a) || on((p, q), b) || on((a, b), p) || on((a, b), q)
     };
-    let has_start = |of: &[Part], among: &[Part]| {
+    let has_start = |of: &[Component], among: &[Component]| {
         of.iter().any(|part| {
             let (x, y) = part.edges()[0].0;
             among.iter().any(|other| other.has(Place { x, y, below: 1 }))
@@ -176,14 +176,14 @@ fn intersects(a: &[Part], b: &[Part]) -> bool {
         || has_start(b, a)
 }
 
-fn covers(outer: &[Part], inner: &[Part]) -> bool {
+fn covers(outer: &[Component], inner: &[Component]) -> bool {
     let cutters = all_edges(outer);
     let in_any = |edges: &[Edge]| {
         let mut places = edges.iter().flat_map(|&edge| middles(edge, &cutters));
         places.all(|at| outer.iter().any(|part| part.has(at)))
     };
     inner.iter().all(|part| {
-        if matches!(part, Part::Edges(_)) {
+        if matches!(part, Component::Edges(_)) {
             return in_any(part.edges());
         }
         let has_inside = part.edges().iter().any(|&edge| {
@@ -193,13 +193,13 @@ fn covers(outer: &[Part], inner: &[Part]) -> bool {
                     .any(|at| part.is_odd(beside(edge, at, 1)) || part.is_odd(beside(edge, at, -1)))
         });
         (!has_inside && in_any(part.edges()))
-            || outer.iter().any(|way| matches!(way, Part::Polygon(_)) && is_in(way, part))
+            || outer.iter().any(|way| matches!(way, Component::Polygon(_)) && is_in(way, part))
     })
 }
 
 /// Whether all of a polygon, what is beside its edges too, lies in another one,
 /// and no edge of that goes through it.
-fn is_in(way: &Part, part: &Part) -> bool {
+fn is_in(way: &Component, part: &Component) -> bool {
     let cutters: Vec<Edge> = [way.edges(), part.edges()].concat();
     let holds = part.edges().iter().all(|&edge| {
         middles(edge, &cutters).into_iter().all(|at| {

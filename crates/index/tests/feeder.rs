@@ -6,7 +6,7 @@ use remora_walk::{Proof, Step, Walk, Want};
 /// More fetches than any walk may need.
 const MOST_FETCHES: usize = 100_000;
 
-/// Where a walk's bytes come from.
+/// The source of a walk's bytes.
 pub trait Source<W: Walk> {
     /// The bytes of a want, and their proof.
     fn bytes(&mut self, want: &Want<W::Tag>) -> (Vec<u8>, Proof);
@@ -14,14 +14,14 @@ pub trait Source<W: Walk> {
     /// The head under which the walk restarts.
     fn head(&mut self) -> W::Head;
 
-    /// Which of so many wants that are under way comes next.
+    /// The index of the next want to answer, of this many that are under way.
     fn next(&mut self, under_way: usize) -> usize {
         under_way - 1
     }
 }
 
-/// Feeds a walk until it ends, with up to `width` wants under way. Gives what
-/// it found, and the bytes that it was fed last.
+/// Feeds a walk until it ends, with up to `width` wants under way. Returns its results, and the
+/// last bytes that it was fed.
 pub fn feed<W: Walk>(
     walk: &mut W,
     mut width: usize,
@@ -42,7 +42,7 @@ pub fn feed<W: Walk>(
             Step::Found(found) => return Ok((found, bytes)),
             Step::Ask(reason) => return Err(reason),
             Step::Restart => {
-                // What is still under way is fed later, without an effect.
+                // The wants that are still under way are fed later, and have no effect.
                 width += under_way.len();
                 walk.restart(&source.head())?;
             }

@@ -1,4 +1,4 @@
-//! A tree with an arena of its own, and a plain list of what is in it.
+//! A tree in an arena, and a plain list of its objects.
 
 #![allow(dead_code, reason = "not every test file needs everything")]
 
@@ -25,24 +25,24 @@ pub struct TreeFixture<J: Journal> {
     pub owner: Owner<J>,
     pub slots: Slots,
     pub tree: Tree,
-    /// What is in the tree.
+    /// The objects of the tree.
     pub objects: Vec<(u64, Rect)>,
     next_id: u64,
     free_bytes: u64,
 }
 
 fn options(kind: TreeKind, capacity: usize) -> TreeOptions {
-    // A part of where objects lie: others are outside the curve's bounds.
+    // Only a part of the objects' area: other objects are outside the bounds of the curve.
     TreeOptions { kind, capacity, bounds: Rect::new(-4.0, 4.0, -8.0, 8.0).unwrap() }
 }
 
-/// Bytes that nothing takes.
+/// Bytes that the test does not allocate.
 fn free_bytes(slots: &Slots) -> u64 {
     let stats = slots.stats();
     stats.free_bytes + stats.uncarved_bytes
 }
 
-/// A tree whose header has a slot of its own.
+/// A tree whose header has its own slot.
 fn new_tree<J: Journal>(arena: &mut Arena<'_, J>, options: TreeOptions) -> Tree {
     let slot = arena.slots.allocate(arena.owner, TREE_HEADER_BYTES, 0).unwrap();
     let at = NodeRef { slot: slot.slot, generation: slot.generation };
@@ -62,7 +62,7 @@ impl<J: Journal> TreeFixture<J> {
     pub fn new(kind: TreeKind, capacity: usize, bytes: usize, journal: J) -> Self {
         let mut owner = Owner::heap(bytes, journal);
         let mut slots = Slots::new(PAGE_BYTES, bytes);
-        // The span of the headers' slots is there from the start.
+        // The span of the headers' slots exists from the start.
         let header = slots.allocate(&mut owner, TREE_HEADER_BYTES, 0).unwrap();
         slots.release(&mut owner, header, None, 0);
         let free_bytes = free_bytes(&slots);
@@ -71,7 +71,7 @@ impl<J: Journal> TreeFixture<J> {
         Self { owner, slots, tree, objects: Vec::new(), next_id: 0, free_bytes }
     }
 
-    /// Ends the tree: all memory comes back.
+    /// Ends the tree: all its memory is free again.
     pub fn end(mut self) {
         let mut arena = Arena { owner: &mut self.owner, slots: &mut self.slots, changed_at: 0 };
         end_tree(self.tree, &mut arena);
@@ -172,7 +172,7 @@ impl<J: Journal> TreeFixture<J> {
         object.unwrap().1 = to;
     }
 
-    /// What the list says, by id.
+    /// The list's answer, by id.
     pub fn expected(&self, window: &Rect, predicate: Predicate) -> Vec<u64> {
         let hits = self.objects.iter().filter(|(_, rect)| predicate.holds(rect, window));
         let mut ids: Vec<u64> = hits.map(|&(id, _)| id).collect();
@@ -187,7 +187,7 @@ impl<J: Journal> TreeFixture<J> {
         all.iter().take(wanted).map(|&(word, rect)| Entry { rect, word }).collect()
     }
 
-    /// What the owner's search says, by id.
+    /// The answer of the owner's search, by id.
     pub fn search(&self, window: &Rect, predicate: Predicate) -> Vec<u64> {
         let mut ids = Vec::new();
         self.tree.search(&self.owner, window, predicate, |object| ids.push(object.word));
@@ -195,7 +195,7 @@ impl<J: Journal> TreeFixture<J> {
         ids
     }
 
-    /// What a walk says, and the nodes that it visited: over copies, as others walk, and
+    /// A walk's answer, and the nodes that it visited: over copies, as remote readers walk, and
     /// over the nodes themselves, as the owner's thread does.
     pub fn walk(&self, query: Query) -> Result<(Vec<u64>, u64), AskReason> {
         let walk = walk_locally(self.owner.view(), HOME, self.tree.at(), query, &mut Vec::new())?;
@@ -253,7 +253,7 @@ impl<J: Journal> TreeFixture<J> {
         assert_eq!(self.slots.stats().run_bytes, self.tree.bytes());
     }
 
-    /// Checks a node and all below; gives its box and how many nodes it heads.
+    /// Checks a node and all nodes below it. Returns its box and the number of its nodes.
     fn check_below(
         &self,
         at: NodeRef,
@@ -264,7 +264,7 @@ impl<J: Journal> TreeFixture<J> {
     ) -> (Option<Rect>, u64) {
         let header = self.tree.header();
         let bytes = self.owner.slice(at.offset(), node_bytes(header.capacity as usize));
-        // As a reader sees it: one level for all leaves is part of it.
+        // The check reads as a reader does, which includes that all leaves have one level.
         let node = verify_node(bytes, HOME, at, level, Proof::Checksum).unwrap();
         assert!(node.left_at <= header.counter);
         let count = node.shape.entries as usize;

@@ -130,7 +130,7 @@ fn value(number: u32) -> Vec<u8> {
     vec![number as u8; 1 + number as usize % 12]
 }
 
-/// A store of so many keys in one chain, and its recorder.
+/// A store of this many keys in one chain, and its recorder.
 fn one_chain(keys: u32) -> (Store<Recorder>, Recorder) {
     let recorder = Recorder::default();
     let mut store = Store::new(BYTES, 1, plain_hash, recorder.clone());
@@ -140,7 +140,7 @@ fn one_chain(keys: u32) -> (Store<Recorder>, Recorder) {
     (store, recorder)
 }
 
-/// Memory stands still at some store: every key is found by every view.
+/// The memory does not change after some store: every view finds every key.
 fn all_found_at(film: &Film, frame: usize, views: &[TableRef], keys: &[u32], seen: &mut Seen) {
     for view in views {
         for &number in keys {
@@ -150,8 +150,8 @@ fn all_found_at(film: &Film, frame: usize, views: &[TableRef], keys: &[u32], see
     }
 }
 
-/// Memory goes on between fetches, and while one is under way: a key is found
-/// or the owner is asked. `asked_for` may be gone by the end.
+/// The memory changes between fetches, and during one. The walk finds the key or asks the owner.
+/// `asked_for` may be removed before the end.
 fn never_wrong(film: &Film, views: &[TableRef], keys: &[u32], seen: &mut Seen) {
     let last = film.0.len() - 1;
     for view in views {
@@ -174,7 +174,8 @@ fn never_wrong(film: &Film, views: &[TableRef], keys: &[u32], seen: &mut Seen) {
                     let to = to.min(last);
                     for at in 1..5 {
                         check(&|fetch, _| if fetch < at { from } else { to });
-                        // A torn READ: words of both times, either half first.
+                        // A torn READ: its words are of both times, and either half may be the
+                        // older one.
                         check(&|fetch, word| match fetch + 1 {
                             n if n < at => from,
                             n if n > at => to,
@@ -240,7 +241,7 @@ fn no_split_between_fetches_makes_a_walk_wrong() {
         views.drain(..views.len().saturating_sub(3));
     }
     assert!(seen.found > 100_000 && seen.moved > 10_000, "{seen:?}");
-    // Few walks lose their key between two fetches.
+    // Few walks miss their key between two fetches.
     assert!(seen.asked > 0 && seen.asked * 20 < seen.found, "{seen:?}");
 }
 
@@ -291,8 +292,8 @@ fn freed_overflow_buckets_are_used_again_and_harm_nobody() {
     assert!(seen.found > 1_000, "{seen:?}");
 }
 
-/// Records of 16 + 32 bytes: what the table costs and how far lookups go, at
-/// any time between two doublings.
+/// Records of 16 + 32 bytes: the size of the table and the length of lookups, at any time between
+/// two doublings.
 #[test]
 fn a_record_costs_less_than_16_bytes_of_table() {
     let mut store = Store::new(16 << 20, 64, plain_hash, remora_arena::NoJournal);
@@ -323,7 +324,7 @@ fn a_record_costs_less_than_16_bytes_of_table() {
     assert!(samples > 20 && most <= 15.9 && visited < 1.12 && most_visited < 1.15);
 }
 
-/// Buckets that a walk visits in the mean, over every eighth key.
+/// The mean number of buckets that a walk visits, over every eighth key.
 fn buckets_visited(
     store: &Store<remora_arena::NoJournal>,
     records: u64,
@@ -351,7 +352,7 @@ fn buckets_visited(
     buckets as f64 / walks as f64
 }
 
-/// The owner splits and merges while another thread reads, for real.
+/// The owner splits and merges while another real thread reads.
 #[test]
 fn a_reader_beside_the_owner_finds_what_stays() {
     const STAYING: u32 = 200;

@@ -1,5 +1,5 @@
-//! What the table tells besides a key's place: which classes of record a hash
-//! may have, the run that growth will take, how much of a region a view needs.
+//! The table's hints beside a key's place: the classes of record that a hash may have, the run that
+//! the next growth takes, and how much of a region a view needs.
 
 use crate::store::{Hash, REGION, Store, plain_hash, poor_hash};
 use remora_arena::{NoJournal, Slots, class_for};
@@ -16,7 +16,7 @@ fn key(number: u32) -> [u8; 4] {
     number.to_le_bytes()
 }
 
-/// The table's hint and a fresh view's, for keys that are there and others.
+/// The hint of the table and that of a fresh view, for present and absent keys.
 fn check_hints(store: &Store<NoJournal>, keys: u32) -> (u32, u32) {
     let view = store.view();
     let (mut yes, mut no) = (0, 0);
@@ -29,7 +29,7 @@ fn check_hints(store: &Store<NoJournal>, keys: u32) -> (u32, u32) {
             let mut same = places.iter().filter(|(_, slot)| slot.signature == hash.signature());
             let expected = same.any(|(_, slot)| slot.class >= class);
             assert_eq!(store.table.may_hold_class(&store.owner, hash, class), expected);
-            // A reader does not go to the end of a long chain, and says yes.
+            // A reader does not walk to the end of a long chain, and answers yes.
             let hint = view.may_hold_class(store.owner.view(), hash, class);
             assert!(hint == expected || (is_long && hint), "key {number}, class {class}");
             (yes, no) = (yes + expected as u32, no + !hint as u32);
@@ -121,7 +121,7 @@ fn a_view_needs_the_region_up_to_the_end_of_its_table() {
         let page = store.owner.slice(0, ARENA_HEADER_BYTES);
         let view = TableRef::parse(REGION, end, page).expect("it lies inside");
         assert_eq!(TableRef::parse(REGION, end - 1, page), None);
-        // What it names is read only if all of it lies there.
+        // The named bytes are read only if all of them are in the region.
         let slot = (end / 16 - 5) as u32;
         for (length, holds) in [(1, true), (80, true), (81, false), (u32::MAX, false)] {
             let pointer = RemotePointer { region: REGION, slot, length, generation: 1 };

@@ -1,5 +1,5 @@
-//! The hash index against a plain map: long random runs in which everything
-//! overflows, grows and shrinks, and walks that are fed stale and hostile bytes.
+//! The hash index against a plain map: long random runs in which every structure overflows, grows
+//! and shrinks, and walks that are fed stale and hostile bytes.
 
 use crate::store::{REGION, Store, plain_hash, poor_hash};
 use remora_arena::{NoJournal, Slots};
@@ -28,7 +28,7 @@ fn walk(
         .map(|found| found.value.to_vec())
 }
 
-/// What a random run did.
+/// The counts of a random run.
 #[derive(Default, Debug)]
 struct Did {
     walked: u64,
@@ -36,8 +36,8 @@ struct Did {
     most_overflow: u64,
 }
 
-/// A random run over so many keys. The reader's view is refreshed only by what
-/// its walks are told.
+/// A random run over this many keys. The reader's view is refreshed only by the answers to its
+/// walks.
 fn run(store: &mut Store<NoJournal>, keys: u64, steps: u64, grows: bool) -> Did {
     let mut oracle: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     let (mut scratch, mut view) = (Vec::new(), store.view());
@@ -46,7 +46,7 @@ fn run(store: &mut Store<NoJournal>, keys: u64, steps: u64, grows: bool) -> Did 
     for step in 0..steps {
         let r = random.bits();
         let key = format!("key{}", r % keys).into_bytes();
-        // Times of filling and of emptying, by turns.
+        // Phases of filling and of emptying, in turns.
         let fills = (step / (steps / 6)).is_multiple_of(2);
         match r >> 32 & 7 {
             0 | 1 if fills => {
@@ -125,7 +125,7 @@ fn a_view_of_any_age_leads_to_every_key() {
             assert_eq!(value.as_deref(), Ok(&number.to_be_bytes()[..]), "{before} buckets");
             refreshed += (view.buckets() > before) as u32;
         }
-        // Only keys that have moved cost a look at the header page.
+        // Only keys that have moved cost a read of the header page.
         let (before, now) = (view.buckets(), store.table.buckets());
         let moved = (0..2_000u32).filter(|number| {
             let hash = plain_hash(&number.to_le_bytes());
@@ -142,7 +142,7 @@ fn without_memory_nothing_changes_and_growth_comes_later() {
     for number in 0..40u32 {
         store.put(&number.to_le_bytes(), &number.to_be_bytes());
     }
-    // No room at all; room for a chunk, but not for overflow buckets.
+    // No free memory at all, and memory for a chunk but not for overflow buckets.
     for bytes in [0, 64] {
         let before = store.owner.slice(0, BYTES / 2).to_vec();
         let mut full = Slots::new(BYTES - bytes, BYTES);
@@ -179,7 +179,7 @@ fn a_walk_survives_changes_between_its_fetches() {
     };
     let (first, bucket) = fetch(&store, &mut walk);
     assert_eq!(walk.feed(first, &bucket, Proof::Checksum), Step::More, "a candidate");
-    // Between the two READs the key is rewritten: the old record is dead.
+    // Between the two READs the key is rewritten, so the old record is dead.
     store.set(b"moving", b"two");
     let (record, bytes) = fetch(&store, &mut walk);
     assert_eq!(walk.feed(record, &bytes, Proof::Checksum), Step::More, "the bucket again");
@@ -193,9 +193,9 @@ fn a_walk_survives_changes_between_its_fetches() {
     assert_eq!((value, walk.retries(), walk.nodes()), (&b"two"[..], 1, 4));
 }
 
-/// H10: where the signature differs the full key is not compared, neither by the owner nor
-/// by a walk, which then fetches no record: a key is not found under another signature,
-/// though it stands there.
+/// H10: where the signature differs, neither the owner nor a walk compares the full key, and the
+/// walk fetches no record. A key is not found under another signature, although its slot word
+/// exists there.
 #[test]
 fn the_full_key_is_compared_only_where_the_signature_matches() {
     let mut store = Store::new(BYTES, 1, plain_hash, NoJournal);
@@ -222,7 +222,7 @@ fn the_full_key_is_compared_only_where_the_signature_matches() {
     }
 }
 
-/// A header page that tells of a true table with several chunks.
+/// A header page that describes a real table with several chunks.
 fn true_page() -> Vec<u8> {
     let mut store = new_store(2);
     for number in 0..1_500u32 {
@@ -250,7 +250,7 @@ fn a_page_without_an_entry_that_it_needs_is_no_table() {
         let was = word.iter().any(|&byte| byte != 0);
         word.fill(0);
         let is_table = TableRef::parse(REGION, BYTES as u64, &torn).is_some();
-        // The offset alone may be anything that fits.
+        // Only the offset may have any value that fits.
         assert_eq!(is_table, !was || at == word::TABLE_OFFSET, "word {at}");
         needed += was as u32;
     }

@@ -19,7 +19,7 @@ fn change(fixture: &mut TreeFixture<NoJournal>, random: &mut Random) {
         0 => fixture.insert(rect(random)),
         1 => fixture.remove_some(random),
         2 => {
-            // Most objects move a little.
+            // Most objects move by a little.
             let to = fixture.some(random).map(|(_, rect)| rect).unwrap_or_default();
             fixture.move_some(random, to);
         }
@@ -98,7 +98,7 @@ fn without_changes_slices_give_each_object_once() {
         assert_eq!((cursor.nodes(), cursor.restarts()), (all, 0));
         ids.sort();
         assert_eq!(ids, fixture.expected(&window, Predicate::Intersects));
-        // Finished is finished, whatever changes.
+        // A finished search stays finished, whatever changes.
         fixture.remove_some(&mut random);
         assert!(fixture.tree.search_some(&fixture.owner, &mut cursor, 1, |_| panic!("finished")));
     }

@@ -1,7 +1,6 @@
-//! A tree ends between the nodes of a walk and its results, and its memory
-//! holds then what somebody chose who does not know the arena's secret: nodes
-//! that are live, of the right generation, level and version, but whose
-//! checksums are wrong. No walk gives anything of that.
+//! A tree ends between the nodes of a walk and its results. Its memory then holds bytes that an
+//! attacker chose without the arena's secret: nodes that are live, of the right generation, level
+//! and version, but with wrong checksums. No walk returns any of them.
 
 use crate::fixture::{HOME, KINDS, TreeFixture};
 use remora_arena::{NoJournal, ReadView};
@@ -45,7 +44,7 @@ impl Memory for Ending<'_> {
     }
 }
 
-/// Ends the tree; then all that it had lies there again, with other ids.
+/// Ends the tree. Then all its nodes are in the memory again, with other ids.
 fn end_and_forge(fixture: &mut TreeFixture<NoJournal>, forges_header: bool) {
     let copy = |fixture: &TreeFixture<NoJournal>, at: NodeRef, bytes| {
         (at, fixture.owner.slice(at.offset(), bytes).to_vec())
@@ -63,7 +62,7 @@ fn end_and_forge(fixture: &mut TreeFixture<NoJournal>, forges_header: bool) {
     }
     if forges_header {
         let (at, mut header) = copy(fixture, fixture.tree.at(), TREE_HEADER_BYTES);
-        // No node begins a walk again.
+        // No node restarts a walk.
         header[8 * word::LEFT_AT..][..8].fill(0xff);
         forged.push((at, header));
     }
@@ -78,8 +77,8 @@ fn everything() -> Query {
     Query::Window { window, predicate: Predicate::Intersects }
 }
 
-/// Walks while the tree ends before fetch `fetches_until`. Gives the ids found, if the
-/// walk ended, whether they are said to stand after `more` fetches, and the number of fetches.
+/// Walks while the tree ends before fetch `fetches_until`. Returns the found ids if the walk ended,
+/// whether the walk still stands after `more` fetches, and the number of fetches.
 fn walk(
     fetches_until: usize,
     number: usize,
@@ -146,7 +145,7 @@ fn guardians_alone_revive_nothing_of_a_tree_that_ended() {
         let levels: Vec<u8> = nodes.iter().map(|&(at, _)| level(&fixture, at)).collect();
         let header_guardian = guardian(&fixture, header);
         let (mut owner, _slots) = fixture.into_ended();
-        // What a value does that ends at a guardian's word.
+        // The effect of a value that ends at a guardian's word.
         for (at, word) in nodes.iter().copied().chain([header_guardian]) {
             owner.store(at.offset() / 8 + word::GUARDIAN, word);
         }

@@ -1,12 +1,12 @@
-//! A client that can read an arena knows the secret of its checksums, and can
-//! put a whole tree into a value of its own. A walk over it costs no more than
-//! its limits allow, whatever the forger thinks of.
+//! A client that can read an arena knows the secret of its checksums, and can put a whole forged
+//! tree into a value. A walk over it costs no more than its limits allow, whatever the forged tree
+//! contains.
 
 use crate::fixture::HOME;
 use remora_index::rtree::{LocalWalk, Query};
 use remora_layout::limits::{MAX_NODE_ENTRIES, MAX_TREE_HEIGHT, WALK_RESTARTS, WALK_RETRIES};
 use remora_layout::node::{
-    Entry, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, Part, node_bytes,
+    CheckedPart, Entry, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, node_bytes,
 };
 use remora_layout::record::{Guardian, State};
 use remora_layout::rect::Predicate;
@@ -23,17 +23,16 @@ const HEADER: NodeRef = NodeRef { slot: 1, generation: 1 };
 /// Nodes lie at slots that are multiples of this and their level plus one.
 const APART: u32 = 4096;
 
-/// Memory in which whatever is looked at is a header or a node, and never the
-/// same.
+/// Memory in which every address holds a header or a node, each time another one.
 struct Forger {
     random: RefCell<Random>,
-    /// One fetch of a node in so many finds it torn, and one finds it dead.
+    /// One in this many fetches of a node finds it torn, and one finds it dead.
     torn: u64,
     dead: u64,
     /// Least and most entries of a node's capacity.
     capacities: (u64, u64),
     height: u8,
-    /// What was fetched.
+    /// The fetched addresses.
     nodes: RefCell<u64>,
     node_bytes: RefCell<usize>,
     headers: RefCell<u32>,
@@ -61,12 +60,12 @@ impl Forger {
         };
         let mut bytes = Self::head(HEADER, State::Live, 2);
         bytes.extend(header.to_words().map(u64::to_le_bytes).concat());
-        let sum = HOME.checksum(Part::Header, HEADER, 2, &bytes[NODE_CHECKED_FROM..]);
+        let sum = HOME.checksum(CheckedPart::Header, HEADER, 2, &bytes[NODE_CHECKED_FROM..]);
         bytes[16..24].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
-    /// As full as it may be; all below it has the same box.
+    /// As full as possible. All entries below have the same box.
     fn node(&self, slot: u32, entries: u16) -> Vec<u8> {
         *self.nodes.borrow_mut() += 1;
         let (at, level) = (NodeRef { slot, generation: 1 }, (slot / APART - 1) as u8);

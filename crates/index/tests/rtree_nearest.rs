@@ -1,5 +1,5 @@
-//! A search for the nearest in turns: each is bounded, whatever the objects are; what
-//! is found is what a list gives, though the tree changes between all turns.
+//! A search for the nearest objects in turns. Each turn is bounded, whatever the objects are. The
+//! results equal those of a list, although the tree changes between all turns.
 
 use crate::fixture::{KINDS, TreeFixture};
 use remora_arena::NoJournal;
@@ -11,10 +11,10 @@ use remora_testing::Random;
 use std::collections::BTreeSet;
 
 const CAPACITY: usize = 16;
-/// What a turn may spend here.
+/// The budget of a turn in these tests.
 const MOST: u64 = 256;
 
-/// Somewhere within the bounds of the Hilbert trees; several at one place.
+/// A point within the bounds of the Hilbert trees. Several objects have the same point.
 fn place(random: &mut Random) -> (f64, f64) {
     (random.below(256) as f64 / 32.0 - 4.0, random.below(256) as f64 / 16.0 - 8.0)
 }
@@ -24,7 +24,7 @@ fn point(random: &mut Random) -> Rect {
     Rect::point(x, y).unwrap()
 }
 
-/// One turn; nodes that it visited, and objects that it asked about.
+/// One turn: the nodes that it visited, and the objects that it asked about.
 fn turn(
     fixture: &TreeFixture<NoJournal>,
     search: &mut Nearest,
@@ -43,7 +43,7 @@ fn turn(
     (ended, search.nodes() - before, asked)
 }
 
-/// The nearest of those that count, as a list gives them.
+/// The nearest of the objects that count, from a plain list.
 fn expected(
     fixture: &TreeFixture<NoJournal>,
     (x, y): (f64, f64),
@@ -80,8 +80,8 @@ fn a_turn_is_bounded_where_nearly_all_objects_have_expired() {
     }
 }
 
-/// As a sweep does it: expired objects go between all turns, and others come and
-/// move. Those that count and stay are found, and what is found is there.
+/// As in a sweep: expired objects are removed between all turns, and others are added and move. The
+/// objects that count and stay are found, and each found object is in the tree.
 #[test]
 fn a_search_comes_to_its_end_though_the_tree_changes_in_every_turn() {
     let mut began_again = 0;
@@ -147,8 +147,8 @@ fn a_search_comes_to_its_end_though_the_tree_changes_in_every_turn() {
     assert!(began_again > 6, "{began_again} searches met changes");
 }
 
-/// Where all nodes are equally near and the tree changes in every turn, no turn comes
-/// further than the one before.
+/// All nodes are equally near and the tree changes in every turn: no turn gets further than the one
+/// before.
 #[test]
 fn a_search_that_comes_no_further_gives_up() {
     let everywhere = Rect::new(0.0, 1_000.0, 0.0, 1_000.0).unwrap();
@@ -168,7 +168,7 @@ fn a_search_that_comes_no_further_gives_up() {
             fixture.insert(everywhere);
         }
     }
-    // And it ends where nothing changes.
+    // The search ends when nothing changes.
     let mut search = Nearest::new((500.0, 500.0), 3);
     while turn(&fixture, &mut search, &none).0 == NearestTurn::Paused {}
     assert_eq!((search.found().len(), search.nodes()), (0, fixture.tree.nodes()));

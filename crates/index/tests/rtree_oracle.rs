@@ -1,6 +1,5 @@
-//! The trees against a plain list: long random histories of inserts, removes,
-//! moves and searches, for all kinds; the owner's search and the walk must
-//! give what the list gives.
+//! The trees against a plain list: long random histories of inserts, removes, moves and searches,
+//! for all kinds. The owner's search and the walk must return what the list returns.
 
 use crate::fixture::{KINDS, TreeFixture};
 use remora_arena::NoJournal;
@@ -14,8 +13,8 @@ use std::collections::BTreeMap;
 
 const PREDICATES: [Predicate; 3] = [Predicate::Intersects, Predicate::Within, Predicate::Contains];
 
-/// Rectangles of all sorts: points, lines, equal ones, on a coarse grid so that
-/// edges meet, and now and then huge or far away.
+/// Rectangles of all sorts: points, lines, equal ones, on a coarse grid so that edges meet, and
+/// sometimes huge or far away.
 fn any_rect(random: &mut Random) -> Rect {
     let grid = |random: &mut Random| (random.below(64) as f64 - 32.0) / 4.0;
     let (x, y) = (grid(random), grid(random));
@@ -49,7 +48,7 @@ fn history(kind: TreeKind, capacity: usize, steps: u64, seed: u64) {
     let mut random = Random::new(seed);
     let mut fixture = TreeFixture::new(kind, capacity, 8 << 20, NoJournal);
     for step in 0..steps {
-        // Times of growing and of shrinking, by turns.
+        // Phases of growing and of shrinking, in turns.
         let grows = (step / (steps / 6)).is_multiple_of(2);
         match random.below(10) {
             0..5 if grows => fixture.insert(any_rect(&mut random)),
@@ -57,7 +56,7 @@ fn history(kind: TreeKind, capacity: usize, steps: u64, seed: u64) {
             5 => fixture.insert(any_rect(&mut random)),
             6 => fixture.remove_some(&mut random),
             7 => {
-                // A small step, as most moves are.
+                // A small step, as in most moves.
                 let rect = fixture.some(&mut random).map(|(_, rect)| rect);
                 let nudge = random.below(3) as f64 / 16.0;
                 let to = rect.and_then(|r| {
@@ -196,8 +195,8 @@ fn full_memory_changes_nothing() {
 
 #[test]
 fn generations_grow_over_trees_and_runs() {
-    // The same memory serves one tree after the other: what an old tree's
-    // header or node was is never taken for the new one's.
+    // The same memory serves one tree after the other: a header or node of an old tree is never
+    // taken for one of the new tree.
     let mut random = Random::new(5);
     let mut fixture = TreeFixture::new(TreeKind::RStar, 4, 1 << 20, NoJournal);
     let mut seen = std::collections::HashSet::new();
@@ -214,9 +213,8 @@ fn generations_grow_over_trees_and_runs() {
 
 #[test]
 fn a_walk_visits_what_the_owner_visits_and_few_nodes() {
-    // The measure of the papers, with fewer objects (W1, W2): the R*-tree
-    // visits hardly more nodes than it has levels. `crates/index/examples/rtree_counts.rs`
-    // counts at full size.
+    // The measure of the papers, with fewer objects (W1, W2): the R*-tree visits only a few nodes
+    // more than it has levels. `crates/index/examples/rtree_counts.rs` counts at full size.
     let mut nodes = Vec::new();
     for kind in KINDS {
         let mut random = Random::new(77);
@@ -262,9 +260,9 @@ fn whole_rect(random: &mut Random) -> Rect {
     Rect::new(x, x + 1.0 + random.below(5) as f64, y, y + 1.0 + random.below(5) as f64).unwrap()
 }
 
-/// Catfish 2.1 (C3): on its way down an object takes the child that grows least in area,
-/// of equal ones the smallest, of those the first. Only a leaf that was full is split, and
-/// what was split lies in it and in one new leaf.
+/// Catfish 2.1 (C3): on its way down, an object takes the child that grows least in area. Of equal
+/// ones it takes the smallest, and of those the first. Only a full leaf is split, and its objects
+/// lie in it and in one new leaf.
 #[test]
 fn an_insert_takes_the_child_that_grows_least_then_the_smallest() {
     for (capacity, seed) in [(4, 1), (9, 2)] {
@@ -306,7 +304,7 @@ fn an_insert_takes_the_child_that_grows_least_then_the_smallest() {
     }
 }
 
-/// Where the Hilbert curve comes by a rectangle's middle: bit by bit.
+/// The position on the Hilbert curve of a rectangle's middle, bit by bit.
 fn hilbert(rect: &Rect, bounds: &Rect) -> u64 {
     let (x, y) = rect.centre();
     let scale = |at: f64, min: f64, max: f64| ((at - min) / (max - min) * 2f64.powi(32)) as u32;

@@ -1,6 +1,6 @@
-//! The trees against rstar, a library that others trust: long random histories
-//! of puts, removes, moves, searches and nearest searches, for all kinds. Its
-//! measure of distance is ours: to the nearest point of the rectangle.
+//! The trees against the library rstar: long random histories of puts, removes, moves, searches and
+//! nearest searches, for all kinds. Both measure the distance to the nearest point of the
+//! rectangle.
 
 use crate::fixture::{KINDS, TreeFixture};
 use remora_arena::NoJournal;
@@ -19,7 +19,7 @@ fn theirs(id: u64, rect: &Rect) -> Theirs {
     GeomWithData::new(corners, id)
 }
 
-/// Numbers that an i32 may be: small ones, so that edges touch, and the ends.
+/// Numbers in the range of an i32: small ones, so that edges touch, and the ends.
 fn coordinate(random: &mut Random) -> i32 {
     match random.below(40) {
         0 => i32::MIN,
@@ -30,7 +30,7 @@ fn coordinate(random: &mut Random) -> i32 {
     }
 }
 
-/// Points, lines and rectangles whose coordinates carry an i32.
+/// Points, lines and rectangles whose coordinates fit an i32.
 fn any_rect(random: &mut Random) -> Rect {
     let (x, y) = (coordinate(random), coordinate(random));
     let (width, height) = (random.below(4) * 3, random.below(3) * 5);
@@ -52,7 +52,7 @@ fn compare(fixture: &TreeFixture<NoJournal>, other: &RTree<Theirs>, random: &mut
         assert_eq!(fixture.search(&window, predicate), expected, "{predicate:?} {window:?}");
         assert_eq!(fixture.walk(Query::Window { window, predicate }).unwrap().0, expected);
     }
-    // Equally near ones come in any order there: distances are compared.
+    // rstar returns equally near ones in any order: the test compares distances.
     let (x, y) = (coordinate(random) as f64, coordinate(random) as f64);
     let wanted = 1 + random.below(12) as usize;
     let distances: Vec<f64> = other
@@ -106,7 +106,7 @@ fn long_histories_agree_with_rstar() {
 
 #[test]
 fn neighbours_that_only_touch_are_told_from_those_that_do_not() {
-    // Squares of a chessboard, of edge 1, at both ends of the numbers.
+    // Squares of edge 1 in a grid, at both ends of the numbers.
     for kind in KINDS {
         for origin in [i32::MIN, -8, i32::MAX - 16] {
             let mut fixture = TreeFixture::new(kind, 6, 4 << 20, NoJournal);

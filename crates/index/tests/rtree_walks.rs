@@ -1,10 +1,10 @@
-//! Walks over trees that change meanwhile. Every store of a history of changes
-//! is recorded; a reader then fetches nodes word by word, in any order, while
-//! any number of stores happens between two words: the weakest READ there is.
+//! Walks over trees that change at the same time. Every store of a history of changes is recorded.
+//! A reader then fetches nodes word by word, in any order, while any number of stores happens
+//! between two words. This is the weakest READ that the fabric allows.
 //!
-//! What must hold for each object: what a walk shows was true at some time
-//! while it went on, and not before what an earlier walk has shown; and what
-//! was true all the time is shown.
+//! Two rules hold for each object. A walk shows a state that was true at some time during the walk,
+//! and no state that is older than one that an earlier walk has shown. An object that was in the
+//! window all the time is shown.
 
 use crate::feeder::{Source, feed};
 use crate::fixture::{HOME, KINDS, TreeFixture};
@@ -33,7 +33,7 @@ impl Journal for Recorder {
     fn fenced(&mut self) {}
 }
 
-/// One change: the stores that it made, and the object that it was about.
+/// One change: its stores, and its object.
 struct Change {
     from: usize,
     to: usize,
@@ -46,7 +46,7 @@ struct Replay<'r> {
     words: Vec<u64>,
     stores: &'r [(usize, u64)],
     time: usize,
-    /// After one of so many words up to three stores happen.
+    /// After one in this many words, up to three stores happen.
     calm: u64,
 }
 
@@ -79,8 +79,8 @@ impl Replay<'_> {
         taken.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// As whoever maps the memory reads, whose loads keep their order; at one
-    /// word it stands still while many stores happen.
+    /// Reads as a process that maps the memory does: its loads keep their order. At one word it
+    /// stands still while many stores happen.
     fn read_in_order(&mut self, at: NodeRef, bytes: usize, random: &mut Random) -> (Vec<u8>, u64) {
         let first = at.offset() / 8;
         let before = self.words[first + 1];
@@ -107,7 +107,7 @@ impl Replay<'_> {
         }
     }
 
-    /// A walk with many nodes under way, which come in any order.
+    /// A walk with many nodes under way, which arrive in any order.
     fn walk(
         &mut self,
         at: NodeRef,
@@ -122,7 +122,7 @@ impl Replay<'_> {
     }
 }
 
-/// Nodes that come late, torn and in any order.
+/// Nodes that arrive late, torn and in any order.
 struct Late<'l, 'r> {
     replay: &'l mut Replay<'r>,
     random: &'l mut Random,
@@ -198,9 +198,9 @@ fn record(kind: TreeKind, capacity: usize, changes: usize, random: &mut Random) 
     History { start, stores, changes: done, nodes, header_at }
 }
 
-/// What walks of one reader have shown, and what was true when.
+/// The states that walks of one reader have shown, and the times at which each state was true.
 struct Checker<'h> {
-    /// Of each object its states: the change that made it, and its rectangle.
+    /// The states of each object: the change that made it, and its rectangle.
     states: HashMap<u64, Vec<(usize, Option<Rect>)>>,
     /// The latest state of each object that a walk has shown.
     shown: HashMap<u64, usize>,
@@ -249,7 +249,7 @@ impl<'h> Checker<'h> {
                 None if possible.clone().all(|state| hit(state).is_some()) => {
                     return Err(format!("object {id} was there all the time"));
                 }
-                // Unseen: the first state in which it is not in the window.
+                // Not shown: the first state in which it is not in the window.
                 None => {
                     let state = possible.clone().find(|&state| hit(state).is_none());
                     self.shown.insert(*id, state.expect("one at least"));
@@ -314,13 +314,13 @@ fn torn_and_late_reads_never_give_a_wrong_result() {
         }
     }
     let [walks, retried, asked] = all;
-    // Some had to try again, some had to ask, most did neither.
+    // Some walks had to try again and some had to ask. Most had to do neither.
     assert!(walks > 10_000 && retried > 500 && asked > 100 && asked < walks / 2, "{all:?}");
 }
 
 #[test]
 fn what_passes_by_version_would_pass_by_checksum() {
-    // Over nodes that are changed, freed and used again meanwhile.
+    // Over nodes that are changed, freed and used again during the walk.
     let (mut whole, mut refused) = (0, 0);
     for kind in KINDS {
         let mut random = Random::new(17);
@@ -328,7 +328,7 @@ fn what_passes_by_version_would_pass_by_checksum() {
         let fresh =
             || Replay { words: history.start.clone(), stores: &history.stores, time: 0, calm: 1 };
         let mut replay = fresh();
-        // Over and over the same history, at other times.
+        // The same history many times, at other times.
         for (time, nodes) in (0..30).flat_map(|_| &history.nodes) {
             if *time == history.nodes[0].0 {
                 replay = fresh();
@@ -354,7 +354,7 @@ fn what_passes_by_version_would_pass_by_checksum() {
 
 #[test]
 fn what_one_walk_has_shown_no_later_one_takes_back() {
-    // Several walks within one change: the new place, and then not the old.
+    // Several walks within one change: the new place, and never the old one afterwards.
     for kind in KINDS {
         for (seed, capacity) in [4, 8, 15].into_iter().enumerate() {
             let counts = run(kind, capacity, 1_500, 500, 6, seed as u64)
@@ -366,8 +366,8 @@ fn what_one_walk_has_shown_no_later_one_takes_back() {
 
 #[test]
 fn hostile_bytes_end_in_an_error_or_in_nothing() {
-    // Bytes that pass every check (the reader shares the secret) and are no
-    // tree: a node that names itself, or places outside of the region.
+    // Bytes that pass every check (the reader shares the secret) and are no tree: a node that names
+    // itself, or places outside of the region.
     let mut random = Random::new(3);
     let mut fixture = TreeFixture::new(TreeKind::RStar, 4, 1 << 20, NoJournal);
     for _ in 0..200 {
@@ -383,7 +383,7 @@ fn hostile_bytes_end_in_an_error_or_in_nothing() {
             let mut bytes = fixture.owner.slice(want.offset as usize, want.bytes).to_vec();
             let spoiled = random.below(10) == 0;
             if spoiled {
-                // Anything at all, which the reader believes for its version.
+                // Random bytes, which the reader accepts because of their version.
                 for _ in 0..=random.below(3) {
                     let word = 2 + random.below(bytes.len() as u64 / 8 - 2) as usize;
                     bytes[word * 8..word * 8 + 8].copy_from_slice(&random.bits().to_le_bytes());
@@ -418,7 +418,7 @@ fn a_tree_that_always_changes_is_asked() {
     let bytes = |fixture: &TreeFixture<NoJournal>, at: NodeRef, count| {
         fixture.owner.slice(at.offset(), count).to_vec()
     };
-    // The header stays what it was: left_at is greater again and again.
+    // The header does not change: left_at is greater again and again.
     for _ in 0..300 {
         fixture.insert(rect(&mut random));
         fixture.remove_some(&mut random);

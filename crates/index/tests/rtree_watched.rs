@@ -1,6 +1,6 @@
-//! What a walk says of its leaves afterwards, while the tree changes between any
-//! two fetches: as long as the walk stands, all that it found is still in the
-//! tree, and it stands no more once any of that is taken out.
+//! A walk's statement about its leaves after its end, while the tree changes between any two
+//! fetches. As long as the walk stands, all its results are still in the tree. It no longer stands
+//! once one of them is removed.
 
 use crate::fixture::{HOME, KINDS, TreeFixture};
 use remora_arena::{NoJournal, ReadView};
@@ -19,7 +19,7 @@ const MOST_OBJECTS: usize = 400;
 struct World {
     fixture: TreeFixture<NoJournal>,
     random: Random,
-    /// One in so many fetches meets a change.
+    /// One in this many fetches meets a change.
     rare: u64,
 }
 

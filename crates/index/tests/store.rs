@@ -1,4 +1,4 @@
-//! A small store over the index: what a shard does with it, without the shard.
+//! A small store over the index: a shard's work with it, without the shard.
 
 use remora_arena::{Journal, NewRecord, Owner, Slots, flip_dead, publish_live, write_pending};
 use remora_index::hash::{Table, TableRef};
@@ -14,10 +14,10 @@ pub const REGION: u32 = 7;
 /// The arena's secret.
 pub const SECRET: u64 = 0x5ec2_e7ed;
 
-/// How the keys of a store are hashed.
+/// The hash of the keys of a store.
 pub type Hash = fn(&[u8]) -> KeyHash;
 
-/// As the real thing.
+/// As in production.
 pub fn plain_hash(key: &[u8]) -> KeyHash {
     KeyHash::of(key, 1)
 }
@@ -28,13 +28,13 @@ pub fn poor_hash(key: &[u8]) -> KeyHash {
     KeyHash(plain_hash(key).0 & !(0xfff8 << 32))
 }
 
-/// Keys and values in an arena of its own.
+/// Keys and values in an arena.
 pub struct Store<J: Journal> {
     pub owner: Owner<J>,
     pub slots: Slots,
     pub table: Table,
     pub hash: Hash,
-    /// Bytes that the allocator has.
+    /// Bytes of the allocator.
     pub total_bytes: u64,
 }
 
@@ -129,7 +129,7 @@ impl<J: Journal> Store<J> {
         }
         assert_eq!(self.table.records(), records as u64);
         assert_eq!(self.table.overflow_buckets(), overflow as u64);
-        // No byte is lost: what is not the table's is the records'.
+        // All bytes are accounted for: the table's bytes and those of the records.
         let stats = self.slots.stats();
         let base_bytes = self.view_base_bytes();
         let table_bytes = self.table.bytes() - base_bytes;

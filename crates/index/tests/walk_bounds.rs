@@ -1,12 +1,12 @@
-//! What a walk does with each thing that it can meet, fed by hand: what it
-//! takes for a candidate, how often it tries again, and where it stops.
+//! A walk's reaction to each kind of bytes, fed by hand: which it takes for a candidate, how often
+//! it tries again, and where it stops.
 
 use crate::feeder::{Source, feed};
 use remora_arena::{
     CLASSES, NewRecord, NoJournal, Owner, Slot, Slots, class_bytes, flip_dead, publish_live,
     write_pending,
 };
-use remora_index::hash::{AskReason, Lookup, Part, Table, TableRef, Want};
+use remora_index::hash::{AskReason, Lookup, LookupTarget, Table, TableRef, Want};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, word};
 use remora_layout::bucket::{BUCKET_BYTES, BUCKET_SLOTS, BucketHeader, BucketSlot};
 use remora_layout::database::Database;
@@ -24,7 +24,7 @@ fn hash() -> KeyHash {
     KeyHash::of(KEY, 1)
 }
 
-/// A table of one bucket, and a record of the key that nothing names yet.
+/// A table of one bucket, and a record of the key that no slot word names yet.
 fn record_alone() -> (Owner<NoJournal>, TableRef, BucketSlot) {
     record_of(Kind::STRING)
 }
@@ -53,8 +53,8 @@ fn bucket(slot: BucketSlot, is_used: bool, link: u32) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Memory where the bucket names `slot`, and each fetch of a record gives what
-/// the owner has there, its last `broken` bytes overwritten.
+/// Memory where the bucket names `slot`. Each fetch of a record returns the owner's bytes, of which
+/// the last `broken` are overwritten.
 struct Broken<'o> {
     owner: &'o Owner<NoJournal>,
     slot: BucketSlot,
@@ -66,11 +66,11 @@ struct Broken<'o> {
 impl<'k> Source<Lookup<'k>> for Broken<'_> {
     fn bytes(&mut self, want: &Want) -> (Vec<u8>, Proof) {
         let bytes = match want.tag {
-            Part::Bucket => {
+            LookupTarget::Bucket => {
                 self.buckets += 1;
                 bucket(self.slot, true, 0)
             }
-            Part::Record(_) => {
+            LookupTarget::Record(_) => {
                 self.records += 1;
                 let mut bytes = self.owner.slice(want.offset as usize, want.bytes).to_vec();
                 let end = bytes.len();
@@ -86,8 +86,8 @@ impl<'k> Source<Lookup<'k>> for Broken<'_> {
     }
 }
 
-/// Walks over such memory. Gives the end, and the fetches of the bucket and of
-/// the record.
+/// Walks over such memory. Returns the end, and the number of fetches of the bucket and of the
+/// record.
 fn drive(
     owner: &Owner<NoJournal>,
     view: &TableRef,

@@ -485,8 +485,8 @@ pub const RELEASE_RECORDS: usize = 128;
 /// command pays for its own room.
 pub const RELEASE_TURNS: usize = 4;
 
-/// Changed keys of one shard, not yet durable, that the shard tracks one by one: 2 MiB. With more,
-/// replies wait for the newest change of all keys.
+/// Changed keys of one shard, not yet durable, that the shard tracks one by one: 4 MiB at most. With
+/// more, replies wait for the newest change of all keys.
 pub const PENDING_KEYS: usize = 65_536;
 /// Records that one turn makes live after their changes are durable: some ten microseconds.
 pub const SHOW_TURN_RECORDS: usize = 1024;
@@ -525,9 +525,9 @@ pub const SNAPSHOT_TURN_KEYS: usize = 256;
 pub const SNAPSHOT_TURN_BYTES: usize = 256 << 10;
 /// A snapshot writes a longer string in pieces of this length.
 pub const SNAPSHOT_PIECE_BYTES: usize = 64 << 10;
-/// Bytes that a snapshot has written and nobody has taken, beyond which it writes no more keys.
+/// Bytes of a snapshot that are not taken yet, beyond which it writes no more keys.
 pub const SNAPSHOT_BUFFER_BYTES: usize = 1 << 20;
-/// Bytes beyond which it is given up: changes go on, and nobody takes what it writes. As much as
+/// Bytes beyond which it is given up: changes go on, and its output is not taken. As much as
 /// the log keeps for a reader.
 pub const SNAPSHOT_HELD_BYTES: usize = LOG_HELD_BYTES;
 /// Longest operation in a snapshot: the log keeps no longer entry.
@@ -544,9 +544,18 @@ pub const OPLOG_BYTES: usize = 1 << 20;
 /// Bytes of it that a shard keeps for readers that hold them: twice the longest
 /// entry of one key, so that such an entry breaks no hold by itself.
 pub const LOG_HELD_BYTES: usize = 160 << 20;
+/// Room that the longest entry of one key takes, in whole segments: a segment has room for three of
+/// the longest frames.
+pub const LOG_ENTRY_ROOM_BYTES: usize =
+    ((MAX_KEY_BYTES + MAX_VALUE_BYTES) / (3 * LOG_PIECE_BYTES) + 2) * (OPLOG_BYTES / LOG_SEGMENTS);
 /// While fewer bytes are left for readers that hold entries, changes are refused: one more entry of
-/// one key, and what expires meanwhile, breaks no hold.
-pub const LOG_ROOM_BYTES: usize = MAX_KEY_BYTES + MAX_VALUE_BYTES + OPLOG_BYTES;
+/// one key, and the removals that make room for it, break no hold.
+pub const LOG_ROOM_BYTES: usize = LOG_ENTRY_ROOM_BYTES + 4 * OPLOG_BYTES;
+/// While fewer are left, no key is evicted, as the change that wants room still has to be logged.
+pub const LOG_EVICTION_ROOM_BYTES: usize = LOG_ENTRY_ROOM_BYTES + 2 * OPLOG_BYTES;
+/// While fewer are left, keys that have expired stay, and commands do not find them: a disk that
+/// takes nothing lets a shard keep so much less than the rest of its log.
+pub const LOG_EXPIRY_ROOM_BYTES: usize = LOG_HELD_BYTES - (32 << 20);
 /// Entries after which a primary asks a replica for an acknowledgement: "several tens" (HydraDB
 /// 5.2).
 pub const ASK_ENTRIES: u64 = 32;
@@ -578,6 +587,13 @@ pub const LOG_UNSYNCED_BYTES: usize = 64 << 20;
 pub const LOG_UNSYNCED_SOON_BYTES: usize = 16 << 20;
 /// Time between two syncs of a log whose changes do not wait for them, ms.
 pub const LOG_SYNC_MS: u64 = 1000;
+/// Time after the last run until a mark says that it is synced, ms.
+pub const LOG_QUIET_MS: u64 = 100;
+/// A log to which nothing is written gets a mark with the time so often, ms: by so much the time may
+/// go back after a kill, if the machine's clock has gone back too.
+pub const LOG_MARK_MS: u64 = 60_000;
+/// Time between two looks whether the data directory is still where it was, ms.
+pub const LOG_LOOK_MS: u64 = 500;
 /// Time until a failed disk is tried again, at first and at most, ms.
 pub const LOG_MEND_MIN_MS: u64 = 100;
 /// See [`LOG_MEND_MIN_MS`].
@@ -711,7 +727,7 @@ pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= FEED_BYTES && ASK_ENTRIES > 1);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
-const _: () = assert!(LOG_ROOM_BYTES + 4 * OPLOG_BYTES < LOG_HELD_BYTES);
+const _: () = assert!(LOG_ROOM_BYTES + 4 * OPLOG_BYTES < LOG_EXPIRY_ROOM_BYTES);
 const _: () = assert!(LOG_RUN_BYTES <= LOG_GROUP_BYTES && LOG_GROUP_BYTES <= LOG_UNSYNCED_BYTES);
 const _: () = assert!(SNAPSHOT_BUFFER_BYTES + 2 * SNAPSHOT_TURN_BYTES < SNAPSHOT_HELD_BYTES);
 const _: () = assert!(MAX_KEY_BYTES + MAX_VALUE_BYTES + 1024 < SNAPSHOT_OPERATION_BYTES);

@@ -170,7 +170,7 @@ impl NodeShape {
 /// What a checksum belongs to: a node or a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
-pub enum Part {
+pub enum CheckedPart {
     /// A node.
     Node = 1,
     /// A tree's header.
@@ -189,7 +189,7 @@ pub struct Home {
 impl Home {
     /// The checksum of the checked part of a node or header.
     #[inline]
-    pub fn checksum(self, part: Part, at: NodeRef, version: u64, checked: &[u8]) -> u64 {
+    pub fn checksum(self, part: CheckedPart, at: NodeRef, version: u64, checked: &[u8]) -> u64 {
         let seed = checksum_seed(self.secret, self.region, at.slot, at.generation);
         checksum(checked, seed ^ mix(version, part as u64))
     }
@@ -273,7 +273,7 @@ pub(crate) fn check_head(bytes: &[u8], at: NodeRef) -> Result<u64, NotANode> {
 #[inline(always)]
 pub(crate) fn check_proof(
     home: Home,
-    part: Part,
+    part: CheckedPart,
     at: NodeRef,
     version: u64,
     proof: Proof,
@@ -308,7 +308,7 @@ pub fn verify_node(
     if shape.level != level || end > bytes.len() {
         return Err(NotANode::Torn);
     }
-    check_proof(home, Part::Node, at, version, proof, &bytes[..end])?;
+    check_proof(home, CheckedPart::Node, at, version, proof, &bytes[..end])?;
     Ok(VerifiedNode {
         shape,
         left_at: word_at(bytes, word::LEFT_AT),
@@ -339,7 +339,7 @@ mod tests {
             words.push(id);
         }
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let sum = HOME.checksum(Part::Node, AT, version, &bytes[NODE_CHECKED_FROM..]);
+        let sum = HOME.checksum(CheckedPart::Node, AT, version, &bytes[NODE_CHECKED_FROM..]);
         bytes[16..24].copy_from_slice(&sum.to_le_bytes());
         bytes
     }

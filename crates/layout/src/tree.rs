@@ -12,8 +12,8 @@
 
 use crate::limits::{MAX_NODE_ENTRIES, MAX_TREE_HEIGHT, MIN_NODE_ENTRIES, SLOT_UNIT_BYTES};
 use crate::node::{
-    Home, NodeRef, NotANode, Part, Proof, check_head, check_proof, node_bytes, word as node_word,
-    word_at,
+    CheckedPart, Home, NodeRef, NotANode, Proof, check_head, check_proof, node_bytes,
+    word as node_word, word_at,
 };
 use crate::pointer::RemotePointer;
 use crate::record::{Mutable, ROOT_WORDS_BYTES, Reject, state_offset, verify_root_words};
@@ -232,7 +232,7 @@ pub fn verify_header(
         return Err(NotANode::Torn);
     }
     let version = check_head(bytes, at)?;
-    check_proof(home, Part::Header, at, version, proof, &bytes[..TREE_HEADER_BYTES])?;
+    check_proof(home, CheckedPart::Header, at, version, proof, &bytes[..TREE_HEADER_BYTES])?;
     let words = std::array::from_fn(|index| word_at(bytes, node_word::SHAPE + index));
     TreeHeader::from_words(words).ok_or(NotANode::Torn)
 }
@@ -267,7 +267,7 @@ mod tests {
             };
             let guardian = |state| Guardian { generation: 9, state, class: 0 }.to_word();
             let words = header.to_words().map(u64::to_le_bytes).concat();
-            let sum = home.checksum(Part::Header, at, 2, &words);
+            let sum = home.checksum(CheckedPart::Header, at, 2, &words);
             let mutable = Mutable { expires_at_ms: 77, ..Mutable::default() };
             let root = |record, block| {
                 let words_of = [guardian(record), mutable.to_word()];

@@ -291,7 +291,7 @@ impl Log {
     /// has left behind.
     pub(crate) fn count_room(&mut self) {
         self.holds.break_before(self.first_frame());
-        // As if the tail were full. Segments that nobody holds take no room: the next segment drops
+        // As if the tail were full. Segments without a hold take no room: the next segment drops
         // them, and nothing may be appended before there is room.
         let kept = (self.older.len() - self.unheld_segments() + 1) * self.segment_bytes;
         self.room_bytes = match self.holds.any() {

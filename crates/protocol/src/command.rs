@@ -237,6 +237,16 @@ pub enum Command<'a> {
         /// Where to continue; none in the first turn.
         place: Option<u32>,
     },
+    /// Whether the shard's changes up to a sequence are on the disk: `Ok`, or `NotDone` while they
+    /// are not. `number` is the sequence that was asked for; the value is the last sequence that is
+    /// on the disk, 8 bytes. The reply waits for nothing. `NotKept`: the disk fails. `NothingKept`:
+    /// the server has none.
+    Synced {
+        /// The sequence; 0 for that of the shard's last change.
+        until: u64,
+        /// The disk is to begin at once.
+        begins: bool,
+    },
     /// Gives this key's value to another key of the same shard. `number` is 1 if it was done, 0 if
     /// a key of that name exists.
     Transfer {
@@ -354,7 +364,8 @@ impl<'a> Command<'a> {
             | Self::Flush
             | Self::FlushAll
             | Self::Scan { .. }
-            | Self::RandomKey { .. } => None,
+            | Self::RandomKey { .. }
+            | Self::Synced { .. } => None,
         }
     }
 
@@ -382,6 +393,7 @@ impl<'a> Command<'a> {
                 | Self::Dump { .. }
                 | Self::DumpPart { .. }
                 | Self::EndDump { .. }
+                | Self::Synced { .. }
         )
     }
 

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 // Flags of SET: bits 0-1 condition, bits 2-3 expiry, bit 4 GET.
 const SET_GET: u8 = 1 << 4;
 // Flag of SETBIT: the bit; of GETEX: there is an expiry; of DIGEST: a key; of a dump:
-// it holds the key; of RANDOMKEY: there is a place.
+// it holds the key; of RANDOMKEY: there is a place; of SYNCED: the disk begins.
 const ON: u8 = 1;
 
 /// The position of the form in an encoded command.
@@ -112,6 +112,7 @@ impl<'a> Command<'a> {
                 let argument = u64::from(random) | u64::from(place.unwrap_or(0)) << 32;
                 (Op::RandomKey, place.is_some() as u8, argument as i64, none, none)
             }
+            Self::Synced { until, begins } => (Op::Synced, begins as u8, until as i64, none, none),
             Self::Transfer { .. }
             | Self::Dump { .. }
             | Self::Restore { .. }
@@ -291,6 +292,7 @@ impl<'a> Command<'a> {
                 }
                 Self::RandomKey { random: argument as u32, place }
             }
+            Op::Synced => Self::Synced { until: argument as u64, begins: header.flags == ON },
             Op::Transfer
             | Op::Dump
             | Op::Restore
@@ -369,14 +371,20 @@ fn check_parts(op: Op, header: &RequestHeader, key: &[u8], value: &[u8]) -> Resu
     let flags_used = match op {
         Op::Set => 0x1f,
         Op::Expire | Op::Load => 0xff,
-        Op::SetBit | Op::GetEx | Op::Restore | Op::Digest | Op::Dump | Op::RandomKey => ON,
+        Op::SetBit
+        | Op::GetEx
+        | Op::Restore
+        | Op::Digest
+        | Op::Dump
+        | Op::RandomKey
+        | Op::Synced => ON,
         Op::Transfer => 3,
         _ => 0,
     };
     let uses_argument = match op {
         Op::Incr | Op::Expire | Op::SetRange | Op::GetRange | Op::SetBit | Op::GetBit => true,
         Op::Scan | Op::RandomKey | Op::Transfer | Op::DelDumped => true,
-        Op::DumpPart | Op::EndDump | Op::Load => true,
+        Op::DumpPart | Op::EndDump | Op::Load | Op::Synced => true,
         Op::Set => header.flags >> 2 & 3 == 2,
         Op::GetEx => header.flags == ON,
         _ => false,

@@ -178,6 +178,8 @@ pub enum Op {
     Load = 32,
     /// Whether a key exists; it counts as used.
     Touch = 33,
+    /// Whether changes of the shard are on the disk.
+    Synced = 34,
 }
 
 impl Op {
@@ -192,6 +194,7 @@ impl Op {
                 | Self::FlushAll
                 | Self::Scan
                 | Self::RandomKey
+                | Self::Synced
         )
     }
 
@@ -260,6 +263,8 @@ pub enum Status {
     Outrun = 23,
     /// The log's disk takes nothing more: nothing was changed.
     NotKept = 24,
+    /// The server has no log on a disk: nothing is ever kept.
+    NothingKept = 25,
 }
 
 impl Status {
@@ -286,9 +291,9 @@ mod tests {
     fn a_number_on_the_wire_is_that_of_what_it_means() {
         for number in 0..=u8::MAX {
             let op = Op::from_number(number).map(|op| op as u8);
-            assert_eq!(op, matches!(number, 1..=33 | 60).then_some(number));
+            assert_eq!(op, matches!(number, 1..=34 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
-            assert_eq!(status, (number <= Status::NotKept as u8).then_some(number));
+            assert_eq!(status, (number <= Status::NothingKept as u8).then_some(number));
         }
     }
 }

@@ -38,7 +38,7 @@ pub enum Command {
     Export(ExportCommand),
     /// Copies the data of a running server into a directory, checked by digest.
     Backup(BackupArgs),
-    /// Makes a data directory from a backup, or checks a backup.
+    /// Makes a data directory from a backup, gives its keys to a server, or checks it.
     Restore(RestoreArgs),
     /// Looks at a data directory.
     #[command(subcommand)]

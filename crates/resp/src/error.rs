@@ -295,6 +295,7 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::NotKept => "MISCONF The disk of the log takes nothing: nothing was changed, and \
              changes are refused until it does. INFO persistence says why."
             .into(),
+        Status::NothingKept => CommandError::NothingKept.to_string().into(),
         Status::ReadOnly => "READONLY You can't write against a read only replica.".into(),
     })
 }
@@ -326,7 +327,7 @@ mod tests {
         ] {
             assert_eq!(status_error(Status::TooLarge, command).unwrap(), text);
         }
-        for number in 0..=23 {
+        for number in 0..=25 {
             let status = Status::from_number(number).unwrap();
             assert_eq!(status_error(status, "x").is_some(), number > 2);
         }

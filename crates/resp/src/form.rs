@@ -1,14 +1,14 @@
 //! The form of a reply: plain data that a request carries until the shards have answered. The
 //! writer of each form is beside its command.
 
-use crate::wire::Protocol;
-use remora_frontend::Part;
+use crate::wire::RespVersion;
+use remora_frontend::ShardAnswer;
 use remora_layout::limits::{MAX_COMMAND_MEMBERS, MAX_MEMBER_BYTES};
 use remora_protocol::message::Status;
 use std::fmt;
 use thiserror::Error;
 
-/// How a request's parts become its reply.
+/// How the shards' answers become a reply.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum ReplyForm {
     /// The value or null.
@@ -20,24 +20,14 @@ pub enum ReplyForm {
     },
     /// The number.
     Number(&'static str),
-    /// MGET: an array of values.
-    Values,
-    /// The sum of all parts' numbers.
+    /// The sum of all answers' numbers.
     Sum,
-    /// WAITAOF: whether all of a connection's changes are on the disk, and on how many replicas.
-    Synced,
-    /// OK if all parts are.
+    /// OK if all answers are.
     AllOk(&'static str),
-    /// SCAN: where to continue, and keys.
-    Scanned,
-    /// KEYS: an array of keys.
-    KeyList,
-    /// DEBUG DIGEST: the sum of all parts' digests.
-    Digest,
-    /// DEBUG DIGEST-VALUE: an array of digests.
-    Digests,
-    /// The form that the command defines.
+    /// The form that the command defines for one answer.
     Object(&'static ObjectReply),
+    /// The form that the command defines for any number of answers.
+    Combined(&'static CombinedReply),
     /// The objects that a search of a tree found.
     TreeObjects(ObjectForm),
     /// The members that a search of a GEO key found.
@@ -49,7 +39,35 @@ pub enum ReplyForm {
 
 /// Writes the reply of a command that no [`Shape`] fits. The caller has already handled statuses
 /// that are errors.
-pub type WriteReply = fn(&mut Vec<u8>, Protocol, Part<'_>);
+pub type WriteReply = fn(&mut Vec<u8>, RespVersion, ShardAnswer<'_>);
+
+/// Writes one reply from several answers.
+pub type WriteCombined = fn(&mut Vec<u8>, RespVersion, &[ShardAnswer<'_>]);
+
+/// How the reply to a command is made from the answers of several shards, or about several keys.
+/// Each form is beside its command.
+pub struct CombinedReply {
+    /// The command's name, in lower case.
+    pub command: &'static str,
+    /// Whether `write` also receives answers whose statuses are errors. Otherwise the first of
+    /// them is the reply.
+    pub takes_errors: bool,
+    /// The command's own writer.
+    pub write: WriteCombined,
+}
+
+/// Each is one of a kind.
+impl PartialEq for CombinedReply {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl fmt::Debug for CombinedReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CombinedReply").field(&self.command).finish()
+    }
+}
 
 /// How the reply to a command of one key is made. Each form is beside its command.
 pub struct ObjectReply {

@@ -1,7 +1,7 @@
 //! RESP as the frontend's connections speak it.
 
 use crate::form::ReplyForm;
-use crate::wire::{Args, Protocol, ProtocolError, Skip, encode, parse, peek_key, peek_words};
+use crate::wire::{Args, ProtocolError, RespVersion, Skip, encode, parse, peek_key, peek_words};
 use remora_frontend::{self as frontend, Parsed, ParsedRequest, Skipped};
 
 /// The protocol of Redis and its clients.
@@ -11,7 +11,7 @@ pub enum Resp {}
 #[derive(Default)]
 pub struct RespClient {
     /// The dialect that it speaks.
-    pub protocol: Protocol,
+    pub version: RespVersion,
     /// Its name.
     pub name: Vec<u8>,
     /// Its library's name and version.
@@ -26,8 +26,8 @@ impl frontend::Protocol for Resp {
     const TOO_LONG: &'static str = "Protocol error: too big request";
 
     #[inline]
-    fn dialect(client: &RespClient) -> Protocol {
-        client.protocol
+    fn dialect(client: &RespClient) -> RespVersion {
+        client.version
     }
 
     fn write_error(out: &mut Vec<u8>, text: &str) {

@@ -46,4 +46,4 @@ pub use frontend::{Resp, RespClient};
 pub use object_reply::ItemsReply;
 pub use reply::LongReply;
 pub use request::Request;
-pub use wire::{Args, Made, Parsed, Protocol, ProtocolError, Value, Words, parse};
+pub use wire::{Args, Made, Parsed, ProtocolError, RespVersion, Value, Words, parse};

@@ -2,16 +2,21 @@
 
 use crate::error::status_error;
 use crate::form::{ListForm, ObjectReply, Shape};
-use crate::wire::{Protocol, encode};
-use remora_frontend::Part;
+use crate::wire::{RespVersion, encode};
+use remora_frontend::ShardAnswer;
 use remora_protocol::Items;
 
 /// Bytes of items that are written in one piece.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Appends a reply that is not written piece by piece.
-pub(crate) fn write(out: &mut Vec<u8>, protocol: Protocol, form: &ObjectReply, part: Part<'_>) {
-    let Part { status, number, value } = part;
+pub(crate) fn write(
+    out: &mut Vec<u8>,
+    version: RespVersion,
+    form: &ObjectReply,
+    answer: ShardAnswer<'_>,
+) {
+    let ShardAnswer { status, number, value } = answer;
     let own = form.errors.iter().find(|(own, _)| *own == status).map(|(_, text)| *text);
     if let Some(text) = own {
         return encode::error(out, text);
@@ -22,19 +27,19 @@ pub(crate) fn write(out: &mut Vec<u8>, protocol: Protocol, form: &ObjectReply, p
     match form.shape {
         Shape::Ok => encode::ok(out),
         Shape::Number => encode::integer(out, number),
-        Shape::Value => encode::bulk_or_null(out, protocol, value),
+        Shape::Value => encode::bulk_or_null(out, version, value),
         Shape::OneItem => {
             let item = value.and_then(Items::split).and_then(|(item, _)| item);
-            encode::bulk_or_null(out, protocol, item);
+            encode::bulk_or_null(out, version, item);
         }
         Shape::ErrorUnlessEmpty(text) if number != 0 => encode::error(out, text),
         Shape::ErrorUnlessEmpty(_) => {
-            ItemsReply::new(Vec::new(), 0, ListForm::Cursor).write_piece(out, protocol);
+            ItemsReply::new(Vec::new(), 0, ListForm::Cursor).write_piece(out, version);
         }
-        Shape::Own(write) => write(out, protocol, part),
+        Shape::Own(write) => write(out, version, answer),
         Shape::List(list) => {
             let mut reply = ItemsReply::new(value.unwrap_or_default().to_vec(), number, list);
-            while !reply.write_piece(out, protocol) {}
+            while !reply.write_piece(out, version) {}
         }
     }
 }
@@ -66,12 +71,12 @@ impl ItemsReply {
         (self.list, self.written) = (list, 0);
     }
 
-    fn open(&self, out: &mut Vec<u8>, protocol: Protocol) {
+    fn open(&self, out: &mut Vec<u8>, version: RespVersion) {
         let items = self.number as usize;
-        match (self.form, protocol) {
-            (ListForm::Pairs, Protocol::Resp3) => encode::array(out, items / 2),
+        match (self.form, version) {
+            (ListForm::Pairs, RespVersion::Resp3) => encode::array(out, items / 2),
             (ListForm::Array | ListForm::Pairs, _) => encode::array(out, items),
-            (ListForm::Map, _) => encode::map(out, protocol, items / 2),
+            (ListForm::Map, _) => encode::map(out, version, items / 2),
             (ListForm::Cursor, _) => {
                 encode::array(out, 2);
                 encode::bulk(out, (self.number as u64).to_string().as_bytes());
@@ -81,22 +86,22 @@ impl ItemsReply {
     }
 
     /// Appends the next piece. Whether it was the last one.
-    pub fn write_piece(&mut self, out: &mut Vec<u8>, protocol: Protocol) -> bool {
+    pub fn write_piece(&mut self, out: &mut Vec<u8>, version: RespVersion) -> bool {
         if !self.is_open {
-            self.open(out, protocol);
+            self.open(out, version);
             self.is_open = true;
         }
-        let is_paired = self.form == ListForm::Pairs && protocol == Protocol::Resp3;
+        let is_paired = self.form == ListForm::Pairs && version == RespVersion::Resp3;
         let end = self.written + PIECE_BYTES;
         let mut rest = &self.list[self.written..];
         while let Some((item, after)) = Items::split(rest) {
             if is_paired {
                 encode::array(out, 2);
             }
-            encode::bulk_or_null(out, protocol, item);
+            encode::bulk_or_null(out, version, item);
             rest = after;
             if is_paired && let Some((item, after)) = Items::split(rest) {
-                encode::bulk_or_null(out, protocol, item);
+                encode::bulk_or_null(out, version, item);
                 rest = after;
             }
             if self.list.len() - rest.len() >= end {
@@ -119,7 +124,7 @@ mod tests {
         let mut list = Vec::new();
         for expected in ["$-1\r\n", "$4\r\nname\r\n"] {
             let mut out = Vec::new();
-            write(&mut out, Protocol::Resp2, &FORM, (Status::Ok, 1, Some(&list[..])).into());
+            write(&mut out, RespVersion::Resp2, &FORM, (Status::Ok, 1, Some(&list[..])).into());
             assert_eq!(out, expected.as_bytes());
             Items::push(&mut list, b"name");
         }

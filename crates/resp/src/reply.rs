@@ -2,27 +2,26 @@
 
 use crate::commands::geo::{self, FoundReply};
 use crate::commands::rtree::ObjectsReply;
-use crate::commands::{keyspace, persistence, server, strings};
 use crate::error::status_error;
 use crate::form::{ObjectReply, ReplyForm, Shape};
 use crate::object_reply::{self, ItemsReply};
-use crate::wire::{Protocol, encode};
-use remora_frontend::{self as frontend, Part};
+use crate::wire::{RespVersion, encode};
+use remora_frontend::{self as frontend, ShardAnswer};
 use remora_protocol::message::Status;
 
 impl frontend::ReplyForm for ReplyForm {
-    type Dialect = Protocol;
+    type Dialect = RespVersion;
     type Long = LongReply;
 
     #[inline]
-    fn write(self, out: &mut Vec<u8>, protocol: Protocol, parts: &[Part<'_>]) {
+    fn write(self, out: &mut Vec<u8>, version: RespVersion, answers: &[ShardAnswer<'_>]) {
         // The replies that are written most often.
-        match (self, parts) {
-            (Self::Value, [Part { status: Status::Ok, value: Some(value), .. }]) => {
+        match (self, answers) {
+            (Self::Value, [ShardAnswer { status: Status::Ok, value: Some(value), .. }]) => {
                 encode::bulk(out, value);
             }
-            (Self::Set { get: false }, [Part { status: Status::Ok, .. }]) => encode::ok(out),
-            _ => self.write_any(out, protocol, parts),
+            (Self::Set { get: false }, [ShardAnswer { status: Status::Ok, .. }]) => encode::ok(out),
+            _ => self.write_any(out, version, answers),
         }
     }
 
@@ -62,34 +61,34 @@ impl frontend::ReplyForm for ReplyForm {
 }
 
 impl ReplyForm {
-    fn write_any(self, out: &mut Vec<u8>, protocol: Protocol, parts: &[Part<'_>]) {
-        match (self, parts) {
-            (Self::Object(reply), [part]) => {
-                return object_reply::write(out, protocol, reply, *part);
+    fn write_any(self, out: &mut Vec<u8>, version: RespVersion, answers: &[ShardAnswer<'_>]) {
+        match (self, answers) {
+            (Self::Object(reply), [answer]) => {
+                return object_reply::write(out, version, reply, *answer);
             }
-            (Self::Values, _) => return strings::write_values(out, protocol, parts),
-            (Self::Digest, _) => return server::write_digest(out, parts),
+            (Self::Combined(reply), _) if reply.takes_errors => {
+                return (reply.write)(out, version, answers);
+            }
             _ => {}
         }
-        let mut statuses = parts.iter().map(|part| part.status);
+        let mut statuses = answers.iter().map(|answer| answer.status);
         if let Some(text) = statuses.find_map(|status| status_error(status, self.command())) {
             return encode::error(out, &text);
         }
-        match (self, parts) {
-            (Self::Value | Self::Set { get: true }, [part]) => {
-                encode::bulk_or_null(out, protocol, part.value);
+        match (self, answers) {
+            (Self::Value | Self::Set { get: true }, [answer]) => {
+                encode::bulk_or_null(out, version, answer.value);
             }
-            (Self::Set { get: false }, [part]) if part.status == Status::NotDone => {
-                encode::null(out, protocol);
+            (Self::Set { get: false }, [answer]) if answer.status == Status::NotDone => {
+                encode::null(out, version);
             }
-            (Self::Number(_), [part]) => encode::integer(out, part.number),
-            (Self::Sum, _) => encode::integer(out, parts.iter().map(|part| part.number).sum()),
-            (Self::Synced, _) => persistence::write_synced(out, parts),
-            (Self::Scanned, [part]) => keyspace::write_scanned(out, *part),
-            (Self::KeyList, _) => keyspace::write_keys(out, parts),
-            (Self::Digests, _) => server::write_digests(out, parts),
-            (Self::GeoFound(_), [part]) => geo::search::write_found(out, *part),
-            (Self::GeoRefused(error), [part]) => geo::search::write_refused(out, error, *part),
+            (Self::Number(_), [answer]) => encode::integer(out, answer.number),
+            (Self::Sum, _) => {
+                encode::integer(out, answers.iter().map(|answer| answer.number).sum())
+            }
+            (Self::Combined(reply), _) => (reply.write)(out, version, answers),
+            (Self::GeoFound(_), [answer]) => geo::search::write_found(out, *answer),
+            (Self::GeoRefused(error), [answer]) => geo::search::write_refused(out, error, *answer),
             _ => encode::ok(out),
         }
     }
@@ -99,7 +98,7 @@ impl ReplyForm {
         match self {
             Self::Number(command) | Self::AllOk(command) => command,
             Self::Set { .. } => "set",
-            Self::KeyList => "keys",
+            Self::Combined(reply) => reply.command,
             Self::TreeObjects(_) => "rtree.search",
             Self::GeoFound(_) | Self::GeoRefused(_) => "geosearch",
             _ => "",
@@ -119,7 +118,7 @@ pub enum LongReply {
 }
 
 impl frontend::LongReply for LongReply {
-    type Dialect = Protocol;
+    type Dialect = RespVersion;
 
     fn bytes(&self) -> usize {
         match self {
@@ -129,11 +128,11 @@ impl frontend::LongReply for LongReply {
         }
     }
 
-    fn write_piece(&mut self, out: &mut Vec<u8>, protocol: Protocol) -> bool {
+    fn write_piece(&mut self, out: &mut Vec<u8>, version: RespVersion) -> bool {
         match self {
-            Self::Objects(reply) => reply.write_piece(out, protocol),
-            Self::Found(reply) => reply.write_piece(out, protocol),
-            Self::Items(reply) => reply.write_piece(out, protocol),
+            Self::Objects(reply) => reply.write_piece(out, version),
+            Self::Found(reply) => reply.write_piece(out, version),
+            Self::Items(reply) => reply.write_piece(out, version),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use crate::form::ReplyForm;
 use crate::keys::{Keys, Pairs};
-use crate::wire::Protocol;
+use crate::wire::RespVersion;
 use remora_frontend::PartRequest;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
@@ -176,8 +176,8 @@ pub struct Transfer<'a> {
 /// The arguments of HELLO.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello<'a> {
-    /// The protocol to speak from the reply on; as before without one.
-    pub protocol: Option<Protocol>,
+    /// The version to speak from the reply on; as before without one.
+    pub version: Option<RespVersion>,
     /// User and password.
     pub auth: Option<(&'a [u8], &'a [u8])>,
     /// The connection's new name.

@@ -6,7 +6,7 @@ use crate::request::Request;
 use crate::wire::Words;
 
 /// The result of a parser.
-pub(crate) type Asked<'a> = Result<Request<'a>, CommandError>;
+pub(crate) type ParseResult<'a> = Result<Request<'a>, CommandError>;
 
 /// Makes a request of arguments whose number fits the command; the time is
 /// Unix ms.
@@ -344,11 +344,11 @@ impl Argument {
 }
 
 /// The parser of a command that only has subcommands: the table prevents a call of it alone.
-pub(crate) fn container(words: Words<'_>, _now: u64) -> Asked<'_> {
+pub(crate) fn container(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Err(CommandError::unknown_command(words))
 }
 
 /// The parser of HELP, which each command with subcommands has as one of them.
-pub(crate) fn help(words: Words<'_>, _now: u64) -> Asked<'_> {
+pub(crate) fn help(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Help(words.get(0)))
 }

@@ -7,7 +7,7 @@ use remora_protocol::geo::{Position, Shape};
 use remora_resp::commands::geo::{FoundReply, stored};
 use remora_resp::form::{GeoForm, Order, ReplyForm, Stored};
 use remora_resp::wire::encode;
-use remora_resp::{Args, CommandError, Made, Parsed, Protocol, Request, parse, request};
+use remora_resp::{Args, CommandError, Made, Parsed, Request, RespVersion, parse, request};
 
 /// Parses one array of words and hands the outcome on.
 fn with<T>(words: &[&[u8]], look: impl FnOnce(Result<Request<'_>, CommandError>) -> T) -> T {
@@ -83,7 +83,7 @@ fn a_long_reply_comes_in_pieces_and_in_order() {
     }
     let mut reply = FoundReply::new(found.clone(), form());
     let (mut out, mut pieces) = (Vec::new(), 1);
-    while !reply.write_piece(&mut out, Protocol::Resp2) {
+    while !reply.write_piece(&mut out, RespVersion::Resp2) {
         pieces += 1;
     }
     assert_eq!(pieces, 4);
@@ -96,6 +96,6 @@ fn a_long_reply_comes_in_pieces_and_in_order() {
     assert_eq!(scores, [0.0, 0.001, 0.002]);
     let mut empty = FoundReply::new(Vec::new(), form());
     let mut out = Vec::new();
-    assert!(empty.write_piece(&mut out, Protocol::Resp3));
+    assert!(empty.write_piece(&mut out, RespVersion::Resp3));
     assert_eq!(out, b"*0\r\n");
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use redis_protocol::resp2::types::OwnedFrame as Frame2;
 use redis_protocol::resp3::types::{OwnedFrame as Frame3, VerbatimStringFormat};
-use remora_resp::Protocol;
+use remora_resp::RespVersion;
 use remora_resp::wire::{ParsedValue, Value, encode};
 use std::collections::{HashMap, HashSet};
 
@@ -146,7 +146,7 @@ proptest! {
         let value = ours(&theirs);
         prop_assert!(same2(&value, &frame), "{value:?} {frame:?}");
         let mut written = Vec::new();
-        value.write(&mut written, Protocol::Resp2);
+        value.write(&mut written, RespVersion::Resp2);
         let (back, consumed) = decode(&written).unwrap().unwrap();
         prop_assert_eq!(consumed, written.len());
         prop_assert_eq!(back, frame);
@@ -159,7 +159,7 @@ proptest! {
         let length = encode(&mut bytes, &frame, false).unwrap();
         bytes.truncate(length);
         let mut written = Vec::new();
-        ours(&bytes).write(&mut written, Protocol::Resp2);
+        ours(&bytes).write(&mut written, RespVersion::Resp2);
         // A simple error that holds arbitrary bytes is beyond the oracle.
         if std::str::from_utf8(&written).is_ok() {
             let (_, consumed) =

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use remora_protocol::Command;
 use remora_resp::wire::{ParsedValue, encode};
-use remora_resp::{Args, Made, Parsed, Protocol, Request, Value, parse, request};
+use remora_resp::{Args, Made, Parsed, Request, RespVersion, Value, parse, request};
 
 fn words(args: &Args, bytes: &[u8]) -> Vec<Vec<u8>> {
     (0..args.len()).map(|index| args.get(index, bytes).to_vec()).collect()
@@ -126,9 +126,9 @@ proptest! {
         for now in [0, 1_700_000_000_000, u64::MAX] {
             match request(&args, &bytes, &Made::default(), now) {
                 Ok(Request::Command(query)) => {
-                    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+                    for version in [RespVersion::Resp2, RespVersion::Resp3] {
                         let mut reply = Vec::new();
-                        remora_resp::table::answer(&mut reply, protocol, &query);
+                        remora_resp::table::answer(&mut reply, version, &query);
                         let parsed = Value::parse(&reply);
                         let whole = matches!(parsed, Ok(ParsedValue::Value { consumed, .. })
                             if consumed == reply.len());

@@ -1,7 +1,7 @@
 //! Requests by hand: their parsed forms, and the words of every error. The errors were taken down
 //! from a Redis 7.0 server.
 
-use remora_frontend::{Part, ReplyForm as _};
+use remora_frontend::{ReplyForm as _, ShardAnswer};
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 use remora_protocol::message::Status;
@@ -10,7 +10,7 @@ use remora_resp::ReplyForm;
 use remora_resp::request::{ClientAttribute, Hello};
 use remora_resp::table::{answer, write_help};
 use remora_resp::wire::encode;
-use remora_resp::{Args, Made, Parsed, Protocol, Request, Value, parse, request};
+use remora_resp::{Args, Made, Parsed, Request, RespVersion, Value, parse, request};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -408,7 +408,7 @@ fn parts_of_values() {
     }
 }
 
-/// Replies that the commands write themselves, of one part.
+/// Replies that the commands write themselves, of one answer.
 #[test]
 fn replies_of_the_commands_own() {
     let key = &b"k"[..];
@@ -461,11 +461,15 @@ fn replies_of_the_commands_own() {
     ] {
         about_a_key(line, |command, form| {
             assert_eq!(command, asked, "{line}");
-            let mut out = Vec::new();
-            form.write(&mut out, Protocol::Resp2, &[Part { status, number, value: None }]);
+            let (mut out, answer) = (Vec::new(), ShardAnswer { status, number, value: None });
+            form.write(&mut out, RespVersion::Resp2, &[answer]);
             assert_eq!(out.escape_ascii().to_string(), told.escape_default().to_string(), "{line}");
         });
     }
+}
+
+#[test]
+fn replies_of_renames() {
     for (line, status, told) in [
         ("rename k o", Status::NotFound, "-ERR no such key\r\n"),
         ("rename k o", Status::Ok, "+OK\r\n"),
@@ -475,8 +479,8 @@ fn replies_of_the_commands_own() {
         with(&split(line), |found| {
             let Ok(Request::Transfer(transfer)) = found else { panic!("{line}: {found:?}") };
             let mut out = Vec::new();
-            let part = Part { status, number: 1, value: None };
-            transfer.form.write(&mut out, Protocol::Resp2, &[part]);
+            let answer = ShardAnswer { status, number: 1, value: None };
+            transfer.form.write(&mut out, RespVersion::Resp2, &[answer]);
             assert_eq!(out, told.as_bytes(), "{line}");
         });
     }
@@ -544,11 +548,11 @@ fn the_rest() {
     incr("decrby k 5", -5);
     with(&split("hello 3 auth u p setname n"), |found| {
         let Ok(Request::Hello(hello)) = found else { panic!("{found:?}") };
-        let protocol = Some(Protocol::Resp3);
-        assert_eq!(hello, Hello { protocol, auth: Some((b"u", b"p")), name: Some(b"n") });
+        let version = Some(RespVersion::Resp3);
+        assert_eq!(hello, Hello { version, auth: Some((b"u", b"p")), name: Some(b"n") });
     });
     with(&split("hello"), |found| {
-        assert!(matches!(found, Ok(Request::Hello(Hello { protocol: None, .. }))));
+        assert!(matches!(found, Ok(Request::Hello(Hello { version: None, .. }))));
     });
     with(&split("client setinfo Lib-Ver 1.0"), |found| {
         let attribute = ClientAttribute::LibraryVersion;
@@ -561,7 +565,7 @@ fn the_rest() {
         let parameters = [("maxmemory", "1"), ("port", "2"), ("save", "")];
         remora_resp::commands::server::write_config(
             &mut reply,
-            Protocol::Resp2,
+            RespVersion::Resp2,
             &patterns,
             &parameters,
         );
@@ -576,11 +580,11 @@ fn the_rest() {
     });
 }
 
-fn answered(line: &str, protocol: Protocol) -> String {
+fn answered(line: &str, version: RespVersion) -> String {
     with(&split(line), |found| {
         let mut reply = Vec::new();
         match found {
-            Ok(Request::Command(query)) => answer(&mut reply, protocol, &query),
+            Ok(Request::Command(query)) => answer(&mut reply, version, &query),
             Ok(Request::Help(name)) => write_help(&mut reply, name),
             other => panic!("{line}: {other:?}"),
         }
@@ -596,7 +600,7 @@ fn answered(line: &str, protocol: Protocol) -> String {
 
 #[test]
 fn command_tells_the_table() {
-    use Protocol::{Resp2, Resp3};
+    use RespVersion::{Resp2, Resp3};
     // These two replies are a Redis 7.0 server's own.
     let get = "*2\r\n*10\r\n$3\r\nget\r\n:2\r\n~2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n~3\r\n\
         +@string\r\n+@read\r\n+@fast\r\n~0\r\n~1\r\n%3\r\n$5\r\nflags\r\n~2\r\n+RO\r\n+access\r\n\

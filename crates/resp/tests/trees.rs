@@ -1,7 +1,7 @@
 //! Requests about trees by hand: their parsed forms, the words of every error, and the replies,
 //! byte by byte.
 
-use remora_frontend::{Part, ReplyForm as _};
+use remora_frontend::{ReplyForm as _, ShardAnswer};
 use remora_geometry::{Refine, Shape, Wkb};
 use remora_layout::limits::{
     MAX_FIELDS, MAX_FIELDS_BYTES, MAX_NEAREST, MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES,
@@ -21,7 +21,7 @@ use remora_resp::ReplyForm;
 use remora_resp::commands::rtree::ObjectsReply;
 use remora_resp::form::ObjectForm;
 use remora_resp::wire::encode;
-use remora_resp::{Args, CommandError, Made, Parsed, Protocol, Request, parse, request};
+use remora_resp::{Args, CommandError, Made, Parsed, Request, RespVersion, parse, request};
 use zerocopy::IntoBytes;
 
 /// Parses one array of words and hands the outcome on.
@@ -377,24 +377,24 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The reply to a line, of a part with this value and number.
-fn reply(line: &str, protocol: Protocol, value: Option<&[u8]>, number: i64) -> String {
+/// The reply to a line, of an answer with this value and number.
+fn reply(line: &str, version: RespVersion, value: Option<&[u8]>, number: i64) -> String {
     with(&split(line), |found| {
         let Ok(Request::Object { form, .. }) = found else { panic!("{line}: {found:?}") };
-        let part = Part { status: Status::Ok, number, value };
-        written(|out| form.write(out, protocol, &[part]))
+        let answer = ShardAnswer { status: Status::Ok, number, value };
+        written(|out| form.write(out, version, &[answer]))
     })
 }
 
 #[test]
 fn replies() {
-    use Protocol::{Resp2, Resp3};
+    use RespVersion::{Resp2, Resp3};
     let mut found = Vec::new();
     Objects::push(&mut found, 3, &rect(0.5, -1.0, 2.0, 1e-9));
     let named = Entry { rect: rect(4.0, 4.0, 4.0, 4.0), word: SURROGATE | 1 };
     FoundObjects::push_named(&mut found, &named, b"18446744073709551615");
-    let objects = |form, protocol| {
-        written(|out| assert!(ObjectsReply::new(found.clone(), form).write_piece(out, protocol)))
+    let objects = |form, version| {
+        written(|out| assert!(ObjectsReply::new(found.clone(), form).write_piece(out, version)))
     };
     let plain = ObjectForm::default();
     assert_eq!(objects(plain, Resp2), "*2\r\n:3\r\n$20\r\n18446744073709551615\r\n");
@@ -416,7 +416,7 @@ fn replies() {
         payload.write(&mut value);
         value
     };
-    let object = |value, flags, protocol| reply("rtree.get t 1", protocol, value, flags);
+    let object = |value, flags, version| reply("rtree.get t 1", version, value, flags);
     let plain = value(Payload::default());
     assert_eq!(object(None, 0, Resp3), "_\r\n");
     assert_eq!(object(Some(&plain), 0, Resp3), "*5\r\n,1\r\n,2\r\n,3\r\n,4\r\n_\r\n");
@@ -479,7 +479,7 @@ fn a_long_reply_comes_in_pieces() {
     let mut is_done = false;
     while !is_done {
         let before = out.len();
-        is_done = reply.write_piece(&mut out, Protocol::Resp2);
+        is_done = reply.write_piece(&mut out, RespVersion::Resp2);
         longest = longest.max(out.len() - before);
     }
     let ids: String = (0..10_000).map(|id| format!(":{id}\r\n")).collect();

@@ -57,6 +57,7 @@ impl Clock {
     }
 }
 
-fn wall_unix_ms() -> u64 {
+/// The wall clock, Unix ms.
+pub fn wall_unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }

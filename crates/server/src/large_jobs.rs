@@ -178,6 +178,9 @@ impl LargeJobs {
             Order::Abandon => return self.resume(origin, job.token, false),
             Order::AwaitSync { until_ms, wants_more } => {
                 let sequence = shard.last_sequence();
+                if sequence > self.synced {
+                    shard.want_sync();
+                }
                 let awaited = Awaited { token: job.token, sequence, until_ms, wants_more };
                 return self.await_sync(awaited);
             }
@@ -284,7 +287,7 @@ impl LargeJobs {
     /// Moves one piece; after the last one continues with the jobs behind it. Releases replies that
     /// have become durable.
     pub fn turn<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) {
-        if !self.replies.held.is_empty() {
+        if self.replies.has_due || !self.replies.held.is_empty() {
             self.replies.release(shard.durable_sequence());
         }
         let Some(mut line) = self.lines.pop_front() else { return };
@@ -314,7 +317,10 @@ fn begin<J: Journal>(
     replies: &mut Replies,
     now: Now,
 ) -> Option<LargeJob> {
-    let Job { order, token, most_objects: most, hash: _ } = job;
+    let Job { order, token, most_objects: most, hash: known } = job;
+    let hash_of = |shard: &Shard<J>, database, command: &Command<'_>| {
+        known.unwrap_or_else(|| shard.hash_of(database, command))
+    };
     let bytes = match order {
         Order::Execute(bytes) => bytes,
         Order::ExecuteEach(batch) => {
@@ -328,7 +334,7 @@ fn begin<J: Journal>(
         Ok((database, command @ Command::Set { key, value, condition, expiry, get }, _))
             if value.len() > STREAM_PIECE_BYTES =>
         {
-            let (hash, value_bytes) = (shard.hash_of(database, &command), value.len());
+            let (hash, value_bytes) = (hash_of(shard, database, &command), value.len());
             let set = LargeSet { key, hash, value_bytes, condition, expiry, get };
             match shard.begin_upload(set, now) {
                 Ok(upload) => {
@@ -339,7 +345,7 @@ fn begin<J: Journal>(
             }
         }
         Ok((database, command @ Command::Of { key, request }, _)) if request.is_long() => {
-            match shard.begin_read((key, shard.hash_of(database, &command)), request, now) {
+            match shard.begin_read((key, hash_of(shard, database, &command)), request, now) {
                 Ok(read) => {
                     let work = Work::Read { read, found: Vec::new(), most, wait: 0 };
                     return advance(shard, LargeJob { token, work }, replies, now);
@@ -362,7 +368,7 @@ fn begin<J: Journal>(
             }
         }
         Ok((database, command, _)) => {
-            let hash = shard.hash_of(database, &command);
+            let hash = hash_of(shard, database, &command);
             shard.execute_or_stream(&command, hash, now)
         }
         Err((status, _)) => Outcome::Reply(Reply::status(status)),

@@ -51,7 +51,7 @@ mod utilisation;
 
 pub use config::{Config, Data, Eviction, Mtu, Packets, Promise, Wake};
 pub use cores::Cores;
-pub use disk::{Loaded, Progress};
+pub use disk::{EachKey, Loaded, LoadedData, Progress};
 pub use server::Server;
-pub use shared::Counts;
+pub use shared::ServerCounts;
 pub use start_error::StartError;

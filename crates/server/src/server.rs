@@ -2,7 +2,7 @@
 
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
-use crate::clock::Clock;
+use crate::clock::{Clock, wall_unix_ms};
 use crate::config::{Config, Data, Wanted};
 use crate::control::{self, Control};
 use crate::disk::{
@@ -15,7 +15,7 @@ use crate::random::random_u64;
 use crate::regions::RegionNumbers;
 use crate::resp::Acceptor;
 use crate::shard_loop::ShardLoop;
-use crate::shared::{AgentCounts, Counts, PointerTable, ShardHandle, Shared};
+use crate::shared::{AgentCounts, PointerTable, ServerCounts, ShardHandle, Shared};
 use crate::socket_file::SocketFile;
 use crate::start_error::StartError;
 use crate::touch_hints::TouchHints;
@@ -123,7 +123,7 @@ impl Server {
         let fabric_address = fabric.as_ref().map(TcpListener::local_addr).transpose()?;
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
         let data = config.data.as_ref().map(DataDirectory::open).transpose()?;
-        let clock = Clock::start_after(data.as_ref().map_or(0, |data| data.content.found.time_ms));
+        let clock = Clock::start_after(data.as_ref().map_or(0, |data| data.content.time_ms()));
         let (incarnation, hash_seed) = (random_u64() | 1, random_u64());
         let epoch = data.as_ref().map_or(1, |data| data.content.epoch());
         let topology = Topology::of_this_process();
@@ -167,7 +167,7 @@ impl Server {
             verbs,
             stopping: false.into(),
             control: OnceLock::new(),
-            counts: Counts::default(),
+            counts: ServerCounts::default(),
             agents: (0..shards).map(|_| AgentCounts::default()).collect(),
             tcp_traffic: TrafficSums::default(),
             verbs_traffic: TrafficSums::default(),
@@ -372,11 +372,13 @@ fn begin_disk(
     let (Some(data), Some(settings)) = (data, &config.data) else { return Ok(None) };
     let started = Instant::now();
     let mut shards: Vec<&mut Shard<NoJournal>> = loops.iter_mut().map(|(shard, _)| shard).collect();
-    let (entries, first) = recover(&data.content, &mut shards, slots, watch)?;
-    let commit = data.begin_log(first.clone())?;
+    let refused = |error| StartError::of_data(error, &settings.directory);
+    let recovered = recover(&data.content, &mut shards, slots, watch);
+    let (entries, first) = recovered.map_err(refused)?;
+    let commit = data.begin_log(first.clone()).map_err(|error| refused(error.into()))?;
     let disk = Disk::new(settings.directory.clone(), settings.promise, first);
-    let saved_at_s = data.content.found.time_ms / 1000;
-    disk.snapshots.saved_at_s.store(saved_at_s, Ordering::Relaxed);
+    let saved_at_ms = data.content.snapshot_time_ms().unwrap_or_else(wall_unix_ms);
+    disk.snapshots.saved_at_s.store(saved_at_ms / 1000, Ordering::Relaxed);
     let recovery_ms = started.elapsed().as_millis() as u64;
     disk.state.recovered.store(entries, Ordering::Relaxed);
     disk.state.recovery_ms.store(recovery_ms, Ordering::Relaxed);

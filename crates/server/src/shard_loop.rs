@@ -245,6 +245,7 @@ impl ShardLoop {
                     let host = self.connections.port_mut();
                     host.shard.set_durable(durable);
                     host.large_jobs.set_synced(synced);
+                    host.shard.set_synced(synced);
                 }
                 Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
                 Message::Apply(batch) => self.connections.port_mut().take_batch(batch),
@@ -403,7 +404,7 @@ impl ShardLoop {
             }
             let slot = event.name as usize;
             if event.is_end {
-                self.connections.announce_end(slot);
+                self.connections.announce_end(slot, event.is_gone);
             }
             self.connections.stir(slot);
         }

@@ -146,7 +146,7 @@ pub struct Shared {
     /// What is known of the primary, if this server is a replica.
     pub following: Option<Following>,
     /// Counts of the server.
-    pub counts: Counts,
+    pub counts: ServerCounts,
     /// Counts of each agent, by number.
     pub agents: Vec<AgentCounts>,
     /// Traffic of sessions' TCP connections.
@@ -157,7 +157,7 @@ pub struct Shared {
 
 /// Counts of the server.
 #[derive(Default)]
-pub struct Counts {
+pub struct ServerCounts {
     /// Sessions over shared memory, now.
     pub sessions_shm: AtomicU64,
     /// Sessions over TCP, now.
@@ -188,7 +188,7 @@ pub struct Counts {
     pub connections_rejected: AtomicU64,
 }
 
-impl Counts {
+impl ServerCounts {
     /// Sessions carried so, now.
     pub fn sessions_by(&self, transport: Transport) -> &AtomicU64 {
         match transport {

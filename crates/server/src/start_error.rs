@@ -3,7 +3,7 @@
 use remora_arena::MapError;
 use remora_fabric::verbs::VerbsError;
 use remora_storage::StorageError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +25,16 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// Something in the data directory is damaged or missing.
+    #[error(
+        "{directory} cannot be used, and nothing in it was changed: `remora log verify {directory}` reads all of it; put the file back, or `remora restore` a backup into another directory"
+    )]
+    Damaged {
+        /// Its path.
+        directory: String,
+        /// What is wrong.
+        source: StorageError,
+    },
     /// No memory.
     #[error(transparent)]
     Memory(#[from] MapError),
@@ -34,4 +44,18 @@ pub enum StartError {
     /// The kernel refused something else.
     #[error("cannot start")]
     System(#[from] std::io::Error),
+}
+
+impl StartError {
+    /// The same, of a data directory: it names the directory, and says what to do.
+    #[must_use]
+    pub fn of_data(self, directory: &Path) -> Self {
+        match self {
+            Self::Storage(source @ StorageError::Corrupt { .. }) => {
+                Self::Damaged { directory: directory.display().to_string(), source }
+            }
+            Self::Storage(error) => Self::Storage(error.in_directory(directory)),
+            other => other,
+        }
+    }
 }

@@ -33,7 +33,7 @@ pub struct ThreadCounts {
     /// Looks at the sockets: waits in the kernel and looks without waiting.
     pub socket_looks: Counter,
     /// The counters of the connections themselves.
-    pub frontend: remora_frontend::Counts,
+    pub frontend: remora_frontend::ConnectionCounts,
     /// Connections that went to a thread that had less to do.
     pub connections_moved: Counter,
 }

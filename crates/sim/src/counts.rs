@@ -5,7 +5,7 @@ use remora_server::thread_counts::ThreadCounts;
 
 /// Sums over the threads of one incarnation.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Counts {
+pub struct RunCounts {
     /// Frames of ring clients, executed.
     pub ring_frames: u64,
     /// Turns in which there were some.
@@ -38,7 +38,7 @@ pub struct Counts {
     pub connections_moved: u64,
 }
 
-impl Counts {
+impl RunCounts {
     /// Adds a thread's counters of its connections.
     pub fn add_thread(&mut self, thread: &ThreadCounts) {
         self.turns += thread.turns.get();

@@ -24,7 +24,7 @@ use std::io;
 use trouble::Trouble;
 
 const MS: u64 = 1_000_000;
-/// Longest sync that nobody waits for, ns.
+/// Longest sync without a waiting client, ns.
 const SLOWEST_NS: u64 = 10_000 * MS;
 /// Which data these are.
 pub const IDENTITY: Identity = Identity { cluster: 0x1e55, secret: 0x5ec3e7 };

@@ -4,7 +4,7 @@
 use crate::check::keys::Keys;
 use crate::client::SimClient;
 use crate::clock::HostClock;
-use crate::counts::Counts;
+use crate::counts::RunCounts;
 use crate::crowd;
 use crate::faults::{Fault, Faults};
 use crate::history::{History, Judgement, Violation};
@@ -42,7 +42,7 @@ pub struct Outcome {
     /// Rare paths that ran.
     pub probes: Probes,
     /// The counters of the server's last incarnation.
-    pub counts: Counts,
+    pub counts: RunCounts,
     /// Promises that were broken.
     pub violations: Vec<Violation>,
     /// Keys whose calls overlap in too many ways to be judged.

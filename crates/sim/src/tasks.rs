@@ -4,7 +4,7 @@
 //! on a stack of its own; when it waits, another task or the next event continues. The world alone
 //! chooses which one.
 //!
-//! This is the crate's one room of `unsafe`: a coroutine reaches its own
+//! This is the crate's one file of `unsafe`: a coroutine reaches its own
 //! yielder through a thread-local pointer.
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};

@@ -1,6 +1,6 @@
 //! State that the tasks of one world share: the server, the history, the faults.
 
-use crate::counts::Counts;
+use crate::counts::RunCounts;
 use crate::faults::Faults;
 use crate::history::History;
 use crate::node::Node;
@@ -36,7 +36,7 @@ pub struct World {
     pub moved_trees: RefCell<Vec<u32>>,
     pub(crate) number: Cell<i64>,
     pub(crate) over: Cell<bool>,
-    pub(crate) counts: Cell<Counts>,
+    pub(crate) counts: Cell<RunCounts>,
 }
 
 impl World {

@@ -2,7 +2,7 @@
 //! 8 shards: the cost of a request, by the server's own counters.
 
 use remora_engine::{Durability, Eviction};
-use remora_sim::counts::Counts;
+use remora_sim::counts::RunCounts;
 use remora_sim::faults::Fault;
 use remora_sim::shrink::Less;
 use remora_sim::swarm::CrowdSwarm;
@@ -16,7 +16,7 @@ const NO_RESP: (u32, u64) = (0, 0);
 const ROUNDS: u64 = 1_000;
 
 /// A world in which nothing goes wrong.
-fn run(seed: u64, crowd: CrowdSwarm, resp: (u32, u64)) -> Counts {
+fn run(seed: u64, crowd: CrowdSwarm, resp: (u32, u64)) -> RunCounts {
     run_with(seed, crowd, resp, &[])
 }
 
@@ -27,7 +27,7 @@ fn run_with(
     crowd: CrowdSwarm,
     (connections, under_way): (u32, u64),
     faults: &[(Fault, u32)],
-) -> Counts {
+) -> RunCounts {
     let mut swarm = Less::default().of(seed, false);
     swarm.clients = 0;
     swarm.hashes.moves = false;
@@ -64,7 +64,7 @@ fn ratio(of: u64, to: u64) -> f64 {
 /// One process, many, and all as processes of their own.
 #[test]
 fn a_frame_costs_as_many_looks_among_idle_sessions_as_alone() {
-    let per_frame = |counts: &Counts| ratio(counts.rings_looked_at, counts.ring_frames);
+    let per_frame = |counts: &RunCounts| ratio(counts.rings_looked_at, counts.ring_frames);
     let alone = |is_remote| {
         let alone = CrowdSwarm { sessions: 1, is_remote, ..crowd(1, 1, 4) };
         per_frame(&run(1, alone, NO_RESP))
@@ -107,7 +107,7 @@ fn what_comes_together_goes_together() {
             assert!(counts.mail_waited <= counts.mail_sent / 100, "waits for room");
             assert!(counts.connections_moved > 0);
         }
-        let rises = |of: fn(&Counts) -> u64, to: fn(&Counts) -> u64| {
+        let rises = |of: fn(&RunCounts) -> u64, to: fn(&RunCounts) -> u64| {
             ratio(of(&many), to(&many)) / ratio(of(&few), to(&few))
         };
         let rise = [

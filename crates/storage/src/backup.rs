@@ -9,7 +9,7 @@
 //! and its log, takes nothing away.
 
 use crate::error::StorageError;
-use crate::find::find;
+use crate::find::{expect_no_log, find};
 use crate::identity::Identity;
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, segment_number};
 use crate::snapshot::{SnapshotAt, find_snapshot, snapshot_file_name, snapshot_name};
@@ -44,6 +44,9 @@ pub fn copy_data<V: Volume, W: Volume>(
     to: &W,
 ) -> Result<Vec<FileSum>, StorageError> {
     let opened = open_all(from, identity)?;
+    if opened.files.is_empty() {
+        expect_no_log(from)?;
+    }
     if let Some(snapshot) = &opened.snapshot {
         let name = snapshot_name(snapshot.number);
         to.make_subdirectory(&name).map_err(|source| StorageError::io("make", &name, source))?;

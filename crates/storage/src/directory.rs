@@ -2,19 +2,46 @@
 
 use crate::error::StorageError;
 use crate::volume::{Volume, VolumeFile};
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{DirBuilder, File, OpenOptions};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, Stat, flock, fstat, fsync, mkdirat, openat,
+    renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use std::fs::{DirBuilder, File};
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Slices that one call of the kernel takes.
 const SLICES: usize = 1024;
+/// Only the owner can read and write what is made.
+const OWN_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+const LOCK: &str = "lock";
+
+/// Which file or directory something is, as long as that is open: device and number.
+type FileId = (u64, u64);
+
+fn id_of(stat: &Stat) -> FileId {
+    (stat.st_dev, stat.st_ino)
+}
 
 /// A directory of the file system. Only its owner can read what is made in it.
+///
+/// It is open: all names are looked up in this directory, even after it was moved, so no file goes
+/// into another one that has come to its path. [`Volume::is_same`] tells whether it still lies there.
 #[derive(Clone, Debug)]
-pub struct Directory(PathBuf);
+pub struct Directory(Arc<Open>);
+
+#[derive(Debug)]
+struct Open {
+    path: PathBuf,
+    fd: OwnedFd,
+    id: FileId,
+    /// The file that is locked.
+    lock: OnceLock<FileId>,
+}
 
 impl Directory {
     /// This directory, which is made if it is not there.
@@ -22,22 +49,33 @@ impl Directory {
     /// # Errors
     /// It cannot be made, or is something else.
     pub fn at(path: &Path) -> Result<Self, StorageError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|source| StorageError::io("make", &path.display().to_string(), source))?;
-        Ok(Self(path.to_path_buf()))
+        let failed = |source| StorageError::io("make", &path.display().to_string(), source);
+        make_durably(path).map_err(failed)?;
+        Self::open_at(path).map_err(failed)
     }
 
     /// This directory, which is there.
+    ///
+    /// # Errors
+    /// It is not, or cannot be read.
     pub fn existing(path: &Path) -> Result<Self, StorageError> {
+        let name = || path.display().to_string();
         match path.is_dir() {
-            true => Ok(Self(path.to_path_buf())),
-            false => Err(StorageError::NoDirectory(path.display().to_string())),
+            true => Self::open_at(path).map_err(|error| StorageError::io("open", &name(), error)),
+            false => Err(StorageError::NoDirectory(name())),
         }
+    }
+
+    fn open_at(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = openat(CWD, path, flags, Mode::empty())?;
+        let id = id_of(&fstat(&fd)?);
+        Ok(Self(Arc::new(Open { path: path.to_path_buf(), fd, id, lock: OnceLock::new() })))
     }
 
     /// Its path.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.0.path
     }
 
     /// Takes the directory for this process, until the lock is dropped or the process ends.
@@ -45,78 +83,162 @@ impl Directory {
     /// # Errors
     /// Another process has it.
     pub fn lock(&self) -> Result<Lock, StorageError> {
-        let path = self.0.join("lock");
-        let failed = |source| StorageError::io("open", "lock", source);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map_err(failed)?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let mut holder = String::new();
-            // Without the name the error says less.
-            let _ = file.read_to_string(&mut holder);
-            let directory = self.0.display().to_string();
-            return Err(StorageError::Locked { directory, holder: holder.trim().to_owned() });
+        let failed =
+            |source| StorageError::io("take", "the lock", source).in_directory(self.path());
+        let mut file = self.file(LOCK, OFlags::RDWR | OFlags::CREATE).map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut holder = String::new();
+                // Without the name the error says less.
+                let _ = file.read_to_string(&mut holder);
+                let holder = match holder.trim() {
+                    "" => "another process".to_owned(),
+                    holder => holder.to_owned(),
+                };
+                let directory = self.path().display().to_string();
+                return Err(StorageError::Locked { directory, holder });
+            }
+            // Some network file systems have no locks.
+            Err(error) => return Err(failed(error.into())),
         }
         let told = file.set_len(0).and_then(|()| file.seek(SeekFrom::Start(0)).map(drop));
         told.and_then(|()| writeln!(file, "process {}", std::process::id())).map_err(failed)?;
+        let id = fstat(&file).map_err(|error| failed(error.into()))?;
+        self.0.lock.get_or_init(|| id_of(&id));
         Ok(Lock(file))
     }
+
+    fn file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        Ok(openat(&self.0.fd, name, flags | OFlags::CLOEXEC, OWN_FILE)?.into())
+    }
+
+    fn open_directory(&self, name: &str) -> io::Result<OwnedFd> {
+        let name = if name.is_empty() { "." } else { name };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(openat(&self.0.fd, name, flags, Mode::empty())?)
+    }
+
+    fn id_in(&self, name: &str) -> rustix::io::Result<FileId> {
+        statat(&self.0.fd, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| id_of(&stat))
+    }
+}
+
+/// Makes a directory and those above it, and syncs their names: else a power cut could take all of it
+/// away, whatever was synced inside.
+fn make_durably(path: &Path) -> io::Result<()> {
+    let named = |path: &Path| match path.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => path.to_path_buf(),
+    };
+    let is_new = |path: &&Path| !named(path).exists();
+    let made: Vec<&Path> = path.ancestors().take_while(is_new).collect();
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    for parent in made.iter().filter_map(|path| path.parent()) {
+        File::open(named(parent))?.sync_all()?;
+    }
+    // One that was there may have been made by a process that died before its sync. Whoever made it
+    // may have a parent that this user cannot read.
+    if made.is_empty()
+        && let Some(parent) = path.parent()
+        && let Ok(parent) = File::open(named(parent))
+    {
+        let _ = parent.sync_all();
+    }
+    Ok(())
 }
 
 /// A locked directory.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "closing it unlocks")] File);
 
+fn out_of_place(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, text)
+}
+
 impl Volume for Directory {
     type File = Arc<File>;
 
     fn names(&self, of: &str) -> io::Result<Vec<String>> {
-        let entries = std::fs::read_dir(self.0.join(of))?;
-        // A name that is no text is none of ours.
-        entries
-            .map(|entry| Ok(entry?.file_name().into_string().ok()))
-            .filter_map(Result::transpose)
-            .collect()
+        let mut names = Vec::new();
+        for entry in Dir::new(self.open_directory(of)?)? {
+            // A name that is no text is none of ours.
+            match entry?.file_name().to_str() {
+                Ok("." | "..") | Err(_) => {}
+                Ok(name) => names.push(name.to_owned()),
+            }
+        }
+        Ok(names)
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<File>> {
-        let path = self.0.join(name);
-        let both = OpenOptions::new().read(true).write(true).open(&path);
+        let both = self.file(name, OFlags::RDWR);
         // A tool may look at what it cannot write.
-        both.or_else(|_| File::open(&path)).map(Arc::new)
+        both.or_else(|_| self.file(name, OFlags::RDONLY)).map(Arc::new)
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<File>> {
-        let mut options = OpenOptions::new();
-        let options = options.read(true).append(true).create(true).mode(0o600);
-        let file = options.open(self.0.join(name))?;
-        file.set_len(0)?;
-        Ok(Arc::new(file))
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::TRUNC;
+        self.file(name, flags).map(Arc::new)
     }
 
     fn make_subdirectory(&self, name: &str) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(self.0.join(name))
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        std::fs::rename(self.0.join(from), self.0.join(to))
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        let path = self.0.join(name);
-        match path.is_dir() {
-            true => std::fs::remove_dir_all(path),
-            false => std::fs::remove_file(path),
+        match mkdirat(&self.0.fd, name, Mode::RWXU) {
+            Err(Errno::EXIST) => Ok(()),
+            made => Ok(made?),
         }
     }
 
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(renameat(&self.0.fd, from, &self.0.fd, to)?)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match unlinkat(&self.0.fd, name, AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) => {}
+            removed => return Ok(removed?),
+        }
+        for inside in self.names(name)? {
+            self.remove(&format!("{name}/{inside}"))?;
+        }
+        Ok(unlinkat(&self.0.fd, name, AtFlags::REMOVEDIR)?)
+    }
+
     fn sync_names(&self, of: &str) -> io::Result<()> {
-        File::open(self.0.join(of))?.sync_all()
+        Ok(fsync(self.open_directory(of)?)?)
+    }
+
+    fn is_same(&self) -> io::Result<()> {
+        let path = self.path().display();
+        match statat(CWD, self.path(), AtFlags::empty()) {
+            Ok(stat) if id_of(&stat) == self.0.id => {}
+            Ok(_) => {
+                return Err(out_of_place(format!(
+                    "{path} is another directory than at the start: bring the old one back"
+                )));
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => {
+                return Err(out_of_place(format!("{path} is gone: bring it back")));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        match self.0.lock.get() {
+            Some(lock) if self.id_in(LOCK).ok() != Some(*lock) => Err(out_of_place(format!(
+                "{path}/{LOCK} is gone or another file, so that another server may have the directory: bring it back, or restart"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_named(&self, name: &str, file: &Arc<File>) -> io::Result<()> {
+        let path = self.path().display();
+        match self.id_in(name) {
+            Ok(id) if id == id_of(&fstat(file.as_fd())?) => Ok(()),
+            Ok(_) | Err(Errno::NOENT) => {
+                Err(out_of_place(format!("{path}/{name} is gone or another file: bring it back")))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -136,6 +258,10 @@ impl VolumeFile for Arc<File> {
             }
         }
         Ok(())
+    }
+
+    fn write_again(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        FileExt::write_all_at(&**self, bytes, offset)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -5,6 +5,9 @@
 //! written: then they have changed since, and the directory is refused. In every other segment the
 //! next one says how many bytes count, and all of them must be whole.
 //!
+//! Nothing may be missing either: without a snapshot the log begins with segment 1, and with one it
+//! has the life that wrote the snapshot, from the snapshot's sequences on.
+//!
 //! Invariant: nothing is changed here.
 
 use crate::error::StorageError;
@@ -12,8 +15,16 @@ use crate::identity::Identity;
 use crate::runs::{RUN_ALIGN_BYTES, RUN_HEADER_BYTES, RunHeader};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, segment_number};
 use crate::volume::{Volume, VolumeFile, read_from};
+use crate::window::Window;
+use remora_layout::limits::LOG_UNSYNCED_BYTES;
 use remora_log::{Assembler, Frames, KnownLog, LogKey, Part, consistent_cut};
 use std::collections::BTreeMap;
+use std::io;
+
+/// Longest run that is read. The writer's are much shorter.
+const MOST_RUN_BYTES: usize = LOG_UNSYNCED_BYTES;
+/// Bytes of a torn tail that are looked at together.
+const BLOCK_BYTES: usize = 64 << 10;
 
 /// A segment that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +37,8 @@ pub struct SegmentAt {
     pub bytes: u64,
     /// Bytes of it that are known to be on the disk.
     pub synced: u64,
+    /// Bytes up to the end of its last run with entries.
+    pub entry_bytes: u64,
     /// Its runs.
     pub runs: u64,
     pub(crate) header: SegmentHeader,
@@ -40,10 +53,20 @@ pub struct Life {
     pub segments: Vec<SegmentAt>,
     /// By shard, the first sequence that its segments have.
     pub first: Vec<u64>,
+    /// By shard, whether they have only the end of that entry: a snapshot has it, and the segment in
+    /// which it begins is gone.
+    pub(crate) starts_mid: Vec<bool>,
     /// By shard, the last sequence that counts.
     pub last: Vec<u64>,
     /// By shard, bytes that its data took at the end.
     pub used_bytes: Vec<u64>,
+}
+
+impl Life {
+    /// The first entry of a shard of which its segments have all.
+    pub fn first_entry(&self, shard: usize) -> u64 {
+        self.first[shard].saturating_add(self.starts_mid[shard].into())
+    }
 }
 
 /// A torn tail: to be told, and left out.
@@ -60,7 +83,10 @@ pub struct Notice {
 impl std::fmt::Display for Notice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { name, offset, bytes } = self;
-        write!(f, "torn {name} offset={offset}: {bytes} bytes that were never synced are left out")
+        write!(
+            f,
+            "torn {name} offset={offset}: {bytes} bytes that no sync is known to cover are left out"
+        )
     }
 }
 
@@ -71,7 +97,7 @@ pub struct Found {
     pub lives: Vec<Life>,
     /// What was torn.
     pub notices: Vec<Notice>,
-    /// Numbers of segments of earlier lives, which the snapshot covers whole: left there by a crash.
+    /// Numbers of segments that the snapshot covers whole: left there by a crash.
     pub left: Vec<u64>,
     /// The latest time in it, Unix ms; 0 for none.
     pub time_ms: u64,
@@ -107,7 +133,10 @@ pub fn find<V: Volume>(
     identity: &Identity,
     covered: (u64, &[u64]),
 ) -> Result<Found, StorageError> {
-    let (headers, left) = headers(volume, identity, covered.0)?;
+    let (mut headers, mut left) = headers(volume, identity, covered.0)?;
+    leave_covered(&mut headers, &mut left, covered);
+    expect_contiguous(&headers)?;
+    expect_beginning(volume, &headers, &left, covered.0)?;
     let found = Found { left, ..Found::default() };
     let mut scan = Scan { volume, identity, found, lives: Vec::new() };
     for (at, header) in headers.iter().enumerate() {
@@ -136,16 +165,79 @@ fn headers<V: Volume>(
             left.push(number);
             continue;
         }
-        if let Some(before) = headers.last() {
-            let is_next = before.number + 1 == number && before.epoch <= header.epoch;
-            if !is_next {
-                let missing = segment_name(before.number + 1);
-                return Err(StorageError::corrupt(&missing, 0, "the segment is missing"));
-            }
-        }
         headers.push(header);
     }
     Ok((headers, left))
+}
+
+/// Leaves out what lies before a gap if the snapshot covers it. Segments that a snapshot covers are
+/// removed, and after a power cut some of those names may be there again, but not others.
+fn leave_covered(
+    headers: &mut Vec<SegmentHeader>,
+    left: &mut Vec<u64>,
+    (epoch, covered): (u64, &[u64]),
+) {
+    let is_gap = |pair: &[SegmentHeader]| pair[0].number.checked_add(1) != Some(pair[1].number);
+    let Some(before) = headers.windows(2).rposition(is_gap) else { return };
+    let behind = &headers[before + 1];
+    let begins_covered = behind.epoch == epoch
+        && behind.first.len() == covered.len()
+        && behind
+            .first
+            .iter()
+            .zip(covered)
+            .all(|(&first, &covered)| first.saturating_sub(1) <= covered);
+    if begins_covered {
+        left.extend(headers.drain(..=before).map(|header| header.number));
+    }
+}
+
+fn expect_contiguous(headers: &[SegmentHeader]) -> Result<(), StorageError> {
+    for pair in headers.windows(2) {
+        let (before, next) = (&pair[0], &pair[1]);
+        if before.number.checked_add(1) != Some(next.number) || before.epoch > next.epoch {
+            let missing = segment_name(before.number + 1);
+            return Err(StorageError::corrupt(&missing, 0, "the segment is missing"));
+        }
+    }
+    Ok(())
+}
+
+/// The log begins where it has to.
+fn expect_beginning<V: Volume>(
+    volume: &V,
+    headers: &[SegmentHeader],
+    left: &[u64],
+    snapshot_epoch: u64,
+) -> Result<(), StorageError> {
+    let first = headers.first();
+    let missing =
+        |number: u64, reason: &str| Err(StorageError::corrupt(&segment_name(number), 0, reason));
+    match first {
+        None if snapshot_epoch == 0 => expect_no_log(volume),
+        None => missing(
+            left.last().map_or(1, |number| number + 1),
+            "the log behind the snapshot is missing",
+        ),
+        Some(first) if snapshot_epoch == 0 && first.number != 1 => missing(
+            first.number - 1,
+            "the segment is missing, or the snapshot that has what was in it",
+        ),
+        Some(first) if snapshot_epoch != 0 && first.epoch != snapshot_epoch => missing(
+            first.number - 1,
+            "the segment is missing: the snapshot needs the log of the life that wrote it",
+        ),
+        Some(_) => Ok(()),
+    }
+}
+
+/// A directory without a segment and a snapshot never had one: a server died at its first start.
+pub(crate) fn expect_no_log<V: Volume>(volume: &V) -> Result<(), StorageError> {
+    let reason = "the segment is missing, and so are all others and the snapshot";
+    match Identity::has_log(volume)? {
+        true => Err(StorageError::corrupt(&segment_name(1), 0, reason)),
+        false => Ok(()),
+    }
 }
 
 /// A life that is looked through.
@@ -180,28 +272,44 @@ impl<V: Volume> Scan<'_, V> {
         if most > file_bytes || most < SEGMENT_HEADER_BYTES as u64 {
             return Err(StorageError::corrupt(&name, file_bytes, "the segment is cut off"));
         }
-        let bytes = read_from(&file, 0, most as usize).map_err(failed)?;
-        let (mut offset, mut runs, mut synced) =
-            (SEGMENT_HEADER_BYTES, 0, SEGMENT_HEADER_BYTES as u64);
-        while offset < bytes.len() {
-            match self.run(header.number, &bytes, offset) {
+        let mut window = Window::new(file.clone(), most);
+        let (mut offset, mut runs) = (SEGMENT_HEADER_BYTES as u64, 0);
+        let (mut synced, mut entry_bytes) = (offset, offset);
+        while offset < most {
+            let run = run_at(&mut window, offset).map_err(failed)?;
+            match self.run(header.number, run, offset) {
                 Ok(run) => {
-                    (offset, runs) = (offset + RUN_HEADER_BYTES + run.frame_bytes(), runs + 1);
+                    offset += run_bytes(&run) as u64;
                     synced = synced.max(run.synced());
+                    if !run.is_mark() {
+                        (entry_bytes, runs) = (offset, runs + 1);
+                    }
                 }
                 Err(reason) => {
-                    if next.is_some() || self.was_synced(header.number, &bytes, offset) {
-                        return Err(StorageError::corrupt(&name, offset as u64, reason));
+                    let bytes = most - offset;
+                    let was_synced = next.is_some()
+                        || self
+                            .was_synced(header.number, &mut window, (offset, most))
+                            .map_err(failed)?;
+                    if was_synced {
+                        return Err(StorageError::corrupt(&name, offset, reason));
                     }
-                    let (offset, bytes) = (offset as u64, (bytes.len() - offset) as u64);
                     self.found.notices.push(Notice { name: name.clone(), offset, bytes });
                     break;
                 }
             }
         }
-        let (number, bytes, header) = (header.number, offset as u64, header.clone());
+        let (number, bytes, header) = (header.number, offset, header.clone());
         let open = self.lives.last_mut().expect("begun above");
-        open.life.segments.push(SegmentAt { number, name, bytes, synced, runs, header });
+        open.life.segments.push(SegmentAt {
+            number,
+            name,
+            bytes,
+            synced,
+            entry_bytes,
+            runs,
+            header,
+        });
         Ok(())
     }
 
@@ -215,7 +323,7 @@ impl<V: Volume> Scan<'_, V> {
                     .last
                     .iter()
                     .zip(&header.first)
-                    .all(|(last, first)| last + 1 == *first);
+                    .all(|(last, first)| last.wrapping_add(1) == *first);
                 if !goes_on || open.life.first.len() != shards {
                     return Err(StorageError::corrupt(name, 0, "entries before it are missing"));
                 }
@@ -228,6 +336,7 @@ impl<V: Volume> Scan<'_, V> {
                     first,
                     last,
                     used_bytes: vec![0; shards],
+                    starts_mid: vec![false; shards],
                     ..Life::default()
                 };
                 let (is_mid, shared) = (vec![false; shards], vec![BTreeMap::new(); shards]);
@@ -238,20 +347,27 @@ impl<V: Volume> Scan<'_, V> {
         Ok(())
     }
 
-    /// Takes the run at an offset.
-    fn run(&mut self, number: u64, bytes: &[u8], offset: usize) -> Result<RunHeader, &'static str> {
-        let rest = &bytes[offset..];
-        let header = RunHeader::at(rest).ok_or("no run of the log begins here")?;
-        let end = RUN_HEADER_BYTES + header.frame_bytes();
-        let frames = rest.get(RUN_HEADER_BYTES..end).ok_or("the run is cut off")?;
-        if !header.covers(frames, (self.identity.secret, number, offset as u64)) {
+    /// Takes the run at an offset; `bytes` may be anything.
+    fn run(&mut self, number: u64, bytes: &[u8], offset: u64) -> Result<RunHeader, &'static str> {
+        let header = RunHeader::at(bytes).ok_or("no run of the log begins here")?;
+        let frames = bytes.get(RUN_HEADER_BYTES..run_bytes(&header)).ok_or("the run is cut off")?;
+        if !header.covers(frames, (self.identity.secret, number, offset)) {
             return Err("the checksum of the run is wrong");
+        }
+        self.found.time_ms = self.found.time_ms.max(header.time_ms());
+        if header.is_mark() {
+            return Ok(header);
         }
         let open = self.lives.last_mut().expect("a life is under way");
         let shard = header.shard();
         let last = *open.life.last.get(shard).ok_or("the run is of a shard that is not there")?;
-        if header.first() != last + 1 {
+        if last.checked_add(1) != Some(header.first()) {
             return Err("the run does not go on where the one before ended");
+        }
+        if header.first() == open.life.first[shard] && !open.is_mid[shard] {
+            let key = LogKey::new(self.identity.secret, shard as u32);
+            let frame = Frames::new(frames, key).next().and_then(Result::ok);
+            open.life.starts_mid[shard] = frame.is_some_and(|frame| !frame.is_first);
         }
         open.life.last[shard] = header.last();
         open.is_mid[shard] = !header.ends_entry();
@@ -260,25 +376,67 @@ impl<V: Volume> Scan<'_, V> {
             let key = LogKey::new(self.identity.secret, shard as u32);
             note_parts(open, shard, frames, key)?;
         }
-        self.found.time_ms = self.found.time_ms.max(header.time_ms());
         Ok(header)
     }
 
-    /// Whether a later run says that the bytes at this offset were on the disk.
-    fn was_synced(&self, number: u64, bytes: &[u8], bad: usize) -> bool {
-        let step = RUN_ALIGN_BYTES as usize;
-        (bad + step..bytes.len()).step_by(step).any(|offset| {
-            RunHeader::at(&bytes[offset..]).is_some_and(|header| {
-                let frames = bytes[offset..].get(RUN_HEADER_BYTES..);
-                let frames = frames.and_then(|rest| rest.get(..header.frame_bytes()));
-                let place = (self.identity.secret, number, offset as u64);
-                header.synced() > bad as u64 && frames.is_some_and(|f| header.covers(f, place))
-            })
-        })
+    /// Whether a run in the tail that begins at the offset `bad` says that its first bytes were on
+    /// the disk.
+    fn was_synced(
+        &self,
+        number: u64,
+        window: &mut Window<V::File>,
+        (bad, end): (u64, u64),
+    ) -> io::Result<bool> {
+        for block in (bad + RUN_ALIGN_BYTES..end).step_by(BLOCK_BYTES) {
+            let bytes = window.at(block, BLOCK_BYTES + RUN_HEADER_BYTES)?;
+            // A hole may be longer than all memory, and takes no disk.
+            if bytes.iter().all(|&byte| byte == 0) {
+                continue;
+            }
+            let block_end = end.min(block + BLOCK_BYTES as u64);
+            for at in (block..block_end).step_by(RUN_ALIGN_BYTES as usize) {
+                let header = RunHeader::at(window.at(at, RUN_HEADER_BYTES)?);
+                let may_tell = |header: &RunHeader| (bad + 1..=at).contains(&header.synced());
+                let Some(header) = header.filter(may_tell) else { continue };
+                let frames = run_at(window, at)?.get(RUN_HEADER_BYTES..run_bytes(&header));
+                let place = (self.identity.secret, number, at);
+                if frames.is_some_and(|frames| header.covers(frames, place)) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// The log of the life that wrote the snapshot goes at least as far as the snapshot, which
+    /// counts only once the log is on the disk up to there.
+    fn expect_covered(&self, (epoch, covered): (u64, &[u64])) -> Result<(), StorageError> {
+        let Some(open) = self.lives.first().filter(|open| open.life.epoch == epoch) else {
+            return Ok(());
+        };
+        let life = &open.life;
+        let segment = life.segments.last().expect("a life has one");
+        let is_short = life.last.iter().zip(covered).any(|(last, covered)| last < covered);
+        let corrupt =
+            |name: &str, offset, reason: &str| Err(StorageError::corrupt(name, offset, reason));
+        match life.last.len() == covered.len() {
+            false => corrupt(&segment.name, 0, "the snapshot is of another number of shards"),
+            true if !is_short => Ok(()),
+            // The next life follows: it is this segment's end that is missing.
+            true if self.lives.len() > 1 => {
+                corrupt(&segment.name, segment.bytes, "entries that the snapshot has are missing")
+            }
+            true => corrupt(
+                &segment_name(segment.number + 1),
+                0,
+                "the segment is missing: the log ends before the snapshot",
+            ),
+        }
     }
 
     /// Decides for each life how far it counts.
     fn finish(mut self, (epoch, covered): (u64, &[u64])) -> Result<Found, StorageError> {
+        self.expect_covered((epoch, covered))?;
         for at in 0..self.lives.len() {
             let next = self.lives.get(at + 1).map(|next| &next.life.segments[0].header);
             let cut = match next {
@@ -296,12 +454,13 @@ impl<V: Volume> Scan<'_, V> {
                 return Err(StorageError::corrupt(name, 0, "entries behind it are missing"));
             }
             life.last = cut;
-            let starts = life.first.iter().enumerate();
-            let starts_late = |(shard, &first): (usize, &u64)| {
+            let starts_late = |shard: usize| {
                 let covered = if life.epoch == epoch { covered.get(shard) } else { None };
-                covered.is_some_and(|&covered| first > covered + 1)
+                covered.map_or(life.starts_mid[shard], |&covered| {
+                    life.first_entry(shard).saturating_sub(1) > covered
+                })
             };
-            if { starts }.any(starts_late) {
+            if (0..life.first.len()).any(starts_late) {
                 return Err(StorageError::corrupt(
                     name,
                     0,
@@ -312,6 +471,19 @@ impl<V: Volume> Scan<'_, V> {
         self.found.lives = self.lives.into_iter().map(|open| open.life).collect();
         Ok(self.found)
     }
+}
+
+/// Bytes of a run, its header included.
+pub(crate) fn run_bytes(header: &RunHeader) -> usize {
+    RUN_HEADER_BYTES + header.frame_bytes()
+}
+
+/// The bytes of the run at an offset; fewer if the file ends before it, or if there is none.
+fn run_at<F: VolumeFile>(window: &mut Window<F>, offset: u64) -> io::Result<&[u8]> {
+    let header = RunHeader::at(window.at(offset, RUN_HEADER_BYTES)?);
+    // A damaged length is not believed.
+    let header = header.filter(|header| run_bytes(header) <= MOST_RUN_BYTES);
+    window.at(offset, header.as_ref().map_or(0, run_bytes))
 }
 
 /// Notes the entries of several shards in a run.

@@ -12,7 +12,8 @@ use crate::runs::Run;
 use crate::volume::Volume;
 use crate::writer::{LogWriter, Sync};
 use remora_layout::limits::{
-    LOG_MEND_MAX_MS, LOG_MEND_MIN_MS, LOG_SYNC_MS, LOG_UNSYNCED_BYTES, LOG_UNSYNCED_SOON_BYTES,
+    LOG_LOOK_MS, LOG_MARK_MS, LOG_MEND_MAX_MS, LOG_MEND_MIN_MS, LOG_QUIET_MS, LOG_SYNC_MS,
+    LOG_UNSYNCED_BYTES, LOG_UNSYNCED_SOON_BYTES,
 };
 use std::io;
 
@@ -45,13 +46,20 @@ pub struct GroupCommit<V: Volume> {
     /// By shard.
     durable: Vec<u64>,
     is_syncing: bool,
-    /// Somebody waits for a sync.
+    /// The segment is long enough, and one sync has begun since: no more runs are taken until all is
+    /// synced and the next segment has begun. That is what came during that sync.
+    is_closing: bool,
+    /// A change waits for a sync.
     wants_sync: bool,
+    /// When the last run or mark was written.
+    written_at_ms: u64,
     /// When the last sync began.
     synced_at_ms: u64,
     /// When the next try to mend is due, and how long after it the one behind it.
     mends_at_ms: u64,
     mend_pause_ms: u64,
+    /// When the directory is looked at next.
+    looks_at_ms: u64,
 }
 
 impl<V: Volume> GroupCommit<V> {
@@ -63,16 +71,21 @@ impl<V: Volume> GroupCommit<V> {
             promise,
             durable,
             is_syncing: false,
+            is_closing: false,
             wants_sync: false,
+            written_at_ms: now_ms,
             synced_at_ms: now_ms,
             mends_at_ms: 0,
             mend_pause_ms: LOG_MEND_MIN_MS,
+            looks_at_ms: now_ms + LOG_LOOK_MS,
         }
     }
 
     /// Whether it takes runs now: the disk works, and not too much waits for a sync.
     pub fn wants_runs(&self) -> bool {
-        !self.writer.has_failed() && self.writer.unsynced_bytes() < LOG_UNSYNCED_BYTES
+        !self.writer.has_failed()
+            && !self.is_closing
+            && self.writer.unsynced_bytes() < LOG_UNSYNCED_BYTES
     }
 
     /// Writes a group. `unix_ms` is the server's clock, `now_ms` any that runs evenly.
@@ -80,11 +93,13 @@ impl<V: Volume> GroupCommit<V> {
     /// # Errors
     /// The disk refuses. The runs are kept until [`GroupCommit::mend`] has written them.
     pub fn write(&mut self, runs: Vec<Run>, unix_ms: u64, now_ms: u64) -> io::Result<()> {
+        self.written_at_ms = now_ms;
         let written = self.writer.write(runs, unix_ms);
         self.note(written, now_ms)
     }
 
-    /// Somebody waits for what is written now: it is synced at once.
+    /// A change waits for the disk: the next sync begins at once, and if nothing is written yet, once
+    /// something is.
     pub fn want_sync(&mut self) {
         self.wants_sync = true;
     }
@@ -95,17 +110,17 @@ impl<V: Volume> GroupCommit<V> {
             Promise::Synced => true,
             Promise::Memory | Promise::Written => {
                 self.wants_sync
+                    || self.writer.is_long()
                     || now_ms >= self.synced_at_ms + LOG_SYNC_MS
                     || self.writer.unsynced_bytes() >= LOG_UNSYNCED_SOON_BYTES
             }
         };
-        if !is_due || self.is_syncing {
+        if !is_due || self.is_syncing || !self.writer.has_unsynced() {
             return None;
         }
-        (self.synced_at_ms, self.wants_sync) = (now_ms, false);
-        let sync = self.writer.begin_sync();
-        self.is_syncing = sync.is_some();
-        sync
+        let sync = self.writer.begin_sync()?;
+        (self.synced_at_ms, self.wants_sync, self.is_syncing) = (now_ms, false, true);
+        Some(sync)
     }
 
     /// Takes the result of the sync that was under way.
@@ -121,6 +136,7 @@ impl<V: Volume> GroupCommit<V> {
         self.is_syncing = false;
         let ended = self.writer.end_sync(sync, result);
         let ended = ended.and_then(|()| self.writer.begin_segment_if_due());
+        self.is_closing = self.writer.is_long();
         self.note(ended, now_ms)
     }
 
@@ -134,6 +150,27 @@ impl<V: Volume> GroupCommit<V> {
         self.end_sync(&sync, result, now_ms)
     }
 
+    /// Whether a mark is due: everything is synced, and for a moment no run has come that says so; or
+    /// none has come for so long that the log would not know the time.
+    pub fn mark_due(&self, now_ms: u64) -> bool {
+        let is_quiet = !self.is_syncing && !self.writer.has_unsynced() && !self.writer.has_failed();
+        is_quiet && now_ms >= self.marks_at_ms()
+    }
+
+    fn marks_at_ms(&self) -> u64 {
+        self.written_at_ms + if self.writer.wants_mark() { LOG_QUIET_MS } else { LOG_MARK_MS }
+    }
+
+    /// Writes a mark. `unix_ms` is the server's clock.
+    ///
+    /// # Errors
+    /// The disk refuses. [`GroupCommit::mend`] is next.
+    pub fn mark(&mut self, unix_ms: u64, now_ms: u64) -> io::Result<()> {
+        self.written_at_ms = now_ms;
+        let marked = self.writer.mark(unix_ms);
+        self.note(marked, now_ms)
+    }
+
     /// Whether it is time to try a failed disk again.
     pub fn mend_due(&self, now_ms: u64) -> bool {
         self.writer.has_failed() && now_ms >= self.mends_at_ms && !self.is_syncing
@@ -145,7 +182,23 @@ impl<V: Volume> GroupCommit<V> {
     /// It still fails.
     pub fn mend(&mut self, unix_ms: u64, now_ms: u64) -> io::Result<()> {
         let mended = self.writer.mend(unix_ms);
+        self.is_closing = false;
         self.note(mended, now_ms)
+    }
+
+    /// When the directory is to be looked at by [`GroupCommit::look`], ms.
+    pub fn looks_at_ms(&self) -> u64 {
+        self.looks_at_ms
+    }
+
+    /// Looks whether the directory is where it was, though nothing is synced.
+    ///
+    /// # Errors
+    /// It is not. [`GroupCommit::mend`] works once it is back.
+    pub fn look(&mut self, now_ms: u64) -> io::Result<()> {
+        self.looks_at_ms = now_ms + LOG_LOOK_MS;
+        let looked = self.writer.look();
+        if looked.is_err() { self.note(looked, now_ms) } else { Ok(()) }
     }
 
     fn note(&mut self, result: io::Result<()>, now_ms: u64) -> io::Result<()> {
@@ -182,8 +235,11 @@ impl<V: Volume> GroupCommit<V> {
         if self.writer.has_failed() {
             return Some(self.mends_at_ms);
         }
-        let has_unsynced = self.writer.unsynced_bytes() > 0 && !self.is_syncing;
-        has_unsynced.then_some(self.synced_at_ms + LOG_SYNC_MS)
+        match (self.is_syncing, self.writer.has_unsynced()) {
+            (true, _) => None,
+            (false, true) => Some(self.synced_at_ms + LOG_SYNC_MS),
+            (false, false) => Some(self.marks_at_ms()),
+        }
     }
 
     /// The writer.

@@ -5,10 +5,12 @@
 //! layout 1
 //! cluster 54a1f2d0c96b7733
 //! secret 0b1c4f8f44aa9321
+//! log begun
 //! check 7bd1c2a8e0f96624
 //! ```
 //! `secret` keys the checksums of frames and runs: bytes that a client chose, inside a value, never
-//! pass for either. `check` covers the lines before it.
+//! pass for either. `log begun` is there once the first segment is: from then on a directory without
+//! a segment and a snapshot has lost them. `check` covers the lines before it.
 
 use crate::error::StorageError;
 use crate::sealed::{self, Sealed};
@@ -56,13 +58,42 @@ impl Identity {
         Ok(Some(Self { cluster, secret }))
     }
 
+    /// Whether a log was begun in the directory.
+    ///
+    /// # Errors
+    /// The identity is damaged.
+    pub(crate) fn has_log<V: Volume>(volume: &V) -> Result<bool, StorageError> {
+        let names = volume.names("").map_err(|source| StorageError::io("list", NAME, source))?;
+        // A copy gets its identity last.
+        if !names.iter().any(|name| name == NAME) {
+            return Ok(false);
+        }
+        let text = sealed::read(volume, NAME, MOST_BYTES)?;
+        Ok(Sealed::open(NAME, TITLE, &text)?.values("log").next().is_some())
+    }
+
+    /// Notes that the directory has a segment, unless that is noted.
+    ///
+    /// # Errors
+    /// The disk refuses.
+    pub fn note_log<V: Volume>(&self, volume: &V) -> Result<(), StorageError> {
+        match Self::has_log(volume)? {
+            true => Ok(()),
+            false => self.write_with(volume, "log begun\n"),
+        }
+    }
+
     /// Writes it into an empty directory.
     ///
     /// # Errors
     /// The disk refuses.
     pub fn write<V: Volume>(&self, volume: &V) -> Result<(), StorageError> {
+        self.write_with(volume, "")
+    }
+
+    fn write_with<V: Volume>(&self, volume: &V, more: &str) -> Result<(), StorageError> {
         let Self { cluster, secret } = self;
-        let lines = format!("cluster {cluster:016x}\nsecret {secret:016x}\n");
+        let lines = format!("cluster {cluster:016x}\nsecret {secret:016x}\n{more}");
         sealed::write(volume, NAME, &sealed::seal(TITLE, &lines))
     }
 }

@@ -25,6 +25,7 @@ mod directory;
 mod error;
 mod find;
 mod group;
+mod head;
 mod identity;
 mod manifest;
 mod replay;
@@ -34,6 +35,7 @@ mod segment;
 pub mod sim;
 mod snapshot;
 mod volume;
+mod window;
 mod writer;
 
 pub use backup::{FileSum, copy_data};
@@ -41,11 +43,12 @@ pub use directory::{Directory, Lock};
 pub use error::StorageError;
 pub use find::{Found, Life, Notice, SegmentAt, find};
 pub use group::{GroupCommit, Promise};
+pub use head::LAYOUT;
 pub use identity::Identity;
 pub use manifest::{MANIFEST_NAME, Manifest};
-pub use replay::{LogNumber, replay};
+pub use replay::{LogNumber, Replayed, replay};
 pub use runs::{RUN_HEADER_BYTES, Run};
-pub use segment::{LAYOUT, SEGMENT_HEADER_BYTES, segment_name};
+pub use segment::{SEGMENT_HEADER_BYTES, segment_name};
 pub use snapshot::{
     ShardSnapshot, SnapshotAt, SnapshotWriter, find_snapshot, read_snapshot, remove_leftovers,
     snapshot_name,

@@ -1,21 +1,30 @@
 //! The entries of a directory's log, for one shard after the other or for all of them at once.
 
 use crate::error::StorageError;
-use crate::find::{Found, Life};
+use crate::find::{Found, Life, run_bytes};
 use crate::identity::Identity;
 use crate::runs::{RUN_HEADER_BYTES, RunHeader};
 use crate::segment::SEGMENT_HEADER_BYTES;
-use crate::volume::{Volume, VolumeFile, read_from};
+use crate::volume::{Volume, VolumeFile};
+use crate::window::Window;
 use remora_log::{Assembler, Entry, Frames, LogKey};
 
 /// The log of one shard in one life: the life's index in [`Found::lives`], and the shard.
 pub type LogNumber = (usize, usize);
 
-/// Bytes of a segment that are looked at together.
-const WINDOW_BYTES: usize = 1 << 20;
+/// Frames that are looked at before the first of them is given.
+const FRAMES_AHEAD: usize = 16;
+
+/// What [`replay`] gives.
+pub enum Replayed<'a> {
+    /// The operation of an entry that comes soon, to fetch what it needs.
+    Ahead(&'a [u8]),
+    /// The next entry.
+    Entry(LogNumber, &'a Life, Entry<'a>),
+}
 
 /// Gives the entries that count, of the logs that `wants` names, in the order in which they were
-/// written.
+/// written, and the operations of most of them a little before.
 ///
 /// # Errors
 /// The disk's, a changed byte, or the error of `each`.
@@ -24,32 +33,46 @@ pub fn replay<V: Volume, E: From<StorageError>>(
     identity: &Identity,
     found: &Found,
     wants: impl Fn(LogNumber) -> bool,
-    mut each: impl FnMut(LogNumber, &Life, Entry<'_>) -> Result<(), E>,
+    mut each: impl FnMut(Replayed<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     for (at, life) in found.lives.iter().enumerate() {
-        let assembler = |&first: &u64| Assembler::new(first, usize::MAX);
-        let mut assemblers: Vec<Assembler> = life.first.iter().map(assembler).collect();
+        let assembler = |shard| Assembler::new(life.first_entry(shard), usize::MAX);
+        let mut assemblers: Vec<Assembler> = (0..life.first.len()).map(assembler).collect();
         for segment in &life.segments {
             let mut runs =
                 Runs::open(volume, identity, (&segment.name, segment.number, segment.bytes))?;
             while let Some(header) = runs.next_header()? {
                 let shard = header.shard();
-                if !wants((at, shard)) {
+                if header.is_mark() || !wants((at, shard)) {
                     runs.skip(&header);
                     continue;
                 }
                 let offset = runs.offset;
                 let frames = runs.frames(&header)?;
+                let corrupt = |reason: String| StorageError::corrupt(&segment.name, offset, reason);
                 let key = LogKey::new(identity.secret, shard as u32);
-                for frame in Frames::new(frames, key) {
-                    let corrupt =
-                        |reason: String| StorageError::corrupt(&segment.name, offset, reason);
-                    let frame = frame.map_err(|error| corrupt(error.to_string()))?;
-                    let entry = assemblers[shard]
-                        .take(frame)
-                        .map_err(|error| corrupt(error.to_string()))?;
-                    if let Some(entry) = entry.filter(|entry| entry.sequence <= life.last[shard]) {
-                        each((at, shard), life, entry)?;
+                let mut frames = Frames::new(frames, key);
+                let mut some = Vec::with_capacity(FRAMES_AHEAD);
+                while !frames.rest().is_empty() {
+                    for frame in frames.by_ref().take(FRAMES_AHEAD) {
+                        let frame = frame.map_err(|error| corrupt(error.to_string()))?;
+                        if frame.sequence < life.first_entry(shard) {
+                            // The end of an entry that the snapshot has.
+                            continue;
+                        }
+                        if frame.is_first && frame.is_last && frame.parts == 0 {
+                            each(Replayed::Ahead(frame.body))?;
+                        }
+                        some.push(frame);
+                    }
+                    for frame in some.drain(..) {
+                        let entry = assemblers[shard].take(frame);
+                        let entry = entry.map_err(|error| corrupt(error.to_string()))?;
+                        if let Some(entry) = entry
+                            && entry.sequence <= life.last[shard]
+                        {
+                            each(Replayed::Entry((at, shard), life, entry))?;
+                        }
                     }
                 }
             }
@@ -60,15 +83,13 @@ pub fn replay<V: Volume, E: From<StorageError>>(
 
 /// The runs of a segment, one after the other.
 struct Runs<'a, F> {
-    file: F,
+    window: Window<F>,
     identity: &'a Identity,
     name: &'a str,
     number: u64,
     /// Where the next run begins, and where the segment ends.
     offset: u64,
     end: u64,
-    /// Bytes of the segment from an offset on.
-    window: (u64, Vec<u8>),
 }
 
 impl<'a, F: VolumeFile> Runs<'a, F> {
@@ -78,22 +99,18 @@ impl<'a, F: VolumeFile> Runs<'a, F> {
         (name, number, end): (&'a str, u64, u64),
     ) -> Result<Self, StorageError> {
         let file = volume.open(name).map_err(|source| StorageError::io("open", name, source))?;
-        let offset = SEGMENT_HEADER_BYTES as u64;
-        Ok(Self { file, identity, name, number, offset, end, window: (offset, Vec::new()) })
+        let (window, offset) = (Window::new(file, end), SEGMENT_HEADER_BYTES as u64);
+        Ok(Self { window, identity, name, number, offset, end })
     }
 
-    /// Bytes from the present offset on: so many, if the segment has them.
+    /// So many bytes from the present offset on.
     fn bytes(&mut self, bytes: usize) -> Result<&[u8], StorageError> {
-        let from = (self.offset - self.window.0) as usize;
-        if self.window.1.len() < from + bytes {
-            let most = WINDOW_BYTES.max(bytes).min((self.end - self.offset) as usize);
-            let read = read_from(&self.file, self.offset, most);
-            let read = read.map_err(|source| StorageError::io("read", self.name, source))?;
-            self.window = (self.offset, read);
+        let found = self.window.at(self.offset, bytes);
+        let found = found.map_err(|source| StorageError::io("read", self.name, source))?;
+        match found.len() == bytes {
+            true => Ok(found),
+            false => Err(StorageError::corrupt(self.name, self.offset, "the segment is cut off")),
         }
-        let from = (self.offset - self.window.0) as usize;
-        let cut_off = || StorageError::corrupt(self.name, self.offset, "the segment is cut off");
-        self.window.1.get(from..from + bytes).ok_or_else(cut_off)
     }
 
     fn next_header(&mut self) -> Result<Option<RunHeader>, StorageError> {
@@ -107,23 +124,18 @@ impl<'a, F: VolumeFile> Runs<'a, F> {
     }
 
     fn skip(&mut self, header: &RunHeader) {
-        self.offset += (RUN_HEADER_BYTES + header.frame_bytes()) as u64;
-        if self.offset > self.window.0 + self.window.1.len() as u64 {
-            self.window = (self.offset, Vec::new());
-        }
+        self.offset += run_bytes(header) as u64;
     }
 
     /// The frames of the run whose header came last; the next run follows.
     fn frames(&mut self, header: &RunHeader) -> Result<&[u8], StorageError> {
-        let place = (self.identity.secret, self.number, self.offset);
-        let bytes = RUN_HEADER_BYTES + header.frame_bytes();
-        let is_whole = header.covers(&self.bytes(bytes)?[RUN_HEADER_BYTES..], place);
-        if !is_whole {
-            let reason = "the checksum of the run is wrong";
-            return Err(StorageError::corrupt(self.name, self.offset, reason));
-        }
-        let from = (self.offset - self.window.0) as usize;
-        self.offset += bytes as u64;
-        Ok(&self.window.1[from + RUN_HEADER_BYTES..from + bytes])
+        let (offset, name) = (self.offset, self.name);
+        let place = (self.identity.secret, self.number, offset);
+        self.offset += run_bytes(header) as u64;
+        let found = self.window.at(offset, run_bytes(header));
+        let found = found.map_err(|source| StorageError::io("read", name, source))?;
+        let frames = found.get(RUN_HEADER_BYTES..).filter(|frames| header.covers(frames, place));
+        let wrong = || StorageError::corrupt(name, offset, "the checksum of the run is wrong");
+        frames.ok_or_else(wrong)
     }
 }

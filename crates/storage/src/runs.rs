@@ -10,6 +10,9 @@
 //! the last frame. `synced`: so many bytes of the segment were on the disk before the run was
 //! written. `time_ms`: the server's clock, Unix ms. `used`: bytes that the shard's data take.
 //!
+//! A run without frames is a *mark*: it says what is synced, and the time, when no run follows that
+//! could.
+//!
 //! Invariant: the checksum covers header and frames, under a seed made of the secret, the
 //! segment's number and the run's offset. So a run from another place, or inside a value, does not
 //! pass for one.
@@ -46,6 +49,7 @@ pub struct Run {
 
 const ENDS_ENTRY: u16 = 1;
 const HAS_PARTS: u16 = 2;
+const IS_MARK: u16 = 4;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -94,13 +98,25 @@ impl RunHeader {
         header
     }
 
+    /// A mark.
+    pub fn mark(place: Place, (synced, time_ms): (u64, u64)) -> Self {
+        let none = Run { ends_entry: true, ..Run::default() };
+        let mut header = Self::of(&none, place, (synced, time_ms));
+        header.kind = IS_MARK.into();
+        header.checksum = checksum_of(&header, &[], place).into();
+        header
+    }
+
     /// The header at the start of `bytes`, which may be anything: not checked.
     pub fn at(bytes: &[u8]) -> Option<Self> {
         let (header, _) = Self::read_from_prefix(bytes).ok()?;
         let bytes = u64::from(header.bytes.get());
+        let is_known = match header.kind.get() {
+            IS_MARK => bytes == 0,
+            kind => kind & !(ENDS_ENTRY | HAS_PARTS) == 0 && bytes > 0,
+        };
         let is_plausible = usize::from(header.shard.get()) < MAX_SHARDS
-            && header.kind.get() & !(ENDS_ENTRY | HAS_PARTS) == 0
-            && bytes > 0
+            && is_known
             && bytes.is_multiple_of(RUN_ALIGN_BYTES)
             && header.first.get() <= header.last.get().saturating_add(1);
         is_plausible.then_some(header)
@@ -109,6 +125,10 @@ impl RunHeader {
     /// Whether these are the frames that were written.
     pub fn covers(&self, frames: &[u8], place: Place) -> bool {
         checksum_of(self, frames, place) == self.checksum.get()
+    }
+
+    pub fn is_mark(&self) -> bool {
+        self.kind.get() == IS_MARK
     }
 
     pub fn frame_bytes(&self) -> usize {

@@ -9,7 +9,7 @@
 //! `check` covers the lines before it. Such a file has its name only once it is on the disk.
 
 use crate::error::StorageError;
-use crate::segment::LAYOUT;
+use crate::head::LAYOUT;
 use crate::volume::{Volume, VolumeFile, read_from};
 use remora_layout::hash::checksum;
 

@@ -16,30 +16,22 @@
 //! Invariant: a segment has its name only once its header is on the disk.
 
 use crate::error::StorageError;
-use remora_layout::hash::{checksum, mix};
+use crate::head::{Expected, FileHead, FileKind, HEAD_BYTES};
+use remora_layout::hash::mix;
 use remora_layout::limits::MAX_SHARDS;
 use std::mem::offset_of;
-use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::byteorder::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The layout of all files of a data directory.
-pub const LAYOUT: u32 = 1;
 /// Bytes before the first run.
 pub const SEGMENT_HEADER_BYTES: usize = 4096;
 
-const MAGIC: [u8; 8] = *b"remoralg";
-const CHECKED_FROM: usize = 16;
+const KIND: FileKind = FileKind { magic: *b"remoralg", name: "a segment of the log" };
 
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct RawHeader {
-    magic: [u8; 8],
-    checksum: U64,
-    layout: U32,
-    shards: U32,
-    number: U64,
-    epoch: U64,
-    cluster: U64,
+    head: FileHead,
     previous: U64,
     cuts: U64,
     first: [U64; MAX_SHARDS],
@@ -48,8 +40,7 @@ struct RawHeader {
 }
 
 const _: () = assert!(size_of::<RawHeader>() == SEGMENT_HEADER_BYTES);
-const _: () = assert!(offset_of!(RawHeader, layout) == CHECKED_FROM);
-const _: () = assert!(offset_of!(RawHeader, previous) == 48);
+const _: () = assert!(offset_of!(RawHeader, previous) == HEAD_BYTES);
 const _: () = assert!(offset_of!(RawHeader, first) == 64);
 const _: () = assert!(offset_of!(RawHeader, cut) == 576);
 
@@ -88,24 +79,18 @@ fn words(of: &[u64]) -> [U64; MAX_SHARDS] {
 impl SegmentHeader {
     /// Its bytes.
     pub fn encode(&self, secret: u64) -> Vec<u8> {
-        assert!((1..=MAX_SHARDS).contains(&self.first.len()), "there are shards");
-        let mut raw = RawHeader {
-            magic: MAGIC,
-            checksum: U64::ZERO,
-            layout: LAYOUT.into(),
-            shards: (self.first.len() as u32).into(),
-            number: self.number.into(),
-            epoch: self.epoch.into(),
-            cluster: self.cluster.into(),
+        let of = (self.number, self.epoch, self.cluster);
+        let raw = RawHeader {
+            head: FileHead::new(&KIND, self.first.len(), of),
             previous: self.previous_bytes.into(),
             cuts: (self.cut.len() as u64).into(),
             first: words(&self.first),
             cut: words(&self.cut),
             zeros: [0; 3008],
         };
-        let checked = checksum(&raw.as_bytes()[CHECKED_FROM..], mix(secret, self.number));
-        raw.checksum = checked.into();
-        raw.as_bytes().to_vec()
+        let mut bytes = raw.as_bytes().to_vec();
+        FileHead::seal(&mut bytes, mix(secret, self.number));
+        bytes
     }
 
     /// The header in the first bytes of a file with this name and number.
@@ -117,30 +102,17 @@ impl SegmentHeader {
         (name, number): (&str, u64),
         (cluster, secret): (u64, u64),
     ) -> Result<Self, StorageError> {
-        let corrupt = |reason: &str| StorageError::corrupt(name, 0, reason);
-        let (raw, _) =
-            RawHeader::ref_from_prefix(bytes).map_err(|_| corrupt("the header is cut off"))?;
-        if raw.magic != MAGIC {
-            return Err(corrupt("it does not begin as a segment of the log"));
-        }
-        let layout = raw.layout.get();
-        if layout != LAYOUT {
-            let name = name.to_owned();
-            return Err(StorageError::Layout { name, found: layout, expected: LAYOUT });
-        }
-        if raw.cluster.get() != cluster {
-            let (name, found) = (name.to_owned(), raw.cluster.get());
-            return Err(StorageError::Cluster { name, found, expected: cluster });
-        }
-        let checked = checksum(&raw.as_bytes()[CHECKED_FROM..], mix(secret, raw.number.get()));
-        let (shards, cuts) = (raw.shards.get() as usize, raw.cuts.get() as usize);
-        let is_whole = checked == raw.checksum.get() && raw.number.get() == number;
-        if !is_whole || !(1..=MAX_SHARDS).contains(&shards) || cuts > MAX_SHARDS {
-            return Err(corrupt("the checksum of the header is wrong"));
+        let expected = Expected { file: name, number, cluster };
+        let seed = mix(secret, number);
+        let head = FileHead::open(bytes, SEGMENT_HEADER_BYTES, &KIND, expected, seed)?;
+        let (raw, _) = RawHeader::ref_from_prefix(bytes).expect("the whole header is there");
+        let (shards, cuts) = (head.shards(), raw.cuts.get() as usize);
+        if cuts > MAX_SHARDS {
+            return Err(FileHead::changed(name));
         }
         Ok(Self {
             number,
-            epoch: raw.epoch.get(),
+            epoch: head.epoch(),
             cluster,
             previous_bytes: raw.previous.get(),
             first: raw.first[..shards].iter().map(|word| word.get()).collect(),

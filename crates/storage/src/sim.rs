@@ -29,6 +29,9 @@ pub enum DiskFault {
     Full,
     /// The directory is gone, or only to be read.
     Gone,
+    /// The directory was moved, and a copy lies in its place. Every call goes on to succeed, and the
+    /// next process finds the copy, unless the directory has come back by then.
+    Moved,
 }
 
 #[derive(Clone, Default)]
@@ -92,6 +95,8 @@ struct State {
     disk_names: BTreeMap<String, usize>,
     changes: Vec<NameChange>,
     fault: DiskFault,
+    /// What the next process finds, if the directory was moved.
+    moved: Option<Box<State>>,
     /// What goes wrong after so many more calls that change something.
     coming: Option<(u64, DiskFault)>,
     syncs: u64,
@@ -132,10 +137,35 @@ impl State {
         self.changes.push(change);
     }
 
+    fn set_fault(&mut self, fault: DiskFault) {
+        (self.fault, self.coming) = (fault, None);
+        self.moved = match fault {
+            DiskFault::Moved => self.moved.take().or_else(|| Some(Box::new(self.as_found()))),
+            _ => None,
+        };
+    }
+
+    /// As the next process finds it.
+    fn as_found(&self) -> Self {
+        match &self.moved {
+            Some(moved) => moved.as_found(),
+            None => Self {
+                files: self.named_files(),
+                names: self.names.clone(),
+                disk_names: self.disk_names.clone(),
+                changes: self.changes.clone(),
+                ..Self::default()
+            },
+        }
+    }
+
     /// A call that changes something begins.
     fn step(&mut self) {
         match &mut self.coming {
-            Some((0, fault)) => (self.fault, self.coming) = (*fault, None),
+            Some((0, fault)) => {
+                let fault = *fault;
+                self.set_fault(fault);
+            }
             Some((calls, _)) => *calls -= 1,
             None => {}
         }
@@ -162,8 +192,7 @@ impl SimVolume {
 
     /// From now on this goes wrong.
     pub fn set_fault(&self, fault: DiskFault) {
-        let mut state = self.state();
-        (state.fault, state.coming) = (fault, None);
+        self.state().set_fault(fault);
     }
 
     /// The same after so many more calls that change something.
@@ -178,20 +207,20 @@ impl SimVolume {
 
     /// The process dies, and the machine goes on: the disk as the next process finds it.
     pub fn after_kill(&self) -> Self {
-        let state = self.state();
-        let names = state.names.clone();
-        let (disk_names, changes) = (state.disk_names.clone(), state.changes.clone());
-        let files = state.named_files();
-        Self(Arc::new(Mutex::new(State { files, names, disk_names, changes, ..State::default() })))
+        Self(Arc::new(Mutex::new(self.state().as_found())))
     }
 
     /// The power is cut: the disk as the next process finds it.
     pub fn after_power_cut(&self, draw: Draw<'_>) -> Self {
-        let state = self.state();
-        let mut names = state.disk_names.clone();
-        let kept = draw(state.changes.len() as u64 + 1) as usize;
-        state.changes[..kept].iter().cloned().for_each(|change| apply(&mut names, change));
-        let mut files = state.named_files();
+        let State { mut files, disk_names: mut names, changes, .. } = self.state().as_found();
+        // A file system that has a journal keeps some first changes; another one keeps any.
+        let first = draw(changes.len() as u64 + 1) as usize;
+        let keeps_order = draw(2) == 0;
+        for (at, change) in changes.into_iter().enumerate() {
+            if if keeps_order { at < first } else { draw(2) == 0 } {
+                apply(&mut names, change);
+            }
+        }
         for file in &mut files {
             file.lose_some(draw);
             file.bytes = file.disk.clone();
@@ -204,6 +233,11 @@ impl SimVolume {
     pub fn counts(&self) -> (u64, u64) {
         let state = self.state();
         (state.syncs, state.writes)
+    }
+
+    /// Files that were made so far.
+    pub fn files_made(&self) -> usize {
+        self.state().files.len()
     }
 
     /// Changes a byte of a file, on the disk too.
@@ -290,6 +324,20 @@ impl Volume for SimVolume {
         changes.drain(..).for_each(|change| apply(disk_names, change));
         Ok(())
     }
+
+    fn is_same(&self) -> io::Result<()> {
+        match self.state().fault {
+            DiskFault::Moved => Err(io::ErrorKind::NotFound.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_named(&self, name: &str, file: &SimFile) -> io::Result<()> {
+        match self.state().names.get(name) {
+            Some(named) if *named == file.file => Ok(()),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
 }
 
 impl VolumeFile for SimFile {
@@ -299,7 +347,7 @@ impl VolumeFile for SimFile {
         state.step();
         let all = slices.concat();
         let (fault, written) = match state.fault {
-            DiskFault::None | DiskFault::Sync => (None, all.len()),
+            DiskFault::None | DiskFault::Sync | DiskFault::Moved => (None, all.len()),
             DiskFault::Write => (Some(io::Error::from_raw_os_error(5)), all.len() / 2),
             DiskFault::Full => (Some(io::ErrorKind::StorageFull.into()), all.len() / 3),
             // The file is open, its name is not needed.
@@ -310,6 +358,20 @@ impl VolumeFile for SimFile {
         file.bytes.extend_from_slice(&all[..written]);
         file.note_dirty(from, from + written);
         fault.map_or(Ok(()), Err)
+    }
+
+    fn write_again(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.volume.state();
+        state.writes += 1;
+        state.step();
+        if state.fault == DiskFault::Write {
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        let file = &mut state.files[self.file];
+        let (from, to) = (offset as usize, offset as usize + bytes.len());
+        assert_eq!(file.bytes.get(from..to), Some(bytes), "they lie there");
+        file.note_dirty(from, to);
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -3,10 +3,10 @@
 //! ```text
 //! snapshot-0000000000000003/shard-0
 //!
-//!  0        8          16       20       24       32      40      48        56
-//! +--------+----------+--------+--------+--------+-------+-------+---------+------+
-//! | magic  | checksum | layout | shards | number | epoch | shard | cluster | zero |   64 bytes
-//! +--------+----------+--------+--------+--------+-------+-------+---------+------+
+//!  0        8          16       20       24       32      40        48      56
+//! +--------+----------+--------+--------+--------+-------+---------+-------+------+
+//! | magic  | checksum | layout | shards | number | epoch | cluster | shard | zero |   64 bytes
+//! +--------+----------+--------+--------+--------+-------+---------+-------+------+
 //! chunk    checksum 8 | bytes 8 | bytes of the stream
 //! end      checksum 8 | zeros 8 | sequence 8 | operations 8 | bytes 8 | used 8 | time_ms 8
 //! ```
@@ -18,30 +18,23 @@
 //! the snapshot's number, the shard and the offset.
 
 use crate::error::StorageError;
+use crate::head::{Expected, FileHead, FileKind, HEAD_BYTES};
 use crate::identity::Identity;
-use crate::segment::LAYOUT;
 use crate::volume::{Volume, VolumeFile, read_from};
-use remora_layout::hash::{PieceChecksum, checksum, mix};
-use remora_layout::limits::{MAX_SHARDS, SNAPSHOT_CHUNK_BYTES};
+use remora_layout::hash::{PieceChecksum, mix};
+use remora_layout::limits::SNAPSHOT_CHUNK_BYTES;
 use std::io;
 use std::mem::offset_of;
-use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::byteorder::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-const MAGIC: [u8; 8] = *b"remorasn";
-const CHECKED_FROM: usize = 16;
+const KIND: FileKind = FileKind { magic: *b"remorasn", name: "a snapshot" };
 
-#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct FileHeader {
-    magic: [u8; 8],
-    checksum: U64,
-    layout: U32,
-    shards: U32,
-    number: U64,
-    epoch: U64,
+    head: FileHead,
     shard: U64,
-    cluster: U64,
     zero: U64,
 }
 
@@ -67,7 +60,7 @@ const HEADER_BYTES: usize = size_of::<FileHeader>();
 const CHUNK_HEADER_BYTES: usize = size_of::<ChunkHeader>();
 const END_BYTES: usize = size_of::<FileEnd>();
 const _: () = assert!(HEADER_BYTES == 64 && CHUNK_HEADER_BYTES == 16 && END_BYTES == 56);
-const _: () = assert!(offset_of!(FileHeader, layout) == CHECKED_FROM);
+const _: () = assert!(offset_of!(FileHeader, shard) == HEAD_BYTES);
 
 /// What the end of a shard's file says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -142,12 +135,18 @@ impl<V: Volume> SnapshotWriter<V> {
     /// Begins a snapshot with this number, of so many shards.
     ///
     /// # Errors
-    /// The disk refuses.
-    pub fn begin(
+    /// The disk refuses. Then there is nothing of it, if the disk lets it be removed.
+    pub fn begin(volume: V, identity: Identity, of: (u64, u64, usize)) -> io::Result<Self> {
+        let begun = Self::create(volume.clone(), identity, of);
+        begun.inspect_err(|_| _ = volume.remove(&temporary(of.0)))
+    }
+
+    fn create(
         volume: V,
         identity: Identity,
         (number, epoch, shards): (u64, u64, usize),
     ) -> io::Result<Self> {
+        volume.is_same()?;
         let directory = temporary(number);
         if volume.names("")?.contains(&directory) {
             volume.remove(&directory)?;
@@ -155,20 +154,12 @@ impl<V: Volume> SnapshotWriter<V> {
         volume.make_subdirectory(&directory)?;
         let mut files = Vec::with_capacity(shards);
         for shard in 0..shards {
-            let mut header = FileHeader {
-                magic: MAGIC,
-                checksum: U64::ZERO,
-                layout: LAYOUT.into(),
-                shards: (shards as u32).into(),
-                number: number.into(),
-                epoch: epoch.into(),
-                shard: (shard as u64).into(),
-                cluster: identity.cluster.into(),
-                zero: U64::ZERO,
-            };
-            header.checksum = header_checksum(&header, identity.secret).into();
+            let head = FileHead::new(&KIND, shards, (number, epoch, identity.cluster));
+            let header = FileHeader { head, shard: (shard as u64).into(), zero: U64::ZERO };
+            let mut header = header.as_bytes().to_vec();
+            FileHead::seal(&mut header, seed((identity.secret, number), shard, 0));
             let file = volume.create(&format!("{directory}/shard-{shard}"))?;
-            file.append(&[header.as_bytes()])?;
+            file.append(&[&header])?;
             files.push((file, HEADER_BYTES as u64, 0));
         }
         Ok(Self { volume, identity, number, files, ended: vec![None; shards] })
@@ -231,10 +222,21 @@ impl<V: Volume> SnapshotWriter<V> {
     /// The disk refuses: the one before counts, or this one.
     pub fn finish(self) -> io::Result<Vec<u64>> {
         assert!(self.is_complete(), "all shards have ended");
+        let named = self.give_name();
+        if named.is_err() {
+            // It may have its name already: then this finds nothing.
+            self.give_up();
+        }
+        named
+    }
+
+    fn give_name(&self) -> io::Result<Vec<u64>> {
         let (directory, name) = (temporary(self.number), snapshot_name(self.number));
         self.volume.sync_names(&directory)?;
         self.volume.rename(&directory, &name)?;
         self.volume.sync_names("")?;
+        // One that lies elsewhere does not take the place of the one before.
+        self.volume.is_same()?;
         for name in self.volume.names("")? {
             if snapshot_number(&name).is_some_and(|number| number < self.number) {
                 self.volume.remove(&name)?;
@@ -244,20 +246,15 @@ impl<V: Volume> SnapshotWriter<V> {
         Ok(self.ended.iter().flatten().map(|ended| ended.sequence).collect())
     }
 
-    /// Removes what there is of it.
+    /// Removes what there is of it. If the disk refuses that, too, what stays is removed by the next
+    /// server.
     pub fn give_up(self) {
-        // What stays is removed by the next server.
         let _ = self.volume.remove(&temporary(self.number));
     }
 }
 
 fn temporary(number: u64) -> String {
     format!("{}.tmp", snapshot_name(number))
-}
-
-fn header_checksum(header: &FileHeader, secret: u64) -> u64 {
-    let seed = seed((secret, header.number.get()), header.shard.get() as usize, 0);
-    checksum(&header.as_bytes()[CHECKED_FROM..], seed)
 }
 
 /// The newest snapshot in a directory, if there is one.
@@ -277,8 +274,8 @@ pub fn find_snapshot<V: Volume>(
     while shards.len() < count {
         let shard = shards.len();
         let file = SnapshotFile::open(volume, identity, number, shard)?;
-        count = file.header.shards.get() as usize;
-        epoch = file.header.epoch.get();
+        count = file.head.shards();
+        epoch = file.head.epoch();
         shards.push(file.end()?);
     }
     Ok(Some(SnapshotAt { number, epoch, shards }))
@@ -292,8 +289,13 @@ pub fn remove_leftovers<V: Volume>(volume: &V) -> Result<(), StorageError> {
     let failed = |source| StorageError::io("clean", "the directory", source);
     let names = volume.names("").map_err(failed)?;
     let newest = names.iter().filter_map(|name| snapshot_number(name)).max();
+    let is_old = |name: &str| snapshot_number(name).is_some_and(|number| Some(number) < newest);
+    if names.iter().any(|name| is_old(name)) {
+        // The process may have died before the name of the newest was on the disk.
+        volume.sync_names("").map_err(failed)?;
+    }
     for name in names {
-        let is_old = snapshot_number(&name).is_some_and(|number| Some(number) < newest);
+        let is_old = is_old(&name);
         if name.ends_with(".tmp") || is_old {
             volume.remove(&name).map_err(failed)?;
         }
@@ -330,7 +332,7 @@ pub fn read_snapshot<V: Volume, E: From<StorageError>>(
 struct SnapshotFile<F> {
     file: F,
     name: String,
-    header: FileHeader,
+    head: FileHead,
     bytes: u64,
     of: (u64, u64),
     shard: usize,
@@ -348,30 +350,11 @@ impl<F: VolumeFile> SnapshotFile<F> {
         let file = volume.open(&name).map_err(failed)?;
         let bytes = file.bytes().map_err(failed)?;
         let first = read_from(&file, 0, HEADER_BYTES).map_err(failed)?;
-        let corrupt = |reason: &str| StorageError::corrupt(&name, 0, reason);
-        let header =
-            FileHeader::read_from_bytes(&first).map_err(|_| corrupt("the header is cut off"))?;
-        if header.magic != MAGIC {
-            return Err(corrupt("it does not begin as a snapshot"));
-        }
-        if header.layout.get() != LAYOUT {
-            return Err(StorageError::Layout {
-                name,
-                found: header.layout.get(),
-                expected: LAYOUT,
-            });
-        }
-        if header.cluster.get() != identity.cluster {
-            let (found, expected) = (header.cluster.get(), identity.cluster);
-            return Err(StorageError::Cluster { name, found, expected });
-        }
-        let is_own = (header.number.get(), header.shard.get()) == (number, shard as u64)
-            && (1..=MAX_SHARDS).contains(&(header.shards.get() as usize))
-            && header_checksum(&header, identity.secret) == header.checksum.get();
-        if !is_own {
-            return Err(corrupt("the checksum of the header is wrong"));
-        }
-        Ok(Self { file, name, header, bytes, of: (identity.secret, number), shard })
+        let of = (identity.secret, number);
+        let expected = Expected { file: &name, number, cluster: identity.cluster };
+        // The shard is in the seed: the file of another one does not pass.
+        let head = FileHead::open(&first, HEADER_BYTES, &KIND, expected, seed(of, shard, 0))?;
+        Ok(Self { file, name, head, bytes, of, shard })
     }
 
     fn corrupt(&self, offset: u64, reason: &str) -> StorageError {

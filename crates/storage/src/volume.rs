@@ -30,6 +30,20 @@ pub trait Volume: Clone + Send + 'static {
 
     /// Syncs the names in a subdirectory, or in the directory itself (`""`).
     fn sync_names(&self, of: &str) -> io::Result<()>;
+
+    /// Whether the directory is still the one that its name means. A directory can be moved, removed
+    /// or covered by a mount while its files are open: they take writes and syncs as before, and no
+    /// later process finds them.
+    ///
+    /// # Errors
+    /// It is not, with a text that says where it should be.
+    fn is_same(&self) -> io::Result<()>;
+
+    /// Whether this name is still the one of this open file.
+    ///
+    /// # Errors
+    /// It is not.
+    fn is_named(&self, name: &str, file: &Self::File) -> io::Result<()>;
 }
 
 /// An open file. Clones are of the same file.
@@ -37,7 +51,11 @@ pub trait VolumeFile: Clone + Send + 'static {
     /// Appends all bytes. After an error some of them may be there.
     fn append(&self, slices: &[&[u8]]) -> io::Result<()>;
 
-    /// Returns once all that was appended before is on the disk. After an error nobody knows what is
+    /// Writes the bytes that lie at an offset once more, so that the next sync brings them to the
+    /// disk, whatever became of earlier syncs.
+    fn write_again(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Returns once all that was appended before is on the disk. After an error it is not known what is
     /// there, and another call proves nothing.
     fn sync(&self) -> io::Result<()>;
 

@@ -12,10 +12,12 @@ use crate::find::Found;
 use crate::runs::{RUN_HEADER_BYTES, Run, RunHeader};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name};
 use crate::volume::{Volume, VolumeFile, read_from};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use zerocopy::IntoBytes;
 
+/// Bytes of a segment that are written again at a time.
+const AGAIN_BYTES: u64 = 1 << 20;
 /// Synced runs that are kept until their buffers are asked for.
 const KEPT_RUNS: usize = 64;
 
@@ -37,7 +39,7 @@ pub struct WriterOptions {
 pub struct LogStart {
     /// Number of its first segment.
     pub number: u64,
-    /// Bytes of the segment before that count.
+    /// Bytes of the segment before that count: up to its last entries.
     pub previous_bytes: u64,
     /// Bytes of it that are known to be on the disk.
     pub previous_synced: u64,
@@ -56,7 +58,7 @@ impl LogStart {
         let segment = last.and_then(|life| life.segments.last());
         Self {
             number: segment.map_or(0, |segment| segment.number) + 1,
-            previous_bytes: segment.map_or(0, |segment| segment.bytes),
+            previous_bytes: segment.map_or(0, |segment| segment.entry_bytes),
             previous_synced: segment.map_or(0, |segment| segment.synced),
             first,
             cut: last.map(|life| life.last.clone()).unwrap_or_default(),
@@ -97,6 +99,10 @@ pub struct LogWriter<V: Volume> {
     /// Bytes of the present segment that were written, and that are synced.
     bytes: u64,
     synced_bytes: u64,
+    /// Bytes up to the end of its last run with entries.
+    entry_bytes: u64,
+    /// Bytes that its last run says are synced.
+    told_synced: u64,
     /// The runs behind `synced_bytes`, each with its end there.
     unsynced: VecDeque<(u64, Run)>,
     unsynced_bytes: usize,
@@ -115,9 +121,9 @@ pub struct LogWriter<V: Volume> {
 }
 
 impl<V: Volume> LogWriter<V> {
-    /// Begins an epoch's first segment, and syncs it. First it writes the segment before again, if
-    /// the end of that may not be on the disk: its process may have ended before a sync, or after one
-    /// that failed, and the new header says that its bytes count.
+    /// Begins an epoch's first segment, and syncs it. First it writes the end of the segment before
+    /// again, in its place, if that may not be on the disk: its process may have ended before a sync,
+    /// or after one that failed, and the new header says that its bytes count.
     ///
     /// # Errors
     /// The disk refuses.
@@ -134,7 +140,7 @@ impl<V: Volume> LogWriter<V> {
             cut,
         };
         if previous_bytes > previous_synced {
-            write_again(&volume, number - 1, previous_bytes)?;
+            write_again(&volume, number - 1, (previous_synced, previous_bytes))?;
         }
         let file = begin_segment(&volume, &header, options.secret, &[])?;
         Ok(Self {
@@ -143,6 +149,8 @@ impl<V: Volume> LogWriter<V> {
             file,
             bytes: SEGMENT_HEADER_BYTES as u64,
             synced_bytes: SEGMENT_HEADER_BYTES as u64,
+            entry_bytes: SEGMENT_HEADER_BYTES as u64,
+            told_synced: SEGMENT_HEADER_BYTES as u64,
             unsynced: VecDeque::new(),
             unsynced_bytes: 0,
             freed: Vec::new(),
@@ -179,9 +187,41 @@ impl<V: Volume> LogWriter<V> {
         let written = self.file.append(&slices);
         self.has_failed = written.is_err();
         if written.is_ok() {
-            self.bytes = bytes;
+            (self.bytes, self.entry_bytes, self.told_synced) = (bytes, bytes, self.synced_bytes);
         }
         written
+    }
+
+    /// Whether all entries are synced, and no run says so.
+    pub fn wants_mark(&self) -> bool {
+        !self.has_failed && self.unsynced.is_empty() && self.told_synced < self.entry_bytes
+    }
+
+    /// Appends a mark: the log says by itself what is synced, and the time. A power cut may lose the
+    /// mark, and nothing else.
+    ///
+    /// # Errors
+    /// The disk refuses; [`LogWriter::mend`] is next.
+    pub fn mark(&mut self, time_ms: u64) -> io::Result<()> {
+        let place = (self.options.secret, self.number(), self.bytes);
+        let header = RunHeader::mark(place, (self.synced_bytes, time_ms));
+        let written = self.file.append(&[header.as_bytes()]);
+        self.has_failed = written.is_err();
+        if written.is_ok() {
+            self.bytes += RUN_HEADER_BYTES as u64;
+            self.told_synced = self.synced_bytes;
+        }
+        written
+    }
+
+    /// Whether entries are written and not synced.
+    pub fn has_unsynced(&self) -> bool {
+        !self.unsynced.is_empty()
+    }
+
+    /// Whether the present segment is long enough: the next one begins once all of it is synced.
+    pub fn is_long(&self) -> bool {
+        self.bytes >= self.options.segment_bytes
     }
 
     fn keep(&mut self, run: Run, end: u64) {
@@ -209,11 +249,46 @@ impl<V: Volume> LogWriter<V> {
             // The segment was left meanwhile.
             return Ok(());
         }
+        // Files of a directory that was moved or removed are synced as well as any.
+        let result = result.and_then(|()| self.expect_in_place());
         self.has_failed |= result.is_err();
         result?;
         self.synced_bytes = self.synced_bytes.max(sync.bytes);
         self.forget_synced(sync.bytes);
         Ok(())
+    }
+
+    /// Looks whether the directory and all files of the log are where they were.
+    ///
+    /// # Errors
+    /// They are not: [`LogWriter::mend`] is next, which works once they are back.
+    pub fn look(&mut self) -> io::Result<()> {
+        if self.has_failed {
+            return Ok(());
+        }
+        let whole = self.expect_whole().and_then(|()| self.expect_in_place());
+        self.has_failed = whole.is_err();
+        whole
+    }
+
+    fn expect_in_place(&self) -> io::Result<()> {
+        self.volume.is_same()?;
+        self.volume.is_named(&segment_name(self.number()), &self.file)
+    }
+
+    /// A segment behind one that is missing would make the directory one that no server reads.
+    fn expect_whole(&self) -> io::Result<()> {
+        self.volume.is_same()?;
+        let names: HashSet<String> = self.volume.names("")?.into_iter().collect();
+        let own = self.segments.iter().map(|kept| kept.number);
+        let mut all = self.older.iter().copied().chain(own).map(segment_name);
+        match all.find(|name| !names.contains(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let text = format!("{name} is gone from the data directory: bring it back");
+                Err(io::Error::new(io::ErrorKind::NotFound, text))
+            }
+        }
     }
 
     fn forget_synced(&mut self, bytes: u64) {
@@ -233,8 +308,7 @@ impl<V: Volume> LogWriter<V> {
     /// # Errors
     /// The disk refuses; [`LogWriter::mend`] is next.
     pub fn begin_segment_if_due(&mut self) -> io::Result<()> {
-        let is_due = self.bytes >= self.options.segment_bytes && self.bytes == self.synced_bytes;
-        if self.has_failed || !is_due || self.is_mid.contains(&true) {
+        if self.has_failed || !self.is_long() || self.has_unsynced() {
             return Ok(());
         }
         self.go_on_in_next_segment(0)
@@ -250,6 +324,7 @@ impl<V: Volume> LogWriter<V> {
 
     fn go_on_in_next_segment(&mut self, time_ms: u64) -> io::Result<()> {
         self.has_failed = true;
+        self.expect_whole()?;
         let (number, secret) = (self.number() + 1, self.options.secret);
         let mut bytes = SEGMENT_HEADER_BYTES as u64;
         let mut headers = Vec::with_capacity(self.unsynced.len());
@@ -269,9 +344,13 @@ impl<V: Volume> LogWriter<V> {
             first: first.clone(),
             cut: Vec::new(),
         };
-        self.file = begin_segment(&self.volume, &header, secret, &slices)?;
+        let file = begin_segment(&self.volume, &header, secret, &slices)?;
+        self.volume.is_same()?;
+        self.file = file;
         self.segments.push_back(Kept { number, first, is_mid: self.synced_mid.clone() });
+        let told_synced = if slices.is_empty() { bytes } else { 0 };
         (self.bytes, self.synced_bytes) = (bytes, bytes);
+        (self.entry_bytes, self.told_synced) = (bytes, told_synced);
         self.forget_synced(u64::MAX);
         self.has_failed = false;
         Ok(())
@@ -331,6 +410,11 @@ impl<V: Volume> LogWriter<V> {
         self.unsynced_bytes
     }
 
+    /// Whole entries that were written, and are not known to be on the disk.
+    pub fn unsynced_entries(&self) -> u64 {
+        self.written.iter().zip(&self.synced).map(|(written, synced)| written - synced).sum()
+    }
+
     /// Whether [`LogWriter::mend`] is next.
     pub fn has_failed(&self) -> bool {
         self.has_failed
@@ -342,16 +426,20 @@ impl<V: Volume> LogWriter<V> {
     }
 }
 
-/// Writes so many bytes of a segment again, into a file that takes its place.
-fn write_again<V: Volume>(volume: &V, number: u64, bytes: u64) -> io::Result<()> {
-    let name = segment_name(number);
-    let temporary = format!("{name}.tmp");
-    let kept = read_from(&volume.open(&name)?, 0, bytes as usize)?;
-    let file = volume.create(&temporary)?;
-    file.append(&[&kept])?;
-    file.sync()?;
-    volume.rename(&temporary, &name)?;
-    volume.sync_names("")
+/// Writes these bytes of a segment again, where they lie, and syncs them. It takes no room on the
+/// disk. After a sync that failed the kernel takes them for clean; so a sync alone proves nothing.
+fn write_again<V: Volume>(volume: &V, number: u64, (from, to): (u64, u64)) -> io::Result<()> {
+    let file = volume.open(&segment_name(number))?;
+    let mut at = from;
+    while at < to {
+        let some = read_from(&file, at, (to - at).min(AGAIN_BYTES) as usize)?;
+        if some.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        file.write_again(at, &some)?;
+        at += some.len() as u64;
+    }
+    file.sync()
 }
 
 /// Writes a segment with its runs, and gives it its name once it is on the disk.

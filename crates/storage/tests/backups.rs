@@ -32,7 +32,8 @@ fn written(path: &Path) -> Directory {
     let start = LogStart { number: 1, first: vec![1; SHARDS], ..LogStart::default() };
     let mut writer = LogWriter::begin(volume.clone(), options, start).unwrap();
     let run = Run { first: 1, last: 9, ends_entry: true, frames: vec![7; 64], ..Run::default() };
-    writer.write(vec![run], 1).unwrap();
+    let runs = (0..SHARDS as u16).map(|shard| Run { shard, ..run.clone() }).collect();
+    writer.write(runs, 1).unwrap();
     snapshot(&volume, 1);
     volume
 }
@@ -71,6 +72,12 @@ impl Volume for Racing {
     }
     fn sync_names(&self, of: &str) -> io::Result<()> {
         self.volume.sync_names(of)
+    }
+    fn is_same(&self) -> io::Result<()> {
+        self.volume.is_same()
+    }
+    fn is_named(&self, name: &str, file: &Self::File) -> io::Result<()> {
+        self.volume.is_named(name, file)
     }
 }
 

@@ -19,10 +19,16 @@ fn live(
     let first: Vec<u64> = server.logs.iter().map(|log| log.last_sequence() + 1).collect();
     for _ in 0..random.below(120) {
         server.now_ms += random.below(400);
-        let faults =
-            [DiskFault::Write, DiskFault::Sync, DiskFault::Full, DiskFault::Gone, DiskFault::None];
+        let faults = [
+            DiskFault::Write,
+            DiskFault::Sync,
+            DiskFault::Full,
+            DiskFault::Gone,
+            DiskFault::Moved,
+            DiskFault::None,
+        ];
         if random.below(15) == 0 {
-            volume.set_fault(faults[random.below(5) as usize]);
+            volume.set_fault(faults[random.below(6) as usize]);
         } else if random.below(4) == 0 {
             volume.set_fault(DiskFault::None);
         }
@@ -42,12 +48,14 @@ fn live(
         }
     }
     let is_power_cut = random.below(2) == 0;
+    // What was written after the directory had moved, and before a sync, is elsewhere.
+    let needs_sync = is_power_cut || volume.fault() == DiskFault::Moved;
     let after = match is_power_cut {
         true => volume.after_power_cut(&mut |below| random.below(below)),
         false => volume.after_kill(),
     };
     // Parts of an entry are promised together.
-    let promised = |shard: usize| match (promise, is_power_cut) {
+    let promised = |shard: usize| match (promise, needs_sync) {
         (Promise::Memory, _) => 0,
         (Promise::Written, true) => server.commit.synced(shard),
         _ => server.commit.durable(shard),
@@ -196,4 +204,57 @@ fn segments_that_a_crash_has_left_go_with_the_next_ones() {
     let found = remora_storage::find(&volume, &crate::support::IDENTITY, (3, &covered)).unwrap();
     assert_eq!(found.left, [0; 0]);
     assert_eq!(found.numbers().len(), volume.all().len());
+}
+
+/// A segment ends although something is always written while a sync is under way, and an entry may
+/// go on in the next one.
+#[test]
+fn a_segment_ends_though_writes_never_pause() {
+    let (mut random, volume) = (Random::new(5), SimVolume::default());
+    let mut server = Server::begin(&volume, &look(&volume).unwrap(), 2, Promise::Written);
+    for _ in 0..400 {
+        (0..2).for_each(|shard| server.append(shard, &mut random));
+        server.write(&mut random);
+        server.begin_sync();
+        (0..2).for_each(|shard| server.append(shard, &mut random));
+        server.write(&mut random);
+        server.end_sync();
+        server.now_ms += 300;
+    }
+    let found = look(&volume).unwrap();
+    let bytes: Vec<u64> = found.lives[0].segments.iter().map(|segment| segment.bytes).collect();
+    // Segments of 6 KiB, and what was written during two syncs.
+    assert!(bytes.len() > 20 && bytes.iter().all(|bytes| *bytes < 16 << 10), "{bytes:?}");
+    let covered: Vec<u64> = (0..2).map(|shard| server.commit.synced(shard)).collect();
+    server.commit.drop_covered(&covered).unwrap();
+    assert!(volume.all().len() < 4, "{:?}", volume.all());
+}
+
+/// A restart writes the end of the last segment again, in its place: it needs no room for a copy.
+#[test]
+fn a_restart_copies_no_segment() {
+    let (mut random, volume) = (Random::new(6), SimVolume::default());
+    let mut server = Server::begin(&volume, &look(&volume).unwrap(), 1, Promise::Written);
+    (0..9).for_each(|_| server.append(0, &mut random));
+    let runs = server.next_run(0, usize::MAX).into_iter().collect();
+    server.commit.write(runs, 0, 0).unwrap();
+    let files = volume.files_made();
+    Server::begin(&volume, &look(&volume).unwrap(), 1, Promise::Written);
+    assert_eq!(volume.files_made(), files + 1, "the next segment");
+    let after = volume.after_power_cut(&mut |_| 0);
+    let found = look(&after).unwrap();
+    assert_eq!(entries(&after, &found).unwrap()[0][0], server.appended[0]);
+}
+
+/// A change that waits for the disk, and that is not written yet, is synced as soon as it is.
+#[test]
+fn a_wish_for_a_sync_stays_until_something_is_synced() {
+    let (mut random, volume) = (Random::new(7), SimVolume::default());
+    let mut server = Server::begin(&volume, &look(&volume).unwrap(), 1, Promise::Written);
+    server.commit.want_sync();
+    assert!(server.commit.sync_due(10).is_none(), "there is nothing");
+    server.append(0, &mut random);
+    let runs = server.next_run(0, usize::MAX).into_iter().collect();
+    server.commit.write(runs, 0, 20).unwrap();
+    assert!(server.commit.sync_due(20).is_some());
 }

@@ -3,4 +3,8 @@
 mod backups;
 mod corruption;
 mod histories;
+mod hostile;
+mod missing;
+mod places;
+mod snapshots;
 mod support;

@@ -4,7 +4,7 @@
 use remora_log::{Cursor, Log, LogKey, LogOptions, Part, outline};
 use remora_storage::sim::{SimFile, SimVolume};
 use remora_storage::{
-    Found, GroupCommit, Identity, LogStart, LogWriter, Promise, Run, StorageError, Sync,
+    Found, GroupCommit, Identity, LogStart, LogWriter, Promise, Replayed, Run, StorageError, Sync,
     WriterOptions, find, replay,
 };
 use remora_testing::Random;
@@ -122,6 +122,14 @@ impl Server {
     pub fn sync(&mut self) {
         self.begin_sync();
         self.end_sync();
+        self.mark();
+    }
+
+    /// Writes a mark if one is due; the disk may refuse.
+    pub fn mark(&mut self) {
+        if self.commit.mark_due(self.now_ms) {
+            let _ = self.commit.mark(1_000 + self.now_ms, self.now_ms);
+        }
     }
 
     /// A sync that is due is done now, and ends by [`Server::end_sync`].
@@ -155,8 +163,10 @@ pub fn entries(volume: &SimVolume, found: &Found) -> Result<Vec<OfLife>, Storage
         &IDENTITY,
         found,
         |_| true,
-        |(life, shard), _, entry| {
-            all[life][shard].push((entry.sequence, entry.operation.to_vec()));
+        |replayed| {
+            if let Replayed::Entry((life, shard), _, entry) = replayed {
+                all[life][shard].push((entry.sequence, entry.operation.to_vec()));
+            }
             Ok::<(), StorageError>(())
         },
     )?;

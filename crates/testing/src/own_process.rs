@@ -37,7 +37,7 @@ pub fn in_own_process<F: FnOnce()>(body: F) {
         .expect("this binary runs again");
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    // Indented, so that nobody takes its lines for those of this process.
+    // Indented, so that its lines are not taken for those of this process.
     out.lines().chain(err.lines()).for_each(|line| println!("    {line}"));
     assert!(output.status.success(), "{test} failed in its own process: {}", output.status);
     assert!(out.contains("test result: ok. 1 passed"), "{test} did not run in its own process");

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 pub const EDGE: f64 = 20_000.0;
 /// Metres that a courier rides in a second.
 const SPEED: f64 = 6.0;
-/// Part of all couriers who become free or busy in a second.
+/// Share of all couriers that become free or busy in a second.
 const CHANGING: f64 = 1.0 / 60.0;
 
 /// One courier.

@@ -5,7 +5,7 @@
 use anyhow::Context;
 use remora_client_core::{Client, OpenTree, Path, Query, Rect, Session, TreeFound, TreeSettings};
 
-/// The couriers who are free. Only they are in this tree, so that the nearest
+/// The free couriers. Only they are in this tree, so that the nearest
 /// in it are the nearest free ones, by any path.
 pub const FREE: &[u8] = b"couriers:free";
 /// All others.
@@ -44,7 +44,7 @@ impl Reports {
         if has_changed {
             self.session.remove_place(other, courier)?;
         }
-        // Adds him, or moves him at once for whoever reads the tree.
+        // Adds him, or moves him at once for all readers of the tree.
         self.session.put_place(tree, courier, Rect::point(x, y)?, None)?;
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! An example service: couriers near me. A server process, thousands of
-//! couriers who ride about, and customers who ask by every path for the nearest
+//! couriers that ride about, and customers that ask by every path for the nearest
 //! free ones.
 //!
 //! `dispatch.rs` is the service, an example of the client library. The rest
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use ways::{Row, Way, spent_during};
 
 const WAYS: [&str; 4] = ["resp", "ask", "read", "choose"];
-/// Answers that each way has to give rightly, when nobody moves.
+/// Answers that each way has to give correctly, when no courier moves.
 const CHECKED: u64 = 200;
 /// Fewer could all be busy.
 const LEAST_COURIERS: usize = 100;
@@ -60,7 +60,7 @@ struct CouriersArgs {
 #[derive(Debug, Serialize)]
 struct Report {
     couriers: usize,
-    /// Couriers who were free at the end.
+    /// Couriers that were free at the end.
     free: usize,
     /// One row for each way.
     rows: Vec<Row>,
@@ -130,7 +130,7 @@ fn serve(args: &CouriersArgs, server: &ServerProcess) -> anyhow::Result<Report> 
         moving.join().map_err(|_| anyhow!("the couriers' thread has panicked"))??;
         rows
     })?;
-    // Nobody moves any more: each answer has one right form.
+    // No courier moves any more: each question has one correct answer.
     for way in WAYS {
         let checked = Way::open(way, &client, &resp)?.check(&city, CHECKED, SEED);
         checked.with_context(|| format!("the way \"{way}\" found others than there are"))?;

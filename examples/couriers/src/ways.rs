@@ -126,7 +126,7 @@ impl Way {
         })
     }
 
-    /// Compares so many answers with the city, in which nobody moves now.
+    /// Compares so many answers with the city, in which no courier moves now.
     pub fn check(&mut self, city: &City, customers: u64, seed: u64) -> anyhow::Result<()> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         for customer in 0..customers {

@@ -171,7 +171,7 @@ pub fn run(script: &[u8]) -> Seen {
         let is_mailbox = REGIONS[number].0 == Access::Write;
         assert!(is_mailbox || bytes_of(words) == pattern(number), "what is only read has changed");
     }
-    // Who does not take the bytes that it READs may be cut off for that.
+    // A peer that does not take the bytes that it READs may be cut off.
     if model.asked <= READ_WINDOW_BYTES || !broke {
         assert_eq!(broke, model.is_violated, "{ended:?}");
         assert!(immediates == model.immediates, "immediates");

@@ -50,7 +50,7 @@ const LENGTHS: [usize; 10] = [0, 1, 7, 40, 400, 5_000, 17_000, 30_000, 65_000, 9
 const TIMES_MS: [u64; 5] = [1, 20, TORN_FRAME_MS / 2, 2 * TORN_FRAME_MS, 70_000];
 
 thread_local! {
-    /// The client's buffer for large replies. Nobody reads it before it was
+    /// The client's buffer for large replies. No code reads it before it was
     /// written, so that one serves all scripts.
     static LARGE: Words = Words::new(Mapping::heap(LARGE_BUFFER_BYTES));
 }

@@ -75,8 +75,8 @@ fn check_table(kept: &[Kept], met: &BTreeSet<usize>, found: &mut Vec<Violation>)
 fn crates(tree: &Tree) -> impl Iterator<Item = &str> {
     let directories = tree.paths().filter_map(|path| path.strip_suffix("/Cargo.toml"));
     directories.filter(|directory| {
-        let room = directory.strip_prefix("crates/").or((*directory == "xtask").then_some("xtask"));
-        room.is_some_and(|room| !room.contains('/'))
+        let name = directory.strip_prefix("crates/").or((*directory == "xtask").then_some("xtask"));
+        name.is_some_and(|name| !name.contains('/'))
     })
 }
 
@@ -134,11 +134,11 @@ fn description(imports: &Imports, circle: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    const ROOM: (&str, &str) = ("crates/a/Cargo.toml", "");
+    const CRATE: (&str, &str) = ("crates/a/Cargo.toml", "");
 
     fn messages(files: &[(&str, &str)], kept: &[Kept]) -> Vec<String> {
         let mut files = files.to_vec();
-        files.push(ROOM);
+        files.push(CRATE);
         let found = check_with(&Tree::of(&files), kept);
         found.into_iter().map(|found| found.message).collect()
     }

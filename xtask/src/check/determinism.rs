@@ -58,11 +58,11 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         // Tests inside a file stand at its end.
         let code = code_only(text);
         let code = code.split("mod tests {").next().unwrap_or_default();
-        let is_driven = DRIVEN.iter().any(|room| path.starts_with(room)) && !is_test(path);
+        let is_driven = DRIVEN.iter().any(|folder| path.starts_with(folder)) && !is_test(path);
         if is_driven && !EXCEPT.contains(&path) {
             check_words(path, code, &mut found);
         }
-        if !SIMULATOR.iter().any(|room| path.starts_with(room)) && path != DECLARES {
+        if !SIMULATOR.iter().any(|folder| path.starts_with(folder)) && path != DECLARES {
             check_names(path, code, &mut found);
         }
     }

@@ -1,5 +1,5 @@
 //! Imports go downwards only. The table below is the one place that says what
-//! a room may import; a room that it does not name is refused.
+//! a crate may import; a crate that it does not name is refused.
 
 use crate::tree::Tree;
 use crate::violation::Violation;
@@ -9,8 +9,8 @@ use toml::Table;
 const FOUNDATIONS: &[&str] =
     &["engine", "protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"];
 
-/// Each room and the rooms below it that it may import, in lists.
-const ROOMS: &[(&str, &[&[&str]])] = &[
+/// Each crate and the crates below it that it may import, in lists.
+const CRATES: &[(&str, &[&[&str]])] = &[
     (TESTING, &[]),
     ("layout", &[]),
     ("geometry", &[&["layout"]]),
@@ -48,14 +48,14 @@ const ROOMS: &[(&str, &[&[&str]])] = &[
     ),
 ];
 
-/// The room for tests: any room's tests may import it, production may not.
+/// The crate for tests: any crate's tests may import it, production may not.
 const TESTING: &str = "testing";
 
-/// Tables of a manifest that name dependencies. Tests inside a room keep to
-/// its direction too; tests across rooms live in `tests`, which is free.
+/// Tables of a manifest that name dependencies. Tests inside a crate keep to
+/// its direction too; tests across crates live in `tests`, which is free.
 const DEPENDENCY_TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// Every import of a crate under `crates/` is one that [`ROOMS`] allows.
+/// Every import of a crate under `crates/` is one that [`CRATES`] allows.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.texts() {
@@ -74,35 +74,37 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 
 fn check_manifest(
     path: &str,
-    room: &str,
+    name: &str,
     text: &str,
     manifest: &Table,
     found: &mut Vec<Violation>,
 ) {
-    let Some((_, allowed)) = ROOMS.iter().find(|(known, _)| *known == room) else {
+    let Some((_, allowed)) = CRATES.iter().find(|(known, _)| *known == name) else {
         let message = format!(
-            "the room {room} is not in the table of rooms: add it, with what it may import, to xtask/src/check/imports.rs"
+            "the crate {name} is not in the table of crates: add it, with what it may import, to xtask/src/check/imports.rs"
         );
         found.push(Violation::at(path, 0, message));
         return;
     };
     for import in imports(manifest) {
-        if import == room || allowed.iter().any(|list| list.contains(&import.as_str())) {
+        if import == name || allowed.iter().any(|list| list.contains(&import.as_str())) {
             continue;
         }
         let line = text.lines().position(|line| line.contains(&import)).map_or(0, |at| at + 1);
-        let message = if ROOMS.iter().any(|(known, _)| *known == import) {
+        let message = if CRATES.iter().any(|(known, _)| *known == import) {
             format!(
-                "{room} imports {import}, which is not below it: move the code down, or pass it in"
+                "{name} imports {import}, which is not below it: move the code down, or pass it in"
             )
         } else {
-            format!("{room} imports {import}, which is no room: tests and tools stay outside")
+            format!(
+                "{name} imports {import}, which is none of crates/: tests and tools stay outside"
+            )
         };
         found.push(Violation::at(path, line, message));
     }
 }
 
-/// The rooms that a manifest imports, whatever table and name it uses.
+/// The crates that a manifest imports, whatever table and name it uses.
 fn imports(manifest: &Table) -> Vec<String> {
     let mut names = table_imports(manifest);
     let targets = manifest.get("target").and_then(|target| target.as_table());
@@ -123,9 +125,9 @@ fn table_imports(table: &Table) -> Vec<String> {
         for (name, value) in dependencies {
             let renamed = value.get("package").and_then(|package| package.as_str());
             let package = renamed.unwrap_or(name);
-            if let Some(room) = package.strip_prefix("remora-") {
-                if room != TESTING || kind != "dev-dependencies" {
-                    names.push(room.to_owned());
+            if let Some(name) = package.strip_prefix("remora-") {
+                if name != TESTING || kind != "dev-dependencies" {
+                    names.push(name.to_owned());
                 }
             } else if package == "remora" || value.get("path").is_some() {
                 names.push(package.to_owned());
@@ -182,7 +184,7 @@ mod tests {
         let renamed = "[dependencies]\nx = { package = \"remora-server\", path = \"../server\" }\n";
         assert_eq!(messages(&[("crates/layout/Cargo.toml", renamed)]).len(), 1);
         let tests = "[dev-dependencies]\nremora-tests = { path = \"../../tests\" }\n";
-        assert!(messages(&[("crates/layout/Cargo.toml", tests)])[0].1.contains("no room"));
+        assert!(messages(&[("crates/layout/Cargo.toml", tests)])[0].1.contains("none of crates/"));
     }
 
     #[test]
@@ -193,10 +195,10 @@ mod tests {
 
     #[test]
     fn the_table_itself_has_no_cycle() {
-        for (at, (room, allowed)) in ROOMS.iter().enumerate() {
+        for (at, (name, allowed)) in CRATES.iter().enumerate() {
             for import in allowed.iter().copied().flatten() {
-                let below = ROOMS.iter().position(|(known, _)| known == import);
-                assert!(below.is_some_and(|below| below < at), "{room} imports {import}");
+                let below = CRATES.iter().position(|(known, _)| known == import);
+                assert!(below.is_some_and(|below| below < at), "{name} imports {import}");
             }
         }
     }

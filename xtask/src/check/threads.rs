@@ -29,7 +29,7 @@ const STARTS: &[&str] = &["thread::spawn", "thread::Builder"];
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.texts() {
-        let serves = SERVES.iter().any(|room| path.starts_with(room));
+        let serves = SERVES.iter().any(|folder| path.starts_with(folder));
         if !serves || !path.ends_with(".rs") || EXCEPT.contains(&path) || is_test(path) {
             continue;
         }

@@ -4,14 +4,17 @@
 //! The types are the folders of the engine. By what a type is called follows from its
 //! folder's name, from the kinds of records (`kind.rs`) that its folder names, and from
 //! the enums of what it can be asked: a new type is checked without a line here.
+//!
+//! And each type goes through crashes, snapshots and restores: it has a history of random changes in
+//! `remora crash`.
 
 use crate::rust_text::{code_only, has_word};
 use crate::tree::Tree;
 use crate::violation::Violation;
 use std::collections::BTreeSet;
 
-/// Rooms that keep objects, or bring requests about them.
-const ROOMS: &[&str] = &[
+/// Crates that keep objects, or bring requests about them.
+const CRATES: &[&str] = &[
     "layout",
     "log",
     "arena",
@@ -28,6 +31,9 @@ const ROOMS: &[&str] = &[
 
 /// The folders of the types.
 const FOLDERS: &str = "crates/engine/src/types/";
+/// Their histories in `remora crash`, and the list of these.
+const CRASHED: &str = "crates/crash/src/types/";
+const CRASHED_LIST: &str = "crates/crash/src/types/mod.rs";
 /// What the types can be asked.
 const OPERATIONS: &str = "crates/protocol/src/types/";
 /// The kinds of records.
@@ -187,11 +193,11 @@ fn named(tree: &Tree, folder: &str) -> Named {
     let more = MORE.iter().find(|more| more.folder == folder);
     let (words, places) = more.map_or((&[][..], &[][..]), |more| (more.words, more.places));
     let mut own = vec![format!("{FOLDERS}{folder}/")];
-    for room in ["protocol/src/types", "resp/src/commands", "index/src", "client-core/src"] {
+    for name in ["protocol/src/types", "resp/src/commands", "index/src", "client-core/src"] {
         // Nothing but a type's file has its name, or lies in a folder of that name.
-        let is_taken = AMBIGUOUS.contains(&folder) && room == "index/src";
+        let is_taken = AMBIGUOUS.contains(&folder) && name == "index/src";
         if !is_taken {
-            own.extend([format!("crates/{room}/{folder}.rs"), format!("crates/{room}/{folder}/")]);
+            own.extend([format!("crates/{name}/{folder}.rs"), format!("crates/{name}/{folder}/")]);
         }
     }
     own.extend(places.iter().map(|place| (*place).to_owned()));
@@ -253,10 +259,28 @@ fn shared_kinds(types: &[Named]) -> Vec<Violation> {
     wrong
 }
 
+/// Types that no crash tests.
+fn uncrashed(tree: &Tree) -> Vec<Violation> {
+    let Some(list) = tree.text(CRASHED_LIST) else { return Vec::new() };
+    let list = code_only(list);
+    let is_listed = |folder: &str| {
+        tree.exists(&format!("{CRASHED}{folder}.rs")) && list.contains(&format!("mod {folder};"))
+    };
+    let missing = folders(tree).into_iter().chain([STRINGS]).filter(|folder| !is_listed(folder));
+    let told = missing.map(|folder| {
+        let message = format!(
+            "the type {folder} goes through no crash, snapshot and restore: add {CRASHED}{folder}.rs"
+        );
+        Violation::at(CRASHED_LIST, 0, message)
+    });
+    told.collect()
+}
+
 /// See the module's text.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let types = types(tree);
     let mut wrong = shared_kinds(&types);
+    wrong.extend(uncrashed(tree));
     let mut used = BTreeSet::new();
     for (path, text) in tree.texts().filter(|(path, _)| is_checked(path)) {
         // Tests inside a file stand at its end.
@@ -294,14 +318,14 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 }
 
 fn is_checked(path: &str) -> bool {
-    let is_room = |room: &&str| {
-        let rest = path.strip_prefix("crates/").and_then(|rest| rest.strip_prefix(*room));
+    let is_of_crate = |name: &&str| {
+        let rest = path.strip_prefix("crates/").and_then(|rest| rest.strip_prefix(*name));
         rest.is_some_and(|rest| rest.starts_with("/src/"))
     };
     let is_test = ["/tests/", "/tests.rs", "_tests.rs"].iter().any(|part| path.contains(part));
-    // A room's first file lists its modules.
+    // A crate's first file lists its modules.
     let is_list = path == KINDS || REGISTRIES.contains(&path) || path.ends_with("/lib.rs");
-    ROOMS.iter().any(is_room) && path.ends_with(".rs") && !is_test && !is_list
+    CRATES.iter().any(is_of_crate) && path.ends_with(".rs") && !is_test && !is_list
 }
 
 #[cfg(test)]
@@ -389,6 +413,25 @@ mod tests {
             ("crates/engine/src/types/other/mod.rs", "Kind::GEO;"),
         ]);
         assert!(check(&tree).iter().any(|found| found.file == KINDS));
+    }
+
+    #[test]
+    fn a_type_that_no_crash_tests_is_told() {
+        let list = "mod string;\nmod hash;\n";
+        let with = |files: &[(&'static str, &'static str)]| {
+            let types = [
+                ("crates/engine/src/types/string/mod.rs", ""),
+                ("crates/engine/src/types/hash/mod.rs", ""),
+                ("crates/crash/src/types/string.rs", ""),
+                (CRASHED_LIST, list),
+            ];
+            check(&Tree::of(&[&types[..], files].concat())).len()
+        };
+        assert_eq!(with(&[]), 1, "hash has no history");
+        assert_eq!(with(&[("crates/crash/src/types/hash.rs", "")]), 0);
+        let (history, folder) =
+            (("crates/crash/src/types/hash.rs", ""), "crates/engine/src/types/bcount/mod.rs");
+        assert_eq!(with(&[history, (folder, "")]), 1, "bcount is not listed");
     }
 
     #[test]

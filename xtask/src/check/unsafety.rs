@@ -1,6 +1,6 @@
-//! `unsafe` stays in its rooms: the arena, bindings, and in the fabric the
+//! `unsafe` stays in its folders: the arena, bindings, and in the fabric the
 //! backends that touch foreign memory. Every other crate forbids it, so that the compiler
-//! helps; this check sees to it that nobody takes the `forbid` away. That each
+//! helps; this check refuses a crate without the `forbid`. That each
 //! block has its SAFETY comment is clippy's business, through the workspace's
 //! lints, which every crate must inherit.
 
@@ -9,7 +9,7 @@ use crate::tree::Tree;
 use crate::violation::Violation;
 
 /// Paths under which `unsafe` may stand.
-const UNSAFE_ROOMS: &[&str] = &[
+const UNSAFE_FOLDERS: &[&str] = &[
     "crates/arena/",
     "crates/fabric/src/shm/",
     "crates/fabric/src/shm.rs",
@@ -20,15 +20,15 @@ const UNSAFE_ROOMS: &[&str] = &[
     "crates/verbs-sys/",
     "crates/sim/src/tasks.rs",
 ];
-/// Crates with such a room beside safe code: they deny, and the room allows.
+/// Crates with such a folder beside safe code: they deny, and the folder allows.
 const DENYING_ROOTS: &[&str] = &["crates/fabric/src/lib.rs", "crates/sim/src/lib.rs"];
-/// Crates that are such a room as a whole.
+/// Crates that are such a folder as a whole.
 const FREE_ROOTS: &[&str] = &["crates/arena/src/lib.rs", "crates/verbs-sys/src/lib.rs"];
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 const DENY: &str = "#![deny(unsafe_code)]";
 
-/// `unsafe` only in its rooms, and every crate says so itself.
+/// `unsafe` only in its folders, and every crate says so itself.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.texts() {
@@ -44,21 +44,21 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 
 /// Crates of the workspace, as opposed to `fuzz`, whose macros need `unsafe`.
 fn is_member(path: &str) -> bool {
-    ["crates/", "examples/", "tests/", "xtask/"].iter().any(|room| path.starts_with(room))
+    ["crates/", "examples/", "tests/", "xtask/"].iter().any(|folder| path.starts_with(folder))
 }
 
 fn check_words(path: &str, text: &str, found: &mut Vec<Violation>) {
-    if UNSAFE_ROOMS.iter().any(|room| path.starts_with(room)) {
+    if UNSAFE_FOLDERS.iter().any(|folder| path.starts_with(folder)) {
         return;
     }
     for (at, line) in code_only(text).lines().enumerate() {
         if has_word(line, "unsafe") {
-            let message = "unsafe outside its rooms: use what arena or fabric/shm offers, or move the code there";
+            let message = "unsafe outside its folders: use what arena or fabric/shm offers, or move the code there";
             found.push(Violation::at(path, at + 1, message));
         }
         let allows = line.contains("allow(unsafe_code)") || line.contains("expect(unsafe_code)");
         if allows && !DENYING_ROOTS.contains(&path) {
-            let message = "the lint unsafe_code is switched off outside the rooms of unsafe";
+            let message = "the lint unsafe_code is switched off outside the folders of unsafe";
             found.push(Violation::at(path, at + 1, message));
         }
     }
@@ -73,7 +73,11 @@ fn check_root(path: &str, text: &str, found: &mut Vec<Violation>) {
     let has = |wanted: &str| code.lines().any(|line| line.trim() == wanted);
     if DENYING_ROOTS.contains(&path) {
         if !has(DENY) && !has(FORBID) {
-            found.push(Violation::at(path, 1, format!("add {DENY}: only its rooms may allow it")));
+            found.push(Violation::at(
+                path,
+                1,
+                format!("add {DENY}: only its folders may allow it"),
+            ));
         }
     } else if !has(FORBID) {
         found.push(Violation::at(path, 1, format!("add {FORBID}")));

@@ -1,6 +1,6 @@
 //! Code that relies on the order in which x86-64 makes loads and stores visible has a
 //! comment that says so and why ([`MARK`], a colon, the reason). This check lists these
-//! places: what a port to ARM64 has to look at. They stay in few rooms. Assembly, which
+//! places: what a port to ARM64 has to look at. They stay in few crates. Assembly, which
 //! no other processor executes, is among them.
 
 use crate::rust_text::{code_only, has_word};
@@ -8,7 +8,7 @@ use crate::tree::Tree;
 use crate::violation::Violation;
 
 /// Paths under which such code may stand.
-const ROOMS: &[&str] = &[
+const CRATES: &[&str] = &[
     "crates/arena/src/copy.rs",
     "crates/fabric/src/shm/",
     "crates/fabric/src/tcp/",
@@ -26,9 +26,9 @@ pub fn check(tree: &Tree) -> (Vec<Violation>, Vec<String>) {
         let lines: Vec<&str> = text.lines().collect();
         for (at, line) in lines.iter().enumerate() {
             let Some((before, why)) = line.split_once(MARK) else { continue };
-            if !ROOMS.iter().any(|room| path.starts_with(room)) {
+            if !CRATES.iter().any(|folder| path.starts_with(folder)) {
                 let message =
-                    "relies on x86's order outside of the rooms of such code: use a fence";
+                    "relies on x86's order outside of the crates of such code: use a fence";
                 found.push(Violation::at(path, at + 1, message));
             } else if before.trim() != "//" || !why.starts_with(": ") {
                 let message = format!("write it as a comment of its own: // {MARK}: why");

@@ -1,15 +1,15 @@
 //! The bare base: laid once by debootstrap, kept, never run in. Each run gets
 //! a copy.
 
+use super::chroot::{Chroot, RELEASE, remove};
 use super::host::Host;
 use super::process;
-use super::room::{RELEASE, Room, remove};
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
 
-/// Copies the base to the room, laying it first where it is not kept.
-pub fn copy_to(host: &Host, directory: &Path, room: &Room, new_base: bool) -> Result<()> {
+/// Copies the base to the chroot, laying it first where it is not kept.
+pub fn copy_to(host: &Host, directory: &Path, chroot: &Chroot, new_base: bool) -> Result<()> {
     let base = directory.join(format!("base-{RELEASE}"));
     if new_base {
         remove(&base)?;
@@ -20,7 +20,7 @@ pub fn copy_to(host: &Host, directory: &Path, room: &Room, new_base: bool) -> Re
         lay(host, directory, &base)?;
     }
     let copy = ["--archive", "--reflink=auto", "--no-target-directory"];
-    process::run(Command::new("cp").args(copy).arg(&base).arg(room.root()))
+    process::run(Command::new("cp").args(copy).arg(&base).arg(chroot.root()))
 }
 
 /// Lays the base beside its place and renames it when it is whole, so that an

@@ -17,7 +17,7 @@ const NETWORK_VARIABLES: [&str; 9] = [
 const CARGO_VARIABLES: [&str; 4] =
     ["CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTRIES_", "CARGO_SOURCE_"];
 
-/// The variables that programs in the room are given from outside.
+/// The variables that programs in the chroot are given from outside.
 pub fn network_variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars().filter(|(name, _)| carries_over(name))
 }

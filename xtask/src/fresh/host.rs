@@ -2,8 +2,8 @@
 //! proxies, its certificates, its toolchain. Everything is read at run time;
 //! secrets (tokens, passwords of registries) are not carried over.
 
+use super::chroot::{Chroot, RELEASE};
 use super::environment::network_variables;
-use super::room::{RELEASE, Room};
 use super::sources;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -54,14 +54,14 @@ impl Host {
         })
     }
 
-    /// Writes into the room what it needs to reach the registries.
-    pub fn furnish(&self, room: &Room) -> Result<()> {
+    /// Writes into the chroot what it needs to reach the registries.
+    pub fn furnish(&self, chroot: &Chroot) -> Result<()> {
         if !self.sources_list.is_empty() {
-            room.write("/etc/apt/sources.list", &self.sources_list)?;
+            chroot.write("/etc/apt/sources.list", &self.sources_list)?;
         }
-        room.write("/etc/apt/apt.conf.d/90fresh", &self.apt_settings)?;
+        chroot.write("/etc/apt/apt.conf.d/90fresh", &self.apt_settings)?;
         if !self.cargo_config.is_empty() {
-            room.write("/root/.cargo/config.toml", &self.cargo_config)?;
+            chroot.write("/root/.cargo/config.toml", &self.cargo_config)?;
         }
         let named: Vec<PathBuf> = network_variables()
             .map(|(_, value)| PathBuf::from(value))
@@ -70,7 +70,7 @@ impl Host {
         let own = std::fs::read_dir(CERTIFICATES).into_iter().flatten().flatten();
         let files = FILES.iter().map(PathBuf::from).chain(named).chain(own.map(|own| own.path()));
         for file in files.filter(|file| file.is_file()) {
-            room.copy_file(&file)?;
+            chroot.copy_file(&file)?;
         }
         Ok(())
     }

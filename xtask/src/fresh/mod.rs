@@ -8,10 +8,10 @@
 //! whatever ends the run.
 
 mod base;
+mod chroot;
 mod environment;
 mod host;
 mod process;
-mod room;
 mod sources;
 
 use anyhow::{Context, Result, bail};
@@ -52,39 +52,39 @@ pub fn run(root: &Path, options: &Options) -> Result<ExitCode> {
 
     let directory = fresh_directory(root);
     std::fs::create_dir_all(&directory).context("the directory for fresh cannot be made")?;
-    let room = room::Room::new(directory.join("root"), options.keep)?;
-    let outcome = in_room(root, &directory, &room, options);
-    room.leave()?;
+    let chroot = chroot::Chroot::new(directory.join("root"), options.keep)?;
+    let outcome = in_chroot(root, &directory, &chroot, options);
+    chroot.leave()?;
     outcome
 }
 
-fn in_room(
+fn in_chroot(
     root: &Path,
     directory: &Path,
-    room: &room::Room,
+    chroot: &chroot::Chroot,
     options: &Options,
 ) -> Result<ExitCode> {
     let host = host::Host::look(root)?;
-    step("base", || base::copy_to(&host, directory, room, options.new_base))?;
-    step("registries", || host.furnish(room))?;
+    step("base", || base::copy_to(&host, directory, chroot, options.new_base))?;
+    step("registries", || host.furnish(chroot))?;
     step("packages", || {
-        room.prepare(&["apt-get", "update", "--quiet=2"])?;
+        chroot.prepare(&["apt-get", "update", "--quiet=2"])?;
         let install = ["apt-get", "install", "--quiet=2", "--yes", "--no-install-recommends"];
-        room.prepare(&[install.as_slice(), &PACKAGES].concat())?;
-        room.prepare(&["update-ca-certificates"])
+        chroot.prepare(&[install.as_slice(), &PACKAGES].concat())?;
+        chroot.prepare(&["update-ca-certificates"])
     })?;
     step("toolchain", || {
-        room.copy_toolchain(&host.sysroot)?;
-        room.run("/", &["cargo", "--version"])
+        chroot.copy_toolchain(&host.sysroot)?;
+        chroot.run("/", &["cargo", "--version"])
     })?;
-    step("clone", || room.clone_head(root))?;
+    step("clone", || chroot.clone_head(root))?;
 
     let chosen: Vec<&str> = match options.run.as_slice() {
         [] => COMMANDS.to_vec(),
         given => given.iter().map(String::as_str).collect(),
     };
     for command in chosen {
-        let done = step(command, || room.run(room::CLONE, &["bash", "-c", command]));
+        let done = step(command, || chroot.run(chroot::CLONE, &["bash", "-c", command]));
         if let Err(error) = done {
             process::interrupted()?;
             eprintln!("fresh {command} FAILED: {error:#}");

@@ -72,7 +72,7 @@ pub fn run_logged(command: &mut Command, log: &Path) -> Result<()> {
 }
 
 /// A command in mount and process namespaces of its own: what it mounts is
-/// seen by nobody else and goes with it, and so do its processes.
+/// invisible to other processes and goes with it, and so do its processes.
 pub fn isolated() -> Command {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation=private", "--pid", "--fork", "--kill-child"]);

@@ -12,7 +12,7 @@
 //!   off a value that it has sent in part, before it sends anything else to that shard.
 
 use super::{Asker, special_header};
-use crate::data_buffers::Part;
+use crate::data_buffers::BufferRange;
 use crate::error::Error;
 use crate::in_flight::{InFlight, Ticket};
 use remora_protocol::message::CALL_OFF;
@@ -65,7 +65,7 @@ impl Asker {
 
     /// Keeps the memory that the reply to an abandoned request may fill.
     #[cold]
-    pub fn keep_part(&self, shard: usize, ticket: Ticket, part: Part) {
+    pub fn keep_part(&self, shard: usize, ticket: Ticket, part: BufferRange) {
         let mut in_flight = self.queues[shard].in_flight.iter();
         if let Some(flight) = in_flight.find(|flight| flight.ticket == ticket) {
             self.endpoint.inbox.keep(flight.at(), part);

@@ -78,7 +78,7 @@ fn once(test: fn()) {
 }
 
 /// The first part of this length that none of `held` overlaps.
-fn first_gap(held: &mut [Part], bytes: usize) -> Option<Range<usize>> {
+fn first_gap(held: &mut [BufferRange], bytes: usize) -> Option<Range<usize>> {
     held.sort_unstable_by_key(|part| part.range.start);
     let starts = std::iter::once(0).chain(held.iter().map(|part| part.range.end));
     let ends = held.iter().map(|part| part.range.start).chain([LARGE_BUFFER_BYTES]);
@@ -90,7 +90,7 @@ fn first_gap(held: &mut [Part], bytes: usize) -> Option<Range<usize>> {
 fn parts_of_a_region_never_overlap_and_come_back() {
     once(|| {
         let buffers = DataBuffers::region(Words::new(Mapping::heap(LARGE_BUFFER_BYTES)).view());
-        let mut held: Vec<Part> = Vec::new();
+        let mut held: Vec<BufferRange> = Vec::new();
         let mut refused = 0;
         for _ in 0..20_000 {
             if thread_rng().gen_range(0..5) < 3 {
@@ -116,7 +116,7 @@ fn registered_memory_grows_to_its_limit_and_shrinks_with_it() {
     once(|| {
         const MOST: usize = 24 << 20;
         let (device, buffers) = registered(MOST);
-        let mut held: Vec<Part> = Vec::new();
+        let mut held: Vec<BufferRange> = Vec::new();
         let (mut refused, mut alone) = (0, 0);
         for _ in 0..20_000 {
             match thread_rng().gen_range(0..12) {
@@ -136,7 +136,7 @@ fn registered_memory_grows_to_its_limit_and_shrinks_with_it() {
                         };
                         assert_eq!(key as u64, (from >> 32) + 1);
                         assert!(all.iter().any(lies), "{name:?}");
-                        let apart = |held: &Part| {
+                        let apart = |held: &BufferRange| {
                             let other = held.name();
                             let start = other.address.get();
                             to <= start || start + other.bytes.get() as u64 <= from
@@ -146,7 +146,9 @@ fn registered_memory_grows_to_its_limit_and_shrinks_with_it() {
                     // It has grown within the limit, or for one part alone.
                     let grown = device.bytes();
                     if grown > before.max(limit) {
-                        assert!(held.is_empty() && part.as_ref().map(Part::bytes) == Some(grown));
+                        assert!(
+                            held.is_empty() && part.as_ref().map(BufferRange::bytes) == Some(grown)
+                        );
                         alone += 1;
                     }
                     refused += part.is_none() as u32;
@@ -159,7 +161,7 @@ fn registered_memory_grows_to_its_limit_and_shrinks_with_it() {
             }
             let counts = buffers.counts();
             assert_eq!(counts.bytes, device.bytes());
-            assert_eq!(counts.busy_bytes, held.iter().map(Part::bytes).sum::<usize>());
+            assert_eq!(counts.busy_bytes, held.iter().map(BufferRange::bytes).sum::<usize>());
         }
         assert!(refused > 0 && alone > 0, "{refused} {alone}");
         device.limit.store(0, Ordering::Relaxed);
@@ -227,7 +229,7 @@ fn threads_share_memory_and_everybody_gets_a_part() {
                 };
                 drop(place);
                 let (words, view) = (device.memory(part.buffer.address), &part.buffer.view);
-                // Nobody else writes there meanwhile.
+                // No other thread writes there.
                 let (first, last) = (part.range.start / 8, part.range.end / 8 - 1);
                 words.store(first, bytes as u64);
                 words.store(last, bytes as u64);

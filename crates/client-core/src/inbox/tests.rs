@@ -128,7 +128,7 @@ fn a_nudge_reaches_who_is_parked_and_once() {
     );
 }
 
-/// Time is never up here: who is not woken is found as a deadlock.
+/// There is no timeout here: a thread that is not woken is a deadlock.
 #[test]
 fn a_reply_wakes_who_is_parked_and_nobody_parks_over_one() {
     shuttle::check_random(

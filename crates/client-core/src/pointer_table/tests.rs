@@ -249,7 +249,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Both writers may be killed now: nobody is harmed.
+    /// Both writers may be killed now: no other client is affected.
     fn check(&mut self) {
         self.states += 1;
         for hash in self.allowed.iter().map(|hint| hint.hash.0) {

@@ -11,7 +11,8 @@ pub use key_type::KeyType;
 
 use crate::state::{Change, State};
 use anyhow::bail;
-use key_type::{ask, parts};
+pub use key_type::ask;
+use key_type::parts;
 use remora_client::Session;
 use remora_command_line::Connection;
 use remora_resp::Value;

@@ -122,7 +122,7 @@ fn unexpired_at<J: Journal>(
     bucket: u64,
     now: Now,
 ) -> Vec<(u32, u32)> {
-    if store.stats.expiring > 0 && !store.is_applying {
+    if store.stats.expiring > 0 && !store.is_applying && store.may_expire() {
         store.expire_bucket(bucket, now);
     }
     at_places(store, database, bucket, 0, now)

@@ -1,11 +1,11 @@
-//! A snapshot: all keys of a shard, written as a stream of operations in turns, while the shard goes
-//! on to change them (docs/decisions/0055).
+//! A snapshot: all keys of a shard, written as a stream of operations in turns, while the shard
+//! goes on to change them (docs/decisions/0055).
 //!
 //! Invariant: the stream is exact at the sequence of its end. It has all changes up to there, and
 //! none after it. The sweep goes over the keys in the order of a scan, which growth of the table
-//! does not disturb, and writes whole buckets. Of a large object it writes an empty one at once, and
-//! its parts in the turns after that. From then on `store/snapshot.rs` writes each change of the
-//! key. So nothing is copied beside the stream, no command waits, and nothing is undone.
+//! does not disturb, and writes whole buckets. Of a large object it writes an empty one at once,
+//! and its parts in the turns after that. From then on `store/snapshot.rs` writes each change of
+//! the key. So nothing is copied beside the stream, no command waits, and nothing is undone.
 //!
 //! A turn is bounded in keys, parts, buckets and bytes.
 
@@ -43,7 +43,7 @@ pub enum SnapshotTurn {
         /// Sequence of the last change that is in it.
         sequence: u64,
     },
-    /// There is none any more: nobody took what it wrote, or it waited for too long. What was
+    /// There is none any more: its output was not taken, or it waited for too long. What was
     /// taken of it is of no use.
     GivenUp,
 }
@@ -71,6 +71,44 @@ pub fn split_operation(bytes: &[u8]) -> Result<SplitOperation<'_>, BadOperation>
         return Err(BadOperation { bytes });
     }
     Ok(rest.split_at_checked(bytes))
+}
+
+/// Counts the operations of a snapshot that comes in pieces of any length, by their lengths alone.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct OperationCount {
+    whole: u64,
+    /// What has come of the next length.
+    length: [u8; LENGTH_BYTES],
+    length_bytes: usize,
+    /// Bytes of the present operation that have not come.
+    missing: usize,
+}
+
+impl OperationCount {
+    /// The next bytes of the stream.
+    pub fn take(&mut self, mut piece: &[u8]) {
+        while let Some((first, behind)) = piece.split_first() {
+            if self.missing == 0 {
+                self.length[self.length_bytes] = *first;
+                self.length_bytes += 1;
+                piece = behind;
+                if self.length_bytes == LENGTH_BYTES {
+                    self.length_bytes = 0;
+                    self.missing = u32::from_le_bytes(self.length) as usize;
+                }
+                continue;
+            }
+            let come = self.missing.min(piece.len());
+            self.missing -= come;
+            self.whole += u64::from(self.missing == 0);
+            piece = &piece[come..];
+        }
+    }
+
+    /// Operations whose end has come.
+    pub fn whole(&self) -> u64 {
+        self.whole
+    }
 }
 
 impl<J: Journal> Shard<J> {

@@ -18,7 +18,7 @@ use remora_arena::{Journal, Slot};
 use remora_index::hash::record_value;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::LOG_ROOM_BYTES;
+use remora_layout::limits::{LOG_EVICTION_ROOM_BYTES, LOG_EXPIRY_ROOM_BYTES, LOG_ROOM_BYTES};
 use remora_log::Log;
 use remora_protocol::message::{Status, form};
 use remora_protocol::{Command, Condition, Expiry};
@@ -88,15 +88,30 @@ impl<J: Journal> Store<J> {
         pass(&mut self.log);
     }
 
-    /// Why no command may change anything now; `None` if one may.
+    /// A command that changes something begins: why it may not; `None` if it may.
     #[inline]
-    pub(crate) fn refusal(&self) -> Option<Status> {
+    pub(crate) fn refusal(&mut self) -> Option<Status> {
+        self.only_reads = false;
         if self.is_applying {
             return Some(Status::ReadOnly);
         }
         // A reader of the log that falls behind is waited for: it has lost nothing by then.
         let has_room = self.log.room_bytes() > LOG_ROOM_BYTES;
         (!self.keeps || !has_room).then_some(Status::NotKept)
+    }
+
+    /// Whether a key that has expired may be removed now. A command that changes something removes
+    /// the expired keys that it meets in any case: it was let in with room for that.
+    #[inline]
+    pub(crate) fn may_expire(&mut self) -> bool {
+        let may = self.log.room_bytes() > LOG_EXPIRY_ROOM_BYTES;
+        self.stats.expiries_put_off += !may as u64;
+        may
+    }
+
+    /// Whether the log has room for a removal, and for the change that it makes room for.
+    pub(super) fn may_log_evictions(&self) -> bool {
+        self.log.room_bytes() > LOG_EVICTION_ROOM_BYTES
     }
 
     /// Sequence of the last change.

@@ -70,8 +70,13 @@ impl Defragmenter {
         })
     }
 
-    /// Whether there are so many neighbouring pages without anything that has
-    /// to stay, as the table has.
+    /// Whether evicting and moving could empty so many neighbouring pages.
+    ///
+    /// A record of more than a span needs one run of pages. The table and pinned records stay where
+    /// they are. If they leave no run that is long enough, evictions free memory only between them,
+    /// and the record does not fit however many keys go: the caller asks here before it evicts the
+    /// first key. One call looks at 8 GiB at most ([`DEFRAGMENT_SCANS`]), and the next one continues
+    /// behind them.
     pub fn has_window(&mut self, slots: &Slots, bytes: usize) -> bool {
         self.cheapest(slots, bytes, &[], Leave::Anyhow).is_some()
     }

@@ -17,17 +17,36 @@
 //! With durability `memory` nothing is [`Pending`], and each place here costs a
 //! branch.
 
+use super::newest::NewestChanges;
 use super::options::Durability;
+use hashbrown::HashTable;
 use remora_arena::{Journal, Owner, Slot, publish_live, slot_of, state_in, withhold};
 use remora_layout::arena_header::{durable_word, word};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{PENDING_KEYS, SHOW_TURN_RECORDS};
+use remora_layout::limits::SHOW_TURN_RECORDS;
 use remora_layout::record::State;
 use remora_protocol::Command;
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+thread_local! {
+    /// The newest pending sequence that the present command depends on. A reply borrows the store, so
+    /// this is beside it: a thread executes one command at a time. (A shared cell with a count of its
+    /// owners takes two locked instructions, which wait for all stores of the command before.)
+    static DEPENDS_ON: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A command is under way that may depend on pending changes.
+#[derive(Clone, Copy)]
+pub(crate) struct DependsOn(());
+
+impl DependsOn {
+    /// The newest pending sequence that it depends on, as far as it has come; 0 for none.
+    pub fn sequence(self) -> u64 {
+        DEPENDS_ON.get()
+    }
+}
 
 /// The changes that are not yet durable, if there may be any.
 pub(crate) struct Lag(Option<Box<Pending>>);
@@ -36,45 +55,46 @@ pub(crate) struct Lag(Option<Box<Pending>>);
 #[derive(Default)]
 struct Pending {
     durable: u64,
-    /// The newest pending change of each key, by its hash.
-    newest: BTreeMap<u64, u64>,
-    /// The changed keys, in order; also those that have changed again since.
-    changed: VecDeque<(u64, u64)>,
+    /// The newest pending change of each key.
+    newest: NewestChanges,
     /// All keys wait for this one: they all changed, or the table is full.
     all: u64,
     /// Records that wait to be made live, in the order of their sequences.
     withheld: VecDeque<(u64, u32)>,
-    /// The sequence that each of their slots waits for.
-    waits: BTreeMap<u32, u64>,
+    /// Their slots, and the sequence that each waits for.
+    waits: HashTable<(u32, u64)>,
     /// The keys that the command has looked up so far.
     looked_up: Vec<KeyHash>,
-    /// The newest pending sequence that the command depends on. Shared, as a
-    /// reply borrows the store.
-    depends_on: Arc<AtomicU64>,
+}
+
+#[inline]
+fn depend_on(sequence: u64) {
+    DEPENDS_ON.set(DEPENDS_ON.get().max(sequence));
+}
+
+/// A slot's place in the table of those that wait: neighbours are spread.
+#[inline]
+fn spread(slot: u32) -> u64 {
+    u64::from(slot).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
 }
 
 impl Pending {
     /// The newest pending change of a key; 0 if there is none.
+    #[inline]
     fn newest_of(&self, hash: KeyHash) -> u64 {
-        let newest = self.newest.get(&hash.0).copied().unwrap_or(0).max(self.all);
+        let newest = self.newest.of(hash.0).max(self.all);
         if newest > self.durable { newest } else { 0 }
-    }
-
-    fn depend_on(&self, sequence: u64) {
-        self.depends_on.fetch_max(sequence, Ordering::Relaxed);
     }
 
     fn look_up(&mut self, hash: KeyHash) {
         self.looked_up.push(hash);
-        self.depend_on(self.newest_of(hash));
+        depend_on(self.newest_of(hash));
     }
 
     /// The newest change of a key.
     fn note_key(&mut self, sequence: u64, hash: KeyHash) {
-        if self.changed.len() >= PENDING_KEYS {
+        if !self.newest.note(sequence, hash.0) {
             self.all = sequence;
-        } else if self.newest.insert(hash.0, sequence) != Some(sequence) {
-            self.changed.push_back((sequence, hash.0));
         }
     }
 
@@ -86,9 +106,14 @@ impl Pending {
         (database, command): (Database, &Command<'_>),
         hash_seed: u64,
     ) {
-        self.depend_on(sequence);
+        depend_on(sequence);
+        let mut own = None;
         match (command, command.key()) {
-            (_, Some(key)) => self.note_key(sequence, KeyHash::within(database, key, hash_seed)),
+            (_, Some(key)) => {
+                let hash = KeyHash::within(database, key, hash_seed);
+                self.note_key(sequence, hash);
+                own = Some(hash);
+            }
             (Command::MultiSet { pairs }, None) => {
                 for (key, _) in pairs.iter() {
                     self.note_key(sequence, KeyHash::within(database, key, hash_seed));
@@ -97,18 +122,30 @@ impl Pending {
             (_, None) => self.all = sequence,
         }
         for at in 0..self.looked_up.len() {
-            self.note_key(sequence, self.looked_up[at]);
+            let looked_up = self.looked_up[at];
+            if own != Some(looked_up) {
+                self.note_key(sequence, looked_up);
+            }
         }
     }
 
     fn withhold(&mut self, sequence: u64, slot: u32) {
-        self.waits.insert(slot, sequence);
+        self.waits
+            .entry(spread(slot), |of| of.0 == slot, |of| spread(of.0))
+            .and_modify(|of| of.1 = sequence)
+            .or_insert((slot, sequence));
         self.withheld.push_back((sequence, slot));
     }
 
+    /// Takes a slot out of those that wait: whether it waits for this sequence.
+    fn take_wait(&mut self, slot: u32, sequence: u64) -> bool {
+        let found = self.waits.find_entry(spread(slot), |of| *of == (slot, sequence));
+        found.map(|waits| waits.remove()).is_ok()
+    }
+
+    #[inline]
     fn has_to_show(&self) -> bool {
-        let is_due = |next: Option<&(u64, _)>| next.is_some_and(|next| next.0 <= self.durable);
-        is_due(self.withheld.front()) || self.changed.front().is_some_and(|c| c.0 <= self.durable)
+        self.withheld.front().is_some_and(|next| next.0 <= self.durable)
     }
 }
 
@@ -137,17 +174,17 @@ impl Lag {
     pub fn set_durable<J: Journal>(&mut self, owner: &mut Owner<J>, sequence: u64, last: u64) {
         let Some(pending) = &mut self.0 else { return };
         pending.durable = pending.durable.max(sequence.min(last));
+        pending.newest.set_durable(pending.durable);
         owner.store_release(word::DURABLE, durable_word(pending.durable));
         self.show_some(owner);
     }
 
-    /// A command begins. Gives the cell that takes the newest pending sequence
-    /// that it depends on, if changes may be pending.
-    pub fn begin_command(&mut self) -> Option<Arc<AtomicU64>> {
+    /// A command begins. What it depends on, if changes may be pending.
+    pub fn begin_command(&mut self) -> Option<DependsOn> {
         let pending = self.0.as_mut()?;
         pending.looked_up.clear();
-        pending.depends_on.store(0, Ordering::Relaxed);
-        Some(Arc::clone(&pending.depends_on))
+        DEPENDS_ON.set(0);
+        Some(DependsOn(()))
     }
 
     /// A command looks a key up.
@@ -159,8 +196,8 @@ impl Lag {
 
     /// A command looks at all keys.
     pub fn look_at_all(&self, last: u64) {
-        if let Some(pending) = self.0.as_ref().filter(|pending| last > pending.durable) {
-            pending.depend_on(last);
+        if self.0.as_ref().is_some_and(|pending| last > pending.durable) {
+            depend_on(last);
         }
     }
 
@@ -169,9 +206,10 @@ impl Lag {
         self.0.as_ref().map_or(0, |pending| pending.newest_of(hash))
     }
 
-    /// Keys with pending changes, those that have changed again included.
+    /// Keys with pending changes; some that are durable by now may be among them, as long as others
+    /// are not.
     pub fn keys(&self) -> u64 {
-        self.0.as_ref().map_or(0, |pending| pending.changed.len() as u64)
+        self.0.as_ref().map_or(0, |pending| pending.newest.len() as u64)
     }
 
     /// A change was logged.
@@ -186,13 +224,16 @@ impl Lag {
     #[inline]
     pub fn forget(&mut self, slot: u32) {
         if let Some(pending) = &mut self.0 {
-            pending.waits.remove(&slot);
+            let found = pending.waits.find_entry(spread(slot), |of| of.0 == slot);
+            let _ = found.map(|waits| waits.remove());
         }
     }
 
     /// Whether the record in this slot waits to be made live.
     pub fn withholds(&self, slot: u32) -> bool {
-        self.0.as_ref().is_some_and(|pending| pending.waits.contains_key(&slot))
+        let waits =
+            |pending: &Pending| pending.waits.find(spread(slot), |of| of.0 == slot).is_some();
+        self.0.as_ref().is_some_and(|pending| waits(pending))
     }
 
     /// Lets readers see a pending record that the last change, of this sequence, has
@@ -239,26 +280,15 @@ impl Lag {
     pub fn show_some<J: Journal>(&mut self, owner: &mut Owner<J>) {
         let Some(pending) = &mut self.0 else { return };
         for _ in 0..SHOW_TURN_RECORDS {
-            let Some(&(sequence, hash)) = pending.changed.front() else { break };
-            if sequence > pending.durable {
-                break;
-            }
-            pending.changed.pop_front();
-            if pending.newest.get(&hash) == Some(&sequence) {
-                pending.newest.remove(&hash);
-            }
-        }
-        for _ in 0..SHOW_TURN_RECORDS {
             let Some(&(sequence, slot)) = pending.withheld.front() else { break };
             if sequence > pending.durable {
                 break;
             }
             pending.withheld.pop_front();
             // It may have been freed meanwhile, or changed again.
-            if pending.waits.get(&slot) != Some(&sequence) {
+            if !pending.take_wait(slot, sequence) {
                 continue;
             }
-            pending.waits.remove(&slot);
             // It may be dead, or changed in place, by now.
             if state_in(owner, slot) != State::Pending {
                 continue;

@@ -16,7 +16,7 @@
 //! commit   plan, log, publish
 //!    |
 //! Store    ask_only  defragment  download  durable  evictor  flush  heap
-//!          making_room  moves  parts  part_reads  snapshot
+//!          making_room  moves  newest  parts  part_reads  snapshot
 //! ```
 
 mod ask_only;
@@ -33,6 +33,7 @@ mod heap;
 mod lease;
 mod making_room;
 mod moves;
+mod newest;
 mod objects;
 mod options;
 mod part_reads;
@@ -49,6 +50,7 @@ pub use clock::Now;
 pub(crate) use commit::Entry;
 pub(crate) use defragment::{Room, free_bytes};
 pub use download::{Download, STREAM_CLASS};
+pub(crate) use durable::DependsOn;
 pub(crate) use expiry::{has_expired, is_allowed, with_expiry};
 pub(crate) use flush::Flush;
 pub use heap::SetAside;
@@ -125,6 +127,8 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) is_applying: bool,
     /// Whether the disk of the log takes entries.
     pub(crate) keeps: bool,
+    /// The present command only reads.
+    pub(crate) only_reads: bool,
     /// Pointer to the record written last: a writer may read it back without
     /// asking for it first.
     pub(crate) last_put: RemotePointer,
@@ -179,6 +183,7 @@ impl<J: Journal> Store<J> {
             snapshot: None,
             is_applying: false,
             keeps: true,
+            only_reads: false,
             last_put: RemotePointer::NONE,
             listed: Vec::new(),
             edited: Vec::new(),
@@ -246,7 +251,7 @@ impl<J: Journal> Store<J> {
     }
 
     /// The live, unexpired record of a key. An expired one is removed, except in apply mode, where
-    /// only the log removes it.
+    /// only the log removes it, and by a command that only reads while the log's disk is far behind.
     #[inline]
     pub(crate) fn lookup(&mut self, key: &[u8], hash: KeyHash, now: Now) -> Option<Found> {
         if self.lag.is_possible() || self.flushes.are_under_way() {
@@ -260,7 +265,7 @@ impl<J: Journal> Store<J> {
         Some(found)
     }
 
-    #[cold]
+    #[inline(never)]
     fn prepare_lookup(&mut self, hash: KeyHash, now: Now) {
         self.lag.look_up(hash);
         if self.flushes.are_under_way() {
@@ -270,7 +275,7 @@ impl<J: Journal> Store<J> {
 
     #[cold]
     fn remove_expired(&mut self, key: &[u8], found: Found, hash: KeyHash, now: Now) {
-        if self.is_applying {
+        if self.is_applying || (self.only_reads && !self.may_expire()) {
             return;
         }
         self.commit(hash.database(), &Command::Del { key }, |store| store.remove(found, hash, now));

@@ -4,7 +4,7 @@
 //! Invariant: a key that is being dumped does not change; the shard refuses commands that would
 //! change it. The key may be removed as a whole: that ends its dump, because its record is dead. A
 //! load is reached by no key, counts in no digest, and is released in turns if it is abandoned.
-//! Dumps and loads are bounded in number, and end when nobody continues them.
+//! Dumps and loads are bounded in number, and end when they are not continued.
 
 use remora_arena::{Slot, Slots};
 use remora_layout::database::Database;
@@ -116,7 +116,7 @@ impl Moves {
         self.loads.iter().any(|load| load.number <= sequence)
     }
 
-    /// Takes out all loads: nobody continues them.
+    /// Takes out all loads: no mover continues them.
     pub fn take_all_loads(&mut self) -> Vec<Load> {
         std::mem::take(&mut self.loads)
     }
@@ -279,7 +279,7 @@ impl Moves {
         self.loads.extract_if(.., is_it).collect()
     }
 
-    /// Ends dumps, and takes out loads, that nobody has continued for too long: their mover is
+    /// Ends dumps, and takes out loads, that were not continued for too long: their mover is
     /// gone.
     pub fn take_idle(&mut self, ticked_s: u64, idle_s: u64) -> Vec<Load> {
         self.dumps.retain(|_, dump| ticked_s - dump.last_s <= idle_s);

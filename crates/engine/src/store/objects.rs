@@ -191,8 +191,8 @@ impl<J: Journal> Store<J> {
         meant.iter().for_each(|load| self.bury_load(load));
     }
 
-    /// Gives up the loads that are under way when apply mode ends: nobody continues them, and a new
-    /// one might get the same number.
+    /// Gives up the loads that are under way when apply mode ends: no mover continues them, and a
+    /// new one might get the same number.
     pub(crate) fn drop_loads(&mut self) {
         let left = self.moves.take_all_loads();
         left.iter().for_each(|load| self.drop_load(load));

@@ -188,8 +188,8 @@ impl<J: Journal> Store<J> {
 
     /// Evicts the policy's next choice. False if there is none.
     fn evict_next(&mut self, now: Now) -> bool {
-        if self.is_applying {
-            // The log's entries do the evictions.
+        if self.is_applying || !self.may_log_evictions() {
+            // In apply mode the log's entries do the evictions.
             return false;
         }
         let Self { owner, evictor, making_room, pins, moves, options, .. } = self;
@@ -201,7 +201,8 @@ impl<J: Journal> Store<J> {
 
     /// Evicts the key whose record lies in this slot, if it may be evicted.
     fn evict_slot(&mut self, slot: u32, now: Now) -> bool {
-        let may_go = !self.must_stay(slot) && !self.is_applying && self.evictor.tracks(slot);
+        let may_evict = !self.is_applying && self.may_log_evictions();
+        let may_go = may_evict && !self.must_stay(slot) && self.evictor.tracks(slot);
         if may_go {
             self.evict(slot, self.evictor.is_small(slot), now);
         }

@@ -51,11 +51,11 @@ pub(crate) struct Snapshot {
     pub filling: VecDeque<Filling>,
     /// Since when it could only wait, in seconds since the start.
     pub waits_since_s: Option<u64>,
-    /// What it has written and nobody has taken.
+    /// The output that the caller has not taken.
     pub out: Vec<u8>,
     /// Buffer for an operation's value.
     pub scratch: Vec<u8>,
-    /// It has written more than may be kept, and nobody has taken it.
+    /// It has written more than may be kept, and the caller has not taken it.
     pub is_given_up: bool,
 }
 

@@ -23,6 +23,9 @@ pub struct ShardStats {
     pub databases: [KeyCounts; DATABASES],
     /// Keys removed because they had expired.
     pub expired: u64,
+    /// How often a command, a sweep or a tick removed nothing that may have expired, as the log's disk
+    /// was far behind.
+    pub expiries_put_off: u64,
     /// Keys removed because memory was full.
     pub evicted: u64,
     /// Those of them that named objects of parts.

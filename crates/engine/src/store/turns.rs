@@ -27,7 +27,7 @@ impl<J: Journal> Store<J> {
         if !self.is_applying && !self.moves.is_empty() {
             self.end_idle_moves();
         }
-        if self.stats.expiring == 0 || self.is_applying {
+        if self.stats.expiring == 0 || self.is_applying || !self.may_expire() {
             return;
         }
         for _ in 0..SWEEP_BUCKETS.min(self.table.buckets()) {
@@ -49,7 +49,7 @@ impl<J: Journal> Store<J> {
             || self.due_objects > 0
     }
 
-    /// Removes the expired keys of a bucket.
+    /// Removes the expired keys of a bucket. The caller has asked [`Store::may_expire`].
     pub(crate) fn expire_bucket(&mut self, bucket: u64, now: Now) {
         // The flush's entry covers keys that a flush is about to remove.
         self.sweep_bucket(bucket, now);
@@ -70,7 +70,7 @@ impl<J: Journal> Store<J> {
         }
     }
 
-    /// Ends dumps and loads that nobody has continued for too long: their mover is gone.
+    /// Ends dumps and loads that were not continued for too long: their mover is gone.
     fn end_idle_moves(&mut self) {
         let idle = self.moves.take_idle(self.ticked.get(), self.options.upload_idle_s);
         idle.iter().for_each(|load| self.drop_load(load));

@@ -98,6 +98,17 @@ pub struct Turn {
     pub has_doubles: bool,
 }
 
+/// A part of what a key holds, as dumps have it.
+#[derive(Clone, Copy)]
+pub(crate) enum DumpedPart<'a> {
+    /// The value of a record that holds the whole object.
+    Whole(&'a [u8]),
+    /// [`Type::head`].
+    Head(&'a [u8]),
+    /// [`Type::dump`].
+    Piece(&'a [u8]),
+}
+
 /// One type of objects.
 pub(crate) trait Type<J: Journal>: Send {
     /// Its number: the kind of its root records.
@@ -151,7 +162,7 @@ pub(crate) trait Type<J: Journal>: Send {
     /// its weight for eviction. Its cost does not grow with the object.
     fn bytes_of(&self, store: &Store<J>, root: u32) -> u64;
 
-    /// Gives up operations that nobody has continued for too long. Not called while the shard
+    /// Gives up operations that were not continued for too long. Not called while the shard
     /// applies a log.
     fn tick(&mut self, _store: &mut Store<J>) {}
 
@@ -219,6 +230,13 @@ pub(crate) trait Type<J: Journal>: Send {
         _piece: &[u8],
     ) -> Result<(), Status> {
         Err(Status::Malformed)
+    }
+
+    /// Hands over requests as clients make them, which give this part of an object to a key that
+    /// had the parts before it. False if the type has no requests for it: its objects cannot be
+    /// restored into a server that runs.
+    fn requests(&self, _part: DumpedPart<'_>, _each: &mut dyn FnMut(Request<'_>)) -> bool {
+        false
     }
 
     /// Compares an object's parts. Returns the bytes of its slots, without its root record's.

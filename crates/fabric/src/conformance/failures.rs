@@ -168,7 +168,7 @@ fn a_lost_peer_fails_what_is_under_way<B: TestFixture>() {
     fixture.target_store(0, &content);
     fixture.link().reserve_landing(400 * FLOOD_READ);
     if fixture.link().transport() == crate::Transport::Shm {
-        // Nothing is ever under way: only what is posted later can fail.
+        // No operation is ever in flight: only later posts can fail.
         let reason = fixture.lose();
         fixture.link().post(&flood(readable, mailbox, &content));
         assert_eq!(drain(fixture.link(), 0, reason, |_, _| {}), 0);

@@ -87,9 +87,9 @@ fn reads_see_earlier_writes_of_the_target<B: TestFixture>() {
     }
 }
 
-/// More WRITEs than any queue pair takes at a time, in one batch: each to a word
-/// of its own, and to one that all of them write. The last one alone has an
-/// immediate: once it is told, all before it are stored.
+/// More WRITEs than any queue pair takes at a time, in one batch. Each goes to its own word, and to
+/// one that all of them write. Only the last one has an immediate: when it arrives, all WRITEs
+/// before it are stored.
 fn a_long_batch_of_writes_keeps_its_order_and_is_told_of<B: TestFixture>() {
     const WRITES: u64 = 1_000;
     let mut fixture = B::new(REGION);

@@ -1,13 +1,13 @@
-//! Waking: what the peer writes into local memory ends a `wait`.
+//! Waking: a WRITE of the peer into local memory ends a `wait`.
 
 use super::fixture::{DEADLINE, TestFixture};
 use crate::{Link, RemoteAddress, Waited, Work};
 
-/// A fixture whose target, in a thread of its own, answers.
+/// A fixture whose target answers, in a thread of its own.
 pub trait EchoFixture: TestFixture {
-    /// From now on, and for so many rounds: whenever the target is told of
-    /// immediate 1, it writes the first word of the mailbox into the first
-    /// word of the initiator's local memory, sleeping between.
+    /// From now on, and for this many rounds: whenever the target receives immediate 1, it writes
+    /// the first word of the mailbox into the first word of the initiator's local memory, and
+    /// sleeps between rounds.
     fn start_echo(&mut self, rounds: u64);
     /// The first word of the local memory.
     fn echoed(&self) -> u64;

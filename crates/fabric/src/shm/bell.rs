@@ -76,6 +76,8 @@ pub struct StreamEvent {
     pub name: u64,
     /// Its peer has closed its side.
     pub is_end: bool,
+    /// It is broken, or both sides are closed: nothing that is sent arrives.
+    pub is_gone: bool,
 }
 
 /// The receiver's side: sleeps in the kernel until a bell rings, or something
@@ -103,8 +105,9 @@ impl Ready {
         let mark = data.u64();
         if mark & STREAM_MARK != 0 {
             use epoll::EventFlags as Flags;
-            let is_end = flags.intersects(Flags::RDHUP | Flags::HUP | Flags::ERR);
-            self.streams.push(StreamEvent { name: mark ^ STREAM_MARK, is_end });
+            let is_gone = flags.intersects(Flags::HUP | Flags::ERR);
+            let is_end = is_gone || flags.contains(Flags::RDHUP);
+            self.streams.push(StreamEvent { name: mark ^ STREAM_MARK, is_end, is_gone });
         } else if mark != 0 {
             self.bells.push(mark);
         }
@@ -137,9 +140,10 @@ impl Sleeper {
         self.watch_named(fd, name, Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET)
     }
 
-    /// As [`Sleeper::watch_stream`], for what is only read.
+    /// As [`Sleeper::watch_stream`], for a descriptor that is only read.
     ///
     /// # Errors
+    ///
     /// The kernel has no room for another one.
     pub fn watch_source(&self, fd: BorrowedFd<'_>, name: u64) -> std::io::Result<()> {
         self.watch_named(fd, name, epoll::EventFlags::IN | epoll::EventFlags::ET)
@@ -194,8 +198,7 @@ impl Sleeper {
     }
 }
 
-/// Sleeps in the kernel until a watched descriptor is ready; `ready` has what is
-/// then.
+/// Sleeps in the kernel until a watched descriptor is ready; `ready` receives the ready ones.
 fn wait(epoll: &OwnedFd, ready: &mut Ready, timeout: Option<Duration>) -> Woken {
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; READY_AT_ONCE];

@@ -22,7 +22,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 /// A client's end of a new session.
 pub struct Connected {
-    /// What the server said.
+    /// The server's answer.
     pub hello: ServerHello,
     /// The socket; its end is the session's end.
     pub socket: UnixStream,

@@ -61,7 +61,7 @@ impl ShmLink {
         self.add_rung(shard, Rung::Bell(bell));
     }
 
-    /// As [`ShmLink::add_bell`], for a shard that goes by ready bits.
+    /// As [`ShmLink::add_bell`], for a shard that uses ready bits.
     pub fn add_doorbell(&mut self, shard: u32, doorbell: Doorbell) {
         self.add_rung(shard, Rung::Doorbell(doorbell));
     }
@@ -270,8 +270,8 @@ mod tests {
     use remora_layout::session::{mailbox_bytes, ready_word, set_offset, stuck_word};
     use std::sync::atomic::Ordering;
 
-    /// RDMA_Mongo 4.4 (M25): the immediate says what was written. A request rings at the shard that
-    /// it names; credit rings only if that shard waits for some.
+    /// RDMA_Mongo 4.4 (M25): the immediate names the written kind of message. A request rings at
+    /// the shard that it names; credit rings only if that shard waits for some.
     #[test]
     fn the_kind_in_an_immediate_decides_whether_the_shard_is_told() {
         let [to_server, to_client] = [0; 2].map(|_| Words::new(Mapping::heap(mailbox_bytes(2))));

@@ -33,7 +33,7 @@ const PLACES: usize = WORDS * WORD_BITS;
 
 const _: () = assert!(WORDS <= WORD_BITS, "a word has a bit for each of them");
 
-/// Whether something has come for one client at one shard. On a line of its own:
+/// Whether frames have arrived for one client at one shard. Each mark has its own cache line:
 /// shards take the marks of one client independently of each other.
 #[derive(Default)]
 #[repr(align(64))]

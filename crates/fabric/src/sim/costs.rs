@@ -40,7 +40,7 @@ impl SimStage {
         served.free_at_ns
     }
 
-    /// How long it has served, and what is under way will take; ns.
+    /// How long it has served, including the operations in flight; ns.
     pub fn busy_ns(&self) -> u64 {
         lock(&self.0).busy_ns
     }
@@ -61,7 +61,7 @@ pub struct SimHop {
     pub after_ns: u64,
 }
 
-/// What the operations of a link cost.
+/// The costs of a link's operations.
 #[derive(Clone, Default, Debug)]
 pub struct SimCosts {
     /// The way to the peer.
@@ -74,7 +74,7 @@ pub struct SimCosts {
     pub reads_cost_peer_cpu: bool,
 }
 
-/// What an operation does.
+/// The kind of an operation.
 pub(super) enum Act {
     Read {
         from: RemoteAddress,

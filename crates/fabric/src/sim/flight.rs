@@ -55,7 +55,7 @@ impl Flight {
         let world = self.world.clone();
         world.schedule_at(ends_ns, move || {
             let mut history = lock(&journal.0);
-            // Withdrawn meanwhile: it must not succeed.
+            // Withdrawn during the flight: it must not succeed.
             let result = self.target.readable(from, bytes).map(|_| {
                 let compose = |random: &mut _| {
                     history.compose(reader, &words, offset, bytes, self.torn, random)

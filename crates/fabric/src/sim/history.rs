@@ -18,7 +18,7 @@ struct Replaced {
 
 #[derive(Default)]
 pub(super) struct History {
-    /// What the words hold now; those not in it hold 0.
+    /// The present values of the words; a missing word holds 0.
     shadow: Vec<u64>,
     log: VecDeque<Replaced>,
     /// Stores since the region was made, less those still in the log.
@@ -59,8 +59,8 @@ impl History {
         self.dropped = oldest;
     }
 
-    /// Composes what a READ shows that ends now. `torn`: each word by itself;
-    /// otherwise all words at one instant of the interval.
+    /// Composes the result of a READ that ends now. `torn`: each word by itself; otherwise all
+    /// words at one instant of the interval.
     pub fn compose(
         &self,
         reader: u64,
@@ -74,7 +74,7 @@ impl History {
         words.copy_out(offset, &mut shown);
         let begun = (self.readers[&reader] - self.dropped) as usize;
         let range = offset / 8..(offset + bytes).div_ceil(8);
-        // For each changed word what it held before the store at each place.
+        // For each changed word its value before the store at each place.
         let mut changed: BTreeMap<usize, Vec<(usize, u64)>> = BTreeMap::new();
         for (place, store) in self.log.iter().enumerate().skip(begun) {
             if range.contains(&store.index) {
@@ -110,7 +110,7 @@ impl SimJournal {
     }
 
     /// A read by a thread that shares the owner's memory and uses no link. It begins now and ends
-    /// when `last` returns: meanwhile a task may be suspended and the owner may continue. Its
+    /// when `last` returns. Until then a task may be suspended and the owner may continue. Its
     /// result is composed as that of a READ.
     pub fn read_beside(
         &self,

@@ -31,7 +31,7 @@ pub struct SimLink {
 }
 
 impl SimLink {
-    /// A link to `target`, whose operations take what the world draws.
+    /// A link to `target`. The world draws the costs of its operations.
     pub fn new(world: &SimWorld, target: &SimTarget) -> Self {
         Self {
             world: world.clone(),
@@ -45,7 +45,7 @@ impl SimLink {
         }
     }
 
-    /// A link to `target`, whose operations take what is stated.
+    /// A link to `target`. The caller states the costs of its operations.
     pub fn with_costs(world: &SimWorld, target: &SimTarget, costs: Arc<SimCosts>) -> Self {
         Self { costs: Some(costs), ..Self::new(world, target) }
     }
@@ -56,7 +56,7 @@ impl SimLink {
         lock(&self.state).bundle = bundle.clone();
     }
 
-    /// What the peer writes there ends a [`Link::wait`].
+    /// A WRITE of the peer into this memory ends a [`Link::wait`].
     pub fn listen(&mut self, local: &SimTarget) {
         self.local = Some(local.clone());
     }
@@ -205,8 +205,8 @@ impl Link for SimLink {
         Some(completion)
     }
 
-    /// Lets virtual time pass; a task is suspended meanwhile. Without end and without anything that is to
-    /// happen, the time is up at once.
+    /// Lets virtual time pass, and suspends the task until then. If there is no end and no event is
+    /// scheduled, the time is over at once.
     fn wait(&mut self, timeout: Option<Duration>) -> Waited {
         let now = self.world.now_ns();
         let until = timeout.map_or(u64::MAX, |timeout| {

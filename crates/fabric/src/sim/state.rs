@@ -79,7 +79,7 @@ impl State {
 pub struct SimBundle(pub(super) Arc<Mutex<Vec<Weak<Mutex<State>>>>>);
 
 impl SimBundle {
-    /// All its links are lost: what is under way on them fails.
+    /// All its links are lost: their operations in flight fail.
     pub fn lose(&self) {
         for state in std::mem::take(&mut *lock(&self.0)).iter().filter_map(Weak::upgrade) {
             lock(&state).lose(LinkError::Disconnected);

@@ -102,8 +102,7 @@ impl SimTarget {
         }
     }
 
-    /// Each immediate is told to `hook` when its bytes are stored. To be said
-    /// once.
+    /// Calls `hook` for each immediate when its bytes are stored. To be set once.
     pub fn on_immediate(&self, hook: impl Fn(u32) + Send + Sync + 'static) {
         let is_first = self.0.hook.set(Box::new(hook)).is_ok();
         assert!(is_first, "immediates are told to one");

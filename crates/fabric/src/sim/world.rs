@@ -46,7 +46,7 @@ impl Default for SimOptions {
     }
 }
 
-/// What is to become of one operation. Times are in virtual nanoseconds.
+/// The fate of one operation. Times are in virtual nanoseconds.
 pub(super) struct Plan {
     pub request: u64,
     pub effect: u64,
@@ -59,7 +59,7 @@ pub(super) struct Plan {
 
 type Event = Box<dyn FnOnce() + Send>;
 
-/// Names what was scheduled: its time and its number.
+/// Names a scheduled event: its time and its number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Scheduled {
     time_ns: u64,
@@ -154,7 +154,7 @@ impl SimWorld {
         self.0.stalled.load(Ordering::Relaxed)
     }
 
-    /// Draws what is to become of an operation.
+    /// Draws the fate of an operation.
     pub(super) fn plan(&self) -> Plan {
         let State { options, is_calm, lost, stalled, .. } = &*self.0;
         let is_calm = is_calm.load(Ordering::Relaxed);
@@ -217,7 +217,7 @@ impl SimWorld {
         drop(events);
     }
 
-    /// Lets time pass, and all that happens meanwhile.
+    /// Lets time pass, with all events until then.
     pub fn advance(&self, ns: u64) {
         let until = self.now_ns() + ns;
         // Bounded by the events of that time.

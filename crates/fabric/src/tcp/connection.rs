@@ -38,7 +38,7 @@ pub enum State {
     Failed(LinkError),
 }
 
-/// What a turn of the agent found.
+/// The result of a turn of the agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// How it ended.
@@ -134,7 +134,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection in both directions; what was buffered is lost.
+    /// Ends the connection in both directions; buffered bytes are lost.
     pub fn close(&self) {
         self.break_off(LinkError::Disconnected);
     }
@@ -150,12 +150,12 @@ impl Connection {
         let _ = self.wake_agent.set(Box::new(wake));
     }
 
-    /// What has gone over the connection so far.
+    /// Counts of the traffic over the connection so far.
     pub fn traffic(&self) -> Traffic {
         self.counters.read()
     }
 
-    /// Times that threads have waited for each other at what they share of it.
+    /// Times that threads have waited for each other at the shared state.
     pub fn lock_waits(&self) -> u64 {
         self.lock_waits.get()
     }

@@ -7,7 +7,7 @@ use remora_layout::wire::{
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes, TryFromBytes};
 
-/// What no honest peer sends.
+/// Frames that no honest peer sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Violation(pub &'static str);
@@ -191,8 +191,7 @@ mod tests {
         }
     }
 
-    /// Each bit of a header either changes the frame or breaks it: none is
-    /// passed over.
+    /// Each bit of a header either changes the frame or breaks it: no bit is ignored.
     #[test]
     fn every_bit_counts() {
         let frame = Frame::Read { region: 1, offset: 8, bytes: 16 };

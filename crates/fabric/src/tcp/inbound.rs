@@ -8,7 +8,7 @@ use remora_layout::wire::WIRE_HEADER_BYTES;
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// What the next bytes are.
+/// The kind of the next bytes.
 pub(super) enum Expect {
     /// A frame's header.
     Header,
@@ -43,8 +43,7 @@ pub(super) struct Inbound {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// What is left over of a lent buffer's content: less than a header, unless
-    /// the turn ended early.
+    /// The rest of a lent buffer's content: less than a header, unless the turn ended early.
     rest: Vec<u8>,
     pub expect: Expect,
     /// Requests of the peer that were executed.
@@ -57,7 +56,7 @@ pub(super) struct Inbound {
     pub frames: usize,
     /// READ bytes that this turn has answered.
     pub read_bytes: usize,
-    /// The turn's bound ended it: what was received is executed before more is.
+    /// The turn's bound ended it: the received frames are executed before more bytes are received.
     pub is_suspended: bool,
     /// The socket may have had more than the last receive took.
     pub may_be_more: bool,
@@ -107,7 +106,7 @@ impl Inbound {
         (self.start, self.end) = (0, 0);
     }
 
-    /// What was received and not yet consumed.
+    /// The received bytes that are not consumed yet.
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
@@ -132,7 +131,7 @@ impl Inbound {
         self.end == self.buffer.len()
     }
 
-    /// One receive. What was left over (less than a header) moves to the front.
+    /// One receive. The rest (less than a header) moves to the front.
     pub fn receive(&mut self, socket: &Socket) -> Received {
         if self.buffer.is_empty() {
             self.buffer = vec![0; TCP_RECEIVE_BYTES];

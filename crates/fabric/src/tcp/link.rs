@@ -102,7 +102,7 @@ impl TcpLink {
         }
     }
 
-    /// Takes what was delivered: bytes to their places, counts, the failure.
+    /// Takes the deliveries: bytes to their places, counts, the failure.
     fn absorb(&mut self) {
         let (executed, failure) = self.handle.take(&mut self.incoming);
         self.pending_ops.absorb(executed, failure);

@@ -48,7 +48,7 @@ enum Held {
 #[derive(Default)]
 pub(super) struct Answers {
     bytes: Vec<u8>,
-    /// Where each DATA frame ends in `bytes`, and what it takes of the window.
+    /// The end of each DATA frame in `bytes`, and its share of the window.
     ends: Vec<(usize, usize)>,
     /// Requests that they say are executed.
     told: u64,
@@ -104,8 +104,7 @@ pub(super) enum Sent {
 }
 
 impl Sending {
-    /// Gives the socket what it takes, without a lock. Gives the number of
-    /// bytes that it took.
+    /// Gives the socket as many bytes as it takes, without a lock. Returns their number.
     pub fn send(&mut self, socket: &Socket) -> (Sent, usize) {
         let before = self.sent;
         let how = loop {
@@ -125,13 +124,13 @@ impl Sending {
 
 /// The outgoing half of a connection, initiator and target.
 pub(super) struct Outbound {
-    /// What goes out next, and how much of it the socket has taken; elsewhere
-    /// while a thread sends it.
+    /// The bytes that are sent next, and how many of them the socket has taken. They are elsewhere
+    /// while a thread sends them.
     front: Vec<u8>,
     front_sent: usize,
-    /// What goes out after that.
+    /// The bytes that are sent after those.
     back: Vec<u8>,
-    /// A thread sends: bytes added meanwhile go out when that is done.
+    /// A thread sends: bytes that are added during that time follow.
     is_sending: bool,
     /// Bytes that the socket has not yet taken.
     pending: usize,
@@ -163,7 +162,7 @@ pub(super) struct Outbound {
     pub failure: Option<LinkError>,
 }
 
-/// What a READ of so many bytes takes of the window.
+/// The share of the window that a READ of this many bytes takes.
 fn window_cost(bytes: usize) -> usize {
     bytes + WIRE_HEADER_BYTES
 }
@@ -304,7 +303,7 @@ impl Outbound {
         self.flights.push_back(Flight { handle, posted, wanted: Some(piece), last });
     }
 
-    /// What goes out before any frame.
+    /// Bytes to be sent before any frame.
     pub fn begin_with(&mut self, bytes: &[u8]) {
         self.append(bytes, &[]);
     }
@@ -324,9 +323,9 @@ impl Outbound {
         self.answer_bytes -= window_cost(bytes);
     }
 
-    /// Takes over answers, behind what is there, and notes how many requests
-    /// are executed. The peer is told with what goes out next, or at once if it
-    /// waits for that or many are untold.
+    /// Takes over answers, behind the present ones, and notes how many requests are executed. The
+    /// peer receives that number with the next frame, or at once if it waits for it or many
+    /// executed requests are unreported.
     pub fn hand_over(&mut self, answers: &mut Answers, executed: u64, is_awaited: bool) {
         let base = self.sent_ever + self.pending as u64;
         self.pending += answers.bytes.len();

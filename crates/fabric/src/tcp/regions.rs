@@ -5,7 +5,7 @@ use remora_arena::{ReadView, Words};
 use remora_layout::limits::MAX_REGIONS;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// What a peer may do with a region: one of the two, never both.
+/// The access of a peer to a region: one of the two, never both.
 pub enum Exposed {
     /// READ: an arena.
     Readable(ReadView),

@@ -23,7 +23,7 @@ pub(crate) fn begin(
     Ok((connection, large.view()))
 }
 
-/// What a server grants to a client that connected over TCP.
+/// A server's grant to a client that connected over TCP.
 pub struct Grant<'a> {
     /// The answer.
     pub hello: ServerHello,

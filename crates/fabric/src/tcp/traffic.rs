@@ -1,5 +1,5 @@
-//! What has gone over a connection. Each counter is written by one thread at a
-//! time: the one that sends, or the one that receives.
+//! Counts of the traffic over a connection. One thread at a time writes each counter: the one that
+//! sends, or the one that receives.
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn all_parts_are_done_once_in_their_order_and_by_several_threads_at_a_time() {
         let parts: Vec<usize> = (0..40).collect();
-        // Nobody gets through alone.
+        // No thread finishes alone.
         let together = Barrier::new(4);
         let mut told = 0;
         let work = |part: &usize| {

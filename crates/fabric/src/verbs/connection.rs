@@ -53,7 +53,7 @@ pub struct Parts {
     pub domain: Arc<Domain>,
     /// The TCP connection over which it was made.
     pub control: TcpStream,
-    /// What the peer lets be read and written.
+    /// The regions that the peer grants for reading and writing.
     pub peer: Vec<PeerRegion>,
     /// Shards that this end's immediates may name.
     pub shards: usize,
@@ -63,8 +63,8 @@ pub struct Parts {
     pub on_immediate: Box<dyn Fn(u32) + Send + Sync>,
 }
 
-/// The queue pair and what it has been given, with what only its peer reaches:
-/// windows go before their queue pair.
+/// The queue pair and its resources, with the windows that only its peer reaches: they go before
+/// their queue pair.
 struct Device {
     _windows: Vec<Window>,
     pair: QueuePair,
@@ -92,7 +92,7 @@ pub struct Connection {
     peer: Vec<PeerRegion>,
     shards: usize,
     pub(super) control: TcpStream,
-    /// What the peer reaches.
+    /// The memory that the peer reaches.
     _exposed: Vec<Registration>,
     on_immediate: Box<dyn Fn(u32) + Send + Sync>,
     handles: Handles,
@@ -102,9 +102,9 @@ pub struct Connection {
     pub(super) arrivals: AtomicU64,
     /// A link waits for room.
     pub(super) room_wanted: AtomicBool,
-    /// Batches of completions taken in one turn: all that the queue holds. A
-    /// peer that sends without pause does not keep a thread for itself; what
-    /// has come meanwhile has signalled the channel.
+    /// Batches of completions that one turn takes: all that the queue holds. A peer that sends
+    /// without pause does not occupy a thread. Completions that arrive during the turn signal the
+    /// channel.
     rounds: usize,
     /// The thread that sleeps for all holds it.
     pub(super) leads: Mutex<()>,
@@ -167,17 +167,17 @@ impl Connection {
         &self.domain.context.name
     }
 
-    /// What it has handed to the device, and what came.
+    /// Counts of the operations given to the device, and of completions.
     pub fn traffic(&self) -> Traffic {
         self.counters.read(self.arrivals.load(Ordering::Relaxed))
     }
 
-    /// Whether so many bytes may be posted behind what a link posts.
+    /// Whether this many bytes may be posted behind the operations that a link has already posted.
     pub(super) fn check_room(&self, behind: &Posting, bytes: usize) -> Result<(), LinkError> {
         self.intake.check_room(behind, bytes)
     }
 
-    /// Takes over what a link posts; [`Self::flush`] gives it to the device.
+    /// Takes over a link's posted operations; [`Self::flush`] gives them to the device.
     pub(super) fn post(&self, posting: &mut Posting) {
         self.intake.post(posting);
     }
@@ -199,7 +199,7 @@ impl Connection {
         self.handles.enter(handle, || self.failure());
     }
 
-    /// Times that threads have waited for each other at what they share of it.
+    /// Times that threads have waited for each other at the shared state.
     pub fn lock_waits(&self) -> u64 {
         self.lock_waits.get()
     }
@@ -235,14 +235,14 @@ impl Connection {
         }
     }
 
-    /// Lets who drives the connection look at it soon.
+    /// Makes the driver of the connection look at it soon.
     fn wake_driver(&self) {
         // A full counter means that a kick is already due.
         let _ = rustix::io::write(&self.kick, &1u64.to_ne_bytes());
     }
 
-    /// Takes what has completed and come, and hands on what waits for room and
-    /// what was posted meanwhile. For who has armed the completion queue.
+    /// Takes completions and arrived immediates, and gives the device the operations that wait for
+    /// a free place or were posted during the turn. The caller has armed the completion queue.
     pub fn pump(&self) {
         self.look(IfTaken::Wait);
     }
@@ -278,8 +278,8 @@ impl Connection {
         self.end(self.ended().unwrap_or(reason));
     }
 
-    /// One batch of completions, and what they make room for. If something still waits
-    /// for room, the next completion tells of itself, where that `may_arm`.
+    /// One batch of completions, and the operations that then have a place. If some still wait for
+    /// a place, the next completion raises an event, where `may_arm` allows it.
     fn take_completions(&self, device: &mut Device, may_arm: bool) -> Taken {
         // SAFETY: plain data, valid as zeros.
         let mut taken: [ibv_wc; BATCH] = unsafe { std::mem::zeroed() };
@@ -334,7 +334,7 @@ impl Connection {
         }
     }
 
-    /// What the control connection tells of the session's end. The word stays there:
+    /// The peer's word about the session's end, on the control connection. The word stays there:
     /// each thread that asks gets the same answer.
     fn ended(&self) -> Option<LinkError> {
         let mut word = [0u8; WITHDRAWN.len()];
@@ -386,8 +386,8 @@ impl Connection {
             && self.room_wanted.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether a large value may go on: not too much waits for the device. If
-    /// it may not, the agent is told that somebody waits for room.
+    /// Whether a large value may continue: not too many bytes wait for the device. If not, the
+    /// agent learns that a link waits for room.
     pub(super) fn has_room(&self) -> bool {
         let has_room = || self.intake.waiting_bytes() <= STREAM_AHEAD_BYTES;
         if has_room() {
@@ -396,7 +396,7 @@ impl Connection {
         {
             let _device = lock(&self.device);
             self.room_wanted.store(true, Ordering::SeqCst);
-            // Completions of what is under way wake the agent from here on.
+            // Completions of operations in flight wake the agent from here on.
             self.completions.arm(false);
         }
         self.pump();
@@ -423,8 +423,8 @@ impl Connection {
         self.completions.arm(!(all || self.wants_completions(&device)));
     }
 
-    /// What becomes readable when this end's operations fail, whoever found it,
-    /// or when a shard leaves what others have posted to the agent.
+    /// A descriptor that becomes readable when this end's operations fail, whichever thread finds
+    /// the failure, or when a shard leaves the posted operations of others to the agent.
     pub fn end_fd(&self) -> BorrowedFd<'_> {
         self.kick.as_fd()
     }

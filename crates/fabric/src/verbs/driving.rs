@@ -17,18 +17,19 @@ use std::sync::TryLockError;
 use std::time::Duration;
 
 impl Connection {
-    /// From now on the next immediate makes the descriptor readable, or with
-    /// `all` the next completion of any kind; what has come is taken.
+    /// From now on the next immediate makes the descriptor readable, or with `all` the next
+    /// completion of any kind. Takes earlier events.
     pub fn arm(&self, all: bool) {
         self.completions.take_events();
         self.arm_completions(all);
         self.pump();
     }
 
-    /// One turn of an agent that watches the descriptor: takes what has come,
-    /// and arms it again.
+    /// One turn of an agent that watches the descriptor: takes completions and immediates, and arms
+    /// it again.
     ///
     /// # Panics
+    ///
     /// A link has waited on this connection: see the module's text.
     pub fn serve(&self) {
         self.driven_by(Driver::Agent);

@@ -17,12 +17,12 @@ pub enum VerbsError {
     /// Nothing to send from.
     #[error("no RDMA device has an active port with an address: `remora doctor` says why")]
     NoPlace,
-    /// The device cannot do what is needed.
+    /// The device lacks a required capability.
     #[error("the RDMA device {device} has no {what}")]
     Lacks {
         /// Its name.
         device: String,
-        /// What it lacks.
+        /// The missing capability.
         what: &'static str,
     },
     /// The kernel knows the device, but this process may not use it.
@@ -32,7 +32,7 @@ pub enum VerbsError {
     NotOpened {
         /// Its name.
         device: String,
-        /// What the library said.
+        /// The library's message.
         why: io::Error,
     },
     /// The port's table of partition keys is shorter.
@@ -58,9 +58,9 @@ pub enum VerbsError {
     /// Anything else.
     #[error("cannot {step}: {why}")]
     Failed {
-        /// What was being done.
+        /// The operation that failed.
         step: &'static str,
-        /// What the library said.
+        /// The library's message.
         why: io::Error,
     },
 }
@@ -70,7 +70,7 @@ pub(super) fn failed(step: &'static str) -> VerbsError {
     VerbsError::Failed { step, why: last_error() }
 }
 
-/// What a call returns that gives an error number.
+/// The result of a call that returns an error number.
 pub(super) fn checked(step: &'static str, code: i32) -> Result<(), VerbsError> {
     match code {
         0 => Ok(()),

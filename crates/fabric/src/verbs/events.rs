@@ -18,12 +18,12 @@ use std::time::Duration;
 /// How often a device is looked at that says nothing.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
-/// What a device has told.
+/// The events of a device.
 #[derive(Default)]
 pub(super) struct Events {
     is_gone: AtomicBool,
-    /// It has gone, or has told of queue pairs: what is seldom, so that all
-    /// else looks at one word only.
+    /// The device has gone, or there are events of queue pairs. Both are rare, so that other
+    /// threads look at one word only.
     is_alarmed: AtomicBool,
     /// Second in which it was last looked at.
     looked_s: AtomicU64,
@@ -85,8 +85,8 @@ impl Events {
         // Bounded: a device tells no more than happens.
         // SAFETY: the caller's promise.
         while unsafe { library.ibv_get_async_event(raw.as_ptr(), &mut event) } == 0 {
-            // SAFETY: the union is as the event's type says, and what it names
-            // is there until the event is acknowledged.
+            // SAFETY: the union is as the event's type says, and the object that it names exists
+            // until the event is acknowledged.
             let told = unsafe { told_by(&event) };
             // Before it is acknowledged: then the queue pair cannot have gone,
             // and another have got its number.
@@ -111,25 +111,26 @@ impl Events {
     }
 }
 
-/// What an event means to us.
+/// An event's meaning for this end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Told {
     Gone,
     Broken(u32, LinkError),
-    /// Ports that go and come (a queue pair finds out by itself whether its
-    /// peer answers), or what does not concern us.
+    /// Ports that go and come (a queue pair finds out by itself whether its peer answers), or an
+    /// event without meaning here.
     Other,
 }
 
 /// # Safety
-/// The union is as the event's type says, and what it names is there.
+///
+/// The union is as the event's type says, and the object that it names exists.
 unsafe fn told_by(event: &ibv_async_event) -> Told {
     // SAFETY: the caller's promise.
     let number = || unsafe { (*event.element.qp).qp_num };
     match event.event_type {
         IBV_EVENT_DEVICE_FATAL => Told::Gone,
         IBV_EVENT_QP_FATAL => Told::Broken(number(), LinkError::Device(IBV_WC_FATAL_ERR)),
-        // This end's device has refused what the peer did.
+        // This end's device has refused an operation of the peer.
         IBV_EVENT_QP_REQ_ERR | IBV_EVENT_QP_ACCESS_ERR => Told::Broken(
             number(),
             LinkError::Violation("this machine's RDMA device refused its operation"),

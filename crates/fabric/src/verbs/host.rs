@@ -44,7 +44,7 @@ pub struct Host {
     watcher: Option<JoinHandle<()>>,
 }
 
-/// What the server and the watching thread share.
+/// The state that the server and the watching thread share.
 struct Hosted {
     arenas: Vec<ReadView>,
     /// Names of the devices that may be used; none for all.
@@ -149,7 +149,7 @@ impl Drop for Host {
         if !may_release() {
             return;
         }
-        // A full counter means that it is told already.
+        // A full counter means that a signal is already due.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         if let Some(watcher) = self.watcher.take() {
             vital_thread::join(watcher);
@@ -198,7 +198,8 @@ impl Hosted {
                     device.look_after_connections();
                 }
             }
-            // Before others are taken in: who lets go last gives all back.
+            // Before other devices are taken in: the last holder of a device releases its
+            // resources.
             drop(devices);
             self.take_in_new(&mut refused);
         }
@@ -287,10 +288,9 @@ impl Welcome {
         [self.unconnected.end().as_bytes(), self.device.arenas.greeting()].concat()
     }
 
-    /// The client has told of its end: connects to it. `to_server` is the
-    /// mailbox that it may write; `on_immediate` is told of what it writes
-    /// with an immediate, by any thread. What comes back beside the connection
-    /// is to be sent to the client.
+    /// The client has described its end: connects to it. `to_server` is the mailbox that the client
+    /// may write. Any thread calls `on_immediate` for each of its WRITEs with an immediate. The
+    /// caller sends the result beside the connection to the client.
     pub fn accept(
         self,
         control: TcpStream,

@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How old what is known may become: an address that is new is found after it.
+/// Maximum age of the known places: a new address is found after it.
 const RESCAN: Duration = Duration::from_secs(5);
 
 /// The addresses of all ports of this machine, as [`super::places()`] gives
@@ -46,7 +46,7 @@ impl Known {
         Self { devices, places, read: Instant::now(), reader: None }
     }
 
-    /// Looks at what is known. False: it is no longer so.
+    /// Checks the known places. False if they have changed.
     fn look(&mut self, root: &Path) -> bool {
         if names(root) != self.devices {
             return false;

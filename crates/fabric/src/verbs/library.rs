@@ -32,8 +32,8 @@ pub(super) fn library() -> Result<&'static Ibverbs, NoLibrary> {
 /// has its parent's, and the kernel would release them for the parent too.
 pub(super) fn may_release() -> bool {
     static GUARD: OnceLock<Option<ForkGuard>> = OnceLock::new();
-    // Made with the first object, so before any fork that matters. Without it
-    // nobody can tell: then all are released, as without forks.
+    // Made with the first object, and so before any fork that matters. Without it a process does
+    // not know whether it was forked: then it releases all objects, as without forks.
     GUARD.get_or_init(|| ForkGuard::new().ok()).as_ref().is_none_or(ForkGuard::same_process)
 }
 

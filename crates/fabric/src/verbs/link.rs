@@ -17,14 +17,14 @@ use std::time::Duration;
 pub struct VerbsLink {
     connection: Arc<Connection>,
     handle: Arc<Handle>,
-    /// Registered; what is READ into it is kept by the READ too.
+    /// Registered. A READ also keeps its landing memory.
     landing: Option<Arc<Registration>>,
     pending_ops: PendingOps,
     /// For each operation in the pending_ops, where it READs into.
     reads: VecDeque<(usize, usize)>,
-    /// Never filled: READs go to their places by themselves.
+    /// Never filled: the device writes READs to their places.
     nothing: Vec<u8>,
-    /// What is posted together.
+    /// The operations that are posted together.
     posting: Posting,
     /// Posts wait until they are released.
     is_held: bool,
@@ -81,7 +81,7 @@ impl VerbsLink {
         self.hand_over();
     }
 
-    /// Gives to the connection what was posted together.
+    /// Gives the operations that were posted together to the connection.
     fn hand_over(&mut self) {
         self.connection.post(&mut self.posting);
         if !self.is_held {

@@ -51,7 +51,7 @@ pub struct LoadMeter {
     network: f64,
 }
 
-/// Files that count what a port has received and sent.
+/// Files that count the bytes that a port has received and sent.
 struct Counters {
     files: [PathBuf; 2],
     /// Bytes for each one counted.
@@ -108,8 +108,7 @@ impl LoadMeter {
         Load { memory: self.memory_used(), network: self.network }
     }
 
-    /// Of the machine's memory, or of what the control group may have, if less
-    /// of that is free.
+    /// Of the machine's memory, or of the control group's limit, if less of that is free.
     fn memory_used(&mut self) -> f64 {
         self.memory.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
         let used = |total: u64, free: u64| match total {
@@ -129,7 +128,7 @@ fn used(before: [u64; 2], after: [u64; 2], passed: Duration, rate: f64) -> f64 {
     (bits / passed.as_secs_f64() / rate).min(1.0)
 }
 
-/// What the port carries in each direction, bits per second.
+/// The port's rate in each direction, bits per second.
 fn rate(sysfs: &Path, place: &Gid) -> Option<f64> {
     // A software device tells of a rate that has nothing to do with it.
     let net = net_of(sysfs, place).and_then(|net| number(&net.join("speed")));

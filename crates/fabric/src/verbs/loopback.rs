@@ -27,7 +27,7 @@ pub enum LoopbackError {
     /// The device did not take the operation.
     #[error("the device did not take a {0}")]
     NotTaken(&'static str),
-    /// The device said neither that it succeeded nor that it failed.
+    /// The device reported neither success nor failure.
     #[error("a {0} did not complete")]
     NotCompleted(&'static str),
     /// It completed with an error: a number of `ibv_wc_status`.
@@ -44,7 +44,7 @@ impl From<NotRegistered> for LoopbackError {
     }
 }
 
-/// What was seen to work.
+/// The operations that were seen to work.
 #[derive(Clone, Copy, Debug)]
 pub struct Loopback {
     /// Bytes of the READ.
@@ -106,7 +106,7 @@ pub fn loopback(place: &Gid, packets: &Packets) -> Result<Loopback, LoopbackErro
     Ok(Loopback { bytes: BYTES, read, mtu: mtu_bytes(near_end.mtu) })
 }
 
-/// A word that says where it stands; none is zero.
+/// A word that contains its own position; none is zero.
 fn pattern(at: usize) -> u64 {
     (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

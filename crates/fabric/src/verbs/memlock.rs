@@ -8,9 +8,9 @@ use rustix::process::{Resource, getrlimit};
 use std::fmt;
 use std::io;
 
-/// What the kernel pins is whole pages.
+/// The kernel pins whole pages.
 const PAGE_BYTES: usize = 4096;
-/// Number of `CAP_IPC_LOCK`: who has it in the first user namespace is exempt.
+/// Number of `CAP_IPC_LOCK`: a process that has it in the first user namespace is exempt.
 const CAP_IPC_LOCK: u32 = 14;
 
 /// What to change: a line for each way to start a process.
@@ -33,7 +33,7 @@ pub struct Locked {
 }
 
 impl Locked {
-    /// As it stands now. What the kernel does not tell is left to its own
+    /// The present state. A value that the kernel does not report is left to the kernel's own
     /// check.
     pub fn now() -> Self {
         let limit = getrlimit(Resource::Memlock).current;
@@ -81,9 +81,9 @@ impl Locked {
 pub struct NotRegistered {
     /// Bytes that were to be registered.
     pub wanted: u64,
-    /// What the limit was.
+    /// The limit.
     pub locked: Locked,
-    /// What the kernel said, if it was asked.
+    /// The kernel's answer, if it was asked.
     pub errno: Option<i32>,
 }
 
@@ -129,17 +129,17 @@ pub fn span(address: usize, bytes: usize) -> u64 {
     (address % PAGE_BYTES + bytes).next_multiple_of(PAGE_BYTES) as u64
 }
 
-/// Memory that WRITEs are sent from. What does not fit waits in plain memory.
+/// Memory that WRITEs are sent from. Bytes beyond it wait in plain memory.
 pub const STAGING_BYTES: usize = 256 << 10;
 
-/// What a client of a server with so many shards registers when it connects.
-/// What its READs and large replies land in comes later, and is as long as what
-/// it fetches.
+/// The bytes that a client of a server with this many shards registers when it connects. The
+/// landing memory of its READs and large replies comes later, and is as long as the bytes that they
+/// fetch.
 pub fn client_bytes(shards: usize) -> u64 {
     span(0, mailbox_bytes(shards)) + span(0, STAGING_BYTES)
 }
 
-/// What a server with so many shards registers for each session.
+/// The bytes that a server with this many shards registers for each session.
 pub fn session_bytes(shards: usize) -> u64 {
     span(0, mailbox_bytes(shards)) + span(0, STAGING_BYTES)
 }

@@ -75,8 +75,8 @@ pub fn check_library() -> Result<(), NoLibrary> {
     library::library().map(drop)
 }
 
-/// Whether this machine has RDMA devices and what it takes to use them; they
-/// may not be active yet.
+/// Whether this machine has RDMA devices and the requirements to use them; they may not be active
+/// yet.
 pub fn has_devices() -> bool {
     places::are_known() && check_library().is_ok()
 }

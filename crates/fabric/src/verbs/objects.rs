@@ -22,7 +22,7 @@ pub struct Context {
     pub(super) raw: NonNull<ibv_context>,
     /// Its name.
     pub name: String,
-    /// What the device can do.
+    /// The device's capabilities.
     pub limits: ibv_device_attr,
     events: Events,
 }
@@ -110,7 +110,7 @@ impl Context {
     }
 }
 
-/// What the device tells of itself.
+/// The attributes that the device reports.
 impl Context {
     /// Makes the descriptor of events one that does not block.
     fn prepare_events(&self) -> Result<(), VerbsError> {

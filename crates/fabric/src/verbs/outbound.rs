@@ -80,7 +80,7 @@ pub struct Outbound<S = Registration> {
 }
 
 impl<S: Staging> Outbound<S> {
-    /// Nothing posted; what is posted is counted.
+    /// Nothing posted; later posts are counted.
     pub(super) fn new(staging: S, counters: Arc<Counters>) -> Self {
         Self {
             staging,
@@ -99,10 +99,11 @@ impl<S: Staging> Outbound<S> {
         !self.waiting.is_empty()
     }
 
-    /// Hands to the queue pair what it has room for of what waits and has been
-    /// posted, with one doorbell.
+    /// Gives as many waiting and posted operations to the queue pair as it has free places, with
+    /// one doorbell.
     ///
     /// # Errors
+    ///
     /// It does not take it: the connection is broken.
     pub(super) fn flush(
         &mut self,

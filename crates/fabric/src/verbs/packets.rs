@@ -5,7 +5,7 @@ use super::errors::VerbsError;
 use super::objects::Context;
 use remora_layout::limits::MAX_SERVICE_LEVEL;
 
-/// Settings of a queue pair's packets. Each end's count for what it sends.
+/// Settings of a queue pair's packets. Each end's settings apply to its own packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Packets {
     /// Traffic class of the global header: with RoCE v2 the IP header's type of
@@ -17,8 +17,8 @@ pub struct Packets {
     pub service_level: u8,
     /// Index of the partition key in the port's table; both ends' keys must match.
     pub pkey_index: u16,
-    /// Largest packet; `None`: what the port has active. The smaller one of both
-    /// ends' is used, and never more than the port has.
+    /// Largest packet; `None`: the active size of the port. The smaller one of both ends' is used,
+    /// and never more than the port has.
     pub mtu: Option<Mtu>,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn mtu_bytes(told: u8) -> u32 {
 }
 
 impl Packets {
-    /// What is wrong with these settings on any device.
+    /// The reason why no device takes these settings, if any.
     pub fn objection(&self) -> Option<String> {
         let level = self.service_level;
         (level > MAX_SERVICE_LEVEL)

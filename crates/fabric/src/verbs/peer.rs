@@ -97,7 +97,7 @@ impl Iterator for Ranges<'_> {
 
     fn next(&mut self) -> Option<Remote> {
         let (arena, left) = (self.arena, self.left?);
-        // What is empty may lie at the very end: that is the last piece's.
+        // An empty range may lie at the very end: it belongs to the last piece.
         let piece = (self.offset / arena.piece_bytes).min(arena.rkeys.len() as u64 - 1);
         let room = (piece + 1).saturating_mul(arena.piece_bytes) - self.offset;
         let bytes = left.min(usize::try_from(room).unwrap_or(usize::MAX));
@@ -119,7 +119,7 @@ mod tests {
         PeerRegion::Arena(PeerArena { address: 1000, bytes: 232, piece_bytes: 64, rkeys })
     }
 
-    /// What a READ fetches, byte by byte: address and key.
+    /// The address and key of each byte that a READ fetches.
     fn fetched(offset: u64, bytes: usize) -> Vec<(u64, u32)> {
         let ranges = arena().read(7, offset, bytes).unwrap().collect::<Vec<_>>();
         ranges

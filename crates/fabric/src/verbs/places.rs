@@ -104,8 +104,8 @@ impl Gid {
     }
 }
 
-/// What can be used, best first; in equal rank in the order of names, ports
-/// and indices. `local` is this machine's address on the way to the peer.
+/// The usable places, best first; in equal rank in the order of names, ports and indices. `local`
+/// is this machine's address on the way to the peer.
 pub fn ranked(places: Vec<Gid>, local: Option<IpAddr>) -> Vec<Gid> {
     let mut ranked: Vec<(u32, Gid)> =
         places.into_iter().filter_map(|place| Some((place.rank(local)?, place))).collect();

@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A READ goes out in pieces of at most this length: every device takes it.
+/// A READ is sent in pieces of at most this length: every device takes it.
 const READ_PIECE_BYTES: usize = READ_WINDOW_BYTES / 4;
-/// So does a WRITE.
+/// A WRITE is sent in pieces of at most this length.
 const WRITE_PIECE_BYTES: usize = 32 << 10;
 
 /// A part of an operation.
@@ -41,7 +41,7 @@ pub(super) enum Local {
     Staged(usize),
 }
 
-/// What one link posts together.
+/// The operations that one link posts together.
 #[derive(Default)]
 pub(super) struct Posting {
     pieces: VecDeque<Piece>,
@@ -79,7 +79,7 @@ impl Posting {
             let part = &bytes[at..bytes.len().min(at + length)];
             piece[..part.len()].copy_from_slice(part);
             self.write_bytes += length;
-            // The peer is told once everything is stored.
+            // The peer receives the immediate once all bytes are stored.
             let is_last = at + length == total;
             let verb = Verb::Write(imm.filter(|_| is_last));
             self.push(handle, verb, Local::Waiting(piece.into()), to, (at, length), is_last);
@@ -123,10 +123,11 @@ impl Intake {
         Self { waits, ..Self::default() }
     }
 
-    /// Whether so many bytes more may be posted behind what a link posts. Links
-    /// that ask at the same time may each be told so.
+    /// Whether this many more bytes may be posted behind the operations that a link has already
+    /// posted. Links that ask at the same time may all receive a yes.
     ///
     /// # Errors
+    ///
     /// They may not.
     pub fn check_room(&self, behind: &Posting, bytes: usize) -> Result<(), LinkError> {
         let waiting = self.waiting_bytes() + behind.write_bytes + bytes;
@@ -140,9 +141,9 @@ impl Intake {
         self.waiting_bytes.load(Ordering::Relaxed)
     }
 
-    /// Hands over what a link posts together.
+    /// Hands over the operations that a link posts together.
     pub fn post(&self, posting: &mut Posting) {
-        // Counted first: what is taken in is never more than what was counted.
+        // Counted first: no more is taken in than was counted.
         self.posted.fetch_add(posting.pieces.len(), Ordering::Relaxed);
         let bytes = std::mem::take(&mut posting.write_bytes);
         self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -154,14 +155,15 @@ impl Intake {
         !self.waits.lock(&self.pieces).is_empty()
     }
 
-    /// Lets `act` use the device, again while other threads have posted meanwhile and `act` wants
-    /// to continue; not at all if another thread has the device, which then does the same. Each
-    /// thread posts before it comes here. False if posted pieces may be left.
+    /// Lets `act` use the device, and again if other threads have posted during that time and `act`
+    /// wants to continue. It does nothing if another thread has the device, because that thread
+    /// does the same. Each thread posts before it calls this. False if posted pieces may be left.
     pub fn drive<D>(&self, device: &Mutex<D>, mut act: impl FnMut(&mut D) -> bool) -> bool {
         while let Some(mut held) = try_lock(device) {
             let goes_on = act(&mut held);
             drop(held);
-            // Whoever found it taken has posted before, and is seen from here on.
+            // A thread that found the device taken has posted before, and its posts are visible
+            // from here on.
             if !self.has_some() {
                 return true;
             }
@@ -172,7 +174,7 @@ impl Intake {
         true
     }
 
-    /// Moves what was posted behind this.
+    /// Moves the posted operations behind these.
     pub fn take_into(&self, waiting: &mut VecDeque<Piece>) {
         let mut pieces = self.waits.lock(&self.pieces);
         if waiting.is_empty() {
@@ -322,8 +324,8 @@ mod tests {
         shuttle::check_random(counts, 1);
     }
 
-    /// Three links post and ring the doorbell, in any order of their steps.
-    /// What each posted has to reach the device, in its order.
+    /// Three links post and ring the doorbell, in any order of their steps. The posts of each must
+    /// reach the device, in their order.
     fn links_share_a_device() {
         const POSTS: u64 = 3;
         let intake = Arc::new(Intake::default());

@@ -41,7 +41,7 @@ pub(super) struct Taken {
 pub(super) enum Pumped {
     /// All there was is taken, or the connection has ended.
     Done,
-    /// Something that was posted meanwhile is left.
+    /// Some operations were posted during the turn and are left.
     Left,
     /// The connection fails.
     Failed(LinkError),
@@ -70,15 +70,17 @@ pub(super) fn pump<D>(
         if let Some(reason) = failed {
             return Pumped::Failed(reason);
         }
-        // What completed before it was armed raises no event: one more look. What others
-        // have posted while this thread had the device is seen from here on.
+        // Operations that completed before the queue was armed raise no event: so it looks once
+        // more. Posts that other threads made while this thread had the device are visible from
+        // here on.
         let goes_on = is_full || intake.has_some() || (waits && may_arm);
         if !goes_on {
             return Pumped::Done;
         }
         may_arm &= !waits;
     }
-    // What has come meanwhile has signalled the channel; what was posted has not.
+    // Completions that arrived during the turn have signalled the channel; posted operations have
+    // not.
     if intake.has_some() { Pumped::Left } else { Pumped::Done }
 }
 

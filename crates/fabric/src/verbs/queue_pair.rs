@@ -35,12 +35,12 @@ const ROOM_RETRIES: u8 = 6;
 /// ... every 491.52 ms: a process may stand still for 3 s (IBTA 9.7.5.2.8).
 const ROOM_TIMER: u8 = 31;
 
-/// The number of what is no operation: room for an immediate.
+/// The number of a receive request, which is no operation.
 pub(super) const RECEIVE: u64 = 0;
 /// The same: the binding of a window.
 pub(super) const BIND: u64 = u64::MAX;
 
-/// What one operation does.
+/// The effect of one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
     /// Fetches.
@@ -132,7 +132,7 @@ impl QueuePair {
         unsafe { self.raw.as_ref() }.qp_num
     }
 
-    /// What the peer has to know of this end.
+    /// The peer needs this description of the local end.
     pub fn end(&self, place: &Gid, psn: u32) -> Result<VerbsEnd, VerbsError> {
         let context = &self.domain.context;
         let reads = context.limits.max_qp_rd_atom.clamp(1, READ_DEPTH) as u8;
@@ -146,8 +146,7 @@ impl QueuePair {
         })
     }
 
-    /// Connects to the peer's end: from now on it may do what the keys that it
-    /// was told allow.
+    /// Connects to the peer's end: from now on the peer may do all that its keys allow.
     pub(super) fn connect(
         &self,
         place: &Gid,
@@ -217,7 +216,7 @@ impl QueuePair {
         )
     }
 
-    /// Nothing more is executed or sent; what is under way fails.
+    /// No further operation is executed or sent; those in flight fail.
     fn break_off(&self) {
         // SAFETY: plain data, valid as zeros.
         let mut error: ibv_qp_attr = unsafe { std::mem::zeroed() };
@@ -373,8 +372,8 @@ impl Drop for QueuePair {
             return;
         }
         let (context, number) = (&self.domain.context, self.number());
-        // SAFETY: made once. When this returns the device executes nothing
-        // more for it, and nobody handles an event of it.
+        // SAFETY: made once. When this returns the device executes no further operation for it, and
+        // no thread handles an event of it.
         let code = unsafe { context.library.ibv_destroy_qp(self.raw.as_ptr()) };
         context.forget(number);
         if let Err(error) = checked("give a queue pair back", code) {

@@ -4,8 +4,8 @@ use super::queue_pair::RECEIVE;
 use crate::LinkError;
 use remora_verbs_sys::*;
 
-/// Why the queue pair broke, if one of these failed. What was flushed came
-/// after the cause.
+/// The reason why the queue pair broke, if one of these operations failed. Flushed operations
+/// follow the cause.
 pub(super) fn cause(completions: &[ibv_wc]) -> Option<LinkError> {
     let failed = || completions.iter().filter(|completion| completion.status != IBV_WC_SUCCESS);
     let cause = failed().find(|completion| completion.status != IBV_WC_WR_FLUSH_ERR);
@@ -26,7 +26,7 @@ pub(super) fn told_by(completion: &ibv_wc) -> Result<u32, LinkError> {
     Ok(u32::from_be(unsafe { completion.__bindgen_anon_1.imm_data }))
 }
 
-/// What a completion's status says of the peer.
+/// The meaning of a completion's status for the peer.
 fn reason_of(status: u32) -> LinkError {
     match status {
         IBV_WC_RETRY_EXC_ERR => LinkError::NoAnswer,

@@ -107,7 +107,7 @@ impl Registration {
     /// It is not such memory, or the range does not lie in it.
     pub fn store(&self, at: usize, bytes: &[u8]) {
         let to = self.range(at, bytes.len());
-        // SAFETY: in bounds; nobody holds a reference to what is sent from.
+        // SAFETY: in bounds; no reference to the memory for sending exists.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
@@ -167,8 +167,8 @@ impl Drop for Registration {
         }
         // SAFETY: made once.
         let code = unsafe { self.domain.context.library.ibv_dereg_mr(self.raw.as_ptr()) };
-        // It fails if a window is still bound to it: then a device may go on
-        // to reach the memory, and nobody else may get it.
+        // It fails if a window is still bound to it: then a device may still reach the memory, and
+        // it must not be given to another owner.
         match checked("give registered memory back", code) {
             // SAFETY: dropped here only.
             Ok(()) => unsafe { ManuallyDrop::drop(&mut self.memory) },

@@ -97,7 +97,7 @@ impl Unconnected {
         Ok(Self { packets: *packets, ..fresh })
     }
 
-    /// What the peer has to know.
+    /// The description that the peer needs.
     pub fn end(&self) -> VerbsEnd {
         self.end
     }
@@ -114,7 +114,7 @@ impl Unconnected {
     }
 }
 
-/// What a peer has to know of a region that it may reach.
+/// The description of a region that the peer may reach.
 pub fn key_of(memory: &Registration, rkey: u32) -> RegionKey {
     RegionKey {
         address: memory.address().into(),
@@ -124,9 +124,9 @@ pub fn key_of(memory: &Registration, rkey: u32) -> RegionKey {
     }
 }
 
-/// Lets the peer of this queue pair, which nobody uses yet, WRITE into memory
-/// that is registered with `IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND`, and
-/// nobody else of the same domain.
+/// Lets the peer of this queue pair WRITE into memory that is registered with
+/// `IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND`, and no other peer of the same domain. The queue
+/// pair is not in use yet.
 pub fn bind_window(
     domain: &Arc<Domain>,
     pair: &QueuePair,

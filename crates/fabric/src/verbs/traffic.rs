@@ -1,5 +1,5 @@
-//! What a connection has handed to its device, and what came. Each counter is written
-//! only by the thread that has the device.
+//! Counts of the operations that a connection has given to its device, and of completions. Only the
+//! thread that has the device writes a counter.
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -8,8 +8,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A memory window of type 2B: a part of a registration that the peer of one
-/// queue pair may reach, and nobody else in the same domain.
+/// A memory window of type 2B: a part of a registration that only the peer of one queue pair may
+/// reach, and no other peer in the same domain.
 pub struct Window {
     _domain: Arc<Domain>,
     pub(super) raw: NonNull<ibv_mw>,
@@ -25,9 +25,9 @@ unsafe impl Sync for Window {}
 impl Window {
     /// An unbound one.
     pub fn new(domain: &Arc<Domain>) -> Result<Self, VerbsError> {
-        // The key's lower byte is the binder's to choose, only not the same
-        // again. A random one is not found by counting: Soft-RoCE lets whoever
-        // names the key invalidate the window.
+        // The binder chooses the key's lower byte, which must differ from the last one. It is
+        // random, so that a peer cannot count up to it: on Soft-RoCE any peer that names the key
+        // invalidates the window.
         let mut random = [0u8; 1];
         let drawn = getrandom(&mut random, GetRandomFlags::empty());
         drawn.map_err(|error| VerbsError::Failed { step: "draw", why: error.into() })?;

@@ -1,8 +1,8 @@
-//! A server and clients on real RDMA devices, for tests in the virtual machine
-//! of `make rxe`: `REMORA_TEST_DEVICES=SERVER,CLIENT`.
+//! A server and clients on real RDMA devices, for tests in the virtual machine of `make rxe`:
+//! `REMORA_TEST_DEVICES=SERVER,CLIENT`.
 //!
-//! [`Raw`] is a client's end that posts what it likes, with any address and
-//! any key. Nothing of the library's checks lies between it and its device.
+//! [`Raw`] is a client's end that posts any operation, with any address and any key. The library
+//! checks none of them.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -53,24 +53,24 @@ pub struct Server {
 pub struct Session {
     pub connection: Arc<Connection>,
     pub mailbox: Words,
-    /// Immediates that came.
+    /// Immediates that have arrived.
     pub told: Arc<Mutex<Vec<u32>>>,
     /// Keeps the control connection open when the session has gone.
     pub control: TcpStream,
 }
 
-/// What a client knows and has.
+/// A client's knowledge and resources.
 pub struct Raw {
     pub pair: QueuePair,
     pub domain: Arc<Domain>,
-    /// What it READs into and WRITEs from.
+    /// The memory that it READs into and WRITEs from.
     pub memory: Registration,
     /// The arena's first piece: all of it, unless the server has several.
     pub arena: RegionKey,
-    /// All of it, as the server told.
+    /// All of it, as the server described it.
     pub whole: PeerArena,
     pub mailbox: RegionKey,
-    /// What the server may write.
+    /// The memory that the server may write.
     pub own: Words,
     exposed: Vec<Registration>,
     pub control: TcpStream,
@@ -140,9 +140,9 @@ impl Server {
     }
 }
 
-/// The ends of a bare connection, with nothing of a session: the domain and the
-/// queue pair at the server's device, and a client that knows no region. The
-/// server's half of its control connection comes too.
+/// The ends of a bare connection without a session: the domain and the queue pair at the server's
+/// device, and a client that knows no region. Returns the server's half of the control connection
+/// as well.
 pub fn bare() -> (Arc<Domain>, QueuePair, Raw, TcpStream) {
     let (near, far_control) = control();
     let (far_domain, far_place) = open(None, &devices().0).unwrap();
@@ -154,7 +154,7 @@ pub fn bare() -> (Arc<Domain>, QueuePair, Raw, TcpStream) {
     (far_domain, far, Raw::new(pair, domain, near), far_control)
 }
 
-/// What the server's greeting says.
+/// The content of the server's greeting.
 pub fn heard(welcome: &Welcome) -> (VerbsEnd, PeerArena) {
     let greeting = welcome.greeting();
     let (end, mut rest) = VerbsEnd::read_from_prefix(&greeting).unwrap();
@@ -163,7 +163,7 @@ pub fn heard(welcome: &Welcome) -> (VerbsEnd, PeerArena) {
     (end, arena)
 }
 
-/// What a client tells, from its parts, as bytes make it.
+/// A client's message, made from the bytes of its parts.
 pub fn side(end: &VerbsEnd, mailbox: RegionKey) -> ClientSide {
     let bytes = [end.as_bytes(), mailbox.as_bytes()].concat();
     ClientSide::read_from_bytes(&bytes).unwrap()
@@ -180,7 +180,7 @@ impl Raw {
         Self { pair, domain, memory, arena, whole, mailbox, own, exposed, control, next: 1 }
     }
 
-    /// Keeps what the peer may reach for as long as the queue pair.
+    /// Keeps the memory that the peer may reach for as long as the queue pair.
     pub fn keep(&mut self, memory: Registration) {
         self.exposed.push(memory);
     }
@@ -281,7 +281,7 @@ impl Raw {
         u64::from_le_bytes(bytes.try_into().unwrap())
     }
 
-    /// What the server may write, as a request would name it.
+    /// The memory that the server may write, as a request names it.
     pub fn own_key(&self) -> RegionKey {
         key_of(&self.exposed[0], self.exposed[0].rkey())
     }
@@ -302,8 +302,8 @@ impl Raw {
     }
 }
 
-/// From now on peers of this end who find no room for an immediate are told to
-/// try again after 10 us.
+/// From now on, a peer that finds no receive request here for an immediate is told to try again
+/// after 10 us.
 pub fn be_asked_again_soon(pair: &QueuePair) {
     // SAFETY: plain data, valid as zeros.
     let mut attributes: ibv_qp_attr = unsafe { std::mem::zeroed() };
@@ -316,7 +316,7 @@ pub fn be_asked_again_soon(pair: &QueuePair) {
     assert_eq!(code, 0);
 }
 
-/// Does it in a forked child, which ends then, and waits for its end.
+/// Runs it in a forked child, which then ends, and waits for the end.
 pub fn in_child(work: impl FnOnce()) {
     // SAFETY: the test's other threads are idle, so the child finds no lock
     // taken for ever.
@@ -333,7 +333,7 @@ pub fn in_child(work: impl FnOnce()) {
     }
 }
 
-/// What is in memory, word by word.
+/// The content of the memory, word by word.
 pub fn content(words: &Words) -> Vec<u64> {
     (0..words.bytes() / 8).map(|at| words.load_acquire(at)).collect()
 }

@@ -12,4 +12,4 @@ mod walk;
 pub use object::ObjectRef;
 pub use table::{SlotIndex, Table, record_key, record_value};
 pub use view::TableRef;
-pub use walk::{AskReason, Found, Lookup, Part, Want, find_locally, walk_locally};
+pub use walk::{AskReason, Found, Lookup, LookupTarget, Want, find_locally, walk_locally};

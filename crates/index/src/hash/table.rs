@@ -49,20 +49,20 @@ pub struct Table {
     pub(super) shape: TableShape,
     /// Records per bucket, in quarters, above which it grows.
     pub(super) load_quarters: u64,
-    /// Chunks by directory entry, as its head has them; as far as there are any.
+    /// The chunks by directory entry, as the table's head has them; only as many as exist.
     pub(super) directory: Vec<u32>,
     /// Slots in use, in all buckets.
     pub(super) records: u64,
     pub(super) overflow_buckets: u64,
-    /// Insertions to let pass before growth is tried again.
+    /// Insertions to wait before growth is tried again.
     pub(super) pause: u32,
     /// Places that a split is about to move; empty between splits.
     pub(super) leaving: Vec<SlotIndex>,
 }
 
 impl Table {
-    /// A table that begins with `base` (a power of two) zeroed buckets at `offset`; describes it in
-    /// the arena's header page.
+    /// A table that begins with `base` (a power of two) zeroed buckets at `offset`. The function
+    /// describes it in the arena's header page.
     pub fn new<J: Journal>(owner: &mut Owner<J>, offset: usize, base: u64) -> Self {
         assert!(offset.is_multiple_of(64));
         let shape = TableShape::checked(base, base).expect("a power of two, at most 2^32");
@@ -70,8 +70,8 @@ impl Table {
         Self::at(owner, TableHead::SHARD, (offset, BUCKET_LOAD_QUARTERS), shape)
     }
 
-    /// A table of an object, whose state block, all zeros behind its guardian,
-    /// begins at this word: its first buckets lie in it.
+    /// A table of an object. Its state block begins at this word, all zeros behind its guardian,
+    /// and contains its first buckets.
     pub fn in_object<J: Journal>(owner: &mut Owner<J>, state: usize) -> Self {
         let base = OBJECT_BASE_BUCKETS;
         let shape = TableShape::of_object(base, base).expect("a power of two");
@@ -132,8 +132,7 @@ impl Table {
         self.shape.at_scan_place(place)
     }
 
-    /// Bytes of all main buckets, made or only provided for, and of the slots
-    /// of all overflow buckets.
+    /// Bytes of all main buckets, made or only reserved, and of the slots of all overflow buckets.
     pub fn bytes(&self) -> u64 {
         // A chunk takes whole pages.
         let page = PAGE_BYTES as u64;

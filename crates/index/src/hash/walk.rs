@@ -25,7 +25,7 @@ pub enum AskReason {
     NotFound,
     /// The record is not yet as durable as configured, or changed in place.
     Pending,
-    /// The record is of another kind than the walk looks for.
+    /// The record is of another kind than the walk demands.
     OtherKind,
     /// The walk reached a bound.
     TooManyTries,
@@ -47,7 +47,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Where the value begins.
+    /// The start of the value.
     #[inline(always)]
     pub fn value_from(&self) -> usize {
         self.pointer.length as usize - self.value_bytes
@@ -63,7 +63,7 @@ impl Found {
 
 /// The kind of a lookup's want.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum LookupTarget {
     /// A bucket.
     Bucket,
     /// The record that a bucket's word names.
@@ -71,7 +71,7 @@ pub enum Part {
 }
 
 /// A want of a lookup, in its table's region.
-pub type Want = remora_walk::Want<Part>;
+pub type Want = remora_walk::Want<LookupTarget>;
 
 /// One lookup of one key, for a record of one kind.
 #[derive(Clone)]
@@ -83,8 +83,8 @@ pub struct Lookup<'k> {
     region_bytes: u64,
     secret: u64,
     home: Home,
-    /// Offset, bytes and part of the next want.
-    next: Option<(u64, usize, Part)>,
+    /// Offset, length and target of the next want.
+    next: Option<(u64, usize, LookupTarget)>,
     candidates: [BucketSlot; BUCKET_SLOTS],
     waiting: usize,
     overflow: Option<u32>,
@@ -107,7 +107,7 @@ impl<'k> Lookup<'k> {
             region_bytes: table.region_bytes,
             secret: table.secret,
             home,
-            next: Some((home.offset, BUCKET_BYTES, Part::Bucket)),
+            next: Some((home.offset, BUCKET_BYTES, LookupTarget::Bucket)),
             candidates: [none; BUCKET_SLOTS],
             waiting: 0,
             overflow: None,
@@ -179,13 +179,13 @@ impl<'k> Lookup<'k> {
     }
 
     #[inline(always)]
-    fn fetch(&mut self, offset: u64, bytes: usize, part: Part) -> Step<Found, AskReason> {
+    fn fetch(&mut self, offset: u64, bytes: usize, part: LookupTarget) -> Step<Found, AskReason> {
         self.next = Some((offset, bytes, part));
         Step::More
     }
 
     fn fetch_bucket(&mut self, offset: u64) -> Step<Found, AskReason> {
-        self.fetch(offset, BUCKET_BYTES, Part::Bucket)
+        self.fetch(offset, BUCKET_BYTES, LookupTarget::Bucket)
     }
 
     fn fetch_home(&mut self) -> Step<Found, AskReason> {
@@ -196,7 +196,7 @@ impl<'k> Lookup<'k> {
 
     fn fetch_record(&mut self, slot: BucketSlot) -> Step<Found, AskReason> {
         let (offset, bytes) = self.record_range(slot);
-        self.fetch(offset, bytes, Part::Record(slot))
+        self.fetch(offset, bytes, LookupTarget::Record(slot))
     }
 
     fn record_range(&self, slot: BucketSlot) -> (u64, usize) {
@@ -213,14 +213,14 @@ impl<'k> Lookup<'k> {
         while self.waiting > 0 {
             self.waiting -= 1;
             let slot = self.candidates[self.waiting];
-            // A word read from elsewhere may name any slot.
+            // A word from a torn or old bucket may name any slot.
             if (slot.class as usize) < CLASSES {
                 let (offset, bytes) = self.record_range(slot);
                 if self.records_seen >= WALK_CANDIDATES {
                     return Step::Ask(AskReason::TooManyTries);
                 }
                 if bytes >= RECORD_HEADER_BYTES {
-                    return self.fetch(offset, bytes, Part::Record(slot));
+                    return self.fetch(offset, bytes, LookupTarget::Record(slot));
                 }
             }
         }
@@ -241,7 +241,7 @@ impl<'k> Lookup<'k> {
 impl Walk for Lookup<'_> {
     type Found = Found;
     type Reason = AskReason;
-    type Tag = Part;
+    type Tag = LookupTarget;
     type Head = TableRef;
 
     const OUT_OF_REGION: AskReason = AskReason::TooManyTries;
@@ -249,7 +249,7 @@ impl Walk for Lookup<'_> {
     #[inline(always)]
     fn next_want(&mut self) -> Option<Want> {
         let (offset, bytes, tag) = self.next.take()?;
-        let what = if tag == Part::Bucket { What::Words } else { What::Record };
+        let what = if tag == LookupTarget::Bucket { What::Words } else { What::Record };
         Some(Want { offset, bytes, what, tag })
     }
 
@@ -257,8 +257,8 @@ impl Walk for Lookup<'_> {
     #[inline]
     fn feed(&mut self, want: Want, bytes: &[u8], _: Proof) -> Step<Found, AskReason> {
         match want.tag {
-            Part::Bucket => self.take_bucket(bytes),
-            Part::Record(slot) => self.take_record(slot, bytes),
+            LookupTarget::Bucket => self.take_bucket(bytes),
+            LookupTarget::Record(slot) => self.take_record(slot, bytes),
         }
     }
 

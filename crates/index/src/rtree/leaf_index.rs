@@ -14,7 +14,7 @@ use remora_layout::node::{Entry, NodeRef};
 
 /// See the module's text.
 pub(super) struct LeafIndex {
-    /// Nobody else knows which ids share a bucket.
+    /// Only this index knows which ids share a bucket.
     seed: u64,
     leaves: SlotTable,
     /// Ids that a change takes out of leaves, and puts into leaves.

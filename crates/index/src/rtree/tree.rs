@@ -13,10 +13,10 @@ use remora_layout::record::State;
 use remora_layout::rect::{BadRect, Rect};
 use remora_layout::tree::{TreeHeader, TreeKind};
 
-/// Entries out of a hundred that a node keeps at least, unless it is the root.
-/// What makes searches visit fewest nodes: 2 M uniform rectangles, capacity 30,
-/// by inserts; with 33, 40, 50 the R*-tree visits 6.82, 6.75, 10.24 nodes at
-/// scale 1e-5, Guttman's 14.21, 20.49, 24.41 (`crates/index/examples/rtree_counts.rs`).
+/// Fewest entries of a node, in percent of its capacity, unless it is the root. The value with the
+/// fewest visited nodes: 2 M uniform rectangles, capacity 30, by inserts; with 33, 40, 50 the
+/// R*-tree visits 6.82, 6.75, 10.24 nodes at scale 1e-5, Guttman's 14.21, 20.49, 24.41
+/// (`crates/index/examples/rtree_counts.rs`).
 const fn least_percent(kind: TreeKind) -> usize {
     match kind {
         TreeKind::RStar | TreeKind::Hilbert => 40,
@@ -33,13 +33,13 @@ pub enum TreeError {
     /// There is no memory for another node.
     #[error(transparent)]
     Full(#[from] ArenaFull),
-    /// A node cannot be given room for so many entries.
+    /// A node cannot have so many entries.
     #[error("a node has room for {MIN_NODE_ENTRIES} to {MAX_NODE_ENTRIES} entries, not {0}")]
     BadCapacity(usize),
-    /// Objects are loaded into an empty tree only.
+    /// Objects can be loaded into an empty tree only.
     #[error("the tree is not empty: only an empty one can be loaded")]
     NotEmpty,
-    /// Among the objects to be loaded this id stands twice.
+    /// Two of the objects to be loaded have this id.
     #[error("object {0} is given twice")]
     TwiceGiven(u64),
 }
@@ -47,19 +47,19 @@ pub enum TreeError {
 /// The settings of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeOptions {
-    /// How it is written.
+    /// The variant of the writer.
     pub kind: TreeKind,
-    /// Entries that a node has room for.
+    /// Capacity of a node, in entries.
     pub capacity: usize,
-    /// Where most objects lie: what a Hilbert R-tree's curve fills. Others may
-    /// lie outside. Without meaning for other kinds.
+    /// The area of most objects, which a Hilbert R-tree's curve fills. Other objects may lie
+    /// outside. It has no effect for other kinds.
     pub bounds: Rect,
 }
 
-/// A tree of objects, each an id and a rectangle. An id stands in it once.
+/// A tree of objects, each an id and a rectangle. Each id occurs once.
 pub struct Tree {
     pub(super) home: Home,
-    /// Where the header lies.
+    /// The place of the header.
     pub(super) at: NodeRef,
     pub(super) header: TreeHeader,
     pub(super) pool: Pool,
@@ -73,7 +73,7 @@ pub struct Tree {
 struct Planned {
     /// The future header, except the counter.
     header: TreeHeader,
-    /// Where objects will be found, if all of them change.
+    /// The places where objects will be found, if all of them change.
     ids: Option<LeafIndex>,
 }
 
@@ -128,12 +128,12 @@ impl Tree {
         self.pool.give_run(arena)
     }
 
-    /// Where the header lies: what a reader begins with.
+    /// The place of the header, at which a reader begins.
     pub fn at(&self) -> NodeRef {
         self.at
     }
 
-    /// What the header says.
+    /// The content of the header.
     pub fn header(&self) -> TreeHeader {
         self.header
     }
@@ -193,7 +193,7 @@ impl Tree {
         size_of::<Self>() as u64 + self.ids.bytes() + lists
     }
 
-    /// Bytes of consecutive pages that it may need for one change, if it has no room.
+    /// Bytes of consecutive pages that it may need for one change, if it has no free places.
     pub fn wanted_run_bytes(&self) -> usize {
         self.pool.wanted_run_bytes()
     }
@@ -208,11 +208,12 @@ impl Tree {
         (shape_in(owner, at).level, entries_in(owner, at))
     }
 
-    /// Plans to add an object, or to move the one with this id. True if it is
-    /// new. Nothing has changed for readers; a plan that fails leaves no trace.
+    /// Plans to add an object, or to move the one with this id. True if it is new. The change is
+    /// not visible to readers; a plan that fails has no effect.
     ///
     /// # Errors
-    /// What was given is no rectangle, or memory is full.
+    ///
+    /// The argument is no rectangle, or memory is full.
     pub fn plan_put<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
@@ -274,9 +275,10 @@ impl Tree {
         }
     }
 
-    /// [`Tree::plan_put`], published at once.
+    /// As [`Tree::plan_put`], and publishes at once.
     ///
     /// # Errors
+    ///
     /// As there.
     pub fn put<J: Journal>(
         &mut self,
@@ -289,9 +291,10 @@ impl Tree {
         Ok(is_new)
     }
 
-    /// [`Tree::plan_remove`], published at once.
+    /// As [`Tree::plan_remove`], and publishes at once.
     ///
     /// # Errors
+    ///
     /// As there.
     pub fn remove<J: Journal>(
         &mut self,
@@ -303,7 +306,7 @@ impl Tree {
         Ok(is_there)
     }
 
-    /// Plans to put a tree just built in the place of an empty one.
+    /// Plans to replace an empty tree by one just built.
     pub(super) fn plan_root<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,

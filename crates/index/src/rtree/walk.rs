@@ -73,7 +73,7 @@ pub enum AskReason {
     TooManyRetries,
     /// A node's change is not yet as durable as configured.
     Pending,
-    /// The tree is a key's that has expired.
+    /// The tree belongs to a key that has expired.
     Expired,
     /// The bytes are no tree: more nodes than the region holds, or no places.
     Broken,
@@ -84,12 +84,12 @@ pub struct Search {
     query: Query,
     home: Home,
     region_bytes: u64,
-    /// More nodes than this have no room: then the bytes are no tree.
+    /// More nodes than this do not fit into the region: then the bytes are no tree.
     most_nodes: u64,
     header: TreeHeader,
     /// Sequence up to which changes are known to be durable.
     durable: u64,
-    /// The word that tells it is wanted, before anything else.
+    /// The durable word is wanted, before anything else.
     wants_durable: bool,
     round: u32,
     /// Nodes to fetch: all of a window's, the next of a nearest search.
@@ -98,7 +98,7 @@ pub struct Search {
     known: usize,
     /// Nodes wanted and not yet fed.
     under_way: u64,
-    /// What a nearest search has to look at.
+    /// The queue of a nearest search.
     candidates: BinaryHeap<Candidate>,
     results: Vec<Object>,
     nodes: u64,
@@ -140,7 +140,7 @@ impl Search {
         self.most_nodes = self.region_bytes / self.node_bytes() as u64;
     }
 
-    /// Changes beyond this sequence, of [`durable_of`], are not to be shown.
+    /// Changes beyond this sequence, of [`durable_of`], must not be shown.
     pub fn set_durable(&mut self, sequence: u64) {
         self.durable = sequence;
     }
@@ -199,7 +199,7 @@ impl Search {
         self.waiting[before..].iter().all(|&(at, _)| self.is_in_region(at))
     }
 
-    /// Takes objects as long as nothing may be nearer; then wants a node.
+    /// Takes objects as long as no other one may be nearer; then wants a node.
     fn take_nearest(&mut self) -> bool {
         let Query::Nearest { wanted, .. } = self.query else { return true };
         while self.results.len() < wanted
@@ -221,7 +221,7 @@ impl Search {
         at.slot != 0 && (at.offset() + self.node_bytes()) as u64 <= self.region_bytes
     }
 
-    /// An object that moved while the walk went on may have been met twice.
+    /// A walk may meet an object twice that moved during the walk.
     fn finish(&mut self) {
         if matches!(self.query, Query::Window { .. }) {
             self.results.sort_unstable_by_key(|object| object.word);
@@ -234,7 +234,7 @@ impl Search {
         &self.results
     }
 
-    /// Nodes of the present beginning that passed every check.
+    /// Nodes since the last restart that passed every check.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
@@ -246,7 +246,7 @@ impl Search {
 }
 
 impl Walk for Search {
-    /// What it found is in [`Search::results`].
+    /// Its results are in [`Search::results`].
     type Found = ();
     type Reason = AskReason;
     type Tag = Round;

@@ -21,8 +21,8 @@ use super::owned_node::{entries_in, shape_in};
 use super::pool::{Arena, Pool, set_state, word_of};
 use remora_arena::{ArenaFull, Journal, Owner};
 use remora_layout::node::{
-    ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef, NodeShape, Part,
-    node_bytes, word,
+    CheckedPart, ENTRY_BYTES, Entry, Home, NODE_CHECKED_FROM, NODE_HEADER_BYTES, NodeRef,
+    NodeShape, node_bytes, word,
 };
 use remora_layout::record::State;
 use remora_layout::tree::{TREE_HEADER_BYTES, TreeHeader, TreeKind};
@@ -36,32 +36,32 @@ struct Image {
     is_new: bool,
     is_freed: bool,
     loses: bool,
-    /// Entries from the first on that are what they were.
+    /// Number of entries, from the first on, that are unchanged.
     kept: usize,
     entries: Vec<Entry>,
-    /// Entries that it had room for when the last change with it ended.
+    /// Number of entries that it had capacity for when the last change with it ended.
     room: usize,
 }
 
 /// The fate of an object that existed before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Changed {
-    /// It goes: walks need not find it any more.
+    /// It is removed: walks need not find it any more.
     Removed(u64),
-    /// It gets another rectangle. A leaf that keeps its entry changes it at
-    /// once for all; one that gives it away loses.
+    /// It gets another rectangle. A leaf that keeps its entry changes it at once for all walks; a
+    /// leaf that gives it away loses.
     Moved(u64),
 }
 
-/// A change in the making. It is kept between changes for its memory.
+/// A planned change. It is kept between changes for its memory.
 #[derive(Default)]
 pub(super) struct WriteSet {
-    /// Where each image belongs; apart from the images, as it is searched.
+    /// The place of each image. It is apart from the images, because it is searched.
     at: Vec<NodeRef>,
     images: Vec<Image>,
-    /// Entries that look for a node of a level.
+    /// Entries that need a node of a level.
     pub orphans: Vec<(Entry, u8)>,
-    /// The object that the change is about, if it was there before.
+    /// The object that is changed, if it was there before.
     pub changed: Option<Changed>,
     /// Levels, one bit each, in which entries were reinserted already.
     pub reinserted: u64,
@@ -83,7 +83,7 @@ impl WriteSet {
         self.at.iter().position(|&known| known == at)
     }
 
-    /// A node's entries, as they will be.
+    /// A node's entries after the change.
     pub fn entries<'a, J: Journal>(&'a self, owner: &'a Owner<J>, at: NodeRef) -> &'a [Entry] {
         match self.position(at) {
             Some(index) => &self.images[index].entries,
@@ -91,7 +91,7 @@ impl WriteSet {
         }
     }
 
-    /// A node's largest Hilbert value, as it will be.
+    /// A node's largest Hilbert value after the change.
     pub fn lhv<J: Journal>(&self, owner: &Owner<J>, at: NodeRef) -> u64 {
         match self.position(at) {
             Some(index) => self.images[index].lhv,
@@ -148,7 +148,7 @@ impl WriteSet {
         Ok(at)
     }
 
-    /// A node is to be freed; no entry names it any more.
+    /// Marks a node to be freed; no entry names it any more.
     pub fn free_node<J: Journal>(&mut self, owner: &Owner<J>, at: NodeRef) {
         let index = self.image(owner, at);
         self.images[index].is_freed = true;
@@ -191,8 +191,8 @@ impl WriteSet {
         ids.settle();
     }
 
-    /// Publishes the change: the module's text, step by step. `header` is what
-    /// the tree's header is to say, but for the counter.
+    /// Publishes the change: the module's text, step by step. `header` is the tree's next header,
+    /// except the counter.
     pub fn publish<J: Journal>(
         &mut self,
         arena: &mut Arena<'_, J>,
@@ -255,14 +255,14 @@ fn is_same(one: &Entry, other: &Entry) -> bool {
     pairs.fold(0, |all, (one, other)| all | (one ^ other)) == 0
 }
 
-/// Whether a walk that reads `new` may miss what it would have found by `old`.
+/// Whether a walk that reads `new` may miss an object that it would have found through `old`.
 fn loses(old: &[Entry], new: &Image, changed: Option<Changed>) -> bool {
     let in_leaf = |id: u64| new.level == 0 && changed == Some(Changed::Moved(id));
     let keeps = |old: &Entry, new: &Entry| {
         new.word == old.word && (new.rect.contains(&old.rect) || in_leaf(old.word))
     };
     let goes = |id: u64| new.level == 0 && changed == Some(Changed::Removed(id));
-    // Mostly entries stand where they stood.
+    // Most entries keep their positions.
     !old.iter().enumerate().skip(new.kept).all(|(index, entry)| {
         new.entries.get(index).is_some_and(|new| keeps(entry, new))
             || new.entries.iter().any(|new| keeps(entry, new))
@@ -290,7 +290,7 @@ impl Image {
         write_new_node(arena, home, at, self.shape(kind), self.lhv, &self.entries);
     }
 
-    /// Changes a node that walks may read meanwhile.
+    /// Changes a node while walks may read it.
     fn store_over<J: Journal>(
         &self,
         arena: &mut Arena<'_, J>,
@@ -314,7 +314,7 @@ impl Image {
         }
         let head = self.head(kind, left_at, arena.changed_at);
         owner.store_bytes(at.offset() + NODE_CHECKED_FROM, head.as_bytes());
-        finish(owner, home, Part::Node, at, node_bytes(self.entries.len()), version + 1);
+        finish(owner, home, CheckedPart::Node, at, node_bytes(self.entries.len()), version + 1);
     }
 }
 
@@ -331,13 +331,13 @@ pub(super) fn write_new_node<J: Journal>(
     let version = begin_new(arena.owner, at);
     arena.owner.store_bytes(at.offset() + NODE_HEADER_BYTES, entries.as_bytes());
     arena.owner.store_bytes(at.offset() + NODE_CHECKED_FROM, head.as_bytes());
-    finish(arena.owner, home, Part::Node, at, node_bytes(entries.len()), version + 1);
+    finish(arena.owner, home, CheckedPart::Node, at, node_bytes(entries.len()), version + 1);
     set_state(arena.owner, at, State::Live);
 }
 
-/// The first version of a place under a new generation, odd and stored before
-/// anything else changes: a reader that is still copying what was there before
-/// finds another version behind its copy, and never an equal one.
+/// Stores the first version of a place under a new generation. It is odd and is stored before any
+/// other byte changes: a reader that is still copying the former content finds another version
+/// behind its copy, and never an equal one.
 fn begin_new<J: Journal>(owner: &mut Owner<J>, at: NodeRef) -> u64 {
     let version = (at.generation as u64) << 32 | 1;
     owner.store(word_of(at, word::VERSION), version);
@@ -364,14 +364,14 @@ pub(super) fn store_header<J: Journal>(
         version
     };
     owner.store_bytes(at.offset() + NODE_CHECKED_FROM, header.to_words().as_bytes());
-    finish(owner, home, Part::Header, at, TREE_HEADER_BYTES, version + 1);
+    finish(owner, home, CheckedPart::Header, at, TREE_HEADER_BYTES, version + 1);
 }
 
-/// The checksum of what was written, then the version that it is for.
+/// Stores the checksum of the written bytes, then their version.
 fn finish<J: Journal>(
     owner: &mut Owner<J>,
     home: Home,
-    part: Part,
+    part: CheckedPart,
     at: NodeRef,
     bytes: usize,
     version: u64,

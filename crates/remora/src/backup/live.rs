@@ -71,20 +71,22 @@ impl LiveServer {
         }
     }
 
-    fn counts(&mut self) -> anyhow::Result<Counts> {
+    fn counts(&mut self) -> anyhow::Result<SnapshotCounts> {
         let mut count = |name: &str| {
             let told = self.connection.info_of("persistence", name)?;
             Ok::<u64, anyhow::Error>(told.context("the server counts no snapshots")?.parse()?)
         };
-        let counts =
-            Counts { written: count("snapshots_written")?, given_up: count("snapshots_given_up")? };
+        let counts = SnapshotCounts {
+            written: count("snapshots_written")?,
+            given_up: count("snapshots_given_up")?,
+        };
         ensure!(self.directory.is_dir(), "{} is gone", self.directory.display());
         Ok(counts)
     }
 }
 
 /// Snapshots of a server.
-struct Counts {
+struct SnapshotCounts {
     written: u64,
     given_up: u64,
 }

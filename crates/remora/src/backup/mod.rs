@@ -1,15 +1,16 @@
 //! `remora backup`: a copy of a server's data while it runs. `remora restore`: a data directory from
-//! such a copy.
+//! such a copy, or its keys in a server that runs.
 //!
 //! A backup is a data directory of its own (the newest snapshot, and the log behind it) with a
 //! manifest, which is written last. The copy is made on the server's host, out of its directory:
-//! its permissions decide who may take one, as RESP knows no users.
+//! its permissions decide which users may take one, as RESP knows no users.
 //!
 //! Invariant: a backup with a manifest is whole, and a command that fails leaves nothing.
 
 mod live;
 mod place;
 mod restore;
+mod restore_live;
 
 use crate::log::Data;
 use crate::recovery_bar::RecoveryBar;
@@ -18,7 +19,7 @@ use clap::Args;
 use live::LiveServer;
 use place::Place;
 use remora_command_line::{Address, DEFAULT_SERVER, Size, note, usage};
-use remora_server::Loaded;
+use remora_server::{Loaded, LoadedData};
 use remora_storage::{Directory, Identity, Manifest, StorageError, copy_data};
 pub use restore::{RestoreArgs, restore};
 use serde::Serialize;
@@ -61,6 +62,9 @@ struct CheckArgs {
 #[derive(Debug, Serialize)]
 struct Report {
     directory: PathBuf,
+    /// The server that has it now, if it was restored into one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
     files: usize,
     bytes: u64,
     keys: Option<u64>,
@@ -71,7 +75,8 @@ impl Report {
     fn of(directory: &Path, manifest: &Manifest) -> Self {
         let (keys, digest) = manifest.content.clone().unzip();
         let bytes = manifest.files.iter().map(|file| file.bytes).sum();
-        Self { directory: directory.to_owned(), files: manifest.files.len(), bytes, keys, digest }
+        let (directory, files) = (directory.to_owned(), manifest.files.len());
+        Self { directory, server: None, files, bytes, keys, digest }
     }
 
     fn print(&self, what: &str, is_json: bool) -> anyhow::Result<()> {
@@ -80,8 +85,12 @@ impl Report {
             serde_json::to_writer(&mut out, self)?;
             return Ok(writeln!(out)?);
         }
-        let Self { directory, files, bytes, keys, digest } = self;
-        write!(out, "{what} {}: {files} files, {bytes} bytes", directory.display())?;
+        let Self { directory, server, files, bytes, keys, digest } = self;
+        write!(out, "{what} {}", directory.display())?;
+        if let Some(server) = server {
+            write!(out, " into the server at {server}")?;
+        }
+        write!(out, ": {files} files, {bytes} bytes")?;
         if let (Some(keys), Some(digest)) = (keys, digest) {
             write!(out, ", {keys} keys, digest {digest}")?;
         }
@@ -131,6 +140,13 @@ fn read_every_byte(directory: &Path) -> anyhow::Result<()> {
 }
 
 impl CheckArgs {
+    /// Loads the data.
+    fn load(&self, directory: &Path) -> anyhow::Result<LoadedData> {
+        let bar = RecoveryBar::new("checking");
+        let most = self.max_memory.map(|most| most.0);
+        LoadedData::of(directory, most, &|progress| bar.show(&progress)).context("loading the data")
+    }
+
     /// What the data are when they are loaded.
     fn content(&self, directory: &Path) -> anyhow::Result<Option<Loaded>> {
         if self.no_digest {
@@ -145,17 +161,22 @@ impl CheckArgs {
     /// The data of this directory are those of the manifest.
     fn compare(&self, directory: &Path, manifest: &Manifest) -> anyhow::Result<()> {
         let Some(content) = self.content(directory)? else { return Ok(()) };
-        let Some((keys, digest)) = &manifest.content else {
-            note("the backup was made without a digest: there is none to compare with");
-            return Ok(());
-        };
-        ensure!(
-            content.digest == *digest && content.keys == *keys,
-            "{} has {} keys and digest {}, but the backup's manifest says {keys} keys and {digest}",
-            directory.display(),
-            content.keys,
-            content.digest
-        );
-        Ok(())
+        compare(&content, directory, manifest)
     }
+}
+
+/// The data of this directory are those of the manifest.
+fn compare(content: &Loaded, directory: &Path, manifest: &Manifest) -> anyhow::Result<()> {
+    let Some((keys, digest)) = &manifest.content else {
+        note("the backup was made without a digest: there is none to compare with");
+        return Ok(());
+    };
+    ensure!(
+        content.digest == *digest && content.keys == *keys,
+        "{} has {} keys and digest {}, but the backup's manifest says {keys} keys and {digest}",
+        directory.display(),
+        content.keys,
+        content.digest
+    );
+    Ok(())
 }

@@ -1,6 +1,7 @@
-//! A data directory from a backup.
+//! A data directory from a backup, or its keys in a server that runs.
 
 use super::place::Place;
+use super::restore_live::{Target, TargetArgs};
 use super::{CheckArgs, Report, read_every_byte};
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -15,11 +16,13 @@ pub struct RestoreArgs {
     backup: PathBuf,
     /// The data directory that is made: empty, or not there yet. `remora serve --data-dir` starts
     /// from it, with any number of shards.
-    #[arg(long, value_name = "DIR", required_unless_present = "check")]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["check", "server"])]
     data_dir: Option<PathBuf>,
     /// Makes nothing: tells whether the backup is whole.
-    #[arg(long = "check", conflicts_with = "data_dir")]
+    #[arg(long = "check", conflicts_with_all = ["data_dir", "server"])]
     check: bool,
+    #[command(flatten)]
+    target: TargetArgs,
     #[command(flatten)]
     digest: CheckArgs,
     /// Prints one JSON object.
@@ -27,16 +30,23 @@ pub struct RestoreArgs {
     json: bool,
 }
 
-/// Makes a data directory from a backup, or only checks the backup.
+/// Makes a data directory from a backup, gives its keys to a server, or only checks the backup.
 pub fn restore(args: &RestoreArgs) -> anyhow::Result<()> {
     let place =
         args.data_dir.as_deref().map(|path| Place::empty(path, "--data-dir")).transpose()?;
+    let target = args.target.server.as_ref().map(|_| Target::at(&args.target)).transpose()?;
     let from = Directory::existing(&args.backup).map_err(|error| usage(error.to_string()))?;
     let named = args.backup.display();
     let manifest = Manifest::read(&from)?.ok_or_else(|| {
         usage(format!("{named} has no file `manifest`: it is no backup, or its backup did not end"))
     })?;
     check(&from, &manifest).with_context(|| format!("{named} is damaged"))?;
+    if let Some(target) = target {
+        let (server, content) = target.restore(&args.backup, &manifest, &args.digest)?;
+        let mut report = Report::of(&args.backup, &manifest);
+        (report.keys, report.digest) = content.map(|of| (of.keys, of.digest)).unzip();
+        return Report { server: Some(server), ..report }.print("restored", args.json);
+    }
     let (Some(place), Some(directory)) = (place, &args.data_dir) else {
         args.digest.compare(&args.backup, &manifest)?;
         return Report::of(&args.backup, &manifest).print("whole", args.json);

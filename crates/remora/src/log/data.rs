@@ -5,8 +5,8 @@ use remora_engine::split_operation;
 use remora_log::Entry;
 use remora_protocol::Command;
 use remora_storage::{
-    Directory, Found, Identity, LogNumber, ShardSnapshot, SnapshotAt, find, find_snapshot,
-    read_snapshot, replay, snapshot_name,
+    Directory, Found, Identity, LogNumber, Replayed, ShardSnapshot, SnapshotAt, StorageError, find,
+    find_snapshot, read_snapshot, replay, snapshot_name,
 };
 use std::path::Path;
 
@@ -40,10 +40,11 @@ impl Data {
         let Some(identity) = Identity::read(&volume, &name)? else {
             bail!("{name} is empty: it is no data directory");
         };
-        let snapshot = find_snapshot(&volume, &identity)?;
+        let named = |error: StorageError| error.in_directory(directory);
+        let snapshot = find_snapshot(&volume, &identity).map_err(named)?;
         let covered = snapshot.as_ref().map(|at| (at.epoch, at.covered()));
         let (epoch, covered) = covered.unwrap_or_default();
-        let found = find(&volume, &identity, (epoch, &covered))?;
+        let found = find(&volume, &identity, (epoch, &covered)).map_err(named)?;
         Ok(Self { volume, identity, snapshot, found })
     }
 
@@ -113,8 +114,16 @@ impl Data {
         mut each: impl FnMut(LogNumber, Entry<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let Self { volume, identity, found, .. } = self;
-        let read =
-            replay(volume, identity, found, |_| true, |number, _, entry| each(number, entry));
+        let read = replay(
+            volume,
+            identity,
+            found,
+            |_| true,
+            |replayed| match replayed {
+                Replayed::Ahead(_) => Ok(()),
+                Replayed::Entry(number, _, entry) => each(number, entry),
+            },
+        );
         read.context("the directory is damaged")
     }
 }

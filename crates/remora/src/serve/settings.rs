@@ -10,7 +10,7 @@ use super::socket;
 use anyhow::Context;
 use clap::Args;
 use remora_client_core::{Mtu, Packets};
-use remora_command_line::shards::{ByRule, Room};
+use remora_command_line::shards::{ByRule, Resources};
 use remora_command_line::{DEFAULT_PORT, PacketArgs, Size, Transport, Wake, unavailable, usage};
 use remora_fabric::{Address, UnknownAddress};
 use remora_layout::limits::{
@@ -27,6 +27,8 @@ pub const DEFAULT_MAX_MEMORY: Size = Size(1 << 30);
 
 /// Bytes of log after which a server writes a snapshot.
 const DEFAULT_SNAPSHOT_LOG_BYTES: Size = Size(1 << 30);
+/// The least: with less a server writes one snapshot after another.
+const MIN_SNAPSHOT_LOG_BYTES: Size = Size(1 << 20);
 
 /// Settings that one source gives; all of them are optional.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -45,7 +47,7 @@ pub struct Layer {
     pub socket: Option<PathBuf>,
     /// Address on which clients ask for sessions over TCP, such as
     /// 10.0.0.5:7380; port 0 takes a free one [default: none]. There is no
-    /// authentication: who reaches it can read and write everything.
+    /// authentication: any client that reaches it can read and write everything.
     #[arg(long, env = "REMORA_FABRIC_ADDRESS", value_name = "ADDRESS")]
     pub fabric_address: Option<SocketAddr>,
     /// What clients' sessions may use: shm by the Unix socket, tcp or verbs
@@ -121,7 +123,7 @@ pub struct Layer {
     #[arg(long, env = "REMORA_DURABILITY", value_name = "WHEN", value_enum)]
     pub durability: Option<Durability>,
     /// Bytes of log after which the server writes a snapshot and drops what it
-    /// covers [default: 1GiB].
+    /// covers, 1MiB or more [default: 1GiB].
     #[arg(long, env = "REMORA_SNAPSHOT_LOG_BYTES", value_name = "SIZE")]
     pub snapshot_log_bytes: Option<Size>,
     /// Primary that this server is a replica of: its Unix socket, or its
@@ -275,7 +277,7 @@ impl Settings {
         let socket_is_default = layer.socket.is_none();
         let packets = layer.packets().packets()?;
         let max_memory = layer.max_memory.unwrap_or(DEFAULT_MAX_MEMORY);
-        let by_rule = ByRule::of(Room::of_this_process(max_memory.0));
+        let by_rule = ByRule::of(Resources::of_this_process(max_memory.0));
         let settings = Self {
             bind: layer.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             port: layer.port.unwrap_or(DEFAULT_PORT),
@@ -341,6 +343,13 @@ impl Settings {
             let seconds = self.upload_idle_s;
             return Err(usage(format!(
                 "upload_idle_s: {seconds} is not in 1..={UPLOAD_IDLE_MAX_S}"
+            )));
+        }
+        if self.snapshot_log_bytes.0 < MIN_SNAPSHOT_LOG_BYTES.0 {
+            return Err(usage(format!(
+                "snapshot_log_bytes: {} is less than {MIN_SNAPSHOT_LOG_BYTES}; the server would write \
+                 one snapshot after another",
+                self.snapshot_log_bytes
             )));
         }
         if let Some(durability) = self.durability.filter(|_| self.data_dir.is_none()) {
@@ -507,6 +516,8 @@ mod tests {
             "upload_idle_s = 0",
             "upload_idle_s = 3601",
             "durability = \"fsync\"",
+            "snapshot_log_bytes = \"0\"",
+            "snapshot_log_bytes = \"1023KiB\"",
         ] {
             let error = Settings::decide(layer(text)).unwrap_err().to_string();
             assert!(error.contains(text.split(' ').next().unwrap()), "{error}");

@@ -99,7 +99,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let owner = std::fs::metadata(directory.path()).unwrap().uid();
         assert!(check_directory(directory.path(), owner).is_ok());
-        // Root's directories serve everybody; only strangers' are refused.
+        // Root's directories serve all users; only those of other users are refused.
         assert_eq!(check_directory(directory.path(), owner + 1).is_ok(), owner == 0);
     }
 

@@ -3,8 +3,8 @@
 use crate::arguments::database;
 use crate::error::{CommandError, excerpt};
 use crate::request::{ClientAttribute, Hello, Request};
-use crate::spec::{Argument, Asked, CommandSpec, Flag, Group, Kind, help};
-use crate::wire::{Protocol, Words, encode};
+use crate::spec::{Argument, CommandSpec, Flag, Group, Kind, ParseResult, help};
+use crate::wire::{RespVersion, Words, encode};
 use remora_layout::limits::RESP_MAX_CLIENT_NAME_BYTES;
 use remora_protocol::integer;
 
@@ -22,7 +22,7 @@ const PING: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn ping(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn ping(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     match words.len() {
         1 => Ok(Request::Ping(None)),
         2 => Ok(Request::Ping(Some(words.get(1)))),
@@ -42,7 +42,7 @@ const ECHO: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn echo(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn echo(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Echo(words.get(1)))
 }
 
@@ -57,7 +57,7 @@ const QUIT: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn quit(_words: Words<'_>, _now: u64) -> Asked<'_> {
+fn quit(_words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Quit)
 }
 
@@ -74,7 +74,7 @@ const SELECT: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn select(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn select(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Select(database(words.get(1))?))
 }
 
@@ -106,13 +106,13 @@ const HELLO: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn hello(words: Words<'_>, _now: u64) -> Asked<'_> {
-    let mut hello = Hello { protocol: None, auth: None, name: None };
+fn hello(words: Words<'_>, _now: u64) -> ParseResult<'_> {
+    let mut hello = Hello { version: None, auth: None, name: None };
     if words.len() > 1 {
-        hello.protocol = match integer::parse(words.get(1)) {
+        hello.version = match integer::parse(words.get(1)) {
             None => return Err(CommandError::ProtocolVersionNumber),
-            Some(2) => Some(Protocol::Resp2),
-            Some(3) => Some(Protocol::Resp3),
+            Some(2) => Some(RespVersion::Resp2),
+            Some(3) => Some(RespVersion::Resp3),
             Some(_) => return Err(CommandError::ProtocolVersion),
         };
     }
@@ -147,16 +147,16 @@ pub struct ServerFacts<'a> {
     pub role: &'a str,
 }
 
-/// The reply to HELLO; `protocol` is the one that the connection now speaks.
-pub fn write_hello(out: &mut Vec<u8>, protocol: Protocol, facts: &ServerFacts<'_>) {
-    encode::map(out, protocol, 7);
+/// The reply to HELLO; `version` is the one that the connection now speaks.
+pub fn write_hello(out: &mut Vec<u8>, version: RespVersion, facts: &ServerFacts<'_>) {
+    encode::map(out, version, 7);
     for (name, value) in [("server", facts.server), ("version", facts.version)] {
         for text in [name, value] {
             encode::bulk(out, text.as_bytes());
         }
     }
     encode::bulk(out, b"proto");
-    encode::integer(out, protocol.number());
+    encode::integer(out, version.number());
     encode::bulk(out, b"id");
     encode::integer(out, facts.connection);
     for (name, value) in [("mode", facts.mode), ("role", facts.role)] {
@@ -198,7 +198,7 @@ const CLIENT_GETNAME: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn client_getname(_words: Words<'_>, _now: u64) -> Asked<'_> {
+fn client_getname(_words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::ClientGetName)
 }
 
@@ -226,7 +226,7 @@ const CLIENT_ID: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn client_id(_words: Words<'_>, _now: u64) -> Asked<'_> {
+fn client_id(_words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::ClientId)
 }
 
@@ -242,7 +242,7 @@ const CLIENT_INFO: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn client_info(_words: Words<'_>, _now: u64) -> Asked<'_> {
+fn client_info(_words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::ClientInfo)
 }
 
@@ -267,7 +267,7 @@ const CLIENT_SETINFO: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn client_setinfo(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn client_setinfo(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let (attribute, name) = if words.is(2, "lib-name") {
         (ClientAttribute::LibraryName, "lib-name")
     } else if words.is(2, "lib-ver") {
@@ -297,7 +297,7 @@ const CLIENT_SETNAME: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn client_setname(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn client_setname(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::ClientSetName(client_name(words.get(2))?))
 }
 

@@ -7,9 +7,9 @@ use crate::error::{CommandError, excerpt};
 use crate::form::{ObjectReply, ReplyForm, Shape};
 use crate::keys::key;
 use crate::request::Request;
-use crate::spec::{Argument, Asked, CommandSpec, Flag, Group, KeyPlaces, Kind};
-use crate::wire::{Protocol, Words, encode};
-use remora_frontend::Part;
+use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult};
+use crate::wire::{RespVersion, Words, encode};
+use remora_frontend::ShardAnswer;
 use remora_protocol::integer;
 use remora_protocol::{Command, ExpireCondition};
 
@@ -44,7 +44,7 @@ const EXPIRE: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn expire(words: Words<'_>, now_unix_ms: u64) -> Asked<'_> {
+fn expire(words: Words<'_>, now_unix_ms: u64) -> ParseResult<'_> {
     expire_in_form(words, now_unix_ms, ExpiryForm::InSeconds, "expire")
 }
 
@@ -63,7 +63,7 @@ const EXPIREAT: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn expireat(words: Words<'_>, now_unix_ms: u64) -> Asked<'_> {
+fn expireat(words: Words<'_>, now_unix_ms: u64) -> ParseResult<'_> {
     expire_in_form(words, now_unix_ms, ExpiryForm::AtSeconds, "expireat")
 }
 
@@ -82,7 +82,7 @@ const PEXPIRE: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn pexpire(words: Words<'_>, now_unix_ms: u64) -> Asked<'_> {
+fn pexpire(words: Words<'_>, now_unix_ms: u64) -> ParseResult<'_> {
     expire_in_form(words, now_unix_ms, ExpiryForm::InMs, "pexpire")
 }
 
@@ -101,7 +101,7 @@ const PEXPIREAT: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn pexpireat(words: Words<'_>, now_unix_ms: u64) -> Asked<'_> {
+fn pexpireat(words: Words<'_>, now_unix_ms: u64) -> ParseResult<'_> {
     expire_in_form(words, now_unix_ms, ExpiryForm::AtMs, "pexpireat")
 }
 
@@ -112,7 +112,7 @@ fn expire_in_form<'a>(
     now_unix_ms: u64,
     form: ExpiryForm,
     command: &'static str,
-) -> Asked<'a> {
+) -> ParseResult<'a> {
     let (mut nx, mut xx, mut gt, mut lt) = (false, false, false, false);
     for at in 3..words.len() {
         let options =
@@ -158,7 +158,7 @@ const TTL: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn ttl(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn ttl(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Key(Command::Ttl { key: key(words.get(1))? }, ReplyForm::Object(&SECONDS_LEFT)))
 }
 
@@ -177,7 +177,7 @@ key.",
     ..CommandSpec::PLAIN
 };
 
-fn pttl(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn pttl(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Key(Command::Ttl { key: key(words.get(1))? }, ReplyForm::Object(&MS_LEFT)))
 }
 
@@ -195,7 +195,7 @@ const EXPIRETIME: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn expiretime(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn expiretime(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let command = Command::ExpireTime { key: key(words.get(1))? };
     Ok(Request::Key(command, ReplyForm::Object(&SECONDS_LEFT)))
 }
@@ -214,15 +214,15 @@ const PEXPIRETIME: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn pexpiretime(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn pexpiretime(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let command = Command::ExpireTime { key: key(words.get(1))? };
     Ok(Request::Key(command, ReplyForm::Object(&MS_LEFT)))
 }
 
 /// A time in ms, in seconds: rounded to the nearest one, as Redis does. -1 (no expiry) and
 /// -2 (no key) stay as they are.
-fn write_seconds(out: &mut Vec<u8>, _: Protocol, part: Part<'_>) {
-    let ms = part.number;
+fn write_seconds(out: &mut Vec<u8>, _: RespVersion, answer: ShardAnswer<'_>) {
+    let ms = answer.number;
     encode::integer(out, if ms < 0 { ms } else { ms.saturating_add(500) / 1000 });
 }
 
@@ -240,7 +240,7 @@ const PERSIST: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn persist(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn persist(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let command = Command::Persist { key: key(words.get(1))? };
     Ok(Request::Key(command, ReplyForm::Number("persist")))
 }

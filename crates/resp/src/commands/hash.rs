@@ -5,7 +5,7 @@ use crate::error::CommandError;
 use crate::form::{ListForm, ObjectReply, ReplyForm, Shape};
 use crate::keys::{key, value};
 use crate::request::Request;
-use crate::spec::{Argument, Asked, CommandSpec, Flag, Group, KeyPlaces, Kind};
+use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult};
 use crate::wire::Words;
 use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_PATTERN_BYTES, MAX_REPLY_BYTES};
 use remora_protocol::Items;
@@ -52,7 +52,7 @@ fn request<'a>(
     words: Words<'a>,
     command: HashCommand<'a>,
     reply: &'static ObjectReply,
-) -> Asked<'a> {
+) -> ParseResult<'a> {
     let (key, form) = (key(words.get(1))?, ReplyForm::Object(reply));
     Ok(Request::Object { key, request: command.request(), form })
 }
@@ -102,7 +102,7 @@ one record; a larger one has a record for each field, and stays so.",
 
 static SET: ObjectReply = ObjectReply::new("hset", Shape::Number);
 
-fn hset(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hset(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     set_as(words, &SET)
 }
 
@@ -119,11 +119,11 @@ const HMSET: CommandSpec = CommandSpec {
 
 static MSET: ObjectReply = ObjectReply::new("hmset", Shape::Ok);
 
-fn hmset(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hmset(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     set_as(words, &MSET)
 }
 
-fn set_as<'a>(words: Words<'a>, reply: &'static ObjectReply) -> Asked<'a> {
+fn set_as<'a>(words: Words<'a>, reply: &'static ObjectReply) -> ParseResult<'a> {
     if words.len() % 2 == 1 {
         return Err(CommandError::WrongArity(reply.command));
     }
@@ -142,7 +142,7 @@ const HSETNX: CommandSpec = CommandSpec {
 
 static SET_ABSENT: ObjectReply = ObjectReply::new("hsetnx", Shape::Number);
 
-fn hsetnx(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hsetnx(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, HashCommand::SetAbsent { pair: items(words, 2, 2)? }, &SET_ABSENT)
 }
 
@@ -156,7 +156,7 @@ const HGET: CommandSpec = CommandSpec {
 
 static GET: ObjectReply = ObjectReply::new("hget", Shape::Value);
 
-fn hget(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hget(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, HashCommand::Get { name: key(words.get(2))? }, &GET)
 }
 
@@ -172,7 +172,7 @@ const HMGET: CommandSpec = CommandSpec {
 
 static MGET: ObjectReply = list("hmget", ListForm::Array);
 
-fn hmget(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hmget(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, HashCommand::GetMany { names: items(words, 2, 1)? }, &MGET)
 }
 
@@ -185,7 +185,7 @@ const HGETALL: CommandSpec = CommandSpec {
 
 static GET_ALL: ObjectReply = list("hgetall", ListForm::Map);
 
-fn hgetall(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hgetall(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, HashCommand::All { told: Told::Both }, &GET_ALL)
 }
 
@@ -198,7 +198,7 @@ const HKEYS: CommandSpec = CommandSpec {
 
 static NAMES: ObjectReply = list("hkeys", ListForm::Array);
 
-fn hkeys(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hkeys(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, HashCommand::All { told: Told::Names }, &NAMES)
 }
 
@@ -211,7 +211,7 @@ const HVALS: CommandSpec = CommandSpec {
 
 static VALUES: ObjectReply = list("hvals", ListForm::Array);
 
-fn hvals(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hvals(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, HashCommand::All { told: Told::Values }, &VALUES)
 }
 
@@ -230,7 +230,7 @@ const HDEL: CommandSpec = CommandSpec {
 
 static REMOVE: ObjectReply = ObjectReply::new("hdel", Shape::Number);
 
-fn hdel(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hdel(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, HashCommand::Remove { names: items(words, 2, 1)? }, &REMOVE)
 }
 
@@ -245,7 +245,7 @@ const HEXISTS: CommandSpec = CommandSpec {
 
 static EXISTS: ObjectReply = ObjectReply::new("hexists", Shape::Number);
 
-fn hexists(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hexists(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, HashCommand::Exists { name: key(words.get(2))? }, &EXISTS)
 }
 
@@ -261,7 +261,7 @@ const HLEN: CommandSpec = CommandSpec {
 
 static LENGTH: ObjectReply = ObjectReply::new("hlen", Shape::Number);
 
-fn hlen(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hlen(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, HashCommand::Length, &LENGTH)
 }
 
@@ -277,7 +277,7 @@ const HSTRLEN: CommandSpec = CommandSpec {
 
 static VALUE_LENGTH: ObjectReply = ObjectReply::new("hstrlen", Shape::Number);
 
-fn hstrlen(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hstrlen(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, HashCommand::ValueLength { name: key(words.get(2))? }, &VALUE_LENGTH)
 }
 
@@ -297,7 +297,7 @@ static INCREMENT: ObjectReply = ObjectReply {
     errors: &[(Status::NotAnInteger, "ERR hash value is not an integer")],
 };
 
-fn hincrby(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hincrby(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let by = integer::parse(words.get(3)).ok_or(CommandError::NotAnInteger)?;
     request(words, HashCommand::Increment { name: key(words.get(2))?, by }, &INCREMENT)
 }
@@ -323,7 +323,7 @@ static INCREMENT_FLOAT: ObjectReply = ObjectReply {
     ],
 };
 
-fn hincrbyfloat(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hincrbyfloat(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let by = decimal::parse(words.get(3)).ok_or(CommandError::NotAFloat)?;
     if !by.is_finite() {
         return Err(CommandError::Infinite);
@@ -363,7 +363,7 @@ static RANDOM_ONE: ObjectReply = ObjectReply::new("hrandfield", Shape::OneItem);
 static RANDOM: ObjectReply = list("hrandfield", ListForm::Array);
 static RANDOM_PAIRS: ObjectReply = list("hrandfield", ListForm::Pairs);
 
-fn hrandfield(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hrandfield(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     if words.len() == 2 {
         return request(words, HashCommand::Random { count: -1, told: Told::Names }, &RANDOM_ONE);
     }
@@ -413,7 +413,7 @@ static SCAN_NUMBER: ObjectReply = ObjectReply::new(
 
 /// HSCAN. Options that make no sense are an error only if the key exists: so it is
 /// in Redis.
-fn hscan(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn hscan(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let cursor = cursor(words.get(2))?;
     let (mut pattern, mut count) = (None, 10i64);
     for at in (3..words.len()).step_by(2) {

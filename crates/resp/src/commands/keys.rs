@@ -5,9 +5,9 @@ use crate::error::CommandError;
 use crate::form::{ObjectReply, ReplyForm, Shape};
 use crate::keys::{Keys, key};
 use crate::request::{Request, Transfer};
-use crate::spec::{Argument, Asked, CommandSpec, Flag, Group, KeyPlaces, Kind, help};
-use crate::wire::{Protocol, Words, encode};
-use remora_frontend::Part;
+use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult, help};
+use crate::wire::{RespVersion, Words, encode};
+use remora_frontend::ShardAnswer;
 use remora_layout::kind;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
@@ -44,7 +44,7 @@ const UNLINK: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn del(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn del(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Del(Keys::checked(words, 1)?))
 }
 
@@ -63,7 +63,7 @@ const EXISTS: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn exists(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn exists(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Exists(Keys::checked(words, 1)?))
 }
 
@@ -83,7 +83,7 @@ const TOUCH: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn touch(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn touch(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Touch(Keys::checked(words, 1)?))
 }
 
@@ -103,13 +103,13 @@ const TYPE: CommandSpec = CommandSpec {
 
 static TYPE_NAME: ObjectReply = ObjectReply::new("type", Shape::Own(write_type));
 
-fn type_of(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn type_of(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Key(Command::Type { key: key(words.get(1))? }, ReplyForm::Object(&TYPE_NAME)))
 }
 
-fn write_type(out: &mut Vec<u8>, _: Protocol, part: Part<'_>) {
-    let name = match part.status {
-        Status::Ok => kind::Kind(part.number as u8).name(),
+fn write_type(out: &mut Vec<u8>, _: RespVersion, answer: ShardAnswer<'_>) {
+    let name = match answer.status {
+        Status::Ok => kind::Kind(answer.number as u8).name(),
         _ => "none",
     };
     encode::simple(out, name);
@@ -142,7 +142,7 @@ const OBJECT_ENCODING: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn object_encoding(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn object_encoding(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Key(Command::Encoding { key: key(words.get(2))? }, ReplyForm::Value))
 }
 
@@ -164,21 +164,21 @@ const OBJECT_FREQ: CommandSpec = CommandSpec {
 
 static TOUCHES: ObjectReply = ObjectReply::new("object|freq", Shape::Own(write_touches));
 
-fn object_freq(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn object_freq(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Key(Command::Encoding { key: key(words.get(2))? }, ReplyForm::Object(&TOUCHES)))
 }
 
 /// How often a key was touched, null without it, or the error that this is not counted.
-fn write_touches(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
-    match part.status {
-        Status::Ok if part.number < 0 => encode::error(
+fn write_touches(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    match answer.status {
+        Status::Ok if answer.number < 0 => encode::error(
             out,
             "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please \
              note that when switching between policies at runtime LRU and LFU data will take \
              some time to adjust.",
         ),
-        Status::Ok => encode::integer(out, part.number),
-        _ => encode::null(out, protocol),
+        Status::Ok => encode::integer(out, answer.number),
+        _ => encode::null(out, version),
     }
 }
 
@@ -211,13 +211,13 @@ const OBJECT_IDLETIME: CommandSpec = CommandSpec {
 
 static IDLE_TIME: ObjectReply = ObjectReply::new("object|idletime", Shape::Own(write_idle_time));
 
-fn object_idletime(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn object_idletime(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Key(Command::Type { key: key(words.get(2))? }, ReplyForm::Object(&IDLE_TIME)))
 }
 
-fn write_idle_time(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
-    match part.status {
-        Status::NotFound => encode::null(out, protocol),
+fn write_idle_time(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    match answer.status {
+        Status::NotFound => encode::null(out, version),
         _ => encode::error(
             out,
             "ERR idle time is not tracked: a client may read a key without asking the server",
@@ -242,13 +242,13 @@ const OBJECT_REFCOUNT: CommandSpec = CommandSpec {
 
 static REFERENCES: ObjectReply = ObjectReply::new("object|refcount", Shape::Own(write_references));
 
-fn object_refcount(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn object_refcount(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Key(Command::Type { key: key(words.get(2))? }, ReplyForm::Object(&REFERENCES)))
 }
 
-fn write_references(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
-    match part.status {
-        Status::NotFound => encode::null(out, protocol),
+fn write_references(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    match answer.status {
+        Status::NotFound => encode::null(out, version),
         _ => encode::integer(out, 1),
     }
 }
@@ -287,7 +287,7 @@ const RENAME: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn rename(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn rename(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     renamed(words, true, ReplyForm::Object(&RENAMED))
 }
 
@@ -307,11 +307,11 @@ const RENAMENX: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn renamenx(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn renamenx(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     renamed(words, false, ReplyForm::Object(&WAS_RENAMED))
 }
 
-fn renamed(words: Words<'_>, replaces: bool, form: ReplyForm) -> Asked<'_> {
+fn renamed(words: Words<'_>, replaces: bool, form: ReplyForm) -> ParseResult<'_> {
     let (key, to) = (key(words.get(1))?, key(words.get(2))?);
     let (database, keeps, must_differ) = (None, false, false);
     Ok(Request::Transfer(Transfer { key, to, database, replaces, keeps, must_differ, form }))
@@ -333,7 +333,7 @@ const MOVE: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn move_key(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn move_key(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let database = Some(arguments::database(words.get(2))?);
     let key = key(words.get(1))?;
     let (replaces, keeps, must_differ, form) = (false, false, true, ReplyForm::Number("move"));
@@ -363,7 +363,7 @@ const COPY: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn copy(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn copy(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let (mut database, mut replaces) = (None, false);
     let mut at = 3;
     while at < words.len() {

@@ -2,10 +2,11 @@
 
 use crate::arguments::{PATTERN, cursor, pattern};
 use crate::error::CommandError;
+use crate::form::CombinedReply;
 use crate::request::{KeyFilter, Request};
-use crate::spec::{Argument, Asked, CommandSpec, Flag, Group, Kind, help};
-use crate::wire::{Words, encode};
-use remora_frontend::Part;
+use crate::spec::{Argument, CommandSpec, Flag, Group, Kind, ParseResult, help};
+use crate::wire::{RespVersion, Words, encode};
+use remora_frontend::ShardAnswer;
 use remora_protocol::ScannedKeys;
 use remora_protocol::integer;
 
@@ -32,7 +33,7 @@ const SCAN: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn scan(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn scan(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let cursor = cursor(words.get(1))?;
     let (mut count, mut filter) = (SCAN_COUNT, KeyFilter::default());
     let mut at = 2;
@@ -60,10 +61,14 @@ fn scan(words: Words<'_>, _now: u64) -> Asked<'_> {
 }
 
 /// The reply to SCAN: where to continue, and keys.
-pub(crate) fn write_scanned(out: &mut Vec<u8>, part: Part<'_>) {
+pub static SCANNED: CombinedReply =
+    CombinedReply { command: "scan", takes_errors: false, write: write_scanned };
+
+fn write_scanned(out: &mut Vec<u8>, version: RespVersion, answers: &[ShardAnswer<'_>]) {
+    let cursor: i64 = answers.iter().map(|answer| answer.number).sum();
     encode::array(out, 2);
-    encode::bulk(out, part.number.to_string().as_bytes());
-    write_keys(out, &[part]);
+    encode::bulk(out, cursor.to_string().as_bytes());
+    write_keys(out, version, answers);
 }
 
 const KEYS: CommandSpec = CommandSpec {
@@ -81,15 +86,18 @@ const KEYS: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn keys(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn keys(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let pattern = Some(pattern(words.get(1), false)?);
     Ok(Request::KeysOf(KeyFilter { pattern, of_type: None }))
 }
 
 /// The reply to KEYS: all keys that the shards have sent.
-pub(crate) fn write_keys(out: &mut Vec<u8>, parts: &[Part<'_>]) {
+pub static KEY_LIST: CombinedReply =
+    CombinedReply { command: "keys", takes_errors: false, write: write_keys };
+
+fn write_keys(out: &mut Vec<u8>, _: RespVersion, answers: &[ShardAnswer<'_>]) {
     let keys = || {
-        let lists = parts.iter().map(|part| part.value.unwrap_or_default());
+        let lists = answers.iter().map(|answer| answer.value.unwrap_or_default());
         lists.flat_map(ScannedKeys::new)
     };
     encode::array(out, keys().count());
@@ -110,7 +118,7 @@ const RANDOMKEY: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn randomkey(_words: Words<'_>, _now: u64) -> Asked<'_> {
+fn randomkey(_words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::RandomKey)
 }
 
@@ -126,7 +134,7 @@ sum need not have been true at any one moment.",
     ..CommandSpec::PLAIN
 };
 
-fn dbsize(_words: Words<'_>, _now: u64) -> Asked<'_> {
+fn dbsize(_words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::DbSize)
 }
 
@@ -151,7 +159,7 @@ meanwhile; a key that is written meanwhile may stay.",
     ..CommandSpec::PLAIN
 };
 
-fn flushall(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn flushall(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     flushed(words, Request::FlushAll)
 }
 
@@ -168,13 +176,13 @@ const FLUSHDB: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn flushdb(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn flushdb(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     flushed(words, Request::FlushDb)
 }
 
 /// Memory is reclaimed slot by slot in any case, so ASYNC and SYNC mean the
 /// same.
-fn flushed<'a>(words: Words<'a>, request: Request<'a>) -> Asked<'a> {
+fn flushed<'a>(words: Words<'a>, request: Request<'a>) -> ParseResult<'a> {
     let is_mode = || words.is(1, "async") || words.is(1, "sync");
     match words.len() {
         1 => Ok(request),
@@ -221,7 +229,7 @@ const CLUSTER_KEYSLOT: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn cluster_keyslot(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn cluster_keyslot(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::KeySlot(words.get(2)))
 }
 

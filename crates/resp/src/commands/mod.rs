@@ -6,11 +6,11 @@ pub(crate) mod expiry;
 pub mod geo;
 mod hash;
 mod keys;
-pub(crate) mod keyspace;
-pub(crate) mod persistence;
+pub mod keyspace;
+pub mod persistence;
 pub mod rtree;
 pub mod server;
-pub(crate) mod strings;
+pub mod strings;
 
 use crate::spec::CommandSpec;
 

@@ -1,10 +1,11 @@
 //! What is kept: snapshots.
 
 use crate::error::CommandError;
+use crate::form::CombinedReply;
 use crate::request::Request;
-use crate::spec::{Argument, Asked, CommandSpec, Flag, Kind};
-use crate::wire::{Words, encode};
-use remora_frontend::Part;
+use crate::spec::{Argument, CommandSpec, Flag, Kind, ParseResult};
+use crate::wire::{RespVersion, Words, encode};
+use remora_frontend::ShardAnswer;
 use remora_protocol::integer;
 
 const BGSAVE: CommandSpec = CommandSpec {
@@ -20,7 +21,7 @@ written.",
     ..CommandSpec::PLAIN
 };
 
-fn bgsave(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn bgsave(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     match words.len() {
         1 => Ok(Request::BgSave),
         2 if words.is(1, "schedule") => Ok(Request::BgSave),
@@ -40,7 +41,7 @@ const LASTSAVE: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn lastsave(_words: Words<'_>, _now: u64) -> Asked<'_> {
+fn lastsave(_words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::LastSave)
 }
 
@@ -62,7 +63,7 @@ disk, and the number of replicas, which is 0. The sync begins at once. Other con
     ..CommandSpec::PLAIN
 };
 
-fn waitaof(words: Words<'_>, now_ms: u64) -> Asked<'_> {
+fn waitaof(words: Words<'_>, now_ms: u64) -> ParseResult<'_> {
     let number = |at| integer::parse(words.get(at)).ok_or(CommandError::NotAnInteger);
     let (local, replicas, timeout_ms) = (number(1)?, number(2)?, number(3)?);
     if !(0..=1).contains(&local) {
@@ -80,8 +81,11 @@ fn waitaof(words: Words<'_>, now_ms: u64) -> Asked<'_> {
 }
 
 /// The reply to WAITAOF, from all shards' answers.
-pub(crate) fn write_synced(out: &mut Vec<u8>, parts: &[Part<'_>]) {
-    let is_synced = parts.iter().all(|part| part.number == 1);
+pub static SYNCED: CombinedReply =
+    CombinedReply { command: "waitaof", takes_errors: false, write: write_synced };
+
+fn write_synced(out: &mut Vec<u8>, _: RespVersion, answers: &[ShardAnswer<'_>]) {
+    let is_synced = answers.iter().all(|answer| answer.number == 1);
     encode::array(out, 2);
     encode::integer(out, is_synced.into());
     encode::integer(out, 0);

@@ -2,12 +2,13 @@
 
 use crate::arguments::{KEYS, pattern};
 use crate::error::{CommandError, status_error};
+use crate::form::CombinedReply;
 use crate::keys::Keys;
 use crate::limits::{MAX_COMMAND_NAMES, MAX_CONFIG_PATTERNS};
 use crate::request::{CommandQuery, ListFilter, Patterns, Request, Sections};
-use crate::spec::{Argument, Asked, CommandSpec, Flag, KeyPlaces, Kind, help};
-use crate::wire::{Protocol, Words, encode};
-use remora_frontend::Part;
+use crate::spec::{Argument, CommandSpec, Flag, KeyPlaces, Kind, ParseResult, help};
+use crate::wire::{RespVersion, Words, encode};
+use remora_frontend::ShardAnswer;
 use remora_protocol::message::Status;
 
 const INFO: CommandSpec = CommandSpec {
@@ -23,7 +24,7 @@ shown.",
     ..CommandSpec::PLAIN
 };
 
-fn info(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn info(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Info(Sections(Keys::all(words, 1))))
 }
 
@@ -52,7 +53,7 @@ x itself. Case does not matter.",
     ..CommandSpec::PLAIN
 };
 
-fn config_get(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn config_get(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let words = Keys::all(words, 2);
     if words.len() > MAX_CONFIG_PATTERNS {
         return Err(CommandError::TooManyPatterns);
@@ -65,12 +66,12 @@ fn config_get(words: Words<'_>, _now: u64) -> Asked<'_> {
 /// comes at most once, however many patterns match it.
 pub fn write_config(
     out: &mut Vec<u8>,
-    protocol: Protocol,
+    version: RespVersion,
     patterns: &Patterns,
     parameters: &[(&str, &str)],
 ) {
     let matching = || parameters.iter().filter(|(name, _)| patterns.matches(name));
-    encode::map(out, protocol, matching().count());
+    encode::map(out, version, matching().count());
     for (name, value) in matching() {
         encode::bulk(out, name.as_bytes());
         encode::bulk(out, value.as_bytes());
@@ -110,7 +111,7 @@ const COMMAND: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn command(_words: Words<'_>, _now: u64) -> Asked<'_> {
+fn command(_words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Command(CommandQuery::All))
 }
 
@@ -125,7 +126,7 @@ const COMMAND_COUNT: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn command_count(_words: Words<'_>, _now: u64) -> Asked<'_> {
+fn command_count(_words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Command(CommandQuery::Count))
 }
 
@@ -142,7 +143,7 @@ const COMMAND_DOCS: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn command_docs(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn command_docs(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Command(CommandQuery::Docs(command_names(words)?)))
 }
 
@@ -170,7 +171,7 @@ const COMMAND_GETKEYS: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn command_getkeys(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn command_getkeys(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Command(CommandQuery::GetKeys(Keys::all(words, 2))))
 }
 
@@ -198,7 +199,7 @@ const COMMAND_INFO: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn command_info(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn command_info(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     match words.len() {
         2 => Ok(Request::Command(CommandQuery::All)),
         _ => Ok(Request::Command(CommandQuery::Info(command_names(words)?))),
@@ -228,7 +229,7 @@ const COMMAND_LIST: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn command_list(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn command_list(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let filter = match words.len() {
         2 => ListFilter::None,
         5 if words.is(2, "filterby") && words.is(3, "module") => ListFilter::Module,
@@ -267,20 +268,23 @@ shards are not looked at in one moment. A key that has expired counts until it i
     ..CommandSpec::PLAIN
 };
 
-fn debug_digest(_words: Words<'_>, _now: u64) -> Asked<'_> {
+fn debug_digest(_words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Digest)
 }
 
 /// The reply to DEBUG DIGEST: the sum of the shards' digests, if each has sent one.
-pub(crate) fn write_digest(out: &mut Vec<u8>, parts: &[Part<'_>]) {
-    if parts.iter().any(|part| part.status == Status::TryAgain) {
+pub static DIGEST: CombinedReply =
+    CombinedReply { command: "debug|digest", takes_errors: true, write: write_digest };
+
+fn write_digest(out: &mut Vec<u8>, _: RespVersion, answers: &[ShardAnswer<'_>]) {
+    if answers.iter().any(|answer| answer.status == Status::TryAgain) {
         let text = "TRYAGAIN keys were changed all the time: ask again when fewer changes come";
         return encode::error(out, text);
     }
-    if let Some(text) = parts.iter().find_map(|part| status_error(part.status, "")) {
+    if let Some(text) = answers.iter().find_map(|answer| status_error(answer.status, "")) {
         return encode::error(out, &text);
     }
-    write_digits(out, parts.iter().map(digest_of).fold(0, u128::wrapping_add));
+    write_digits(out, answers.iter().map(digest_of).fold(0, u128::wrapping_add));
 }
 
 const DEBUG_DIGEST_VALUE: CommandSpec = CommandSpec {
@@ -298,19 +302,25 @@ nothing else while it adds up a large object.",
     ..CommandSpec::PLAIN
 };
 
-fn debug_digest_value(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn debug_digest_value(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::DigestValues(Keys::checked(words, 2)?))
 }
 
 /// The reply to DEBUG DIGEST-VALUE: a digest for each key.
-pub(crate) fn write_digests(out: &mut Vec<u8>, parts: &[Part<'_>]) {
-    encode::array(out, parts.len());
-    parts.iter().for_each(|part| write_digits(out, digest_of(part)));
+pub static DIGEST_VALUES: CombinedReply = CombinedReply {
+    command: "debug|digest-value",
+    takes_errors: false,
+    write: write_digest_values,
+};
+
+fn write_digest_values(out: &mut Vec<u8>, _: RespVersion, answers: &[ShardAnswer<'_>]) {
+    encode::array(out, answers.len());
+    answers.iter().for_each(|answer| write_digits(out, digest_of(answer)));
 }
 
 /// The digest that a shard has sent; 0 for an absent key.
-fn digest_of(part: &Part<'_>) -> u128 {
-    part.value.and_then(<[u8]>::first_chunk).map_or(0, |bytes| u128::from_le_bytes(*bytes))
+fn digest_of(answer: &ShardAnswer<'_>) -> u128 {
+    answer.value.and_then(<[u8]>::first_chunk).map_or(0, |bytes| u128::from_le_bytes(*bytes))
 }
 
 /// 40 hexadecimal digits, as Redis has them.

@@ -5,12 +5,12 @@ use crate::arguments::{
     UNIX_SECONDS, VALUE,
 };
 use crate::error::{CommandError, status_error};
-use crate::form::{ObjectReply, ReplyForm, Shape};
+use crate::form::{CombinedReply, ObjectReply, ReplyForm, Shape};
 use crate::keys::{Keys, Pairs, key, value};
 use crate::request::Request;
-use crate::spec::{Argument, Asked, CommandSpec, Flag, Group, KeyPlaces, Kind};
-use crate::wire::{Protocol, Words, encode};
-use remora_frontend::Part;
+use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult};
+use crate::wire::{RespVersion, Words, encode};
+use remora_frontend::ShardAnswer;
 use remora_layout::limits::{MAX_REPLY_BYTES, MAX_VALUE_BYTES};
 use remora_protocol::integer;
 use remora_protocol::message::Status;
@@ -36,7 +36,7 @@ const GET: CommandSpec = CommandSpec {
     ..CommandSpec::PLAIN
 };
 
-fn get(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn get(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Key(Command::Get { key: key(words.get(1))? }, ReplyForm::Value))
 }
 
@@ -72,7 +72,7 @@ null; without it null means that NX or XX did not hold. Expiries reach to the ye
     ..CommandSpec::PLAIN
 };
 
-fn set(words: Words<'_>, now_unix_ms: u64) -> Asked<'_> {
+fn set(words: Words<'_>, now_unix_ms: u64) -> ParseResult<'_> {
     let mut condition = Condition::Always;
     let mut get = false;
     let mut keep = false;
@@ -129,7 +129,7 @@ const SETNX: CommandSpec = CommandSpec {
 
 static DONE: ObjectReply = ObjectReply::new("setnx", Shape::Own(write_done));
 
-fn setnx(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn setnx(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let (key, value) = (key(words.get(1))?, value(words.get(2))?);
     let (condition, expiry) = (Condition::IfAbsent, Expiry::Never);
     let command = Command::Set { key, value, condition, expiry, get: false };
@@ -137,8 +137,8 @@ fn setnx(words: Words<'_>, _now: u64) -> Asked<'_> {
 }
 
 /// Whether it was done.
-fn write_done(out: &mut Vec<u8>, _: Protocol, part: Part<'_>) {
-    encode::integer(out, (part.status == Status::Ok).into());
+fn write_done(out: &mut Vec<u8>, _: RespVersion, answer: ShardAnswer<'_>) {
+    encode::integer(out, (answer.status == Status::Ok).into());
 }
 
 const SETEX: CommandSpec = CommandSpec {
@@ -154,7 +154,7 @@ const SETEX: CommandSpec = CommandSpec {
     ..STRING
 };
 
-fn setex(words: Words<'_>, now_unix_ms: u64) -> Asked<'_> {
+fn setex(words: Words<'_>, now_unix_ms: u64) -> ParseResult<'_> {
     set_in_form(words, now_unix_ms, ExpiryForm::InSeconds, "setex")
 }
 
@@ -171,7 +171,7 @@ const PSETEX: CommandSpec = CommandSpec {
     ..STRING
 };
 
-fn psetex(words: Words<'_>, now_unix_ms: u64) -> Asked<'_> {
+fn psetex(words: Words<'_>, now_unix_ms: u64) -> ParseResult<'_> {
     set_in_form(words, now_unix_ms, ExpiryForm::InMs, "psetex")
 }
 
@@ -180,7 +180,7 @@ fn set_in_form<'a>(
     now_unix_ms: u64,
     form: ExpiryForm,
     command: &'static str,
-) -> Asked<'a> {
+) -> ParseResult<'a> {
     let number = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     if number <= 0 {
         return Err(CommandError::InvalidExpiry(command));
@@ -203,7 +203,7 @@ const GETSET: CommandSpec = CommandSpec {
     ..STRING
 };
 
-fn getset(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn getset(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let (key, value) = (key(words.get(1))?, value(words.get(2))?);
     let (condition, expiry) = (Condition::Always, Expiry::Never);
     let command = Command::Set { key, value, condition, expiry, get: true };
@@ -222,7 +222,7 @@ const GETDEL: CommandSpec = CommandSpec {
     ..STRING
 };
 
-fn getdel(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn getdel(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Key(Command::GetDel { key: key(words.get(1))? }, ReplyForm::Value))
 }
 
@@ -247,7 +247,7 @@ static INVALID_EXPIRY: ObjectReply =
 
 /// GETEX. An option that makes no sense is an error at once, a time that makes
 /// none only if the key exists: so it is in Redis.
-fn getex(words: Words<'_>, now_unix_ms: u64) -> Asked<'_> {
+fn getex(words: Words<'_>, now_unix_ms: u64) -> ParseResult<'_> {
     let mut persist = false;
     let mut timed: Option<(ExpiryForm, &[u8])> = None;
     let mut at = 2;
@@ -285,19 +285,24 @@ fn getex(words: Words<'_>, now_unix_ms: u64) -> Asked<'_> {
     })
 }
 
-fn write_null_or_not_an_integer(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
-    write_null_or(Status::NotAnInteger, out, protocol, part);
+fn write_null_or_not_an_integer(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    write_null_or(Status::NotAnInteger, out, version, answer);
 }
 
-fn write_null_or_invalid_expiry(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
-    write_null_or(Status::InvalidExpiry, out, protocol, part);
+fn write_null_or_invalid_expiry(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    write_null_or(Status::InvalidExpiry, out, version, answer);
 }
 
 /// Null without the key, else the error of this status.
-fn write_null_or(refused: Status, out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
-    match status_error(refused, "getex").filter(|_| part.number != 0) {
+fn write_null_or(
+    refused: Status,
+    out: &mut Vec<u8>,
+    version: RespVersion,
+    answer: ShardAnswer<'_>,
+) {
+    match status_error(refused, "getex").filter(|_| answer.number != 0) {
         Some(text) => encode::error(out, &text),
-        None => encode::null(out, protocol),
+        None => encode::null(out, version),
     }
 }
 
@@ -317,19 +322,22 @@ some moment during the call, but not all at the same moment.",
     ..CommandSpec::PLAIN
 };
 
-fn mget(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn mget(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::MGet(Keys::checked(words, 1)?))
 }
 
 /// The reply to MGET: null for an absent key or one that is not a string.
-pub(crate) fn write_values(out: &mut Vec<u8>, protocol: Protocol, parts: &[Part<'_>]) {
-    if parts.iter().any(|part| part.status == Status::TooLarge) {
+pub static VALUES: CombinedReply =
+    CombinedReply { command: "mget", takes_errors: true, write: write_values };
+
+fn write_values(out: &mut Vec<u8>, version: RespVersion, answers: &[ShardAnswer<'_>]) {
+    if answers.iter().any(|answer| answer.status == Status::TooLarge) {
         return encode::error(
             out,
             &format!("ERR reply is longer than {MAX_REPLY_BYTES} bytes: ask for fewer keys"),
         );
     }
-    let mut statuses = parts.iter().map(|part| part.status);
+    let mut statuses = answers.iter().map(|answer| answer.status);
     let error = statuses.find_map(|status| match status {
         Status::WrongType => None,
         status => status_error(status, ""),
@@ -337,9 +345,9 @@ pub(crate) fn write_values(out: &mut Vec<u8>, protocol: Protocol, parts: &[Part<
     if let Some(text) = error {
         return encode::error(out, &text);
     }
-    encode::array(out, parts.len());
-    for part in parts {
-        encode::bulk_or_null(out, protocol, part.value);
+    encode::array(out, answers.len());
+    for answer in answers {
+        encode::bulk_or_null(out, version, answer.value);
     }
 }
 
@@ -361,7 +369,7 @@ another.",
     ..CommandSpec::PLAIN
 };
 
-fn mset(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn mset(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     match Pairs::checked(words, 1)? {
         Some(pairs) => Ok(Request::MSet(pairs)),
         None => Err(CommandError::WrongArity("mset")),
@@ -386,7 +394,7 @@ const APPEND: CommandSpec = CommandSpec {
     ..STRING
 };
 
-fn append(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn append(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Key(
         Command::Append { key: key(words.get(1))?, value: part(words.get(2))? },
         ReplyForm::Number("append"),
@@ -412,7 +420,7 @@ const SETRANGE: CommandSpec = CommandSpec {
     ..STRING
 };
 
-fn setrange(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn setrange(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let offset = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     let offset = u64::try_from(offset).map_err(|_| CommandError::Offset)?;
     Ok(Request::Key(
@@ -433,7 +441,7 @@ const STRLEN: CommandSpec = CommandSpec {
     ..STRING
 };
 
-fn strlen(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn strlen(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::Key(Command::StrLen { key: key(words.get(1))? }, ReplyForm::Number("strlen")))
 }
 
@@ -461,7 +469,7 @@ const SUBSTR: CommandSpec = CommandSpec {
 };
 
 /// GETRANGE and SUBSTR.
-fn getrange(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn getrange(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let start = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     let end = integer::parse(words.get(3)).ok_or(CommandError::NotAnInteger)?;
     Ok(Request::Key(Command::get_range(key(words.get(1))?, start, end), ReplyForm::Value))
@@ -482,7 +490,7 @@ value is an error, and nothing is changed.",
     ..BITMAP
 };
 
-fn setbit(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn setbit(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let offset = bit_offset(words.get(2))?;
     let bit = match integer::parse(words.get(3)) {
         Some(0) => false,
@@ -508,7 +516,7 @@ const GETBIT: CommandSpec = CommandSpec {
     ..BITMAP
 };
 
-fn getbit(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn getbit(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let offset = bit_offset(words.get(2))?;
     Ok(Request::Key(
         Command::GetBit { key: key(words.get(1))?, offset },
@@ -535,7 +543,7 @@ expiry stays.",
     ..STRING
 };
 
-fn incr(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn incr(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     add(words, 1)
 }
 
@@ -550,7 +558,7 @@ const INCRBY: CommandSpec = CommandSpec {
     ..STRING
 };
 
-fn incrby(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn incrby(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let by = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     add(words, by)
 }
@@ -566,7 +574,7 @@ const DECR: CommandSpec = CommandSpec {
     ..STRING
 };
 
-fn decr(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn decr(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     add(words, -1)
 }
 
@@ -581,13 +589,13 @@ const DECRBY: CommandSpec = CommandSpec {
     ..STRING
 };
 
-fn decrby(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn decrby(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let by = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     let by = by.checked_neg().ok_or(CommandError::DecrementOverflow)?;
     add(words, by)
 }
 
-fn add(words: Words<'_>, by: i64) -> Asked<'_> {
+fn add(words: Words<'_>, by: i64) -> ParseResult<'_> {
     let command = Command::Incr { key: key(words.get(1))?, by };
     Ok(Request::Key(command, ReplyForm::Number("incr")))
 }

@@ -6,16 +6,16 @@ use crate::error::CommandError;
 use crate::keys::Keys;
 use crate::request::{CommandQuery, ListFilter};
 use crate::spec::{Argument, CommandSpec, Kind};
-use crate::wire::Protocol;
+use crate::wire::RespVersion;
 use crate::wire::encode::{array, bulk, integer, map, null, set, simple};
 
 /// Appends the reply to a COMMAND.
-pub fn answer(out: &mut Vec<u8>, protocol: Protocol, query: &CommandQuery<'_>) {
+pub fn answer(out: &mut Vec<u8>, version: RespVersion, query: &CommandQuery<'_>) {
     match query {
         CommandQuery::All => {
             array(out, TABLE.len());
             for spec in TABLE.iter() {
-                info(out, protocol, spec);
+                info(out, version, spec);
             }
         }
         CommandQuery::Count => integer(out, TABLE.len() as i64),
@@ -23,12 +23,12 @@ pub fn answer(out: &mut Vec<u8>, protocol: Protocol, query: &CommandQuery<'_>) {
             array(out, names.len());
             for name in names.clone() {
                 match find(name) {
-                    Some(spec) => info(out, protocol, spec),
-                    None => null(out, protocol),
+                    Some(spec) => info(out, version, spec),
+                    None => null(out, version),
                 }
             }
         }
-        CommandQuery::Docs(names) => all_docs(out, protocol, names),
+        CommandQuery::Docs(names) => all_docs(out, version, names),
         CommandQuery::List(filter) => list(out, filter),
         CommandQuery::GetKeys(words) => match keys_of(words) {
             Ok(keys) => {
@@ -72,11 +72,11 @@ fn find(name: &[u8]) -> Option<&'static CommandSpec> {
 
 /// The ten elements of COMMAND INFO. Tips are left out: they only advise
 /// proxies.
-fn info(out: &mut Vec<u8>, protocol: Protocol, spec: &CommandSpec) {
+fn info(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     array(out, 10);
     bulk(out, spec.name.as_bytes());
     integer(out, i64::from(spec.arity));
-    set(out, protocol, spec.flags.len());
+    set(out, version, spec.flags.len());
     for flag in spec.flags {
         simple(out, flag.name());
     }
@@ -84,44 +84,44 @@ fn info(out: &mut Vec<u8>, protocol: Protocol, spec: &CommandSpec) {
     integer(out, spec.keys.last as i64);
     integer(out, spec.keys.step as i64);
     let categories = spec.all_categories();
-    set(out, protocol, categories.len());
+    set(out, version, categories.len());
     for category in categories {
         simple(out, &format!("@{category}"));
     }
-    set(out, protocol, 0);
+    set(out, version, 0);
     if spec.keys.first == 0 {
-        set(out, protocol, 0);
+        set(out, version, 0);
     } else {
-        set(out, protocol, 1);
-        key_places(out, protocol, spec);
+        set(out, version, 1);
+        key_places(out, version, spec);
     }
     array(out, spec.subcommands.len());
     for subcommand in spec.subcommands {
-        info(out, protocol, subcommand);
+        info(out, version, subcommand);
     }
 }
 
 /// The positions of the keys, in the words of Redis 7. Its last key is relative to the first.
-fn key_places(out: &mut Vec<u8>, protocol: Protocol, spec: &CommandSpec) {
+fn key_places(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     let keys = spec.keys;
     let last = if keys.last < 0 { keys.last as i64 } else { keys.last as i64 - keys.first as i64 };
-    map(out, protocol, 3);
+    map(out, version, 3);
     bulk(out, b"flags");
-    set(out, protocol, keys.access.len());
+    set(out, version, keys.access.len());
     for access in keys.access {
         simple(out, access);
     }
     bulk(out, b"begin_search");
-    map(out, protocol, 2);
+    map(out, version, 2);
     text(out, "type", "index");
     bulk(out, b"spec");
-    map(out, protocol, 1);
+    map(out, version, 1);
     number(out, "index", keys.first as i64);
     bulk(out, b"find_keys");
-    map(out, protocol, 2);
+    map(out, version, 2);
     text(out, "type", "range");
     bulk(out, b"spec");
-    map(out, protocol, 3);
+    map(out, version, 3);
     number(out, "lastkey", last);
     number(out, "keystep", keys.step as i64);
     number(out, "limit", 0);
@@ -139,7 +139,7 @@ fn number(out: &mut Vec<u8>, name: &str, value: i64) {
 
 /// Unknown names are left out. A name that comes twice is answered once, as
 /// keys of a map must be.
-fn all_docs(out: &mut Vec<u8>, protocol: Protocol, names: &Keys<'_>) {
+fn all_docs(out: &mut Vec<u8>, version: RespVersion, names: &Keys<'_>) {
     let mut found: Vec<&CommandSpec> = Vec::new();
     if names.len() == 0 {
         found.extend(&TABLE);
@@ -149,36 +149,36 @@ fn all_docs(out: &mut Vec<u8>, protocol: Protocol, names: &Keys<'_>) {
             found.push(spec);
         }
     }
-    map(out, protocol, found.len());
+    map(out, version, found.len());
     for spec in found {
         bulk(out, spec.name.as_bytes());
-        docs(out, protocol, spec);
+        docs(out, version, spec);
     }
 }
 
-fn docs(out: &mut Vec<u8>, protocol: Protocol, spec: &CommandSpec) {
+fn docs(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     let has_arguments = !spec.arguments.is_empty();
     let has_subcommands = !spec.subcommands.is_empty();
-    map(out, protocol, 4 + usize::from(has_arguments) + usize::from(has_subcommands));
+    map(out, version, 4 + usize::from(has_arguments) + usize::from(has_subcommands));
     text(out, "summary", spec.summary);
     text(out, "since", spec.since);
     text(out, "group", spec.group.name);
     text(out, "complexity", spec.complexity);
     if has_arguments {
         bulk(out, b"arguments");
-        arguments(out, protocol, spec.arguments);
+        arguments(out, version, spec.arguments);
     }
     if has_subcommands {
         bulk(out, b"subcommands");
-        map(out, protocol, spec.subcommands.len());
+        map(out, version, spec.subcommands.len());
         for subcommand in spec.subcommands {
             bulk(out, subcommand.name.as_bytes());
-            docs(out, protocol, subcommand);
+            docs(out, version, subcommand);
         }
     }
 }
 
-fn arguments(out: &mut Vec<u8>, protocol: Protocol, list: &[Argument]) {
+fn arguments(out: &mut Vec<u8>, version: RespVersion, list: &[Argument]) {
     array(out, list.len());
     for argument in list {
         let is_key = argument.kind == Kind::Key;
@@ -186,7 +186,7 @@ fn arguments(out: &mut Vec<u8>, protocol: Protocol, list: &[Argument]) {
         let has_parts = !argument.parts.is_empty();
         let has_token = argument.token.is_some();
         let extras = [is_key, has_token, has_flags, has_parts].map(usize::from);
-        map(out, protocol, 2 + extras.iter().sum::<usize>());
+        map(out, version, 2 + extras.iter().sum::<usize>());
         text(out, "name", argument.name);
         text(out, "type", argument.kind.name());
         if is_key {
@@ -198,14 +198,14 @@ fn arguments(out: &mut Vec<u8>, protocol: Protocol, list: &[Argument]) {
         if has_flags {
             bulk(out, b"flags");
             let flags = [(argument.optional, "optional"), (argument.multiple, "multiple")];
-            set(out, protocol, flags.iter().filter(|(holds, _)| *holds).count());
+            set(out, version, flags.iter().filter(|(holds, _)| *holds).count());
             for (_, name) in flags.iter().filter(|(holds, _)| *holds) {
                 simple(out, name);
             }
         }
         if has_parts {
             bulk(out, b"arguments");
-            arguments(out, protocol, argument.parts);
+            arguments(out, version, argument.parts);
         }
     }
 }
@@ -228,7 +228,7 @@ fn list(out: &mut Vec<u8>, filter: &ListFilter<'_>) {
 
 /// The reply to HELP of a command with subcommands.
 pub fn write_help(out: &mut Vec<u8>, name: &[u8]) {
-    let Some(spec) = lookup(name) else { return null(out, Protocol::Resp2) };
+    let Some(spec) = lookup(name) else { return null(out, RespVersion::Resp2) };
     let name = spec.name.to_ascii_uppercase();
     array(out, 1 + 2 * spec.subcommands.len());
     simple(out, &format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));

@@ -2,17 +2,17 @@
 
 use remora_protocol::integer;
 
-/// The protocol version of a connection.
+/// The version of RESP that a connection speaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Protocol {
-    /// The protocol of a connection before HELLO.
+pub enum RespVersion {
+    /// The version of a connection before HELLO.
     #[default]
     Resp2,
     /// With maps, sets, nulls, doubles and verbatim strings.
     Resp3,
 }
 
-impl Protocol {
+impl RespVersion {
     /// The number in HELLO.
     #[inline]
     pub const fn number(self) -> i64 {
@@ -64,28 +64,28 @@ pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// A bulk string, or null without one.
 #[inline]
-pub fn bulk_or_null(out: &mut Vec<u8>, protocol: Protocol, bytes: Option<&[u8]>) {
+pub fn bulk_or_null(out: &mut Vec<u8>, version: RespVersion, bytes: Option<&[u8]>) {
     match bytes {
         Some(bytes) => bulk(out, bytes),
-        None => null(out, protocol),
+        None => null(out, version),
     }
 }
 
 /// Null: no such key.
 #[inline]
-pub fn null(out: &mut Vec<u8>, protocol: Protocol) {
-    out.extend_from_slice(match protocol {
-        Protocol::Resp2 => b"$-1\r\n",
-        Protocol::Resp3 => b"_\r\n",
+pub fn null(out: &mut Vec<u8>, version: RespVersion) {
+    out.extend_from_slice(match version {
+        RespVersion::Resp2 => b"$-1\r\n",
+        RespVersion::Resp3 => b"_\r\n",
     });
 }
 
 /// Null in the place of an array.
 #[inline]
-pub fn null_array(out: &mut Vec<u8>, protocol: Protocol) {
-    out.extend_from_slice(match protocol {
-        Protocol::Resp2 => b"*-1\r\n",
-        Protocol::Resp3 => b"_\r\n",
+pub fn null_array(out: &mut Vec<u8>, version: RespVersion) {
+    out.extend_from_slice(match version {
+        RespVersion::Resp2 => b"*-1\r\n",
+        RespVersion::Resp3 => b"_\r\n",
     });
 }
 
@@ -97,39 +97,39 @@ pub fn array(out: &mut Vec<u8>, items: usize) {
 
 /// Opens a map of `pairs` keys with their values; a flat array in RESP2.
 #[inline]
-pub fn map(out: &mut Vec<u8>, protocol: Protocol, pairs: usize) {
-    match protocol {
-        Protocol::Resp2 => array(out, pairs * 2),
-        Protocol::Resp3 => header(out, b'%', pairs as i64),
+pub fn map(out: &mut Vec<u8>, version: RespVersion, pairs: usize) {
+    match version {
+        RespVersion::Resp2 => array(out, pairs * 2),
+        RespVersion::Resp3 => header(out, b'%', pairs as i64),
     }
 }
 
 /// Opens a set of `items` values; an array in RESP2.
 #[inline]
-pub fn set(out: &mut Vec<u8>, protocol: Protocol, items: usize) {
-    match protocol {
-        Protocol::Resp2 => array(out, items),
-        Protocol::Resp3 => header(out, b'~', items as i64),
+pub fn set(out: &mut Vec<u8>, version: RespVersion, items: usize) {
+    match version {
+        RespVersion::Resp2 => array(out, items),
+        RespVersion::Resp3 => header(out, b'~', items as i64),
     }
 }
 
 /// A boolean; 1 or 0 in RESP2.
 #[inline]
-pub fn boolean(out: &mut Vec<u8>, protocol: Protocol, value: bool) {
-    match (protocol, value) {
-        (Protocol::Resp2, _) => integer(out, i64::from(value)),
-        (Protocol::Resp3, true) => out.extend_from_slice(b"#t\r\n"),
-        (Protocol::Resp3, false) => out.extend_from_slice(b"#f\r\n"),
+pub fn boolean(out: &mut Vec<u8>, version: RespVersion, value: bool) {
+    match (version, value) {
+        (RespVersion::Resp2, _) => integer(out, i64::from(value)),
+        (RespVersion::Resp3, true) => out.extend_from_slice(b"#t\r\n"),
+        (RespVersion::Resp3, false) => out.extend_from_slice(b"#f\r\n"),
     }
 }
 
 /// A double, in the shortest form that reads back the same; a bulk string in
 /// RESP2.
-pub fn double(out: &mut Vec<u8>, protocol: Protocol, value: f64) {
+pub fn double(out: &mut Vec<u8>, version: RespVersion, value: f64) {
     let text = double_text(value);
-    match protocol {
-        Protocol::Resp2 => bulk(out, text.as_bytes()),
-        Protocol::Resp3 => {
+    match version {
+        RespVersion::Resp2 => bulk(out, text.as_bytes()),
+        RespVersion::Resp3 => {
             out.push(b',');
             line(out, &text);
         }
@@ -151,10 +151,10 @@ pub(super) fn double_text(value: f64) -> String {
 
 /// A verbatim string with its format (`txt`, `mkd`), which is cut or filled up
 /// to three bytes; a bulk string in RESP2.
-pub fn verbatim(out: &mut Vec<u8>, protocol: Protocol, format: &str, bytes: &[u8]) {
-    match protocol {
-        Protocol::Resp2 => bulk(out, bytes),
-        Protocol::Resp3 => {
+pub fn verbatim(out: &mut Vec<u8>, version: RespVersion, format: &str, bytes: &[u8]) {
+    match version {
+        RespVersion::Resp2 => bulk(out, bytes),
+        RespVersion::Resp3 => {
             header(out, b'=', bytes.len() as i64 + 4);
             out.extend(format.bytes().chain(*b"   ").take(3));
             out.push(b':');
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn both_protocols() {
-        use Protocol::{Resp2, Resp3};
+        use RespVersion::{Resp2, Resp3};
         assert_eq!(written(ok), "+OK\r\n");
         assert_eq!(written(|out| simple(out, "a\r\nb")), "+a  b\r\n");
         assert_eq!(written(|out| error(out, "ERR x\n")), "-ERR x \r\n");

@@ -10,7 +10,7 @@ mod value;
 mod value_write;
 
 pub use args::{Args, Made, Words};
-pub use encode::Protocol;
+pub use encode::RespVersion;
 pub use parse::{parse, peek_key, peek_words};
 pub use protocol_error::ProtocolError;
 pub use remora_frontend::{Parsed, Skipped};

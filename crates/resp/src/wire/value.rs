@@ -4,7 +4,7 @@
 //! allocations are bounded by the bytes that were really received, never by a count that the peer
 //! only announced. It refuses RESP3's streamed strings and aggregates, which no server sends.
 
-use super::encode::Protocol;
+use super::encode::RespVersion;
 use remora_layout::limits::{CONNECTION_MAX_OUTPUT_BYTES, RESP_MAX_INLINE_BYTES};
 use thiserror::Error;
 
@@ -147,7 +147,7 @@ impl<'a> Value<'a> {
     /// The value's bytes, in RESP3.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        self.write(&mut out, Protocol::Resp3);
+        self.write(&mut out, RespVersion::Resp3);
         out
     }
 }

@@ -1,28 +1,28 @@
 //! Values back to bytes.
 
-use super::encode::{self, Protocol, header};
+use super::encode::{self, RespVersion, header};
 use super::value::Value;
 
 impl Value<'_> {
     /// Appends the value. In RESP2, a type that RESP2 lacks is written as a Redis server writes it;
     /// attributes are left out.
-    pub fn write(&self, out: &mut Vec<u8>, protocol: Protocol) {
-        let resp3 = protocol == Protocol::Resp3;
+    pub fn write(&self, out: &mut Vec<u8>, version: RespVersion) {
+        let resp3 = version == RespVersion::Resp3;
         match self {
             Self::Simple(text) => line(out, b'+', text),
             Self::Error(text) => line(out, b'-', text),
             Self::Integer(integer) => encode::integer(out, *integer),
             Self::Bulk(bytes) => encode::bulk(out, bytes),
-            Self::Null => encode::null(out, protocol),
-            Self::Array(items) => list(out, protocol, b'*', items),
-            Self::Set(items) => list(out, protocol, if resp3 { b'~' } else { b'*' }, items),
-            Self::Push(items) => list(out, protocol, if resp3 { b'>' } else { b'*' }, items),
+            Self::Null => encode::null(out, version),
+            Self::Array(items) => list(out, version, b'*', items),
+            Self::Set(items) => list(out, version, if resp3 { b'~' } else { b'*' }, items),
+            Self::Push(items) => list(out, version, if resp3 { b'>' } else { b'*' }, items),
             Self::Map(entries) => {
-                encode::map(out, protocol, entries.len());
-                pairs(out, protocol, entries);
+                encode::map(out, version, entries.len());
+                pairs(out, version, entries);
             }
-            Self::Double(value) => encode::double(out, protocol, *value),
-            Self::Boolean(value) => encode::boolean(out, protocol, *value),
+            Self::Double(value) => encode::double(out, version, *value),
+            Self::Boolean(value) => encode::boolean(out, version, *value),
             Self::BigNumber(digits) if resp3 => line(out, b'(', digits),
             Self::BigNumber(digits) => encode::bulk(out, digits),
             Self::BulkError(text) if resp3 => {
@@ -42,9 +42,9 @@ impl Value<'_> {
             Self::Attribute { attributes, value } => {
                 if resp3 {
                     header(out, b'|', attributes.len() as i64);
-                    pairs(out, protocol, attributes);
+                    pairs(out, version, attributes);
                 }
-                value.write(out, protocol);
+                value.write(out, version);
             }
         }
     }
@@ -57,16 +57,16 @@ fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn list(out: &mut Vec<u8>, protocol: Protocol, kind: u8, items: &[Value<'_>]) {
+fn list(out: &mut Vec<u8>, version: RespVersion, kind: u8, items: &[Value<'_>]) {
     header(out, kind, items.len() as i64);
     for item in items {
-        item.write(out, protocol);
+        item.write(out, version);
     }
 }
 
-fn pairs(out: &mut Vec<u8>, protocol: Protocol, pairs: &[(Value<'_>, Value<'_>)]) {
+fn pairs(out: &mut Vec<u8>, version: RespVersion, pairs: &[(Value<'_>, Value<'_>)]) {
     for (key, value) in pairs {
-        key.write(out, protocol);
-        value.write(out, protocol);
+        key.write(out, version);
+        value.write(out, version);
     }
 }

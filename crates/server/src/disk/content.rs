@@ -49,12 +49,23 @@ impl<V: Volume> Content<V> {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.number) + 1
     }
 
-    /// The bytes of memory that the data took at the end, or when the snapshot was written; 0 if
-    /// nothing is known.
+    /// The most bytes of memory that the data took when the snapshot was written, or at the end of a
+    /// life since then; 0 if nothing is known. A life, or a shard, that has written nothing tells
+    /// nothing.
     pub fn used_bytes(&self) -> u64 {
-        let of_log = self.found.lives.last().map_or(0, |life| life.used_bytes.iter().sum());
+        let of_lives = self.found.lives.iter().map(|life| life.used_bytes.iter().sum());
         let of_snapshot = self.snapshot.iter().flat_map(|at| &at.shards);
-        of_snapshot.map(|shard| shard.used_bytes).sum::<u64>().max(of_log)
+        of_snapshot.map(|shard| shard.used_bytes).sum::<u64>().max(of_lives.max().unwrap_or(0))
+    }
+
+    /// The latest time of the server's clock that the directory knows, Unix ms; 0 for none.
+    pub fn time_ms(&self) -> u64 {
+        self.found.time_ms.max(self.snapshot_time_ms().unwrap_or(0))
+    }
+
+    /// When the snapshot was written, by the server's clock, Unix ms.
+    pub fn snapshot_time_ms(&self) -> Option<u64> {
+        self.snapshot.iter().flat_map(|at| &at.shards).map(|shard| shard.time_ms).max()
     }
 
     /// The number of shards that wrote last; 1 if nothing was written.

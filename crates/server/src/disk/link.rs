@@ -1,6 +1,6 @@
 //! What connects the shards' threads, the log's thread and INFO.
 
-use super::port::{LogPort, LogShipper, ThreadBell};
+use super::port::{Handed, LogPort, LogShipper, ThreadBell};
 use super::snapshots::Snapshots;
 use super::state::DiskState;
 use remora_arena::NoJournal;
@@ -18,6 +18,8 @@ pub struct Disk {
     pub promise: Promise,
     /// By shard.
     pub ports: Vec<Arc<LogPort>>,
+    /// What the shards have handed over.
+    pub handed: Arc<Handed>,
     /// Wakes the thread.
     pub bell: Arc<ThreadBell>,
     /// By shard, the last sequence that is on the disk.
@@ -43,6 +45,7 @@ impl Disk {
             directory,
             promise,
             ports: (0..shards).map(|_| Arc::default()).collect(),
+            handed: Arc::default(),
             bell: Arc::default(),
             synced: first.iter().map(|first| (first - 1).into()).collect(),
             first,
@@ -56,22 +59,24 @@ impl Disk {
 
     /// The shard's end of its port.
     pub fn shipper(&self, number: usize, shard: &mut Shard<NoJournal>) -> LogShipper {
-        let port = (Arc::clone(&self.ports[number]), Arc::clone(&self.bell));
-        LogShipper::new(shard, (number, self.first[number]), port)
+        let port = Arc::clone(&self.ports[number]);
+        let to = (port, Arc::clone(&self.handed), Arc::clone(&self.bell));
+        LogShipper::new(shard, (number, self.first[number]), to)
     }
 
-    /// Somebody waits until what is written now is on the disk.
+    /// A connection waits until what is written now is on the disk.
     pub fn want_sync(&self) {
+        self.state.syncs_asked.fetch_add(1, Ordering::Relaxed);
         self.wants_sync.store(true, Ordering::SeqCst);
         self.bell.ring();
     }
 
-    /// Whether somebody does, since this was last asked.
+    /// Whether a connection does, since this was last asked.
     pub fn takes_wanted_sync(&self) -> bool {
         self.wants_sync.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether somebody does.
+    /// Whether a connection does.
     pub fn is_sync_wanted(&self) -> bool {
         self.wants_sync.load(Ordering::SeqCst)
     }
@@ -80,6 +85,11 @@ impl Disk {
     pub fn cover(&self, covered: Vec<u64>) {
         *self.covered.lock().unwrap_or_else(PoisonError::into_inner) = Some(covered);
         self.bell.ring();
+    }
+
+    /// Whether a snapshot covers entries that [`Disk::take_covered`] has not given yet.
+    pub fn has_covered(&self) -> bool {
+        self.covered.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// What a new snapshot covers.

@@ -1,21 +1,29 @@
 //! The thread that writes and syncs the log of all shards, and tells them what is durable.
 //!
-//! With durability `fsync` it syncs by itself: the group that came meanwhile is the next one. With
-//! `everysec` a second thread syncs, so that no write waits for it.
+//! The group that came meanwhile, and a moment later, is the next one ([`super::pace`]). With
+//! durability `fsync` it syncs by itself; with `everysec` a second thread does, so that no write
+//! waits for it.
 
 use super::link::Disk;
-use super::port::ThreadBell;
+use super::pace::GroupPace;
+use super::port::{LogPort, ThreadBell};
 use crate::inbox::Message;
 use crate::shared::Shared;
 use remora_fabric::vital_thread;
-use remora_layout::limits::LOG_GROUP_BYTES;
+use remora_layout::limits::{LOG_GROUP_BYTES, LOG_MEND_MIN_MS};
 use remora_storage::{Directory, GroupCommit, Promise, Run, Sync, Volume};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// Longest time that a sync waits for more changes, and that a write does.
+const SYNC_WAIT: Duration = Duration::from_millis(5);
+const WRITE_WAIT: Duration = Duration::from_micros(500);
+/// How long the end of a server tries to write the rest to a disk that fails.
+const END_TRIES: Duration = Duration::from_secs(2);
 
 type File = <Directory as Volume>::File;
 /// A sync that was done.
@@ -49,6 +57,10 @@ impl LogThread {
             commit,
             shared: Arc::clone(&shared),
             syncer,
+            pace: GroupPace::new(match disk.promise {
+                Promise::Synced => SYNC_WAIT,
+                Promise::Memory | Promise::Written => WRITE_WAIT,
+            }),
             told,
             next: 0,
             is_lost: false,
@@ -75,12 +87,16 @@ fn disk_of(shared: &Shared) -> &Disk {
 struct Syncer {
     orders: Sender<Sync<File>>,
     done: Receiver<Done>,
+    /// A sync has ended since `done` was last looked at.
+    has_done: Arc<AtomicBool>,
 }
 
 impl Syncer {
     fn start(bell: Arc<ThreadBell>) -> io::Result<Self> {
         let (orders, ordered) = channel::<Sync<File>>();
         let (give, done) = channel();
+        let has_done = Arc::new(AtomicBool::new(false));
+        let tell = Arc::clone(&has_done);
         vital_thread::spawn("log-sync", move || {
             for sync in ordered {
                 let started = Instant::now();
@@ -88,10 +104,11 @@ impl Syncer {
                 if give.send((sync, result, started.elapsed())).is_err() {
                     return;
                 }
+                tell.store(true, Ordering::Relaxed);
                 bell.ring();
             }
         })?;
-        Ok(Self { orders, done })
+        Ok(Self { orders, done, has_done })
     }
 }
 
@@ -99,6 +116,7 @@ struct Body {
     commit: GroupCommit<Directory>,
     shared: Arc<Shared>,
     syncer: Option<Syncer>,
+    pace: GroupPace,
     /// By shard, what it was told: the last durable sequence, and the last one on the disk.
     told: Vec<(u64, u64)>,
     /// The shard whose runs are taken first.
@@ -138,7 +156,9 @@ impl Body {
         if self.is_lost {
             return worked;
         }
-        let runs = if self.commit.wants_runs() { self.take_runs() } else { Vec::new() };
+        let may_begin = self.may_begin_group();
+        let takes = may_begin && self.commit.wants_runs();
+        let runs = if takes { self.take_runs() } else { Vec::new() };
         if !runs.is_empty() {
             worked = true;
             self.write(runs);
@@ -147,14 +167,24 @@ impl Body {
             worked = true;
             self.commit.want_sync();
         }
-        if let Some(sync) = self.commit.sync_due(self.now_ms()) {
+        if (may_begin || self.syncer.is_some())
+            && let Some(sync) = self.commit.sync_due(self.now_ms())
+        {
             worked = true;
             self.sync(sync);
+        }
+        if self.now_ms() >= self.commit.looks_at_ms() {
+            let looked = self.commit.look(self.now_ms());
+            self.note(&looked);
         }
         if self.commit.mend_due(self.now_ms()) {
             worked = true;
             let mended = self.commit.mend(self.shared.clock.told_unix_ms(), self.now_ms());
             self.note(&mended);
+        }
+        if self.commit.mark_due(self.now_ms()) {
+            worked = true;
+            self.mark();
         }
         self.tell_durable();
         self.drop_covered();
@@ -167,7 +197,7 @@ impl Body {
     /// Takes what waits, of each shard in turn.
     fn take_runs(&mut self) -> Vec<Run> {
         let (mut runs, mut bytes, mut is_lost) = (Vec::new(), 0, false);
-        let ports = &self.disk().ports;
+        let ports = &disk_of(&self.shared).ports;
         // Bounded by the bytes of a group.
         loop {
             let before = runs.len();
@@ -179,6 +209,7 @@ impl Body {
                 let has_lost = port.is_lost();
                 match port.pop() {
                     Some(run) => {
+                        self.disk().handed.take(&run);
                         bytes += run.frames.len();
                         runs.push(run);
                     }
@@ -190,10 +221,20 @@ impl Body {
             }
         }
         self.next = (self.next + 1) % ports.len();
+        for (port, shard) in ports.iter().zip(&self.shared.shards) {
+            if port.takes_waiting() {
+                shard.inbox.ring();
+            }
+        }
         if is_lost {
             self.lose();
         }
         runs
+    }
+
+    fn mark(&mut self) {
+        let marked = self.commit.mark(self.shared.clock.told_unix_ms(), self.now_ms());
+        self.note(&marked);
     }
 
     /// A shard's log has dropped entries that are not written.
@@ -212,8 +253,33 @@ impl Body {
         add(&state.groups, 1);
         add(&state.runs, runs.len() as u64);
         add(&state.bytes, bytes as u64);
+        let changes = runs.iter().map(|run| run.last + 1 - run.first).sum();
+        let started = Instant::now();
         let written = self.commit.write(runs, self.shared.clock.told_unix_ms(), self.now_ms());
+        if self.disk().promise == Promise::Written {
+            self.end_group(started.elapsed(), changes);
+        }
         self.note(&written);
+    }
+
+    /// Changes that nobody may acknowledge yet.
+    fn waiting(&self) -> u64 {
+        let disk = self.disk();
+        let unsynced = match disk.promise {
+            Promise::Synced => self.commit.writer().unsynced_entries(),
+            Promise::Memory | Promise::Written => 0,
+        };
+        disk.handed.changes() + unsynced
+    }
+
+    /// Whether the next group may begin.
+    fn may_begin_group(&mut self) -> bool {
+        let (waiting, disk) = (self.waiting(), self.disk());
+        let is_full = disk.ports.iter().any(|port| port.is_full());
+        if disk.promise == Promise::Memory || waiting == 0 || is_full {
+            return true;
+        }
+        self.pace.may_begin(self.shared.clock.started().elapsed(), waiting)
     }
 
     fn sync(&mut self, sync: Sync<File>) {
@@ -221,15 +287,26 @@ impl Body {
             Some(syncer) => syncer.orders.send(sync).expect("it ends after this thread"),
             None => {
                 let started = Instant::now();
+                let before = self.commit.writer().unsynced_entries();
                 let result = sync.run();
-                self.end_sync((sync, result, started.elapsed()));
+                let took = started.elapsed();
+                self.end_sync((sync, result, took));
+                let changes = before - self.commit.writer().unsynced_entries();
+                self.end_group(took, changes);
             }
         }
     }
 
+    /// A group took so long, and its changes may be acknowledged.
+    fn end_group(&mut self, took: Duration, changes: u64) {
+        self.pace.ended(self.shared.clock.started().elapsed(), took, changes);
+    }
+
     fn take_syncs(&mut self) -> bool {
-        let done = self.syncer.as_ref().and_then(|syncer| syncer.done.try_recv().ok());
-        let Some(done) = done else { return false };
+        let Some(syncer) = &self.syncer else { return false };
+        // Before the look: one that ends after it is told again.
+        syncer.has_done.store(false, Ordering::SeqCst);
+        let Ok(done) = syncer.done.try_recv() else { return false };
         self.end_sync(done);
         true
     }
@@ -308,14 +385,26 @@ impl Body {
     }
 
     fn sleep(&self) {
-        let idle_until_ms = self.commit.idle_until_ms();
-        let most = idle_until_ms
-            .map(|until_ms| Duration::from_millis(until_ms.saturating_sub(self.now_ms()).max(1)));
+        let looks_at_ms = self.commit.looks_at_ms();
+        let until_ms = self.commit.idle_until_ms().map_or(looks_at_ms, |ms| ms.min(looks_at_ms));
+        let most = Some(Duration::from_millis(until_ms.saturating_sub(self.now_ms()).max(1)));
         let disk = self.disk();
+        let waits = self.pace.waits_for(self.shared.clock.started().elapsed());
+        let waits = waits.filter(|_| self.waiting() > 0);
+        let (most, missing) = match waits {
+            Some((time, changes)) => (Some(time), changes),
+            None => (most, 0),
+        };
+        disk.handed.want(missing);
         let wants_runs = self.commit.wants_runs() && !self.is_lost;
+        let has_done =
+            || self.syncer.as_ref().is_some_and(|syncer| syncer.has_done.load(Ordering::Relaxed));
         disk.bell.sleep(most, || {
-            let has_runs = wants_runs && disk.ports.iter().any(|port| !port.is_empty());
-            has_runs || disk.is_sync_wanted() || disk.stopping.load(Ordering::SeqCst)
+            let is_due = |port: &Arc<LogPort>| port.is_full() || port.is_lost();
+            let has_runs = disk.handed.are_enough() || disk.ports.iter().any(is_due);
+            let is_asked = disk.is_sync_wanted() || disk.stopping.load(Ordering::SeqCst);
+            let has_ended = has_done() || (!self.is_lost && disk.has_covered());
+            wants_runs && has_runs || is_asked || has_ended
         });
     }
 
@@ -328,6 +417,7 @@ impl Body {
                 self.end_sync(done);
             }
         }
+        let until = Instant::now() + END_TRIES;
         // Bounded: the shards have ended, and hand nothing more over. They may have done so last while
         // too much waited for a sync.
         loop {
@@ -337,16 +427,24 @@ impl Body {
             };
             self.tell_durable();
             if let Err(error) = ended {
+                if Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(LOG_MEND_MIN_MS));
+                    continue;
+                }
                 let bytes = self.commit.writer().unsynced_bytes();
                 tracing::error!(%error, bytes, "the end of the log cannot be written");
                 return;
             }
             let runs = if self.is_lost { Vec::new() } else { self.take_runs() };
             if runs.is_empty() {
-                return;
+                break;
             }
             self.write(runs);
         }
+        // A power cut may lose the mark, and nothing else.
+        self.mark();
+        let marked = self.commit.sync_now(self.now_ms());
+        self.note(&marked);
     }
 }
 

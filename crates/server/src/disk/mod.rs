@@ -8,6 +8,7 @@ mod link;
 mod loaded;
 mod log_thread;
 mod open;
+mod pace;
 mod port;
 mod progress;
 mod recover_shard;
@@ -18,10 +19,12 @@ mod snapshot_streams;
 mod snapshot_thread;
 mod snapshots;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use content::Content;
 pub(crate) use link::Disk;
-pub use loaded::Loaded;
+pub use loaded::{EachKey, Loaded, LoadedData};
 pub(crate) use log_thread::LogThread;
 pub(crate) use open::DataDirectory;
 pub(crate) use port::LogShipper;

@@ -22,6 +22,10 @@ impl DataDirectory {
     /// # Errors
     /// Another server has it, it holds something else, or something in it is damaged.
     pub fn open(data: &Data) -> Result<Self, StartError> {
+        Self::take(data).map_err(|error| error.of_data(&data.directory))
+    }
+
+    fn take(data: &Data) -> Result<Self, StartError> {
         let volume = Directory::at(&data.directory)?;
         let lock = volume.lock()?;
         let name = data.directory.display().to_string();
@@ -41,6 +45,10 @@ impl DataDirectory {
     /// # Errors
     /// It is no data directory, or something in it is damaged.
     pub fn look(path: &Path) -> Result<Self, StartError> {
+        Self::look_into(path).map_err(|error| error.of_data(path))
+    }
+
+    fn look_into(path: &Path) -> Result<Self, StartError> {
         let volume = Directory::existing(path)?;
         let name = path.display().to_string();
         match Identity::read(&volume, &name)? {
@@ -63,7 +71,9 @@ impl DataDirectory {
     /// # Errors
     /// The disk refuses.
     pub fn begin_log(&self, first: Vec<u64>) -> Result<GroupCommit<Directory>, StorageError> {
-        self.content.begin_log(first, (self.promise, LOG_SEGMENT_FILE_BYTES), 0)
+        let log = self.content.begin_log(first, (self.promise, LOG_SEGMENT_FILE_BYTES), 0)?;
+        self.content.identity.note_log(&self.content.volume)?;
+        Ok(log)
     }
 
     /// The lock, to be kept as long as the directory is in use.

@@ -11,7 +11,7 @@ use remora_engine::Shard;
 use remora_layout::limits::{LOG_RUN_BYTES, LOG_RUNS_UNDER_WAY};
 use remora_log::Lost;
 use remora_storage::Run;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Thread, current, park, park_timeout};
 use std::time::Duration;
@@ -25,13 +25,15 @@ pub struct LogPort {
     empty: ArrayQueue<Vec<u8>>,
     /// The shard's log has dropped entries that were not handed over.
     is_lost: AtomicBool,
+    /// The shard has more than there was room for.
+    waits: AtomicBool,
 }
 
 impl Default for LogPort {
     fn default() -> Self {
         let [full, empty] = [LOG_RUNS_UNDER_WAY; 2];
         let (full, empty) = (ArrayQueue::new(full), ArrayQueue::new(empty));
-        Self { full, empty, is_lost: AtomicBool::new(false) }
+        Self { full, empty, is_lost: AtomicBool::new(false), waits: AtomicBool::new(false) }
     }
 }
 
@@ -41,9 +43,16 @@ impl LogPort {
         self.full.pop()
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.full.is_empty()
+    /// Whether the shard waits for room, since this was last asked: it is to be woken once runs were
+    /// taken. The shard looks for room once more before it sleeps.
+    pub fn takes_waiting(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.waits.load(Ordering::Relaxed) && self.waits.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the shard can hand nothing more over.
+    pub fn is_full(&self) -> bool {
+        self.full.is_full()
     }
 
     /// Whether entries are lost: nothing after them may be written.
@@ -59,6 +68,49 @@ impl LogPort {
             let _ = self.empty.push(buffer);
         }
     }
+}
+
+/// The changes that the shards have handed over and no group has taken, and for how many of them
+/// the log's thread is woken.
+#[derive(Default)]
+pub struct Handed {
+    /// Below 0 while a run is taken that is not counted yet.
+    changes: AtomicI64,
+    wanted: AtomicU64,
+}
+
+impl Handed {
+    /// How many there are: one at least for each run.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Takes those of a run out.
+    pub fn take(&self, run: &Run) {
+        self.changes.fetch_sub(changes_of(run), Ordering::Relaxed);
+    }
+
+    /// The thread is woken once there are so many.
+    pub fn want(&self, changes: u64) {
+        self.wanted.store(changes, Ordering::Relaxed);
+    }
+
+    fn add(&self, changes: i64) {
+        self.changes.fetch_add(changes, Ordering::Relaxed);
+    }
+
+    /// Whether the thread is to be woken.
+    pub fn are_enough(&self) -> bool {
+        // Pairs with the fence of `sleep`, as in `ring`.
+        fence(Ordering::SeqCst);
+        let changes = self.changes();
+        changes > 0 && changes >= self.wanted.load(Ordering::Relaxed)
+    }
+}
+
+fn changes_of(run: &Run) -> i64 {
+    // A part of a long entry ends none.
+    (run.last + 1 - run.first).max(1) as i64
 }
 
 /// Wakes a thread that sleeps until there is work.
@@ -100,6 +152,7 @@ impl ThreadBell {
 /// The shard's end of its port.
 pub struct LogShipper {
     port: Arc<LogPort>,
+    handed: Arc<Handed>,
     bell: Arc<ThreadBell>,
     source: RunSource,
 }
@@ -109,9 +162,9 @@ impl LogShipper {
     pub fn new<J: Journal>(
         shard: &mut Shard<J>,
         (number, first): (usize, u64),
-        (port, bell): (Arc<LogPort>, Arc<ThreadBell>),
+        (port, handed, bell): (Arc<LogPort>, Arc<Handed>, Arc<ThreadBell>),
     ) -> Self {
-        Self { port, bell, source: RunSource::new(shard, (number, first)) }
+        Self { port, handed, bell, source: RunSource::new(shard, (number, first)) }
     }
 
     /// Whether everything was handed over.
@@ -139,20 +192,25 @@ impl LogShipper {
             let buffer = self.port.empty.pop().unwrap_or_default();
             match self.source.next_run(shard, LOG_RUN_BYTES, buffer) {
                 Ok(Some(run)) => {
+                    let changes = changes_of(&run);
                     let pushed = self.port.full.push(run);
                     pushed.unwrap_or_else(|_| unreachable!("this thread alone fills it"));
+                    self.handed.add(changes);
                     sent = true;
                 }
                 Ok(None) => break,
                 Err(Lost { .. }) => {
                     self.port.is_lost.store(true, Ordering::Release);
                     shard.set_keeps(false);
-                    sent = true;
-                    break;
+                    self.bell.ring();
+                    return;
                 }
             }
         }
-        if sent {
+        if !self.has_shipped(shard) {
+            self.port.waits.store(true, Ordering::Relaxed);
+        }
+        if sent && (self.handed.are_enough() || self.port.full.is_full()) {
             self.bell.ring();
         }
     }

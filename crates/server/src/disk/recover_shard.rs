@@ -8,7 +8,13 @@ use remora_arena::Journal;
 use remora_engine::{Applied, ApplyError, BadOperation, Now, Origin, Shard, split_operation};
 use remora_layout::limits::MAX_SHARDS;
 use remora_layout::slot::SlotTable;
-use remora_storage::{LogNumber, SnapshotAt, StorageError, Volume, read_snapshot, replay};
+use remora_storage::{
+    LogNumber, Replayed, SnapshotAt, StorageError, Volume, read_snapshot, replay, snapshot_name,
+};
+use smallvec::SmallVec;
+
+/// Operations of a snapshot whose keys are fetched side by side.
+const OPERATIONS_AHEAD: usize = 16;
 
 /// Why a shard did not get to the end.
 #[derive(Debug)]
@@ -70,13 +76,20 @@ pub fn recover_shard<V: Volume, J: Journal>(
         }
         None => (0, Vec::new()),
     };
-    replay(&content.volume, &content.identity, &content.found, wants, |log, life, entry| {
+    replay(&content.volume, &content.identity, &content.found, wants, |replayed| {
+        let (log, life, entry) = match replayed {
+            Replayed::Ahead(operation) => {
+                shard.prefetch_operation(operation);
+                return Ok(());
+            }
+            Replayed::Entry(log, life, entry) => (log, life, entry),
+        };
         let takes = |key: &[u8]| {
             slots.shard_of(key) == number
                 && (is_same(log.0) || tables[log.0].shard_of(key) == log.1)
         };
         let origin = Origin { log: origin_number(log), takes: &takes, cut: life.last[log.1] };
-        if entry.sequence == life.first[log.1] {
+        if entry.sequence == life.first_entry(log.1) {
             let covered = if life.epoch == covered.0 { covered.1[log.1] } else { 0 };
             let before = covered.max(entry.sequence - 1);
             shard.begin_applying_at(origin.log, (before, entry.epoch));
@@ -84,10 +97,7 @@ pub fn recover_shard<V: Volume, J: Journal>(
         let applied = shard.apply(&entry, &origin, now);
         let refused = |error| Stopped::Refused { number: log, sequence: entry.sequence, error };
         count(u64::from(applied.map_err(refused)? == Applied::Done))?;
-        // Bounded: each turn releases something.
-        while shard.wants_release() {
-            shard.release_some(now);
-        }
+        settle(shard, now);
         Ok::<(), Stopped>(())
     })?;
     let last = shard.last_sequence();
@@ -111,26 +121,66 @@ fn load_snapshot<V: Volume, J: Journal>(
             |key: &[u8]| is_same || (slots.shard_of(key) == number && old.shard_of(key) == of);
         // No operation of a snapshot is of several shards.
         let origin = Origin { log: 0, takes: &takes, cut: 0 };
-        let mut rest: Vec<u8> = Vec::new();
+        let (mut rest, mut operations): (Vec<u8>, u64) = (Vec::new(), 0);
         read_snapshot(&content.volume, &content.identity, (at.number, of), |piece| {
             rest.extend_from_slice(piece);
             let all = std::mem::take(&mut rest);
             let mut left = &all[..];
-            while let Some((operation, behind)) = split_operation(left).map_err(Stopped::Stream)? {
-                let loaded = shard.load(operation, &origin, Now::default());
-                let loaded = loaded.map_err(|error| Stopped::Loaded { shard: of, error })?;
-                count(u64::from(loaded == Applied::Done))?;
-                // Bounded: each turn releases something.
-                while shard.wants_release() {
-                    shard.release_some(Now::default());
+            loop {
+                let (some, behind) = next_operations(left)?;
+                if some.is_empty() {
+                    break;
+                }
+                some.iter().for_each(|operation| shard.prefetch_operation(operation));
+                operations += some.len() as u64;
+                for operation in some {
+                    let loaded = shard.load(operation, &origin, Now::default());
+                    let loaded = loaded.map_err(|error| Stopped::Loaded { shard: of, error })?;
+                    count(u64::from(loaded == Applied::Done))?;
+                    settle(shard, Now::default());
                 }
                 left = behind;
             }
             rest = left.to_vec();
             Ok::<(), Stopped>(())
         })?;
+        let ended = &at.shards[of];
+        if !rest.is_empty() || operations != ended.operations {
+            let name = format!("{}/shard-{of}", snapshot_name(at.number));
+            let reason = format!(
+                "the stream has {operations} operations and {} bytes behind, and its end says {}",
+                rest.len(),
+                ended.operations
+            );
+            return Err(StorageError::corrupt(&name, 0, reason).into());
+        }
     }
     Ok(())
+}
+
+type Operations<'a> = SmallVec<[&'a [u8]; OPERATIONS_AHEAD]>;
+
+/// Some operations, whose keys are fetched side by side, and the bytes behind them. None if the end
+/// of the first is not there yet.
+fn next_operations(mut left: &[u8]) -> Result<(Operations<'_>, &[u8]), Stopped> {
+    let mut operations = SmallVec::new();
+    while operations.len() < OPERATIONS_AHEAD
+        && let Some((operation, behind)) = split_operation(left).map_err(Stopped::Stream)?
+    {
+        operations.push(operation);
+        left = behind;
+    }
+    Ok((operations, left))
+}
+
+/// After each operation: it came from the disk, so nothing waits for it to be durable, and what it
+/// leaves behind is released. Otherwise both would gather until the end.
+fn settle<J: Journal>(shard: &mut Shard<J>, now: Now) {
+    shard.set_durable(shard.last_sequence());
+    // Bounded: each turn releases something.
+    while shard.wants_release() {
+        shard.release_some(now);
+    }
 }
 
 /// A number for the log of a shard in a life.

@@ -78,7 +78,7 @@ fn start_error(content: &Content<Directory>, reason: Stopped) -> StartError {
         Stopped::Refused { error: ApplyError::Refused(Status::OutOfMemory), .. }
         | Stopped::Loaded { error: ApplyError::Refused(Status::OutOfMemory), .. } => {
             StartError::Config(format!(
-                "max_memory is too small for the data in the directory: they took {} bytes; raise max_memory",
+                "max_memory is too small for the data in the directory: they took up to {} bytes; raise max_memory to more than that",
                 content.used_bytes()
             ))
         }

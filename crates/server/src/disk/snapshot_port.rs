@@ -7,8 +7,10 @@ use super::port::ThreadBell;
 use crate::sync::ArrayQueue;
 use remora_arena::Journal;
 use remora_engine::{Now, Shard, SnapshotTurn};
+use remora_protocol::message::Status;
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Pieces of one shard on their way.
@@ -24,13 +26,53 @@ pub enum Piece {
     Bytes(Vec<u8>),
     /// The end of its stream: the sequence at which it is exact, and the bytes that its data take.
     End { sequence: u64, used_bytes: u64 },
-    /// There is no end.
-    GivenUp,
+    /// There is no end, for this reason.
+    GivenUp(&'static str),
+}
+
+/// A reason of [`Piece::GivenUp`].
+const TOO_SLOW: &str = "changes came faster than they could be written, or operations that began \
+    before it did not end";
+/// See [`TOO_SLOW`].
+const UNDER_WAY: &str = "a shard has another snapshot under way";
+/// See [`TOO_SLOW`].
+const READ_ONLY: &str = "a shard is still carrying out a log";
+
+/// The turns of the shards in a snapshot.
+#[derive(Default)]
+pub struct SnapshotTurns {
+    /// How many.
+    pub count: AtomicU64,
+    /// The longest one, ns.
+    pub longest_ns: AtomicU64,
+    /// The most CPU time that the shard's thread spent in one, ns: without the time in which
+    /// another thread had its core.
+    pub longest_cpu_ns: AtomicU64,
+}
+
+impl SnapshotTurns {
+    /// Carries out one turn, and takes its time.
+    fn time<R>(&self, turn: impl FnOnce() -> R) -> R {
+        let (began, began_cpu_ns) = (Instant::now(), thread_cpu_ns());
+        let result = turn();
+        let (ns, cpu_ns) = (began.elapsed().as_nanos() as u64, thread_cpu_ns() - began_cpu_ns);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.longest_ns.fetch_max(ns, Ordering::Relaxed);
+        self.longest_cpu_ns.fetch_max(cpu_ns, Ordering::Relaxed);
+        result
+    }
+}
+
+fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// See the module's text.
 pub struct SnapshotPort {
     queues: Vec<ArrayQueue<Piece>>,
+    /// The turns so far.
+    pub turns: SnapshotTurns,
     bell: Arc<ThreadBell>,
     /// The thread has given it up.
     is_over: AtomicBool,
@@ -40,7 +82,7 @@ impl SnapshotPort {
     /// For so many shards; `bell` wakes the thread.
     pub fn new(shards: usize, bell: Arc<ThreadBell>) -> Self {
         let queues = (0..shards).map(|_| ArrayQueue::new(PIECES)).collect();
-        Self { queues, bell, is_over: AtomicBool::new(false) }
+        Self { queues, turns: SnapshotTurns::default(), bell, is_over: AtomicBool::new(false) }
     }
 
     /// The next piece of a shard.
@@ -70,9 +112,21 @@ pub struct SnapshotSource {
 }
 
 impl SnapshotSource {
-    /// Begins a snapshot of the shard.
-    pub fn begin<J: Journal>(port: Arc<SnapshotPort>, number: usize, shard: &mut Shard<J>) -> Self {
-        let last = shard.begin_snapshot().err().map(|_| Piece::GivenUp);
+    /// Begins a snapshot of the shard. `before` is the shard's part in the one before, if it has
+    /// not ended. The thread has given that one up, or it would not begin another; the shard has
+    /// not looked since.
+    pub fn begin<J: Journal>(
+        port: Arc<SnapshotPort>,
+        number: usize,
+        (shard, before): (&mut Shard<J>, Option<Self>),
+    ) -> Self {
+        if before.is_some() {
+            shard.abandon_snapshot();
+        }
+        let last = shard.begin_snapshot().err().map(|why| match why {
+            Status::TryAgain => Piece::GivenUp(UNDER_WAY),
+            _ => Piece::GivenUp(READ_ONLY),
+        });
         Self { port, shard: number, gathered: Vec::new(), last, waits_until: None }
     }
 
@@ -90,14 +144,17 @@ impl SnapshotSource {
             return false;
         }
         if self.last.is_none() && self.gathered.len() < PIECE_BYTES {
-            let turn = shard.snapshot_turn(now);
-            shard.take_snapshot(&mut self.gathered);
+            let turn = self.port.turns.time(|| {
+                let turn = shard.snapshot_turn(now);
+                shard.take_snapshot(&mut self.gathered);
+                turn
+            });
             self.waits_until = (turn == SnapshotTurn::Waits).then(|| Instant::now() + WAIT);
             self.last = match turn {
                 SnapshotTurn::Ended { sequence } => {
                     Some(Piece::End { sequence, used_bytes: shard.used_bytes() })
                 }
-                SnapshotTurn::GivenUp => Some(Piece::GivenUp),
+                SnapshotTurn::GivenUp => Some(Piece::GivenUp(TOO_SLOW)),
                 SnapshotTurn::More | SnapshotTurn::Waits | SnapshotTurn::Full => None,
             };
         }
@@ -128,4 +185,46 @@ impl SnapshotSource {
 fn push(queue: &ArrayQueue<Piece>, piece: Piece) {
     let pushed = queue.push(piece);
     pushed.unwrap_or_else(|_| unreachable!("the shard's thread alone fills it"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_arena::{NoJournal, Owner};
+    use remora_engine::ShardOptions;
+
+    fn shard() -> Shard<NoJournal> {
+        Shard::new(Owner::heap(8 << 20, NoJournal), ShardOptions::default())
+    }
+
+    fn port() -> Arc<SnapshotPort> {
+        Arc::new(SnapshotPort::new(1, Arc::default()))
+    }
+
+    /// The thread gives a snapshot up and begins the next before the shard has looked.
+    #[test]
+    fn a_snapshot_begins_although_the_shard_still_has_the_one_that_was_given_up() {
+        let mut shard = shard();
+        let (first, second) = (port(), port());
+        let before = SnapshotSource::begin(Arc::clone(&first), 0, (&mut shard, None));
+        first.give_up();
+        let mut source = SnapshotSource::begin(Arc::clone(&second), 0, (&mut shard, Some(before)));
+        let mut ended = false;
+        while source.turn(&mut shard, Now::default()) {}
+        while let Some(piece) = second.pop(0) {
+            assert!(!matches!(piece, Piece::GivenUp(_)));
+            ended |= matches!(piece, Piece::End { .. });
+        }
+        assert!(ended && first.is_empty());
+    }
+
+    #[test]
+    fn a_snapshot_that_nobody_ended_has_a_reason_of_its_own() {
+        let mut shard = shard();
+        shard.begin_snapshot().unwrap();
+        let port = port();
+        let mut source = SnapshotSource::begin(Arc::clone(&port), 0, (&mut shard, None));
+        assert!(!source.turn(&mut shard, Now::default()));
+        assert!(matches!(port.pop(0), Some(Piece::GivenUp(UNDER_WAY))));
+    }
 }

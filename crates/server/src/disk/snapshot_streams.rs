@@ -4,14 +4,14 @@
 //! of an entry of several shards it never has a part alone. One that is interrupted leaves the one
 //! before.
 
-use remora_engine::split_operation;
+use remora_engine::OperationCount;
 use remora_storage::{Identity, ShardSnapshot, SnapshotWriter, Volume};
 use std::io;
 
 /// See the module's text.
 pub struct SnapshotStreams<V: Volume> {
     writer: SnapshotWriter<V>,
-    counts: Vec<Operations>,
+    counts: Vec<OperationCount>,
     bytes: u64,
 }
 
@@ -26,7 +26,7 @@ impl<V: Volume> SnapshotStreams<V> {
         (number, epoch, shards): (u64, u64, usize),
     ) -> io::Result<Self> {
         let writer = SnapshotWriter::begin(volume, identity, (number, epoch, shards))?;
-        let counts = (0..shards).map(|_| Operations::default()).collect();
+        let counts = vec![OperationCount::default(); shards];
         Ok(Self { writer, counts, bytes: 0 })
     }
 
@@ -35,7 +35,7 @@ impl<V: Volume> SnapshotStreams<V> {
     /// # Errors
     /// The disk refuses: the snapshot is to be given up.
     pub fn write(&mut self, shard: usize, stream: &[u8]) -> io::Result<()> {
-        self.counts[shard].count(stream);
+        self.counts[shard].take(stream);
         self.bytes += stream.len() as u64;
         self.writer.write(shard, stream)
     }
@@ -50,7 +50,7 @@ impl<V: Volume> SnapshotStreams<V> {
         shard: usize,
         (sequence, used_bytes, time_ms): (u64, u64, u64),
     ) -> io::Result<()> {
-        let operations = self.counts[shard].whole;
+        let operations = self.counts[shard].whole();
         let ended = ShardSnapshot { sequence, operations, used_bytes, time_ms, bytes: 0 };
         self.writer.end_shard(shard, ended)
     }
@@ -77,26 +77,5 @@ impl<V: Volume> SnapshotStreams<V> {
     /// Removes what there is of it.
     pub fn give_up(self) {
         self.writer.give_up();
-    }
-}
-
-/// Counts the operations of a stream that comes in pieces.
-#[derive(Default)]
-struct Operations {
-    whole: u64,
-    /// The beginning of one that goes on.
-    rest: Vec<u8>,
-}
-
-impl Operations {
-    fn count(&mut self, piece: &[u8]) {
-        self.rest.extend_from_slice(piece);
-        let all = std::mem::take(&mut self.rest);
-        let mut left = &all[..];
-        while let Ok(Some((_, rest))) = split_operation(left) {
-            self.whole += 1;
-            left = rest;
-        }
-        self.rest = left.to_vec();
     }
 }

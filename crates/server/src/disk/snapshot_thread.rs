@@ -1,4 +1,4 @@
-//! The thread that writes snapshots: when somebody asks for one, and when the log has grown.
+//! The thread that writes snapshots: when a client asks for one, and when the log has grown.
 //!
 //! Invariant: nothing of the log goes before its snapshot counts.
 
@@ -6,6 +6,7 @@ use super::content::Content;
 use super::link::Disk;
 use super::snapshot_port::{Piece, SnapshotPort};
 use super::snapshot_streams::SnapshotStreams;
+use super::snapshots::Snapshots;
 use crate::inbox::Message;
 use crate::shared::Shared;
 use remora_fabric::vital_thread;
@@ -18,6 +19,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the thread looks whether the log has come to a snapshot's sequences.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// Time between a snapshot that failed and the next one.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The thread, as its owner has it.
 pub struct SnapshotThread {
@@ -90,6 +94,7 @@ fn run(shared: &Shared, mut place: SnapshotPlace) {
         port.give_up();
         shared.shards.iter().for_each(|shard| _ = shard.inbox.ring());
         place.number += 1;
+        snapshots.note_turns(&port.turns);
         match result {
             Ok((covered, bytes)) => {
                 let ms = started.elapsed().as_millis() as u64;
@@ -98,10 +103,26 @@ fn run(shared: &Shared, mut place: SnapshotPlace) {
                 disk_of(shared).cover(covered);
             }
             Err(error) => {
-                tracing::warn!(%error, "a snapshot was given up; the one before stays");
-                snapshots.fail(error.to_string());
+                let why = error.to_string();
+                // The same failure again says nothing new; INFO counts it.
+                if snapshots.failure() != why {
+                    tracing::warn!(%error, "a snapshot was given up; the one before stays");
+                }
+                snapshots.fail(why);
+                pause(snapshots);
             }
         }
+    }
+}
+
+/// Waits before the next snapshot, so that a disk that fails is not worn by clients that ask for
+/// one again and again.
+fn pause(snapshots: &Snapshots) {
+    let until = Instant::now() + FAILURE_PAUSE;
+    // Bounded by that time. What rings meanwhile asks for the next snapshot.
+    while !snapshots.is_stopping() && Instant::now() < until {
+        let left = until.saturating_duration_since(Instant::now());
+        snapshots.bell.sleep(Some(left), || snapshots.is_stopping());
     }
 }
 
@@ -146,9 +167,7 @@ fn write_streams(
                     let time_ms = shared.clock.told_unix_ms();
                     streams.end_shard(number, (sequence, used_bytes, time_ms))?;
                 }
-                Piece::GivenUp => {
-                    return Err(io::Error::other("changes came faster than they could be written"));
-                }
+                Piece::GivenUp(why) => return Err(io::Error::other(why)),
             }
             shard.inbox.ring();
         }

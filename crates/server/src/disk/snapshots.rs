@@ -1,6 +1,7 @@
 //! Whether a snapshot is wanted or under way, and how the last one ended.
 
 use super::port::ThreadBell;
+use super::snapshot_port::SnapshotTurns;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,6 +24,8 @@ pub struct Snapshots {
     pub written: AtomicU64,
     /// See [`Snapshots::written`].
     pub given_up: AtomicU64,
+    /// The turns of the last one.
+    pub turns: SnapshotTurns,
     /// Why the last one was given up; empty if it was not.
     failure: Mutex<String>,
 }
@@ -56,6 +59,16 @@ impl Snapshots {
         self.is_under_way.store(is_wanted, Ordering::SeqCst);
         self.is_wanted.store(false, Ordering::SeqCst);
         is_wanted
+    }
+
+    /// Its turns, once there are no more of them.
+    pub fn note_turns(&self, turns: &SnapshotTurns) {
+        let copy = |from: &AtomicU64, to: &AtomicU64| {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        };
+        copy(&turns.count, &self.turns.count);
+        copy(&turns.longest_ns, &self.turns.longest_ns);
+        copy(&turns.longest_cpu_ns, &self.turns.longest_cpu_ns);
     }
 
     /// It is written.

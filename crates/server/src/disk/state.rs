@@ -17,6 +17,8 @@ pub struct DiskState {
     pub syncs: AtomicU64,
     /// See [`DiskState::syncs`].
     pub sync_ns: AtomicU64,
+    /// Times that a client or a snapshot asked for one.
+    pub syncs_asked: AtomicU64,
     /// Longest sync, ns.
     pub longest_sync_ns: AtomicU64,
     /// Bytes that are written and not synced.

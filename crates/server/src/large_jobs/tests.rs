@@ -547,3 +547,33 @@ fn a_small_job_of_many_keys_is_answered_at_once_and_in_order() {
     let numbers: Vec<_> = KeyReplies::each(&list).map(|answer| answer.1).collect();
     assert_eq!(numbers, [1, 0, 1, 0]);
 }
+
+/// A reply that says what is on the disk goes, and leaves nothing that the shard would look for.
+#[test]
+fn a_job_that_has_waited_for_the_disk_leaves_the_shard_idle() {
+    for times_out in [false, true] {
+        let mut world = World::new();
+        let set = Command::Set {
+            key: b"key",
+            value: b"1",
+            condition: Condition::Always,
+            expiry: Expiry::Never,
+            get: false,
+        };
+        world.job(0, 0, &set);
+        assert_eq!(world.answered().len(), 1);
+        let token = Token { home: 0, connection: 0, serial: 1, request: 1, part: 0, shard: 0 };
+        let job = Job::new(Order::AwaitSync { until_ms: 5, wants_more: false }, token);
+        world.jobs.execute(&mut world.shard, job, Now::default());
+        assert!(world.shard.wants_sync() && world.jobs.awaits_sync());
+        match times_out {
+            true => world.jobs.time_out(Now { unix_ms: 5, ..Now::default() }),
+            false => world.jobs.set_synced(1),
+        }
+        assert!(world.jobs.has_work(), "the reply is to go");
+        world.jobs.turn(&mut world.shard, Now::default());
+        let (_, reply) = world.jobs.pop_reply().unwrap();
+        assert_eq!(reply.number, i64::from(!times_out));
+        assert!(!world.jobs.has_work() && !world.jobs.awaits_sync());
+    }
+}

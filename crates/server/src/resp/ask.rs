@@ -7,11 +7,13 @@ use super::host::Host;
 use crate::large_jobs::is_one_step;
 use remora_engine::STREAM_CLASS;
 use remora_frontend::{
-    Asked, Here, Job, Order, OwnedReply, Part, ReplyForm as _, Token, Waiting, What, group,
+    Here, Job, Order, OwnedReply, Question, ReplyForm as _, ShardAnswer, Token, Waiting, What,
+    group,
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::STREAM_BYTES;
 use remora_protocol::{Command, Pairs};
+use remora_resp::commands::persistence;
 use remora_resp::error::CommandError;
 use remora_resp::{ReplyForm, keys};
 
@@ -56,7 +58,7 @@ impl<H: Host> RespExecutor<H> {
         form: ReplyForm,
         most: usize,
     ) {
-        let asked = [self.submit_some(responder, at, 0, command, most)];
+        let asked = [self.submit_search(responder, at, 0, command, most)];
         responder.wait(Waiting::all(form, asked));
     }
 
@@ -96,7 +98,7 @@ impl<H: Host> RespExecutor<H> {
                     responder.wait(Waiting::answered(form, reply.into()));
                 }
                 Here::Reply(reply) => {
-                    responder.reply_part(form, Part::from(&reply));
+                    responder.reply_answer(form, ShardAnswer::from(&reply));
                     if reply.wait > 0 {
                         responder.hold(reply.wait);
                     }
@@ -123,7 +125,7 @@ impl<H: Host> RespExecutor<H> {
         responder: &mut Responder,
         (command, hash): (&Command<'_>, KeyHash),
         part: usize,
-    ) -> (Asked, Option<OwnedReply>) {
+    ) -> (Question, Option<OwnedReply>) {
         self.host.thread_counts().executed_here.add(1);
         let home = self.host.home();
         let token = self.token_of(responder, home, part);
@@ -152,7 +154,7 @@ impl<H: Host> RespExecutor<H> {
     ) {
         let shards = 0..self.host.shards();
         let asked: Vec<_> =
-            shards.map(|shard| self.submit(responder, shard, shard, command)).collect();
+            shards.map(|shard| self.submit_keyless(responder, shard, shard, command)).collect();
         responder.wait(Waiting::all(form, asked));
     }
 
@@ -163,7 +165,7 @@ impl<H: Host> RespExecutor<H> {
         wants_disk: bool,
         (until_ms, wants_more): (u64, bool),
     ) {
-        if wants_disk && !self.host.begin_sync() {
+        if wants_disk && !self.host.keeps_data() {
             return responder.reply(|out, _| CommandError::NothingKept.write(out));
         }
         let order = |until_ms| Order::AwaitSync { until_ms, wants_more };
@@ -173,11 +175,11 @@ impl<H: Host> RespExecutor<H> {
         for shard in 0..self.host.shards() {
             let token = self.token_of(responder, shard, shard);
             self.host.hand(shard, Job::new(order(until_ms), token));
-            let of_shard = Asked { shard, what: What::Other, bytes: 0 };
+            let of_shard = Question { shard, what: What::Other, bytes: 0 };
             responder.ask(of_shard, self.host.shards());
             asked.push(of_shard);
         }
-        responder.wait(Waiting::all(ReplyForm::Synced, asked));
+        responder.wait(Waiting::all(ReplyForm::Combined(&persistence::SYNCED), asked));
     }
 
     /// Each shard's pairs as one change.
@@ -196,7 +198,7 @@ impl<H: Host> RespExecutor<H> {
                 list.len() <= STREAM_BYTES && self.is_for_here(responder, shard, &command);
             let (asked, reply) = match is_here {
                 true => self.execute_part_here(responder, (&command, hash), part),
-                false => (self.submit(responder, shard, part, &command), None),
+                false => (self.submit_keyless(responder, shard, part, &command), None),
             };
             waiting.add(asked, reply);
         }
@@ -221,28 +223,38 @@ impl<H: Host> RespExecutor<H> {
             && self.tables[shard].may_hold_class(self.host.memory(shard), hash, STREAM_CLASS)
     }
 
-    /// Sends a job for the request that the connection will next wait for.
-    pub(super) fn submit(
+    /// Sends a job without a key for the request that the connection will next wait for.
+    pub(super) fn submit_keyless(
         &mut self,
         responder: &mut Responder,
         shard: usize,
         part: usize,
         command: &Command<'_>,
-    ) -> Asked {
-        let hash = command.key().map_or(KeyHash(0), |key| self.route(key).0);
-        self.submit_some(responder, (hash, shard), part, command, usize::MAX)
+    ) -> Question {
+        debug_assert!(command.key().is_none(), "a key has a hash, which the caller knows");
+        self.submit(responder, (KeyHash(0), shard), part, command)
     }
 
-    /// The same for the key with this hash, if there is one; a search returns at most this many
-    /// objects.
-    fn submit_some(
+    /// The same for a key with this hash.
+    pub(super) fn submit(
+        &mut self,
+        responder: &mut Responder,
+        at: (KeyHash, usize),
+        part: usize,
+        command: &Command<'_>,
+    ) -> Question {
+        self.submit_search(responder, at, part, command, usize::MAX)
+    }
+
+    /// The same; a search returns at most this many objects.
+    fn submit_search(
         &mut self,
         responder: &mut Responder,
         (hash, shard): (KeyHash, usize),
         part: usize,
         command: &Command<'_>,
         most_objects: usize,
-    ) -> Asked {
+    ) -> Question {
         let mut bytes = Vec::with_capacity(COMMAND_BYTES);
         command.encode_within(self.database, 0, &mut bytes);
         if bytes.len() > STREAM_BYTES || self.may_be_large(command, (hash, shard)) {
@@ -257,11 +269,11 @@ impl<H: Host> RespExecutor<H> {
     }
 }
 
-fn asked_of(command: &Command<'_>, hash: KeyHash, shard: usize, bytes: usize) -> Asked {
+fn asked_of(command: &Command<'_>, hash: KeyHash, shard: usize, bytes: usize) -> Question {
     let what = match command.key() {
         _ if command.is_write() => What::Write,
         Some(_) => What::Read(group(hash)),
         None => What::Other,
     };
-    Asked { shard, what, bytes }
+    Question { shard, what, bytes }
 }

@@ -7,6 +7,7 @@ use super::trees::places::TreePlaces;
 use remora_frontend::{Each, Executor, KeyCommand, ManyKeys, OwnedReply, PartRequest, Token};
 use remora_layout::hash::KeyHash;
 use remora_protocol::{Command, Request as On};
+use remora_resp::commands::{server, strings};
 use remora_resp::keys::Keys;
 use remora_resp::request;
 use remora_resp::request::Request;
@@ -92,15 +93,17 @@ impl<H: Host> RespExecutor<H> {
                 self.each_key(responder, keys, |key| Command::Exists { key }, ReplyForm::Sum);
             }
             Request::MGet(keys) => {
-                self.each_key(responder, keys, |key| Command::Get { key }, ReplyForm::Values);
+                let form = ReplyForm::Combined(&strings::VALUES);
+                self.each_key(responder, keys, |key| Command::Get { key }, form);
             }
             Request::MSet(pairs) => self.multi_set(responder, pairs),
             Request::Digest => {
-                self.ask_all(responder, &Command::Digest { key: None }, ReplyForm::Digest);
+                let form = ReplyForm::Combined(&server::DIGEST);
+                self.ask_all(responder, &Command::Digest { key: None }, form);
             }
             Request::DigestValues(keys) => {
                 let of: KeyCommand = |key| Command::Digest { key: Some(key) };
-                self.each_key(responder, keys, of, ReplyForm::Digests);
+                self.each_key(responder, keys, of, ReplyForm::Combined(&server::DIGEST_VALUES));
             }
             Request::WaitAof { wants_disk, until_ms, wants_more } => {
                 self.await_sync(responder, wants_disk, (until_ms, wants_more));

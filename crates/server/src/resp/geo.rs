@@ -12,7 +12,7 @@ pub(super) mod answers;
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::trees::places::KEPT_NAME_BYTES;
-use answers::asked_by;
+use answers::request_key;
 use remora_engine::geo_read::{ReadLimits, Unread, may_be_read, read_members};
 use remora_engine::moving::KeyAt;
 use remora_engine::storing::{Parts, Storing};
@@ -108,7 +108,7 @@ impl<H: Host> RespExecutor<H> {
             Ok(()) => {
                 self.host.thread_counts().optimistic_reads.add(1);
                 self.host.touched(shard, root.record_pointer());
-                responder.reply(|out, protocol| geo::write_members(out, protocol, found, form));
+                responder.reply(|out, version| geo::write_members(out, version, found, form));
                 true
             }
             Err(unread) => {
@@ -124,7 +124,7 @@ impl<H: Host> RespExecutor<H> {
     /// Continues after a shard's answer: returns the reply if it is complete, none if another shard
     /// must be asked first.
     pub(super) fn go_on(&mut self, token: Token, reply: OwnedReply) -> Option<OwnedReply> {
-        let asked = asked_by(&token);
+        let asked = request_key(&token);
         if !self.geo_answers.searched.is_empty()
             && let Some(key) = self.geo_answers.searched.remove(&asked)
         {

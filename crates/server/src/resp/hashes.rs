@@ -6,7 +6,7 @@
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
-use remora_frontend::{OwnedReply, Part, Waiting};
+use remora_frontend::{OwnedReply, ShardAnswer, Waiting};
 use remora_index::hash::{ObjectRef, find_locally};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
@@ -109,7 +109,8 @@ impl<H: Host> RespExecutor<H> {
             }
             _ => return None,
         };
-        responder.reply_part(form, Part { status: Status::Ok, number: number as i64, value });
+        responder
+            .reply_answer(form, ShardAnswer { status: Status::Ok, number: number as i64, value });
         Some(())
     }
 

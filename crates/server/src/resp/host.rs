@@ -43,8 +43,8 @@ pub trait Host: ShardPort {
     /// Asks for a snapshot.
     fn begin_save(&self) -> Save;
 
-    /// Begins a sync of the log for somebody who waits. False if nothing is kept.
-    fn begin_sync(&self) -> bool;
+    /// Whether there is a log on a disk.
+    fn keeps_data(&self) -> bool;
 
     /// When the last one was written, Unix seconds.
     fn last_save_s(&self) -> u64;
@@ -53,7 +53,7 @@ pub trait Host: ShardPort {
     fn parameters(&self) -> Vec<(&'static str, String)>;
 }
 
-/// The answer to who asks for a snapshot.
+/// The answer to a request for a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Save {
     /// It begins.

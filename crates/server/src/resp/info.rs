@@ -210,6 +210,7 @@ impl Facts<'_> {
         let snapshot_failure = snapshots.failure();
         let status = if failure.is_empty() { "ok" } else { "err" };
         let ms = |ns: &AtomicU64| (ns.load(Ordering::Relaxed) / 1_000_000).to_string();
+        let us = |ns: &AtomicU64| (ns.load(Ordering::Relaxed) / 1_000).to_string();
         lines([
             ("data_directory", disk.directory.display().to_string()),
             ("durability", disk.promise.name().into()),
@@ -222,6 +223,7 @@ impl Facts<'_> {
             ("log_runs", load(&state.runs)),
             ("log_bytes", load(&state.bytes)),
             ("log_syncs", load(&state.syncs)),
+            ("log_syncs_asked", load(&state.syncs_asked)),
             ("log_sync_ms", ms(&state.sync_ns)),
             ("log_longest_sync_ms", ms(&state.longest_sync_ns)),
             ("log_unsynced_bytes", load(&state.unsynced_bytes)),
@@ -236,6 +238,9 @@ impl Facts<'_> {
             ("snapshots_given_up", load(&snapshots.given_up)),
             ("snapshot_bytes", load(&snapshots.bytes)),
             ("snapshot_ms", load(&snapshots.took_ms)),
+            ("snapshot_turns", load(&snapshots.turns.count)),
+            ("snapshot_longest_turn_us", us(&snapshots.turns.longest_ns)),
+            ("snapshot_longest_turn_cpu_us", us(&snapshots.turns.longest_cpu_ns)),
             ("recovered_entries", load(&state.recovered)),
             ("recovery_ms", load(&state.recovery_ms)),
         ])
@@ -328,6 +333,7 @@ impl Facts<'_> {
             ("keyspace_hits", (hits + read_hits).to_string()),
             ("keyspace_misses", self.sum(|s| s.misses)),
             ("expired_keys", self.sum(|s| s.expired)),
+            ("expiries_put_off", self.sum(|s| s.expiries_put_off)),
             ("evicted_keys", self.sum(|s| s.evicted)),
             ("last_sequence", self.sum(|s| s.last_sequence)),
         ])
@@ -413,7 +419,7 @@ pub fn client(responder: &Responder) -> Vec<u8> {
     text.extend_from_slice(b" lib-ver=");
     text.extend_from_slice(&client.library[1]);
     text.extend_from_slice(
-        format!(" resp={} db={}\n", client.protocol.number(), responder.database.number())
+        format!(" resp={} db={}\n", client.version.number(), responder.database.number())
             .as_bytes(),
     );
     text

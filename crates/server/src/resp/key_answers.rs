@@ -8,9 +8,9 @@ use remora_resp::request::KeyFilter;
 use std::collections::BTreeMap;
 
 /// A part of a request that waits, as tokens name it.
-pub(super) type Part = (usize, u64, u64, usize);
+pub(super) type RequestPartKey = (usize, u64, u64, usize);
 
-pub(super) fn part_of(token: &Token) -> Part {
+pub(super) fn request_part_key(token: &Token) -> RequestPartKey {
     (token.connection, token.serial, token.request, token.part)
 }
 
@@ -18,7 +18,7 @@ pub(super) fn part_of(token: &Token) -> Part {
 #[derive(Default)]
 pub(super) struct KeyAnswers {
     /// With the bytes of each one's job and of its results, which count among the pending bytes.
-    pub(super) going_on: BTreeMap<Part, (GoingOn, usize)>,
+    pub(super) going_on: BTreeMap<RequestPartKey, (GoingOn, usize)>,
     /// Random numbers that were drawn.
     pub(super) drawn: u64,
 }

@@ -7,7 +7,7 @@
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
-use super::key_answers::{GoingOn, part_of};
+use super::key_answers::{GoingOn, request_part_key};
 use remora_engine::moving::{self, How, KeyAt, Moving};
 use remora_engine::storing::Storing;
 use remora_frontend::{Job, OwnedReply, Token, Waiting};
@@ -16,6 +16,7 @@ use remora_layout::hash::mix;
 use remora_layout::limits::MAX_REPLY_BYTES;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply, ScannedKeys};
+use remora_resp::commands::keyspace;
 use remora_resp::request::{KeyFilter, Transfer};
 use remora_resp::wire::encode;
 use remora_resp::{CommandError, ReplyForm};
@@ -50,8 +51,8 @@ impl<H: Host> RespExecutor<H> {
             });
         };
         self.go_on_with(responder, 0, GoingOn::Scan { shard, filter });
-        let asked = [self.submit(responder, shard, 0, &Command::Scan { place, count })];
-        responder.wait(Waiting::all(ReplyForm::Scanned, asked));
+        let asked = [self.submit_keyless(responder, shard, 0, &Command::Scan { place, count })];
+        responder.wait(Waiting::all(ReplyForm::Combined(&keyspace::SCANNED), asked));
     }
 
     pub(super) fn keys_of(&mut self, responder: &mut Responder, filter: &KeyFilter) {
@@ -63,9 +64,9 @@ impl<H: Host> RespExecutor<H> {
             let (filter, found) = (filter.clone(), Vec::new());
             self.go_on_with(responder, shard, GoingOn::Keys { shard, database, filter, found });
             let command = Command::Scan { place: 0, count: KEYS_STEP };
-            asked.push(self.submit(responder, shard, shard, &command));
+            asked.push(self.submit_keyless(responder, shard, shard, &command));
         }
-        responder.wait(Waiting::all(ReplyForm::KeyList, asked));
+        responder.wait(Waiting::all(ReplyForm::Combined(&keyspace::KEY_LIST), asked));
     }
 
     pub(super) fn random_key(&mut self, responder: &mut Responder) {
@@ -83,7 +84,7 @@ impl<H: Host> RespExecutor<H> {
         let (random, left) = (self.draw() as u32, shards - 1);
         self.go_on_with(responder, 0, GoingOn::Random { shard, database, random, left });
         let command = Command::RandomKey { random, place: None };
-        let asked = [self.submit(responder, shard, 0, &command)];
+        let asked = [self.submit_keyless(responder, shard, 0, &command)];
         responder.wait(Waiting::all(ReplyForm::Value, asked));
     }
 
@@ -93,17 +94,15 @@ impl<H: Host> RespExecutor<H> {
         if transfer.must_differ && key == to && to_database == self.database {
             return responder.reply(|out, _| CommandError::SameObject.write(out));
         }
-        let slots = self.host.slots();
-        let place = |key: &[u8], database| {
-            let shard = slots.shard_of(key);
-            KeyAt { key: key.into(), database, shard }
-        };
-        let (from, to) = (place(key, self.database), place(to, to_database));
+        let at = self.route(key);
+        let place = |key: &[u8], database, shard| KeyAt { key: key.into(), database, shard };
+        let from = place(key, self.database, at.1);
+        let to = place(to, to_database, self.host.slots().shard_of(to));
         let moving = Moving::new(from, to, How { replaces, keeps });
         // Later requests would wait for it anyway.
         responder.expect_large();
-        let (shard, command) = moving.first();
-        let asked = [self.submit(responder, shard, 0, &command)];
+        let (_, command) = moving.first();
+        let asked = [self.submit(responder, at, 0, &command)];
         self.go_on_with(responder, 0, GoingOn::Moving(Box::new(moving)));
         responder.wait(Waiting::all(form, asked));
     }
@@ -123,7 +122,7 @@ impl<H: Host> RespExecutor<H> {
     fn ask_on(&mut self, token: Token, on: GoingOn, (shard, command): (usize, Vec<u8>)) {
         let bytes = command.len() + on.found_bytes();
         self.host.counts().pending_bytes.change(0, bytes);
-        self.key_answers.going_on.insert(part_of(&token), (on, bytes));
+        self.key_answers.going_on.insert(request_part_key(&token), (on, bytes));
         self.host.hand(shard, Job::execute(command, token));
     }
 
@@ -149,7 +148,7 @@ impl<H: Host> RespExecutor<H> {
         if self.key_answers.going_on.is_empty() {
             return Some(reply);
         }
-        let part = part_of(&token);
+        let part = request_part_key(&token);
         let Some((mut on, bytes)) = self.key_answers.going_on.remove(&part) else {
             return Some(reply);
         };

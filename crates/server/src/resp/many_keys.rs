@@ -13,7 +13,7 @@ use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::read::Read;
 use remora_engine::STREAM_CLASS;
-use remora_frontend::{Asked, Each, Here, Jobs, KeyCommand, ManyKeys, What, group};
+use remora_frontend::{Each, Here, Jobs, KeyCommand, ManyKeys, Question, What, group};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CONNECTION_KEYS_PER_TURN, CONNECTION_REQUESTS_AHEAD, STREAM_BYTES};
 use remora_protocol::message::Status;
@@ -70,7 +70,7 @@ impl<H: Host> RespExecutor<H> {
         if !many.is_complete() {
             return responder.wait_for_keys(many);
         }
-        responder.reply(|out, protocol| many.write(out, protocol));
+        responder.reply(|out, version| many.write(out, version));
         self.answers = many.into_answers();
     }
 
@@ -163,7 +163,7 @@ impl<H: Host> RespExecutor<H> {
         }
         let what = if command.is_write() { What::Write } else { What::Read(group(hash)) };
         request.many.add(&mut request.jobs, (key, hash, shard), (position, what));
-        responder.ask(Asked { shard, what, bytes: 0 }, self.host.shards());
+        responder.ask(Question { shard, what, bytes: 0 }, self.host.shards());
     }
 
     /// Executes one key's command in the thread's own shard.
@@ -197,7 +197,7 @@ impl<H: Host> RespExecutor<H> {
         request.may_here = Some(false);
         let what = if command.is_write() { What::Write } else { What::Read(group(hash)) };
         request.many.wait_for_one(home, position, what);
-        responder.ask(Asked { shard: home, what, bytes: 0 }, self.host.shards());
+        responder.ask(Question { shard: home, what, bytes: 0 }, self.host.shards());
     }
 
     /// Hands out a turn's jobs.

@@ -23,8 +23,8 @@ impl<H: Host> RespExecutor<H> {
             }
             Request::ClientGetName => {
                 let name = responder.client.name.clone();
-                responder.reply(|out, protocol| {
-                    encode::bulk_or_null(out, protocol, Some(&name[..]).filter(|n| !n.is_empty()));
+                responder.reply(|out, version| {
+                    encode::bulk_or_null(out, version, Some(&name[..]).filter(|n| !n.is_empty()));
                 });
             }
             Request::ClientSetInfo { attribute, value } => {
@@ -41,13 +41,13 @@ impl<H: Host> RespExecutor<H> {
             }
             Request::ClientInfo => {
                 let text = info::client(responder);
-                responder.reply(|out, protocol| encode::verbatim(out, protocol, "txt", &text));
+                responder.reply(|out, version| encode::verbatim(out, version, "txt", &text));
             }
             Request::Help(name) => responder.reply(|out, _| table::write_help(out, name)),
             Request::Info(sections) => {
                 let text = self.host.info(&sections);
-                responder.reply(|out, protocol| {
-                    encode::verbatim(out, protocol, "txt", text.as_bytes());
+                responder.reply(|out, version| {
+                    encode::verbatim(out, version, "txt", text.as_bytes());
                 });
             }
             Request::BgSave => self.begin_save(responder),
@@ -59,12 +59,12 @@ impl<H: Host> RespExecutor<H> {
                 let parameters = self.host.parameters();
                 let parameters: Vec<(&str, &str)> =
                     parameters.iter().map(|(name, value)| (*name, value.as_str())).collect();
-                responder.reply(|out, protocol| {
-                    server::write_config(out, protocol, &patterns, &parameters);
+                responder.reply(|out, version| {
+                    server::write_config(out, version, &patterns, &parameters);
                 });
             }
             Request::Command(query) => {
-                responder.reply(|out, protocol| table::answer(out, protocol, &query));
+                responder.reply(|out, version| table::answer(out, version, &query));
             }
             Request::Quit => {
                 responder.reply(|out, _| encode::ok(out));
@@ -101,8 +101,8 @@ impl<H: Host> RespExecutor<H> {
         if let Some(name) = hello.name {
             responder.client.name = name.to_vec();
         }
-        if let Some(protocol) = hello.protocol {
-            responder.client.protocol = protocol;
+        if let Some(version) = hello.version {
+            responder.client.version = version;
         }
         let facts = connection::ServerFacts {
             server: "remora",
@@ -111,6 +111,6 @@ impl<H: Host> RespExecutor<H> {
             mode: "standalone",
             role: "master",
         };
-        responder.reply(|out, protocol| connection::write_hello(out, protocol, &facts));
+        responder.reply(|out, version| connection::write_hello(out, version, &facts));
     }
 }

@@ -3,7 +3,7 @@
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use remora_engine::string_edit::{BitPlace, range};
-use remora_frontend::Part;
+use remora_frontend::ShardAnswer;
 use remora_index::hash::walk_locally;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
@@ -69,7 +69,8 @@ impl<H: Host> RespExecutor<H> {
                     Command::Ttl { .. } => -1,
                     _ => value.len() as i64,
                 };
-                responder.reply_part(form, Part { status: Status::Ok, number, value: None });
+                responder
+                    .reply_answer(form, ShardAnswer { status: Status::Ok, number, value: None });
             }
         }
         true

@@ -11,7 +11,7 @@ use crate::shared::{ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard};
-use remora_frontend::{Counts, Here, Job, OwnedReply, ShardPort, Token};
+use remora_frontend::{ConnectionCounts, Here, Job, OwnedReply, ShardPort, Token};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CONNECTION_REQUESTS_AHEAD, JOBS_PER_TURN};
@@ -50,7 +50,10 @@ pub struct ShardHost {
 impl ShardHost {
     /// A fresh shard, with this number.
     pub fn new(shared: Arc<Shared>, number: usize, mut shard: Shard<NoJournal>) -> Self {
-        let shipper = shared.disk.as_ref().map(|disk| disk.shipper(number, &mut shard));
+        let shipper = shared.disk.as_ref().map(|disk| {
+            shard.set_synced(disk.synced[number].load(Ordering::Acquire));
+            disk.shipper(number, &mut shard)
+        });
         let outbox = Outbox::new(number, shared.shards.len());
         Self {
             now: shared.clock.now(),
@@ -87,17 +90,25 @@ impl ShardHost {
         self.applier.tick();
     }
 
-    /// Hands the shard's new entries to the log's thread, as far as that has room.
+    /// Hands the shard's new entries to the log's thread, as far as that has room; once it has all
+    /// of them, also a client's wish for a sync.
     #[inline]
     pub fn ship_log(&mut self) {
         if let Some(shipper) = &mut self.shipper {
             shipper.ship(&mut self.shard);
         }
+        if self.shard.wants_sync() && self.has_shipped() {
+            if let Some(disk) = &self.shared.disk {
+                disk.want_sync();
+            }
+            self.shard.begin_sync();
+        }
     }
 
     /// Begins the shard's part in a snapshot.
     pub fn begin_snapshot(&mut self, port: Arc<SnapshotPort>) {
-        self.snapshot = Some(SnapshotSource::begin(port, self.number, &mut self.shard));
+        let before = self.snapshot.take();
+        self.snapshot = Some(SnapshotSource::begin(port, self.number, (&mut self.shard, before)));
     }
 
     /// Continues a snapshot for one turn, if one is under way.
@@ -238,7 +249,7 @@ impl ShardPort for ShardHost {
         self.shard.durable_sequence()
     }
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &ConnectionCounts {
         &self.handle().thread.frontend
     }
 
@@ -291,8 +302,8 @@ impl Host for ShardHost {
         }
     }
 
-    fn begin_sync(&self) -> bool {
-        self.shared.disk.as_ref().inspect(|disk| disk.want_sync()).is_some()
+    fn keeps_data(&self) -> bool {
+        self.shared.disk.is_some()
     }
 
     fn last_save_s(&self) -> u64 {

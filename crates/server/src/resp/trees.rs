@@ -11,6 +11,7 @@ use super::host::Host;
 use places::TreePlace;
 use remora_engine::geo_read::Unread;
 use remora_index::rtree::{LocalWalk, Query, Search};
+use remora_layout::hash::KeyHash;
 use remora_layout::limits::READ_SEARCH_OBJECTS;
 use remora_layout::node::Home;
 use remora_layout::object::is_surrogate;
@@ -35,14 +36,15 @@ impl<H: Host> RespExecutor<H> {
         (name, command): (&[u8], TreeCommand<'_>),
         form: ReplyForm,
     ) {
-        if self.read_tree(responder, (name, &command), form) {
+        let at = self.route(name);
+        if self.read_tree(responder, (name, at, &command), form) {
             return;
         }
         let most = most_of(form);
         if matches!(form, ReplyForm::TreeObjects(_)) && most > READ_SEARCH_OBJECTS {
             responder.expect_large();
         }
-        let (at, command) = (self.route(name), Command::Of { key: name, request: command.into() });
+        let command = Command::Of { key: name, request: command.into() };
         self.ask_one(responder, (&command, at), form, most);
     }
 
@@ -51,7 +53,7 @@ impl<H: Host> RespExecutor<H> {
     fn read_tree(
         &mut self,
         responder: &mut Responder,
-        (name, command): (&[u8], &TreeCommand<'_>),
+        (name, (hash, shard), command): (&[u8], (KeyHash, usize), &TreeCommand<'_>),
         form: ReplyForm,
     ) -> bool {
         let query = match *command {
@@ -62,13 +64,12 @@ impl<H: Host> RespExecutor<H> {
             }
             _ => return false,
         };
-        let (hash, shard) = self.route(name);
         if !responder.may_read(shard, hash) {
             return false;
         }
         let at = match self.tree_places.of(self.database, name) {
             TreePlace::At(at) => at,
-            TreePlace::Asked => return false,
+            TreePlace::Requested => return false,
             TreePlace::Unknown => {
                 let (name, shards) = ((self.database, name), (self.host.home(), shard));
                 if let Some(job) = self.tree_places.ask(name, shards) {
@@ -90,9 +91,9 @@ impl<H: Host> RespExecutor<H> {
                 self.host.touched(shard, root.record_pointer());
                 let found = walk.results();
                 let found = &found[..found.len().min(most_of(form))];
-                responder.reply(|out, protocol| match form {
+                responder.reply(|out, version| match form {
                     ReplyForm::TreeObjects(form) => {
-                        rtree::write_objects(out, protocol, found, &form);
+                        rtree::write_objects(out, version, found, &form);
                     }
                     _ => encode::integer(out, found.len() as i64),
                 });

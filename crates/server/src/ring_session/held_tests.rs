@@ -56,6 +56,46 @@ fn replies_wait_in_the_order_of_their_session_and_others_go_on() {
     assert_eq!(client.session.held_replies(), 0);
 }
 
+/// The client of an application asks whether its changes are on the disk: that reply waits for the
+/// replies of its own session, and neither for what is durable nor for the disk.
+#[test]
+fn a_question_about_the_disk_waits_for_nothing() {
+    let mut client = Client::with(Durability::Told);
+    let asks = Command::Synced { until: 0, begins: true };
+    send(&mut client, id(1, 1), &asks);
+    client.shard.set_synced(0);
+    send(&mut client, id(2, 1), &set(b"a"));
+    send(&mut client, id(3, 1), &asks);
+    settle(&mut client);
+    assert_eq!(client.replies(), [(id(1, 1), OK), (id(3, 1), Some(Status::NotDone))]);
+    assert_eq!(client.session.held_replies(), 1);
+    assert!(client.shard.wants_sync());
+    client.shard.set_durable(1);
+    settle(&mut client);
+    assert_eq!(client.replies(), [(id(2, 1), OK)]);
+    client.shard.set_synced(1);
+    send(&mut client, id(3, 2), &asks);
+    settle(&mut client);
+    assert_eq!(client.replies(), [(id(3, 2), OK)]);
+}
+
+/// A group of changes becomes durable at once.
+#[test]
+fn one_turn_sends_the_replies_to_all_sessions() {
+    let mut client = Client::with(Durability::Told);
+    for session in 1..=5 {
+        send(&mut client, id(session, 1), &set(b"a"));
+        send(&mut client, id(session, 2), &set(b"b"));
+    }
+    settle(&mut client);
+    assert_eq!(client.session.held_replies(), 10);
+    // The last one of the last session waits on.
+    client.shard.set_durable(9);
+    client.turn();
+    assert_eq!((client.replies().len(), client.session.held_replies()), (9, 1));
+    assert!(!client.session.has_work());
+}
+
 #[test]
 fn with_too_many_held_replies_requests_wait_in_the_ring_and_none_is_lost() {
     let mut client = Client::with(Durability::Told);

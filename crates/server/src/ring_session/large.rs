@@ -3,7 +3,7 @@
 //! as they need. Held replies: they wait until the changes that they show are durable.
 //!
 //! Invariants:
-//! * a piece a turn: between two pieces the shard serves everybody else;
+//! * a piece a turn: between two pieces the shard serves all other clients;
 //! * replies to one session of the client come in the order of its requests: replies behind a value
 //!   under way wait, replies to other threads of the process do not;
 //! * a reply is sent only once its sequence is durable; beyond [`HELD_REPLIES`] waiting replies the
@@ -55,7 +55,7 @@ enum Item {
     Value(Outgoing),
     Search(Searching),
     /// A search that has not begun: its encoded command.
-    Asked(Vec<u8>),
+    Command(Vec<u8>),
     /// An encoded reply, and the sequence that it waits for.
     Reply(Vec<u8>, u64),
 }
@@ -65,13 +65,13 @@ impl Item {
     fn can_go(&self, durable: u64) -> bool {
         match self {
             Self::Reply(_, wait) => *wait <= durable,
-            Self::Value(_) | Self::Search(_) | Self::Asked(_) => true,
+            Self::Value(_) | Self::Search(_) | Self::Command(_) => true,
         }
     }
 
     /// Whether it makes more replies than one.
     fn makes_replies(&self) -> bool {
-        matches!(self, Self::Search(_) | Self::Asked(_))
+        matches!(self, Self::Search(_) | Self::Command(_))
     }
 }
 
@@ -160,6 +160,12 @@ impl Large {
         !self.outgoing.is_empty() && self.next(blocked).is_some() && link.has_room()
     }
 
+    /// Whether the session that comes next has only to be sent a reply that is durable now.
+    pub fn may_release(&self, blocked: u64) -> bool {
+        let next = self.next(blocked).and_then(|at| self.outgoing[at].1.front());
+        matches!(next, Some(Item::Reply(_, wait)) if *wait <= self.durable)
+    }
+
     /// The session of the client with which something can be done.
     fn next(&self, blocked: u64) -> Option<usize> {
         let fronts = || self.outgoing.iter().filter_map(|(_, items)| items.front());
@@ -190,7 +196,7 @@ impl Large {
 
     /// Queues a search that is to begin later.
     pub fn ask(&mut self, session: u16, command: Vec<u8>) {
-        self.push(session, Item::Asked(command));
+        self.push(session, Item::Command(command));
     }
 
     /// Keeps a reply until its sequence is durable, and all earlier output for the same session was
@@ -208,7 +214,7 @@ impl Large {
                 by(&mut self.held, 1);
                 by(&mut self.held_bytes, reply.len());
             }
-            Item::Value(_) | Item::Search(_) | Item::Asked(_) => by(&mut self.streams, 1),
+            Item::Value(_) | Item::Search(_) | Item::Command(_) => by(&mut self.streams, 1),
         }
     }
 
@@ -249,7 +255,7 @@ impl Large {
                 return Err(failure.into());
             }
         }
-        if let Some(Item::Asked(command)) = items.front() {
+        if let Some(Item::Command(command)) = items.front() {
             let begun = Searching::begin(shard, command, (incarnation, now));
             let asked = items.pop_front().expect("it was there");
             self.count(&asked, false);

@@ -10,6 +10,7 @@ use remora_engine::{Download, Outcome};
 use remora_engine::{Now, Shard};
 use remora_fabric::Link;
 use remora_layout::buffer_name::BufferName;
+use remora_layout::limits::MAX_RING_SETS;
 use remora_protocol::Command;
 use remora_protocol::Reply;
 use remora_protocol::message::{
@@ -160,26 +161,33 @@ impl RingSession {
         if stalled.is_empty() { Ok(()) } else { self.replies.tell_client() }
     }
 
-    /// Sends the next piece of a value under way.
+    /// Sends the next piece of a value under way, and the replies that have become durable meanwhile.
     pub(super) fn send_large(
         &mut self,
         shard: &mut Shard<impl Journal>,
         now: Now,
     ) -> Result<(), SessionError> {
-        let blocked = self.replies.blocked();
-        if !self.large.may_send(&self.replies.link, blocked) {
-            return Ok(());
+        let mut has_sent = false;
+        // A group of changes becomes durable at once: the replies to all sessions go in one turn.
+        for at in 0..MAX_RING_SETS {
+            let blocked = self.replies.blocked();
+            let may_send = match at {
+                0 => self.large.may_send(&self.replies.link, blocked),
+                _ => self.large.may_release(blocked),
+            };
+            if !may_send {
+                break;
+            }
+            let mut replies = Vec::new();
+            let incarnation = self.replies.incarnation();
+            let by = (&mut self.replies.link, blocked);
+            let sent = self.large.send_piece(shard, by, (incarnation, now), &mut replies)?;
+            let Some(session) = sent else { break };
+            for reply in &replies {
+                self.replies.send_or_keep(large::id_of(session), &[reply])?;
+            }
+            has_sent |= !replies.is_empty();
         }
-        let mut replies = Vec::new();
-        let incarnation = self.replies.incarnation();
-        let by = (&mut self.replies.link, blocked);
-        let Some(session) = self.large.send_piece(shard, by, (incarnation, now), &mut replies)?
-        else {
-            return Ok(());
-        };
-        for reply in &replies {
-            self.replies.send_or_keep(large::id_of(session), &[reply])?;
-        }
-        if replies.is_empty() { Ok(()) } else { self.replies.tell_client() }
+        if has_sent { self.replies.tell_client() } else { Ok(()) }
     }
 }

@@ -19,7 +19,7 @@ pub struct DiskSwarm {
     pub flush_ns: RangeInclusive<u64>,
     /// When a change is durable.
     pub promise: Promise,
-    /// How much longer a sync takes that nobody waits for.
+    /// How much longer a sync takes without a waiting client.
     pub slow_syncs: u64,
     /// Whether groups are written while a sync is under way that changes wait for.
     pub writes_beside: bool,

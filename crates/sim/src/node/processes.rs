@@ -2,7 +2,7 @@
 
 use super::Node;
 use super::ring_clients::{NodeRings, Process};
-use crate::counts::Counts;
+use crate::counts::RunCounts;
 use std::sync::{Arc, Mutex};
 
 impl Node {
@@ -50,9 +50,9 @@ impl Node {
     }
 
     /// This incarnation's counters of such processes.
-    pub fn ring_counts(&self) -> Counts {
+    pub fn ring_counts(&self) -> RunCounts {
         let rings = self.incarnation.as_ref().and_then(|incarnation| incarnation.rings.as_ref());
-        rings.map_or_else(Counts::default, |rings| Counts {
+        rings.map_or_else(RunCounts::default, |rings| RunCounts {
             parked: rings.parked() as u64,
             ..rings.counts
         })

@@ -6,7 +6,7 @@
 //! they sleep as in production, and a thread that signals wakes their task. Data over a network is
 //! stored at once; the thread that receives for the client marks it some time later.
 
-use crate::counts::Counts;
+use crate::counts::RunCounts;
 use crate::resp::lock;
 use remora_arena::{AsleepWord, Mapping, ReadView, Words};
 use remora_engine::{Now, Shard};
@@ -72,7 +72,7 @@ pub struct NodeRings {
     /// The shards' task, if it sleeps.
     pub waiting: Arc<Mutex<Option<u64>>>,
     /// The shards' counters.
-    pub counts: Counts,
+    pub counts: RunCounts,
 }
 
 impl NodeRings {
@@ -97,7 +97,7 @@ impl NodeRings {
             began,
             sleeping: Vec::new(),
             waiting: Arc::default(),
-            counts: Counts::default(),
+            counts: RunCounts::default(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! A simulated RESP client: pipelines of requests, and their replies.
 
 use super::moves::{Mover, Moves};
-use super::replies::{Asked, Came};
+use super::replies::{Came, SentRequest};
 use super::requests::{Expect, Maker, Request};
 use super::stream::{ClientEnd, Ended, StreamOptions};
 use super::tree_moves::TreeMoves;
@@ -37,7 +37,7 @@ struct Pipeline {
     stream: ClientEnd,
     /// Bytes that have come and are no whole reply yet.
     input: Vec<u8>,
-    asked: VecDeque<Asked>,
+    asked: VecDeque<SentRequest>,
     /// The last call of each key: the next takes effect after it.
     last: BTreeMap<Register, Begun>,
 }
@@ -203,7 +203,7 @@ impl RespClient {
         let trees = clears.flat_map(|database| self.world.swarm.places.trees_of(database));
         acts.extend(trees.map(|tree| history.places.clear(Some(tree), now_ns)));
         drop(history);
-        pipeline.asked.push_back(Asked { expect, calls, expiry, acts, asked_ms });
+        pipeline.asked.push_back(SentRequest { expect, calls, expiry, acts, asked_ms });
     }
 
     /// Takes replies until no more than `keep` requests are under way.
@@ -250,7 +250,7 @@ impl RespClient {
         self.world.sim.now_ns() < until_ns || self.world.is_over()
     }
 
-    fn end(&self, asked: &Asked, reply: &Value<'_>) {
+    fn end(&self, asked: &SentRequest, reply: &Value<'_>) {
         let came = asked.judge(&self.world, reply);
         self.with_moves(|moves| moves.answered(&self.maker, matches!(came, Came::Of(_))));
         let now_ns = self.world.sim.now_ns();

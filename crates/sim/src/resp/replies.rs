@@ -10,7 +10,7 @@ use remora_protocol::message::Status;
 use remora_resp::wire::Value as Reply;
 
 /// A request under way.
-pub struct Asked {
+pub struct SentRequest {
     /// The expected reply.
     pub expect: Expect,
     /// Its operation on each key.
@@ -34,7 +34,7 @@ pub enum Came {
     Wrong,
 }
 
-impl Asked {
+impl SentRequest {
     /// Judges a reply.
     pub fn judge(&self, world: &World, reply: &Reply<'_>) -> Came {
         if let Reply::Error(text) = reply {

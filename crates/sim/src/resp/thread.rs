@@ -3,16 +3,14 @@
 
 use super::jobs::{Mailboxes, ShardJobs};
 use super::stream::{Accepted, ClientEnd, Events, ServerEnd, StreamOptions, connect, lock};
-use crate::counts::Counts;
+use crate::counts::RunCounts;
 use crate::faults::{Fault, Faults};
 use crate::node::{Node, NodeTime};
 use crate::probes::{Probe, Probes};
 use crate::tasks::Coroutines;
 use remora_arena::{Owner, ReadView};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
-use remora_frontend::{
-    Connection, Connections, Counts as FrontendCounts, Here, Job, ShardPort, Token,
-};
+use remora_frontend::{Connection, ConnectionCounts, Connections, Here, Job, ShardPort, Token};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
@@ -163,7 +161,7 @@ impl ShardPort for SimHost {
         durable.unwrap_or(0)
     }
 
-    fn counts(&self) -> &FrontendCounts {
+    fn counts(&self) -> &ConnectionCounts {
         &self.counts.frontend
     }
 
@@ -217,7 +215,7 @@ impl Host for SimHost {
         Save::NothingKept
     }
 
-    fn begin_sync(&self) -> bool {
+    fn keeps_data(&self) -> bool {
         false
     }
 
@@ -287,7 +285,7 @@ impl Resp {
     }
 
     /// Adds the counters of this incarnation's threads, if there is one.
-    pub fn count(&self, counts: &mut Counts) {
+    pub fn count(&self, counts: &mut RunCounts) {
         self.threads.borrow().iter().for_each(|thread| counts.add_thread(&thread.counts));
     }
 
@@ -338,7 +336,7 @@ impl Thread {
             }
             self.give_away(&mut connections);
             for slot in std::mem::take(&mut *lock(&self.events.ended)) {
-                connections.announce_end(slot);
+                connections.announce_end(slot, false);
             }
             for slot in std::mem::take(&mut *lock(&self.events.stirred)) {
                 connections.stir(slot);

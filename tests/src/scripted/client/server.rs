@@ -48,7 +48,7 @@ struct Arena {
 
 thread_local! {
     static ARENA: Arena = arena();
-    /// Nobody reads it before it was written, so that one serves all scripts.
+    /// No code reads it before it was written, so that one serves all scripts.
     static BUFFER: Words = Words::new(Mapping::heap(LARGE_BUFFER_BYTES));
 }
 
@@ -379,7 +379,7 @@ impl Server {
                 self.write(TO_CLIENT, word, &script.word().to_le_bytes());
             }
             4 if script.one_in(8) => self.write(TO_CLIENT, WITHDRAWN_WORD, &[1]),
-            // A reply that nobody asked for.
+            // A reply without a request.
             5 => {
                 let mut reply = ReplyHeader::new_zeroed();
                 reply.id = (script.word() as u32 & 0x0001_0003).into();

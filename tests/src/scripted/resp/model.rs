@@ -5,7 +5,7 @@ use remora_layout::database::Database;
 use remora_protocol::{Command, Condition, Expiry};
 use remora_resp::ReplyForm;
 use remora_resp::request::Request;
-use remora_resp::{Args, Made, Protocol, Value, request};
+use remora_resp::{Args, Made, RespVersion, Value, request};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Strings by their keys.
@@ -22,7 +22,7 @@ pub struct Model {
     /// Both of the databases that are not selected.
     others: BTreeMap<Database, (Values, BTreeSet<Vec<u8>>)>,
     selected: Database,
-    protocol: Protocol,
+    version: RespVersion,
     /// Replies that were foretold.
     pub foretold: usize,
 }
@@ -60,7 +60,7 @@ impl Model {
     pub fn new() -> Self {
         let (values, unknown) = (BTreeMap::new(), BTreeSet::new());
         let (others, selected) = (BTreeMap::new(), Database::ZERO);
-        Self { values, unknown, others, selected, protocol: Protocol::Resp2, foretold: 0 }
+        Self { values, unknown, others, selected, version: RespVersion::Resp2, foretold: 0 }
     }
 
     /// Keys that there must be in the selected database, if that is known.
@@ -103,11 +103,11 @@ impl Model {
             self.unknown.insert(b"some tree".to_vec());
         }
         if let (Request::Hello(hello), None) = (&request, reply.error()) {
-            self.protocol = hello.protocol.unwrap_or(self.protocol);
+            self.version = hello.version.unwrap_or(self.version);
         }
-        let is_of_other = match self.protocol {
-            Protocol::Resp2 => b"_%~,#(=>|".contains(&raw[0]),
-            Protocol::Resp3 => raw.starts_with(b"$-1") || raw.starts_with(b"*-1"),
+        let is_of_other = match self.version {
+            RespVersion::Resp2 => b"_%~,#(=>|".contains(&raw[0]),
+            RespVersion::Resp3 => raw.starts_with(b"$-1") || raw.starts_with(b"*-1"),
         };
         assert!(!is_of_other, "a reply of the other protocol: {}", raw.escape_ascii());
         let is_known = self.knows_keys_of(&request);

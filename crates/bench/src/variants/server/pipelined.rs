@@ -9,7 +9,7 @@ use super::super::form::{DISPATCHERS, WORKERS};
 use super::connection::{AcceptQueue, Conversation, Outgoing};
 use super::rest::{HYBRID_SPIN, POLLS_PER_CLOCK, Rest, WaitMode};
 use super::threads::{Pins, spawn};
-use super::work::{Asked, MESSAGES_PER_TURN, Store};
+use super::work::{DecodedRequest, MESSAGES_PER_TURN, Store};
 use remora_command_line::Wake;
 use remora_layout::hash::KeyHash;
 use std::collections::VecDeque;
@@ -88,7 +88,7 @@ fn dispatch(queue: &HandOver, accept_queue: &AcceptQueue, mut rest: Rest, hash_s
             let room = MAX_HANDED_OVER.saturating_sub(queue.count.load(Ordering::Relaxed));
             let most = room.min(MESSAGES_PER_TURN);
             conversation.take_turn(most, &mut message, |message, incoming, way_back| {
-                let asked = Asked::decode(message, |key| KeyHash::of(key, hash_seed));
+                let asked = DecodedRequest::decode(message, |key| KeyHash::of(key, hash_seed));
                 let hash = asked.hash();
                 // The queue holds a copy: the place is free for the next.
                 incoming.release()?;
@@ -111,7 +111,8 @@ fn execute(queue: &HandOver, store: &Mutex<Store>, wait_mode: WaitMode) {
             store.tick(now);
             // Decoded again to borrow from it, which costs some nanoseconds;
             // the hash, which costs more, comes along.
-            let (header, found) = store.execute(Asked::decode(&job.message, |_| job.hash), now);
+            let (header, found) =
+                store.execute(DecodedRequest::decode(&job.message, |_| job.hash), now);
             // No thread may read the value once the lock is released.
             value.clear();
             value.extend_from_slice(found);

@@ -4,7 +4,7 @@
 use super::connection::{AcceptQueue, Conversation};
 use super::rest::Rest;
 use super::threads::spawn;
-use super::work::{Asked, MESSAGES_PER_TURN, Store};
+use super::work::{DecodedRequest, MESSAGES_PER_TURN, Store};
 use core_affinity::CoreId;
 use remora_layout::hash::KeyHash;
 use std::os::fd::AsFd;
@@ -47,7 +47,7 @@ fn run(mut store: Store, accept_queue: &AcceptQueue, mut rest: Rest) {
                 MESSAGES_PER_TURN,
                 &mut message,
                 |message, incoming, outgoing| {
-                    let asked = Asked::decode(message, |key| KeyHash::of(key, hash_seed));
+                    let asked = DecodedRequest::decode(message, |key| KeyHash::of(key, hash_seed));
                     let (header, value) = store.execute(asked, now);
                     // After processing (H16), before the reply that allows the next.
                     incoming.release()?;

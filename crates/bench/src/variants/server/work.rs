@@ -64,7 +64,7 @@ impl Store {
 
     /// Executes one message; the reply's header and value.
     #[inline]
-    pub fn execute(&mut self, asked: Asked<'_>, now: Now) -> (ReplyHeader, &[u8]) {
+    pub fn execute(&mut self, asked: DecodedRequest<'_>, now: Now) -> (ReplyHeader, &[u8]) {
         let reply = match asked.command {
             Ok(command) => self.shard.execute(&command, asked.hash, now),
             Err(status) => Reply::status(status),
@@ -75,13 +75,13 @@ impl Store {
 
 /// A decoded message.
 #[derive(Clone, Copy)]
-pub struct Asked<'m> {
+pub struct DecodedRequest<'m> {
     command: Result<Command<'m>, Status>,
     hash: KeyHash,
     id: u32,
 }
 
-impl<'m> Asked<'m> {
+impl<'m> DecodedRequest<'m> {
     /// Decodes a message; `hash` is asked for the key's.
     #[inline]
     pub fn decode(message: &'m [u8], hash: impl FnOnce(&[u8]) -> KeyHash) -> Self {

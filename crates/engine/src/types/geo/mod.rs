@@ -13,7 +13,7 @@ mod whole;
 pub(crate) use keys::GeoKeys;
 
 use super::content::Content;
-use super::object::{LongRead, On, Turn, Type, find_root, resume};
+use super::object::{DumpedPart, LongRead, On, Turn, Type, find_root, resume};
 use super::rtree::logged_arena;
 use crate::store::{DumpAt, Now, ShardStats, Store};
 use keys::Totals;
@@ -152,6 +152,10 @@ impl<J: Journal> Type<J> for GeoKeys {
         piece: &[u8],
     ) -> Result<(), Status> {
         self.load_members(store, (on, root), piece)
+    }
+
+    fn requests(&self, part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) -> bool {
+        transfer::requests(part, each)
     }
 
     fn audit(&self, store: &Store<J>) -> Result<u64, String> {

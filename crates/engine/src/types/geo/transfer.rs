@@ -3,15 +3,16 @@
 use super::keys::GeoKeys;
 use super::set::{GeoSet, member_in, score_in};
 use crate::store::{DumpAt, Store};
-use crate::types::object::{On, resume};
+use crate::types::object::{DumpedPart, On, resume};
 use crate::types::rtree::arena_at;
 use remora_arena::{Journal, Slot};
 use remora_index::HashSweep;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
 use remora_layout::tree::TREE_HEADER_BYTES;
-use remora_protocol::geo::{Member, Members};
+use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::message::Status;
+use remora_protocol::{Condition, Request};
 
 impl GeoKeys {
     /// Appends some members of the key; true once there are no more.
@@ -73,4 +74,18 @@ impl GeoKeys {
         }
         Ok(())
     }
+}
+
+/// The requests that add the members of a part; false for a part that GEO keys do not have.
+pub(super) fn requests(part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) -> bool {
+    let piece = match part {
+        DumpedPart::Whole(_) => return false,
+        DumpedPart::Head(_) => return true,
+        DumpedPart::Piece(piece) => piece,
+    };
+    if let Some(places) = Members::parse(piece).filter(|_| !piece.is_empty()) {
+        let condition = Condition::Always;
+        each(GeoCommand::Add { condition, tell_changed: false, places }.request());
+    }
+    true
 }

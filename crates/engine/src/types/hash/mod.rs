@@ -13,7 +13,7 @@ mod transfer;
 pub(crate) use held::Hashes;
 
 use super::content::Content;
-use super::object::{LongRead, On, Turn, Type, resume};
+use super::object::{DumpedPart, LongRead, On, Turn, Type, resume};
 use crate::store::{DumpAt, Found, Now, Store};
 use held::{Held, find, length, packed_of, value_of};
 use read::Reading;
@@ -147,6 +147,11 @@ impl<J: Journal> Type<J> for Hashes {
         piece: &[u8],
     ) -> Result<(), Status> {
         transfer::load(store, on, root, piece)
+    }
+
+    fn requests(&self, part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) -> bool {
+        transfer::requests(part, each);
+        true
     }
 
     fn audit(&self, store: &Store<J>) -> Result<u64, String> {

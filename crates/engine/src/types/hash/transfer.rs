@@ -3,14 +3,16 @@
 
 use super::change::{fields_of, set_parts};
 use crate::store::{DumpAt, Store};
-use crate::types::object::{On, resume};
+use crate::types::object::{DumpedPart, On, resume};
 use remora_arena::{ArenaFull, Journal, Slot};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
+use remora_layout::packed;
 use remora_layout::table::SCAN_END;
-use remora_protocol::Items;
+use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
+use remora_protocol::{Items, Request};
 
 /// Appends some fields of the hash in the order of a scan; true once there are no more. A field that
 /// is there from the first step to the last is written, however the table grows meanwhile.
@@ -64,4 +66,23 @@ pub(super) fn load<J: Journal>(
     set_parts(store, (on, root), &fields, None)
         .map(drop)
         .map_err(|ArenaFull { .. }| Status::OutOfMemory)
+}
+
+/// The requests that set the fields of a part.
+pub(super) fn requests(part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) {
+    let mut packed_list = Vec::new();
+    let list = match part {
+        DumpedPart::Head(_) => return,
+        DumpedPart::Piece(piece) => piece,
+        DumpedPart::Whole(value) => {
+            for (name, value) in packed::pairs(value) {
+                Items::push(&mut packed_list, name);
+                Items::push(&mut packed_list, value);
+            }
+            &packed_list
+        }
+    };
+    if let Some(pairs) = Items::parse(list).filter(|_| !list.is_empty()) {
+        each(HashCommand::Set { pairs }.request());
+    }
 }

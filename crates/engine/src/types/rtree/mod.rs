@@ -26,7 +26,7 @@ pub(super) use arena::{arena_at, logged_arena, planned_arena};
 pub(crate) use trees::Trees;
 
 use super::content::Content;
-use super::object::{LongRead, On, Turn, Type, find_root};
+use super::object::{DumpedPart, LongRead, On, Turn, Type, find_root};
 use crate::keys;
 use crate::store::{DumpAt, Now, ShardStats, Store};
 use remora_arena::{Journal, Slot, slot_of};
@@ -135,7 +135,7 @@ impl<J: Journal> Type<J> for Trees {
     }
 
     fn sweep(&mut self, store: &mut Store<J>, now: Now) -> bool {
-        !self.due.is_empty() && self.sweep_due(store, now)
+        !self.due.is_empty() && store.may_expire() && self.sweep_due(store, now)
     }
 
     fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool {
@@ -175,6 +175,10 @@ impl<J: Journal> Type<J> for Trees {
         piece: &[u8],
     ) -> Result<(), Status> {
         self.load_objects(store, (on, root), piece)
+    }
+
+    fn requests(&self, part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) -> bool {
+        transfer::requests(part, each)
     }
 
     fn audit(&self, store: &Store<J>) -> Result<u64, String> {

@@ -5,16 +5,16 @@ use super::named::Named;
 use super::record::{carried_in, expires_at_ms};
 use super::trees::Trees;
 use crate::store::{DumpAt, Store};
-use crate::types::object::{On, resume};
+use crate::types::object::{DumpedPart, On, resume};
 use remora_arena::{Journal, Slot};
 use remora_geometry::Wkb;
 use remora_index::HashSweep;
 use remora_index::rtree::Object;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
 use remora_layout::object::is_surrogate;
-use remora_protocol::Expiry;
 use remora_protocol::message::Status;
-use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeSettings};
+use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeCommand, TreeSettings};
+use remora_protocol::{Expiry, Request};
 
 /// Where a dump continues. It goes through the objects with integers as words first, then through
 /// those with surrogates. So it meets an object that gets a surrogate meanwhile in the second part,
@@ -118,4 +118,25 @@ fn dump_object<J: Journal>(store: &Store<J>, named: &Named, object: &Object, pie
         },
     };
     put.push(piece);
+}
+
+/// The requests that make a tree and put its objects; false for a part that trees do not have.
+pub(super) fn requests(part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) -> bool {
+    match part {
+        DumpedPart::Whole(_) => false,
+        DumpedPart::Head(head) => match TreeSettings::parse(head) {
+            Ok(settings) => {
+                each(TreeCommand::Create(settings).request());
+                true
+            }
+            Err(_) => false,
+        },
+        DumpedPart::Piece(mut piece) => {
+            while let Ok((put, rest)) = PutObject::split(piece) {
+                each(TreeCommand::Put(put).request());
+                piece = rest;
+            }
+            piece.is_empty()
+        }
+    }
 }

@@ -8,9 +8,9 @@ use crate::error::CommandError;
 use crate::form::{GeoError, ObjectReply, ReplyForm, Shape, WriteReply};
 use crate::keys::key;
 use crate::request::Request;
-use crate::spec::{Argument, Asked, CommandSpec, Flag, Group, KeyPlaces, Kind};
-use crate::wire::{Protocol, Words, encode};
-use remora_frontend::Part;
+use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult};
+use crate::wire::{RespVersion, Words, encode};
+use remora_frontend::ShardAnswer;
 use remora_layout::limits::MAX_COMMAND_MEMBERS;
 use remora_protocol::Condition;
 use remora_protocol::geo::{GeoCommand, Member, Members, Position};
@@ -19,7 +19,7 @@ fn request<'a>(
     words: Words<'a>,
     command: GeoCommand<'a>,
     reply: &'static ObjectReply,
-) -> Asked<'a> {
+) -> ParseResult<'a> {
     let (key, form) = (key(words.get(1))?, ReplyForm::Object(reply));
     Ok(Request::Object { key, request: command.request(), form })
 }
@@ -70,7 +70,7 @@ its last member. If memory ends, the members before stay added.",
 
 static ADDED: ObjectReply = ObjectReply::new("geoadd", Shape::Number);
 
-fn geoadd(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn geoadd(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let (mut absent, mut present, mut tell_changed) = (false, false, false);
     let mut at = 2;
     while at < words.len() {
@@ -121,17 +121,17 @@ const GEODIST: CommandSpec = CommandSpec {
 
 /// By the unit of the distance.
 static DISTANCES: [ObjectReply; UNITS.len()] = [
-    distance_as(|out, protocol, part| write_distance(out, protocol, part, UNITS[0].1)),
-    distance_as(|out, protocol, part| write_distance(out, protocol, part, UNITS[1].1)),
-    distance_as(|out, protocol, part| write_distance(out, protocol, part, UNITS[2].1)),
-    distance_as(|out, protocol, part| write_distance(out, protocol, part, UNITS[3].1)),
+    distance_as(|out, version, answer| write_distance(out, version, answer, UNITS[0].1)),
+    distance_as(|out, version, answer| write_distance(out, version, answer, UNITS[1].1)),
+    distance_as(|out, version, answer| write_distance(out, version, answer, UNITS[2].1)),
+    distance_as(|out, version, answer| write_distance(out, version, answer, UNITS[3].1)),
 ];
 
 const fn distance_as(write: WriteReply) -> ObjectReply {
     ObjectReply::new("geodist", Shape::Own(write))
 }
 
-fn geodist(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn geodist(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let unit = match words.len() {
         4 => 0,
         5 => unit(words, 4)?,
@@ -141,11 +141,11 @@ fn geodist(words: Words<'_>, _now: u64) -> Asked<'_> {
     request(words, GeoCommand::Scores { places }, &DISTANCES[unit])
 }
 
-fn write_distance(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>, unit: f64) {
-    let mut both = scores(part.value).map(|score| score.map(Position::of_score));
+fn write_distance(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>, unit: f64) {
+    let mut both = scores(answer.value).map(|score| score.map(Position::of_score));
     match (both.next().flatten(), both.next().flatten()) {
         (Some(from), Some(to)) => distance(out, from.distance(to), unit),
-        _ => encode::null(out, protocol),
+        _ => encode::null(out, version),
     }
 }
 
@@ -161,16 +161,16 @@ const GEOHASH: CommandSpec = CommandSpec {
 
 static HASHES: ObjectReply = ObjectReply::new("geohash", Shape::Own(write_hashes));
 
-fn geohash(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn geohash(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let places = members(words, 2, words.len())?;
     request(words, GeoCommand::Scores { places }, &HASHES)
 }
 
-fn write_hashes(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
-    encode::array(out, scores(part.value).count());
-    for score in scores(part.value) {
+fn write_hashes(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    encode::array(out, scores(answer.value).count());
+    for score in scores(answer.value) {
         let hash = score.map(|score| Position::of_score(score).geohash());
-        encode::bulk_or_null(out, protocol, hash.as_ref().map(|hash| &hash[..]));
+        encode::bulk_or_null(out, version, hash.as_ref().map(|hash| &hash[..]));
     }
 }
 
@@ -186,17 +186,17 @@ const GEOPOS: CommandSpec = CommandSpec {
 
 static POSITIONS: ObjectReply = ObjectReply::new("geopos", Shape::Own(write_positions));
 
-fn geopos(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn geopos(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let places = members(words, 2, words.len())?;
     request(words, GeoCommand::Scores { places }, &POSITIONS)
 }
 
-fn write_positions(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
-    encode::array(out, scores(part.value).count());
-    for score in scores(part.value) {
+fn write_positions(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    encode::array(out, scores(answer.value).count());
+    for score in scores(answer.value) {
         match score {
-            Some(score) => position(out, protocol, score),
-            None => encode::null_array(out, protocol),
+            Some(score) => position(out, version, score),
+            None => encode::null_array(out, version),
         }
     }
 }
@@ -227,7 +227,7 @@ const ZCARD: CommandSpec = CommandSpec {
 
 static COUNT: ObjectReply = ObjectReply::new("zcard", Shape::Number);
 
-fn zcard(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn zcard(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, GeoCommand::Members, &COUNT)
 }
 
@@ -245,7 +245,7 @@ const ZREM: CommandSpec = CommandSpec {
 
 static REMOVED: ObjectReply = ObjectReply::new("zrem", Shape::Number);
 
-fn zrem(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn zrem(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let places = members(words, 2, words.len())?;
     request(words, GeoCommand::Remove { places }, &REMOVED)
 }
@@ -261,15 +261,15 @@ const ZSCORE: CommandSpec = CommandSpec {
 
 static SCORE: ObjectReply = ObjectReply::new("zscore", Shape::Own(write_score));
 
-fn zscore(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn zscore(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let places = members(words, 2, 3)?;
     request(words, GeoCommand::Scores { places }, &SCORE)
 }
 
-fn write_score(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
-    match scores(part.value).next().flatten() {
-        Some(score) => number_text(out, protocol, &score_text(score)),
-        None => encode::null(out, protocol),
+fn write_score(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    match scores(answer.value).next().flatten() {
+        Some(score) => number_text(out, version, &score_text(score)),
+        None => encode::null(out, version),
     }
 }
 

@@ -1,6 +1,6 @@
 //! How numbers and positions are written, as Redis 7 writes them.
 
-use crate::wire::{Protocol, encode};
+use crate::wire::{RespVersion, encode};
 use remora_protocol::geo::Position;
 
 /// The scores in a shard's answer; none for a member that is not there.
@@ -12,17 +12,17 @@ pub(super) fn scores(value: Option<&[u8]>) -> impl Iterator<Item = Option<f64>> 
 
 /// A coordinate as Redis writes it: 17 digits behind the point, but no zeros
 /// at the end.
-fn coordinate(out: &mut Vec<u8>, protocol: Protocol, number: f64) {
+fn coordinate(out: &mut Vec<u8>, version: RespVersion, number: f64) {
     let text = format!("{number:.17}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     let text = if text == "-0" { "0" } else { text };
-    number_text(out, protocol, text);
+    number_text(out, version, text);
 }
 
-pub(super) fn number_text(out: &mut Vec<u8>, protocol: Protocol, text: &str) {
-    match protocol {
-        Protocol::Resp2 => encode::bulk(out, text.as_bytes()),
-        Protocol::Resp3 => {
+pub(super) fn number_text(out: &mut Vec<u8>, version: RespVersion, text: &str) {
+    match version {
+        RespVersion::Resp2 => encode::bulk(out, text.as_bytes()),
+        RespVersion::Resp3 => {
             out.push(b',');
             out.extend_from_slice(text.as_bytes());
             out.extend_from_slice(b"\r\n");
@@ -30,11 +30,11 @@ pub(super) fn number_text(out: &mut Vec<u8>, protocol: Protocol, text: &str) {
     }
 }
 
-pub(super) fn position(out: &mut Vec<u8>, protocol: Protocol, score: f64) {
+pub(super) fn position(out: &mut Vec<u8>, version: RespVersion, score: f64) {
     let Position { longitude, latitude } = Position::of_score(score);
     encode::array(out, 2);
-    coordinate(out, protocol, longitude);
-    coordinate(out, protocol, latitude);
+    coordinate(out, version, longitude);
+    coordinate(out, version, latitude);
 }
 
 pub(super) fn distance(out: &mut Vec<u8>, metres: f64, unit: f64) {
@@ -90,7 +90,7 @@ mod tests {
             (100.0, "100"),
         ] {
             let mut out = Vec::new();
-            coordinate(&mut out, Protocol::Resp3, number);
+            coordinate(&mut out, RespVersion::Resp3, number);
             assert_eq!(String::from_utf8(out).unwrap(), format!(",{text}\r\n"));
         }
     }

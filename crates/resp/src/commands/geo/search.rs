@@ -7,9 +7,9 @@ use crate::arguments::KEY;
 use crate::form::{GeoError, GeoForm, Order, ReplyForm, Stored};
 use crate::keys::{self, key};
 use crate::request::Request;
-use crate::spec::{Argument, Asked, CommandSpec, Flag, KeyPlaces, Kind};
-use crate::wire::{Protocol, Words, encode};
-use remora_frontend::Part;
+use crate::spec::{Argument, CommandSpec, Flag, KeyPlaces, Kind, ParseResult};
+use crate::wire::{RespVersion, Words, encode};
+use remora_frontend::ShardAnswer;
 use remora_protocol::geo::{Centre, GeoCommand, GeoQuery, GeoSearch, Member, Members, Shape};
 use remora_protocol::integer;
 use remora_protocol::message::Status;
@@ -105,7 +105,7 @@ const GEOSEARCH: CommandSpec = CommandSpec {
     ..GEO
 };
 
-fn geosearch(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn geosearch(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     search(words, Form::Search)
 }
 
@@ -129,7 +129,7 @@ const GEOSEARCHSTORE: CommandSpec = CommandSpec {
     ..GEOSEARCH
 };
 
-fn geosearchstore(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn geosearchstore(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     search(words, Form::SearchStore)
 }
 
@@ -149,7 +149,7 @@ const GEORADIUS: CommandSpec = CommandSpec {
     ..GEO
 };
 
-fn georadius(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn georadius(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     search(words, Form::Coordinates { may_store: true })
 }
 
@@ -166,7 +166,7 @@ const GEORADIUS_RO: CommandSpec = CommandSpec {
     ..GEORADIUS
 };
 
-fn georadius_ro(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn georadius_ro(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     search(words, Form::Coordinates { may_store: false })
 }
 
@@ -180,7 +180,7 @@ const GEORADIUSBYMEMBER: CommandSpec = CommandSpec {
     ..GEORADIUS
 };
 
-fn georadiusbymember(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn georadiusbymember(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     search(words, Form::Member { may_store: true })
 }
 
@@ -194,7 +194,7 @@ const GEORADIUSBYMEMBER_RO: CommandSpec = CommandSpec {
     ..GEORADIUS_RO
 };
 
-fn georadiusbymember_ro(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn georadiusbymember_ro(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     search(words, Form::Member { may_store: false })
 }
 
@@ -224,7 +224,7 @@ struct Search<'a> {
 }
 
 /// A search. A key that holds a string gives its error before any error in the arguments.
-fn search<'a>(words: Words<'a>, form: Form) -> Asked<'a> {
+fn search<'a>(words: Words<'a>, form: Form) -> ParseResult<'a> {
     let key = key(words.get(if form == Form::SearchStore { 2 } else { 1 }))?;
     let mut search = Search::new();
     let error = match search.parse(words, form) {
@@ -391,26 +391,26 @@ fn rectangle(words: Words<'_>, at: usize) -> Result<(Shape, f64), GeoError> {
 }
 
 /// The reply to a search that is not of members found: an error, or how many were stored.
-pub(crate) fn write_found(out: &mut Vec<u8>, part: Part<'_>) {
-    match part.status {
+pub(crate) fn write_found(out: &mut Vec<u8>, answer: ShardAnswer<'_>) {
+    match answer.status {
         Status::NotDone => encode::error(out, &GeoError::NoMember.to_string()),
-        _ => encode::integer(out, part.number),
+        _ => encode::integer(out, answer.number),
     }
 }
 
 /// The reply to a search that makes no sense. The number is 1 if there is such a key.
-pub(crate) fn write_refused(out: &mut Vec<u8>, error: GeoError, part: Part<'_>) {
-    let is_missing = part.number == 1 && scores(part.value).any(|score| score.is_none());
+pub(crate) fn write_refused(out: &mut Vec<u8>, error: GeoError, answer: ShardAnswer<'_>) {
+    let is_missing = answer.number == 1 && scores(answer.value).any(|score| score.is_none());
     let error = if is_missing { GeoError::NoMember } else { error };
     encode::error(out, &error.to_string());
 }
 
 /// Appends a reply with these members (as [`Members`] encodes them) in one piece. It must be so
 /// small that no client waits for it.
-pub fn write_members(out: &mut Vec<u8>, protocol: Protocol, found: &[u8], form: &GeoForm) {
+pub fn write_members(out: &mut Vec<u8>, version: RespVersion, found: &[u8], form: &GeoForm) {
     if !form.is_bare() {
         let mut reply = FoundReply::new(found.to_vec(), *form);
-        while !reply.write_piece(out, protocol) {}
+        while !reply.write_piece(out, version) {}
         return;
     }
     let members = || Members::in_list(found);
@@ -446,7 +446,7 @@ impl FoundReply {
     }
 
     /// Appends the next piece. Whether it was the last one.
-    pub fn write_piece(&mut self, out: &mut Vec<u8>, protocol: Protocol) -> bool {
+    pub fn write_piece(&mut self, out: &mut Vec<u8>, version: RespVersion) -> bool {
         if !self.is_open {
             encode::array(out, self.places.len());
             self.is_open = true;
@@ -468,7 +468,7 @@ impl FoundReply {
                 encode::integer(out, place.score as i64);
             }
             if self.form.position {
-                position(out, protocol, place.score);
+                position(out, version, place.score);
             }
         }
         self.written += piece.len();

@@ -9,9 +9,9 @@ use crate::error::CommandError;
 use crate::form::{ListForm, ObjectReply, ReplyForm, Shape};
 use crate::keys::{Keys, key};
 use crate::request::Request;
-use crate::spec::{Argument, Asked, CommandSpec, Flag, KeyPlaces, Kind};
-use crate::wire::{Protocol, Words, encode};
-use remora_frontend::Part;
+use crate::spec::{Argument, CommandSpec, Flag, KeyPlaces, Kind, ParseResult};
+use crate::wire::{RespVersion, Words, encode};
+use remora_frontend::ShardAnswer;
 use remora_geometry::{self as geometry, Wkb};
 use remora_layout::limits::{MAX_FIELDS, MAX_NODE_ENTRIES, MAX_OBJECT_BYTES, MIN_NODE_ENTRIES};
 use remora_layout::object::Payload;
@@ -76,7 +76,7 @@ static MADE: ObjectReply = ObjectReply {
     errors: &[(Status::NotDone, "ERR a tree of that name exists")],
 };
 
-fn rtree_create(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn rtree_create(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let (mut kind, mut capacity, mut bounds) = (None, None, None);
     let mut at = 2;
     while at < words.len() {
@@ -133,7 +133,7 @@ const DROP: CommandSpec = CommandSpec {
 
 static DROPPED: ObjectReply = ObjectReply::new("rtree.drop", Shape::Number);
 
-fn rtree_drop(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn rtree_drop(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     answered(words, TreeCommand::Drop, &DROPPED)
 }
 
@@ -155,15 +155,16 @@ or that had an expiry. A tree that is not there is an error.",
 
 static FACTS: ObjectReply = ObjectReply::new("rtree.info", Shape::Own(write_info));
 
-fn rtree_info(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn rtree_info(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     answered(words, TreeCommand::Info, &FACTS)
 }
 
 /// Writes the words of a [`TreeInfo`]. Null if they are none.
-fn write_info(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
-    let words = part.value.and_then(|value| <[u64; TREE_INFO_WORDS]>::read_from_bytes(value).ok());
+fn write_info(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    let words =
+        answer.value.and_then(|value| <[u64; TREE_INFO_WORDS]>::read_from_bytes(value).ok());
     let Some(info) = words.and_then(|words| TreeInfo::from_words(&words)) else {
-        return encode::null(out, protocol);
+        return encode::null(out, version);
     };
     let numbers = [
         ("capacity", info.capacity.into()),
@@ -178,7 +179,7 @@ fn write_info(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
         ("with_expiry", info.with_expiry),
         ("with_surrogate", info.with_surrogate),
     ];
-    encode::map(out, protocol, 1 + numbers.len());
+    encode::map(out, version, 1 + numbers.len());
     encode::bulk(out, b"kind");
     encode::bulk(out, kind_name(info.kind).as_bytes());
     for (name, number) in numbers {
@@ -216,7 +217,7 @@ whatever it was before.",
 
 static ADDED: ObjectReply = ObjectReply::new("rtree.add", Shape::Number);
 
-fn rtree_add(words: Words<'_>, now: u64) -> Asked<'_> {
+fn rtree_add(words: Words<'_>, now: u64) -> ParseResult<'_> {
     let now = (now, "rtree.add");
     if words.is(3, "geometry") {
         let shape = shape(words.get(4))?;
@@ -239,7 +240,7 @@ const ADDPOINT: CommandSpec = CommandSpec {
     ..ADD
 };
 
-fn rtree_addpoint(words: Words<'_>, now: u64) -> Asked<'_> {
+fn rtree_addpoint(words: Words<'_>, now: u64) -> ParseResult<'_> {
     let (x, y) = point(words, 3)?;
     let rect = Rect { min_x: x, max_x: x, min_y: y, max_y: y };
     put(words, (rect, None), 5, (now, "rtree.addpoint"))
@@ -251,7 +252,7 @@ fn put<'a>(
     (rect, geometry): (Rect, Option<Wkb<'a>>),
     at: usize,
     (now_unix_ms, command): (u64, &'static str),
-) -> Asked<'a> {
+) -> ParseResult<'a> {
     let parts = PutParts::parse(words, at, now_unix_ms, command)?;
     let (id, data) = (id(words.get(2))?, parts.data);
     let expiry = parts.expiry.unwrap_or(Expiry::Keep);
@@ -345,7 +346,7 @@ anew. A tree that is not there, and an object that is not, are errors.",
 static FIELDS_SET: ObjectReply =
     ObjectReply { command: "rtree.fset", shape: Shape::Number, errors: NO_OBJECT };
 
-fn rtree_fset(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn rtree_fset(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     if words.len().is_multiple_of(2) {
         return Err(CommandError::Syntax);
     }
@@ -370,7 +371,7 @@ WITHFIELDS tells all fields.",
 static FIELDS_TOLD: ObjectReply =
     ObjectReply { command: "rtree.fget", shape: Shape::List(ListForm::Array), errors: NO_OBJECT };
 
-fn rtree_fget(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn rtree_fget(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     if words.len() - 3 > MAX_FIELDS {
         return Err(CommandError::TooManyFields);
     }
@@ -393,7 +394,7 @@ const REM: CommandSpec = CommandSpec {
     ..TREE
 };
 
-fn rtree_rem(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn rtree_rem(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let parts = Keys::all(words, 2);
     parts.clone().try_for_each(|word| id(word).map(drop))?;
     let key = key(words.get(1))?;
@@ -450,7 +451,7 @@ const GEOMETRY_PART: usize = 1;
 const FIELDS_PART: usize = 2;
 const EXPIRY_PART: usize = 4;
 
-fn rtree_get(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn rtree_get(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let mut parts = 0;
     for at in 3..words.len() {
         let mut named = OBJECT_PARTS
@@ -464,28 +465,32 @@ fn rtree_get(words: Words<'_>, _now: u64) -> Asked<'_> {
 
 /// A rectangle and data, as the flags say, and the parts that were asked for: the geometry,
 /// as WKT, the fields, and the expiry. Null without a value.
-fn write_object<const PARTS: usize>(out: &mut Vec<u8>, protocol: Protocol, part: Part<'_>) {
-    let Part { number: flags, value, .. } = part;
+fn write_object<const PARTS: usize>(
+    out: &mut Vec<u8>,
+    version: RespVersion,
+    answer: ShardAnswer<'_>,
+) {
+    let ShardAnswer { number: flags, value, .. } = answer;
     let parsed = value.and_then(|value| {
         let (rect, rest) = Rect::read_from_prefix(value).ok()?;
         let (&at_ms, rest) = rest.split_first_chunk()?;
         Some((rect, u64::from_le_bytes(at_ms), Payload::parse(rest)?))
     });
     let Some((rect, expires_at_ms, payload)) = parsed else {
-        return encode::null(out, protocol);
+        return encode::null(out, version);
     };
     let has = |flag: u8| flags & i64::from(flag) != 0;
     encode::array(out, 5 + PARTS.count_ones() as usize);
-    write_rect(out, protocol, &rect);
-    encode::bulk_or_null(out, protocol, has(HAS_DATA).then_some(payload.data));
+    write_rect(out, version, &rect);
+    encode::bulk_or_null(out, version, has(HAS_DATA).then_some(payload.data));
     if PARTS & GEOMETRY_PART != 0 {
         let shape = geometry::Shape::from_wkb(payload.geometry).ok().filter(|_| has(HAS_GEOMETRY));
         let wkt = shape.map(|shape| shape.to_wkt());
-        encode::bulk_or_null(out, protocol, wkt.as_deref().map(str::as_bytes));
+        encode::bulk_or_null(out, version, wkt.as_deref().map(str::as_bytes));
     }
     if PARTS & FIELDS_PART != 0 {
         let fields = Fields::parse(payload.fields).unwrap_or_default();
-        encode::map(out, protocol, fields.iter().count());
+        encode::map(out, version, fields.iter().count());
         for (name, value) in fields.iter() {
             encode::bulk(out, name);
             encode::bulk(out, value);

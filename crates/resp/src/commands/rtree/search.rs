@@ -6,8 +6,8 @@ use super::words::{
 };
 use crate::error::CommandError;
 use crate::form::{ObjectForm, ObjectReply, ReplyForm, Shape};
-use crate::spec::{Argument, Asked, CommandSpec, Flag, Kind};
-use crate::wire::{Protocol, Words, encode};
+use crate::spec::{Argument, CommandSpec, Flag, Kind, ParseResult};
+use crate::wire::{RespVersion, Words, encode};
 use remora_geometry::Refine;
 use remora_layout::limits::MAX_NEAREST;
 use remora_layout::node::Entry;
@@ -81,7 +81,7 @@ is an error.",
     ..READ
 };
 
-fn rtree_search(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn rtree_search(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     if words.is(2, "geometry") {
         return refined_search(words);
     }
@@ -106,7 +106,7 @@ fn rtree_search(words: Words<'_>, _now: u64) -> Asked<'_> {
 }
 
 /// RTREE.SEARCH of geometries, and options.
-fn refined_search(words: Words<'_>) -> Asked<'_> {
+fn refined_search(words: Words<'_>) -> ParseResult<'_> {
     let (refine, mut at) = refine(words)?;
     let mut form = SearchForm::default();
     while at < words.len() {
@@ -192,7 +192,7 @@ tree changes. A tree that is not there is an error.",
 
 static COUNTED: ObjectReply = ObjectReply::new("rtree.count", Shape::Number);
 
-fn rtree_count(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn rtree_count(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     if words.is(2, "geometry") {
         let (refine, end) = refine(words)?;
         if words.len() > end {
@@ -235,7 +235,7 @@ there is an error.",
     ..READ
 };
 
-fn rtree_nearest(words: Words<'_>, _now: u64) -> Asked<'_> {
+fn rtree_nearest(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let (x, y) = point(words, 2)?;
     let wanted = whole(words.get(4), "count", 1, MAX_NEAREST as i64)?;
     let mut form = ObjectForm { most: wanted as usize, ..ObjectForm::default() };
@@ -278,7 +278,7 @@ impl ObjectsReply {
     }
 
     /// Appends the next piece. Whether it was the last one.
-    pub fn write_piece(&mut self, out: &mut Vec<u8>, protocol: Protocol) -> bool {
+    pub fn write_piece(&mut self, out: &mut Vec<u8>, version: RespVersion) -> bool {
         if !self.is_open {
             encode::array(out, FoundObjects::of(&self.objects).iter().count());
             self.is_open = true;
@@ -286,7 +286,7 @@ impl ObjectsReply {
         let mut rest = FoundObjects::of(&self.objects[self.written..]);
         for _ in 0..PIECE_OBJECTS {
             let Some(((object, id), after)) = rest.split() else { return true };
-            self.form.write(out, protocol, id, &object.rect);
+            self.form.write(out, version, id, &object.rect);
             rest = after;
         }
         self.written = self.objects.len() - rest.bytes().len();
@@ -295,25 +295,30 @@ impl ObjectsReply {
 }
 
 /// Appends an array of these objects, whose words are their ids, in one piece.
-pub fn write_objects(out: &mut Vec<u8>, protocol: Protocol, objects: &[Entry], form: &ObjectForm) {
+pub fn write_objects(
+    out: &mut Vec<u8>,
+    version: RespVersion,
+    objects: &[Entry],
+    form: &ObjectForm,
+) {
     encode::array(out, objects.len());
     for Entry { rect, word } in objects {
-        form.write(out, protocol, ObjectId::Number(*word), rect);
+        form.write(out, version, ObjectId::Number(*word), rect);
     }
 }
 
 impl ObjectForm {
-    fn write(&self, out: &mut Vec<u8>, protocol: Protocol, id: ObjectId<'_>, rect: &Rect) {
+    fn write(&self, out: &mut Vec<u8>, version: RespVersion, id: ObjectId<'_>, rect: &Rect) {
         let items = 4 * usize::from(self.rect) + usize::from(self.distance_from.is_some());
         if items > 0 {
             encode::array(out, 1 + items);
         }
         id_item(out, id);
         if let Some((x, y)) = self.distance_from {
-            encode::double(out, protocol, rect.distance_squared(x, y).sqrt());
+            encode::double(out, version, rect.distance_squared(x, y).sqrt());
         }
         if self.rect {
-            write_rect(out, protocol, rect);
+            write_rect(out, version, rect);
         }
     }
 }

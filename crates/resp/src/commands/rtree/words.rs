@@ -6,8 +6,8 @@ use crate::form::{ObjectReply, ReplyForm};
 use crate::keys::key;
 use crate::limits::MAX_NUMBER_BYTES;
 use crate::request::Request;
-use crate::spec::{Argument, Asked, CommandSpec, Group, KeyPlaces, Kind};
-use crate::wire::{Protocol, Words, encode};
+use crate::spec::{Argument, CommandSpec, Group, KeyPlaces, Kind, ParseResult};
+use crate::wire::{RespVersion, Words, encode};
 use remora_geometry::Shape;
 use remora_layout::rect::{BadRect, Rect};
 use remora_protocol::integer;
@@ -39,7 +39,7 @@ pub(super) fn request<'a>(
     words: Words<'a>,
     command: TreeCommand<'a>,
     form: ReplyForm,
-) -> Asked<'a> {
+) -> ParseResult<'a> {
     // The caller has checked the allowed values of each part.
     let request = command.checked().map(TreeCommand::request).map_err(|_| CommandError::Syntax)?;
     Ok(Request::Object { key: key(words.get(1))?, request, form })
@@ -50,7 +50,7 @@ pub(super) fn answered<'a>(
     words: Words<'a>,
     command: TreeCommand<'a>,
     reply: &'static ObjectReply,
-) -> Asked<'a> {
+) -> ParseResult<'a> {
     request(words, command, ReplyForm::Object(reply))
 }
 
@@ -104,8 +104,8 @@ pub(super) fn shape(word: &[u8]) -> Result<Shape, CommandError> {
 }
 
 /// Minx, miny, maxx and maxy.
-pub(super) fn write_rect(out: &mut Vec<u8>, protocol: Protocol, rect: &Rect) {
+pub(super) fn write_rect(out: &mut Vec<u8>, version: RespVersion, rect: &Rect) {
     for number in [rect.min_x, rect.min_y, rect.max_x, rect.max_y] {
-        encode::double(out, protocol, number);
+        encode::double(out, version, number);
     }
 }

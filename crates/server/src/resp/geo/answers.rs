@@ -9,9 +9,9 @@ use remora_resp::form::GeoForm;
 use std::collections::BTreeMap;
 
 /// A request that waits, as tokens name it.
-pub(in crate::resp) type Asked = (usize, u64, u64);
+pub(in crate::resp) type RequestKey = (usize, u64, u64);
 
-pub(in crate::resp) fn asked_by(token: &Token) -> Asked {
+pub(in crate::resp) fn request_key(token: &Token) -> RequestKey {
     (token.connection, token.serial, token.request)
 }
 
@@ -21,9 +21,9 @@ pub(in crate::resp) struct GeoAnswers {
     /// Places of trees by their databases and keys.
     pub(in crate::resp) places: [BTreeMap<Box<[u8]>, NodeRef>; DATABASES],
     /// Keys of searches under way whose answers contain such a place.
-    pub(in crate::resp) searched: BTreeMap<Asked, (Database, Box<[u8]>)>,
+    pub(in crate::resp) searched: BTreeMap<RequestKey, (Database, Box<[u8]>)>,
     /// The target keys and forms of searches under way whose results are stored.
-    pub(in crate::resp) stores: BTreeMap<Asked, (Database, Box<[u8]>, GeoForm)>,
+    pub(in crate::resp) stores: BTreeMap<RequestKey, (Database, Box<[u8]>, GeoForm)>,
     /// The results of a search that the thread reads.
     pub(in crate::resp) found: Vec<u8>,
 }

@@ -1,11 +1,12 @@
 //! Replies that come from their shard in pieces.
 
 use crate::resp::tests::world::World;
-use remora_frontend::{OwnedReply, Part, ReplyForm as _};
+use remora_frontend::{OwnedReply, ReplyForm as _, ShardAnswer};
 use remora_layout::limits::{CONNECTION_PAUSE_OUTPUT_BYTES, CONNECTION_PIECE_BYTES};
 use remora_protocol::message::Status;
 use remora_resp::ReplyForm;
-use remora_resp::wire::Protocol;
+use remora_resp::commands::server;
+use remora_resp::wire::RespVersion;
 use std::collections::BTreeMap;
 
 const FIELDS: usize = 120_000;
@@ -114,8 +115,8 @@ fn a_digest_that_a_shard_has_refused_is_no_digest() {
     let digest = |status| OwnedReply { value: Some(vec![1; 16]), ..OwnedReply::status(status) };
     let write = |parts: [OwnedReply; 2]| {
         let mut out = Vec::new();
-        let parts: Vec<Part<'_>> = parts.iter().map(Part::from).collect();
-        ReplyForm::Digest.write(&mut out, Protocol::Resp2, &parts);
+        let parts: Vec<ShardAnswer<'_>> = parts.iter().map(ShardAnswer::from).collect();
+        ReplyForm::Combined(&server::DIGEST).write(&mut out, RespVersion::Resp2, &parts);
         String::from_utf8(out).unwrap()
     };
     assert!(write([Status::Ok; 2].map(digest)).starts_with('+'));

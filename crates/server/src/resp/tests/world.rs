@@ -5,8 +5,10 @@ use crate::large_jobs::LargeJobs;
 use crate::resp::{Host, Prefetch, RespExecutor, Save, Sections};
 use crate::thread_counts::ThreadCounts;
 use remora_arena::{NoJournal, Owner, ReadView};
-use remora_engine::{Now, Shard, ShardOptions};
-use remora_frontend::{Connection, Connections, Counts, Here, Job, Order, ShardPort, Token};
+use remora_engine::{Durability, Now, Shard, ShardOptions};
+use remora_frontend::{
+    Connection, ConnectionCounts, Connections, Here, Job, Order, ShardPort, Token,
+};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
@@ -132,7 +134,7 @@ impl ShardPort for Fake {
         self.shard.durable_sequence()
     }
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &ConnectionCounts {
         &self.counts.frontend
     }
 
@@ -177,7 +179,7 @@ impl Host for Fake {
         Save::NothingKept
     }
 
-    fn begin_sync(&self) -> bool {
+    fn keeps_data(&self) -> bool {
         false
     }
 
@@ -198,16 +200,22 @@ pub struct World {
 impl World {
     /// Connections whose thread has another shard: it asks, or reads.
     pub fn new(connections: usize) -> Self {
-        Self::with(connections, SHARD + 1)
+        Self::with(connections, SHARD + 1, ShardOptions::default())
     }
 
     /// Connections whose thread has the shard.
     pub fn at_home(connections: usize) -> Self {
-        Self::with(connections, SHARD)
+        Self::with(connections, SHARD, ShardOptions::default())
     }
 
-    fn with(connections: usize, home: usize) -> Self {
-        let shard = Shard::new(Owner::heap(64 << 20, NoJournal), ShardOptions::default());
+    /// Connections whose thread has the shard, and changes that are durable once the test says so.
+    pub fn told(connections: usize) -> Self {
+        let options = ShardOptions { durability: Durability::Told, ..ShardOptions::default() };
+        Self::with(connections, SHARD, options)
+    }
+
+    fn with(connections: usize, home: usize, options: ShardOptions) -> Self {
+        let shard = Shard::new(Owner::heap(64 << 20, NoJournal), options);
         let host = Fake {
             home,
             words: shard.owner().view().clone(),
@@ -225,6 +233,11 @@ impl World {
             world.pipes.push(pipe);
         }
         world
+    }
+
+    /// The shard's changes are durable up to this sequence.
+    pub fn set_durable(&mut self, sequence: u64) {
+        self.connections.port_mut().shard.set_durable(sequence);
     }
 
     pub fn send(&mut self, connection: usize, lines: &str) {

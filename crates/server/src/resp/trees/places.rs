@@ -32,8 +32,8 @@ pub(in crate::resp) struct TreePlaces {
 pub(in crate::resp) enum TreePlace {
     /// Its header lies there.
     At(NodeRef),
-    /// Its shard is being asked.
-    Asked,
+    /// The question to its shard is in flight.
+    Requested,
     /// Nothing.
     Unknown,
 }
@@ -43,7 +43,7 @@ impl TreePlaces {
     pub(in crate::resp) fn of(&self, database: Database, name: &[u8]) -> TreePlace {
         match self.places[database.number() as usize].get(name) {
             Some(Some(at)) => TreePlace::At(*at),
-            Some(None) => TreePlace::Asked,
+            Some(None) => TreePlace::Requested,
             None => TreePlace::Unknown,
         }
     }

@@ -1,7 +1,7 @@
 //! Whether the observations agree with the versions that may have been current.
 
 use super::lives::{Life, Lives};
-use super::{Act, Look, Number, Part, Places, Seen};
+use super::{Act, Look, Number, ObjectPart, Places, Seen};
 use crate::history::Violation;
 use crate::places::{has_name, may_expire, refine_of, refined_holds};
 use remora_client_core::{Predicate, Rect};
@@ -63,7 +63,7 @@ impl Places {
             }
             Seen::Object { id, found } => self.judge_object(look, lives, *id, *found),
             Seen::Changed { act, id, was_there } => {
-                let register = (look.tree, *id, Part::Rect);
+                let register = (look.tree, *id, ObjectPart::Rect);
                 let mut others = lives
                     .between(register, look.from_ns, look.to_ns)
                     .filter(|life| life.act != Some(*act));
@@ -89,7 +89,8 @@ impl Places {
                 (promise, format!("object {id} at {rect:?}\n{}", self.tell(look, lives, *id)))
             };
             let number = self.version_of(look.tree, *id, rect);
-            let mut may = lives.between((look.tree, *id, Part::Rect), look.from_ns, look.to_ns);
+            let mut may =
+                lives.between((look.tree, *id, ObjectPart::Rect), look.from_ns, look.to_ns);
             let Some(number) = number.filter(|_| may.any(|life| life.number == number)) else {
                 return Err(shown(SHOWN));
             };
@@ -234,10 +235,12 @@ impl Places {
             number => may_be(part, number),
         };
         let is_right = match found {
-            None => agrees(Part::Rect, None) && agrees(Part::Data, None),
+            None => agrees(ObjectPart::Rect, None) && agrees(ObjectPart::Data, None),
             Some((rect, data)) => {
                 let number = self.version_of(look.tree, id, &rect);
-                number.is_some() && agrees(Part::Rect, number) && agrees(Part::Data, data)
+                number.is_some()
+                    && agrees(ObjectPart::Rect, number)
+                    && agrees(ObjectPart::Data, data)
             }
         };
         (!is_right)
@@ -247,7 +250,7 @@ impl Places {
     /// The versions of an object around a look.
     fn tell(&self, look: &Look, lives: &Lives, id: u64) -> String {
         let mut text = String::new();
-        for part in [Part::Rect, Part::Data] {
+        for part in [ObjectPart::Rect, ObjectPart::Data] {
             for life in lives.all((look.tree, id, part)) {
                 let Life { act, number, from_ns, to_ns } = *life;
                 let near = from_ns <= look.to_ns.saturating_add(1_000_000)
@@ -255,7 +258,7 @@ impl Places {
                 if !near {
                     continue;
                 }
-                let rect = number.filter(|_| part == Part::Rect);
+                let rect = number.filter(|_| part == ObjectPart::Rect);
                 let rect = rect.map(|number| self.versions[number as usize].rect);
                 let done = act.map(|act| self.spans[act].done_ns);
                 let _ = write!(text, "\n  {part:?} {number:?} {rect:?} asked for {from_ns}, ");

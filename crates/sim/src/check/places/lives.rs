@@ -1,6 +1,6 @@
 //! When each version of an object may have been current.
 
-use super::{Act, Number, Part, Places, Register, Seen};
+use super::{Act, Number, ObjectPart, Places, Register, Seen};
 use std::collections::BTreeMap;
 
 /// A version's life: it was current within these times only, or never.
@@ -51,8 +51,9 @@ impl Lives {
         from_ns: u64,
         to_ns: u64,
     ) -> impl Iterator<Item = (u64, impl Iterator<Item = &Life> + Clone)> {
-        let of_tree = self.0.range((tree, 0, Part::Rect)..=(tree, u64::MAX, Part::Data));
-        let rects = of_tree.filter(|((_, _, part), _)| *part == Part::Rect);
+        let of_tree =
+            self.0.range((tree, 0, ObjectPart::Rect)..=(tree, u64::MAX, ObjectPart::Data));
+        let rects = of_tree.filter(|((_, _, part), _)| *part == ObjectPart::Rect);
         rects.map(move |((_, id, _), all)| (*id, current(all, from_ns, to_ns)))
     }
 

@@ -37,7 +37,7 @@ pub type Whole = BTreeMap<u64, (Rect, Number)>;
 
 /// The part of an object to which a version belongs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Part {
+pub enum ObjectPart {
     /// Whether it is there, and where.
     Rect,
     /// The bytes that it carries.
@@ -45,7 +45,7 @@ pub enum Part {
 }
 
 /// One object's part: tree, id, part.
-type Register = (u32, u64, Part);
+type Register = (u32, u64, ObjectPart);
 
 /// When a change was made.
 #[derive(Clone, Copy, Debug)]
@@ -174,9 +174,9 @@ impl Places {
         for &(id, rect) in objects {
             let number = self.next_number();
             self.versions.push(Version { rect, act });
-            self.write(act, (tree, id, Part::Rect), Some(number));
+            self.write(act, (tree, id, ObjectPart::Rect), Some(number));
             if let Some(with_data) = with_data {
-                self.write(act, (tree, id, Part::Data), with_data.then_some(number));
+                self.write(act, (tree, id, ObjectPart::Data), with_data.then_some(number));
             }
         }
         act
@@ -185,8 +185,8 @@ impl Places {
     /// An object is removed, and its bytes.
     pub fn remove(&mut self, tree: u32, id: u64, asked_ns: u64) -> Act {
         let act = self.begin(asked_ns);
-        self.write(act, (tree, id, Part::Rect), None);
-        self.write(act, (tree, id, Part::Data), None);
+        self.write(act, (tree, id, ObjectPart::Rect), None);
+        self.write(act, (tree, id, ObjectPart::Data), None);
         act
     }
 
@@ -200,8 +200,8 @@ impl Places {
                 self.versions.push(Version { rect, act });
                 self.next_number() - 1
             });
-            self.write(act, (tree, id, Part::Rect), number);
-            self.write(act, (tree, id, Part::Data), object.map(|&(_, number)| number));
+            self.write(act, (tree, id, ObjectPart::Rect), number);
+            self.write(act, (tree, id, ObjectPart::Data), object.map(|&(_, number)| number));
         }
         self.whole.entry(tree).or_default().push(act);
         act
@@ -258,7 +258,7 @@ impl Places {
 
     /// The version that a rectangle is of; `None` if it was never written there.
     fn version_of(&self, tree: u32, id: u64, rect: &Rect) -> Option<Number> {
-        let of_object = self.changes.get(&(tree, id, Part::Rect))?;
+        let of_object = self.changes.get(&(tree, id, ObjectPart::Rect))?;
         of_object
             .iter()
             .filter_map(|&(_, number)| number)

@@ -5,15 +5,15 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The release that the room has.
+/// The release that the chroot has.
 pub const RELEASE: &str = "bookworm";
-/// Where the toolchain stands in the room.
+/// Where the toolchain stands in the chroot.
 const TOOLCHAIN: &str = "/opt/rust";
-/// Where the clone stands in the room.
+/// Where the clone stands in the chroot.
 pub const CLONE: &str = "/root/remora";
 
 /// Runs as the first process of its namespaces: mounts, then runs the command
-/// in the room. The shell stays (no `exec`): as process 1 it reaps orphans.
+/// in the chroot. The shell stays (no `exec`): as process 1 it reaps orphans.
 const ENTER: &str = r#"
 set -eu
 root=$1 directory=$2
@@ -26,13 +26,13 @@ chroot "$root" /usr/bin/env --chdir="$directory" "$@"
 "#;
 
 /// A directory with a whole system in it.
-pub struct Room {
+pub struct Chroot {
     root: PathBuf,
     keep: bool,
 }
 
-impl Room {
-    /// An empty place for a room; what a former run left there goes.
+impl Chroot {
+    /// An empty place for a chroot; what a former run left there goes.
     pub fn new(root: PathBuf, keep: bool) -> Result<Self> {
         remove(&root)?;
         Ok(Self { root, keep })
@@ -52,23 +52,23 @@ impl Room {
         remove(&self.root)
     }
 
-    /// An absolute path of the room, as seen from outside.
+    /// An absolute path of the chroot, as seen from outside.
     fn outside(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Writes a file of the room.
+    /// Writes a file of the chroot.
     pub fn write(&self, path: &str, text: &str) -> Result<()> {
         let path = self.outside(Path::new(path));
         make_parent(&path)?;
         std::fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))
     }
 
-    /// Copies a file of this machine to the same place in the room.
+    /// Copies a file of this machine to the same place in the chroot.
     pub fn copy_file(&self, path: &Path) -> Result<()> {
         let target = self.outside(path);
         make_parent(&target)?;
-        // The target may be a link that leads out of the room.
+        // The target may be a link that leads out of the chroot.
         if target.symlink_metadata().is_ok() {
             std::fs::remove_file(&target)?;
         }
@@ -88,24 +88,24 @@ impl Room {
         Ok(())
     }
 
-    /// Clones HEAD of the repository into the room.
+    /// Clones HEAD of the repository into the chroot.
     pub fn clone_head(&self, repository: &Path) -> Result<()> {
         let clone = ["clone", "--quiet", "--no-hardlinks"];
         let target = self.outside(Path::new(CLONE));
         process::run(Command::new("git").args(clone).arg(repository).arg(target))
     }
 
-    /// Runs a command of the project in the room; its output is ours.
+    /// Runs a command of the project in the chroot; its output is ours.
     pub fn run(&self, directory: &str, command: &[&str]) -> Result<()> {
         process::run(&mut self.enter(directory, command))
     }
 
-    /// Runs a command that prepares the room; its output goes to a log.
+    /// Runs a command that prepares the chroot; its output goes to a log.
     pub fn prepare(&self, command: &[&str]) -> Result<()> {
         process::run_logged(&mut self.enter("/", command), &self.root.with_file_name("setup.log"))
     }
 
-    /// A command in the room, in its own namespaces, with an environment of
+    /// A command in the chroot, in its own namespaces, with an environment of
     /// its own: nothing of this machine's but how to reach registries.
     fn enter(&self, directory: &str, command: &[&str]) -> Command {
         let mut enter = process::isolated();
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn paths_stay_in_the_room() {
-        let room = Room { root: "/x".into(), keep: false };
-        assert_eq!(room.outside(Path::new("/etc/hosts")), Path::new("/x/etc/hosts"));
+        let chroot = Chroot { root: "/x".into(), keep: false };
+        assert_eq!(chroot.outside(Path::new("/etc/hosts")), Path::new("/x/etc/hosts"));
     }
 }

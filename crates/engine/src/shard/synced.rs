@@ -1,0 +1,50 @@
+//! What of a shard's changes is on the disk, for clients that ask for more than the durability.
+//!
+//! Invariant: no request waits here. A request is answered at once, and asked again; so it holds up
+//! neither the replies of its session nor memory of the shard.
+
+use super::Shard;
+use remora_arena::Journal;
+use remora_protocol::Reply;
+use remora_protocol::message::Status;
+
+impl<J: Journal> Shard<J> {
+    /// Changes up to this sequence are on the disk of the log. The caller calls it before the first
+    /// command, too, if there is a disk.
+    pub fn set_synced(&mut self, sequence: u64) {
+        self.synced = self.synced.max(Some(sequence));
+    }
+
+    /// A client waits until the changes so far are on the disk.
+    pub fn want_sync(&mut self) {
+        self.is_sync_wanted = true;
+    }
+
+    /// Whether a client has asked for a sync: the caller has the log written and synced, and then
+    /// calls [`Shard::begin_sync`].
+    #[inline]
+    pub fn wants_sync(&self) -> bool {
+        self.is_sync_wanted
+    }
+
+    /// A sync of all changes so far was asked for.
+    pub fn begin_sync(&mut self) {
+        self.is_sync_wanted = false;
+    }
+
+    /// Tells whether the changes up to a sequence, or all for 0, are on the disk.
+    pub(super) fn execute_synced(&mut self, until: u64, begins: bool) -> Reply<'_> {
+        let last = self.store.last_sequence();
+        let Some(synced) = self.synced else { return Reply::status(Status::NothingKept) };
+        let until = if until == 0 { last } else { until };
+        let status = match until <= synced {
+            true => Status::Ok,
+            false if !self.store.keeps => Status::NotKept,
+            false => Status::NotDone,
+        };
+        // A sequence that is not there yet is nothing to begin for.
+        self.is_sync_wanted |= begins && status == Status::NotDone && until <= last;
+        self.written_value = synced.to_le_bytes().to_vec();
+        Reply { status, value: Some(&self.written_value), ..Reply::number(until as i64) }
+    }
+}
