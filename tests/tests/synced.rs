@@ -82,7 +82,9 @@ fn it_delays_itself_alone_and_tells_what_is_missing() {
         while !waiting.is_synced(&paid).unwrap() {
             waiting.set(b"courier", b"busy").unwrap();
             other.set(b"courier", b"free").unwrap();
-            assert_eq!(other.is_synced(&paid), waiting.is_synced(&paid));
+            // The sync may end between the two questions.
+            let seen = other.is_synced(&paid).unwrap();
+            assert!(waiting.is_synced(&paid).unwrap() || !seen);
         }
         assert!(began.elapsed() >= Duration::from_millis(u64::from(SLOW_MS) / 2));
         waiting.set(b"order", b"sent").unwrap();
