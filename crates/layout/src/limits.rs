@@ -569,6 +569,9 @@ pub const APPLY_TURN_ENTRIES: usize = 256;
 pub const FOLLOW_AGAIN_MS: u64 = 50;
 /// See [`FOLLOW_AGAIN_MS`].
 pub const FOLLOW_AGAIN_MAX_MS: u64 = 2000;
+/// While fewer bytes of log are left, nothing is kept for replicas that lag: before changes are
+/// refused they lose their place, and get a copy.
+pub const FEED_ROOM_BYTES: usize = LOG_HELD_BYTES - (64 << 20);
 /// Messages to one replica in one turn of the shard.
 pub const FEED_MESSAGES_PER_TURN: usize = 4;
 /// Bytes of entries that a replica keeps while they wait for their commit position. At this bound it
@@ -726,6 +729,7 @@ pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
 
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= FEED_BYTES && ASK_ENTRIES > 1);
+const _: () = assert!(LOG_ROOM_BYTES < FEED_ROOM_BYTES);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
 const _: () = assert!(LOG_ROOM_BYTES + 4 * OPLOG_BYTES < LOG_EXPIRY_ROOM_BYTES);
 const _: () = assert!(LOG_RUN_BYTES <= LOG_GROUP_BYTES && LOG_GROUP_BYTES <= LOG_UNSYNCED_BYTES);

@@ -117,6 +117,13 @@ impl Feed {
         *out = message(FeedKind::Lost, lost.as_bytes());
     }
 
+    /// The shard has grown its log: nothing more is kept for a replica that lags too far.
+    pub fn give_up_lag<J: Journal>(&mut self, shard: &mut Shard<J>) {
+        if let Stage::Shipping(sender) = &mut self.stage {
+            sender.give_up_lag(shard);
+        }
+    }
+
     /// The last message went out by the WRITE with this number; they only grow.
     pub fn posted(&mut self, write: u64) {
         if let Stage::Shipping(sender) = &mut self.stage {

@@ -10,7 +10,7 @@
 
 use remora_arena::Journal;
 use remora_engine::Shard;
-use remora_layout::limits::{ASK_ENTRIES, FEED_BYTES};
+use remora_layout::limits::{ASK_ENTRIES, FEED_BYTES, FEED_ROOM_BYTES};
 use remora_log::{Cursor, CursorError, Hold, Lost, outline};
 use remora_protocol::replication::{Acknowledge, FEED_HEADER_BYTES, FeedHeader, FeedKind};
 use std::collections::VecDeque;
@@ -245,6 +245,14 @@ impl LogSender {
         self.sent = failed - 1;
         self.rolled_back += 1;
         Ok(())
+    }
+
+    /// The log keeps nothing more for the replica if it has grown too long: changes are not to be
+    /// refused for a replica that lags.
+    pub fn give_up_lag<J: Journal>(&mut self, shard: &mut Shard<J>) {
+        if shard.log().room_bytes() < FEED_ROOM_BYTES {
+            self.end(shard);
+        }
     }
 
     /// Ends it: the log keeps nothing more for the replica.

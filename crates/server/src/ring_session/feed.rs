@@ -82,6 +82,7 @@ impl RingSession {
         now: Now,
     ) -> Result<bool, SessionError> {
         of.feed.completed(self.replies.completed_writes());
+        of.feed.give_up_lag(shard);
         for _ in 0..FEED_MESSAGES_PER_TURN {
             if !of.feed.has_news(shard) {
                 return Ok(false);
