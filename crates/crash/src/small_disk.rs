@@ -1,6 +1,6 @@
 //! A small disk: a tmpfs over the data directory for one round, which a server really fills.
 //!
-//! The power-cut layer says "no space" when it is told to. Here the kernel says it: in the middle of a
+//! The power-cut layer says "no space" on demand. Here the kernel says it: in the middle of a
 //! write, to a new file, to a rename. The directory keeps its path, so a server does not notice the
 //! change. Mounting needs root, or `sudo` without a password.
 

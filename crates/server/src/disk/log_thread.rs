@@ -262,7 +262,7 @@ impl Body {
         self.note(&written);
     }
 
-    /// Changes that nobody may acknowledge yet.
+    /// Changes that may not be acknowledged yet.
     fn waiting(&self) -> u64 {
         let disk = self.disk();
         let unsynced = match disk.promise {
@@ -304,7 +304,7 @@ impl Body {
 
     fn take_syncs(&mut self) -> bool {
         let Some(syncer) = &self.syncer else { return false };
-        // Before the look: one that ends after it is told again.
+        // Before the look: a sync that ends after it sets the mark again.
         syncer.has_done.store(false, Ordering::SeqCst);
         let Ok(done) = syncer.done.try_recv() else { return false };
         self.end_sync(done);
