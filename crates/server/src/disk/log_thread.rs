@@ -299,7 +299,8 @@ impl Body {
 
     /// A group took so long, and its changes may be acknowledged.
     fn end_group(&mut self, took: Duration, changes: u64) {
-        self.pace.ended(self.shared.clock.started().elapsed(), took, changes);
+        let waiting = self.waiting();
+        self.pace.ended(self.shared.clock.started().elapsed(), took, (changes, waiting));
     }
 
     fn take_syncs(&mut self) -> bool {
