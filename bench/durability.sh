@@ -304,7 +304,7 @@ snapshot() {
 print_snapshot() {
   local name
   printf '\n### A snapshot under random SETs, %s strings of 100 bytes\n\n' "$snapshot_records"
-  echo "| | memory before, MiB | peak, of that (target: at most 1.1) | seconds | nobody is served for, at most |"
+  echo "| | memory before, MiB | peak, of that (target: at most 1.1) | seconds | no client is served for, at most |"
   echo "| --- | --- | --- | --- | --- |"
   for name in everysec redis_everysec; do
     printf '| %s | %s | %s | %s |' "${title[$name]}" "$(cell "snapshot.$name.before" 0)" \

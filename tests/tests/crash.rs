@@ -31,7 +31,7 @@ fn crash_rounds(durability: &str) -> Vec<(String, u64)> {
     last.split(' ').map(field).collect()
 }
 
-/// A server has filled a small disk, or this machine lets nobody mount one, which is said.
+/// A server has filled a small disk, or the output says that this machine mounts none.
 fn check_small_disks(notes: &str) {
     let did_not_run = notes.lines().find(|line| line.contains("small disk DID NOT RUN"));
     if let Some(line) = did_not_run {

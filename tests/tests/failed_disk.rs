@@ -131,5 +131,5 @@ fn snapshots_that_fail_leave_nothing_and_the_next_one_works() {
     let snapshots: Vec<String> = names.filter(|name| name.starts_with("snapshot-")).collect();
     assert!(snapshots.len() == 1 && !snapshots[0].ends_with(".tmp"), "{snapshots:?}");
     let told = server.log().matches("a snapshot was given up").count();
-    assert_eq!(told, 1, "the same reason is told once");
+    assert_eq!(told, 1, "the same reason is logged once");
 }

@@ -14,7 +14,8 @@ use std::time::Duration;
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 /// The longest pause between two questions.
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
-/// The disk is told once more to begin: the log may have been too full for the last changes.
+/// After this long the session asks for the sync again: the log may have been too full for the last
+/// changes.
 const BEGIN_AGAIN: Duration = Duration::from_millis(100);
 /// A request has this much time, even if less is left for the disk.
 const REQUEST_TIME: Duration = Duration::from_millis(20);

@@ -1,6 +1,6 @@
 //! A small disk: a tmpfs over the data directory for one round, which a server really fills.
 //!
-//! The power-cut layer says "no space" when it is told to. Here the kernel says it: in the middle of a
+//! The power-cut layer says "no space" on demand. Here the kernel says it: in the middle of a
 //! write, to a new file, to a rename. The directory keeps its path, so a server does not notice the
 //! change. Mounting needs root, or `sudo` without a password.
 
@@ -37,6 +37,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 const FILLER: &str = "filler";
 /// A key that does not change while the disk is full.
 const STILL: &[u8] = b"small-disk:still";
+/// How often a small disk that is busy is tried to be unmounted again, and after what pause.
+const UNMOUNT_TRIES: u32 = 100;
+const UNMOUNT_PAUSE: Duration = Duration::from_millis(20);
 
 /// A tmpfs over a directory. Dropping it brings the directory back as it is then.
 #[derive(Debug)]
@@ -199,8 +202,18 @@ fn mount(root: &Path, bytes: u64) -> Result<(), String> {
     run_as_root(&["mount", "-t", "tmpfs", "-o", &options, "remora-crash"], root)
 }
 
+/// It may be busy for a moment: a process that another thread starts has this process's open files
+/// until it runs its program.
 fn unmount(root: &Path) -> Result<(), String> {
-    run_as_root(&["umount"], root)
+    let mut last = run_as_root(&["umount"], root);
+    for _ in 0..UNMOUNT_TRIES {
+        if !last.as_ref().is_err_and(|why| why.contains("busy")) {
+            break;
+        }
+        std::thread::sleep(UNMOUNT_PAUSE);
+        last = run_as_root(&["umount"], root);
+    }
+    last
 }
 
 fn run_as_root(words: &[&str], path: &Path) -> Result<(), String> {

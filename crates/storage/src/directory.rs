@@ -137,8 +137,8 @@ fn make_durably(path: &Path) -> io::Result<()> {
     for parent in made.iter().filter_map(|path| path.parent()) {
         File::open(named(parent))?.sync_all()?;
     }
-    // One that was there may have been made by a process that died before its sync. Whoever made it
-    // may have a parent that this user cannot read.
+    // A directory that was there may be of a process that died before it synced the parent. Another
+    // user's parent may not be readable: then that user has made it, and synced it or not.
     if made.is_empty()
         && let Some(parent) = path.parent()
         && let Ok(parent) = File::open(named(parent))

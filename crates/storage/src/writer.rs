@@ -356,8 +356,8 @@ impl<V: Volume> LogWriter<V> {
         Ok(())
     }
 
-    /// A snapshot has all entries up to these sequences, by shard: removes the segments that nobody
-    /// needs any more. Returns how many.
+    /// A snapshot has all entries up to these sequences, by shard: removes the segments that are
+    /// not needed any more. Returns how many.
     ///
     /// # Errors
     /// The disk refuses; they stay, and may be removed later.

@@ -1,8 +1,8 @@
 //! The newest pending change of each key.
 //!
 //! Two generations of a hash table: changes go to the young one. Once all that the old one has is
-//! durable it is emptied, and the two change places. So no key is taken out by itself, and what is
-//! not emptied yet is told from what is pending by its sequence.
+//! durable it is emptied, and the two change places. So no key is taken out by itself. A change
+//! that is durable and still in a table is recognized by its sequence.
 //!
 //! Invariants: a key with a pending change is in one of the tables, with its newest sequence in the
 //! young one if it is in both; together they have at most [`PENDING_KEYS`] keys.

@@ -302,7 +302,7 @@ impl Raw {
     }
 }
 
-/// From now on, a peer that finds no receive request here for an immediate is told to try again
+/// From now on, a peer that finds no receive request here for an immediate has to try again
 /// after 10 us.
 pub fn be_asked_again_soon(pair: &QueuePair) {
     // SAFETY: plain data, valid as zeros.

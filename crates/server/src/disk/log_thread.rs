@@ -262,7 +262,7 @@ impl Body {
         self.note(&written);
     }
 
-    /// Changes that nobody may acknowledge yet.
+    /// Changes that may not be acknowledged yet.
     fn waiting(&self) -> u64 {
         let disk = self.disk();
         let unsynced = match disk.promise {
@@ -299,12 +299,13 @@ impl Body {
 
     /// A group took so long, and its changes may be acknowledged.
     fn end_group(&mut self, took: Duration, changes: u64) {
-        self.pace.ended(self.shared.clock.started().elapsed(), took, changes);
+        let waiting = self.waiting();
+        self.pace.ended(self.shared.clock.started().elapsed(), took, (changes, waiting));
     }
 
     fn take_syncs(&mut self) -> bool {
         let Some(syncer) = &self.syncer else { return false };
-        // Before the look: one that ends after it is told again.
+        // Before the look: a sync that ends after it sets the mark again.
         syncer.has_done.store(false, Ordering::SeqCst);
         let Ok(done) = syncer.done.try_recv() else { return false };
         self.end_sync(done);

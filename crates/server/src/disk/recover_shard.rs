@@ -158,10 +158,11 @@ fn load_snapshot<V: Volume, J: Journal>(
     Ok(())
 }
 
+/// Operations whose keys are fetched side by side.
 type Operations<'a> = SmallVec<[&'a [u8]; OPERATIONS_AHEAD]>;
 
-/// Some operations, whose keys are fetched side by side, and the bytes behind them. None if the end
-/// of the first is not there yet.
+/// The next operations, and the bytes behind them. There are none if the end of the first has not come
+/// yet.
 fn next_operations(mut left: &[u8]) -> Result<(Operations<'_>, &[u8]), Stopped> {
     let mut operations = SmallVec::new();
     while operations.len() < OPERATIONS_AHEAD

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_that_nobody_ended_has_a_reason_of_its_own() {
+    fn a_snapshot_that_has_not_ended_has_a_reason_of_its_own() {
         let mut shard = shard();
         shard.begin_snapshot().unwrap();
         let port = port();
