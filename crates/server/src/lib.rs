@@ -24,7 +24,7 @@ mod config;
 mod control;
 mod cores;
 pub mod disk;
-mod following;
+pub mod following;
 pub mod inbox;
 mod key_work;
 pub mod large_jobs;

@@ -10,10 +10,13 @@
 
 mod applier;
 mod batch;
+mod host;
 mod state;
 mod thread;
 
-pub(crate) use applier::Applier;
-pub(crate) use batch::Batch;
-pub(crate) use state::Following;
+pub use applier::Applier;
+pub use batch::{Batch, Body};
+pub use host::Host;
+pub use state::Following;
 pub(crate) use thread::FollowThread;
+pub use thread::{Ended, Worker};

@@ -6,8 +6,8 @@
 //! * after a link is lost it goes on where it was, or with a new copy, never with a mixture.
 
 use super::batch::{Batch, Body};
+use super::host::Host;
 use super::state::Following;
-use crate::inbox::Message;
 use crate::shared::Shared;
 use remora_client_core::{Options, Subscriber};
 use remora_fabric::vital_thread;
@@ -35,7 +35,7 @@ impl FollowThread {
     /// The kernel gives no thread.
     pub fn start(shared: Arc<Shared>) -> io::Result<Self> {
         let shards = shared.shards.len();
-        let worker = Worker { shared, logs: Vec::new(), given: vec![0; shards] };
+        let worker = Worker::new(shared, shards);
         Ok(Self { thread: vital_thread::spawn("follow", move || worker.run())? })
     }
 
@@ -46,7 +46,7 @@ impl FollowThread {
 }
 
 /// Why a link is given up.
-enum Ended {
+pub enum Ended {
     /// The server is stopping.
     Stopping,
     /// It is made again after a pause.
@@ -59,15 +59,16 @@ impl<E: std::error::Error> From<E> for Ended {
     }
 }
 
-struct Worker {
-    shared: Arc<Shared>,
+/// Follows one primary, link after link. It waits for nothing itself.
+pub struct Worker<H> {
+    shared: H,
     /// By shard of the primary.
     logs: Vec<Follower>,
     /// By shard of this server, the batches that it was given.
     given: Vec<u64>,
 }
 
-impl Worker {
+impl Worker<Arc<Shared>> {
     fn run(mut self) {
         let mut pause_ms = FOLLOW_AGAIN_MS;
         // Bounded by the life of the server.
@@ -90,10 +91,6 @@ impl Worker {
         }
     }
 
-    fn following(&self) -> &Following {
-        self.shared.following.as_ref().expect("a replica follows")
-    }
-
     /// Waits; false if the server is stopping.
     fn pause(&self, most: Duration) -> bool {
         let until = Instant::now() + most;
@@ -110,18 +107,10 @@ impl Worker {
         }
         let options = Options { transport: self.shared.config.transport, ..Options::default() };
         let mut link = Subscriber::connect(self.following().primary.clone(), &options)?;
-        if self.logs.len() != link.shards() {
-            self.logs = (0..link.shards()).map(|_| Follower::default()).collect();
-        }
-        for log in 0..link.shards() {
-            let follow = self.logs[log].ask();
-            send(&mut link, log, FOLLOW, follow.as_bytes())?;
-        }
-        let following = self.following();
-        following.links.fetch_add(1, Ordering::Relaxed);
-        following.is_up.store(true, Ordering::Relaxed);
-        tracing::info!("following the primary at {} by {:?}", following.primary, link.transport());
-        self.serve(&mut link)
+        self.begin(&mut link)?;
+        let ended = self.serve(&mut link);
+        self.take_rest(&mut link);
+        ended
     }
 
     fn serve(&mut self, link: &mut Subscriber) -> Result<(), Ended> {
@@ -131,20 +120,85 @@ impl Worker {
             if self.shared.is_stopping() {
                 return Err(Ended::Stopping);
             }
-            let mut worked = false;
-            for log in 0..self.logs.len() {
-                worked |= self.take_some(link, log)?;
-                worked |= self.give_entries(log);
-            }
+            let worked = self.turn(link)?;
             if told.elapsed() >= Duration::from_millis(HEARTBEAT_MS) {
                 told = Instant::now();
-                (0..self.logs.len()).try_for_each(|log| self.acknowledge(link, log))?;
-                self.publish();
+                self.tell(link)?;
             }
             if !worked {
                 link.wait(Duration::from_millis(HEARTBEAT_MS))?;
             }
         }
+    }
+}
+
+impl<H: Host> Worker<H> {
+    /// Of a server with so many shards.
+    pub fn new(shared: H, shards: usize) -> Self {
+        Self { shared, logs: Vec::new(), given: vec![0; shards] }
+    }
+
+    fn following(&self) -> &Following {
+        self.shared.following()
+    }
+
+    /// Asks each shard of the primary for its log: a link was made.
+    ///
+    /// # Errors
+    /// The link is over.
+    pub fn begin(&mut self, link: &mut Subscriber) -> Result<(), Ended> {
+        if self.logs.len() != link.shards() {
+            self.logs = (0..link.shards()).map(|_| Follower::default()).collect();
+        }
+        for log in 0..link.shards() {
+            let follow = self.logs[log].ask();
+            send(link, log, FOLLOW, follow.as_bytes())?;
+        }
+        let following = self.following();
+        following.links.fetch_add(1, Ordering::Relaxed);
+        following.is_up.store(true, Ordering::Relaxed);
+        tracing::info!("following the primary at {} by {:?}", following.primary, link.transport());
+        Ok(())
+    }
+
+    /// Takes what has come, and hands over what may be applied. Whether there was anything.
+    ///
+    /// # Errors
+    /// The link is over.
+    pub fn turn(&mut self, link: &mut Subscriber) -> Result<bool, Ended> {
+        let mut worked = false;
+        for log in 0..self.logs.len() {
+            worked |= self.take_some(link, log)?;
+            worked |= self.give_entries(log);
+        }
+        Ok(worked)
+    }
+
+    /// Tells the primary how far the replica has come: each heartbeat.
+    ///
+    /// # Errors
+    /// The link is over.
+    pub fn tell(&mut self, link: &mut Subscriber) -> Result<(), Ended> {
+        (0..self.logs.len()).try_for_each(|log| self.acknowledge(link, log))?;
+        self.publish();
+        Ok(())
+    }
+
+    /// The link is over: takes the entries that lie in its rings. The primary may have acknowledged
+    /// them, as their WRITEs have completed.
+    pub fn take_rest(&mut self, link: &mut Subscriber) {
+        for log in 0..self.logs.len() {
+            // Bounded by the ring. What is no entry is asked for anew.
+            while let Some(receiver) = self.logs[log].log()
+                && let Ok(Some(message)) = link.take_rest(log)
+                && receiver.take(message).is_ok()
+            {}
+        }
+    }
+
+    /// For each log, what was received: its key and epoch, and the last entry.
+    pub fn received(&mut self) -> Vec<u64> {
+        self.logs.iter_mut().map(|log| log.log().map_or(0, |log| log.received())).collect()
     }
 
     /// The shards of this server that have keys of a log.
@@ -229,7 +283,7 @@ impl Worker {
         let batch = Arc::new(Batch { log, logs: self.logs.len(), body });
         for shard in self.targets(log) {
             self.given[shard] += 1;
-            self.shared.shards[shard].inbox.push(Message::Apply(Arc::clone(&batch)));
+            self.shared.give(shard, Arc::clone(&batch));
         }
     }
 
