@@ -60,6 +60,12 @@ impl Subscriber {
         Ok(came.then_some(&self.endpoint.reply[..]))
     }
 
+    /// Ends the connection: what the server writes from here on does not count as stored. What it has
+    /// written before lies in this memory ([`Subscriber::take_rest`]).
+    pub fn leave(&self) {
+        self.endpoint.connection.leave();
+    }
+
     /// Takes the next message of a shard that lies in this memory, also after the end of the
     /// connection.
     ///

@@ -187,6 +187,7 @@ impl<H: Host> Worker<H> {
     /// The link is over: takes the entries that lie in its rings. The primary may have acknowledged
     /// them, as their WRITEs have completed.
     pub fn take_rest(&mut self, link: &mut Subscriber) {
+        link.leave();
         for log in 0..self.logs.len() {
             // Bounded by the ring. What is no entry is asked for anew.
             while let Some(receiver) = self.logs[log].log()

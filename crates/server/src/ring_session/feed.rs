@@ -6,10 +6,11 @@
 //! * an entry counts as stored at the replica once the WRITE that carries it has completed.
 
 use super::{RingSession, SessionError};
-use remora_arena::Journal;
+use remora_arena::{Journal, Words};
 use remora_engine::{Now, Shard};
 use remora_fabric::Link;
 use remora_layout::limits::{FEED_BYTES, FEED_MESSAGES_PER_TURN};
+use remora_layout::session::CLIENT_LEFT_WORD;
 use remora_protocol::replication::{Acknowledge, Follow};
 use remora_replica::Feed;
 use zerocopy::FromBytes;
@@ -21,6 +22,8 @@ const SET: usize = 0;
 pub(super) struct ReplicaFeed {
     feed: Feed,
     is_blocked: bool,
+    /// It takes nothing more out of its ring: what lies there from now on is not stored.
+    has_left: bool,
     /// Scratch memory of a message.
     message: Vec<u8>,
 }
@@ -42,8 +45,9 @@ impl RingSession {
         self.end_feed(shard);
         let feed = Feed::begin(shard, &follow, self.ask_for);
         self.replies.link.await_writes(self.shard);
-        let (is_blocked, message) = (false, Vec::new());
-        self.feed = Some(Box::new(ReplicaFeed { feed, is_blocked, message }));
+        let message = Vec::new();
+        let of = ReplicaFeed { feed, is_blocked: false, has_left: false, message };
+        self.feed = Some(Box::new(of));
         Ok(())
     }
 
@@ -89,8 +93,11 @@ impl RingSession {
         shard: &mut Shard<impl Journal>,
         now: Now,
     ) -> Result<bool, SessionError> {
-        of.feed.completed(self.replies.completed_writes());
+        self.take_completed(of);
         of.feed.give_up_lag(shard);
+        if of.has_left {
+            return Ok(false);
+        }
         for _ in 0..FEED_MESSAGES_PER_TURN {
             if !of.feed.has_news(shard) {
                 return Ok(false);
@@ -112,9 +119,21 @@ impl RingSession {
                 return Ok(false);
             }
             of.feed.posted(self.replies.send_alone(SET, &of.message)?);
-            of.feed.completed(self.replies.completed_writes());
+            self.take_completed(of);
         }
         Ok(of.feed.has_news(shard))
+    }
+
+    /// Counts the WRITEs that have completed as stored.
+    fn take_completed(&mut self, of: &mut ReplicaFeed) {
+        let writes = self.replies.completed_writes();
+        // Over shared memory a WRITE completes whether or not somebody is there: either the replica
+        // has seen it before it left, or this sees that it has left.
+        Words::full_fence();
+        of.has_left |= self.to_server.load_acquire(CLIENT_LEFT_WORD) != 0;
+        if !of.has_left {
+            of.feed.completed(writes);
+        }
     }
 
     /// The session ends, or begins another feed.
@@ -126,10 +145,10 @@ impl RingSession {
 
     /// What the replica has of the log of the shard, once it follows.
     pub fn replica_positions(&self) -> Option<ReplicaPositions> {
-        let feed = &self.feed.as_ref()?.feed;
+        let ReplicaFeed { feed, has_left, .. } = &**self.feed.as_ref()?;
         Some(ReplicaPositions {
             session: self.session,
-            stored: feed.stored(),
+            stored: feed.stored().filter(|_| !has_left),
             durable: feed.log().map_or(0, |log| log.told().durable.get()),
             applied: feed.log().map_or(0, |log| log.told().applied.get()),
         })
@@ -141,7 +160,7 @@ impl RingSession {
 pub struct ReplicaPositions {
     /// The session of the replica.
     pub session: u64,
-    /// The last entry that counts as stored; `None` while it gets a copy.
+    /// The last entry that counts as stored; `None` while it gets a copy, and once it has left.
     pub stored: Option<u64>,
     /// The last entry on its disk, as it said; 0 without one.
     pub durable: u64,
