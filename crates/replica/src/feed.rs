@@ -39,6 +39,8 @@ enum Stage {
 struct Copy {
     /// The shard has begun; before that, another snapshot is under way.
     has_begun: bool,
+    /// It waits for something else: the next turn is worth trying after some milliseconds.
+    waits: bool,
     /// What the shard has written and that is not sent.
     written: Vec<u8>,
     sent: usize,
@@ -88,8 +90,14 @@ impl Feed {
             }
     }
 
+    /// Whether a copy waits for something else than the link: the next message is worth trying after
+    /// some milliseconds.
+    pub fn waits(&self) -> bool {
+        self.answer.is_none() && matches!(&self.stage, Stage::Copying(copy) if copy.waits)
+    }
+
     /// Writes the next message into `out`, which is empty: at most [`FEED_BYTES`]. It stays empty
-    /// while a copy waits.
+    /// while a copy waits, and after a turn of the shard that found nothing to copy.
     pub fn next_message<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now, out: &mut Vec<u8>) {
         if let Some(answer) = self.answer.take() {
             *out = answer;
@@ -203,7 +211,8 @@ impl Copy {
     ) -> Result<Option<LogSender>, Lost> {
         if !self.has_begun {
             self.has_begun = shard.begin_snapshot().is_ok();
-            if !self.has_begun {
+            self.waits = !self.has_begun;
+            if self.waits {
                 return Ok(None);
             }
         }
@@ -211,6 +220,7 @@ impl Copy {
             (self.sent, self.written) = (0, Vec::new());
             let turn = shard.snapshot_turn(now);
             shard.take_snapshot(&mut self.written);
+            self.waits = turn == SnapshotTurn::Waits;
             match turn {
                 SnapshotTurn::Ended { sequence } => {
                     let sender = LogSender::begin(shard, sequence + 1, ask_for);

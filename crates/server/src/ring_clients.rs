@@ -235,6 +235,11 @@ impl<C: Fn() -> Instant> RingClients<C> {
         !self.replicas.is_empty()
     }
 
+    /// Whether a copy for some replica waits: the caller tries again with the shard's ticks.
+    pub fn has_waiting_copies(&self) -> bool {
+        self.replica_sessions().any(RingSession::feed_waits)
+    }
+
     /// How far each replica has come.
     pub fn replica_positions(&self) -> impl Iterator<Item = ReplicaPositions> {
         self.replica_sessions().filter_map(RingSession::replica_positions)

@@ -11,6 +11,7 @@ pub mod persistence;
 pub mod rtree;
 pub mod server;
 pub mod strings;
+pub mod wait;
 
 use crate::spec::CommandSpec;
 
@@ -28,4 +29,5 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     rtree::search::COMMANDS,
     server::COMMANDS,
     strings::COMMANDS,
+    wait::COMMANDS,
 ];

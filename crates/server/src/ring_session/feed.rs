@@ -68,6 +68,11 @@ impl RingSession {
         is_blocked && self.replies.may_flush(SET)
     }
 
+    /// Whether a copy for the replica waits for something else than the link.
+    pub fn feed_waits(&self) -> bool {
+        self.feed.as_ref().is_some_and(|of| of.feed.waits())
+    }
+
     /// Whether WRITEs to the replica have completed since they were last looked at.
     pub fn has_stored(&self) -> bool {
         let log = self.feed.as_ref().and_then(|of| of.feed.log());
@@ -115,8 +120,7 @@ impl RingSession {
             of.message.clear();
             of.feed.next_message(shard, now, &mut of.message);
             if of.message.is_empty() {
-                // A copy waits for something else.
-                return Ok(false);
+                return Ok(!of.feed.waits());
             }
             of.feed.posted(self.replies.send_alone(SET, &of.message)?);
             self.take_completed(of);
