@@ -30,6 +30,7 @@ mod data_directory;
 mod durability;
 mod failed_disk;
 mod replicas;
+mod roles;
 mod synced;
 
 // RESP, beside Redis and by its tools.

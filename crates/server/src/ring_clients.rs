@@ -223,6 +223,13 @@ impl<C: Fn() -> Instant> RingClients<C> {
         has_more
     }
 
+    /// Whether a replica waits for something that no turn brings about: the caller feeds it again
+    /// with the shard's ticks.
+    pub fn feeds_wait(&self) -> bool {
+        let sessions = self.replicas.iter().filter_map(|&place| self.clients[place].as_ref());
+        sessions.into_iter().any(|client| client.session.feed_waits())
+    }
+
     /// The server becomes a replica: no log of it is followed any more. The replicas get the reason.
     pub fn refuse_replicas(&mut self, shard: &mut Shard<impl Journal>, why: &str) {
         for &place in &self.replicas {

@@ -78,7 +78,8 @@ impl Replica {
     /// Follows over one link, until that ends or `is_called` says that there is something else to
     /// do.
     pub fn follow(&mut self, mut is_called: impl FnMut() -> bool) -> Ended {
-        let ended = match self.connect() {
+        let connected = if self.link.is_some() { Ok(()) } else { self.connect() };
+        let ended = match connected {
             Ok(()) => loop {
                 if is_called() {
                     break Ended::Called;
@@ -90,24 +91,26 @@ impl Replica {
             Err(ended) => ended,
         };
         if let Ended::Failed(_) = ended {
-            self.following.is_up.store(false, Ordering::Relaxed);
-            // A primary that has gone sends nothing more: what it has sent lies in the rings.
-            self.take_rings(&mut is_called);
-            self.link = None;
+            self.hang_up();
         }
         ended
     }
 
-    /// Forgets what it has of the primary: the next link begins with a copy, of whatever server is
-    /// there.
-    pub fn forget(&mut self) {
-        (self.link, self.logs, self.is_cleared) = (None, Vec::new(), false);
-        self.following.is_up.store(false, Ordering::Relaxed);
+    /// Whether what the shards have is all of one state. `before`: whether it was, when this primary
+    /// was named.
+    pub fn is_whole(&mut self, before: bool) -> bool {
+        match self.is_cleared {
+            true => self.logs.iter_mut().all(|log| log.log().is_some()),
+            false => before,
+        }
     }
 
-    /// Whether what the shards have is all of one state: no copy is under way.
-    pub fn is_whole(&mut self) -> bool {
-        !self.is_cleared || self.logs.iter_mut().all(|log| log.log().is_some())
+    /// Goes on with what has come, while there is no link.
+    pub fn idle(&mut self) {
+        for log in 0..self.logs.len() {
+            self.give_entries(log);
+        }
+        self.publish();
     }
 
     /// The latest epoch of the primary that it has heard of.
@@ -116,16 +119,14 @@ impl Replica {
     }
 
     fn connect(&mut self) -> Result<(), Ended> {
-        if self.link.is_none() {
-            self.link = Some(self.dial()?);
-        }
-        let (following, link) = (&self.following, self.link.as_ref().expect("it was just made"));
+        let link = self.link.insert(self.dial()?);
+        let following = &self.following;
         if link.incarnation() == self.shared.incarnation {
             return Err(Ended::Failed(
                 "this is the address of the replica itself: name its primary's".into(),
             ));
         }
-        let shards = link.shards();
+        let (shards, by) = (link.shards(), link.transport());
         if self.logs.len() != shards {
             if self.logs.iter().any(Follower::has_begun) {
                 return Err(Ended::Failed(another_server()));
@@ -134,11 +135,11 @@ impl Replica {
         }
         following.incarnation.store(link.incarnation(), Ordering::Relaxed);
         (0..shards).try_for_each(|log| self.ask(log))?;
-        let (following, link) = (&self.following, self.link.as_ref().expect("it was just made"));
+        let following = &self.following;
         following.links.fetch_add(1, Ordering::Relaxed);
         following.hear();
         following.is_up.store(true, Ordering::Relaxed);
-        tracing::info!("connected to the primary at {} by {:?}", following.primary, link.transport());
+        tracing::info!("connected to the primary at {} by {by:?}", following.primary);
         Ok(())
     }
 
@@ -337,36 +338,46 @@ impl Replica {
         self.given.iter().copied().eq(done)
     }
 
-    /// Takes what lies in the rings, for a bounded time, while `is_called` is not.
-    fn take_rings(&mut self, mut is_called: impl FnMut() -> bool) {
+    /// Ends the link. What the primary has written into the rings is kept: it may have acknowledged
+    /// it already.
+    fn hang_up(&mut self) {
+        self.following.is_up.store(false, Ordering::Relaxed);
         let until = Instant::now() + Duration::from_millis(LAST_ENTRIES_MS);
-        let mut wait = ProgressWait::new(Duration::from_millis(ROLE_PATIENCE_MS));
-        while Instant::now() < until && wait.goes_on(self.following.progress()) && !is_called() {
-            let mut took = false;
+        let Some(mut link) = self.link.take() else { return };
+        loop {
+            // Over TCP it takes in what has arrived; a link that has ended has no more.
+            let _ = link.wait(Duration::ZERO);
+            let mut came = false;
             for log in 0..self.logs.len() {
-                // A message that ends the following ends it here, too.
-                took |= matches!(self.take_some(log), Ok(true));
-                took |= self.give_entries(log);
+                came |= self.drain_ring(&mut link, log);
             }
-            let is_blocked = (0..self.logs.len()).any(|log| !self.has_room(self.targets(log)));
-            match (took, is_blocked) {
-                (true, _) => {}
-                (false, true) => std::thread::sleep(Duration::from_millis(1)),
-                (false, false) => return,
+            if !came || Instant::now() > until {
+                return;
             }
         }
     }
 
-    /// Applies all that was received, and ends the link. Gives the entries beyond the commit
-    /// position that are among them (design: "A promoted replica applies the rest"), and the latest
-    /// epoch that a shard knows.
+    /// Takes the entries out of one ring, with room for them or not: a ring is bounded. Whether
+    /// there were any. The parts of a copy that is cut are of no use.
+    fn drain_ring(&mut self, link: &mut Subscriber, log: usize) -> bool {
+        let mut came = false;
+        while self.logs[log].log().is_some()
+            && let Ok(Some(message)) = link.take(log)
+            && let Ok(Heard::Entries { .. }) = self.logs[log].hear(message)
+        {
+            came = true;
+        }
+        came
+    }
+
+    /// Ends the link, and has all applied that was received. Gives the number of entries among them
+    /// that are beyond the commit position (design: "A promoted replica applies the rest"), and the
+    /// latest epoch that a shard knows.
     ///
     /// # Errors
     /// The shards have not applied it; why.
     pub fn end(&mut self) -> Result<(u64, u64), String> {
-        self.take_rings(|| false);
-        self.link = None;
-        self.following.is_up.store(false, Ordering::Relaxed);
+        self.hang_up();
         let mut beyond = 0;
         for log in 0..self.logs.len() {
             let Some(receiver) = self.logs[log].log() else { continue };
