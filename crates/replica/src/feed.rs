@@ -8,10 +8,10 @@
 use crate::send::{AskFor, LogSender, Violation};
 use remora_arena::Journal;
 use remora_engine::{Now, Shard, SnapshotTurn};
-use remora_layout::limits::FEED_BYTES;
+use remora_layout::limits::{FEED_BYTES, FEED_REASON_BYTES};
 use remora_log::{CursorError, Lost};
 use remora_protocol::replication::{
-    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, LostLog,
+    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, LostLog, RefusalReason,
 };
 use zerocopy::IntoBytes;
 
@@ -39,31 +39,35 @@ enum Stage {
 struct Copy {
     /// The shard has begun; before that, another snapshot is under way.
     has_begun: bool,
-    /// It waits for something else: the next turn is worth trying after some milliseconds.
-    waits: bool,
     /// What the shard has written and that is not sent.
     written: Vec<u8>,
     sent: usize,
+    /// It waits for something else than room: another snapshot, or a load of a client.
+    waits: bool,
     /// What follows the copy, once it is complete.
     ended: Option<(u64, LogSender)>,
 }
 
 impl Feed {
-    /// Begins what a replica has asked for.
-    pub fn begin<J: Journal>(shard: &mut Shard<J>, follow: &Follow, ask_for: AskFor) -> Self {
+    /// Begins what a replica has asked for, at a primary with so many shards.
+    pub fn begin<J: Journal>(
+        (shard, shards): (&mut Shard<J>, usize),
+        follow: &Follow,
+        ask_for: AskFor,
+    ) -> Self {
         let (key, epoch) = (shard.log().key().to_word(), shard.log().epoch());
         let next = follow.next.get();
-        let begins = Begins { key: key.into(), epoch: epoch.into(), next: next.into() };
+        let begins = begins_of(shard, shards, next);
         let begun = |stage| Self {
             stage,
             answer: Some(message(FeedKind::Begins, begins.as_bytes())),
             ask_for,
             has_begun: next != 0,
         };
-        if next == 0 {
+        let is_same_log = follow.key.get() == key;
+        if next == 0 && (is_same_log || follow.key.get() == 0) {
             return begun(Stage::Copying(Copy::default()));
         }
-        let is_same_log = follow.key.get() == key;
         if is_same_log
             && follow.epoch.get() == epoch
             && let Ok(sender) = LogSender::begin(shard, next, ask_for)
@@ -79,6 +83,20 @@ impl Feed {
         Self { stage: Stage::Lost, answer, ask_for, has_begun: true }
     }
 
+    /// The server's log is not to be followed, with the reason as a text for people: nothing else
+    /// is sent any more.
+    pub fn refused(reason: RefusalReason, text: &str) -> Self {
+        let text = &text.as_bytes()[..text.floor_char_boundary(FEED_REASON_BYTES)];
+        let body = [&(reason as u32).to_le_bytes(), text].concat();
+        let answer = Some(message(FeedKind::Refused, &body));
+        Self { stage: Stage::Lost, answer, ask_for: AskFor::default(), has_begun: false }
+    }
+
+    /// Whether the replica gets nothing, before it asks again.
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Lost)
+    }
+
     /// Whether there is something to send.
     #[inline]
     pub fn has_news<J: Journal>(&self, shard: &Shard<J>) -> bool {
@@ -90,14 +108,15 @@ impl Feed {
             }
     }
 
-    /// Whether a copy waits for something else than the link: the next message is worth trying after
-    /// some milliseconds.
+    /// Whether a copy waits for something that no turn of the feed brings about: the caller tries
+    /// again later.
+    #[inline]
     pub fn waits(&self) -> bool {
-        self.answer.is_none() && matches!(&self.stage, Stage::Copying(copy) if copy.waits)
+        matches!(&self.stage, Stage::Copying(Copy { waits: true, .. }))
     }
 
     /// Writes the next message into `out`, which is empty: at most [`FEED_BYTES`]. It stays empty
-    /// while a copy waits, and after a turn of the shard that found nothing to copy.
+    /// if a copy has nothing to send yet.
     pub fn next_message<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now, out: &mut Vec<u8>) {
         if let Some(answer) = self.answer.take() {
             *out = answer;
@@ -212,7 +231,7 @@ impl Copy {
         if !self.has_begun {
             self.has_begun = shard.begin_snapshot().is_ok();
             self.waits = !self.has_begun;
-            if self.waits {
+            if !self.has_begun {
                 return Ok(None);
             }
         }
@@ -241,6 +260,19 @@ impl Copy {
             *out = message(FeedKind::Copied, &sequence.to_le_bytes());
             sender
         }))
+    }
+}
+
+fn begins_of<J: Journal>(shard: &Shard<J>, shards: usize, next: u64) -> Begins {
+    Begins {
+        key: shard.log().key().to_word().into(),
+        epoch: shard.log().epoch().into(),
+        next: next.into(),
+        arena_bytes: (shard.owner().view().bytes() as u64).into(),
+        used_bytes: shard.used_bytes().into(),
+        keys: shard.keys().into(),
+        shards: (shards as u32).into(),
+        zero: 0.into(),
     }
 }
 

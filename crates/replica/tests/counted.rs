@@ -6,6 +6,7 @@ use remora_engine::{Now, Shard, ShardOptions};
 use remora_protocol::replication::{Acknowledge, Follow};
 use remora_protocol::{Command, Condition, Expiry};
 use remora_replica::{AskFor, Feed, Follower, Heard};
+use zerocopy::FromZeros;
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 
@@ -24,7 +25,7 @@ fn set(shard: &mut Shard) {
 /// What a replica asks for that has the entries of the shard before this one.
 fn follow(shard: &Shard, next: u64) -> Follow {
     let (key, epoch) = (shard.log().key().to_word(), shard.log().epoch());
-    Follow { next: next.into(), epoch: epoch.into(), key: key.into() }
+    Follow { next: next.into(), epoch: epoch.into(), key: key.into(), ..Follow::new_zeroed() }
 }
 
 /// Sends the next message, by a WRITE with this number.
@@ -51,7 +52,7 @@ fn acknowledge(received: u64) -> Acknowledge {
 fn an_entry_counts_once_its_write_has_completed_and_not_when_it_was_sent() {
     let mut shard = shard();
     let asked = follow(&shard, 1);
-    let mut feed = Feed::begin(&mut shard, &asked, AskFor::Some);
+    let mut feed = Feed::begin((&mut shard, 1), &asked, AskFor::Some);
     send(&mut feed, &mut shard, 1);
     assert_eq!(feed.stored(), Some(0));
     for write in 2..5 {
@@ -69,7 +70,7 @@ fn an_entry_counts_once_its_write_has_completed_and_not_when_it_was_sent() {
 fn strict_it_counts_once_the_thread_of_the_replica_has_said_so() {
     let mut shard = shard();
     let asked = follow(&shard, 1);
-    let mut feed = Feed::begin(&mut shard, &asked, AskFor::Each);
+    let mut feed = Feed::begin((&mut shard, 1), &asked, AskFor::Each);
     send(&mut feed, &mut shard, 1);
     set(&mut shard);
     send(&mut feed, &mut shard, 2);
@@ -84,7 +85,7 @@ fn a_replica_with_a_copy_counts_once_it_has_said_that_it_has_taken_it_whole() {
     let mut shard = shard();
     set(&mut shard);
     let mut follower = Follower::default();
-    let mut feed = Feed::begin(&mut shard, &follower.ask(), AskFor::Some);
+    let mut feed = Feed::begin((&mut shard, 1), &follower.ask(0), AskFor::Some);
     let mut writes = 0;
     loop {
         writes += 1;
@@ -109,7 +110,7 @@ fn a_replica_with_a_copy_counts_once_it_has_said_that_it_has_taken_it_whole() {
 fn what_comes_again_after_a_failure_does_not_count_until_then() {
     let mut shard = shard();
     let asked = follow(&shard, 1);
-    let mut feed = Feed::begin(&mut shard, &asked, AskFor::Some);
+    let mut feed = Feed::begin((&mut shard, 1), &asked, AskFor::Some);
     send(&mut feed, &mut shard, 1);
     for write in 2..5 {
         set(&mut shard);

@@ -225,6 +225,12 @@ impl<C: Fn() -> Instant> RingClients<C> {
         has_more
     }
 
+    /// Whether a replica waits for something that no turn brings about: the caller feeds it again
+    /// with the shard's ticks.
+    pub fn feeds_wait(&self) -> bool {
+        self.replica_sessions().any(RingSession::feed_waits)
+    }
+
     fn replica_sessions(&self) -> impl Iterator<Item = &RingSession> {
         self.replicas.iter().filter_map(|&place| Some(&self.clients[place].as_ref()?.session))
     }
@@ -235,9 +241,13 @@ impl<C: Fn() -> Instant> RingClients<C> {
         !self.replicas.is_empty()
     }
 
-    /// Whether a copy for some replica waits: the caller tries again with the shard's ticks.
-    pub fn has_waiting_copies(&self) -> bool {
-        self.replica_sessions().any(RingSession::feed_waits)
+    /// The server becomes a replica: no log of it is followed any more. The replicas get the reason.
+    pub fn refuse_replicas(&mut self, shard: &mut Shard<impl Journal>, why: &str) {
+        for &place in &self.replicas {
+            if let Some(client) = &mut self.clients[place] {
+                client.session.refuse_replica(shard, why);
+            }
+        }
     }
 
     /// How far each replica has come.

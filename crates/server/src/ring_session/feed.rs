@@ -6,12 +6,13 @@
 //! * an entry counts as stored at the replica once the WRITE that carries it has completed.
 
 use super::{RingSession, SessionError};
+use crate::peer::Peer;
 use remora_arena::{Journal, Words};
 use remora_engine::{Now, Shard};
 use remora_fabric::Link;
 use remora_layout::limits::{FEED_BYTES, FEED_MESSAGES_PER_TURN};
 use remora_layout::session::CLIENT_LEFT_WORD;
-use remora_protocol::replication::{Acknowledge, Follow};
+use remora_protocol::replication::{Acknowledge, Follow, RefusalReason};
 use remora_replica::Feed;
 use zerocopy::FromBytes;
 
@@ -21,6 +22,8 @@ const SET: usize = 0;
 /// A replica's feed, and whether it waits for credit.
 pub(super) struct ReplicaFeed {
     feed: Feed,
+    /// The replica's port for RESP, as it says.
+    port: u16,
     is_blocked: bool,
     /// It takes nothing more out of its ring: what lies there from now on is not stored.
     has_left: bool,
@@ -43,12 +46,26 @@ impl RingSession {
     ) -> Result<(), SessionError> {
         let follow = Follow::read_from_bytes(body).map_err(|_| SessionError::Feed)?;
         self.end_feed(shard);
-        let feed = Feed::begin(shard, &follow, self.ask_for);
+        let feed = match shard.is_applying() {
+            true => {
+                let why = self.roles.as_ref().map(|roles| roles.refusal()).unwrap_or_default();
+                Feed::refused(RefusalReason::IsReplica, &why)
+            }
+            false => Feed::begin((shard, self.arenas.len()), &follow, self.ask_for),
+        };
         self.replies.link.await_writes(self.shard);
-        let message = Vec::new();
-        let of = ReplicaFeed { feed, is_blocked: false, has_left: false, message };
-        self.feed = Some(Box::new(of));
+        let port = u16::try_from(follow.port.get()).unwrap_or(0);
+        let (is_blocked, has_left, message) = (false, false, Vec::new());
+        self.feed = Some(Box::new(ReplicaFeed { feed, port, is_blocked, has_left, message }));
         Ok(())
+    }
+
+    /// The server becomes a replica: its log is not followed any more.
+    pub(crate) fn refuse_replica(&mut self, shard: &mut Shard<impl Journal>, why: &str) {
+        if let Some(of) = &mut self.feed {
+            of.feed.end(shard);
+            of.feed = Feed::refused(RefusalReason::IsReplica, why);
+        }
     }
 
     /// The replica says how far it has come.
@@ -66,11 +83,6 @@ impl RingSession {
     pub(super) fn may_feed(&self) -> bool {
         let is_blocked = self.feed.as_ref().is_some_and(|of| of.is_blocked);
         is_blocked && self.replies.may_flush(SET)
-    }
-
-    /// Whether a copy for the replica waits for something else than the link.
-    pub fn feed_waits(&self) -> bool {
-        self.feed.as_ref().is_some_and(|of| of.feed.waits())
     }
 
     /// Whether WRITEs to the replica have completed since they were last looked at.
@@ -120,12 +132,18 @@ impl RingSession {
             of.message.clear();
             of.feed.next_message(shard, now, &mut of.message);
             if of.message.is_empty() {
+                // A copy that has swept a part without keys goes on in the next turn.
                 return Ok(!of.feed.waits());
             }
             of.feed.posted(self.replies.send_alone(SET, &of.message)?);
             self.take_completed(of);
         }
         Ok(of.feed.has_news(shard))
+    }
+
+    /// Whether the replica waits for something that no turn brings about.
+    pub fn feed_waits(&self) -> bool {
+        self.feed.as_ref().is_some_and(|of| of.feed.waits())
     }
 
     /// Counts the WRITEs that have completed as stored.
@@ -149,14 +167,27 @@ impl RingSession {
 
     /// What the replica has of the log of the shard, once it follows.
     pub fn replica_positions(&self) -> Option<ReplicaPositions> {
-        let ReplicaFeed { feed, has_left, .. } = &**self.feed.as_ref()?;
+        let of = self.feed.as_ref().filter(|of| !of.feed.is_over())?;
+        let log = of.feed.log();
         Some(ReplicaPositions {
             session: self.session,
-            stored: feed.stored().filter(|_| !has_left),
-            durable: feed.log().map_or(0, |log| log.told().durable.get()),
-            applied: feed.log().map_or(0, |log| log.told().applied.get()),
+            peer: self.peer,
+            port: of.port,
+            stored: of.feed.stored().filter(|_| !of.has_left),
+            durable: log.map_or(0, |log| log.told().durable.get()),
+            applied: log.map_or(0, |log| log.told().applied.get()),
+            state: if log.is_none() { ReplicaState::Copies } else { ReplicaState::Follows },
         })
     }
+}
+
+/// What a replica gets from one shard.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ReplicaState {
+    /// A copy; it has nothing yet.
+    Copies,
+    /// The log.
+    Follows,
 }
 
 /// How far a replica has come with the log of one shard.
@@ -164,10 +195,16 @@ impl RingSession {
 pub struct ReplicaPositions {
     /// The session of the replica.
     pub session: u64,
+    /// Where it is.
+    pub peer: Peer,
+    /// Its port for RESP, as it says; 0 if it does not.
+    pub port: u16,
     /// The last entry that counts as stored; `None` while it gets a copy, and once it has left.
     pub stored: Option<u64>,
     /// The last entry on its disk, as it said; 0 without one.
     pub durable: u64,
     /// The last entry that it has applied, as it said.
     pub applied: u64,
+    /// What it gets.
+    pub state: ReplicaState,
 }
