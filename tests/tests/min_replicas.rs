@@ -12,6 +12,8 @@ const SMALL: [&str; 3] = ["--max-memory=64MiB", "--pin=false", "--wake=event"];
 /// A laggard leaves after this and little more.
 const PATIENCE: Duration = Duration::from_millis(1000);
 
+const LONG: Duration = Duration::from_secs(20);
+
 /// A primary that asks for replicas.
 struct Primary {
     place: Arc<ServerDirectory>,
@@ -227,4 +229,50 @@ fn too_many_replicas_are_refused_and_what_holds_is_said() {
     assert!(run.err.contains("min_replicas: 17 is not in 0..=16"), "{run:?}");
     let run = run_remora(&["serve", "--check", "--min-replicas=2", "--replica-acks=strict"]);
     assert!(run.out.contains("min_replicas = 2\nreplica_acks = \"strict\""), "{run:?}");
+}
+
+#[test]
+fn wait_counts_the_replicas_that_have_stored_what_was_written_before() {
+    let primary = Primary::start(&[]);
+    let mut resp = primary.server.resp();
+    assert_eq!(resp.call("SET key 0"), Value::ok());
+    assert_eq!(resp.call("WAIT 0 0"), Value::Integer(0));
+    let [_other, stopped] = [primary.replica(false), primary.replica(true)];
+    primary.has_in_sync(2);
+    let socket = Address::unix(primary.place.socket());
+    let client = Client::connect(&socket, &Options::default()).unwrap();
+    let mut session = client.session().unwrap();
+    for value in 1..20 {
+        assert_eq!(resp.call(&format!("SET key {value}")), Value::ok());
+        assert_eq!(resp.call("WAIT 2 0"), Value::Integer(2));
+        session.set(b"own", b"1").unwrap();
+        session.wait_replicated(2, LONG).unwrap();
+    }
+    let (reply, took) = timed(&mut resp, "WAIT 3 200");
+    assert_eq!(reply, Value::Integer(2));
+    assert!(took >= Duration::from_millis(190), "{took:?}");
+
+    stopped.signal(Signal::STOP);
+    assert_eq!(resp.call("SET key 20"), Value::ok());
+    assert_eq!(resp.call("WAIT 1 0"), Value::Integer(1));
+    assert_eq!(resp.call("WAIT 2 100"), Value::Integer(1));
+    session.set(b"own", b"2").unwrap();
+    session.wait_replicated(1, LONG).unwrap();
+    let lacks = session.wait_replicated(2, Duration::from_millis(100)).unwrap_err();
+    assert_eq!(lacks, Error::NotReplicated { replicas: 1 });
+    stopped.signal(Signal::CONT);
+    assert_eq!(resp.call("WAIT 2 0"), Value::Integer(2));
+    session.wait_replicated(2, LONG).unwrap();
+
+    // They have no disks, and neither has the primary.
+    let none = Value::Array(vec![Value::Integer(0), Value::Integer(0)]);
+    assert_eq!(resp.call("WAITAOF 0 1 100"), none);
+    for (request, words) in [
+        ("WAIT -1 0", "ERR value is out of range, must be positive"),
+        ("WAIT 1 -1", "ERR timeout is negative"),
+        ("WAIT 1 x", "ERR value is not an integer or out of range"),
+    ] {
+        let Value::Error(refusal) = resp.call(request) else { panic!("{request}") };
+        assert!(refusal.starts_with(words.split(',').next().unwrap()), "{request}: {refusal}");
+    }
 }

@@ -594,6 +594,9 @@ pub const IN_SYNC_LOOK_MS: u64 = 50;
 pub const IN_SYNC_STALL_MS: u64 = 250;
 /// Most replicas that a server may ask for before it acknowledges.
 pub const MAX_MIN_REPLICAS: usize = 16;
+/// Replicas that a shard counts: each turn compares all of them. Further ones get its log, and nothing
+/// waits for them.
+pub const MAX_COUNTED_REPLICAS: usize = 64;
 /// Messages to one replica in one turn of the shard.
 pub const FEED_MESSAGES_PER_TURN: usize = 4;
 /// Bytes of entries that a replica keeps while they wait for their commit position. At this bound it
@@ -752,6 +755,7 @@ pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= FEED_BYTES && ASK_ENTRIES > 1);
 const _: () = assert!(LOG_ROOM_BYTES < FEED_ROOM_BYTES);
+const _: () = assert!(MAX_MIN_REPLICAS < MAX_COUNTED_REPLICAS);
 const _: () = assert!(IN_SYNC_LOOK_MS < IN_SYNC_STALL_MS && IN_SYNC_STALL_MS < IN_SYNC_PATIENCE_MS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
 const _: () = assert!(LOG_ROOM_BYTES + 4 * OPLOG_BYTES < LOG_EXPIRY_ROOM_BYTES);

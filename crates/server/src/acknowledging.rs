@@ -8,6 +8,7 @@
 use crate::ring_session::ReplicaPositions;
 use remora_arena::Journal;
 use remora_engine::{ReplicaMarks, Shard};
+use remora_layout::limits::MAX_COUNTED_REPLICAS;
 use remora_replica::InSyncSet;
 
 /// See the module's text.
@@ -48,7 +49,7 @@ impl Acknowledging {
         now_ms: u64,
     ) -> bool {
         self.replicas.clear();
-        self.replicas.extend(replicas);
+        self.replicas.extend(replicas.take(MAX_COUNTED_REPLICAS));
         let following = || self.replicas.iter().filter_map(|of| Some((of.session, of.stored?)));
         self.set.retain(|session| following().any(|(of, _)| of == session));
         following().for_each(|(session, stored)| self.set.stored(session, stored));

@@ -25,7 +25,8 @@ pub(super) struct ReplicaFeed {
     /// The replica's port for RESP, as it says.
     port: u16,
     is_blocked: bool,
-    /// It takes nothing more out of its ring: what lies there from now on is not stored.
+    /// It takes nothing more out of its ring, or its link is lost: what lies there from now on is not
+    /// stored.
     has_left: bool,
     /// Scratch memory of a message.
     message: Vec<u8>,
@@ -87,7 +88,8 @@ impl RingSession {
 
     /// Whether WRITEs to the replica have completed since they were last looked at.
     pub fn has_stored(&self) -> bool {
-        let log = self.feed.as_ref().and_then(|of| of.feed.log());
+        let of = self.feed.as_ref().filter(|of| !of.has_left);
+        let log = of.and_then(|of| of.feed.log());
         log.is_some_and(|log| log.under_way() > 0) && self.replies.link.has_completed()
     }
 
@@ -153,6 +155,7 @@ impl RingSession {
         // has seen it before it left, or this sees that it has left.
         Words::full_fence();
         of.has_left |= self.to_server.load_acquire(CLIENT_LEFT_WORD) != 0;
+        of.has_left |= self.replies.link.failure().is_some();
         if !of.has_left {
             of.feed.completed(writes);
         }
