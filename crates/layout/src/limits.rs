@@ -590,7 +590,8 @@ pub const IN_SYNC_PATIENCE_MS: u64 = 1000;
 /// Time between two looks at how far the log was, ms: so much longer a laggard may stay, and so
 /// little a replica may lag that comes back.
 pub const IN_SYNC_LOOK_MS: u64 = 50;
-/// A shard that has not looked for so long has stood still itself, ms: its replicas get that time.
+/// A shard that has not looked for so long has stood still itself, ms: its replicas get so much more
+/// time, once in a patience.
 pub const IN_SYNC_STALL_MS: u64 = 250;
 /// Most replicas that a server may ask for before it acknowledges.
 pub const MAX_MIN_REPLICAS: usize = 16;
