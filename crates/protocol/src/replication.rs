@@ -10,7 +10,7 @@
 //!   copied           sequence 8
 //!   refused          reason 4 | text
 //! to the primary, behind a request's header
-//!   follow           next 8 | epoch 8 | key 8 | port 4 | 0 4
+//!   follow           next 8 | epoch 8 | key 8 | port 4 | replica 4
 //!   acknowledge      received 8 | applied 8 | durable 8 | failed 8 | ask 4 | 0 4
 //! ```
 //! The ring's own credit says how many bytes the replica has freed.
@@ -127,8 +127,9 @@ pub struct Follow {
     pub key: U64,
     /// The port of the replica for RESP, which the primary shows; 0 if it says none.
     pub port: U32,
-    /// Zero.
-    pub zero: U32,
+    /// A number of the replica's process, by chance: sessions with the same one are of one replica. 0:
+    /// each session is.
+    pub replica: U32,
 }
 
 /// The body of [`crate::message::ACKNOWLEDGE`] (H37; M28).

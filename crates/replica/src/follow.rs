@@ -94,7 +94,7 @@ impl Follower {
             epoch: epoch.into(),
             key: key.into(),
             port: u32::from(port).into(),
-            zero: 0.into(),
+            replica: 0.into(),
         }
     }
 

@@ -15,6 +15,7 @@ use super::state::Following;
 use remora_client_core::Subscriber;
 use remora_layout::limits::{APPLY_BATCHES, COPY_TOLD_EVERY_MS, FEED_MESSAGES_PER_TURN};
 use remora_protocol::message::{ACKNOWLEDGE, FOLLOW, RequestHeader};
+use remora_protocol::replication::Follow;
 use remora_replica::{Follower, Heard, PrimaryFacts};
 use std::ops::Range;
 use std::sync::Arc;
@@ -113,7 +114,8 @@ impl<H: Host> Worker<H> {
 
     /// Asks a shard of the primary for its log.
     fn ask(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
-        let follow = self.logs[log].ask(self.host.resp_port());
+        let asked = self.logs[log].ask(self.host.resp_port());
+        let follow = Follow { replica: self.host.number().into(), ..asked };
         match send_if_room(link, log, (FOLLOW, follow.as_bytes()))? {
             true => Ok(()),
             false => Err(Ended::Failed("its ring is full".into())),

@@ -24,6 +24,8 @@ pub(super) struct ReplicaFeed {
     feed: Feed,
     /// The replica's port for RESP, as it says.
     port: u16,
+    /// The number of its process.
+    replica: u32,
     is_blocked: bool,
     /// It takes nothing more out of its ring, or its link is lost: what lies there from now on is not
     /// stored.
@@ -56,8 +58,14 @@ impl RingSession {
         };
         self.replies.link.await_writes(self.shard);
         let port = u16::try_from(follow.port.get()).unwrap_or(0);
-        let (is_blocked, has_left, message) = (false, false, Vec::new());
-        self.feed = Some(Box::new(ReplicaFeed { feed, port, is_blocked, has_left, message }));
+        self.feed = Some(Box::new(ReplicaFeed {
+            feed,
+            port,
+            replica: follow.replica.get(),
+            is_blocked: false,
+            has_left: false,
+            message: Vec::new(),
+        }));
         Ok(())
     }
 
@@ -174,6 +182,7 @@ impl RingSession {
         let log = of.feed.log();
         Some(ReplicaPositions {
             session: self.session,
+            replica: of.replica,
             peer: self.peer,
             port: of.port,
             stored: of.feed.stored().filter(|_| !of.has_left),
@@ -198,6 +207,9 @@ pub enum ReplicaState {
 pub struct ReplicaPositions {
     /// The session of the replica.
     pub session: u64,
+    /// The number of its process: one that has come back has two sessions until the first ends. 0 if
+    /// it does not say.
+    pub replica: u32,
     /// Where it is.
     pub peer: Peer,
     /// Its port for RESP, as it says; 0 if it does not.
