@@ -2,6 +2,7 @@
 //! back again. What is not to be followed is refused, with the reason.
 
 use crate::replicas::{Primary, SMALL, catch_up, digest, fill, free_port, says};
+use remora_client_core::SetOptions;
 use remora_tests::{Resp, ServerProcess, Value, run_redis_py_with, wait_until};
 use rustix::process::Signal;
 use std::sync::Arc;
@@ -23,7 +24,9 @@ impl Node {
         let address = format!("127.0.0.1:{}", free_port());
         let own = [format!("--fabric-address={address}"), format!("--shards={shards}")];
         let own = own.each_ref().map(String::as_str);
-        let server = ServerProcess::start(&[&SMALL[..], &own, flags].concat());
+        let has_memory = flags.iter().any(|flag| flag.starts_with("--max-memory"));
+        let small = if has_memory { &SMALL[1..] } else { &SMALL[..] };
+        let server = ServerProcess::start(&[small, &own, flags].concat());
         Self { server, address }
     }
 
@@ -62,7 +65,7 @@ fn follows(primary: &Node, replica: &Node) {
 
 #[test]
 fn a_primary_becomes_a_replica_and_a_replica_a_primary() {
-    let (one, two) = (Node::start(2), Node::start(1));
+    let (one, two) = (Node::start(2), Node::start(2));
     fill(&mut one.resp(), 0);
     two.resp().call("SET own 1");
     let (host, port) = one.address.split_once(':').unwrap();
@@ -146,6 +149,37 @@ fn roles_go_back_and_forth_under_load() {
     writers.into_iter().for_each(|writer| writer.join().unwrap());
     follows(&nodes[0], &nodes[1]);
     assert_eq!(nodes[0].resp().info("epoch"), 5, "one for each promotion");
+}
+
+#[test]
+fn a_change_that_waits_for_replicas_is_not_acknowledged_by_a_new_replica() {
+    let (one, other) = (Node::with(2, &["--min-replicas=1"]), Node::start(2));
+    let two = Node::start(2);
+    two.follow(&one);
+    follows(&one, &two);
+    wait_until("changes are taken", || one.resp().call("SET before 1") == Value::ok());
+    two.server.signal(Signal::STOP);
+    // Connections of both threads, with keys of both shards.
+    let mut pending: Vec<Resp> = (0..8).map(|_| one.resp()).collect();
+    for (at, resp) in pending.iter_mut().enumerate() {
+        resp.send_raw(format!("INCR pending-{at}\r\n").as_bytes()).unwrap();
+    }
+    let mut session = one.server.session();
+    let in_session = thread::spawn(move || session.set(b"pending", b"1", SetOptions::default()));
+    let mut resp = one.resp();
+    wait_until("they wait", || resp.info("replies_held") >= 9);
+    assert_eq!(resp.call(&format!("REPLICAOF {}", other.address)), Value::ok());
+    for mut resp in pending {
+        match resp.receive() {
+            Ok(Value::Error(text)) => assert!(text.starts_with("READONLY "), "{text}"),
+            Ok(other) => panic!("{other:?} for a change that is lost"),
+            Err(_) => {}
+        }
+    }
+    in_session.join().unwrap().expect_err("its change is lost");
+    follows(&other, &one);
+    assert_eq!(one.resp().call("DBSIZE"), Value::Integer(0));
+    two.server.signal(Signal::CONT);
 }
 
 #[test]
