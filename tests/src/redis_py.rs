@@ -14,7 +14,11 @@ pub fn run_redis_py(script: &str, says: &str) {
     let address = server.resp_address();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let places = here.join("../data/places.tsv.xz").display().to_string();
-    run_redis_py_with(script, &[address.ip().to_string(), address.port().to_string(), places], says);
+    run_redis_py_with(
+        script,
+        &[address.ip().to_string(), address.port().to_string(), places],
+        says,
+    );
 }
 
 /// The same with these arguments.

@@ -67,7 +67,10 @@ fn fill_to_the_limit(eviction: &str, full: impl Fn(&mut Resp, &Value) -> bool) {
         }
         assert!(at < 400_000, "the memory is never full");
     }
-    for replica in &replicas {
+    // One that comes when the memory is full, and copies it while changes go on.
+    let late = replica(&address, (2, MIB));
+    (0..2_000).for_each(|_| _ = change(&mut random, &mut resp));
+    for replica in replicas.iter().chain([&late]) {
         let mut replica = replica.resp();
         catch_up(&mut resp, &mut replica);
         assert!(says(&mut replica, "master_trouble:\r\n"));
@@ -76,9 +79,10 @@ fn fill_to_the_limit(eviction: &str, full: impl Fn(&mut Resp, &Value) -> bool) {
 
 #[test]
 fn replicas_hold_all_of_a_full_primary_that_refuses_more() {
-    fill_to_the_limit("none", |_, reply| {
-        matches!(reply, Value::Error(text) if text.starts_with("OOM "))
-    });
+    fill_to_the_limit(
+        "none",
+        |_, reply| matches!(reply, Value::Error(text) if text.starts_with("OOM ")),
+    );
 }
 
 #[test]
@@ -91,7 +95,8 @@ fn a_replica_with_too_little_memory_says_how_much_it_needs() {
     let address = format!("127.0.0.1:{}", free_port());
     let server = primary("none", &address);
     server.resp().call("SET key 1");
-    for (of, needs) in [((2, MIB / 2), MIB), ((1, MIB - 8), MIB), ((4, MIB), 2 * MIB), ((3, MIB), 3 * MIB)]
+    for (of, needs) in
+        [((2, MIB / 2), MIB), ((1, MIB - 8), MIB), ((4, MIB), 2 * MIB), ((3, MIB), 3 * MIB)]
     {
         let replica = replica(&address, of);
         let mut replica = replica.resp();
