@@ -578,9 +578,6 @@ pub const ROLE_CHANGES_WAITING: usize = 16;
 pub const ROLE_PATIENCE_MS: u64 = 10_000;
 /// How often a replica tells the log how far the copy of its primary has come, ms.
 pub const COPY_TOLD_EVERY_MS: u64 = 2_000;
-/// Time for which a replica that is promoted takes entries out of its rings while its primary still
-/// sends some, ms.
-pub const LAST_ENTRIES_MS: u64 = 1_000;
 /// While fewer bytes of log are left, nothing is kept for replicas that lag: before changes are
 /// refused they lose their place, and get a copy.
 pub const FEED_ROOM_BYTES: usize = LOG_HELD_BYTES - (64 << 20);

@@ -111,7 +111,7 @@ fn an_interrupted_copy_begins_anew_and_leaves_no_mixture() {
         let (mut random, mut of) = (Random::new(seed), primary(SECRET, 1));
         let mut replica = Replica::new();
         for at in 0..400 {
-            set(&mut of, format!("key-{at}").as_bytes(), &[b'v'; 300]);
+            set(&mut of, format!("key-{at}").as_bytes(), &[b'v'; 3000]);
         }
         for _ in 0..6 {
             let most = random.below(40) as usize;
