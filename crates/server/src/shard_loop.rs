@@ -244,8 +244,7 @@ impl ShardLoop {
                 Message::Durable { durable, synced } => {
                     let host = self.connections.port_mut();
                     host.shard.set_durable(durable);
-                    host.large_jobs.set_synced(synced);
-                    host.shard.set_synced(synced);
+                    host.set_synced(synced);
                 }
                 Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
                 Message::Apply(batch) => self.connections.port_mut().take_batch(batch),
@@ -362,6 +361,7 @@ impl ShardLoop {
     fn wants_ticks(&self) -> bool {
         self.host().shard.wants_ticks()
             || self.host().has_snapshot()
+            || self.host().has_refused_batch()
             || self.host().large_jobs.awaits_sync()
             || self.clients.may_stall()
     }

@@ -5,9 +5,10 @@
 //! * an entry that is refused because memory is full stays the next one, and is tried again.
 
 use super::batch::{Batch, Body};
+use super::durable_places::DurablePlaces;
 use super::state::Following;
 use remora_arena::Journal;
-use remora_engine::{ApplyError, Now, Origin, Shard, split_operation};
+use remora_engine::{ApplyError, FollowedLog, Now, Origin, Shard, split_operation};
 use remora_layout::limits::APPLY_TURN_ENTRIES;
 use remora_layout::slot::SlotTable;
 use std::collections::VecDeque;
@@ -22,6 +23,8 @@ pub struct Applier {
     at: usize,
     /// The first batch was refused: it is tried again with the shard's ticks.
     is_refused: bool,
+    /// Which entries of the primary are in those of this shard.
+    durable: DurablePlaces,
 }
 
 impl Applier {
@@ -34,6 +37,11 @@ impl Applier {
     #[inline]
     pub fn has_work(&self) -> bool {
         !self.batches.is_empty() && !self.is_refused
+    }
+
+    /// Whether it is to be tried again.
+    pub fn waits(&self) -> bool {
+        self.is_refused
     }
 
     /// The shard's clock ticks: what was refused is tried again.
@@ -59,11 +67,20 @@ impl Applier {
                 Some(of) => slots.shard_of(key) == number && of.shard_of(key) == batch.log,
             };
             let origin = Origin { log: batch.log as u32, takes: &takes, cut: u64::MAX };
+            if !shard.may_apply() {
+                // Its disk is behind: it is tried again with the shard's ticks.
+                self.is_refused = true;
+                break;
+            }
+            let (log, logs) = (batch.log as u16, batch.logs as u16);
+            shard.follow_log(FollowedLog { log, logs, key: batch.key, position: None });
             match self.carry_out(shard, (&batch, &origin), &mut left, now) {
                 Ok(true) => {
                     self.batches.pop_front();
                     self.at = 0;
+                    shard.log_progress();
                     let applied = shard.applied(batch.log as u32);
+                    self.durable.note(shard.last_sequence(), (batch.log, applied));
                     following.applied[number][batch.log].store(applied, Ordering::Release);
                     following.done[number].fetch_add(1, Ordering::Release);
                 }
@@ -78,6 +95,15 @@ impl Applier {
                 }
             }
         }
+        // All of it is durable at the primary, and need not be here before it is seen.
+        shard.set_durable(shard.last_sequence());
+    }
+
+    /// The shard's entries up to this one are on the disk.
+    pub fn note_synced(&mut self, (number, following): (usize, &Following), synced: u64) {
+        self.durable.take(synced, |log, sequence| {
+            following.durable[number][log].store(sequence, Ordering::Release);
+        });
     }
 
     /// Carries out some of a batch. Whether that was the rest of it.
@@ -92,7 +118,7 @@ impl Applier {
             Body::Begin => shard.begin_copy(origin, now),
             Body::Operations(stream) => return self.load(shard, (stream, origin), left, now),
             Body::Copied { sequence, epoch } => {
-                shard.begin_applying_at(origin.log, (*sequence, *epoch));
+                shard.follow_at(origin.log, (*sequence, *epoch));
             }
             Body::Entries(entries) => {
                 for entry in &entries[self.at..] {

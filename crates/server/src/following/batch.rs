@@ -8,6 +8,8 @@ pub struct Batch {
     pub log: usize,
     /// How many shards the primary has.
     pub logs: usize,
+    /// The key of the log.
+    pub key: u64,
     /// What is to be done.
     pub body: Body,
 }

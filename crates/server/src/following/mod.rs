@@ -10,10 +10,13 @@
 
 mod applier;
 mod batch;
+mod durable_places;
+mod resume;
 mod state;
 mod thread;
 
 pub(crate) use applier::Applier;
 pub(crate) use batch::Batch;
+pub(crate) use resume::Resume;
 pub(crate) use state::Following;
 pub(crate) use thread::FollowThread;

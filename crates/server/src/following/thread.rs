@@ -34,8 +34,9 @@ impl FollowThread {
     /// # Errors
     /// The kernel gives no thread.
     pub fn start(shared: Arc<Shared>) -> io::Result<Self> {
-        let shards = shared.shards.len();
-        let worker = Worker { shared, logs: Vec::new(), given: vec![0; shards] };
+        let (shards, following) = (shared.shards.len(), shared.following.as_ref());
+        let logs = following.map_or_else(Vec::new, Following::take_followers);
+        let worker = Worker { shared, logs, given: vec![0; shards] };
         Ok(Self { thread: vital_thread::spawn("follow", move || worker.run())? })
     }
 
@@ -111,6 +112,13 @@ impl Worker {
         let options = Options { transport: self.shared.config.transport, ..Options::default() };
         let mut link = Subscriber::connect(self.following().primary.clone(), &options)?;
         if self.logs.len() != link.shards() {
+            if self.logs.iter().any(|log| log.key() != 0) {
+                return Err(Ended::Failed(format!(
+                    "it has {} shards now, and had {}: what this replica has cannot be compared with that; tell it to copy",
+                    link.shards(),
+                    self.logs.len()
+                )));
+            }
             self.logs = (0..link.shards()).map(|_| Follower::default()).collect();
         }
         for log in 0..link.shards() {
@@ -226,7 +234,7 @@ impl Worker {
     }
 
     fn give(&mut self, log: usize, body: Body) {
-        let batch = Arc::new(Batch { log, logs: self.logs.len(), body });
+        let batch = Arc::new(Batch { log, logs: self.logs.len(), key: self.logs[log].key(), body });
         for shard in self.targets(log) {
             self.given[shard] += 1;
             self.shared.shards[shard].inbox.push(Message::Apply(Arc::clone(&batch)));
@@ -235,20 +243,22 @@ impl Worker {
 
     /// Says how far the replica has come with a log.
     fn acknowledge(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
-        let targets = self.targets(log);
-        let applied = self.following().applied_of(log, targets);
+        let (targets, following) = (self.targets(log), self.following());
+        let applied = following.applied_of(log, targets.clone());
+        let durable = following.durable_of(log, targets).min(applied);
         let Some(receiver) = self.logs[log].log() else { return Ok(()) };
-        let told = receiver.acknowledge(applied.min(receiver.received()), 0);
+        let told = receiver.acknowledge(applied.min(receiver.received()), durable);
         // Without room a later one says more.
         send_if_room(link, log, (ACKNOWLEDGE, told.as_bytes())).map(|_| ())
     }
 
     /// Shows how far it has come.
     fn publish(&mut self) {
-        let (mut received, mut commit, mut applied) = (0, 0, 0);
+        let (mut received, mut commit, mut applied, mut durable) = (0, 0, 0, 0);
         let mut is_copying = false;
         for log in 0..self.logs.len() {
             applied += self.following().applied_of(log, self.targets(log));
+            durable += self.following().durable_of(log, self.targets(log));
             match self.logs[log].log() {
                 Some(receiver) => {
                     received += receiver.received();
@@ -261,6 +271,7 @@ impl Worker {
         following.received_total.store(received, Ordering::Relaxed);
         following.commit_total.store(commit, Ordering::Relaxed);
         following.applied_total.store(applied, Ordering::Relaxed);
+        following.durable_total.store(durable, Ordering::Relaxed);
         following.is_copying.store(is_copying, Ordering::Relaxed);
     }
 }

@@ -196,6 +196,7 @@ impl Facts<'_> {
             ("slave_received_offset", load(&following.received_total)),
             ("slave_commit_offset", load(&following.commit_total)),
             ("slave_repl_offset", load(&following.applied_total)),
+            ("slave_durable_offset", load(&following.durable_total)),
             ("slave_links", load(&following.links)),
             ("slave_copies", load(&following.copies)),
         ])

@@ -90,6 +90,20 @@ impl ShardHost {
         self.applier.tick();
     }
 
+    /// Whether a part of the log of the primary was refused, and is to be tried again.
+    pub fn has_refused_batch(&self) -> bool {
+        self.applier.waits()
+    }
+
+    /// The shard's entries up to this one are on the disk.
+    pub fn set_synced(&mut self, synced: u64) {
+        self.large_jobs.set_synced(synced);
+        self.shard.set_synced(synced);
+        if let Some(following) = &self.shared.following {
+            self.applier.note_synced((self.number, following), synced);
+        }
+    }
+
     /// Hands the shard's new entries to the log's thread, as far as that has room; once it has all
     /// of them, also a client's wish for a sync.
     #[inline]
