@@ -52,6 +52,8 @@ pub struct Shard<J: Journal = NoJournal> {
     applied: AppliedLogs,
     /// The logs of a primary that it follows, or has followed before a restart.
     followed: Followed,
+    /// See [`Shard::own_since`].
+    own_since: u64,
     /// Parts of objects have expired and are still there, as far as is known.
     sweeps: bool,
     /// The value that the last change replied with.
@@ -72,6 +74,7 @@ impl<J: Journal> Shard<J> {
             types: Types::new(registry()),
             applied: AppliedLogs::default(),
             followed: Followed::default(),
+            own_since: 0,
             sweeps: false,
             written_value: Vec::new(),
             written_snapshot: Vec::new(),
@@ -143,11 +146,22 @@ impl<J: Journal> Shard<J> {
         self.store.keeps = keeps;
     }
 
+    /// Whether enough replicas keep up. While they do not, changes are refused
+    /// ([`Status::TooFewReplicas`]); what expires or is removed for others goes on.
+    pub fn set_has_replicas(&mut self, has_replicas: bool) {
+        self.store.has_replicas = has_replicas;
+    }
+
     /// Counts.
     pub fn stats(&self) -> ShardStats {
         let mut stats = self.store.stats();
         self.types.iter().for_each(|of| of.count(&mut stats));
         stats
+    }
+
+    /// Keys of all databases.
+    pub fn keys(&self) -> u64 {
+        self.store.stats.keys - self.store.flushes.keys()
     }
 
     /// First of two prefetches of a key: its bucket.
@@ -195,8 +209,10 @@ impl<J: Journal> Shard<J> {
             self.store.lag.look_at_all(self.store.last_sequence());
         }
         let reply = self.execute_known(command, hash, now);
-        // A refusal shows nothing, and what it would wait for may be the disk that is its cause.
-        let depends_on = depends_on.filter(|_| reply.status != Status::NotKept);
+        // A refusal shows nothing, and what it would wait for may be its cause: the disk, or the
+        // replicas.
+        let is_refused = matches!(reply.status, Status::NotKept | Status::TooFewReplicas);
+        let depends_on = depends_on.filter(|_| !is_refused);
         waiting(reply, depends_on)
     }
 

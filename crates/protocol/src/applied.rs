@@ -46,6 +46,9 @@ pub enum AppliedStep {
     At = 4,
     /// It follows no log any more: what comes next are changes of its own.
     Own = 5,
+    /// It has removed all that it had, by the operation, to copy the logs of a primary, of which the
+    /// position names the first.
+    Clear = 6,
 }
 
 /// An entry, or an operation of a snapshot, of a replica.
@@ -143,9 +146,9 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        use AppliedStep::{At, Copy, CopyBegins, Entry, Own};
+        use AppliedStep::{At, Clear, Copy, CopyBegins, Entry, Own};
         for (step, operation) in
-            [(CopyBegins, &b"flush"[..]), (Copy, b"op"), (Entry, b"other"), (At, b""), (Own, b"")]
+            [(CopyBegins, &b"flush"[..]), (Copy, b"op"), (Entry, b"other"), (At, b""), (Own, b""), (Clear, b"flush")]
         {
             let position = if step == Own { LogPosition::default() } else { POSITION };
             let bytes = [&AppliedEntry::header(step, &position)[..], operation].concat();
@@ -162,7 +165,7 @@ mod tests {
             bytes[at] = byte;
             AppliedEntry::decode(&bytes).is_err()
         };
-        assert!(with(0, 2) && with(1, 0) && with(1, 6) && with(2, 1) && with(3, 1) && with(4, 3));
+        assert!(with(0, 2) && with(1, 0) && with(1, 7) && with(2, 1) && with(3, 1) && with(4, 3));
         assert!(with(1, AppliedStep::Entry as u8), "without an operation");
         assert!(with(1, AppliedStep::Own as u8), "with a position");
         assert!(AppliedEntry::decode(&good[..31]).is_err());

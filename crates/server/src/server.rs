@@ -6,9 +6,9 @@ use crate::clock::{Clock, wall_unix_ms};
 use crate::config::{Config, Data, Wanted};
 use crate::control::{self, Control};
 use crate::disk::{
-    DataDirectory, Disk, LogThread, Progress, Role, SnapshotPlace, SnapshotThread, recover,
+    DataDirectory, Disk, LogThread, Progress, RecoverAs, SnapshotPlace, SnapshotThread, recover,
 };
-use crate::following::{FollowThread, Following, Resume};
+use crate::following::{Following, Resume, Role, RoleThread, Roles};
 use crate::inbox::{Inbox, Message};
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
@@ -27,8 +27,8 @@ use remora_fabric::verbs::{self, VerbsError};
 use remora_fabric::vital_thread;
 use remora_layout::arena_header::word;
 use remora_layout::limits::{
-    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES, POINTER_TABLE_BYTES,
-    READ_LEASE_MARGIN_MS, READ_LEASE_MS, SMALLEST_CHUNK_BUCKETS,
+    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_SHARDS, MIN_ARENA_BYTES,
+    POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS, SMALLEST_CHUNK_BUCKETS,
 };
 use remora_layout::slot::SlotTable;
 use remora_storage::{Directory, GroupCommit, Lock, Promise};
@@ -37,7 +37,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -59,8 +59,8 @@ pub struct Server {
     log: Option<LogThread>,
     /// Writes snapshots.
     snapshots: Option<SnapshotThread>,
-    /// Follows the primary, at a replica.
-    follow: Option<FollowThread>,
+    /// Changes the role, and follows the primary of a replica.
+    role: Option<RoleThread>,
     lock: Option<Lock>,
 }
 
@@ -81,11 +81,11 @@ impl Server {
     /// # Errors
     /// See [`StartError`].
     pub fn start_watched(config: Config, watch: &dyn Fn(Progress)) -> Result<Self, StartError> {
-        let durability = match &config.data {
-            None | Some(Data { promise: Promise::Memory, .. }) => Durability::Memory,
-            Some(_) => Durability::Told,
+        let awaits_disk = match &config.data {
+            None | Some(Data { promise: Promise::Memory, .. }) => false,
+            Some(_) => true,
         };
-        Self::start_with(config, durability, watch)
+        Self::start_with(config, awaits_disk, watch)
     }
 
     /// As [`Server::start`]; changes are durable once [`Server::set_durable`] says
@@ -95,7 +95,7 @@ impl Server {
     /// See [`StartError`].
     #[doc(hidden)]
     pub fn start_told(config: Config) -> Result<Self, StartError> {
-        Self::start_with(config, Durability::Told, &Progress::logger())
+        Self::start_with(config, true, &Progress::logger())
     }
 
     /// A shard's changes up to this sequence are durable.
@@ -108,10 +108,14 @@ impl Server {
 
     fn start_with(
         mut config: Config,
-        durability: Durability,
+        awaits_disk: bool,
         watch: &dyn Fn(Progress),
     ) -> Result<Self, StartError> {
         check(&config)?;
+        let durability = match awaits_disk || config.min_replicas > 0 {
+            false => Durability::Memory,
+            true => Durability::Told,
+        };
         let shards = config.shards;
         let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
         let buckets = buckets_per_shard(&config, arena_bytes)?;
@@ -143,7 +147,10 @@ impl Server {
         let slots = Box::new(SlotTable::even(shards));
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
-        let following = begin_following(&config, disk.is_some(), &mut loops);
+        let role = match begin_following(&config, disk.is_some(), &mut loops) {
+            None => Role::Primary,
+            Some(following) => Role::Replica(Arc::new(following)),
+        };
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
@@ -152,13 +159,13 @@ impl Server {
             fabric_address,
             clock,
             incarnation,
-            epoch,
             numa_nodes: topology.nodes(),
             hash_seed,
             shards: handles,
             slots,
             disk,
-            following,
+            awaits_disk,
+            roles: Arc::new(Roles::new(role, epoch)),
             pointer_table,
             verbs,
             stopping: false.into(),
@@ -180,13 +187,11 @@ impl Server {
         let snapshots =
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
         let lock = data.and_then(DataDirectory::into_lock);
-        let (shards, control, acceptor, follow) = (Vec::new(), None, None, None);
+        let (shards, control, acceptor, role) = (Vec::new(), None, None, None);
         let mut server =
-            Self { socket, shared, shards, control, acceptor, log, snapshots, follow, lock };
+            Self { socket, shared, shards, control, acceptor, log, snapshots, role, lock };
         server.spawn(loops, &places, unix, fabric, listener)?;
-        if server.shared.following.is_some() {
-            server.follow = Some(FollowThread::start(Arc::clone(&server.shared))?);
-        }
+        server.role = Some(RoleThread::start(Arc::clone(&server.shared))?);
         Ok(server)
     }
 
@@ -278,8 +283,8 @@ impl Server {
 
     fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        if let Some(follow) = self.follow.take() {
-            follow.stop();
+        if let Some(role) = self.role.take() {
+            role.stop();
         }
         if let Some((thread, waker)) = self.acceptor.take() {
             // Fails only if the poll is gone, and then the thread is gone too.
@@ -369,10 +374,11 @@ fn begin_disk(
     let started = Instant::now();
     let mut shards: Vec<&mut Shard<NoJournal>> = loops.iter_mut().map(|(shard, _)| shard).collect();
     let refused = |error| StartError::of_data(error, &settings.directory);
-    let role = if config.replica_of.is_some() { Role::Replica } else { Role::Primary };
+    let is_replica = config.replica_of.is_some();
+    let role = if is_replica { RecoverAs::Replica } else { RecoverAs::Primary };
     let recovered = recover(&data.content, (&mut shards, role), slots, watch);
     let (entries, first) = recovered.map_err(refused)?;
-    if role == Role::Primary {
+    if !is_replica {
         leave_primary(&mut shards).map_err(refused)?;
     }
     let commit = data.begin_log(first.clone()).map_err(|error| refused(error.into()))?;
@@ -466,8 +472,10 @@ fn make_shard(
         clients_unparked: 0.into(),
         jobs: 0.into(),
         held_replies: 0.into(),
-        replicas: 0.into(),
-        stored_at_replicas: 0.into(),
+        in_sync_replicas: 0.into(),
+        replicated: 0.into(),
+        laggards: 0.into(),
+        replicas: Mutex::default(),
         found_bytes: 0.into(),
         searches: Arc::default(),
         busy_share: BusyShare::default(),
@@ -488,6 +496,10 @@ fn check(config: &Config) -> Result<(), StartError> {
             "max_memory = {} bytes over {} shards gives {arena} bytes each: must be {MIN_ARENA_BYTES} to {MAX_ARENA_BYTES}",
             config.max_memory_bytes, config.shards
         ));
+    }
+    if config.min_replicas > MAX_MIN_REPLICAS {
+        let wanted = config.min_replicas;
+        return wrong(format!("min_replicas = {wanted}: must be at most {MAX_MIN_REPLICAS}"));
     }
     if config.lease_min_ms > LEASE_CONFIG_MAX_S * 1000 {
         return wrong(format!(

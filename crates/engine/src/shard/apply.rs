@@ -11,14 +11,14 @@
 //! disk logs each entry that it carries out ([`super::follow`]).
 
 use super::Shard;
-use super::progress::{Applied, ApplyError, Origin};
+use super::progress::{Applied, AppliedLogs, ApplyError, Origin};
 use super::room::release_turn;
 use crate::store::{Found, Now};
 use remora_arena::Journal;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_log::Entry;
-use remora_protocol::applied::AppliedEntry;
+use remora_log::{Entry, LogKey};
+use remora_protocol::applied::{AppliedEntry, AppliedStep};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Pairs};
 
@@ -32,6 +32,11 @@ impl<J: Journal> Shard<J> {
         self.abandon_snapshot();
     }
 
+    /// Whether another log's entries change the shard, and nothing else does.
+    pub fn is_applying(&self) -> bool {
+        self.store.is_applying
+    }
+
     /// As [`Shard::begin_applying`]. The shard holds the state of a log up to this entry, as after
     /// a snapshot: entries up to it do nothing, and the next one follows it. Has no effect if the
     /// shard has applied more of the log.
@@ -43,15 +48,19 @@ impl<J: Journal> Shard<J> {
     /// Removes what the shard has of the keys of a log, in apply mode: a copy of them begins
     /// ([`Shard::load`]). What was applied of the log does not count any more.
     pub fn begin_copy(&mut self, origin: &Origin<'_>, now: Now) {
+        self.begin_copy_by(AppliedStep::CopyBegins, origin, now);
+        self.applied.forget(origin.log);
+    }
+
+    pub(super) fn begin_copy_by(&mut self, step: AppliedStep, origin: &Origin<'_>, now: Now) {
         self.begin_applying();
-        self.note_copy_begins();
+        self.note_copy_begins(step);
         // Bounded: a sweep that began before runs to its end.
         while self.store.flushes.are_under_way() {
             release_turn(&mut self.store, &mut self.types, now);
         }
         self.store.flush_some(None, origin.takes, now);
         self.store.applies = None;
-        self.applied.forget(origin.log);
     }
 
     /// Ends apply mode: the shard takes changes of its own again, under this epoch, after those
@@ -61,17 +70,48 @@ impl<J: Journal> Shard<J> {
     /// # Errors
     /// An applied entry is of a later epoch.
     pub fn end_applying(&mut self, epoch: u64) -> Result<(), ApplyError> {
-        let before = self.applied.last_epoch().max(self.store.log.epoch());
+        let before = self.last_epoch();
         if epoch < before {
             return Err(ApplyError::OldEpoch { before, epoch });
         }
-        self.end_following();
-        self.store.log.begin_epoch(epoch);
+        // A log on a disk has one epoch from the start of the server to its end.
+        if !self.end_following() {
+            self.store.log.begin_epoch(epoch);
+        }
         self.store.is_applying = false;
         self.applied.begin_epoch(epoch);
         // The entries of the other logs that would continue them do not come any more.
         self.store.drop_loads();
         Ok(())
+    }
+
+    /// As [`Shard::end_applying`], and the shard's own log begins anew under a key of this secret:
+    /// a reader of the log that it wrote before apply mode does not take the new entries for the
+    /// next ones. A log on a disk goes on, and [`Shard::own_since`] tells where it is the shard's own
+    /// again.
+    ///
+    /// # Errors
+    /// As of [`Shard::end_applying`].
+    pub fn promote(&mut self, epoch: u64, log_secret: u64) -> Result<(), ApplyError> {
+        let goes_on = self.followed.is_kept;
+        self.end_applying(epoch)?;
+        if goes_on {
+            return Ok(());
+        }
+        let key = LogKey::new(log_secret, self.store.options.log_shard);
+        self.store.log.begin_anew(key, epoch);
+        Ok(())
+    }
+
+    /// The latest epoch that the shard has written or applied an entry of.
+    pub fn last_epoch(&self) -> u64 {
+        self.applied.last_epoch().max(self.store.log.epoch())
+    }
+
+    /// Forgets all logs that were applied: another server's are to be, which may have the same
+    /// numbers.
+    pub fn forget_applied(&mut self) {
+        self.applied = AppliedLogs::default();
     }
 
     /// The last sequence of a log that was applied; 0 before the first.

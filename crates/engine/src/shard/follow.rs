@@ -33,6 +33,22 @@ impl<J: Journal> Shard<J> {
         }
     }
 
+    /// As [`Shard::begin_following`], the logs of another primary. What the shard has stays until the
+    /// first copy begins.
+    pub fn begin_following_anew(&mut self, of: (usize, usize), is_kept: bool) {
+        self.begin_following(of, is_kept);
+        self.applied = super::progress::AppliedLogs::default();
+    }
+
+    /// Removes all that the shard has, to follow a primary with so many shards.
+    pub fn clear_to_follow(&mut self, logs: usize, now: Now) {
+        let own = self.followed.own();
+        self.followed.next = Some(FollowedLog { logs: logs as u16, ..FollowedLog::default() });
+        self.followed.forget(own);
+        self.begin_copy_by(AppliedStep::Clear, &Origin::WHOLE, now);
+        self.applied = super::progress::AppliedLogs::default();
+    }
+
     /// The logs that the shard follows, or has followed before a restart.
     pub fn followed_logs(&self) -> Vec<FollowedLog> {
         let now = |of: FollowedLog| {
@@ -87,11 +103,21 @@ impl<J: Journal> Shard<J> {
         self.followed = super::followed::Followed::default();
     }
 
-    /// Apply mode ends.
-    pub(super) fn end_following(&mut self) {
-        if self.followed.is_kept {
+    /// Apply mode ends. Whether the shard has logged what it has applied: then its log goes on, with
+    /// changes of its own.
+    pub(super) fn end_following(&mut self) -> bool {
+        let is_kept = self.followed.is_kept;
+        if is_kept {
             self.forget_followed();
+            self.own_since = self.last_sequence();
         }
+        is_kept
+    }
+
+    /// The last entry of the log before the shard has changes of its own only, since the start; 0 if
+    /// it never had others.
+    pub fn own_since(&self) -> u64 {
+        self.own_since
     }
 
     /// Whether the shard may write a snapshot although it applies a log.
@@ -99,10 +125,10 @@ impl<J: Journal> Shard<J> {
         self.followed.is_kept && !self.followed.is_copying()
     }
 
-    pub(super) fn note_copy_begins(&mut self) {
+    pub(super) fn note_copy_begins(&mut self, step: AppliedStep) {
         let Some(of) = self.followed.next else { return };
         self.followed.note(self.followed.own(), FollowedLog { position: None, ..of });
-        self.log_next(AppliedStep::CopyBegins, (0, 0));
+        self.log_next(step, (0, 0));
     }
 
     /// The next change is logged with this step.
@@ -176,14 +202,15 @@ impl<J: Journal> Shard<J> {
             };
         };
         // A flush is of the keys of its log. Another operation is about a key of that log.
-        let slots = is_flush(operation).then(|| SlotTable::even(position.logs.into()));
+        let is_of_log = is_flush(operation) && step != AppliedStep::Clear;
+        let slots = is_of_log.then(|| SlotTable::even(position.logs.into()));
         let takes = |key: &[u8]| {
             let is_of_log = |of: &SlotTable| of.shard_of(key) == usize::from(position.log);
             (origin.takes)(key) && slots.as_ref().is_none_or(is_of_log)
         };
         let (origin, of) = (Origin { takes: &takes, ..*origin }, FollowedLog::of(&position));
         let applied = match step {
-            AppliedStep::CopyBegins | AppliedStep::Copy => {
+            AppliedStep::Clear | AppliedStep::CopyBegins | AppliedStep::Copy => {
                 self.carry_out_operation(operation, &origin, now)?
             }
             AppliedStep::Entry => self.carry_out_entry(operation, &origin, now)?,
@@ -194,6 +221,10 @@ impl<J: Journal> Shard<J> {
         };
         let position = Some((position.sequence, position.epoch));
         match step {
+            AppliedStep::Clear => {
+                self.followed.forget(writer);
+                self.followed.note(writer, of);
+            }
             AppliedStep::CopyBegins => self.followed.note(writer, of),
             AppliedStep::Copy => {}
             AppliedStep::Entry | AppliedStep::At => {

@@ -30,7 +30,7 @@ pub(crate) use open::DataDirectory;
 pub(crate) use port::LogShipper;
 pub use progress::Progress;
 pub use recover_shard::{Stopped, recover_following, recover_shard};
-pub(crate) use recovery::{Role, recover};
+pub(crate) use recovery::{RecoverAs, recover};
 pub use runs::RunSource;
 pub(crate) use snapshot_port::{SnapshotPort, SnapshotSource};
 pub use snapshot_streams::SnapshotStreams;

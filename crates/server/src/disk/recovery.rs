@@ -20,7 +20,7 @@ const COUNTED_TOGETHER: u64 = 1024;
 
 /// What the shards are for after a restart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum RecoverAs {
     /// Changes of their own.
     Primary,
     /// The logs of a primary.
@@ -35,7 +35,7 @@ pub enum Role {
 /// Something is damaged, or does not fit into memory.
 pub fn recover(
     content: &Content<Directory>,
-    (shards, role): (&mut [&mut Shard<NoJournal>], Role),
+    (shards, role): (&mut [&mut Shard<NoJournal>], RecoverAs),
     slots: &SlotTable,
     watch: &dyn Fn(Progress),
 ) -> Result<(u64, Vec<u64>), StartError> {
@@ -114,7 +114,7 @@ fn snapshot_of(content: &Content<Directory>) -> String {
 
 fn recover_counted(
     content: &Content<Directory>,
-    (number, shard, role): (usize, &mut Shard<NoJournal>, Role),
+    (number, shard, role): (usize, &mut Shard<NoJournal>, RecoverAs),
     slots: &SlotTable,
     (done, failed): (&AtomicU64, &AtomicBool),
 ) -> Result<u64, Stopped> {
@@ -130,8 +130,8 @@ fn recover_counted(
         Ok(())
     };
     let recovered = match role {
-        Role::Primary => recover_shard(content, (number, shard), slots, &mut count),
-        Role::Replica => recover_following(content, (number, shard), slots, &mut count),
+        RecoverAs::Primary => recover_shard(content, (number, shard), slots, &mut count),
+        RecoverAs::Replica => recover_following(content, (number, shard), slots, &mut count),
     };
     done.fetch_add(counted, Ordering::Relaxed);
     recovered

@@ -2,9 +2,10 @@
 //!
 //! Invariants:
 //! * batches are carried out in the order in which they came, in bounded turns;
-//! * an entry that is refused because memory is full stays the next one, and is tried again.
+//! * an entry that is refused because memory is full, or because the disk of this server is behind,
+//!   stays the next one, and is tried again.
 
-use super::batch::{Batch, Body};
+use super::batch::{Batch, Body, LogPart};
 use super::durable_places::DurablePlaces;
 use super::state::Following;
 use remora_arena::Journal;
@@ -23,8 +24,9 @@ pub struct Applier {
     at: usize,
     /// The first batch was refused: it is tried again with the shard's ticks.
     is_refused: bool,
-    /// Which entries of the primary are in those of this shard.
+    /// Which entries of the primary the entries of this shard are, and of which primary.
     durable: DurablePlaces,
+    following: Option<Arc<Following>>,
 }
 
 impl Applier {
@@ -33,13 +35,18 @@ impl Applier {
         self.batches.push_back(batch);
     }
 
+    /// Drops what it was given: the server is to follow another one, or anew.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
     /// Whether there is something to do now.
     #[inline]
     pub fn has_work(&self) -> bool {
         !self.batches.is_empty() && !self.is_refused
     }
 
-    /// Whether it is to be tried again.
+    /// Whether it waits for a tick of the shard's clock.
     pub fn waits(&self) -> bool {
         self.is_refused
     }
@@ -53,7 +60,7 @@ impl Applier {
     pub fn turn<J: Journal>(
         &mut self,
         (number, shard): (usize, &mut Shard<J>),
-        (slots, following): (&SlotTable, &Following),
+        slots: &SlotTable,
         now: Now,
     ) {
         let mut left = APPLY_TURN_ENTRIES;
@@ -61,36 +68,24 @@ impl Applier {
             && !self.is_refused
             && let Some(batch) = self.batches.front().cloned()
         {
-            let tables = (batch.logs != slots.shards()).then(|| SlotTable::even(batch.logs));
-            let takes = |key: &[u8]| match &tables {
-                None => true,
-                Some(of) => slots.shard_of(key) == number && of.shard_of(key) == batch.log,
-            };
-            let origin = Origin { log: batch.log as u32, takes: &takes, cut: u64::MAX };
             if !shard.may_apply() {
-                // Its disk is behind: it is tried again with the shard's ticks.
+                // INFO persistence tells why, if the disk fails.
                 self.is_refused = true;
                 break;
             }
-            let (log, logs) = (batch.log as u16, batch.logs as u16);
-            shard.follow_log(FollowedLog { log, logs, key: batch.key, position: None });
-            match self.carry_out(shard, (&batch, &origin), &mut left, now) {
+            let following = &batch.following;
+            match self.carry_out((number, shard), (&batch, slots), &mut left, now) {
                 Ok(true) => {
                     self.batches.pop_front();
                     self.at = 0;
-                    shard.log_progress();
-                    let applied = shard.applied(batch.log as u32);
-                    self.durable.note(shard.last_sequence(), (batch.log, applied));
-                    following.applied[number][batch.log].store(applied, Ordering::Release);
                     following.done[number].fetch_add(1, Ordering::Release);
                 }
                 Ok(false) => {}
                 Err(error) => {
                     self.is_refused = true;
                     let why = format!("shard {number} cannot apply the log: {error}");
-                    if following.trouble() != why {
+                    if following.set_trouble(&why) {
                         tracing::error!("{why}");
-                        following.set_trouble(why);
                     }
                 }
             }
@@ -99,8 +94,9 @@ impl Applier {
         shard.set_durable(shard.last_sequence());
     }
 
-    /// The shard's entries up to this one are on the disk.
-    pub fn note_synced(&mut self, (number, following): (usize, &Following), synced: u64) {
+    /// The entries of this shard, which has this number, are on the disk up to this one.
+    pub fn note_synced(&mut self, number: usize, synced: u64) {
+        let Some(following) = &self.following else { return };
         self.durable.take(synced, |log, sequence| {
             following.durable[number][log].store(sequence, Ordering::Release);
         });
@@ -109,18 +105,61 @@ impl Applier {
     /// Carries out some of a batch. Whether that was the rest of it.
     fn carry_out<J: Journal>(
         &mut self,
-        shard: &mut Shard<J>,
-        (batch, origin): (&Batch, &Origin<'_>),
+        (number, shard): (usize, &mut Shard<J>),
+        (batch, slots): (&Batch, &SlotTable),
         left: &mut usize,
         now: Now,
     ) -> Result<bool, ApplyError> {
         match &batch.body {
-            Body::Begin => shard.begin_copy(origin, now),
-            Body::Operations(stream) => return self.load(shard, (stream, origin), left, now),
-            Body::Copied { sequence, epoch } => {
+            Body::Clear { logs } => {
+                shard.clear_to_follow(*logs, now);
+                Ok(true)
+            }
+            Body::Gate(gate) => {
+                gate.pass(shard.last_epoch());
+                Ok(true)
+            }
+            Body::Log { log, logs, key, part } => {
+                let tables = (*logs != slots.shards()).then(|| SlotTable::even(*logs));
+                let takes = |key: &[u8]| match &tables {
+                    None => true,
+                    Some(of) => slots.shard_of(key) == number && of.shard_of(key) == *log,
+                };
+                let origin = Origin { log: *log as u32, takes: &takes, cut: u64::MAX };
+                let (number_of, of) = (*log as u16, *logs as u16);
+                shard.follow_log(FollowedLog { log: number_of, logs: of, key: *key, position: None });
+                let keys = shard.keys();
+                let ended = self.take_part(shard, (part, &origin), left, now);
+                if let LogPart::Operations(_) = part {
+                    let loaded = shard.keys().saturating_sub(keys);
+                    batch.following.copy.loaded.fetch_add(loaded, Ordering::Relaxed);
+                }
+                if ended == Ok(true) {
+                    shard.log_progress();
+                }
+                let applied = shard.applied(origin.log);
+                self.durable.note(shard.last_sequence(), (*log, applied));
+                self.following.get_or_insert_with(|| Arc::clone(&batch.following));
+                batch.following.applied[number][*log].store(applied, Ordering::Release);
+                ended
+            }
+        }
+    }
+
+    /// Carries out some of a part of a log. Whether that was the rest of it.
+    fn take_part<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        (part, origin): (&LogPart, &Origin<'_>),
+        left: &mut usize,
+        now: Now,
+    ) -> Result<bool, ApplyError> {
+        match part {
+            LogPart::Begin => shard.begin_copy(origin, now),
+            LogPart::Copied { sequence, epoch } => {
                 shard.follow_at(origin.log, (*sequence, *epoch));
             }
-            Body::Entries(entries) => {
+            LogPart::Entries(entries) => {
                 for entry in &entries[self.at..] {
                     if *left == 0 {
                         return Ok(false);
@@ -129,10 +168,12 @@ impl Applier {
                     (self.at, *left) = (self.at + 1, *left - 1);
                 }
             }
+            LogPart::Operations(stream) => return self.load(shard, (stream, origin), left, now),
         }
         Ok(true)
     }
 
+    /// Loads some operations of a copy. Whether those were the rest.
     fn load<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,
