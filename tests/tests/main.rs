@@ -32,6 +32,7 @@ mod failed_disk;
 mod min_replicas;
 mod replica_disks;
 mod replicas;
+mod roles;
 mod synced;
 
 // RESP, beside Redis and by its tools.

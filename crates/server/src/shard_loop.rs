@@ -397,10 +397,11 @@ impl ShardLoop {
     fn wants_ticks(&self) -> bool {
         self.host().shard.wants_ticks()
             || self.host().has_snapshot()
-            || self.host().has_refused_batch()
             || self.host().large_jobs.awaits_sync()
             || self.host().acknowledging.wants_ticks()
             || self.clients.may_stall()
+            || self.clients.feeds_wait()
+            || self.host().awaits_tick()
     }
 
     fn sleep(&mut self) {
@@ -468,6 +469,8 @@ impl ShardLoop {
         host.shard.tick(now);
         host.large_jobs.time_out(now);
         host.tick_applier();
+        self.has_more_to_feed |= self.clients.feeds_wait();
+        let host = self.connections.port_mut();
         host.ship_log();
         let mut lost = Lost::default();
         let shard = (&mut self.connections.port_mut().shard, now);

@@ -27,6 +27,8 @@ pub struct Applier {
     /// Which entries of the primary the entries of this shard are, and of which primary.
     durable: DurablePlaces,
     following: Option<Arc<Following>>,
+    /// That is known to people.
+    has_told: bool,
 }
 
 impl Applier {
@@ -76,13 +78,16 @@ impl Applier {
             let following = &batch.following;
             match self.carry_out((number, shard), (&batch, slots), &mut left, now) {
                 Ok(true) => {
+                    if std::mem::take(&mut self.has_told) {
+                        following.set_trouble("");
+                    }
                     self.batches.pop_front();
                     self.at = 0;
                     following.done[number].fetch_add(1, Ordering::Release);
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    self.is_refused = true;
+                    (self.is_refused, self.has_told) = (true, true);
                     let why = format!("shard {number} cannot apply the log: {error}");
                     if following.set_trouble(&why) {
                         tracing::error!("{why}");

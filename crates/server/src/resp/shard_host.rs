@@ -95,14 +95,14 @@ impl ShardHost {
         self.shard.begin_following_anew(of, self.shared.disk.is_some());
     }
 
+    /// Whether the log of the primary is applied further with the next tick.
+    pub fn awaits_tick(&self) -> bool {
+        self.applier.waits()
+    }
+
     /// The shard's clock ticks.
     pub fn tick_applier(&mut self) {
         self.applier.tick();
-    }
-
-    /// Whether a part of the log of the primary was refused, and is to be tried again.
-    pub fn has_refused_batch(&self) -> bool {
-        self.applier.waits()
     }
 
     /// The shard's entries up to this one are on the disk.
