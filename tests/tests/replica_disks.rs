@@ -44,7 +44,14 @@ impl Primary {
 
 /// Changes of which each counts: one that is applied twice, or not at all, is seen.
 fn change(resp: &mut Resp, at: u32) {
-    for request in [
+    for request in changes(at) {
+        let reply = resp.call(&request);
+        assert!(!reply.is_error(), "{request}: {reply:?}");
+    }
+}
+
+fn changes(at: u32) -> [String; 7] {
+    [
         format!("APPEND text-{} {at},", at % 7),
         format!("INCRBY counter-{} {at}", at % 5),
         format!("SET key-{} value-{at}", at % 300),
@@ -52,13 +59,10 @@ fn change(resp: &mut Resp, at: u32) {
         format!("MSET m-1 {at} m-2 b m-3 {at} m-4 d"),
         format!("GEOADD places 13.{} 38.{} place-{}", at % 1000, at % 500, at % 200),
         format!("DEL key-{}", (at * 7) % 300),
-    ] {
-        let reply = resp.call(&request);
-        assert!(!reply.is_error(), "{request}: {reply:?}");
-    }
+    ]
 }
 
-/// A client that changes something all the time.
+/// A client that changes something all the time, until it is to end or its server dies.
 struct Load {
     ends: Arc<AtomicBool>,
     thread: JoinHandle<u32>,
@@ -71,7 +75,11 @@ impl Load {
         let thread = std::thread::spawn(move || {
             let mut at = from;
             while !is_over.load(Ordering::Relaxed) {
-                change(&mut resp, at);
+                for request in changes(at) {
+                    let words: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
+                    let Ok(reply) = resp.try_call(&words) else { return at };
+                    assert!(!reply.is_error(), "{request}: {reply:?}");
+                }
                 at += 1;
             }
             at
@@ -225,4 +233,141 @@ fn the_directory_of_a_replica_serves_as_a_primary_and_then_its_own_changes_count
     wait_until("a copy is made", || of_replica.info("slave_copies") == 2);
     catch_up(&mut resp, &mut of_replica);
     assert_eq!(of_replica.call("EXISTS own"), Value::Integer(0));
+}
+
+/// Copies a data directory that no server has.
+fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_directory(&entry.path(), &target),
+            false => _ = std::fs::copy(entry.path(), target).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn a_primary_that_was_killed_goes_on_with_its_replicas() {
+    for durability in ["everysec", "fsync"] {
+        let of_primary = directory();
+        let data_flag = format!("--data-dir={}", of_primary.path().display());
+        let durable = format!("--durability={durability}");
+        let mut primary = Primary::start(&["--shards=2", &data_flag, &durable]);
+        (0..100).for_each(|at| change(&mut primary.server.resp(), at));
+        let data = directory();
+        let replicas = [
+            primary.replica(data.path(), &["--shards=2"]),
+            primary.replica(&data.path().join("other"), &["--shards=3"]),
+        ];
+        let mut next = 100;
+        for replica in &replicas {
+            catch_up(&mut primary.server.resp(), &mut replica.resp());
+        }
+        for _ in 0..2 {
+            let mut of_replica = replicas[0].resp();
+            let load = Load::begin(&primary.server, next);
+            let far = of_replica.info("slave_repl_offset") + 300;
+            wait_until("it follows", || of_replica.info("slave_repl_offset") > far);
+            primary.server.kill();
+            next = load.end() + 1;
+            primary.server = Primary::serve(&primary.place, &primary.flags);
+            let mut resp = primary.server.resp();
+            change(&mut resp, next);
+            for replica in &replicas {
+                let mut replica = replica.resp();
+                wait_until("it has what the primary has", || {
+                    replica.info("master_sync_in_progress") == 0
+                        && digest(&mut replica) == digest(&mut resp)
+                });
+            }
+        }
+        // A clean end: nothing is lost, and nothing copied.
+        let copies = replicas[0].resp().info("slave_copies");
+        catch_up(&mut primary.server.resp(), &mut replicas[0].resp());
+        primary.server.terminate();
+        assert_eq!(primary.server.ended(), Some(0));
+        primary.server = Primary::serve(&primary.place, &primary.flags);
+        change(&mut primary.server.resp(), next + 1);
+        let mut resp = primary.server.resp();
+        let mut replica = replicas[0].resp();
+        wait_until("it goes on", || digest(&mut replica) == digest(&mut resp));
+        assert_eq!(replica.info("slave_copies"), copies, "{durability}");
+    }
+}
+
+#[test]
+fn what_a_primary_has_lost_stays_at_its_replica_until_it_is_told() {
+    let of_primary = directory();
+    let kept = of_primary.path().join("kept");
+    let data_flag = format!("--data-dir={}", kept.display());
+    let mut primary = Primary::start(&["--shards=2", &data_flag]);
+    (0..100).for_each(|at| change(&mut primary.server.resp(), at));
+    let data = directory();
+    let mut replica = primary.replica(data.path(), &["--shards=2"]);
+    catch_up(&mut primary.server.resp(), &mut replica.resp());
+    // Its disk loses what comes now.
+    let old = of_primary.path().join("old");
+    copy_directory(&kept, &old);
+    (100..150).for_each(|at| change(&mut primary.server.resp(), at));
+    catch_up(&mut primary.server.resp(), &mut replica.resp());
+    let before = digest(&mut replica.resp());
+    primary.server.kill();
+    std::fs::remove_dir_all(&kept).unwrap();
+    copy_directory(&old, &kept);
+    primary.server = Primary::serve(&primary.place, &primary.flags);
+    change(&mut primary.server.resp(), 500);
+    for _ in 0..2 {
+        let mut of_replica = replica.resp();
+        wait_until("it says why", || says(&mut of_replica, "its disk has lost entries"));
+        assert_eq!(digest(&mut of_replica), before, "nothing is thrown away");
+        // Not after a restart of its own, either.
+        replica.kill();
+        replica = primary.replica(data.path(), &["--shards=2"]);
+    }
+    let mut of_replica = replica.resp();
+    wait_until("it says why", || says(&mut of_replica, "its disk has lost entries"));
+    assert_eq!(digest(&mut of_replica), before);
+    assert_eq!(of_replica.call("RESYNC"), Value::ok());
+    let mut resp = primary.server.resp();
+    wait_until("it is copied", || digest(&mut of_replica) == digest(&mut resp));
+}
+
+#[test]
+fn a_server_with_a_directory_changes_its_role_and_its_disk_follows() {
+    let primary = Primary::start(&["--shards=2"]);
+    let mut resp = primary.server.resp();
+    (0..100).for_each(|at| change(&mut resp, at));
+    let data = directory();
+    let flags = ["--shards=3", "--wake=event"];
+    let mut server = ServerProcess::start_with_data(data.path(), &flags);
+    let mut own = server.resp();
+    (0..50).for_each(|at| assert_eq!(own.call(&format!("SET own-{at} 1")), Value::ok()));
+    let (host, port) = primary.address.split_once(':').unwrap();
+    assert_eq!(own.call(&format!("REPLICAOF {host} {port}")), Value::ok());
+    catch_up(&mut resp, &mut own);
+    assert_eq!(own.call("EXISTS own-1"), Value::Integer(0));
+    (100..150).for_each(|at| change(&mut resp, at));
+    catch_up(&mut resp, &mut own);
+    // It is promoted, changes something, and is killed: as a primary it has both.
+    assert_eq!(own.call("REPLICAOF NO ONE"), Value::ok());
+    (150..200).for_each(|at| change(&mut own, at));
+    let before = digest(&mut own);
+    drop(own);
+    server.kill();
+    server = ServerProcess::start_with_data(data.path(), &flags);
+    let mut own = server.resp();
+    assert_eq!(digest(&mut own), before);
+    change(&mut own, 200);
+    // And once more a replica, and killed: it has what the primary has.
+    assert_eq!(own.call(&format!("REPLICAOF {host} {port}")), Value::ok());
+    catch_up(&mut resp, &mut own);
+    let last = resp.info("master_repl_offset");
+    wait_until("its disk has it", || own.info("slave_durable_offset") == last);
+    server.kill();
+    let mut replica = primary.replica(data.path(), &flags);
+    catch_up(&mut resp, &mut replica.resp());
+    assert_eq!(replica.resp().info("slave_copies"), 0);
+    replica.kill();
 }

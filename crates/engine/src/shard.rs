@@ -13,6 +13,7 @@ mod followed;
 mod kind_tests;
 mod large;
 mod moves;
+mod past;
 mod progress;
 mod rebuild;
 mod room;
@@ -21,6 +22,7 @@ mod synced;
 
 pub use digest::{Digest, DigestRead};
 pub use followed::FollowedLog;
+pub use past::{GoesOn, HasOf, Past, PastEpoch};
 pub use progress::{Applied, ApplyError, Origin};
 pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};
 
@@ -54,6 +56,8 @@ pub struct Shard<J: Journal = NoJournal> {
     followed: Followed,
     /// See [`Shard::own_since`].
     own_since: u64,
+    /// What its log was before the start of the server.
+    past: Past,
     /// Parts of objects have expired and are still there, as far as is known.
     sweeps: bool,
     /// The value that the last change replied with.
@@ -75,6 +79,7 @@ impl<J: Journal> Shard<J> {
             applied: AppliedLogs::default(),
             followed: Followed::default(),
             own_since: 0,
+            past: Past::default(),
             sweeps: false,
             written_value: Vec::new(),
             written_snapshot: Vec::new(),

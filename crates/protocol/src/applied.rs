@@ -10,6 +10,7 @@
 //! A request has its type at byte 3, and of type 0 there is no operation with this number: no client
 //! can send one.
 
+use remora_layout::limits::MAX_SHARDS;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes, Unaligned};
 
@@ -127,7 +128,7 @@ impl<'a> AppliedEntry<'a> {
         let has_operation = !matches!(step, AppliedStep::At | AppliedStep::Own);
         let is_placed = match step {
             AppliedStep::Own => position == LogPosition::default(),
-            _ => position.log < position.logs,
+            _ => position.log < position.logs && usize::from(position.logs) <= MAX_SHARDS,
         };
         let is_whole = header.op == APPLIED
             && header.zero == [0; 2]

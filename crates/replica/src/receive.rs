@@ -152,6 +152,16 @@ impl LogReceiver {
         self.waiting.pop_front()
     }
 
+    /// The epoch is over: its entries up to this one count, and those behind it that are here were
+    /// never acknowledged. The rest of those that count; `None` if some are missing.
+    pub(crate) fn end_epoch(&mut self, kept: u64) -> Option<Vec<OwnedEntry>> {
+        if self.received() < kept {
+            return None;
+        }
+        let rest = std::mem::take(&mut self.waiting).into_iter();
+        Some(rest.filter(|entry| entry.sequence <= kept).collect())
+    }
+
     /// All whole entries that are left, also those behind the commit position, and how many these
     /// are: this replica is promoted, and its primary may have acknowledged them.
     pub fn take_rest(&mut self) -> (Vec<OwnedEntry>, u64) {

@@ -9,6 +9,7 @@
 
 use super::Shard;
 use super::followed::FollowedLog;
+use super::past::Past;
 use super::progress::{Applied, ApplyError, Origin};
 use crate::store::Now;
 use remora_arena::Journal;
@@ -114,6 +115,16 @@ impl<J: Journal> Shard<J> {
         is_kept
     }
 
+    /// What the log of the shard was before the start of the server.
+    pub fn set_past(&mut self, past: Past) {
+        self.past = past;
+    }
+
+    /// See [`Shard::set_past`].
+    pub fn past(&self) -> &Past {
+        &self.past
+    }
+
     /// The last entry of the log before the shard has changes of its own only, since the start; 0 if
     /// it never had others.
     pub fn own_since(&self) -> u64 {
@@ -195,11 +206,13 @@ impl<J: Journal> Shard<J> {
             AppliedEntry::decode(operation).map_err(|_| ApplyError::Malformed)?;
         let Some(writer) = self.followed.recovers else {
             // A primary that has been a replica says that it is none any more, and nothing else.
-            self.store.pass_entry();
-            return match step {
-                AppliedStep::Own => Ok(Applied::Elsewhere),
-                _ => Err(ApplyError::Malformed),
-            };
+            if step != AppliedStep::Own {
+                return Err(ApplyError::Malformed);
+            }
+            if !self.followed.is_kept {
+                self.store.pass_entry();
+            }
+            return Ok(Applied::Elsewhere);
         };
         // A flush is of the keys of its log. Another operation is about a key of that log.
         let is_of_log = is_flush(operation) && step != AppliedStep::Clear;

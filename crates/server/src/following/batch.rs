@@ -41,7 +41,7 @@ pub enum LogPart {
     Begin,
     /// Whole operations of the copy.
     Operations(Vec<u8>),
-    /// The end of the copy: the log goes on behind this entry.
+    /// The end of the copy, or of an epoch: the log goes on behind this entry.
     Copied {
         /// Its sequence.
         sequence: u64,

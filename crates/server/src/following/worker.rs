@@ -43,6 +43,9 @@ pub struct Worker<H> {
     logs: Vec<Follower>,
     /// By shard of this server, the batches that it was given.
     given: Vec<u64>,
+    /// By log, the batches that the shards have to have carried out before their positions are those of
+    /// its present numbers.
+    renumbered: Vec<Vec<u64>>,
     /// What the shards have is of this primary, or nothing.
     is_cleared: bool,
     /// When a copy that is under way was last told of in the log.
@@ -55,7 +58,7 @@ impl<H: Host> Worker<H> {
         let (given, copy_told) = (vec![0; shards], Instant::now());
         let logs = host.following().take_followers();
         let is_cleared = !logs.is_empty();
-        Self { host, logs, given, is_cleared, copy_told }
+        Self { host, renumbered: Vec::new(), logs, given, is_cleared, copy_told }
     }
 
     /// How far the server has come.
@@ -231,6 +234,26 @@ impl<H: Host> Worker<H> {
                 self.ask(link, log)?;
             }
             Heard::Lost { is_same_log: false } => return Err(Ended::Failed(another_server())),
+            Heard::GoesOn { primary, rest, at: (sequence, epoch) } => {
+                self.begun(log, false, primary)?;
+                tracing::info!(
+                    "shard {log} of the primary goes on under epoch {epoch}, behind its restart"
+                );
+                if !rest.is_empty() {
+                    self.give(log, LogPart::Entries(rest));
+                }
+                self.give(log, LogPart::Copied { sequence, epoch });
+            }
+            Heard::HasMore { received, kept } => {
+                return Err(Ended::Failed(format!(
+                    "its disk has lost entries of shard {log}: it has them up to {kept}, and this replica up to {received}. What is here is kept. REPLICAOF NO ONE makes a primary of it, RESYNC copies what the primary has"
+                )));
+            }
+            Heard::UnknownEpoch => {
+                return Err(Ended::Failed(format!(
+                    "it was started again, and does not know any more whether it has all of shard {log} that this replica has. What is here is kept. RESYNC copies what the primary has"
+                )));
+            }
             Heard::Refused(why) => return Err(Ended::Failed(format!("it refuses: {why}"))),
         }
         Ok(())
@@ -283,6 +306,11 @@ impl<H: Host> Worker<H> {
 
     fn give(&mut self, log: usize, part: LogPart) {
         let (logs, following) = (self.logs.len(), Arc::clone(self.following()));
+        if let LogPart::Copied { .. } = part {
+            self.renumbered.resize(self.logs.len(), Vec::new());
+            // With this batch.
+            self.renumbered[log] = self.given.iter().map(|given| given + 1).collect();
+        }
         let key = self.logs[log].key();
         let batch = Arc::new(Batch { following, body: Body::Log { log, logs, key, part } });
         for shard in self.targets(log) {
@@ -302,8 +330,21 @@ impl<H: Host> Worker<H> {
         self.host.give(shard, batch);
     }
 
+    /// Whether the shards' positions in a log are in its present numbers: the end of its last copy,
+    /// or of the epoch before, is behind them.
+    fn is_numbered(&self, log: usize) -> bool {
+        let Some(since) = self.renumbered.get(log).filter(|since| !since.is_empty()) else {
+            return true;
+        };
+        let done = |shard: usize| self.following().done[shard].load(Ordering::Acquire);
+        self.targets(log).all(|shard| done(shard) >= since[shard])
+    }
+
     /// Says how far the replica has come with a log.
     fn acknowledge(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
+        if !self.is_numbered(log) {
+            return Ok(());
+        }
         let (following, targets) = (self.following(), self.targets(log));
         let applied = following.applied_of(log, targets.clone());
         let durable = following.durable_of(log, targets).min(applied);
