@@ -8,9 +8,9 @@
 //! * an entry that concerns no key of the shard is not logged, as it may come again.
 
 use super::Shard;
-use super::followed::FollowedLog;
+use super::followed::{Followed, FollowedLog};
 use super::past::Past;
-use super::progress::{Applied, ApplyError, Origin};
+use super::progress::{Applied, AppliedLogs, ApplyError, Origin};
 use crate::store::Now;
 use remora_arena::Journal;
 use remora_layout::limits::LOG_ROOM_BYTES;
@@ -26,7 +26,8 @@ impl<J: Journal> Shard<J> {
         self.begin_applying();
         self.followed.begin_life((shards, Some(number as u16)));
         (self.followed.is_kept, self.followed.is_live) = (is_kept, true);
-        self.applied = super::progress::AppliedLogs::default();
+        self.store.logs_applied = is_kept;
+        self.applied = AppliedLogs::default();
         for of in self.followed.logs() {
             if let Some(position) = of.position {
                 self.applied.set(of.log.into(), position);
@@ -38,7 +39,7 @@ impl<J: Journal> Shard<J> {
     /// first copy begins.
     pub fn begin_following_anew(&mut self, of: (usize, usize), is_kept: bool) {
         self.begin_following(of, is_kept);
-        self.applied = super::progress::AppliedLogs::default();
+        self.applied = AppliedLogs::default();
     }
 
     /// Removes all that the shard has, to follow a primary with so many shards.
@@ -47,7 +48,7 @@ impl<J: Journal> Shard<J> {
         self.followed.next = Some(FollowedLog { logs: logs as u16, ..FollowedLog::default() });
         self.followed.forget(own);
         self.begin_copy_by(AppliedStep::Clear, &Origin::WHOLE, now);
-        self.applied = super::progress::AppliedLogs::default();
+        self.applied = AppliedLogs::default();
     }
 
     /// The logs that the shard follows, or has followed before a restart.
@@ -101,7 +102,8 @@ impl<J: Journal> Shard<J> {
         if self.followed.logs().next().is_some() {
             self.store.log_position(AppliedStep::Own, &LogPosition::default());
         }
-        self.followed = super::followed::Followed::default();
+        self.followed = Followed::default();
+        self.store.logs_applied = false;
     }
 
     /// Apply mode ends. Whether the shard has logged what it has applied: then its log goes on, with

@@ -74,7 +74,8 @@ impl<J: Journal> Store<J> {
         };
         let sequence = if self.is_applying {
             let logged = (&mut self.log, &mut self.entry_scratch);
-            append_applied(logged, self.applies.as_ref(), (database, command))
+            let applies = (self.applies.as_ref(), self.logs_applied);
+            append_applied(logged, applies, (database, command))
         } else {
             append(&mut self.log, &mut self.entry_scratch, (None, database, command))
         };
@@ -89,7 +90,7 @@ impl<J: Journal> Store<J> {
 
     /// Counts an entry that is applied, and does not concern this shard.
     pub(crate) fn pass_entry(&mut self) {
-        if self.applies.is_none() {
+        if !self.logs_applied {
             pass(&mut self.log);
         }
     }
@@ -199,14 +200,20 @@ fn pass(log: &mut Log) -> u64 {
     log.pass()
 }
 
-/// Logs an entry of another log with its place there, or counts it if nothing of it is kept.
+/// Logs an entry of another log with its place there, or counts it if nothing of it is kept. A change
+/// that is of no other log is logged as any other: what goes to a disk has no gap.
 #[inline(never)]
 fn append_applied(
     (log, scratch): (&mut Log, &mut Vec<u8>),
-    applies: Option<&(AppliedStep, LogPosition)>,
+    (applies, is_logged): (Option<&(AppliedStep, LogPosition)>, bool),
     (database, command): (Database, &Command<'_>),
 ) -> u64 {
-    let Some((step, position)) = applies else { return pass(log) };
-    let before = AppliedEntry::header(*step, position);
-    append(log, scratch, (Some(&before), database, command))
+    match applies {
+        Some((step, position)) => {
+            let before = AppliedEntry::header(*step, position);
+            append(log, scratch, (Some(&before), database, command))
+        }
+        None if is_logged => append(log, scratch, (None, database, command)),
+        None => pass(log),
+    }
 }

@@ -129,6 +129,8 @@ pub struct Store<J: Journal = NoJournal> {
     /// The entry of another log that is being applied, if it is logged here: the shard follows that
     /// log, and has a disk of its own.
     pub(crate) applies: Option<(AppliedStep, LogPosition)>,
+    /// The log goes to a disk, also in apply mode.
+    pub(crate) logs_applied: bool,
     /// Whether the disk of the log takes entries.
     pub(crate) keeps: bool,
     /// Enough replicas keep up to acknowledge changes.
@@ -189,6 +191,7 @@ impl<J: Journal> Store<J> {
             snapshot: None,
             is_applying: false,
             applies: None,
+            logs_applied: false,
             keeps: true,
             has_replicas: true,
             only_reads: false,

@@ -18,6 +18,10 @@ pub trait Host {
     /// Its port for RESP, for the primary's list of replicas; 0 without one.
     fn resp_port(&self) -> u16;
 
+    /// A copy is complete: a disk had better have a snapshot behind it than what was there before, and
+    /// the copy.
+    fn copied(&self) {}
+
     /// Hands a batch over to a shard.
     fn give(&self, shard: usize, batch: Arc<Batch>);
 }
@@ -39,6 +43,12 @@ impl Host for ReplicaHost {
 
     fn resp_port(&self) -> u16 {
         self.shared.resp_address.port()
+    }
+
+    fn copied(&self) {
+        if let Some(disk) = &self.shared.disk {
+            disk.snapshots.want();
+        }
     }
 
     fn give(&self, shard: usize, batch: Arc<Batch>) {

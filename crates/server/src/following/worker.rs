@@ -382,6 +382,9 @@ impl<H: Host> Worker<H> {
         if was_copying && (is_due || !is_copying) {
             self.copy_told = Instant::now();
             tell_of_copy(&following, is_copying);
+            if !is_copying {
+                self.host.copied();
+            }
         }
     }
 
