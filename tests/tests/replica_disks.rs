@@ -159,6 +159,13 @@ fn a_replica_goes_on_with_another_number_of_shards() {
     let mut of_replica = replica.resp();
     wait_until("its disk has it", || of_replica.info("slave_durable_offset") == last);
     replica.kill();
+    let directory = data.path().to_str().unwrap();
+    let verified = run_remora(&["log", "verify", directory]);
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    let dumped = run_remora(&["log", "dump", directory]).out;
+    for what in ["applied=Entry of=1/2 at=", "applied=At of=0/2 at=", "db=0 Append key=text-1 "] {
+        assert!(dumped.contains(what), "{what}");
+    }
     for shards in [1, 2, 3] {
         replica = primary.replica(data.path(), &[&format!("--shards={shards}")]);
         let mut of_replica = replica.resp();
