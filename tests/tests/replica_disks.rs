@@ -154,9 +154,12 @@ fn a_replica_goes_on_with_another_number_of_shards() {
     let data = directory();
     let mut replica = primary.replica(data.path(), &["--shards=3"]);
     catch_up(&mut resp, &mut replica.resp());
+    let mut of_replica = replica.resp();
+    wait_until("the copy is saved", || of_replica.info("snapshots_written") == 1);
+    (200..300).for_each(|at| change(&mut resp, at));
+    catch_up(&mut resp, &mut of_replica);
     // Quiet, all of its shards are equally far.
     let last = resp.info("master_repl_offset");
-    let mut of_replica = replica.resp();
     wait_until("its disk has it", || of_replica.info("slave_durable_offset") == last);
     replica.kill();
     let directory = data.path().to_str().unwrap();
