@@ -31,6 +31,7 @@ mod durability;
 mod failed_disk;
 mod min_replicas;
 mod replica_disks;
+mod replica_memory;
 mod replicas;
 mod roles;
 mod synced;

@@ -10,6 +10,8 @@ use std::thread::JoinHandle;
 use tempfile::TempDir;
 
 const SMALL: [&str; 3] = ["--max-memory=64MiB", "--pin=false", "--wake=event"];
+/// Enough for any number of shards.
+const ROOMY: [&str; 3] = ["--max-memory=256MiB", "--pin=false", "--wake=event"];
 
 /// A primary at an address that stays the same, with a directory or without.
 struct Primary {
@@ -38,7 +40,7 @@ impl Primary {
     fn replica(&self, data: &Path, flags: &[&str]) -> ServerProcess {
         let (of, data) =
             (format!("--replica-of={}", self.address), format!("--data-dir={}", data.display()));
-        ServerProcess::start(&[&SMALL[..], &[&of, &data], flags].concat())
+        ServerProcess::start(&[&ROOMY[..], &[&of, &data], flags].concat())
     }
 }
 
@@ -350,7 +352,7 @@ fn a_server_with_a_directory_changes_its_role_and_its_disk_follows() {
     let mut resp = primary.server.resp();
     (0..100).for_each(|at| change(&mut resp, at));
     let data = directory();
-    let flags = ["--shards=3", "--wake=event"];
+    let flags = ["--shards=2"];
     let mut server = ServerProcess::start_with_data(data.path(), &flags);
     let mut own = server.resp();
     (0..50).for_each(|at| assert_eq!(own.call(&format!("SET own-{at} 1")), Value::ok()));

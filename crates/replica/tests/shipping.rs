@@ -1,7 +1,6 @@
 //! A log arrives whole at a replica, in order and no further than its commit position, over links
 //! that are cut at any moment.
 
-#[path = "shipping/copying.rs"]
 mod copying;
 
 use remora_arena::{NoJournal, Owner};

@@ -21,6 +21,8 @@ pub struct Following {
     pub epoch: AtomicU64,
     /// Whether the link to the primary is up.
     pub is_up: AtomicBool,
+    /// Whether all logs are followed, and no copy is under way.
+    pub follows: AtomicBool,
     /// Whether a copy is under way.
     pub is_copying: AtomicBool,
     /// By shard of this server, the batches that it has carried out.
@@ -75,6 +77,7 @@ impl Following {
             incarnation: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
             is_up: AtomicBool::new(false),
+            follows: AtomicBool::new(false),
             is_copying: AtomicBool::new(false),
             done: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             applied: (0..shards).map(|_| [const { AtomicU64::new(0) }; MAX_SHARDS]).collect(),

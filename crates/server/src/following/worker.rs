@@ -13,6 +13,7 @@ use super::gate::Gate;
 use super::host::Host;
 use super::state::Following;
 use remora_client_core::Subscriber;
+use remora_fabric::Transport;
 use remora_layout::limits::{APPLY_BATCHES, COPY_TOLD_EVERY_MS, FEED_MESSAGES_PER_TURN};
 use remora_protocol::message::{ACKNOWLEDGE, FOLLOW, RequestHeader};
 use remora_replica::{Follower, Heard, PrimaryFacts};
@@ -48,6 +49,8 @@ pub struct Worker<H> {
     renumbered: Vec<Vec<u64>>,
     /// What the shards have is of this primary, or nothing.
     is_cleared: bool,
+    /// The transport of the link.
+    by: Option<Transport>,
     /// When a copy that is under way was last told of in the log.
     copy_told: Instant,
 }
@@ -57,8 +60,8 @@ impl<H: Host> Worker<H> {
     pub fn new(host: H, shards: usize) -> Self {
         let (given, copy_told) = (vec![0; shards], Instant::now());
         let logs = host.following().take_followers();
-        let is_cleared = !logs.is_empty();
-        Self { host, renumbered: Vec::new(), logs, given, is_cleared, copy_told }
+        let (is_cleared, renumbered) = (!logs.is_empty(), Vec::new());
+        Self { host, logs, given, renumbered, is_cleared, by: None, copy_told }
     }
 
     /// How far the server has come.
@@ -108,11 +111,8 @@ impl<H: Host> Worker<H> {
         (0..shards).try_for_each(|log| self.ask(link, log))?;
         let following = self.following();
         following.incarnation.store(link.incarnation(), Ordering::Relaxed);
-        following.links.fetch_add(1, Ordering::Relaxed);
         following.hear();
-        following.is_up.store(true, Ordering::Relaxed);
-        let (primary, transport) = (&following.primary, link.transport());
-        tracing::info!("connected to the primary at {primary} by {transport:?}");
+        self.by = Some(link.transport());
         Ok(())
     }
 
@@ -265,6 +265,12 @@ impl<H: Host> Worker<H> {
         check(self.host.memory(), facts).map_err(Ended::Failed)?;
         let following = Arc::clone(self.following());
         following.set_trouble("");
+        if !following.is_up.swap(true, Ordering::Relaxed) {
+            // The first answer over this link: the primary takes this server for a replica.
+            following.links.fetch_add(1, Ordering::Relaxed);
+            let (primary, by) = (&following.primary, self.by.map_or("", Transport::name));
+            tracing::info!("following the primary at {primary} by {by}");
+        }
         following.epoch.store(self.epoch(), Ordering::Relaxed);
         if !copies {
             return Ok(());
@@ -358,7 +364,7 @@ impl<H: Host> Worker<H> {
     /// Shows how far it has come.
     fn publish(&mut self) {
         let (mut received, mut commit, mut applied, mut durable) = (0, 0, 0, 0);
-        let mut is_copying = false;
+        let mut follows = !self.logs.is_empty();
         for log in 0..self.logs.len() {
             applied += self.following().applied_of(log, self.targets(log));
             durable += self.following().durable_of(log, self.targets(log));
@@ -367,16 +373,18 @@ impl<H: Host> Worker<H> {
                     received += receiver.received();
                     commit += receiver.commit();
                 }
-                None => is_copying = true,
+                None => follows = false,
             }
         }
         let following = Arc::clone(self.following());
         // The end of a copy counts once the shards have loaded it.
-        is_copying |= following.is_copying.load(Ordering::Relaxed) && !self.has_given_all();
+        let is_copying = following.is_copying.load(Ordering::Relaxed)
+            && !(follows && self.has_given_all());
         following.received_total.store(received, Ordering::Relaxed);
         following.commit_total.store(commit, Ordering::Relaxed);
         following.applied_total.store(applied, Ordering::Relaxed);
         following.durable_total.store(durable, Ordering::Relaxed);
+        following.follows.store(follows && !is_copying, Ordering::Relaxed);
         let was_copying = following.is_copying.swap(is_copying, Ordering::Relaxed);
         let is_due = self.copy_told.elapsed() >= Duration::from_millis(COPY_TOLD_EVERY_MS);
         if was_copying && (is_due || !is_copying) {

@@ -1,6 +1,6 @@
 //! What INFO replication and ROLE tell.
 
-use super::info::{Line, lines, load};
+use super::info_lines::{Line, lines, load};
 use crate::following::{Following, Role};
 use crate::ring_session::{ReplicaPositions, ReplicaState};
 use crate::shared::{ShardHandle, Shared};
@@ -60,10 +60,10 @@ pub fn role(shared: &Shared) -> RoleFacts {
     };
     let (host, port) = host_and_port(&following.primary);
     let is = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::Relaxed);
-    let state = match (is(&following.is_up), is(&following.is_copying)) {
-        (false, _) => "connect",
-        (true, true) => "sync",
-        (true, false) => "connected",
+    let state = match is(&following.is_up) {
+        true if is(&following.is_copying) => "sync",
+        true if is(&following.follows) => "connected",
+        _ => "connect",
     };
     let offset = following.applied_total.load(Ordering::Relaxed);
     RoleFacts::Replica { host, port, state, offset }

@@ -551,6 +551,15 @@ impl RingSession {
         self.replies.send_or_keep(id, &[header.as_bytes(), value])
     }
 
+    /// Ends the session if replies of it are held back; whether they were.
+    pub fn end_if_pending(&self) -> bool {
+        let is_pending = self.held_replies() > 0;
+        if is_pending {
+            self.violated.store(true, Ordering::Release);
+        }
+        is_pending
+    }
+
     /// Gives the session up. Whether no other shard had done so before.
     pub fn give_up(&self, error: SessionError) -> bool {
         tracing::warn!(session = self.session, %error, "session ended: the peer broke the protocol");
