@@ -268,10 +268,10 @@ fn a_primary_that_was_killed_goes_on_with_its_replicas() {
         let durable = format!("--durability={durability}");
         let mut primary = Primary::start(&["--shards=2", &data_flag, &durable]);
         (0..100).for_each(|at| change(&mut primary.server.resp(), at));
-        let data = directory();
+        let (data, other) = (directory(), directory());
         let replicas = [
             primary.replica(data.path(), &["--shards=2"]),
-            primary.replica(&data.path().join("other"), &["--shards=3"]),
+            primary.replica(other.path(), &["--shards=3"]),
         ];
         let mut next = 100;
         for replica in &replicas {
