@@ -479,8 +479,15 @@ fn follower() -> Shard {
     let mut shard = shard(100, 8 << 20, Eviction::None);
     shard.begin_following((0, 1), true);
     shard.follow_log(FollowedLog { log: 0, logs: 1, key: KEY, position: None });
+    // As a server does that had other data.
+    shard.clear_to_follow(1, NOW);
+    assert_eq!(shard.begin_snapshot(), Err(Status::ReadOnly));
+    shard.follow_log(FollowedLog { log: 0, logs: 1, key: KEY, position: None });
     shard.begin_copy(&Origin::WHOLE, NOW);
+    assert_eq!(shard.begin_snapshot(), Err(Status::ReadOnly));
     shard.follow_at(0, (0, 1));
+    assert_eq!(shard.begin_snapshot(), Ok(()));
+    shard.abandon_snapshot();
     shard
 }
 

@@ -95,8 +95,10 @@ impl Followed {
     /// A shard's state is as this says.
     pub fn note(&mut self, writer: u16, of: FollowedLog) {
         // Another primary, or the same with another number of shards: its logs have the keys of these.
+        // One without a key was to be copied, and is.
+        let stays = |before: &FollowedLog| before.logs == of.logs && before.key != 0;
         self.logs.retain(|_, all| {
-            all.retain(|&by, before| by != writer || before.logs == of.logs);
+            all.retain(|&by, before| by != writer || stays(before));
             !all.is_empty()
         });
         self.logs.entry(of.log).or_default().insert(writer, of);
@@ -187,6 +189,19 @@ mod tests {
         assert_eq!(positions(&followed), [(3, None)]);
         followed.forget(2);
         assert_eq!(positions(&followed), []);
+    }
+
+    #[test]
+    fn what_was_to_be_copied_is_forgotten_once_a_copy_begins() {
+        let mut followed = Followed::default();
+        followed.begin_life((2, Some(1)));
+        followed.note(1, FollowedLog { logs: 2, ..FollowedLog::default() });
+        assert!(followed.is_copying());
+        followed.note(1, FollowedLog { position: None, ..at(1, 0) });
+        assert!(followed.is_copying());
+        followed.note(1, at(1, 7));
+        assert_eq!(positions(&followed), [(1, Some(7))]);
+        assert!(!followed.is_copying());
     }
 
     #[test]

@@ -30,6 +30,11 @@ impl DurablePlaces {
         self.0.push_back((own, log, sequence));
     }
 
+    /// The entries of a log have other numbers from now on.
+    pub fn forget(&mut self, log: usize) {
+        self.0.retain(|place| place.1 != log);
+    }
+
     /// The shard's log is on the disk up to this sequence. Gives the last entry of each log of the
     /// primary that is so.
     pub fn take(&mut self, synced: u64, mut each: impl FnMut(usize, u64)) {
@@ -59,6 +64,16 @@ mod tests {
         assert_eq!(taken(&mut places, 9), []);
         assert_eq!(taken(&mut places, 12), [(0, 100), (1, 50)]);
         assert_eq!(taken(&mut places, 15), [(0, 105)]);
+    }
+
+    #[test]
+    fn places_in_other_numbers_are_forgotten() {
+        let mut places = DurablePlaces::default();
+        places.note(10, (0, 100));
+        places.note(11, (1, 50));
+        places.forget(0);
+        places.note(12, (0, 3));
+        assert_eq!(taken(&mut places, 12), [(1, 50), (0, 3)]);
     }
 
     #[test]
