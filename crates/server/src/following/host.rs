@@ -24,6 +24,10 @@ pub trait Host {
         0
     }
 
+    /// A copy is complete: a disk had better have a snapshot behind it than what was there before, and
+    /// the copy.
+    fn copied(&self) {}
+
     /// Hands a batch over to a shard.
     fn give(&self, shard: usize, batch: Arc<Batch>);
 }
@@ -49,6 +53,12 @@ impl Host for ReplicaHost {
 
     fn number(&self) -> u32 {
         (self.shared.incarnation >> 32) as u32
+    }
+
+    fn copied(&self) {
+        if let Some(disk) = &self.shared.disk {
+            disk.snapshots.want();
+        }
     }
 
     fn give(&self, shard: usize, batch: Arc<Batch>) {

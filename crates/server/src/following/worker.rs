@@ -45,6 +45,9 @@ pub struct Worker<H> {
     logs: Vec<Follower>,
     /// By shard of this server, the batches that it was given.
     given: Vec<u64>,
+    /// By log, the batches that the shards have to have carried out before their positions are those of
+    /// its present numbers.
+    renumbered: Vec<Vec<u64>>,
     /// What the shards have is of this primary, or nothing.
     is_cleared: bool,
     /// The transport of the link.
@@ -54,10 +57,12 @@ pub struct Worker<H> {
 }
 
 impl<H: Host> Worker<H> {
-    /// Of a server with so many shards, from nothing.
+    /// Of a server with so many shards, from where its disk was; without one, from nothing.
     pub fn new(host: H, shards: usize) -> Self {
         let (given, copy_told) = (vec![0; shards], Instant::now());
-        Self { host, logs: Vec::new(), given, is_cleared: false, by: None, copy_told }
+        let logs = host.following().take_followers();
+        let (is_cleared, renumbered) = (!logs.is_empty(), Vec::new());
+        Self { host, logs, given, renumbered, is_cleared, by: None, copy_told }
     }
 
     /// How far the server has come.
@@ -231,6 +236,26 @@ impl<H: Host> Worker<H> {
                 self.ask(link, log)?;
             }
             Heard::Lost { is_same_log: false } => return Err(Ended::Failed(another_server())),
+            Heard::GoesOn { primary, rest, at: (sequence, epoch) } => {
+                self.begun(log, false, primary)?;
+                tracing::info!(
+                    "shard {log} of the primary goes on under epoch {epoch}, behind its restart"
+                );
+                if !rest.is_empty() {
+                    self.give(log, LogPart::Entries(rest));
+                }
+                self.give(log, LogPart::Copied { sequence, epoch });
+            }
+            Heard::HasMore { received, kept } => {
+                return Err(Ended::Failed(format!(
+                    "its disk has lost entries of shard {log}: it has them up to {kept}, and this replica up to {received}. What is here is kept. REPLICAOF NO ONE makes a primary of it, RESYNC copies what the primary has"
+                )));
+            }
+            Heard::UnknownEpoch => {
+                return Err(Ended::Failed(format!(
+                    "it was started again, and does not know any more whether it has all of shard {log} that this replica has. What is here is kept. RESYNC copies what the primary has"
+                )));
+            }
             Heard::Refused(why) => return Err(Ended::Failed(format!("it refuses: {why}"))),
         }
         Ok(())
@@ -255,7 +280,8 @@ impl<H: Host> Worker<H> {
         if !self.is_cleared {
             // Never a mixture of two servers' data: all goes before the first part comes.
             self.is_cleared = true;
-            self.give_all(|| Body::Clear);
+            let logs = self.logs.len();
+            self.give_all(|| Body::Clear { logs });
         }
         let copy = &following.copy;
         if !following.is_copying.swap(true, Ordering::Relaxed) {
@@ -288,7 +314,13 @@ impl<H: Host> Worker<H> {
 
     fn give(&mut self, log: usize, part: LogPart) {
         let (logs, following) = (self.logs.len(), Arc::clone(self.following()));
-        let batch = Arc::new(Batch { following, body: Body::Log { log, logs, part } });
+        if let LogPart::Copied { .. } = part {
+            self.renumbered.resize(self.logs.len(), Vec::new());
+            // With this batch.
+            self.renumbered[log] = self.given.iter().map(|given| given + 1).collect();
+        }
+        let key = self.logs[log].key();
+        let batch = Arc::new(Batch { following, body: Body::Log { log, logs, key, part } });
         for shard in self.targets(log) {
             self.give_shard(shard, Arc::clone(&batch));
         }
@@ -306,21 +338,38 @@ impl<H: Host> Worker<H> {
         self.host.give(shard, batch);
     }
 
+    /// Whether the shards' positions in a log are in its present numbers: the end of its last copy,
+    /// or of the epoch before, is behind them.
+    fn is_numbered(&self, log: usize) -> bool {
+        let Some(since) = self.renumbered.get(log).filter(|since| !since.is_empty()) else {
+            return true;
+        };
+        let done = |shard: usize| self.following().done[shard].load(Ordering::Acquire);
+        self.targets(log).all(|shard| done(shard) >= since[shard])
+    }
+
     /// Says how far the replica has come with a log.
     fn acknowledge(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
-        let applied = self.following().applied_of(log, self.targets(log));
+        if !self.is_numbered(log) {
+            return Ok(());
+        }
+        let (following, targets) = (self.following(), self.targets(log));
+        let applied = following.applied_of(log, targets.clone());
+        let durable = following.durable_of(log, targets).min(applied);
         let Some(receiver) = self.logs[log].log() else { return Ok(()) };
-        let told = receiver.acknowledge(applied.min(receiver.received()), 0);
+        let received = receiver.received();
+        let told = receiver.acknowledge(applied.min(received), durable.min(received));
         // Without room a later one says more.
         send_if_room(link, log, (ACKNOWLEDGE, told.as_bytes())).map(|_| ())
     }
 
     /// Shows how far it has come.
     fn publish(&mut self) {
-        let (mut received, mut commit, mut applied) = (0, 0, 0);
+        let (mut received, mut commit, mut applied, mut durable) = (0, 0, 0, 0);
         let mut follows = !self.logs.is_empty();
         for log in 0..self.logs.len() {
             applied += self.following().applied_of(log, self.targets(log));
+            durable += self.following().durable_of(log, self.targets(log));
             match self.logs[log].log() {
                 Some(receiver) => {
                     received += receiver.received();
@@ -336,12 +385,16 @@ impl<H: Host> Worker<H> {
         following.received_total.store(received, Ordering::Relaxed);
         following.commit_total.store(commit, Ordering::Relaxed);
         following.applied_total.store(applied, Ordering::Relaxed);
+        following.durable_total.store(durable, Ordering::Relaxed);
         following.follows.store(follows && !is_copying, Ordering::Relaxed);
         let was_copying = following.is_copying.swap(is_copying, Ordering::Relaxed);
         let is_due = self.copy_told.elapsed() >= Duration::from_millis(COPY_TOLD_EVERY_MS);
         if was_copying && (is_due || !is_copying) {
             self.copy_told = Instant::now();
             tell_of_copy(&following, is_copying);
+            if !is_copying {
+                self.host.copied();
+            }
         }
     }
 
