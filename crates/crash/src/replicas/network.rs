@@ -32,7 +32,18 @@ const PROBE: &str = "ip link add s0 type veth peer name net0 && ip rule add from
 /// Becomes the same command in a network namespace of its own, with `flag` as its last word. Returns
 /// only if this machine does not let us, with the reason.
 pub fn enter(flag: &str) -> anyhow::Result<String> {
-    let mut reason = String::new();
+    let mut command = match launch() {
+        Ok(command) => command,
+        Err(reason) => return Ok(reason),
+    };
+    let binary = std::env::current_exe().context("cannot find this binary")?;
+    let error = command.arg(binary).args(std::env::args_os().skip(1)).arg(flag).exec();
+    Err(error).context("beginning in a network namespace")
+}
+
+/// The first launcher that works here; the reasons if none does.
+fn launch() -> Result<Command, String> {
+    let mut reasons = Vec::new();
     for words in LAUNCHERS {
         let begin = || {
             let mut command = Command::new(words[0]);
@@ -40,19 +51,15 @@ pub fn enter(flag: &str) -> anyhow::Result<String> {
             command
         };
         match begin().args(["sh", "-c", PROBE]).stdin(Stdio::null()).output() {
-            Ok(output) if output.status.success() => {
-                let binary = std::env::current_exe().context("cannot find this binary")?;
-                let error = begin().arg(binary).args(std::env::args_os().skip(1)).arg(flag).exec();
-                return Err(error).context("beginning in a network namespace");
-            }
+            Ok(output) if output.status.success() => return Ok(begin()),
             Ok(output) => {
                 let text = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-                reason.push_str(&format!("{}: {text}. ", words.join(" ")));
+                reasons.push(format!("{}: {text}", words.join(" ")));
             }
-            Err(error) => reason.push_str(&format!("{}: {error}. ", words[0])),
+            Err(error) => reasons.push(format!("{}: {error}", words[0])),
         }
     }
-    Ok(reason.trim_end_matches(". ").to_owned())
+    Err(reasons.join(", "))
 }
 
 /// Packets from one server to another.
@@ -167,4 +174,51 @@ fn run(mut command: Command, input: &str) -> anyhow::Result<()> {
         bail!("ip: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Set in the process that has a namespace of its own.
+    const INSIDE: &str = "CRASH_TEST_INSIDE";
+
+    /// Whether packets from server 0 reach server 1, and its answer comes back: a refusal comes at once.
+    fn is_linked(network: &Network) -> bool {
+        let launcher = network.launcher(0);
+        let connect = ["timeout", "0.5", "bash", "-c", "</dev/tcp/10.77.1.2/9"];
+        let mut command = Command::new(&launcher[0]);
+        command.args(&launcher[1..]).args(connect).stderr(Stdio::null());
+        match command.status().unwrap().code() {
+            Some(1) => true,
+            Some(124) => false,
+            other => panic!("timeout ended with {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_cut_is_silent_and_one_way_and_heals() {
+        if std::env::var_os(INSIDE).is_none() {
+            let mut command = match launch() {
+                Ok(command) => command,
+                Err(reason) => return println!("cuts of links DID NOT RUN: {reason}"),
+            };
+            let name = "replicas::network::tests::a_cut_is_silent_and_one_way_and_heals";
+            command.arg(std::env::current_exe().unwrap()).args(["--exact", name, "--nocapture"]);
+            let output = command.env(INSIDE, "1").output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            return;
+        }
+        let mut network = Network::build(3).unwrap();
+        assert!(is_linked(&network));
+        let (there, back) = (OneWay { from: 0, to: 1 }, OneWay { from: 1, to: 0 });
+        for ways in [&[there][..], &[back], &[there, back]] {
+            network.cut(ways).unwrap();
+            assert!(!is_linked(&network), "{ways:?}");
+            network.heal().unwrap();
+            assert!(is_linked(&network), "{ways:?}");
+        }
+        network.cut(&[OneWay { from: 0, to: 2 }]).unwrap();
+        assert!(is_linked(&network), "another pair");
+    }
 }

@@ -89,8 +89,6 @@ pub enum Fault {
 /// See [`Fault`].
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Its kind.
-    pub kind: Kind,
     /// The fault.
     pub fault: Fault,
     /// Load before it.
@@ -141,7 +139,7 @@ impl Plan {
         let lasts = Duration::from_secs_f64(rng.random_range(0.1..3.0));
         let then_kills_primary =
             matches!(kind, Kind::StopReplicas | Kind::CutLinks) && rng.random();
-        Some(Self { kind, fault, load, lasts, then_kills_primary })
+        Some(Self { fault, load, lasts, then_kills_primary })
     }
 
     /// Whether the primary dies.
