@@ -29,6 +29,11 @@ impl Subscriber {
         self.endpoint.connection.tables.len()
     }
 
+    /// The server's incarnation: a number that is new at each of its starts.
+    pub fn incarnation(&self) -> u64 {
+        self.endpoint.connection.incarnation
+    }
+
     /// The transport of the connection.
     pub fn transport(&self) -> Transport {
         self.endpoint.connection.transport()

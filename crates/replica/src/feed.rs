@@ -7,10 +7,10 @@
 use crate::send::{AskFor, LogSender, Violation};
 use remora_arena::Journal;
 use remora_engine::{Now, Shard, SnapshotTurn};
-use remora_layout::limits::FEED_BYTES;
+use remora_layout::limits::{FEED_BYTES, FEED_REASON_BYTES};
 use remora_log::{CursorError, Lost};
 use remora_protocol::replication::{
-    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, LostLog,
+    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, LostLog, RefusalReason,
 };
 use zerocopy::IntoBytes;
 
@@ -43,20 +43,24 @@ struct Copy {
 }
 
 impl Feed {
-    /// Begins what a replica has asked for.
-    pub fn begin<J: Journal>(shard: &mut Shard<J>, follow: &Follow, ask_for: AskFor) -> Self {
+    /// Begins what a replica has asked for, at a primary with so many shards.
+    pub fn begin<J: Journal>(
+        (shard, shards): (&mut Shard<J>, usize),
+        follow: &Follow,
+        ask_for: AskFor,
+    ) -> Self {
         let (key, epoch) = (shard.log().key().to_word(), shard.log().epoch());
         let next = follow.next.get();
-        let begins = Begins { key: key.into(), epoch: epoch.into(), next: next.into() };
+        let begins = begins_of(shard, shards, next);
         let begun = |stage| Self {
             stage,
             answer: Some(message(FeedKind::Begins, begins.as_bytes())),
             ask_for,
         };
-        if next == 0 {
+        let is_same_log = follow.key.get() == key;
+        if next == 0 && (is_same_log || follow.key.get() == 0) {
             return begun(Stage::Copying(Copy::default()));
         }
-        let is_same_log = follow.key.get() == key;
         if is_same_log
             && follow.epoch.get() == epoch
             && let Ok(sender) = LogSender::begin(shard, next, ask_for)
@@ -70,6 +74,20 @@ impl Feed {
         };
         let answer = Some(message(FeedKind::Lost, lost.as_bytes()));
         Self { stage: Stage::Lost, answer, ask_for }
+    }
+
+    /// The server's log is not to be followed, with the reason as a text for people: nothing else
+    /// is sent any more.
+    pub fn refused(reason: RefusalReason, text: &str) -> Self {
+        let text = &text.as_bytes()[..text.floor_char_boundary(FEED_REASON_BYTES)];
+        let body = [&(reason as u32).to_le_bytes(), text].concat();
+        let answer = Some(message(FeedKind::Refused, &body));
+        Self { stage: Stage::Lost, answer, ask_for: AskFor::default() }
+    }
+
+    /// Whether the replica gets nothing, before it asks again.
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Lost)
     }
 
     /// Whether there is something to send.
@@ -213,6 +231,19 @@ impl Copy {
             *out = message(FeedKind::Copied, &sequence.to_le_bytes());
             sender
         }))
+    }
+}
+
+fn begins_of<J: Journal>(shard: &Shard<J>, shards: usize, next: u64) -> Begins {
+    Begins {
+        key: shard.log().key().to_word().into(),
+        epoch: shard.log().epoch().into(),
+        next: next.into(),
+        arena_bytes: (shard.owner().view().bytes() as u64).into(),
+        used_bytes: shard.used_bytes().into(),
+        keys: shard.keys().into(),
+        shards: (shards as u32).into(),
+        zero: 0.into(),
     }
 }
 

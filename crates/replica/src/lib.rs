@@ -25,6 +25,6 @@ mod receive;
 mod send;
 
 pub use feed::Feed;
-pub use follow::{Follower, Heard};
+pub use follow::{Follower, Heard, PrimaryFacts};
 pub use receive::{FeedError, LogReceiver, Took};
 pub use send::{AskFor, LogSender, Violation};

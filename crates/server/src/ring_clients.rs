@@ -223,6 +223,15 @@ impl<C: Fn() -> Instant> RingClients<C> {
         has_more
     }
 
+    /// The server becomes a replica: no log of it is followed any more. The replicas get the reason.
+    pub fn refuse_replicas(&mut self, shard: &mut Shard<impl Journal>, why: &str) {
+        for &place in &self.replicas {
+            if let Some(client) = &mut self.clients[place] {
+                client.session.refuse_replica(shard, why);
+            }
+        }
+    }
+
     /// How far each replica has come.
     pub fn replica_positions(&self) -> impl Iterator<Item = ReplicaPositions> {
         let sessions = self.replicas.iter().filter_map(|&place| self.clients[place].as_ref());

@@ -6,10 +6,11 @@
 //! * an entry counts as stored at the replica once the WRITE that carries it has completed.
 
 use super::{RingSession, SessionError};
+use crate::peer::Peer;
 use remora_arena::Journal;
 use remora_engine::{Now, Shard};
 use remora_layout::limits::{FEED_BYTES, FEED_MESSAGES_PER_TURN};
-use remora_protocol::replication::{Acknowledge, Follow};
+use remora_protocol::replication::{Acknowledge, Follow, RefusalReason};
 use remora_replica::{AskFor, Feed};
 use zerocopy::FromBytes;
 
@@ -19,6 +20,8 @@ const SET: usize = 0;
 /// A replica's feed, and whether it waits for credit.
 pub(super) struct ReplicaFeed {
     feed: Feed,
+    /// The replica's port for RESP, as it says.
+    port: u16,
     is_blocked: bool,
     /// Scratch memory of a message.
     message: Vec<u8>,
@@ -39,10 +42,25 @@ impl RingSession {
     ) -> Result<(), SessionError> {
         let follow = Follow::read_from_bytes(body).map_err(|_| SessionError::Feed)?;
         self.end_feed(shard);
-        let feed = Feed::begin(shard, &follow, AskFor::Some);
+        let feed = match shard.is_applying() {
+            true => {
+                let why = self.roles.as_ref().map(|roles| roles.refusal()).unwrap_or_default();
+                Feed::refused(RefusalReason::IsReplica, &why)
+            }
+            false => Feed::begin((shard, self.arenas.len()), &follow, AskFor::Some),
+        };
+        let port = u16::try_from(follow.port.get()).unwrap_or(0);
         let (is_blocked, message) = (false, Vec::new());
-        self.feed = Some(Box::new(ReplicaFeed { feed, is_blocked, message }));
+        self.feed = Some(Box::new(ReplicaFeed { feed, port, is_blocked, message }));
         Ok(())
+    }
+
+    /// The server becomes a replica: its log is not followed any more.
+    pub(crate) fn refuse_replica(&mut self, shard: &mut Shard<impl Journal>, why: &str) {
+        if let Some(of) = &mut self.feed {
+            of.feed.end(shard);
+            of.feed = Feed::refused(RefusalReason::IsReplica, why);
+        }
     }
 
     /// The replica says how far it has come.
@@ -118,14 +136,26 @@ impl RingSession {
 
     /// What the replica has of the log of the shard, once it follows.
     pub fn replica_positions(&self) -> Option<ReplicaPositions> {
-        let log = self.feed.as_ref()?.feed.log();
+        let of = self.feed.as_ref().filter(|of| !of.feed.is_over())?;
+        let log = of.feed.log();
         Some(ReplicaPositions {
             session: self.session,
+            peer: self.peer,
+            port: of.port,
             stored: log.map_or(0, |log| log.stored()),
             applied: log.map_or(0, |log| log.told().applied.get()),
-            is_copying: log.is_none(),
+            state: if log.is_none() { ReplicaState::Copies } else { ReplicaState::Follows },
         })
     }
+}
+
+/// What a replica gets from one shard.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ReplicaState {
+    /// A copy; it has nothing yet.
+    Copies,
+    /// The log.
+    Follows,
 }
 
 /// How far a replica has come with the log of one shard.
@@ -133,10 +163,14 @@ impl RingSession {
 pub struct ReplicaPositions {
     /// The session of the replica.
     pub session: u64,
+    /// Where it is.
+    pub peer: Peer,
+    /// Its port for RESP, as it says; 0 if it does not.
+    pub port: u16,
     /// The last entry that lies in its memory.
     pub stored: u64,
     /// The last entry that it has applied, as it said.
     pub applied: u64,
-    /// It gets a copy, and has nothing yet.
-    pub is_copying: bool,
+    /// What it gets.
+    pub state: ReplicaState,
 }

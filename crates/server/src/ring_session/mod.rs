@@ -21,9 +21,11 @@ mod uploads;
 
 pub use client_end::{ClientEnd, RemoteEnd, ShmEnd, StoredBy};
 pub use error::SessionError;
-pub use feed::ReplicaPositions;
+pub use feed::{ReplicaPositions, ReplicaState};
 
+use crate::following::Roles;
 use crate::other_searches::OtherSearches;
+use crate::peer::Peer;
 use crate::touch_hints::TouchHints;
 use frames::{session_of, sets_of};
 use large::Large;
@@ -76,6 +78,10 @@ pub struct RingSession {
     uploads: Uploads,
     /// The shard's log on its way to the client, which is a replica.
     feed: Option<Box<feed::ReplicaFeed>>,
+    /// Where the client is.
+    peer: Peer,
+    /// The role of the server, if it may change.
+    roles: Option<Arc<Roles>>,
     /// Set when the peer broke the protocol; the control thread ends it all.
     pub violated: Arc<AtomicBool>,
     /// Turns in a row whose replies have not been sent.
@@ -174,6 +180,8 @@ impl RingSession {
             large: Large::new(parts.large, parts.client.ring_sets()),
             uploads: Uploads::default(),
             feed: None,
+            peer: Peer::Local,
+            roles: None,
             frames: Vec::new(),
             search_scratch: Vec::new(),
             threads_seen: 0,
@@ -185,6 +193,11 @@ impl RingSession {
             touched: parts.touched,
             searches: parts.searches,
         }
+    }
+
+    /// Where the client is, and the role of the server, which may change.
+    pub(crate) fn at(self, peer: Peer, roles: Arc<Roles>) -> Self {
+        Self { peer, roles: Some(roles), ..self }
     }
 
     /// The client's wake-up of the shard, if the client wakes it itself.
