@@ -11,8 +11,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 
-const MAX_MEMORY_BYTES: u64 = 256 << 20;
-
 /// How a replica reaches its primary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Link {
@@ -34,10 +32,38 @@ pub struct Promises {
 /// What a start draws anew.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
+    /// What it has for data.
+    pub memory: Memory,
+    /// How its shards wait.
+    pub wake: Wake,
+}
+
+/// What a server has for data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Memory {
     /// Shards.
     pub shards: usize,
-    /// How they wait.
-    pub wake: Wake,
+    /// Bytes of each.
+    pub arena_bytes: u64,
+}
+
+impl Memory {
+    /// The least that a replica of this primary needs, with so many shards: a shard needs as much as
+    /// all shards of the primary that it shares slots with.
+    pub fn of_replica(primary: Self, shards: usize) -> Self {
+        let shared = match (shards, primary.shards) {
+            (own, of) if own % of == 0 => 1,
+            (1, of) => of as u64,
+            // Of two and three, which is as many as there are.
+            _ => 2,
+        };
+        Self { shards, arena_bytes: shared * primary.arena_bytes }
+    }
+
+    /// All of it.
+    pub fn bytes(self) -> u64 {
+        self.shards as u64 * self.arena_bytes
+    }
 }
 
 /// Where a server listens.
@@ -60,6 +86,8 @@ pub struct Home {
 pub struct Node {
     home: Home,
     process: Option<ServerProcess>,
+    /// Of its last start.
+    memory: Option<Memory>,
 }
 
 /// How far a server has come: of all replicas the greatest has all that was acknowledged.
@@ -95,7 +123,7 @@ impl Info {
 impl Node {
     /// One that does not run yet.
     pub fn new(home: Home) -> Self {
-        Self { home, process: None }
+        Self { home, process: None, memory: None }
     }
 
     /// Where it is.
@@ -114,6 +142,11 @@ impl Node {
             Link::Tcp => format!("{}:{}", self.home.host, self.home.fabric_port),
             Link::Shm => self.socket().display().to_string(),
         }
+    }
+
+    /// What it has for data.
+    pub fn memory(&self) -> anyhow::Result<Memory> {
+        self.memory.context("it was never started")
     }
 
     /// Whether its process is there.
@@ -138,8 +171,8 @@ impl Node {
             format!("--port={port}"),
             format!("--fabric-address={host}:{fabric_port}"),
             format!("--socket={}", self.socket().display()),
-            format!("--shards={}", start.shards),
-            format!("--max-memory={MAX_MEMORY_BYTES}"),
+            format!("--shards={}", start.memory.shards),
+            format!("--max-memory={}", start.memory.bytes()),
             format!("--wake={}", start.wake),
             "--lease-min-ms=1000".to_owned(),
         ]);
@@ -148,6 +181,7 @@ impl Node {
             args.push(format!("--durability={}", promises.durability));
         }
         args.extend(primary.map(|address| format!("--replica-of={address}")));
+        self.memory = Some(start.memory);
         self.process = Some(ServerProcess::start_through(&self.home.launcher, &args, &[])?);
         Ok(())
     }
@@ -205,8 +239,11 @@ impl Node {
         if info.number("master_sync_in_progress") != 0 {
             return Ok(None);
         }
-        let (epoch, sequence) = (info.number("slave_epoch"), info.number("slave_received_offset"));
-        Ok(Some(Position { epoch, sequence }))
+        // 16 digits that name the primary, then its epoch.
+        let id = info.text("master_replid");
+        let epoch = u64::from_str_radix(id.get(16..).unwrap_or("0"), 16)
+            .with_context(|| format!("the epoch of {id}"))?;
+        Ok(Some(Position { epoch, sequence: info.number("slave_received_offset") }))
     }
 
     /// The digest of all that it has.

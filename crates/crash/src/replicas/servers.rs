@@ -1,7 +1,7 @@
 //! The servers of a run: a primary and its replicas, what happens to them, and how they come back.
 
 use super::network::{FABRIC_PORT, Network};
-use super::node::{Home, Link, Node, Position, Promises, Start};
+use super::node::{Home, Link, Memory, Node, Position, Promises, Start};
 use super::plan::{Disturbance, Fault, GoesOn, Plan};
 use crate::load::Round;
 use anyhow::{Context, bail};
@@ -15,6 +15,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const MOST_SHARDS: usize = 3;
+/// Of a shard of the first primary.
+const ARENA_BYTES: u64 = 64 << 20;
+/// A replica that needs more than this for another number of shards has as many as its primary.
+const MOST_BYTES: u64 = 1 << 30;
 const RESP_PORT: u16 = 7379;
 /// Changes are acknowledged again by then once nothing is wrong any more.
 const RESUME_LIMIT: Duration = Duration::from_secs(20);
@@ -108,14 +112,18 @@ impl Servers {
         &self.nodes[number]
     }
 
-    fn draw_start(&mut self) -> Start {
-        let wake = if self.rng.random_bool(0.2) { Wake::Hybrid } else { Wake::Event };
-        Start { shards: self.rng.random_range(1..=MOST_SHARDS), wake }
+    fn draw_wake(&mut self) -> Wake {
+        if self.rng.random_bool(0.2) { Wake::Hybrid } else { Wake::Event }
     }
 
     fn start_primary(&mut self) -> anyhow::Result<()> {
-        let start = self.draw_start();
         let primary = self.primary;
+        // One that comes back has as much as its replicas have room for.
+        let memory = self.nodes[primary].memory().unwrap_or(Memory {
+            shards: self.rng.random_range(1..=MOST_SHARDS),
+            arena_bytes: ARENA_BYTES,
+        });
+        let start = Start { memory, wake: self.draw_wake() };
         self.nodes[primary]
             .start(self.promises, start, None)
             .with_context(|| format!("starting server {primary} as the primary"))
@@ -128,7 +136,16 @@ impl Servers {
     }
 
     fn start_replica(&mut self, replica: usize) -> anyhow::Result<()> {
-        let (start, address) = (self.draw_start(), self.draw_address(replica));
+        let of = self.of_primary().memory()?;
+        let shards = if self.rng.random_bool(0.7) {
+            of.shards
+        } else {
+            self.rng.random_range(1..=MOST_SHARDS)
+        };
+        let other = Memory::of_replica(of, shards);
+        let memory = if other.bytes() <= MOST_BYTES { other } else { of };
+        let start = Start { memory, wake: self.draw_wake() };
+        let address = self.draw_address(replica);
         self.nodes[replica]
             .start(self.promises, start, Some(address))
             .with_context(|| format!("starting server {replica} as a replica"))
@@ -269,8 +286,13 @@ impl Servers {
                 format!("server {} began again", self.primary)
             }
         };
+        let of = self.of_primary().memory()?;
         for replica in self.replicas() {
-            if self.nodes[replica].is_alive() {
+            let own = self.nodes[replica].memory()?;
+            if own.arena_bytes < Memory::of_replica(of, own.shards).arena_bytes {
+                // It has less memory than it needs now: it begins again, with more.
+                self.nodes[replica].kill()?;
+            } else if self.nodes[replica].is_alive() {
                 let address = self.draw_address(replica);
                 self.nodes[replica]
                     .follow(&address)
