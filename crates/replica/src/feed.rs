@@ -2,7 +2,8 @@
 //! wants one, and its log (RDMA_Mongo 4.4: initial synchronisation, then steady state; M19 to M22).
 //!
 //! Invariant: a copy is exact at the sequence of its end ([`Shard::begin_snapshot`]), and the log
-//! goes on with the next one. A copy that is interrupted is of no use; the replica asks anew.
+//! goes on with the next one. A copy that is interrupted is of no use; the replica asks anew. The
+//! replica has stored nothing before it says that it has taken its copy whole.
 
 use crate::send::{AskFor, LogSender, Violation};
 use remora_arena::Journal;
@@ -20,6 +21,9 @@ pub struct Feed {
     /// The answer to the request, until it is sent.
     answer: Option<Vec<u8>>,
     ask_for: AskFor,
+    /// The replica has what comes before the log. If that is a copy, it has said so: with its link
+    /// it would lose the part that it has not taken out of its ring.
+    has_begun: bool,
 }
 
 enum Stage {
@@ -56,6 +60,7 @@ impl Feed {
             stage,
             answer: Some(message(FeedKind::Begins, begins.as_bytes())),
             ask_for,
+            has_begun: next != 0,
         };
         let is_same_log = follow.key.get() == key;
         if next == 0 && (is_same_log || follow.key.get() == 0) {
@@ -73,7 +78,7 @@ impl Feed {
             next: (shard.last_sequence() + 1).into(),
         };
         let answer = Some(message(FeedKind::Lost, lost.as_bytes()));
-        Self { stage: Stage::Lost, answer, ask_for }
+        Self { stage: Stage::Lost, answer, ask_for, has_begun: true }
     }
 
     /// The server's log is not to be followed, with the reason as a text for people: nothing else
@@ -82,7 +87,7 @@ impl Feed {
         let text = &text.as_bytes()[..text.floor_char_boundary(FEED_REASON_BYTES)];
         let body = [&(reason as u32).to_le_bytes(), text].concat();
         let answer = Some(message(FeedKind::Refused, &body));
-        Self { stage: Stage::Lost, answer, ask_for: AskFor::default() }
+        Self { stage: Stage::Lost, answer, ask_for: AskFor::default(), has_begun: false }
     }
 
     /// Whether the replica gets nothing, before it asks again.
@@ -156,6 +161,17 @@ impl Feed {
         }
     }
 
+    /// The last entry that counts as stored by the replica, and with it the copy before it; `None`
+    /// until there is one. Relaxed, it lies in the memory of the replica; strict, the replica's
+    /// thread has said so.
+    pub fn stored(&self) -> Option<u64> {
+        let sender = self.log().filter(|_| self.has_begun)?;
+        Some(match self.ask_for {
+            AskFor::Some => sender.stored(),
+            AskFor::Each => sender.told().received.get(),
+        })
+    }
+
     /// The log on its way, once there is no copy under way.
     pub fn log(&self) -> Option<&LogSender> {
         match &self.stage {
@@ -174,6 +190,8 @@ impl Feed {
         told: Acknowledge,
     ) -> Result<(), Violation> {
         let Stage::Shipping(sender) = &mut self.stage else { return Ok(()) };
+        // It acknowledges only entries behind a copy that it has taken whole.
+        self.has_begun = true;
         if let Err(lost) = sender.take(shard, told)? {
             let mut answer = Vec::new();
             self.lose(shard, lost, &mut answer);

@@ -141,7 +141,8 @@ impl Follower {
                 Ok(Heard::Lost { is_same_log: lost.is_same_log.get() == 1 })
             }
             (FeedKind::Refused, _) => {
-                let (_, text) = body.split_at_checked(size_of::<u32>()).ok_or(FeedError::Malformed)?;
+                let (_, text) =
+                    body.split_at_checked(size_of::<u32>()).ok_or(FeedError::Malformed)?;
                 let text = &text[..text.len().min(FEED_REASON_BYTES)];
                 Ok(Heard::Refused(String::from_utf8_lossy(text).into_owned()))
             }

@@ -7,8 +7,8 @@ use crate::config::Config;
 use crate::disk::Disk;
 use crate::following::Roles;
 use crate::inbox::Inbox;
-use crate::ring_session::ReplicaPositions;
 use crate::other_searches::OtherSearches;
+use crate::ring_session::ReplicaPositions;
 use crate::thread_counts::{ThreadCounts, count};
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
@@ -67,6 +67,12 @@ pub struct ShardHandle {
     pub jobs: AtomicU64,
     /// Replies that it holds back until they are durable, or behind others.
     pub held_replies: AtomicU64,
+    /// Replicas of its in-sync set.
+    pub in_sync_replicas: AtomicU64,
+    /// The last entry of its log that is replicated.
+    pub replicated: AtomicU64,
+    /// Replicas that left the set because they lagged.
+    pub laggards: AtomicU64,
     /// The replicas that it feeds, some milliseconds ago at most.
     pub replicas: Mutex<Vec<ReplicaPositions>>,
     /// Bytes that its jobs under way have found and not replied yet.
@@ -145,6 +151,8 @@ pub struct Shared {
     pub verbs: Option<verbs::Host>,
     /// The log's disk, if there is one.
     pub disk: Option<Disk>,
+    /// Replies wait for what is said to be on a disk.
+    pub awaits_disk: bool,
     /// What this server is: a primary, or a replica.
     pub roles: Arc<Roles>,
     /// Counts of the server.

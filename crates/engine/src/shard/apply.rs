@@ -29,6 +29,11 @@ impl<J: Journal> Shard<J> {
         self.abandon_snapshot();
     }
 
+    /// Whether another log's entries change the shard, and nothing else does.
+    pub fn is_applying(&self) -> bool {
+        self.store.is_applying
+    }
+
     /// As [`Shard::begin_applying`]. The shard holds the state of a log up to this entry, as after
     /// a snapshot: entries up to it do nothing, and the next one follows it. Has no effect if the
     /// shard has applied more of the log.
@@ -80,12 +85,6 @@ impl<J: Journal> Shard<J> {
         let key = LogKey::new(log_secret, self.store.options.log_shard);
         self.store.log.begin_anew(key, epoch);
         Ok(())
-    }
-
-    /// Whether only entries of other logs change the shard.
-    #[inline]
-    pub fn is_applying(&self) -> bool {
-        self.store.is_applying
     }
 
     /// The latest epoch that the shard has written or applied an entry of.

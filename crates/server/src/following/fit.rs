@@ -13,12 +13,15 @@ use std::collections::BTreeSet;
 
 /// What a server has for data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Memory {
+pub struct Memory {
+    /// Shards.
     pub shards: usize,
+    /// Bytes of the arena of each.
     pub arena_bytes: u64,
 }
 
 impl Memory {
+    /// Of a server with these settings.
     pub fn of(config: &Config) -> Self {
         let shards = config.shards;
         Self { shards, arena_bytes: (config.max_memory_bytes / shards as u64) & !4095 }
@@ -57,9 +60,16 @@ mod tests {
 
     #[test]
     fn shards_that_share_slots_are_counted() {
-        for (own, primary, most) in
-            [(1, 1, 1), (2, 2, 1), (1, 4, 4), (2, 4, 2), (4, 2, 1), (3, 2, 2), (2, 3, 2), (64, 1, 1)]
-        {
+        for (own, primary, most) in [
+            (1, 1, 1),
+            (2, 2, 1),
+            (1, 4, 4),
+            (2, 4, 2),
+            (4, 2, 1),
+            (3, 2, 2),
+            (2, 3, 2),
+            (64, 1, 1),
+        ] {
             assert_eq!(most_shared(own, primary), most, "{own} of {primary}");
         }
     }
@@ -69,8 +79,14 @@ mod tests {
         let own = |shards, arena_bytes| Memory { shards, arena_bytes };
         assert_eq!(check(own(2, 100), (2, 100)), Ok(()));
         assert_eq!(check(own(1, 200), (2, 100)), Ok(()));
-        assert_eq!(check(own(4, 100), (2, 100)), Ok(()), "all keys may be in a quarter of the slots");
-        for (own, needed) in [(own(2, 99), 200), (own(1, 199), 200), (own(4, 50), 400), (own(3, 100), 600)] {
+        assert_eq!(
+            check(own(4, 100), (2, 100)),
+            Ok(()),
+            "all keys may be in a quarter of the slots"
+        );
+        for (own, needed) in
+            [(own(2, 99), 200), (own(1, 199), 200), (own(4, 50), 400), (own(3, 100), 600)]
+        {
             let refused = check(own, (2, 100)).unwrap_err();
             assert!(refused.contains(&format!("max_memory = {needed} bytes")), "{refused}");
         }

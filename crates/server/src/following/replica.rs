@@ -1,383 +1,116 @@
-//! A replica's link to its primary: the logs of all shards of the primary, out of their rings and
-//! on to the shards of this server.
-//!
-//! Invariants:
-//! * it gives each shard a bounded number of batches; while they are under way it takes nothing more
-//!   out of the rings, and the primary has to wait;
-//! * after a link is lost it goes on where it was, or with a new copy, never with a mixture;
-//! * what lies in the rings when a link ends is not lost: it is taken before the next link.
+//! A replica's links to its primary, one after another.
 
-use super::batch::{Batch, Body, LogPart};
-use super::fit::{Memory, check};
 use super::gate::{Gate, ProgressWait};
+use super::host::ReplicaHost;
 use super::state::Following;
-use crate::inbox::Message;
+use super::worker::{Ended, Worker};
 use crate::shared::Shared;
 use remora_client_core::{Options, Subscriber};
 use remora_fabric::Wake;
-use remora_layout::limits::{
-    APPLY_BATCHES, COPY_TOLD_EVERY_MS, FEED_MESSAGES_PER_TURN, HEARTBEAT_MS, LAST_ENTRIES_MS,
-    ROLE_PATIENCE_MS,
-};
-use remora_log::OwnedEntry;
-use remora_protocol::message::{ACKNOWLEDGE, FOLLOW, RequestHeader};
-use remora_replica::{Follower, Heard, PrimaryFacts};
+use remora_layout::limits::{HEARTBEAT_MS, ROLE_PATIENCE_MS};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use zerocopy::IntoBytes;
-
-/// Why a link is given up.
-pub(super) enum Ended {
-    /// There is something else to do.
-    Called,
-    /// It is made again after a pause.
-    Failed(String),
-}
-
-impl<E: std::error::Error> From<E> for Ended {
-    fn from(error: E) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
 
 /// See the module's text.
 pub(super) struct Replica {
     shared: Arc<Shared>,
     pub following: Arc<Following>,
+    worker: Worker<ReplicaHost>,
     link: Option<Subscriber>,
-    /// By shard of the primary.
-    logs: Vec<Follower>,
-    /// By shard of this server, the batches that it was given.
-    given: Vec<u64>,
-    /// What the shards have is of this primary, or nothing.
-    is_cleared: bool,
-    /// When it last said how far it has come.
-    told: Instant,
-    /// The same of a copy, in the log.
-    copy_told: Instant,
 }
 
 impl Replica {
     /// Of this primary, from nothing.
     pub fn new(shared: Arc<Shared>, following: Arc<Following>) -> Self {
-        let given = vec![0; shared.shards.len()];
-        let now = Instant::now();
-        Self {
-            shared,
-            following,
-            link: None,
-            logs: Vec::new(),
-            given,
-            is_cleared: false,
-            told: now,
-            copy_told: now,
-        }
+        let host = ReplicaHost { shared: Arc::clone(&shared), following: Arc::clone(&following) };
+        let worker = Worker::new(host, shared.shards.len());
+        Self { shared, following, worker, link: None }
     }
 
     /// Follows over one link, until that ends or `is_called` says that there is something else to
     /// do.
-    pub fn follow(&mut self, mut is_called: impl FnMut() -> bool) -> Ended {
-        let ended = match self.connect() {
-            Ok(()) => loop {
-                if is_called() {
-                    break Ended::Called;
-                }
-                if let Err(ended) = self.turn() {
-                    break ended;
-                }
-            },
-            Err(ended) => ended,
+    pub fn follow(&mut self, is_called: impl FnMut() -> bool) -> Ended {
+        let Err(ended) = self.connect().and_then(|()| self.serve(is_called)) else {
+            unreachable!("it follows until it ends")
         };
         if let Ended::Failed(_) = ended {
-            self.following.is_up.store(false, Ordering::Relaxed);
-            // A primary that has gone sends nothing more: what it has sent lies in the rings.
-            self.take_rings(&mut is_called);
-            self.link = None;
+            self.end_link();
         }
         ended
     }
 
-    /// Forgets what it has of the primary: the next link begins with a copy, of whatever server is
-    /// there.
+    /// See [`Worker::forget`].
     pub fn forget(&mut self) {
-        (self.link, self.logs, self.is_cleared) = (None, Vec::new(), false);
+        self.link = None;
+        self.worker.forget();
         self.following.is_up.store(false, Ordering::Relaxed);
     }
 
-    /// Whether what the shards have is all of one state: no copy is under way.
+    /// See [`Worker::is_whole`].
     pub fn is_whole(&mut self) -> bool {
-        !self.is_cleared || self.logs.iter_mut().all(|log| log.log().is_some())
+        self.worker.is_whole()
     }
 
-    /// The latest epoch of the primary that it has heard of.
+    /// See [`Worker::epoch`].
     pub fn epoch(&self) -> u64 {
-        self.logs.iter().map(Follower::epoch).max().unwrap_or(0)
+        self.worker.epoch()
     }
 
     fn connect(&mut self) -> Result<(), Ended> {
         if self.link.is_none() {
-            self.link = Some(self.dial()?);
-        }
-        let (following, link) = (&self.following, self.link.as_ref().expect("it was just made"));
-        if link.incarnation() == self.shared.incarnation {
-            return Err(Ended::Failed(
-                "this is the address of the replica itself: name its primary's".into(),
-            ));
-        }
-        let shards = link.shards();
-        if self.logs.len() != shards {
-            if self.logs.iter().any(Follower::has_begun) {
-                return Err(Ended::Failed(another_server()));
+            let transport = self.shared.config.transport;
+            // It sleeps between messages: a replica's cores are for its shards.
+            let options = Options { transport, wake: Wake::Hybrid, ..Options::default() };
+            let link = Subscriber::connect(self.following.primary.clone(), &options)?;
+            let link = self.link.insert(link);
+            if link.incarnation() == self.shared.incarnation {
+                return Err(Ended::Failed(
+                    "this is the address of the replica itself: name its primary's".into(),
+                ));
             }
-            self.logs = (0..shards).map(|_| Follower::default()).collect();
-        }
-        following.incarnation.store(link.incarnation(), Ordering::Relaxed);
-        (0..shards).try_for_each(|log| self.ask(log))?;
-        let (following, link) = (&self.following, self.link.as_ref().expect("it was just made"));
-        following.links.fetch_add(1, Ordering::Relaxed);
-        following.hear();
-        following.is_up.store(true, Ordering::Relaxed);
-        tracing::info!("connected to the primary at {} by {:?}", following.primary, link.transport());
-        Ok(())
-    }
-
-    fn dial(&self) -> Result<Subscriber, Ended> {
-        let transport = self.shared.config.transport;
-        // It sleeps between messages: a replica's cores are for its shards.
-        let options = Options { transport, wake: Wake::Hybrid, ..Options::default() };
-        Ok(Subscriber::connect(self.following.primary.clone(), &options)?)
-    }
-
-    /// Asks a shard of the primary for its log.
-    fn ask(&mut self, log: usize) -> Result<(), Ended> {
-        let follow = self.logs[log].ask(self.shared.resp_address.port());
-        let link = self.link.as_mut().expect("there is one while it follows");
-        match send_if_room(link, log, (FOLLOW, follow.as_bytes()))? {
-            true => Ok(()),
-            false => Err(Ended::Failed("its ring is full".into())),
-        }
-    }
-
-    fn turn(&mut self) -> Result<(), Ended> {
-        let mut worked = false;
-        for log in 0..self.logs.len() {
-            worked |= self.take_some(log)?;
-            worked |= self.give_entries(log);
-        }
-        if self.told.elapsed() >= Duration::from_millis(HEARTBEAT_MS) {
-            self.told = Instant::now();
-            (0..self.logs.len()).try_for_each(|log| self.acknowledge(log))?;
-            self.publish();
-        }
-        match &mut self.link {
-            Some(link) if !worked => Ok(link.wait(Duration::from_millis(HEARTBEAT_MS))?),
-            _ => Ok(()),
-        }
-    }
-
-    /// The shards of this server that have keys of a log.
-    fn targets(&self, log: usize) -> std::ops::Range<usize> {
-        match self.logs.len() == self.given.len() {
-            true => log..log + 1,
-            false => 0..self.given.len(),
-        }
-    }
-
-    /// Whether these shards take another batch.
-    fn has_room(&self, mut shards: std::ops::Range<usize>) -> bool {
-        let done = |shard: usize| self.following.done[shard].load(Ordering::Acquire);
-        shards.all(|shard| self.given[shard] - done(shard) < APPLY_BATCHES)
-    }
-
-    /// Takes some messages of one shard of the primary. Whether there were any.
-    fn take_some(&mut self, log: usize) -> Result<bool, Ended> {
-        for taken in 0..FEED_MESSAGES_PER_TURN {
-            let may_take = self.has_room(self.targets(log))
-                && self.logs[log].log().is_none_or(|receiver| receiver.has_room());
-            let Some(link) = self.link.as_mut().filter(|_| may_take) else { return Ok(taken > 0) };
-            let Some(message) = link.take(log)? else { return Ok(taken > 0) };
-            let bytes = message.len();
-            let heard = self.logs[log].hear(message)?;
-            self.following.hear();
-            self.hear(log, (heard, bytes))?;
-        }
-        Ok(true)
-    }
-
-    fn hear(&mut self, log: usize, (heard, bytes): (Heard, usize)) -> Result<(), Ended> {
-        match heard {
-            Heard::Begins { copies, primary } => return self.begin(log, copies, primary),
-            Heard::Operations(stream) => {
-                self.following.copy.came_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-                self.give(log, LogPart::Operations(stream));
-            }
-            Heard::Copied { sequence, epoch } => {
-                tracing::info!("the copy of shard {log} has come, at sequence {sequence}");
-                self.give(log, LogPart::Copied { sequence, epoch });
-            }
-            Heard::Entries { asks: false } => {}
-            Heard::Entries { asks: true } => self.acknowledge(log)?,
-            Heard::Lost { is_same_log: true } => {
-                tracing::info!("the primary keeps too little of its log for shard {log}");
-                self.logs[log].lose_place();
-                self.ask(log)?;
-            }
-            Heard::Lost { is_same_log: false } => return Err(Ended::Failed(another_server())),
-            Heard::Refused(why) => return Err(Ended::Failed(format!("it refuses: {why}"))),
+            self.worker.begin(link)?;
         }
         Ok(())
     }
 
-    /// A shard of the primary answers.
-    fn begin(&mut self, log: usize, copies: bool, primary: PrimaryFacts) -> Result<(), Ended> {
-        let own = Memory::of(&self.shared.config);
-        check(own, (primary.shards, primary.arena_bytes)).map_err(Ended::Failed)?;
-        let following = Arc::clone(&self.following);
-        following.set_trouble("");
-        following.epoch.store(self.epoch(), Ordering::Relaxed);
-        if !copies {
-            return Ok(());
-        }
-        if !self.is_cleared {
-            // Never a mixture of two servers' data: all goes before the first part comes.
-            self.is_cleared = true;
-            self.give_all(|| Body::Clear);
-        }
-        let copy = &following.copy;
-        if !following.is_copying.swap(true, Ordering::Relaxed) {
-            let zeros = [&copy.came_bytes, &copy.loaded, &copy.keys, &copy.bytes];
-            zeros.into_iter().for_each(|count| count.store(0, Ordering::Relaxed));
-            copy.began_ms.store(following.ms(), Ordering::Relaxed);
-            self.copy_told = Instant::now();
-        }
-        copy.keys.fetch_add(primary.keys, Ordering::Relaxed);
-        copy.bytes.fetch_add(primary.used_bytes, Ordering::Relaxed);
-        following.copies.fetch_add(1, Ordering::Relaxed);
-        tracing::info!("a copy of shard {log} of the primary begins: {} keys", primary.keys);
-        self.give(log, LogPart::Begin);
-        Ok(())
-    }
-
-    /// Gives the shards the entries of a log that are committed. Whether there were any.
-    fn give_entries(&mut self, log: usize) -> bool {
-        if !self.has_room(self.targets(log)) {
-            return false;
-        }
-        let Some(receiver) = self.logs[log].log() else { return false };
-        let entries: Vec<_> = std::iter::from_fn(|| receiver.next_entry()).collect();
-        if entries.is_empty() {
-            return false;
-        }
-        self.give(log, LogPart::Entries(entries));
-        true
-    }
-
-    fn give(&mut self, log: usize, part: LogPart) {
-        let (logs, following) = (self.logs.len(), Arc::clone(&self.following));
-        let batch = Arc::new(Batch { following, body: Body::Log { log, logs, part } });
-        for shard in self.targets(log) {
-            self.give_shard(shard, Arc::clone(&batch));
-        }
-    }
-
-    fn give_all(&mut self, body: impl Fn() -> Body) {
-        for shard in 0..self.given.len() {
-            let batch = Batch { following: Arc::clone(&self.following), body: body() };
-            self.give_shard(shard, Arc::new(batch));
-        }
-    }
-
-    fn give_shard(&mut self, shard: usize, batch: Arc<Batch>) {
-        self.given[shard] += 1;
-        self.shared.shards[shard].inbox.push(Message::Apply(batch));
-    }
-
-    /// Says how far the replica has come with a log.
-    fn acknowledge(&mut self, log: usize) -> Result<(), Ended> {
-        let applied = self.following.applied_of(log, self.targets(log));
-        let Some(receiver) = self.logs[log].log() else { return Ok(()) };
-        let told = receiver.acknowledge(applied.min(receiver.received()), 0);
-        let Some(link) = &mut self.link else { return Ok(()) };
-        // Without room a later one says more.
-        send_if_room(link, log, (ACKNOWLEDGE, told.as_bytes())).map(|_| ())
-    }
-
-    /// Shows how far it has come.
-    fn publish(&mut self) {
-        let (mut received, mut commit, mut applied) = (0, 0, 0);
-        let mut is_copying = false;
-        for log in 0..self.logs.len() {
-            applied += self.following.applied_of(log, self.targets(log));
-            match self.logs[log].log() {
-                Some(receiver) => {
-                    received += receiver.received();
-                    commit += receiver.commit();
-                }
-                None => is_copying = true,
+    fn serve(&mut self, mut is_called: impl FnMut() -> bool) -> Result<(), Ended> {
+        let link = self.link.as_mut().expect("it was just made");
+        let mut told = Instant::now();
+        // Bounded by the life of the link.
+        loop {
+            if is_called() {
+                return Err(Ended::Called);
+            }
+            let worked = self.worker.turn(link)?;
+            if told.elapsed() >= Duration::from_millis(HEARTBEAT_MS) {
+                told = Instant::now();
+                self.worker.tell(link)?;
+            }
+            if !worked {
+                link.wait(Duration::from_millis(HEARTBEAT_MS))?;
             }
         }
-        let following = &self.following;
-        // The end of a copy counts once the shards have loaded it.
-        is_copying |= following.is_copying.load(Ordering::Relaxed) && !self.has_given_all();
-        following.received_total.store(received, Ordering::Relaxed);
-        following.commit_total.store(commit, Ordering::Relaxed);
-        following.applied_total.store(applied, Ordering::Relaxed);
-        let was_copying = following.is_copying.swap(is_copying, Ordering::Relaxed);
-        let is_due = self.copy_told.elapsed() >= Duration::from_millis(COPY_TOLD_EVERY_MS);
-        if was_copying && (is_due || !is_copying) {
-            self.copy_told = Instant::now();
-            tell_of_copy(following, is_copying);
-        }
     }
 
-    /// Whether the shards have carried out all that they were given.
-    fn has_given_all(&self) -> bool {
-        let done = self.following.done.iter().map(|done| done.load(Ordering::Acquire));
-        self.given.iter().copied().eq(done)
-    }
-
-    /// Takes what lies in the rings, for a bounded time, while `is_called` is not.
-    fn take_rings(&mut self, mut is_called: impl FnMut() -> bool) {
-        let until = Instant::now() + Duration::from_millis(LAST_ENTRIES_MS);
-        let mut wait = ProgressWait::new(Duration::from_millis(ROLE_PATIENCE_MS));
-        while Instant::now() < until && wait.goes_on(self.following.progress()) && !is_called() {
-            let mut took = false;
-            for log in 0..self.logs.len() {
-                // A message that ends the following ends it here, too.
-                took |= matches!(self.take_some(log), Ok(true));
-                took |= self.give_entries(log);
-            }
-            let is_blocked = (0..self.logs.len()).any(|log| !self.has_room(self.targets(log)));
-            match (took, is_blocked) {
-                (true, _) => {}
-                (false, true) => std::thread::sleep(Duration::from_millis(1)),
-                (false, false) => return,
-            }
+    /// The link is over. A primary that has gone sends nothing more: what it has sent lies in the
+    /// rings.
+    fn end_link(&mut self) {
+        self.following.is_up.store(false, Ordering::Relaxed);
+        if let Some(mut link) = self.link.take() {
+            self.worker.take_rest(&mut link);
         }
     }
 
     /// Applies all that was received, and ends the link. Gives the entries beyond the commit
-    /// position that are among them (design: "A promoted replica applies the rest"), and the latest
-    /// epoch that a shard knows.
+    /// position that are among them, and the latest epoch that a shard knows.
     ///
     /// # Errors
     /// The shards have not applied it; why.
     pub fn end(&mut self) -> Result<(u64, u64), String> {
-        self.take_rings(|| false);
-        self.link = None;
-        self.following.is_up.store(false, Ordering::Relaxed);
-        let mut beyond = 0;
-        for log in 0..self.logs.len() {
-            let Some(receiver) = self.logs[log].log() else { continue };
-            let (rest, of_log): (Vec<OwnedEntry>, u64) = receiver.take_rest();
-            beyond += of_log;
-            if !rest.is_empty() {
-                self.give(log, LogPart::Entries(rest));
-            }
-        }
-        let gate = Gate::new(self.given.len());
-        self.give_all(|| Body::Gate(Arc::clone(&gate)));
+        self.end_link();
+        let gate = Gate::new(self.shared.shards.len());
+        let beyond = self.worker.give_rest(&gate);
         let mut wait = ProgressWait::new(Duration::from_millis(ROLE_PATIENCE_MS));
         let (shared, following) = (&self.shared, &self.following);
         match gate.wait(|| !shared.is_stopping() && wait.goes_on(following.progress())) {
@@ -388,46 +121,4 @@ impl Replica {
             }),
         }
     }
-}
-
-/// Why another server's data, or those of a server that has lost its own, are not copied.
-fn another_server() -> String {
-    "it has begun anew, with other data, or is another server: what is here is kept. RESYNC copies it"
-        .into()
-}
-
-fn tell_of_copy(following: &Following, is_under_way: bool) {
-    let copy = &following.copy;
-    let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    let (loaded, keys) = (load(&copy.loaded), load(&copy.keys));
-    let mib = load(&copy.came_bytes) >> 20;
-    let ms = following.ms().saturating_sub(load(&copy.began_ms)).max(1);
-    let per_s = loaded * 1000 / ms;
-    match is_under_way {
-        true => tracing::info!(
-            "copying the primary: {loaded} of {keys} records, {mib} MiB, {per_s} records a second"
-        ),
-        false => tracing::info!(
-            "the copy of the primary is complete: {loaded} records, {mib} MiB in {ms} ms, {per_s} records a second"
-        ),
-    }
-}
-
-/// Sends a shard a request without a key. Whether there was room.
-fn send_if_room(
-    link: &mut Subscriber,
-    log: usize,
-    (op, body): (u8, &[u8]),
-) -> Result<bool, Ended> {
-    let header = RequestHeader {
-        op,
-        flags: 0,
-        form: 0,
-        of: 0,
-        key_bytes: 0.into(),
-        value_bytes: (body.len() as u32).into(),
-        id: 0.into(),
-        argument: 0.into(),
-    };
-    Ok(link.send(log, &[header.as_bytes(), body])?)
 }

@@ -5,17 +5,16 @@
 //! anything else, and then answered.
 
 use super::gate::{Gate, ProgressWait};
-use super::replica::{Ended, Replica};
+use super::replica::Replica;
 use super::role::{Asked, Role, RoleChange, RoleStep};
 use super::state::Following;
+use super::worker::Ended;
 use crate::inbox::Message;
 use crate::random::random_u64;
 use crate::shared::Shared;
 use remora_fabric::{Address, vital_thread};
 use remora_frontend::{OwnedReply, Token};
-use remora_layout::limits::{
-    FOLLOW_AGAIN_MAX_MS, FOLLOW_AGAIN_MS, HEARTBEAT_MS, ROLE_PATIENCE_MS,
-};
+use remora_layout::limits::{FOLLOW_AGAIN_MAX_MS, FOLLOW_AGAIN_MS, HEARTBEAT_MS, ROLE_PATIENCE_MS};
 use remora_protocol::message::Status;
 use std::io;
 use std::sync::Arc;
@@ -37,8 +36,14 @@ impl RoleThread {
     pub fn start(shared: Arc<Shared>) -> io::Result<Self> {
         let changes = shared.roles.take_changes().expect("there is one such thread");
         let replica = shared.roles.following().map(|of| Replica::new(Arc::clone(&shared), of));
-        let worker =
-            Worker { shared: Arc::clone(&shared), changes, replica, is_whole: true, epoch: 0, asked: None };
+        let worker = Worker {
+            shared: Arc::clone(&shared),
+            changes,
+            replica,
+            is_whole: true,
+            epoch: 0,
+            asked: None,
+        };
         Ok(Self { thread: vital_thread::spawn("role", move || worker.run())?, shared })
     }
 
@@ -144,7 +149,10 @@ impl Worker {
             self.epoch = self.epoch.max(before.epoch());
             // What it has received counts, if the new primary is never reached.
             if let Err(why) = before.end() {
-                tracing::warn!("not all that came from {} is applied: {why}", before.following.primary);
+                tracing::warn!(
+                    "not all that came from {} is applied: {why}",
+                    before.following.primary
+                );
                 self.is_whole = false;
             }
         }
@@ -184,7 +192,9 @@ impl Worker {
             Ok(ended) => ended,
             Err(why) => {
                 self.replica = Some(replica);
-                return Err(format!("ERR This replica has not applied all that it received: {why}"));
+                return Err(format!(
+                    "ERR This replica has not applied all that it received: {why}"
+                ));
             }
         };
         self.epoch = self.epoch.max(epoch).max(self.shared.roles.epoch()) + 1;

@@ -4,9 +4,9 @@ use super::executor::{RespExecutor, Responder};
 use super::host::{Host, Save};
 use super::info;
 use remora_frontend::{Question, Waiting, What};
+use remora_resp::commands::replication::RoleFacts;
 use remora_resp::commands::{connection, replication, server};
 use remora_resp::request::{ClientAttribute, Hello, Request, RoleRequest};
-use remora_resp::commands::replication::RoleFacts;
 use remora_resp::wire::encode;
 use remora_resp::{CommandError, ReplyForm, table};
 

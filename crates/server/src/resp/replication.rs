@@ -3,11 +3,11 @@
 use super::info::{Line, lines, load};
 use crate::following::{Following, Role};
 use crate::ring_session::{ReplicaPositions, ReplicaState};
-use crate::shared::Shared;
+use crate::shared::{ShardHandle, Shared};
 use remora_fabric::Address;
 use remora_resp::commands::replication::{ReplicaFacts, RoleFacts};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A replica with all shards' logs together: positions are sums over them.
 struct ReplicaSums {
@@ -23,13 +23,18 @@ fn replicas(shared: &Shared) -> Vec<ReplicaSums> {
             .entry(position.session)
             .and_modify(|of| {
                 of.shards += 1;
-                of.positions.stored += position.stored;
+                of.positions.stored = sum(of.positions.stored, position.stored);
+                of.positions.durable += position.durable;
                 of.positions.applied += position.applied;
                 of.positions.state = of.positions.state.min(position.state);
             })
             .or_insert(ReplicaSums { positions: position, shards: 1 });
     }
     by_session.into_values().collect()
+}
+
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    Some(one? + other?)
 }
 
 fn last_sequence(shared: &Shared) -> u64 {
@@ -79,26 +84,34 @@ fn replication_id(incarnation: u64, epoch: u64) -> String {
 
 fn of_primary(shared: &Shared) -> Vec<Line> {
     let (replicas, last) = (replicas(shared), last_sequence(shared));
-    let mut all = lines([
-        ("role", "master".into()),
-        ("connected_slaves", replicas.len().to_string()),
-    ]);
+    let mut all =
+        lines([("role", "master".into()), ("connected_slaves", replicas.len().to_string())]);
     for (at, ReplicaSums { positions: of, shards }) in replicas.iter().enumerate() {
         // Redis's words: a replica is online once it follows.
         let is_online = of.state == ReplicaState::Follows && *shards == shared.shards.len();
         let state = if is_online { "online" } else { "send_bulk" };
-        let ReplicaPositions { peer, port, applied, stored, .. } = of;
+        let ReplicaPositions { peer, port, applied, .. } = of;
+        let stored = of.stored.unwrap_or(0);
         let behind = last.saturating_sub(*applied);
         let text = format!(
             "ip={peer},port={port},state={state},offset={applied},stored={stored},behind={behind}"
         );
         all.push((format!("slave{at}").into(), text));
     }
-    let stored = replicas.iter().map(|of| of.positions.stored).min().unwrap_or(0);
+    let stored = replicas.iter().map(|of| of.positions.stored.unwrap_or(0)).min().unwrap_or(0);
+    let over = |of: fn(&ShardHandle) -> &AtomicU64| {
+        shared.shards.iter().map(move |shard| of(shard).load(Ordering::Relaxed))
+    };
+    let in_sync = over(|shard| &shard.in_sync_replicas).min().unwrap_or(0);
     all.extend(lines([
         ("master_replid", replication_id(shared.incarnation, shared.roles.epoch())),
         ("master_repl_offset", last.to_string()),
         ("replicas_stored_offset", stored.to_string()),
+        ("min_replicas", shared.config.min_replicas.to_string()),
+        ("replica_acks", shared.config.replica_acks.name().into()),
+        ("in_sync_replicas", in_sync.to_string()),
+        ("replicated_offset", over(|shard| &shard.replicated).sum::<u64>().to_string()),
+        ("replicas_lagged", over(|shard| &shard.laggards).sum::<u64>().to_string()),
     ]));
     all
 }
@@ -108,10 +121,7 @@ fn of_replica(following: &Following) -> Vec<Line> {
     let (is_up, is_copying) = (flag(&following.is_up), flag(&following.is_copying));
     let (host, port) = host_and_port(&following.primary);
     let primary = (&following.incarnation, &following.epoch);
-    let id = replication_id(
-        primary.0.load(Ordering::Relaxed),
-        primary.1.load(Ordering::Relaxed),
-    );
+    let id = replication_id(primary.0.load(Ordering::Relaxed), primary.1.load(Ordering::Relaxed));
     let mut all = lines([
         ("role", "slave".into()),
         ("master_host", host),

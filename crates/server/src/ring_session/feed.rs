@@ -7,11 +7,13 @@
 
 use super::{RingSession, SessionError};
 use crate::peer::Peer;
-use remora_arena::Journal;
+use remora_arena::{Journal, Words};
 use remora_engine::{Now, Shard};
+use remora_fabric::Link;
 use remora_layout::limits::{FEED_BYTES, FEED_MESSAGES_PER_TURN};
+use remora_layout::session::CLIENT_LEFT_WORD;
 use remora_protocol::replication::{Acknowledge, Follow, RefusalReason};
-use remora_replica::{AskFor, Feed};
+use remora_replica::Feed;
 use zerocopy::FromBytes;
 
 /// The ring set of a replica, which has no other.
@@ -23,6 +25,8 @@ pub(super) struct ReplicaFeed {
     /// The replica's port for RESP, as it says.
     port: u16,
     is_blocked: bool,
+    /// It takes nothing more out of its ring: what lies there from now on is not stored.
+    has_left: bool,
     /// Scratch memory of a message.
     message: Vec<u8>,
 }
@@ -47,11 +51,12 @@ impl RingSession {
                 let why = self.roles.as_ref().map(|roles| roles.refusal()).unwrap_or_default();
                 Feed::refused(RefusalReason::IsReplica, &why)
             }
-            false => Feed::begin((shard, self.arenas.len()), &follow, AskFor::Some),
+            false => Feed::begin((shard, self.arenas.len()), &follow, self.ask_for),
         };
+        self.replies.link.await_writes(self.shard);
         let port = u16::try_from(follow.port.get()).unwrap_or(0);
-        let (is_blocked, message) = (false, Vec::new());
-        self.feed = Some(Box::new(ReplicaFeed { feed, port, is_blocked, message }));
+        let (is_blocked, has_left, message) = (false, false, Vec::new());
+        self.feed = Some(Box::new(ReplicaFeed { feed, port, is_blocked, has_left, message }));
         Ok(())
     }
 
@@ -80,6 +85,12 @@ impl RingSession {
         is_blocked && self.replies.may_flush(SET)
     }
 
+    /// Whether WRITEs to the replica have completed since they were last looked at.
+    pub fn has_stored(&self) -> bool {
+        let log = self.feed.as_ref().and_then(|of| of.feed.log());
+        log.is_some_and(|log| log.under_way() > 0) && self.replies.link.has_completed()
+    }
+
     /// Sends the replica what is new in the log, a bounded number of messages. Whether there is more
     /// to send now.
     pub fn feed_some(
@@ -99,8 +110,11 @@ impl RingSession {
         shard: &mut Shard<impl Journal>,
         now: Now,
     ) -> Result<bool, SessionError> {
-        of.feed.completed(self.replies.completed_writes());
+        self.take_completed(of);
         of.feed.give_up_lag(shard);
+        if of.has_left {
+            return Ok(false);
+        }
         for _ in 0..FEED_MESSAGES_PER_TURN {
             if !of.feed.has_news(shard) {
                 return Ok(false);
@@ -122,9 +136,21 @@ impl RingSession {
                 return Ok(false);
             }
             of.feed.posted(self.replies.send_alone(SET, &of.message)?);
-            of.feed.completed(self.replies.completed_writes());
+            self.take_completed(of);
         }
         Ok(of.feed.has_news(shard))
+    }
+
+    /// Counts the WRITEs that have completed as stored.
+    fn take_completed(&mut self, of: &mut ReplicaFeed) {
+        let writes = self.replies.completed_writes();
+        // Over shared memory a WRITE completes whether or not somebody is there: either the replica
+        // has seen it before it left, or this sees that it has left.
+        Words::full_fence();
+        of.has_left |= self.to_server.load_acquire(CLIENT_LEFT_WORD) != 0;
+        if !of.has_left {
+            of.feed.completed(writes);
+        }
     }
 
     /// The session ends, or begins another feed.
@@ -142,7 +168,8 @@ impl RingSession {
             session: self.session,
             peer: self.peer,
             port: of.port,
-            stored: log.map_or(0, |log| log.stored()),
+            stored: of.feed.stored().filter(|_| !of.has_left),
+            durable: log.map_or(0, |log| log.told().durable.get()),
             applied: log.map_or(0, |log| log.told().applied.get()),
             state: if log.is_none() { ReplicaState::Copies } else { ReplicaState::Follows },
         })
@@ -167,8 +194,10 @@ pub struct ReplicaPositions {
     pub peer: Peer,
     /// Its port for RESP, as it says; 0 if it does not.
     pub port: u16,
-    /// The last entry that lies in its memory.
-    pub stored: u64,
+    /// The last entry that counts as stored; `None` while it gets a copy, and once it has left.
+    pub stored: Option<u64>,
+    /// The last entry on its disk, as it said; 0 without one.
+    pub durable: u64,
     /// The last entry that it has applied, as it said.
     pub applied: u64,
     /// What it gets.

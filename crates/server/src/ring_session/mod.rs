@@ -45,6 +45,7 @@ use remora_layout::session::{ring_number, ring_offset, set_offset};
 use remora_protocol::Command;
 use remora_protocol::Reply;
 use remora_protocol::message::{PIECE, Status, form};
+use remora_replica::AskFor;
 use remora_ring::{Poll, Receiver};
 use replies::{Replies, ReplyOrigin};
 use std::os::fd::BorrowedFd;
@@ -78,6 +79,8 @@ pub struct RingSession {
     uploads: Uploads,
     /// The shard's log on its way to the client, which is a replica.
     feed: Option<Box<feed::ReplicaFeed>>,
+    /// When a replica is asked for an acknowledgement.
+    ask_for: AskFor,
     /// Where the client is.
     peer: Peer,
     /// The role of the server, if it may change.
@@ -180,6 +183,7 @@ impl RingSession {
             large: Large::new(parts.large, parts.client.ring_sets()),
             uploads: Uploads::default(),
             feed: None,
+            ask_for: AskFor::default(),
             peer: Peer::Local,
             roles: None,
             frames: Vec::new(),
@@ -193,6 +197,11 @@ impl RingSession {
             touched: parts.touched,
             searches: parts.searches,
         }
+    }
+
+    /// When the client is asked for an acknowledgement, if it is a replica.
+    pub fn set_ask_for(&mut self, ask_for: AskFor) {
+        self.ask_for = ask_for;
     }
 
     /// Where the client is, and the role of the server, which may change.
