@@ -174,6 +174,7 @@ impl Node {
             format!("--shards={}", start.memory.shards),
             format!("--max-memory={}", start.memory.bytes()),
             format!("--wake={}", start.wake),
+            format!("--min-replicas={}", promises.min_replicas),
             "--lease-min-ms=1000".to_owned(),
         ]);
         if promises.durability != Durability::Memory {

@@ -126,8 +126,8 @@ impl Run<'_> {
 
     fn round(&mut self, round: u64) -> anyhow::Result<()> {
         let at = format!("round {round}, seed {}", self.seed);
-        self.fill().context("filling the primary")?;
         self.compare(&at)?;
+        self.fill().context("filling the primary")?;
         let primary = self.servers.primary();
         let plan = self.plan(round);
         let before = Instant::now();

@@ -335,6 +335,12 @@ impl Servers {
                 std::thread::sleep(PAUSE);
             }
         }
+        while self.of_primary().info()?.number("in_sync_replicas") < self.replicas().len() as u64 {
+            if began.elapsed() > CATCH_UP_LIMIT {
+                return Ok(Some(format!("not all replicas are in sync after {CATCH_UP_LIMIT:?}")));
+            }
+            std::thread::sleep(PAUSE);
+        }
         let digest = self.of_primary().digest()?;
         for replica in self.replicas() {
             let own = self.nodes[replica].digest()?;
