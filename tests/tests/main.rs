@@ -31,6 +31,7 @@ mod durability;
 mod failed_disk;
 mod min_replicas;
 mod replicas;
+mod roles;
 mod synced;
 
 // RESP, beside Redis and by its tools.

@@ -17,6 +17,8 @@ mod room;
 mod snapshot;
 mod synced;
 
+pub use synced::ReplicaMarks;
+
 pub use digest::{Digest, DigestRead};
 pub use progress::{Applied, ApplyError, Origin};
 pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};
@@ -53,6 +55,8 @@ pub struct Shard<J: Journal = NoJournal> {
     written_snapshot: Vec<u8>,
     /// The last sequence that is on the disk of the log; `None` without a disk.
     synced: Option<u64>,
+    /// What each replica has.
+    replicas: Vec<ReplicaMarks>,
     /// A client has asked the disk to begin.
     is_sync_wanted: bool,
 }
@@ -68,6 +72,7 @@ impl<J: Journal> Shard<J> {
             written_value: Vec::new(),
             written_snapshot: Vec::new(),
             synced: None,
+            replicas: Vec::new(),
             is_sync_wanted: false,
         }
     }
@@ -190,7 +195,9 @@ impl<J: Journal> Shard<J> {
     #[inline(never)]
     fn execute_lagging(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
         let depends_on = self.store.lag.begin_command();
-        if command.key().is_none() && !matches!(command, Command::Synced { .. }) {
+        if command.key().is_none()
+            && !matches!(command, Command::Synced { .. } | Command::Replicated { .. })
+        {
             self.store.lag.look_at_all(self.store.last_sequence());
         }
         let reply = self.execute_known(command, hash, now);
@@ -319,6 +326,7 @@ impl<J: Journal> Shard<J> {
                 keys::random_key(&mut self.store, hash.database(), (random, place), now)
             }
             Command::Synced { until, begins } => self.execute_synced(until, begins),
+            Command::Replicated { until, replicas } => self.execute_replicated(until, replicas),
             Command::Dump { .. }
             | Command::DumpPart { .. }
             | Command::Load { .. }

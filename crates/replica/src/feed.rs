@@ -42,6 +42,8 @@ struct Copy {
     /// What the shard has written and that is not sent.
     written: Vec<u8>,
     sent: usize,
+    /// It waits for something else than room: another snapshot, or a load of a client.
+    waits: bool,
     /// What follows the copy, once it is complete.
     ended: Option<(u64, LogSender)>,
 }
@@ -106,8 +108,15 @@ impl Feed {
             }
     }
 
+    /// Whether a copy waits for something that no turn of the feed brings about: the caller tries
+    /// again later.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        matches!(&self.stage, Stage::Copying(Copy { waits: true, .. }))
+    }
+
     /// Writes the next message into `out`, which is empty: at most [`FEED_BYTES`]. It stays empty
-    /// while a copy waits.
+    /// if a copy has nothing to send yet.
     pub fn next_message<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now, out: &mut Vec<u8>) {
         if let Some(answer) = self.answer.take() {
             *out = answer;
@@ -221,6 +230,7 @@ impl Copy {
     ) -> Result<Option<LogSender>, Lost> {
         if !self.has_begun {
             self.has_begun = shard.begin_snapshot().is_ok();
+            self.waits = !self.has_begun;
             if !self.has_begun {
                 return Ok(None);
             }
@@ -229,6 +239,7 @@ impl Copy {
             (self.sent, self.written) = (0, Vec::new());
             let turn = shard.snapshot_turn(now);
             shard.take_snapshot(&mut self.written);
+            self.waits = turn == SnapshotTurn::Waits;
             match turn {
                 SnapshotTurn::Ended { sequence } => {
                     let sender = LogSender::begin(shard, sequence + 1, ask_for);

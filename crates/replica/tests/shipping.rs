@@ -1,6 +1,9 @@
 //! A log arrives whole at a replica, in order and no further than its commit position, over links
 //! that are cut at any moment.
 
+#[path = "shipping/copying.rs"]
+mod copying;
+
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Applied, Durability, Now, Origin, Shard, ShardOptions};
 use remora_layout::limits::{ASK_ENTRIES, FEED_BYTES};

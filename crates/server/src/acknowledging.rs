@@ -7,7 +7,7 @@
 
 use crate::ring_session::ReplicaPositions;
 use remora_arena::Journal;
-use remora_engine::Shard;
+use remora_engine::{ReplicaMarks, Shard};
 use remora_replica::InSyncSet;
 
 /// See the module's text.
@@ -52,6 +52,11 @@ impl Acknowledging {
         let following = || self.replicas.iter().filter_map(|of| Some((of.session, of.stored?)));
         self.set.retain(|session| following().any(|(of, _)| of == session));
         following().for_each(|(session, stored)| self.set.stored(session, stored));
+        shard.set_replicas(
+            self.replicas
+                .iter()
+                .filter_map(|of| Some(ReplicaMarks { stored: of.stored?, durable: of.durable })),
+        );
         if shard.is_applying() {
             // The primary of this shard has acknowledged what it applies.
             self.set.begin_at(shard.last_sequence());
@@ -77,11 +82,6 @@ impl Acknowledging {
     /// The in-sync set.
     pub fn set(&self) -> &InSyncSet {
         &self.set
-    }
-
-    /// Replicas that have this entry on their disks.
-    pub fn count_durable(&self, sequence: u64) -> usize {
-        self.replicas.iter().filter(|of| of.durable >= sequence).count()
     }
 
     fn tell<J: Journal>(&self, shard: &mut Shard<J>) {

@@ -249,7 +249,7 @@ impl ShardLoop {
                 Message::Durable { durable, synced } => {
                     let host = self.connections.port_mut();
                     host.acknowledging.set_kept(&mut host.shard, durable);
-                    host.large_jobs.set_synced(synced);
+                    host.large_jobs.set_synced(&host.shard, synced);
                     host.shard.set_synced(synced);
                 }
                 Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
@@ -365,10 +365,13 @@ impl ShardLoop {
     /// Lets replies leave that wait for what replicas have stored.
     #[inline]
     fn look_at_replicas(&mut self, now: Now) {
-        let ShardHost { acknowledging, shard, .. } = self.connections.port_mut();
+        let ShardHost { acknowledging, shard, large_jobs, .. } = self.connections.port_mut();
         if self.clients.has_replicas() || acknowledging.is_awake() {
             let replicas = self.clients.replica_positions();
             self.has_released |= acknowledging.look(shard, replicas, now.unix_ms);
+            if large_jobs.awaits() {
+                large_jobs.release_awaited(shard);
+            }
         }
     }
 
@@ -398,9 +401,11 @@ impl ShardLoop {
     fn wants_ticks(&self) -> bool {
         self.host().shard.wants_ticks()
             || self.host().has_snapshot()
-            || self.host().large_jobs.awaits_sync()
+            || self.host().large_jobs.awaits()
             || self.host().acknowledging.wants_ticks()
             || self.clients.may_stall()
+            || self.clients.feeds_wait()
+            || self.host().awaits_tick()
     }
 
     fn sleep(&mut self) {
@@ -466,8 +471,10 @@ impl ShardLoop {
         let now = host.shared.clock.at(instant);
         host.now = now;
         host.shard.tick(now);
-        host.large_jobs.time_out(now);
+        host.large_jobs.time_out(&host.shard, now);
         host.tick_applier();
+        self.has_more_to_feed |= self.clients.feeds_wait();
+        let host = self.connections.port_mut();
         host.ship_log();
         let mut lost = Lost::default();
         let shard = (&mut self.connections.port_mut().shard, now);

@@ -21,6 +21,8 @@ pub struct Applier {
     at: usize,
     /// The first batch was refused: it is tried again with the shard's ticks.
     is_refused: bool,
+    /// That is known to people.
+    has_told: bool,
 }
 
 impl Applier {
@@ -38,6 +40,11 @@ impl Applier {
     #[inline]
     pub fn has_work(&self) -> bool {
         !self.batches.is_empty() && !self.is_refused
+    }
+
+    /// Whether it waits for a tick of the shard's clock.
+    pub fn waits(&self) -> bool {
+        self.is_refused
     }
 
     /// The shard's clock ticks: what was refused is tried again.
@@ -60,13 +67,16 @@ impl Applier {
             let following = &batch.following;
             match self.carry_out((number, shard), (&batch, slots), &mut left, now) {
                 Ok(true) => {
+                    if std::mem::take(&mut self.has_told) {
+                        following.set_trouble("");
+                    }
                     self.batches.pop_front();
                     self.at = 0;
                     following.done[number].fetch_add(1, Ordering::Release);
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    self.is_refused = true;
+                    (self.is_refused, self.has_told) = (true, true);
                     let why = format!("shard {number} cannot apply the log: {error}");
                     if following.set_trouble(&why) {
                         tracing::error!("{why}");

@@ -61,15 +61,21 @@ impl<H: Host> Worker<H> {
         self.host.following()
     }
 
-    /// Forgets what it has of the primary: the next link begins with a copy, of whatever server is
-    /// there.
-    pub fn forget(&mut self) {
-        (self.logs, self.is_cleared) = (Vec::new(), false);
+    /// Whether what the shards have is all of one state: no copy is under way. `before`: whether it
+    /// was, when this primary was named.
+    pub fn is_whole(&mut self, before: bool) -> bool {
+        match self.is_cleared {
+            true => self.logs.iter_mut().all(|log| log.log().is_some()),
+            false => before,
+        }
     }
 
-    /// Whether what the shards have is all of one state: no copy is under way.
-    pub fn is_whole(&mut self) -> bool {
-        !self.is_cleared || self.logs.iter_mut().all(|log| log.log().is_some())
+    /// Goes on with what has come, while there is no link.
+    pub fn idle(&mut self) {
+        for log in 0..self.logs.len() {
+            self.give_entries(log);
+        }
+        self.publish();
     }
 
     /// The latest epoch of the primary that it has heard of.

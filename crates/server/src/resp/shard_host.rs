@@ -94,6 +94,11 @@ impl ShardHost {
         self.shard.begin_applying();
     }
 
+    /// Whether the log of the primary is applied further with the next tick.
+    pub fn awaits_tick(&self) -> bool {
+        self.applier.waits()
+    }
+
     /// The shard's clock ticks.
     pub fn tick_applier(&mut self) {
         self.applier.tick();

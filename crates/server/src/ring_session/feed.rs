@@ -132,13 +132,18 @@ impl RingSession {
             of.message.clear();
             of.feed.next_message(shard, now, &mut of.message);
             if of.message.is_empty() {
-                // A copy waits for something else.
-                return Ok(false);
+                // A copy that has swept a part without keys goes on in the next turn.
+                return Ok(!of.feed.waits());
             }
             of.feed.posted(self.replies.send_alone(SET, &of.message)?);
             self.take_completed(of);
         }
         Ok(of.feed.has_news(shard))
+    }
+
+    /// Whether the replica waits for something that no turn brings about.
+    pub fn feed_waits(&self) -> bool {
+        self.feed.as_ref().is_some_and(|of| of.feed.waits())
     }
 
     /// Counts the WRITEs that have completed as stored.
