@@ -134,14 +134,14 @@ one_cost() {
       --clients "$clients" --pipeline "$pipeline" --seconds 0.1
     for field in "${counted[@]}" master_repl_offset; do before[$field]="$(info primary "$field")"; done
     before[wakes]=0
-    [ "$count" = 0 ] || before[wakes]="$(info primary.1 slave_wakeups)"
+    [ "$count" = 0 ] || before[wakes]="$(info primary.1 slave_sleeps)"
     run "$at" --path ask --server "$work/primary.socket" --reads 0 --records 100000 --value-bytes 32 \
       --clients "$clients" --pipeline "$pipeline" --seconds "$seconds"
     entries=$(($(info primary master_repl_offset) - before[master_repl_offset]))
     for field in "${counted[@]}"; do
       keep "$at.$field" "$(per $(($(info primary "$field") - before[$field])) "$entries")"
     done
-    [ "$count" = 0 ] || keep "$at.wakes" "$(per $(($(info primary.1 slave_wakeups) - before[wakes])) "$entries")"
+    [ "$count" = 0 ] || keep "$at.wakes" "$(per $(($(info primary.1 slave_sleeps) - before[wakes])) "$entries")"
     keep "$at.cpu" "$(field "$at" server_cpu_us_per_op)"
     keep "$at.rate" "$(field "$at" ops_per_s)"
     keep "$at.p50" "$(field "$at" p50_us)"
