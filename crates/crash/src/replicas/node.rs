@@ -183,7 +183,8 @@ impl Node {
         }
         args.extend(primary.map(|address| format!("--replica-of={address}")));
         self.memory = Some(start.memory);
-        self.process = Some(ServerProcess::start_through(&self.home.launcher, &args, &[])?);
+        let reads = [("REMORA_REPLICA_READS", PathBuf::from("stale"))];
+        self.process = Some(ServerProcess::start_through(&self.home.launcher, &args, &reads)?);
         Ok(())
     }
 

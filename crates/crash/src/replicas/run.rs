@@ -211,7 +211,7 @@ impl Run<'_> {
                 scope.spawn(|| reader.run(round));
             }
             std::thread::sleep(plan.load);
-            let went_on = suffer(servers, plan, round, promises);
+            let went_on = suffer(servers, plan, (round, &ends), promises);
             // The threads end, whatever failed here.
             round.stops.store(true, Ordering::Relaxed);
             ends.store(true, Ordering::Relaxed);
@@ -304,7 +304,7 @@ impl Run<'_> {
 fn suffer(
     servers: &mut Servers,
     plan: &Plan,
-    round: &Round<'_>,
+    (round, ends): (&Round<'_>, &AtomicBool),
     promises: Promises,
 ) -> anyhow::Result<(Promise, u64, String)> {
     let primary = servers.primary();
@@ -317,6 +317,10 @@ fn suffer(
         (promises.min_replicas, promises.durability),
         (lost, servers.promotable()?),
     );
+    if promise != Promise::All {
+        // What replicas show may go back from here on.
+        ends.store(true, Ordering::Relaxed);
+    }
     let words = servers.go_on(goes_on)?;
     let failovers = u64::from(goes_on == GoesOn::Promotion);
     let words =
