@@ -30,6 +30,7 @@ mod data_directory;
 mod durability;
 mod failed_disk;
 mod min_replicas;
+mod replica_disks;
 mod replicas;
 mod roles;
 mod synced;

@@ -7,6 +7,8 @@
 
 mod apply;
 mod digest;
+mod follow;
+mod followed;
 #[cfg(test)]
 mod kind_tests;
 mod large;
@@ -20,6 +22,7 @@ mod synced;
 pub use synced::ReplicaMarks;
 
 pub use digest::{Digest, DigestRead};
+pub use followed::FollowedLog;
 pub use progress::{Applied, ApplyError, Origin};
 pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};
 
@@ -29,12 +32,14 @@ use crate::store::{DependsOn, Now, ShardOptions, ShardStats, Store, audit};
 use crate::types::object::{LongRead, On, Turn, Types};
 use crate::types::registry;
 use crate::types::string::{self, Set};
+use followed::Followed;
 use progress::AppliedLogs;
 use remora_arena::{Journal, NoJournal, Owner};
 use remora_index::hash::{TableRef, record_value};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_log::{Cursor, Hold, Log, Lost};
+use remora_protocol::applied::AppliedEntry;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply, Request};
 use room::{
@@ -47,6 +52,10 @@ pub struct Shard<J: Journal = NoJournal> {
     types: Types<J>,
     /// How far other logs are applied.
     applied: AppliedLogs,
+    /// The logs of a primary that it follows, or has followed before a restart.
+    followed: Followed,
+    /// See [`Shard::own_since`].
+    own_since: u64,
     /// Parts of objects have expired and are still there, as far as is known.
     sweeps: bool,
     /// The value that the last change replied with.
@@ -68,6 +77,8 @@ impl<J: Journal> Shard<J> {
             store: Store::new(owner, options),
             types: Types::new(registry()),
             applied: AppliedLogs::default(),
+            followed: Followed::default(),
+            own_since: 0,
             sweeps: false,
             written_value: Vec::new(),
             written_snapshot: Vec::new(),
@@ -174,7 +185,11 @@ impl<J: Journal> Shard<J> {
     /// while later.
     #[inline]
     pub fn prefetch_operation(&self, operation: &[u8]) {
-        if let Ok((database, command, _)) = Command::decode_within(operation)
+        let inner = match AppliedEntry::is(operation) {
+            true => AppliedEntry::decode(operation).map_or(operation, |applied| applied.operation),
+            false => operation,
+        };
+        if let Ok((database, command, _)) = Command::decode_within(inner)
             && command.key().is_some()
         {
             self.prefetch(self.hash_of(database, &command));

@@ -563,6 +563,9 @@ pub const ASK_ENTRIES: u64 = 32;
 pub const FEED_BYTES: usize = MAX_FRAME_BYTES - FRAME_ALIGN_BYTES;
 /// Batches of entries on their way to one shard of a replica.
 pub const APPLY_BATCHES: u64 = 16;
+/// Places in the log of a primary that a shard of a replica knows while they are on their way to its
+/// disk. Beyond that some are told of later.
+pub const DURABLE_PLACES: usize = 1024;
 /// Entries, or operations of a copy, that a shard of a replica applies in one turn.
 pub const APPLY_TURN_ENTRIES: usize = 256;
 /// Time until a replica that has lost its primary tries again, at first and at most, ms.

@@ -78,6 +78,23 @@ enum Stage {
 }
 
 impl Follower {
+    /// Of a replica that was started again, and whose disk has what the log with this key had left
+    /// behind its entry `sequence` of `epoch`. Entries up to `committed` may be applied.
+    pub fn resumed(key: u64, (sequence, epoch): (u64, u64), committed: u64) -> Self {
+        let receiver = LogReceiver::new(LogKey::of_word(key), sequence + 1).committed(committed);
+        Self { of: Some((key, epoch)), stage: Stage::Following(receiver) }
+    }
+
+    /// Of a replica that was started again, and that has no whole copy of the log with this key.
+    pub fn interrupted(key: u64) -> Self {
+        Self { of: Some((key, 0)), stage: Stage::Asked }
+    }
+
+    /// The key of the log that is followed; 0 before the first.
+    pub fn key(&self) -> u64 {
+        self.of.map_or(0, |(key, _)| key)
+    }
+
     /// What is to be asked for: the log behind what was received, or a copy. To be called when a
     /// link was made. `port` is that of this server for RESP, for people to see.
     pub fn ask(&mut self, port: u16) -> Follow {

@@ -67,6 +67,11 @@ impl LogReceiver {
         }
     }
 
+    /// The entries up to this one may be applied, as the primary has said before.
+    pub(crate) fn committed(self, commit: u64) -> Self {
+        Self { commit, ..self }
+    }
+
     /// The last entry that lies whole in this memory.
     pub fn received(&self) -> u64 {
         self.assembler.next_sequence() - 1

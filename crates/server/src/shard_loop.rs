@@ -249,8 +249,7 @@ impl ShardLoop {
                 Message::Durable { durable, synced } => {
                     let host = self.connections.port_mut();
                     host.acknowledging.set_kept(&mut host.shard, durable);
-                    host.large_jobs.set_synced(&host.shard, synced);
-                    host.shard.set_synced(synced);
+                    host.set_synced(synced);
                 }
                 Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
                 Message::Apply(batch) => self.connections.port_mut().take_batch(batch),

@@ -177,11 +177,6 @@ impl Worker {
         if is_own {
             return Err("ERR That is the address of this server itself".into());
         }
-        if self.shared.disk.is_some() {
-            return Err(
-                "ERR This server has a data directory, and a replica keeps nothing on a disk of its own: start it without data_dir".into(),
-            );
-        }
         Ok(())
     }
 

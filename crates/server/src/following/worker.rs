@@ -50,10 +50,12 @@ pub struct Worker<H> {
 }
 
 impl<H: Host> Worker<H> {
-    /// Of a server with so many shards, from nothing.
+    /// Of a server with so many shards, from where its disk was; without one, from nothing.
     pub fn new(host: H, shards: usize) -> Self {
         let (given, copy_told) = (vec![0; shards], Instant::now());
-        Self { host, logs: Vec::new(), given, is_cleared: false, copy_told }
+        let logs = host.following().take_followers();
+        let is_cleared = !logs.is_empty();
+        Self { host, logs, given, is_cleared, copy_told }
     }
 
     /// How far the server has come.
@@ -247,7 +249,8 @@ impl<H: Host> Worker<H> {
         if !self.is_cleared {
             // Never a mixture of two servers' data: all goes before the first part comes.
             self.is_cleared = true;
-            self.give_all(|| Body::Clear);
+            let logs = self.logs.len();
+            self.give_all(|| Body::Clear { logs });
         }
         let copy = &following.copy;
         if !following.is_copying.swap(true, Ordering::Relaxed) {
@@ -280,7 +283,8 @@ impl<H: Host> Worker<H> {
 
     fn give(&mut self, log: usize, part: LogPart) {
         let (logs, following) = (self.logs.len(), Arc::clone(self.following()));
-        let batch = Arc::new(Batch { following, body: Body::Log { log, logs, part } });
+        let key = self.logs[log].key();
+        let batch = Arc::new(Batch { following, body: Body::Log { log, logs, key, part } });
         for shard in self.targets(log) {
             self.give_shard(shard, Arc::clone(&batch));
         }
@@ -300,19 +304,23 @@ impl<H: Host> Worker<H> {
 
     /// Says how far the replica has come with a log.
     fn acknowledge(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
-        let applied = self.following().applied_of(log, self.targets(log));
+        let (following, targets) = (self.following(), self.targets(log));
+        let applied = following.applied_of(log, targets.clone());
+        let durable = following.durable_of(log, targets).min(applied);
         let Some(receiver) = self.logs[log].log() else { return Ok(()) };
-        let told = receiver.acknowledge(applied.min(receiver.received()), 0);
+        let received = receiver.received();
+        let told = receiver.acknowledge(applied.min(received), durable.min(received));
         // Without room a later one says more.
         send_if_room(link, log, (ACKNOWLEDGE, told.as_bytes())).map(|_| ())
     }
 
     /// Shows how far it has come.
     fn publish(&mut self) {
-        let (mut received, mut commit, mut applied) = (0, 0, 0);
+        let (mut received, mut commit, mut applied, mut durable) = (0, 0, 0, 0);
         let mut is_copying = false;
         for log in 0..self.logs.len() {
             applied += self.following().applied_of(log, self.targets(log));
+            durable += self.following().durable_of(log, self.targets(log));
             match self.logs[log].log() {
                 Some(receiver) => {
                     received += receiver.received();
@@ -327,6 +335,7 @@ impl<H: Host> Worker<H> {
         following.received_total.store(received, Ordering::Relaxed);
         following.commit_total.store(commit, Ordering::Relaxed);
         following.applied_total.store(applied, Ordering::Relaxed);
+        following.durable_total.store(durable, Ordering::Relaxed);
         let was_copying = following.is_copying.swap(is_copying, Ordering::Relaxed);
         let is_due = self.copy_told.elapsed() >= Duration::from_millis(COPY_TOLD_EVERY_MS);
         if was_copying && (is_due || !is_copying) {

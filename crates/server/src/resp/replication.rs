@@ -92,10 +92,10 @@ fn of_primary(shared: &Shared) -> Vec<Line> {
         let is_online = of.state == ReplicaState::Follows && *shards == shared.shards.len();
         let state = if is_online { "online" } else { "send_bulk" };
         let ReplicaPositions { peer, port, applied, .. } = of;
-        let stored = of.stored.unwrap_or(0);
+        let (stored, durable) = (of.stored.unwrap_or(0), of.durable);
         let behind = last.saturating_sub(*applied);
         let text = format!(
-            "ip={peer},port={port},state={state},offset={applied},stored={stored},behind={behind}"
+            "ip={peer},port={port},state={state},offset={applied},stored={stored},durable={durable},behind={behind}"
         );
         all.push((format!("slave{at}").into(), text));
     }
@@ -156,6 +156,7 @@ fn of_replica(following: &Following) -> Vec<Line> {
         ("slave_received_offset", load(&following.received_total)),
         ("slave_commit_offset", load(&following.commit_total)),
         ("slave_repl_offset", load(&following.applied_total)),
+        ("slave_durable_offset", load(&following.durable_total)),
         ("slave_links", load(&following.links)),
         ("slave_copies", load(&following.copies)),
         ("slave_sleeps", load(&following.sleeps)),
