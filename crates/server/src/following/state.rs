@@ -45,6 +45,8 @@ pub struct Following {
     pub copies: AtomicU64,
     /// Links made since then.
     pub links: AtomicU64,
+    /// Times that its thread waited, for messages or the next heartbeat.
+    pub sleeps: AtomicU64,
     /// Of the copies that are under way.
     pub copy: CopyCounts,
     /// When the primary was last heard of, ms after `since`.
@@ -89,6 +91,7 @@ impl Following {
             commit_total: AtomicU64::new(0),
             copies: AtomicU64::new(0),
             links: AtomicU64::new(0),
+            sleeps: AtomicU64::new(0),
             copy: CopyCounts::default(),
             heard_ms: AtomicU64::new(0),
             trouble: Mutex::default(),

@@ -2,7 +2,7 @@
 
 use super::info_lines::{Line, lines, load};
 use crate::following::{Following, Role};
-use crate::ring_session::{ReplicaPositions, ReplicaState};
+use crate::ring_session::{FeedCounts, ReplicaPositions, ReplicaState};
 use crate::shared::{ShardHandle, Shared};
 use remora_fabric::Address;
 use remora_resp::commands::replication::{ReplicaFacts, RoleFacts};
@@ -27,6 +27,7 @@ fn replicas(shared: &Shared) -> Vec<ReplicaSums> {
                 of.positions.durable += position.durable;
                 of.positions.applied += position.applied;
                 of.positions.state = of.positions.state.min(position.state);
+                of.positions.counts.add(position.counts);
             })
             .or_insert(ReplicaSums { positions: position, shards: 1 });
     }
@@ -103,6 +104,8 @@ fn of_primary(shared: &Shared) -> Vec<Line> {
         shared.shards.iter().map(move |shard| of(shard).load(Ordering::Relaxed))
     };
     let in_sync = over(|shard| &shard.in_sync_replicas).min().unwrap_or(0);
+    let mut sent = FeedCounts::default();
+    replicas.iter().for_each(|of| sent.add(of.positions.counts));
     all.extend(lines([
         ("master_replid", replication_id(shared.incarnation, shared.roles.epoch())),
         ("master_repl_offset", last.to_string()),
@@ -112,6 +115,9 @@ fn of_primary(shared: &Shared) -> Vec<Line> {
         ("in_sync_replicas", in_sync.to_string()),
         ("replicated_offset", over(|shard| &shard.replicated).sum::<u64>().to_string()),
         ("replicas_lagged", over(|shard| &shard.laggards).sum::<u64>().to_string()),
+        ("feed_messages", sent.messages.to_string()),
+        ("feed_bytes", sent.bytes.to_string()),
+        ("feed_acknowledgements", sent.acknowledgements.to_string()),
     ]));
     all
 }
@@ -153,6 +159,7 @@ fn of_replica(following: &Following) -> Vec<Line> {
         ("slave_durable_offset", load(&following.durable_total)),
         ("slave_links", load(&following.links)),
         ("slave_copies", load(&following.copies)),
+        ("slave_sleeps", load(&following.sleeps)),
         ("slave_read_only", "1".into()),
         ("connected_slaves", "0".into()),
         ("master_replid", id),

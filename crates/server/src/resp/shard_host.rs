@@ -107,7 +107,7 @@ impl ShardHost {
 
     /// The shard's entries up to this one are on the disk.
     pub fn set_synced(&mut self, synced: u64) {
-        self.large_jobs.set_synced(synced);
+        self.large_jobs.set_synced(&self.shard, synced);
         self.shard.set_synced(synced);
         self.applier.note_synced(self.number, synced);
     }

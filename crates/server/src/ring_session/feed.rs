@@ -19,6 +19,26 @@ use zerocopy::FromBytes;
 /// The ring set of a replica, which has no other.
 const SET: usize = 0;
 
+/// What was sent to a replica and heard from it, since it asked for the log.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FeedCounts {
+    /// Messages, each of them one WRITE.
+    pub messages: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Acknowledgements.
+    pub acknowledgements: u64,
+}
+
+impl FeedCounts {
+    /// Adds those of another shard or replica.
+    pub fn add(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+        self.acknowledgements += other.acknowledgements;
+    }
+}
+
 /// A replica's feed, and whether it waits for credit.
 pub(super) struct ReplicaFeed {
     feed: Feed,
@@ -32,6 +52,7 @@ pub(super) struct ReplicaFeed {
     has_left: bool,
     /// Scratch memory of a message.
     message: Vec<u8>,
+    counts: FeedCounts,
 }
 
 impl RingSession {
@@ -65,6 +86,7 @@ impl RingSession {
             is_blocked: false,
             has_left: false,
             message: Vec::new(),
+            counts: FeedCounts::default(),
         }));
         Ok(())
     }
@@ -85,6 +107,7 @@ impl RingSession {
     ) -> Result<(), SessionError> {
         let told = Acknowledge::read_from_bytes(body).map_err(|_| SessionError::Feed)?;
         let Some(of) = &mut self.feed else { return Err(SessionError::Feed) };
+        of.counts.acknowledgements += 1;
         of.feed.take(shard, told).map_err(|_| SessionError::Feed)
     }
 
@@ -145,6 +168,8 @@ impl RingSession {
                 // A copy that has swept a part without keys goes on in the next turn.
                 return Ok(!of.feed.waits());
             }
+            of.counts.messages += 1;
+            of.counts.bytes += of.message.len() as u64;
             of.feed.posted(self.replies.send_alone(SET, &of.message)?);
             self.take_completed(of);
         }
@@ -189,6 +214,7 @@ impl RingSession {
             durable: log.map_or(0, |log| log.told().durable.get()),
             applied: log.map_or(0, |log| log.told().applied.get()),
             state: if log.is_none() { ReplicaState::Copies } else { ReplicaState::Follows },
+            counts: of.counts,
         })
     }
 }
@@ -222,4 +248,6 @@ pub struct ReplicaPositions {
     pub applied: u64,
     /// What it gets.
     pub state: ReplicaState,
+    /// What was sent and heard.
+    pub counts: FeedCounts,
 }

@@ -21,7 +21,7 @@ mod uploads;
 
 pub use client_end::{ClientEnd, RemoteEnd, ShmEnd, StoredBy};
 pub use error::SessionError;
-pub use feed::{ReplicaPositions, ReplicaState};
+pub use feed::{FeedCounts, ReplicaPositions, ReplicaState};
 
 use crate::following::Roles;
 use crate::other_searches::OtherSearches;
