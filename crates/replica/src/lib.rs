@@ -21,10 +21,12 @@
 
 mod feed;
 mod follow;
+mod in_sync;
 mod receive;
 mod send;
 
 pub use feed::Feed;
 pub use follow::{Follower, Heard};
+pub use in_sync::{InSyncSet, Standing};
 pub use receive::{FeedError, LogReceiver, Took};
 pub use send::{AskFor, LogSender, Violation};
