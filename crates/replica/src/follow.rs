@@ -80,6 +80,11 @@ impl Follower {
         (self.of, self.stage) = (None, Stage::Asked);
     }
 
+    /// The epoch of the primary, if one has answered.
+    pub fn epoch(&self) -> Option<u64> {
+        self.of.map(|(_, epoch)| epoch)
+    }
+
     /// The log, once there is no copy under way.
     pub fn log(&mut self) -> Option<&mut LogReceiver> {
         match &mut self.stage {

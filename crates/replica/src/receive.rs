@@ -147,6 +147,13 @@ impl LogReceiver {
         self.waiting.pop_front()
     }
 
+    /// The next entry that was received, committed or not: the primary is gone, and this replica
+    /// takes its place.
+    pub fn next_received(&mut self) -> Option<OwnedEntry> {
+        self.commit = self.commit.max(self.received());
+        self.next_entry()
+    }
+
     /// What is to be said to the primary; the entries up to `applied` are applied, those up to
     /// `durable` on the disk.
     pub fn acknowledge(&self, applied: u64, durable: u64) -> Acknowledge {

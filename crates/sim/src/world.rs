@@ -5,6 +5,7 @@ use crate::faults::Faults;
 use crate::history::History;
 use crate::node::Node;
 use crate::probes::{Probe, Probes};
+use crate::replicas::Replicas;
 use crate::resp::Resp;
 use crate::swarm::Swarm;
 use remora_client_core::Error;
@@ -28,6 +29,8 @@ pub struct World {
     pub history: RefCell<History>,
     /// The faults.
     pub faults: Rc<Faults>,
+    /// Its replicas.
+    pub replicas: Replicas,
     /// The rare paths that ran.
     pub probes: RefCell<Probes>,
     /// The generation of the hashes that go from key to key.

@@ -30,6 +30,11 @@ impl Applier {
         self.batches.push_back(batch);
     }
 
+    /// Whether all that was taken is carried out.
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
     /// Whether there is something to do now.
     #[inline]
     pub fn has_work(&self) -> bool {

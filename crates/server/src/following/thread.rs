@@ -184,21 +184,39 @@ impl<H: Host> Worker<H> {
         Ok(())
     }
 
-    /// The link is over: takes the entries that lie in its rings. The primary may have acknowledged
-    /// them, as their WRITEs have completed.
+    /// The link is over: takes what lies in its rings. The primary may have acknowledged it, as the
+    /// WRITEs have completed.
     pub fn take_rest(&mut self, link: &mut Subscriber) {
         for log in 0..self.logs.len() {
-            // Bounded by the ring. What is no entry is asked for anew.
-            while let Some(receiver) = self.logs[log].log()
-                && let Ok(Some(message)) = link.take_rest(log)
-                && receiver.take(message).is_ok()
-            {}
+            // Bounded by the ring. What is of no honest primary is asked for anew.
+            while let Ok(Some(message)) = link.take_rest(log)
+                && let Ok(heard) = self.logs[log].hear(message)
+            {
+                self.give_copy(log, heard);
+            }
         }
     }
 
-    /// For each log, what was received: its key and epoch, and the last entry.
-    pub fn received(&mut self) -> Vec<u64> {
-        self.logs.iter_mut().map(|log| log.log().map_or(0, |log| log.received())).collect()
+    /// For each log, its epoch and the last entry that was received; `None` if a copy is not
+    /// complete.
+    pub fn positions(&mut self) -> Option<Vec<(u64, u64)>> {
+        self.logs.iter_mut().map(|log| Some((log.epoch()?, log.log()?.received()))).collect()
+    }
+
+    /// The primary is gone, and this replica takes its place: hands over the entries that were
+    /// received, committed or not. Returns the last of each log; `None` if a copy is not complete,
+    /// so that it cannot take that place.
+    pub fn succeed(&mut self) -> Option<Vec<u64>> {
+        let mut received = Vec::new();
+        for log in 0..self.logs.len() {
+            let entries: Vec<_> = {
+                let receiver = self.logs[log].log()?;
+                received.push(receiver.received());
+                std::iter::from_fn(|| receiver.next_received()).collect()
+            };
+            self.give(log, Body::Entries(entries));
+        }
+        (!received.is_empty()).then_some(received)
     }
 
     /// The shards of this server that have keys of a log.
@@ -241,13 +259,13 @@ impl<H: Host> Worker<H> {
                 following.copies.fetch_add(1, Ordering::Relaxed);
                 following.is_copying.store(true, Ordering::Relaxed);
                 tracing::info!("a copy of shard {log} of the primary begins");
-                self.give(log, Body::Begin);
+                self.give_copy(log, heard);
             }
-            Heard::Operations(stream) => self.give(log, Body::Operations(stream)),
-            Heard::Copied { sequence, epoch } => {
+            Heard::Copied { sequence, .. } => {
                 tracing::info!("the copy of shard {log} is complete, at sequence {sequence}");
-                self.give(log, Body::Copied { sequence, epoch });
+                self.give_copy(log, heard);
             }
+            Heard::Operations(_) => self.give_copy(log, heard),
             Heard::Entries { asks: false } => {}
             Heard::Entries { asks: true } => self.acknowledge(link, log)?,
             Heard::Lost { is_same_log: true } => {
@@ -263,6 +281,16 @@ impl<H: Host> Worker<H> {
             }
         }
         Ok(())
+    }
+
+    /// Hands a part of a copy over.
+    fn give_copy(&mut self, log: usize, heard: Heard) {
+        match heard {
+            Heard::Begins { copies: true } => self.give(log, Body::Begin),
+            Heard::Operations(stream) => self.give(log, Body::Operations(stream)),
+            Heard::Copied { sequence, epoch } => self.give(log, Body::Copied { sequence, epoch }),
+            Heard::Begins { copies: false } | Heard::Entries { .. } | Heard::Lost { .. } => {}
+        }
     }
 
     /// Gives the shards the entries of a log that are committed. Whether there were any.
