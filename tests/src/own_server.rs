@@ -7,6 +7,8 @@ pub fn own_config(socket: &Path) -> Config {
     Config {
         data: None,
         replica_of: None,
+        min_replicas: 0,
+        replica_acks: remora_server::AskFor::default(),
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         socket_path: socket.to_owned(),
         fabric_address: None,

@@ -60,6 +60,10 @@ impl Link for LosesReads {
     fn failure(&self) -> Option<LinkError> {
         None
     }
+
+    fn has_completed(&self) -> bool {
+        false
+    }
 }
 
 /// A server that is known by its heartbeats only.

@@ -265,6 +265,8 @@ pub enum Status {
     NotKept = 24,
     /// The server has no log on a disk: nothing is ever kept.
     NothingKept = 25,
+    /// Fewer replicas keep up than the server asks for before it acknowledges: nothing was changed.
+    TooFewReplicas = 26,
 }
 
 impl Status {
@@ -293,7 +295,7 @@ mod tests {
             let op = Op::from_number(number).map(|op| op as u8);
             assert_eq!(op, matches!(number, 1..=34 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
-            assert_eq!(status, (number <= Status::NothingKept as u8).then_some(number));
+            assert_eq!(status, (number <= Status::TooFewReplicas as u8).then_some(number));
         }
     }
 }

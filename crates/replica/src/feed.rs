@@ -2,7 +2,8 @@
 //! wants one, and its log (RDMA_Mongo 4.4: initial synchronisation, then steady state; M19 to M22).
 //!
 //! Invariant: a copy is exact at the sequence of its end ([`Shard::begin_snapshot`]), and the log
-//! goes on with the next one. A copy that is interrupted is of no use; the replica asks anew.
+//! goes on with the next one. A copy that is interrupted is of no use; the replica asks anew. The
+//! replica has stored nothing before the last part of its copy lies in its memory.
 
 use crate::send::{AskFor, LogSender, Violation};
 use remora_arena::Journal;
@@ -20,6 +21,19 @@ pub struct Feed {
     /// The answer to the request, until it is sent.
     answer: Option<Vec<u8>>,
     ask_for: AskFor,
+    copied: Copied,
+}
+
+/// Whether the copy before the log, if there is one, lies in the memory of the replica.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copied {
+    Yes,
+    /// Its last message is not posted yet.
+    Unsent,
+    /// The number of the WRITE of that message.
+    UnderWay(u64),
+    /// The replica is to say so.
+    Unheard,
 }
 
 enum Stage {
@@ -52,9 +66,10 @@ impl Feed {
             stage,
             answer: Some(message(FeedKind::Begins, begins.as_bytes())),
             ask_for,
+            copied: Copied::Yes,
         };
         if next == 0 {
-            return begun(Stage::Copying(Copy::default()));
+            return Self { copied: Copied::Unsent, ..begun(Stage::Copying(Copy::default())) };
         }
         let is_same_log = follow.key.get() == key;
         if is_same_log
@@ -69,7 +84,7 @@ impl Feed {
             next: (shard.last_sequence() + 1).into(),
         };
         let answer = Some(message(FeedKind::Lost, lost.as_bytes()));
-        Self { stage: Stage::Lost, answer, ask_for }
+        Self { stage: Stage::Lost, answer, ask_for, copied: Copied::Yes }
     }
 
     /// Whether there is something to send.
@@ -128,6 +143,9 @@ impl Feed {
     pub fn posted(&mut self, write: u64) {
         if let Stage::Shipping(sender) = &mut self.stage {
             sender.posted(write);
+            if self.copied == Copied::Unsent {
+                self.copied = Copied::UnderWay(write);
+            }
         }
     }
 
@@ -136,6 +154,25 @@ impl Feed {
         if let Stage::Shipping(sender) = &mut self.stage {
             sender.completed(write);
         }
+        if let Copied::UnderWay(last) = self.copied
+            && last <= write
+        {
+            self.copied = match self.ask_for {
+                AskFor::Some => Copied::Yes,
+                AskFor::Each => Copied::Unheard,
+            };
+        }
+    }
+
+    /// The last entry that counts as stored by the replica, and with it the copy before it; `None`
+    /// until there is one. Relaxed, it lies in the memory of the replica; strict, the replica's
+    /// thread has said so.
+    pub fn stored(&self) -> Option<u64> {
+        let sender = self.log().filter(|_| self.copied == Copied::Yes)?;
+        Some(match self.ask_for {
+            AskFor::Some => sender.stored(),
+            AskFor::Each => sender.told().received.get(),
+        })
     }
 
     /// The log on its way, once there is no copy under way.
@@ -156,6 +193,8 @@ impl Feed {
         told: Acknowledge,
     ) -> Result<(), Violation> {
         let Stage::Shipping(sender) = &mut self.stage else { return Ok(()) };
+        // It acknowledges only entries behind a copy that it has taken whole.
+        self.copied = Copied::Yes;
         if let Err(lost) = sender.take(shard, told)? {
             let mut answer = Vec::new();
             self.lose(shard, lost, &mut answer);

@@ -82,11 +82,14 @@ impl InSyncSet {
         }
     }
 
-    /// The replica of this session follows the log, and has stored the entries up to this one. Or
-    /// it has stored more.
+    /// The replica of this session follows the log, and has stored the entries up to this one. One
+    /// that has less than before has begun anew.
     pub fn stored(&mut self, session: u64, sequence: u64) {
         match self.followers.iter_mut().find(|of| of.session == session) {
-            Some(of) => of.stored = of.stored.max(sequence),
+            Some(of) if sequence < of.stored => {
+                (of.stored, of.standing) = (sequence, Standing::Behind);
+            }
+            Some(of) => of.stored = sequence,
             None => {
                 let standing = Standing::Behind;
                 self.followers.push(Follower { session, stored: sequence, standing });

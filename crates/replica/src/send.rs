@@ -26,6 +26,16 @@ pub enum AskFor {
     Each,
 }
 
+impl AskFor {
+    /// The name in configuration and INFO.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Some => "relaxed",
+            Self::Each => "strict",
+        }
+    }
+}
+
 /// What no honest replica sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Violation {

@@ -64,6 +64,7 @@ impl World {
             assert!(missing.is_none_or(|at| self.now_ms <= at + slack), "a laggard is a member");
         }
         for gone in before.iter().filter(|of| !members.contains(of)) {
+            // A laggard: who has lost something was no member by then.
             let memory = self.oracle.memories[gone];
             let missing = self.oracle.appended_ms.get(memory as usize);
             let lacks = missing.is_some_and(|at| self.now_ms >= at + IN_SYNC_PATIENCE_MS);
@@ -107,6 +108,14 @@ impl World {
                         true => self.set.leave(session),
                         false => self.set.retain(|of| of != session),
                     }
+                }
+            }
+            1 if self.random.one_in(4) => {
+                // It has lost what it had, and its session goes on.
+                if let Some(session) = self.some_session() {
+                    let less = self.random.below(self.oracle.memories[&session] + 1);
+                    self.oracle.memories.remove(&session);
+                    self.store(session, less);
                 }
             }
             2..7 => self.oracle.appended_ms.push(self.now_ms),

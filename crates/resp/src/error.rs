@@ -295,6 +295,7 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::NotKept => "MISCONF The disk of the log takes nothing: nothing was changed, and \
              changes are refused until it does. INFO persistence says why."
             .into(),
+        Status::TooFewReplicas => "NOREPLICAS Not enough good replicas to write.".into(),
         Status::NothingKept => CommandError::NothingKept.to_string().into(),
         Status::ReadOnly => "READONLY You can't write against a read only replica.".into(),
     })

@@ -1,9 +1,10 @@
 //! The server's settings. The binary decides where the values come from (flags, environment, file).
 
 pub use remora_engine::Eviction;
-pub use remora_fabric::{Address, Wake};
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::verbs::{Mtu, Packets};
+pub use remora_fabric::{Address, Wake};
+pub use remora_replica::AskFor;
 pub use remora_storage::Promise;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,6 +26,12 @@ pub struct Config {
     /// The primary that this server is a replica of: its Unix socket, or its address for sessions.
     /// `None`: it is a primary.
     pub replica_of: Option<Address>,
+    /// Replicas that must have stored a change before it is acknowledged: up to
+    /// [`remora_layout::limits::MAX_MIN_REPLICAS`]; 0: it is acknowledged without them.
+    pub min_replicas: usize,
+    /// When a replica is asked for an acknowledgement: after some tens of entries (relaxed), or for
+    /// each message, and only then it counts as stored (strict).
+    pub replica_acks: AskFor,
     /// Where the data are kept; `None`: nowhere, they end with the server.
     pub data: Option<Data>,
     /// Address of the RESP listener; port 0 takes a free one.

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+pub mod acknowledging;
 mod agent;
 mod agent_inbox;
 mod balance;
@@ -49,7 +50,7 @@ pub mod touch_hints;
 mod traffic;
 mod utilisation;
 
-pub use config::{Config, Data, Eviction, Mtu, Packets, Promise, Wake};
+pub use config::{AskFor, Config, Data, Eviction, Mtu, Packets, Promise, Wake};
 pub use cores::Cores;
 pub use disk::{EachKey, Loaded, LoadedData, Progress};
 pub use server::Server;

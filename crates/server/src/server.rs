@@ -27,8 +27,8 @@ use remora_fabric::verbs::{self, VerbsError};
 use remora_fabric::vital_thread;
 use remora_layout::arena_header::word;
 use remora_layout::limits::{
-    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES, POINTER_TABLE_BYTES,
-    READ_LEASE_MARGIN_MS, READ_LEASE_MS, SMALLEST_CHUNK_BUCKETS,
+    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_SHARDS, MIN_ARENA_BYTES,
+    POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS, SMALLEST_CHUNK_BUCKETS,
 };
 use remora_layout::slot::SlotTable;
 use remora_storage::{Directory, GroupCommit, Lock, Promise};
@@ -81,11 +81,11 @@ impl Server {
     /// # Errors
     /// See [`StartError`].
     pub fn start_watched(config: Config, watch: &dyn Fn(Progress)) -> Result<Self, StartError> {
-        let durability = match &config.data {
-            None | Some(Data { promise: Promise::Memory, .. }) => Durability::Memory,
-            Some(_) => Durability::Told,
+        let awaits_disk = match &config.data {
+            None | Some(Data { promise: Promise::Memory, .. }) => false,
+            Some(_) => true,
         };
-        Self::start_with(config, durability, watch)
+        Self::start_with(config, awaits_disk, watch)
     }
 
     /// As [`Server::start`]; changes are durable once [`Server::set_durable`] says
@@ -95,7 +95,7 @@ impl Server {
     /// See [`StartError`].
     #[doc(hidden)]
     pub fn start_told(config: Config) -> Result<Self, StartError> {
-        Self::start_with(config, Durability::Told, &Progress::logger())
+        Self::start_with(config, true, &Progress::logger())
     }
 
     /// A shard's changes up to this sequence are durable.
@@ -108,10 +108,14 @@ impl Server {
 
     fn start_with(
         mut config: Config,
-        durability: Durability,
+        awaits_disk: bool,
         watch: &dyn Fn(Progress),
     ) -> Result<Self, StartError> {
         check(&config)?;
+        let durability = match awaits_disk || config.min_replicas > 0 {
+            false => Durability::Memory,
+            true => Durability::Told,
+        };
         let shards = config.shards;
         let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
         let buckets = buckets_per_shard(&config, arena_bytes)?;
@@ -143,8 +147,7 @@ impl Server {
         if config.replica_of.is_some() {
             loops.iter_mut().for_each(|(shard, _)| shard.begin_applying());
         }
-        let following =
-            config.replica_of.clone().map(|primary| Following::new(primary, shards));
+        let following = config.replica_of.clone().map(|primary| Following::new(primary, shards));
         let slots = Box::new(SlotTable::even(shards));
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
@@ -162,6 +165,7 @@ impl Server {
             shards: handles,
             slots,
             disk,
+            awaits_disk,
             following,
             pointer_table,
             verbs,
@@ -439,6 +443,9 @@ fn make_shard(
         held_replies: 0.into(),
         replicas: 0.into(),
         stored_at_replicas: 0.into(),
+        in_sync_replicas: 0.into(),
+        replicated: 0.into(),
+        laggards: 0.into(),
         found_bytes: 0.into(),
         searches: Arc::default(),
         busy_share: BusyShare::default(),
@@ -464,6 +471,10 @@ fn check(config: &Config) -> Result<(), StartError> {
         return wrong(
             "replica_of and data_dir together: a replica keeps nothing on a disk of its own; leave data_dir out".into(),
         );
+    }
+    if config.min_replicas > MAX_MIN_REPLICAS {
+        let wanted = config.min_replicas;
+        return wrong(format!("min_replicas = {wanted}: must be at most {MAX_MIN_REPLICAS}"));
     }
     if config.lease_min_ms > LEASE_CONFIG_MAX_S * 1000 {
         return wrong(format!(

@@ -70,6 +70,12 @@ pub struct ShardHandle {
     pub replicas: AtomicU64,
     /// The last entry of its log that lies in the memory of each of them.
     pub stored_at_replicas: AtomicU64,
+    /// Replicas of its in-sync set.
+    pub in_sync_replicas: AtomicU64,
+    /// The last entry of its log that is replicated.
+    pub replicated: AtomicU64,
+    /// Replicas that left the set because they lagged.
+    pub laggards: AtomicU64,
     /// Bytes that its jobs under way have found and not replied yet.
     pub found_bytes: AtomicU64,
     /// Searches of other shards' trees that it was asked.
@@ -143,6 +149,8 @@ pub struct Shared {
     pub verbs: Option<verbs::Host>,
     /// The log's disk, if there is one.
     pub disk: Option<Disk>,
+    /// Replies wait for what is said to be on a disk.
+    pub awaits_disk: bool,
     /// What is known of the primary, if this server is a replica.
     pub following: Option<Following>,
     /// Counts of the server.

@@ -29,6 +29,11 @@ impl<J: Journal> Shard<J> {
         self.abandon_snapshot();
     }
 
+    /// Whether another log's entries change the shard, and nothing else does.
+    pub fn is_applying(&self) -> bool {
+        self.store.is_applying
+    }
+
     /// As [`Shard::begin_applying`]. The shard holds the state of a log up to this entry, as after
     /// a snapshot: entries up to it do nothing, and the next one follows it. Has no effect if the
     /// shard has applied more of the log.

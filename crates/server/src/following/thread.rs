@@ -348,11 +348,7 @@ impl<H: Host> Worker<H> {
 }
 
 /// Sends a shard a request without a key.
-fn send_if_room(
-    link: &mut Subscriber,
-    log: usize,
-    (op, body): (u8, &[u8]),
-) -> Result<bool, Ended> {
+fn send_if_room(link: &mut Subscriber, log: usize, (op, body): (u8, &[u8])) -> Result<bool, Ended> {
     let header = RequestHeader {
         op,
         flags: 0,

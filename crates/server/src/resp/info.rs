@@ -174,13 +174,18 @@ impl Facts<'_> {
 
     fn replication(&self) -> Vec<Line> {
         let Some(following) = &self.shared.following else {
-            let replicas: Vec<u64> =
-                self.of_shards(|shard| &shard.replicas).collect();
+            let replicas: Vec<u64> = self.of_shards(|shard| &shard.replicas).collect();
+            let in_sync = self.of_shards(|shard| &shard.in_sync_replicas).min().unwrap_or(0);
             return lines([
                 ("role", "master".into()),
                 ("connected_slaves", replicas.iter().max().unwrap_or(&0).to_string()),
                 ("master_repl_offset", self.sum(|s| s.last_sequence)),
                 ("replicas_stored_offset", self.over_shards(|shard| &shard.stored_at_replicas)),
+                ("min_replicas", self.shared.config.min_replicas.to_string()),
+                ("replica_acks", self.shared.config.replica_acks.name().into()),
+                ("in_sync_replicas", in_sync.to_string()),
+                ("replicated_offset", self.over_shards(|shard| &shard.replicated)),
+                ("replicas_lagged", self.over_shards(|shard| &shard.laggards)),
             ]);
         };
         let is_up = following.is_up.load(Ordering::Relaxed);

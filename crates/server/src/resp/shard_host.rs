@@ -3,6 +3,7 @@
 
 use super::host::{Host, Prefetch, Save};
 use super::info;
+use crate::acknowledging::Acknowledging;
 use crate::disk::{LogShipper, SnapshotPort, SnapshotSource};
 use crate::following::{Applier, Batch};
 use crate::inbox::{Mail, Outbox};
@@ -33,6 +34,8 @@ pub struct ShardHost {
     pub shard: Shard<NoJournal>,
     /// Its jobs that are under way.
     pub large_jobs: LargeJobs,
+    /// How far its changes may be acknowledged.
+    pub acknowledging: Acknowledging,
     /// The time of the present turn.
     pub now: Now,
     /// Waiting jobs, of this thread's connections and others'.
@@ -55,7 +58,9 @@ impl ShardHost {
             disk.shipper(number, &mut shard)
         });
         let outbox = Outbox::new(number, shared.shards.len());
+        let of = (shared.config.min_replicas, shared.awaits_disk);
         Self {
+            acknowledging: Acknowledging::new(&mut shard, of.0, of.1),
             now: shared.clock.now(),
             shared,
             number,
@@ -146,10 +151,7 @@ impl ShardHost {
     pub fn has_jobs(&self) -> bool {
         let may_go_on = self.snapshot.as_ref().is_some_and(SnapshotSource::has_work);
         let may_send = self.may_send() || self.may_ship() || may_go_on;
-        !self.jobs.is_empty()
-            || self.large_jobs.has_work()
-            || may_send
-            || self.applier.has_work()
+        !self.jobs.is_empty() || self.large_jobs.has_work() || may_send || self.applier.has_work()
     }
 
     /// Whether there is room for mail that had to wait.

@@ -8,9 +8,10 @@
 use super::{RingSession, SessionError};
 use remora_arena::Journal;
 use remora_engine::{Now, Shard};
+use remora_fabric::Link;
 use remora_layout::limits::{FEED_BYTES, FEED_MESSAGES_PER_TURN};
 use remora_protocol::replication::{Acknowledge, Follow};
-use remora_replica::{AskFor, Feed};
+use remora_replica::Feed;
 use zerocopy::FromBytes;
 
 /// The ring set of a replica, which has no other.
@@ -39,7 +40,8 @@ impl RingSession {
     ) -> Result<(), SessionError> {
         let follow = Follow::read_from_bytes(body).map_err(|_| SessionError::Feed)?;
         self.end_feed(shard);
-        let feed = Feed::begin(shard, &follow, AskFor::Some);
+        let feed = Feed::begin(shard, &follow, self.ask_for);
+        self.replies.link.await_writes(self.shard);
         let (is_blocked, message) = (false, Vec::new());
         self.feed = Some(Box::new(ReplicaFeed { feed, is_blocked, message }));
         Ok(())
@@ -60,6 +62,12 @@ impl RingSession {
     pub(super) fn may_feed(&self) -> bool {
         let is_blocked = self.feed.as_ref().is_some_and(|of| of.is_blocked);
         is_blocked && self.replies.may_flush(SET)
+    }
+
+    /// Whether WRITEs to the replica have completed since they were last looked at.
+    pub fn has_stored(&self) -> bool {
+        let log = self.feed.as_ref().and_then(|of| of.feed.log());
+        log.is_some_and(|log| log.under_way() > 0) && self.replies.link.has_completed()
     }
 
     /// Sends the replica what is new in the log, a bounded number of messages. Whether there is more
@@ -118,12 +126,12 @@ impl RingSession {
 
     /// What the replica has of the log of the shard, once it follows.
     pub fn replica_positions(&self) -> Option<ReplicaPositions> {
-        let log = self.feed.as_ref()?.feed.log();
+        let feed = &self.feed.as_ref()?.feed;
         Some(ReplicaPositions {
             session: self.session,
-            stored: log.map_or(0, |log| log.stored()),
-            applied: log.map_or(0, |log| log.told().applied.get()),
-            is_copying: log.is_none(),
+            stored: feed.stored(),
+            durable: feed.log().map_or(0, |log| log.told().durable.get()),
+            applied: feed.log().map_or(0, |log| log.told().applied.get()),
         })
     }
 }
@@ -133,10 +141,10 @@ impl RingSession {
 pub struct ReplicaPositions {
     /// The session of the replica.
     pub session: u64,
-    /// The last entry that lies in its memory.
-    pub stored: u64,
+    /// The last entry that counts as stored; `None` while it gets a copy.
+    pub stored: Option<u64>,
+    /// The last entry on its disk, as it said; 0 without one.
+    pub durable: u64,
     /// The last entry that it has applied, as it said.
     pub applied: u64,
-    /// It gets a copy, and has nothing yet.
-    pub is_copying: bool,
 }

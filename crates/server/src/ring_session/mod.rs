@@ -43,6 +43,7 @@ use remora_layout::session::{ring_number, ring_offset, set_offset};
 use remora_protocol::Command;
 use remora_protocol::Reply;
 use remora_protocol::message::{PIECE, Status, form};
+use remora_replica::AskFor;
 use remora_ring::{Poll, Receiver};
 use replies::{Replies, ReplyOrigin};
 use std::os::fd::BorrowedFd;
@@ -76,6 +77,8 @@ pub struct RingSession {
     uploads: Uploads,
     /// The shard's log on its way to the client, which is a replica.
     feed: Option<Box<feed::ReplicaFeed>>,
+    /// When a replica is asked for an acknowledgement.
+    ask_for: AskFor,
     /// Set when the peer broke the protocol; the control thread ends it all.
     pub violated: Arc<AtomicBool>,
     /// Turns in a row whose replies have not been sent.
@@ -174,6 +177,7 @@ impl RingSession {
             large: Large::new(parts.large, parts.client.ring_sets()),
             uploads: Uploads::default(),
             feed: None,
+            ask_for: AskFor::default(),
             frames: Vec::new(),
             search_scratch: Vec::new(),
             threads_seen: 0,
@@ -185,6 +189,11 @@ impl RingSession {
             touched: parts.touched,
             searches: parts.searches,
         }
+    }
+
+    /// When the client is asked for an acknowledgement, if it is a replica.
+    pub fn set_ask_for(&mut self, ask_for: AskFor) {
+        self.ask_for = ask_for;
     }
 
     /// The client's wake-up of the shard, if the client wakes it itself.

@@ -19,6 +19,8 @@ fn server(directory: &Path) -> Server {
     let config = Config {
         data: None,
         replica_of: None,
+        min_replicas: 0,
+        replica_acks: remora_replica::AskFor::default(),
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         socket_path: directory.join("socket"),
         fabric_address: None,
