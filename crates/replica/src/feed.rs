@@ -234,7 +234,7 @@ impl Copy {
             shard.take_snapshot(&mut self.written);
             match turn {
                 SnapshotTurn::Ended { sequence } => {
-                    let sender = LogSender::behind_copy(shard, sequence + 1, ask_for);
+                    let sender = LogSender::begin(shard, sequence + 1, ask_for);
                     self.ended = Some((sequence, sender.map_err(lost_of)?));
                 }
                 SnapshotTurn::GivenUp => return Err(Lost { oldest: shard.last_sequence() + 1 }),

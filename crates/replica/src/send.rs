@@ -115,19 +115,6 @@ impl LogSender {
         })
     }
 
-    /// As [`LogSender::begin`], for a replica that gets a copy: it has nothing yet. The next WRITE
-    /// that is posted ends the copy.
-    ///
-    /// # Errors
-    /// As of [`LogSender::begin`].
-    pub fn behind_copy<J: Journal>(
-        shard: &mut Shard<J>,
-        next: u64,
-        ask_for: AskFor,
-    ) -> Result<Self, CursorError> {
-        Ok(Self { stored: 0, ..Self::begin(shard, next, ask_for)? })
-    }
-
     /// Whether there is something to send: entries, or a commit position.
     #[inline]
     pub fn has_news<J: Journal>(&self, shard: &Shard<J>) -> bool {

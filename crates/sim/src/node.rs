@@ -33,7 +33,7 @@ use remora_layout::limits::{
     CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, MAX_REGIONS, READ_LEASE_MARGIN_MS, READ_LEASE_MS,
 };
 use remora_protocol::Command;
-use remora_replica::InSyncSet;
+use remora_server::acknowledging::Acknowledging;
 use remora_server::disk::Content;
 use remora_server::ring_session::SessionError;
 use remora_storage::sim::SimVolume;
@@ -98,8 +98,8 @@ struct Incarnation {
     followers: Vec<Follower>,
     /// The pointers that clients share.
     pointers: Option<(Words, u64)>,
-    /// One for each shard, if changes wait for replicas.
-    sets: Vec<InSyncSet>,
+    /// One for each shard, if there are replicas.
+    acknowledging: Vec<Acknowledging>,
     /// What replicas wrote and no honest one does.
     violations: Vec<SessionError>,
 }
@@ -252,7 +252,7 @@ impl Node {
     fn begin_incarnation(
         &mut self,
         (number, began_ns): (u64, u64),
-        shards: Vec<Shard<SimJournal>>,
+        mut shards: Vec<Shard<SimJournal>>,
         journals: Vec<SimJournal>,
     ) {
         let eviction = self.options.shard.eviction;
@@ -265,8 +265,9 @@ impl Node {
         let evicts = self.options.shard.eviction != Eviction::None;
         let followers = vec![Follower::default(); if evicts { self.options.shards } else { 0 }];
         let min_replicas = self.options.min_replicas;
-        let set = |shard: &Shard<_>| InSyncSet::new(min_replicas, shard.last_sequence());
-        let sets = shards.iter().filter(|_| min_replicas > 0).map(set).collect();
+        let replicated = shards.iter_mut().filter(|_| self.oracle.is_some());
+        let acknowledging = replicated.map(|shard| Acknowledging::new(shard, min_replicas, false));
+        let acknowledging = acknowledging.collect();
         self.incarnation = Some(Incarnation {
             number,
             began_ns,
@@ -278,7 +279,7 @@ impl Node {
             rings: None,
             followers,
             pointers,
-            sets,
+            acknowledging,
             violations: Vec::new(),
         });
     }

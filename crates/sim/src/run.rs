@@ -81,10 +81,9 @@ impl World {
             over: Cell::new(false),
             counts: Cell::default(),
         });
+        world.begin_replicas();
         world.start_server();
         Coroutines::spawn(&sim, move || Node::run(&node));
-        world.begin_replicas();
-        world.note_primary();
         let mut clients = world.spawn_clients();
         clients.extend(RespClient::spawn_all(&world));
         clients.extend(crowd::spawn_all(&world));

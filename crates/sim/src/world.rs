@@ -61,7 +61,9 @@ impl World {
         self.probes.borrow_mut().add_error(error);
         let needs_buffer = self.swarm.lengths.most_bytes > STREAM_BYTES as u64;
         let is_kept_off = error == Error::Refused(Status::NotKept);
+        let lacks_replicas = error == Error::Refused(Status::TooFewReplicas);
         matches!(error, Error::Refused(Status::OutOfMemory))
+            || (lacks_replicas && self.swarm.node.min_replicas > 0)
             || (is_kept_off && self.node.borrow().had_trouble())
             || (needs_buffer && error == Error::Refused(Status::NeedsBuffer))
     }

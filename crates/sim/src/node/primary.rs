@@ -90,32 +90,19 @@ impl Incarnation {
                 }
             }
         }
-        for (at, set) in self.sets.iter_mut().enumerate().filter(|(at, _)| is_free[*at]) {
-            let shard = &mut self.shards[at];
-            let follows = |number| self.sessions.iter().any(|session| session.number == number);
-            set.retain(follows);
+        let of_shards = self.acknowledging.iter_mut().zip(&mut self.shards).enumerate();
+        for (at, (acknowledging, shard)) in of_shards.filter(|(at, _)| is_free[*at]) {
             let positions = self.sessions.iter().filter_map(|of| of.rings[at].replica_positions());
-            positions
-                .filter(|of| !of.is_copying)
-                .for_each(|of| set.stored(of.session, of.stored));
-            set.tick(shard.last_sequence(), now_ns / MS);
-            let replicated = set.replicated().min(shard.last_sequence());
-            if replicated > shard.durable_sequence() {
-                shard.set_durable(replicated);
-                worked = true;
-            }
+            worked |= acknowledging.look(shard, positions, now_ns / MS);
         }
         worked
     }
 
     /// Whether entries are on their way to replicas.
     pub(super) fn feeds(&self) -> bool {
-        self.sessions.iter().any(|session| {
-            let rings = session.rings.iter().zip(&self.shards);
-            rings.filter_map(|(ring, shard)| Some((ring.replica_positions()?, shard))).any(
-                |(positions, shard)| positions.stored < shard.last_sequence(),
-            )
-        })
+        let mut rings = self.sessions.iter().flat_map(|session| &session.rings);
+        rings.any(|ring| ring.is_replica())
+            && self.acknowledging.iter().any(|acknowledging| acknowledging.wants_ticks())
     }
 }
 

@@ -277,7 +277,7 @@ impl World {
             counts.compared = oracle.borrow().compared;
         }
         for place in self.replicas.places.borrow().iter() {
-            let (copies, links) = place.replica.borrow().counts;
+            let (copies, links) = place.replica.borrow().counts();
             counts.copies += copies;
             counts.links += links;
         }

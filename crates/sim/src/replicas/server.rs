@@ -163,6 +163,11 @@ impl Process {
         worked
     }
 
+    fn counts(&self) -> (u64, u64) {
+        let following = self.host.following();
+        (following.copies.load(Ordering::Relaxed), following.links.load(Ordering::Relaxed))
+    }
+
     fn is_idle(&self) -> bool {
         self.appliers.iter().all(Applier::is_empty)
             && self.host.0.inboxes.borrow().iter().all(VecDeque::is_empty)
@@ -206,7 +211,7 @@ pub struct Replica {
     /// Its tasks.
     pub tasks: Vec<u64>,
     /// Copies and links of processes that are gone.
-    pub counts: (u64, u64),
+    counts: (u64, u64),
 }
 
 /// What a task of a replica works with.
@@ -246,10 +251,15 @@ impl Replica {
     /// The process, which is gone from here.
     fn take_process(&mut self) -> Option<Process> {
         let process = self.process.take()?;
-        let following = process.host.following();
-        self.counts.0 += following.copies.load(Ordering::Relaxed);
-        self.counts.1 += following.links.load(Ordering::Relaxed);
+        let (copies, links) = process.counts();
+        self.counts = (self.counts.0 + copies, self.counts.1 + links);
         Some(process)
+    }
+
+    /// Copies and links of this place.
+    pub fn counts(&self) -> (u64, u64) {
+        let (copies, links) = self.process.as_ref().map_or((0, 0), Process::counts);
+        (self.counts.0 + copies, self.counts.1 + links)
     }
 }
 
@@ -487,10 +497,13 @@ impl Place {
                 told_ns = world.now_ns();
                 worker.tell(link).ok()?;
             }
-            if worked {
-                self.pause(world.draw(|random| random.within(&(200..=turn_ns))));
-            } else {
+            let before_ns = world.now_ns();
+            if !worked {
                 link.wait(Duration::from_millis(HEARTBEAT_MS)).ok()?;
+            }
+            if world.now_ns() == before_ns {
+                // Also where a message has begun to arrive.
+                self.pause(world.draw(|random| random.within(&(200..=turn_ns))));
             }
         }
         None
