@@ -554,6 +554,7 @@ impl Node {
         for shard in &mut incarnation.shards {
             shard.abandon_snapshot();
             shard.set_keeps(true);
+            shard.set_has_replicas(true);
             shard.execute(&Command::FlushAll, KeyHash(0), now);
             // Bounded: each turn releases something.
             while shard.wants_release() {

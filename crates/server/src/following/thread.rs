@@ -64,6 +64,9 @@ pub struct Worker<H> {
     shared: H,
     /// By shard of the primary.
     logs: Vec<Follower>,
+    /// By shard of the primary, the end of a copy that may not be shown yet: the primary has not
+    /// acknowledged all that is in it.
+    copied: Vec<Option<(u64, u64)>>,
     /// By shard of this server, the batches that it was given.
     given: Vec<u64>,
 }
@@ -135,7 +138,7 @@ impl Worker<Arc<Shared>> {
 impl<H: Host> Worker<H> {
     /// Of a server with so many shards.
     pub fn new(shared: H, shards: usize) -> Self {
-        Self { shared, logs: Vec::new(), given: vec![0; shards] }
+        Self { shared, logs: Vec::new(), copied: Vec::new(), given: vec![0; shards] }
     }
 
     fn following(&self) -> &Following {
@@ -149,6 +152,7 @@ impl<H: Host> Worker<H> {
     pub fn begin(&mut self, link: &mut Subscriber) -> Result<(), Ended> {
         if self.logs.len() != link.shards() {
             self.logs = (0..link.shards()).map(|_| Follower::default()).collect();
+            self.copied = vec![None; link.shards()];
         }
         for log in 0..link.shards() {
             let follow = self.logs[log].ask();
@@ -209,11 +213,10 @@ impl<H: Host> Worker<H> {
     pub fn succeed(&mut self) -> Option<Vec<u64>> {
         let mut received = Vec::new();
         for log in 0..self.logs.len() {
-            let entries: Vec<_> = {
-                let receiver = self.logs[log].log()?;
-                received.push(receiver.received());
-                std::iter::from_fn(|| receiver.next_received()).collect()
-            };
+            let receiver = self.logs[log].log()?;
+            received.push(receiver.received());
+            let entries: Vec<_> = std::iter::from_fn(|| receiver.next_received()).collect();
+            self.end_copy(log);
             self.give(log, Body::Entries(entries));
         }
         (!received.is_empty()).then_some(received)
@@ -286,9 +289,12 @@ impl<H: Host> Worker<H> {
     /// Hands a part of a copy over.
     fn give_copy(&mut self, log: usize, heard: Heard) {
         match heard {
-            Heard::Begins { copies: true } => self.give(log, Body::Begin),
+            Heard::Begins { copies: true } => {
+                self.copied[log] = None;
+                self.give(log, Body::Begin);
+            }
             Heard::Operations(stream) => self.give(log, Body::Operations(stream)),
-            Heard::Copied { sequence, epoch } => self.give(log, Body::Copied { sequence, epoch }),
+            Heard::Copied { sequence, epoch } => self.copied[log] = Some((sequence, epoch)),
             Heard::Begins { copies: false } | Heard::Entries { .. } | Heard::Lost { .. } => {}
         }
     }
@@ -300,11 +306,22 @@ impl<H: Host> Worker<H> {
         }
         let Some(receiver) = self.logs[log].log() else { return false };
         let entries: Vec<_> = std::iter::from_fn(|| receiver.next_entry()).collect();
+        let commit = receiver.commit();
+        if self.copied[log].is_some_and(|(sequence, _)| sequence <= commit) {
+            self.end_copy(log);
+        }
         if entries.is_empty() {
             return false;
         }
         self.give(log, Body::Entries(entries));
         true
+    }
+
+    /// A copy counts from now on: all that is in it is committed.
+    fn end_copy(&mut self, log: usize) {
+        if let Some((sequence, epoch)) = self.copied[log].take() {
+            self.give(log, Body::Copied { sequence, epoch });
+        }
     }
 
     fn give(&mut self, log: usize, body: Body) {

@@ -25,6 +25,8 @@ const MS: u64 = 1_000_000;
 /// How much more memory a shard of a replica has: there may be fewer shards, and it takes room in
 /// another order.
 const ROOM: usize = 4;
+/// Ticks between two comparisons of what has changed; their square, of what has not.
+const SELDOM: u64 = 6;
 
 /// What the worker has of its server.
 #[derive(Clone)]
@@ -85,6 +87,9 @@ pub struct Process {
     /// What is left of the worker, once it was told to stop.
     stopped: Option<Worker<SimHost>>,
     is_to_stop: bool,
+    ticks: u64,
+    /// The sum of its shards' sequences when they were compared last.
+    compared: u64,
 }
 
 impl Process {
@@ -122,6 +127,8 @@ impl Process {
             session: None,
             stopped: None,
             is_to_stop: false,
+            ticks: 0,
+            compared: 0,
         }
     }
 
@@ -174,7 +181,15 @@ impl Process {
     }
 
     /// The work that is due every few milliseconds.
-    fn tick(&mut self, time: &NodeTime) {
+    fn tick(&mut self, time: &NodeTime, oracle: &mut Oracle) {
+        self.ticks += 1;
+        let applied = self.shards.iter().map(Shard::last_sequence).sum();
+        let is_new = self.ticks.is_multiple_of(SELDOM) && self.compared != applied;
+        if is_new || self.ticks.is_multiple_of(SELDOM * SELDOM) {
+            // Also where nothing came: nothing may expire.
+            self.compared = applied;
+            self.compare(oracle);
+        }
         let now = time.now(self.began_ns);
         self.appliers.iter_mut().for_each(Applier::tick);
         self.shards.iter_mut().for_each(|shard| shard.tick(now));
@@ -391,8 +406,7 @@ impl Place {
             if let Some(process) = &mut replica.process {
                 if world.now_ns() >= next_tick_ns {
                     next_tick_ns = world.now_ns() + HEARTBEAT_MS * MS;
-                    process.tick(&time);
-                    process.compare(&mut self.oracle.borrow_mut());
+                    process.tick(&time, &mut self.oracle.borrow_mut());
                 }
                 worked = process.turn(&time, &mut self.oracle.borrow_mut());
                 let host = process.host.clone();
