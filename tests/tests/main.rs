@@ -29,6 +29,7 @@ mod bad_disks;
 mod data_directory;
 mod durability;
 mod failed_disk;
+mod min_replicas;
 mod replicas;
 mod synced;
 

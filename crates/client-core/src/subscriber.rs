@@ -37,6 +37,11 @@ impl Subscriber {
         self.endpoint.connection.tables.len()
     }
 
+    /// The server's incarnation: a number that is new at each of its starts.
+    pub fn incarnation(&self) -> u64 {
+        self.endpoint.connection.incarnation
+    }
+
     /// The transport of the connection.
     pub fn transport(&self) -> Transport {
         self.endpoint.connection.transport()
@@ -58,6 +63,12 @@ impl Subscriber {
     pub fn take(&mut self, shard: usize) -> Result<Option<&[u8]>, Error> {
         let came = self.endpoint.take_message(shard)?;
         Ok(came.then_some(&self.endpoint.reply[..]))
+    }
+
+    /// Ends the connection: what the server writes from here on does not count as stored. What it has
+    /// written before lies in this memory ([`Subscriber::take_rest`]).
+    pub fn leave(&self) {
+        self.endpoint.connection.leave();
     }
 
     /// Takes the next message of a shard that lies in this memory, also after the end of the

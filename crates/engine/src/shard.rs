@@ -148,6 +148,11 @@ impl<J: Journal> Shard<J> {
         stats
     }
 
+    /// Keys of all databases.
+    pub fn keys(&self) -> u64 {
+        self.store.stats.keys - self.store.flushes.keys()
+    }
+
     /// First of two prefetches of a key: its bucket.
     #[inline(always)]
     pub fn prefetch(&self, hash: KeyHash) {

@@ -569,6 +569,18 @@ pub const APPLY_TURN_ENTRIES: usize = 256;
 pub const FOLLOW_AGAIN_MS: u64 = 50;
 /// See [`FOLLOW_AGAIN_MS`].
 pub const FOLLOW_AGAIN_MAX_MS: u64 = 2000;
+/// Longest text with which a server refuses that its log is followed, bytes.
+pub const FEED_REASON_BYTES: usize = 256;
+/// Changes of the role (`REPLICAOF`, `RESYNC`) that wait for the one under way; more are refused.
+pub const ROLE_CHANGES_WAITING: usize = 16;
+/// Time that a change of the role waits for the shards, ms, counted from their last progress: a
+/// turn of a shard takes far less.
+pub const ROLE_PATIENCE_MS: u64 = 10_000;
+/// How often a replica tells the log how far the copy of its primary has come, ms.
+pub const COPY_TOLD_EVERY_MS: u64 = 2_000;
+/// Time for which a replica that is promoted takes entries out of its rings while its primary still
+/// sends some, ms.
+pub const LAST_ENTRIES_MS: u64 = 1_000;
 /// While fewer bytes of log are left, nothing is kept for replicas that lag: before changes are
 /// refused they lose their place, and get a copy.
 pub const FEED_ROOM_BYTES: usize = LOG_HELD_BYTES - (64 << 20);

@@ -26,7 +26,7 @@ mod receive;
 mod send;
 
 pub use feed::Feed;
-pub use follow::{Follower, Heard};
+pub use follow::{Follower, Heard, PrimaryFacts};
 pub use in_sync::{InSyncSet, Standing};
 pub use receive::{FeedError, LogReceiver, Took};
 pub use send::{AskFor, LogSender, Violation};

@@ -147,11 +147,13 @@ impl LogReceiver {
         self.waiting.pop_front()
     }
 
-    /// The next entry that was received, committed or not: the primary is gone, and this replica
-    /// takes its place.
-    pub fn next_received(&mut self) -> Option<OwnedEntry> {
-        self.commit = self.commit.max(self.received());
-        self.next_entry()
+    /// All whole entries that are left, also those behind the commit position, and how many these
+    /// are: this replica is promoted, and its primary may have acknowledged them.
+    pub fn take_rest(&mut self) -> (Vec<OwnedEntry>, u64) {
+        self.waiting_bytes = 0;
+        let rest: Vec<_> = std::mem::take(&mut self.waiting).into();
+        let beyond = rest.iter().filter(|entry| entry.sequence > self.commit).count();
+        (rest, beyond as u64)
     }
 
     /// What is to be said to the primary; the entries up to `applied` are applied, those up to

@@ -253,6 +253,9 @@ impl LogSender {
             CursorError::Ahead { next } => Lost { oldest: next },
         })?;
         self.sent = failed - 1;
+        // What came behind it was not taken: it comes again.
+        self.under_way.clear();
+        self.stored = failed - 1;
         self.rolled_back += 1;
         Ok(())
     }

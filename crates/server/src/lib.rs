@@ -31,6 +31,7 @@ pub mod large_jobs;
 pub mod mail_queues;
 mod numa;
 pub mod other_searches;
+mod peer;
 mod polling;
 mod random;
 mod regions;

@@ -235,6 +235,15 @@ impl<C: Fn() -> Instant> RingClients<C> {
         !self.replicas.is_empty()
     }
 
+    /// The server becomes a replica: no log of it is followed any more. The replicas get the reason.
+    pub fn refuse_replicas(&mut self, shard: &mut Shard<impl Journal>, why: &str) {
+        for &place in &self.replicas {
+            if let Some(client) = &mut self.clients[place] {
+                client.session.refuse_replica(shard, why);
+            }
+        }
+    }
+
     /// How far each replica has come.
     pub fn replica_positions(&self) -> impl Iterator<Item = ReplicaPositions> {
         self.replica_sessions().filter_map(RingSession::replica_positions)

@@ -8,7 +8,7 @@ use crate::control::{self, Control};
 use crate::disk::{
     DataDirectory, Disk, LogThread, Progress, SnapshotPlace, SnapshotThread, recover,
 };
-use crate::following::{FollowThread, Following};
+use crate::following::{Following, Role, RoleThread, Roles};
 use crate::inbox::{Inbox, Message};
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
@@ -37,7 +37,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -59,8 +59,8 @@ pub struct Server {
     log: Option<LogThread>,
     /// Writes snapshots.
     snapshots: Option<SnapshotThread>,
-    /// Follows the primary, at a replica.
-    follow: Option<FollowThread>,
+    /// Changes the role, and follows the primary of a replica.
+    role: Option<RoleThread>,
     lock: Option<Lock>,
 }
 
@@ -147,7 +147,10 @@ impl Server {
         if config.replica_of.is_some() {
             loops.iter_mut().for_each(|(shard, _)| shard.begin_applying());
         }
-        let following = config.replica_of.clone().map(|primary| Following::new(primary, shards));
+        let role = match config.replica_of.clone() {
+            None => Role::Primary,
+            Some(primary) => Role::Replica(Arc::new(Following::new(primary, shards))),
+        };
         let slots = Box::new(SlotTable::even(shards));
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
@@ -159,14 +162,13 @@ impl Server {
             fabric_address,
             clock,
             incarnation,
-            epoch,
             numa_nodes: topology.nodes(),
             hash_seed,
             shards: handles,
             slots,
             disk,
             awaits_disk,
-            following,
+            roles: Arc::new(Roles::new(role, epoch)),
             pointer_table,
             verbs,
             stopping: false.into(),
@@ -188,13 +190,11 @@ impl Server {
         let snapshots =
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
         let lock = data.and_then(DataDirectory::into_lock);
-        let (shards, control, acceptor, follow) = (Vec::new(), None, None, None);
+        let (shards, control, acceptor, role) = (Vec::new(), None, None, None);
         let mut server =
-            Self { socket, shared, shards, control, acceptor, log, snapshots, follow, lock };
+            Self { socket, shared, shards, control, acceptor, log, snapshots, role, lock };
         server.spawn(loops, &places, unix, fabric, listener)?;
-        if server.shared.following.is_some() {
-            server.follow = Some(FollowThread::start(Arc::clone(&server.shared))?);
-        }
+        server.role = Some(RoleThread::start(Arc::clone(&server.shared))?);
         Ok(server)
     }
 
@@ -286,8 +286,8 @@ impl Server {
 
     fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        if let Some(follow) = self.follow.take() {
-            follow.stop();
+        if let Some(role) = self.role.take() {
+            role.stop();
         }
         if let Some((thread, waker)) = self.acceptor.take() {
             // Fails only if the poll is gone, and then the thread is gone too.
@@ -441,11 +441,10 @@ fn make_shard(
         clients_unparked: 0.into(),
         jobs: 0.into(),
         held_replies: 0.into(),
-        replicas: 0.into(),
-        stored_at_replicas: 0.into(),
         in_sync_replicas: 0.into(),
         replicated: 0.into(),
         laggards: 0.into(),
+        replicas: Mutex::default(),
         found_bytes: 0.into(),
         searches: Arc::default(),
         busy_share: BusyShare::default(),

@@ -16,6 +16,7 @@ use crate::accept::ACCEPTS_PER_TURN;
 use crate::agent::{Agent, FIRST_TOKEN};
 use crate::balance::Balance;
 use crate::config::Wake;
+use crate::following::RoleStep;
 use crate::inbox::{Handed, Mail, Message};
 use crate::mail_queues::receive;
 use crate::polling::Polling;
@@ -253,6 +254,8 @@ impl ShardLoop {
                 }
                 Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
                 Message::Apply(batch) => self.connections.port_mut().take_batch(batch),
+                Message::Role(step) => self.take_role_step(step),
+                Message::RoleAnswer(token, reply) => self.connections.take_reply(token, reply),
                 Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),
                 Message::Drain(done) => {
                     self.drains = Some((Instant::now() + DRAIN, done));
@@ -261,6 +264,23 @@ impl ShardLoop {
                     self.end_drain(Instant::now());
                 }
                 Message::Stop => self.stopping = true,
+            }
+        }
+    }
+
+    /// The role of the server changes.
+    fn take_role_step(&mut self, step: RoleStep) {
+        let host = self.connections.port_mut();
+        match step {
+            RoleStep::Follow(gate) => {
+                host.begin_following();
+                let refusal = host.shared.roles.refusal();
+                self.clients.refuse_replicas(&mut host.shard, &refusal);
+                gate.pass(host.shard.last_epoch());
+            }
+            RoleStep::Lead { epoch, log_secret, gate } => {
+                host.shard.promote(epoch, log_secret).expect("the epoch is a new one");
+                gate.pass(epoch);
             }
         }
     }
@@ -509,10 +529,6 @@ impl ShardLoop {
         let rung = self.clients.take_rung();
         let (parked, unparked) = (self.clients.parked(), self.clients.unparked());
         let held = self.clients.held_replies();
-        let positions = self.clients.replica_positions();
-        let (replicas, stored) = positions.fold((0, u64::MAX), |(replicas, stored), position| {
-            (replicas + 1, stored.min(position.stored.unwrap_or(0)))
-        });
         let host = self.host();
         let held = held + host.large_jobs.held_replies() + self.connections.held_replies();
         let handle = host.handle();
@@ -520,13 +536,15 @@ impl ShardLoop {
         handle.clients_parked.store(parked as u64, Ordering::Relaxed);
         handle.clients_unparked.store(unparked as u64, Ordering::Relaxed);
         handle.held_replies.store(held as u64, Ordering::Relaxed);
-        handle.replicas.store(replicas, Ordering::Relaxed);
         let set = host.acknowledging.set();
         let replicated = set.replicated().min(host.shard.last_sequence());
         handle.in_sync_replicas.store(set.members() as u64, Ordering::Relaxed);
         handle.replicated.store(replicated, Ordering::Relaxed);
         handle.laggards.store(set.laggards(), Ordering::Relaxed);
-        handle.stored_at_replicas.store(if replicas == 0 { 0 } else { stored }, Ordering::Relaxed);
+        if let Ok(mut replicas) = handle.replicas.lock() {
+            replicas.clear();
+            replicas.extend(self.clients.replica_positions());
+        }
         handle.found_bytes.store(host.large_jobs.found_bytes() as u64, Ordering::Relaxed);
         if let Ok(mut published) = handle.stats.lock() {
             *published = host.shard.stats();

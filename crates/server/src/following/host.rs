@@ -1,6 +1,7 @@
 //! What a worker that follows needs of its server.
 
 use super::batch::Batch;
+use super::fit::Memory;
 use super::state::Following;
 use crate::inbox::Message;
 use crate::shared::Shared;
@@ -9,18 +10,38 @@ use std::sync::Arc;
 /// A replica around the worker that follows: a server, or one of a simulated world.
 pub trait Host {
     /// How far it has come.
-    fn following(&self) -> &Following;
+    fn following(&self) -> &Arc<Following>;
+
+    /// Its memory, which is to be enough for what the primary has.
+    fn memory(&self) -> Memory;
+
+    /// Its port for RESP, for the primary's list of replicas; 0 without one.
+    fn resp_port(&self) -> u16;
 
     /// Hands a batch over to a shard.
     fn give(&self, shard: usize, batch: Arc<Batch>);
 }
 
-impl Host for Arc<Shared> {
-    fn following(&self) -> &Following {
-        self.following.as_ref().expect("a replica follows")
+/// A server that follows one primary.
+pub(super) struct ReplicaHost {
+    pub shared: Arc<Shared>,
+    pub following: Arc<Following>,
+}
+
+impl Host for ReplicaHost {
+    fn following(&self) -> &Arc<Following> {
+        &self.following
+    }
+
+    fn memory(&self) -> Memory {
+        Memory::of(&self.shared.config)
+    }
+
+    fn resp_port(&self) -> u16 {
+        self.shared.resp_address.port()
     }
 
     fn give(&self, shard: usize, batch: Arc<Batch>) {
-        self.shards[shard].inbox.push(Message::Apply(batch));
+        self.shared.shards[shard].inbox.push(Message::Apply(batch));
     }
 }

@@ -2,10 +2,10 @@
 //! thread's knowledge of the others, and the mail that a turn gathers for each of them.
 
 use super::host::{Host, Prefetch, Save};
-use super::info;
+use super::{info, replication};
 use crate::acknowledging::Acknowledging;
 use crate::disk::{LogShipper, SnapshotPort, SnapshotSource};
-use crate::following::{Applier, Batch};
+use crate::following::{Applier, Batch, RoleChange};
 use crate::inbox::{Mail, Outbox};
 use crate::large_jobs::LargeJobs;
 use crate::shared::{ShardHandle, Shared};
@@ -19,7 +19,8 @@ use remora_layout::limits::{CONNECTION_REQUESTS_AHEAD, JOBS_PER_TURN};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
-use remora_resp::request::Sections;
+use remora_resp::commands::replication::RoleFacts;
+use remora_resp::request::{RoleRequest, Sections};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -82,12 +83,15 @@ impl ShardHost {
     /// Applies some of the log of the primary, if this server is a replica.
     #[inline]
     pub fn apply_some(&mut self) {
-        if let Some(following) = &self.shared.following
-            && self.applier.has_work()
-        {
-            let of = (&*self.shared.slots, following);
-            self.applier.turn((self.number, &mut self.shard), of, self.now);
+        if self.applier.has_work() {
+            self.applier.turn((self.number, &mut self.shard), &self.shared.slots, self.now);
         }
+    }
+
+    /// The server becomes a replica, or that of another primary.
+    pub fn begin_following(&mut self) {
+        self.applier.clear();
+        self.shard.begin_applying();
     }
 
     /// The shard's clock ticks.
@@ -302,6 +306,21 @@ impl Host for ShardHost {
             Some(disk) if disk.snapshots.want() => Save::Begun,
             Some(_) => Save::UnderWay,
         }
+    }
+
+    fn change_role(&self, change: RoleRequest<'_>, token: Token) -> Result<(), String> {
+        let change = match change {
+            RoleRequest::Lead => RoleChange::Lead,
+            RoleRequest::Resync => RoleChange::Resync,
+            RoleRequest::Follow(primary) => {
+                RoleChange::Follow(primary.parse().map_err(|error| format!("ERR {error}"))?)
+            }
+        };
+        self.shared.roles.ask(change, token).map_err(str::to_owned)
+    }
+
+    fn role(&self) -> RoleFacts {
+        replication::role(&self.shared)
     }
 
     fn keeps_data(&self) -> bool {

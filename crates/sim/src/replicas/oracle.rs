@@ -13,13 +13,13 @@ use remora_engine::{Digest, Durability, Eviction, Now, Origin, Shard, ShardOptio
 use remora_fabric::sim::SimJournal;
 use remora_layout::slot::SlotTable;
 use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
-use remora_server::following::{Batch, Body};
+use remora_server::following::{Batch, Body, LogPart};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Logs of one life, among those of a reference.
 const LOGS: u32 = 256;
 /// Bytes of a reference's arena.
-const ARENA_BYTES: usize = 64 << 20;
+const ARENA_BYTES: usize = 24 << 20;
 
 /// What one shard of a replica holds, of which life.
 #[derive(Clone, Default)]
@@ -36,16 +36,21 @@ pub struct Copied {
 impl Copied {
     /// The shard is given a batch of the log of a primary.
     pub fn take(&mut self, life: u64, batch: &Batch) {
-        match batch.body {
-            Body::Begin => {
-                if self.life != life || self.logs != batch.logs {
-                    *self = Self { life, logs: batch.logs, ..Self::default() };
+        let (log, logs, part) = match &batch.body {
+            Body::Clear => return self.whole.clear(),
+            Body::Gate(_) => return,
+            Body::Log { log, logs, part } => (*log, *logs, part),
+        };
+        match part {
+            LogPart::Begin => {
+                if self.life != life || self.logs != logs {
+                    *self = Self { life, logs, ..Self::default() };
                 }
-                self.whole.remove(&batch.log);
-                self.applied.remove(&batch.log);
+                self.whole.remove(&log);
+                self.applied.remove(&log);
             }
-            Body::Copied { .. } => _ = self.whole.insert(batch.log),
-            Body::Operations(_) | Body::Entries(_) => {}
+            LogPart::Copied { .. } => _ = self.whole.insert(log),
+            LogPart::Operations(_) | LogPart::Entries(_) => {}
         }
     }
 

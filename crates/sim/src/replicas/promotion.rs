@@ -4,7 +4,7 @@
 //! replicas as was asked for, but for those that have died since, or get a copy.
 
 use super::oracle::Oracle;
-use super::server::{Place, Replica};
+use super::server::{Order, Place, Replica};
 use crate::clock::HostClock;
 use crate::faults::Fault;
 use crate::tasks::Coroutines;
@@ -181,8 +181,14 @@ impl World {
         if let Some(at) = complete.filter(|_| wants) {
             self.take_place(&places[at], gone);
         }
-        places.iter().for_each(Place::go_on);
-        wants && complete.is_some()
+        let is_promoted = wants && complete.is_some();
+        let is_even = self.node.borrow().shards().len() == gone.logs;
+        for place in &places {
+            let may_go_on = !is_promoted || is_even;
+            let goes_on = may_go_on && self.sim.draw(|random| random.below(4)) > 0;
+            place.go_on(if goes_on { Order::GoOn } else { Order::Another });
+        }
+        is_promoted
     }
 
     fn oracle(&self) -> Rc<RefCell<Oracle>> {
@@ -231,13 +237,14 @@ impl World {
         counts.anew += 1;
         self.replicas.counts.set(counts);
         for place in self.replicas.places.borrow().iter().cloned() {
-            let in_ns = self.sim.draw(|random| random.below(2_000 * MS));
+            let (in_ns, order) = self.sim.draw(|random| {
+                let longest = [MS, 100 * MS, 2_000 * MS][random.below(3) as usize];
+                let in_ns = random.below(longest);
+                (in_ns, [Order::GoOn, Order::Resync, Order::Another][random.below(3) as usize])
+            });
             Coroutines::spawn(&self.sim, move || {
                 place.pause(in_ns);
-                // It may have died meanwhile, and then it begins without this.
-                if place.crash() {
-                    place.start();
-                }
+                place.begin_anew(order);
             });
         }
     }

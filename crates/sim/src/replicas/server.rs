@@ -13,11 +13,11 @@ use remora_engine::{Digest, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld};
 use remora_layout::limits::{FOLLOW_AGAIN_MS, HEARTBEAT_MS, MAX_REGIONS};
 use remora_layout::slot::SlotTable;
-use remora_server::following::{Applier, Batch, Following, Host, Worker};
-use std::cell::RefCell;
+use remora_server::following::{Applier, Batch, Following, Gate, Host, Memory, Worker};
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,40 +30,59 @@ const SELDOM: u64 = 6;
 
 /// What the worker has of its server.
 #[derive(Clone)]
-pub struct SimHost(Rc<Inner>);
+pub struct SimHost {
+    inner: Rc<Inner>,
+    following: Arc<Following>,
+    memory: Memory,
+}
 
 struct Inner {
     world: SimWorld,
-    following: Following,
     /// By shard, batches that it has not taken, and the primary that each is of.
     inboxes: RefCell<Vec<VecDeque<(u64, Arc<Batch>)>>>,
     /// The incarnation of the primary that is followed.
-    life: std::cell::Cell<u64>,
+    life: Cell<u64>,
     /// The task of the shards, while it sleeps.
     waiting: Mutex<Option<u64>>,
 }
 
 impl SimHost {
-    fn new(world: &SimWorld, shards: usize) -> Self {
-        let primary = "/simulated".parse().expect("an address");
-        Self(Rc::new(Inner {
+    fn new(world: &SimWorld, memory: Memory) -> Self {
+        let inner = Inner {
             world: world.clone(),
-            following: Following::new(primary, shards),
-            inboxes: RefCell::new(vec![VecDeque::new(); shards]),
-            life: std::cell::Cell::new(0),
+            inboxes: RefCell::new(vec![VecDeque::new(); memory.shards]),
+            life: Cell::new(0),
             waiting: Mutex::new(None),
-        }))
+        };
+        Self { inner: Rc::new(inner), following: following(memory.shards), memory }
+    }
+
+    /// The same server, which is to follow another primary.
+    fn of_another(&self) -> Self {
+        Self { following: following(self.memory.shards), ..self.clone() }
     }
 }
 
+fn following(shards: usize) -> Arc<Following> {
+    Arc::new(Following::new("/simulated".parse().expect("a path"), shards))
+}
+
 impl Host for SimHost {
-    fn following(&self) -> &Following {
-        &self.0.following
+    fn following(&self) -> &Arc<Following> {
+        &self.following
+    }
+
+    fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    fn resp_port(&self) -> u16 {
+        0
     }
 
     fn give(&self, shard: usize, batch: Arc<Batch>) {
-        self.0.inboxes.borrow_mut()[shard].push_back((self.0.life.get(), batch));
-        self.0.world.wake(&self.0.waiting);
+        self.inner.inboxes.borrow_mut()[shard].push_back((self.inner.life.get(), batch));
+        self.inner.world.wake(&self.inner.waiting);
     }
 }
 
@@ -88,6 +107,9 @@ pub struct Process {
     stopped: Option<Worker<SimHost>>,
     is_to_stop: bool,
     ticks: u64,
+    /// Copies and links of primaries before the present one.
+    copies: u64,
+    links: u64,
     /// The sum of its shards' sequences when they were compared last.
     compared: u64,
 }
@@ -99,11 +121,13 @@ impl Process {
         number: u64,
         (options, shards): (&NodeOptions, usize),
     ) -> Self {
+        let arena_bytes = ROOM * options.arena_bytes;
+        let memory = Memory { shards, arena_bytes: arena_bytes as u64 };
         let mut journals = Vec::new();
         let made = (0..shards).map(|at| {
             let journal = SimJournal::new();
             journals.push(journal.clone());
-            let owner = Owner::heap(ROOM * options.arena_bytes, journal);
+            let owner = Owner::heap(arena_bytes, journal);
             let region = MAX_REGIONS as u32 * number as u32 + at as u32;
             let options = ShardOptions {
                 region,
@@ -121,13 +145,15 @@ impl Process {
             shards: made.collect(),
             journals,
             appliers: (0..shards).map(|_| Applier::default()).collect(),
-            host: SimHost::new(world, shards),
+            host: SimHost::new(world, memory),
             slots: SlotTable::even(shards),
             copied: vec![Copied::default(); shards],
             session: None,
             stopped: None,
             is_to_stop: false,
             ticks: 0,
+            copies: 0,
+            links: 0,
             compared: 0,
         }
     }
@@ -154,14 +180,13 @@ impl Process {
                 worked = true;
             }
             if self.appliers[at].is_empty() {
-                let next = self.host.0.inboxes.borrow_mut()[at].pop_front();
+                let next = self.host.inner.inboxes.borrow_mut()[at].pop_front();
                 let Some((life, batch)) = next else { continue };
                 self.copied[at].take(life, &batch);
                 self.appliers[at].take(batch);
             }
             if self.appliers[at].has_work() {
-                let of = (&self.slots, self.host.following());
-                self.appliers[at].turn((at, shard), of, now);
+                self.appliers[at].turn((at, shard), &self.slots, now);
                 shard.set_durable(shard.last_sequence());
                 look(at, shard, &mut self.copied[at]);
                 worked = true;
@@ -171,13 +196,14 @@ impl Process {
     }
 
     fn counts(&self) -> (u64, u64) {
-        let following = self.host.following();
-        (following.copies.load(Ordering::Relaxed), following.links.load(Ordering::Relaxed))
+        let following = &self.host.following;
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (self.copies + load(&following.copies), self.links + load(&following.links))
     }
 
     fn is_idle(&self) -> bool {
         self.appliers.iter().all(Applier::is_empty)
-            && self.host.0.inboxes.borrow().iter().all(VecDeque::is_empty)
+            && self.host.inner.inboxes.borrow().iter().all(VecDeque::is_empty)
     }
 
     /// The work that is due every few milliseconds.
@@ -210,6 +236,17 @@ impl Process {
             copied.has_all_of((at, self.shards.len()), life, |log| shard.applied(log as u32) >= last[log])
         })
     }
+}
+
+/// What the operator tells a replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Nothing: it finds another primary at the address.
+    GoOn,
+    /// To forget what it has, and to copy.
+    Resync,
+    /// To follow another server.
+    Another,
 }
 
 /// A place for a replica: one process after another.
@@ -308,9 +345,41 @@ impl Place {
         self.with(|process| process.stopped.is_some()).unwrap_or(true)
     }
 
-    /// It goes on.
-    pub fn go_on(&self) {
-        self.with(|process| process.is_to_stop = false);
+    /// It goes on, and follows the primary that is there now: by its place in the log, or as one that
+    /// is told to follow another server.
+    pub fn go_on(&self, order: Order) {
+        self.with(|process| {
+            process.is_to_stop = false;
+            if let Some(worker) = &mut process.stopped {
+                match order {
+                    Order::GoOn => {}
+                    Order::Resync => worker.forget(),
+                    Order::Another => {
+                        let (host, shards) = (process.host.of_another(), process.shards.len());
+                        process.links += process.host.following.links.load(Ordering::Relaxed);
+                        process.copies += process.host.following.copies.load(Ordering::Relaxed);
+                        (*worker, process.host) = (Worker::new(host.clone(), shards), host);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Its primary has begun anew: as an order, or by a restart of the process.
+    pub fn begin_anew(&self, order: Order) {
+        if order == Order::GoOn {
+            // It may have died meanwhile, and then it begins without this.
+            if self.crash() {
+                self.start();
+            }
+            return;
+        }
+        self.stop();
+        while !self.has_stopped() {
+            self.pause(MS);
+            self.stop();
+        }
+        self.go_on(order);
     }
 
     fn with<T>(&self, with: impl FnOnce(&mut Process) -> T) -> Option<T> {
@@ -333,7 +402,9 @@ impl Place {
             (replica.take_process().expect("it has stopped"), replica.time.clone())
         };
         let mut worker = process.stopped.take().expect("it has stopped");
-        let ends = worker.succeed().expect("it has no copy under way");
+        let ends = worker.positions().expect("it has no copy under way");
+        let ends = ends.into_iter().map(|(_, received)| received).collect();
+        worker.give_rest(&Gate::new(process.shards.len()));
         while process.apply_some(&time, |_, _, _| {}) {}
         assert!(process.is_idle(), "it has room for all that its primary had");
         (process, ends)
@@ -353,7 +424,7 @@ impl Place {
                 .map(|shard| (0..3).map(|log| shard.applied(log)).collect())
                 .collect();
             let (idle, stops) = (process.is_idle(), process.is_to_stop);
-            let trouble = process.host.following().trouble();
+            let trouble = process.host.following.trouble();
             format!("applied {applied:?}, idle {idle}, stops {stops}, {trouble:?}")
         };
         self.with(state).unwrap_or("it is down".to_owned())
@@ -410,7 +481,7 @@ impl Place {
                 }
                 worked = process.turn(&time, &mut self.oracle.borrow_mut());
                 let host = process.host.clone();
-                *host.0.waiting.lock().expect("one thread") = (!worked).then_some(task);
+                *host.inner.waiting.lock().expect("one thread") = (!worked).then_some(task);
             }
             drop(replica);
             let sleeps_ns = if worked { takes_ns } else { HEARTBEAT_MS * MS };
@@ -479,7 +550,7 @@ impl Place {
         let (session, life) = (parts.hello.session.get(), parts.hello.incarnation.get());
         let client = Client::over(parts, &Options::default()).expect("no process forks here");
         let mut link = Subscriber::of(&client);
-        host.0.life.set(life);
+        host.inner.life.set(life);
         if let Some(process) = &mut self.replica.borrow_mut().process {
             process.session = Some(session);
         }

@@ -12,9 +12,9 @@ const SALT: u64 = 0x7265_706c_6963_6173;
 /// Operations of a world with replicas at most: each change is carried out several times.
 const MOST_OPERATIONS: u64 = 500;
 /// Longest values of such a world.
-const MOST_VALUE_BYTES: u64 = 30_000;
+const MOST_VALUE_BYTES: u64 = 8_000;
 /// Bytes of each arena: a replica takes room in another order, and may have fewer shards.
-const ARENA_BYTES: usize = 24 << 20;
+const ARENA_BYTES: usize = 8 << 20;
 
 /// The replicas of a world.
 #[derive(Clone, Debug)]
