@@ -37,6 +37,11 @@ impl Applier {
         self.batches.push_back(batch);
     }
 
+    /// Whether all that was taken is carried out.
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
     /// Drops what it was given: the server is to follow another one, or anew.
     pub fn clear(&mut self) {
         *self = Self::default();

@@ -43,6 +43,9 @@ pub struct Worker<H> {
     host: H,
     /// By shard of the primary.
     logs: Vec<Follower>,
+    /// By shard of the primary, the end of a copy that may not be shown yet, as the primary has not
+    /// acknowledged all that is in it: its sequence and epoch.
+    copied: Vec<Option<(u64, u64)>>,
     /// By shard of this server, the batches that it was given.
     given: Vec<u64>,
     /// By log, the batches that the shards have to have carried out before their positions are those of
@@ -61,8 +64,8 @@ impl<H: Host> Worker<H> {
     pub fn new(host: H, shards: usize) -> Self {
         let (given, copy_told) = (vec![0; shards], Instant::now());
         let logs = host.following().take_followers();
-        let (is_cleared, renumbered) = (!logs.is_empty(), Vec::new());
-        Self { host, logs, given, renumbered, is_cleared, by: None, copy_told }
+        let (copied, is_cleared) = (vec![None; logs.len()], !logs.is_empty());
+        Self { host, logs, copied, given, renumbered: Vec::new(), is_cleared, by: None, copy_told }
     }
 
     /// How far the server has come.
@@ -92,9 +95,10 @@ impl<H: Host> Worker<H> {
         self.logs.iter().map(Follower::epoch).max().unwrap_or(0)
     }
 
-    /// For each log the last entry that was received.
-    pub fn received(&mut self) -> Vec<u64> {
-        self.logs.iter_mut().map(|log| log.log().map_or(0, |log| log.received())).collect()
+    /// For each log, its epoch and the last entry that was received; `None` if a copy has not come
+    /// whole.
+    pub fn positions(&mut self) -> Option<Vec<(u64, u64)>> {
+        self.logs.iter_mut().map(|log| Some((log.epoch(), log.log()?.received()))).collect()
     }
 
     /// Asks each shard of the primary for its log: a link was made.
@@ -108,6 +112,7 @@ impl<H: Host> Worker<H> {
                 return Err(Ended::Failed(another_server()));
             }
             self.logs = (0..shards).map(|_| Follower::default()).collect();
+            self.copied = vec![None; shards];
         }
         (0..shards).try_for_each(|log| self.ask(link, log))?;
         let following = self.following();
@@ -150,16 +155,33 @@ impl<H: Host> Worker<H> {
         Ok(())
     }
 
-    /// The link is over: takes the entries that lie in its rings. The primary may have acknowledged
-    /// them, as their WRITEs have completed.
+    /// The link is over: takes what lies in its rings, also of a copy. The primary may have
+    /// acknowledged it, as the WRITEs have completed.
     pub fn take_rest(&mut self, link: &mut Subscriber) {
         link.leave();
         for log in 0..self.logs.len() {
-            // Bounded by the ring. What is no entry is asked for anew.
-            while let Some(receiver) = self.logs[log].log()
-                && let Ok(Some(message)) = link.take_rest(log)
-                && receiver.take(message).is_ok()
+            // Bounded by the ring. What is of no honest primary is asked for anew.
+            while let Ok(Some(message)) = link.take_rest(log)
+                && let Ok(heard) = self.logs[log].hear(message)
+                && self.take_last(log, heard).is_ok()
             {}
+        }
+    }
+
+    /// As [`Worker::hear`], where nothing can be answered.
+    fn take_last(&mut self, log: usize, heard: Heard) -> Result<(), Ended> {
+        match heard {
+            Heard::Begins { copies, primary } => self.begun(log, copies, primary),
+            Heard::Operations(stream) => {
+                self.give(log, LogPart::Operations(stream));
+                Ok(())
+            }
+            Heard::Copied { sequence, epoch } => {
+                self.copied[log] = Some((sequence, epoch));
+                Ok(())
+            }
+            Heard::Entries { .. } => Ok(()),
+            Heard::Lost { .. } | Heard::Refused(_) => Err(Ended::Called),
         }
     }
 
@@ -172,6 +194,7 @@ impl<H: Host> Worker<H> {
             let Some(receiver) = self.logs[log].log() else { continue };
             let (rest, of_log) = receiver.take_rest();
             beyond += of_log;
+            self.end_copy(log);
             if !rest.is_empty() {
                 self.give(log, LogPart::Entries(rest));
             }
@@ -226,7 +249,7 @@ impl<H: Host> Worker<H> {
             }
             Heard::Copied { sequence, epoch } => {
                 tracing::info!("the copy of shard {log} has come, at sequence {sequence}");
-                self.give(log, LogPart::Copied { sequence, epoch });
+                self.copied[log] = Some((sequence, epoch));
             }
             Heard::Entries { asks: false } => {}
             Heard::Entries { asks: true } => self.acknowledge(link, log)?,
@@ -294,6 +317,7 @@ impl<H: Host> Worker<H> {
         copy.bytes.fetch_add(primary.used_bytes, Ordering::Relaxed);
         following.copies.fetch_add(1, Ordering::Relaxed);
         tracing::info!("a copy of shard {log} of the primary begins: {} keys", primary.keys);
+        self.copied[log] = None;
         self.give(log, LogPart::Begin);
         Ok(())
     }
@@ -305,11 +329,22 @@ impl<H: Host> Worker<H> {
         }
         let Some(receiver) = self.logs[log].log() else { return false };
         let entries: Vec<_> = std::iter::from_fn(|| receiver.next_entry()).collect();
+        let commit = receiver.commit();
+        if self.copied[log].is_some_and(|(sequence, _)| sequence <= commit) {
+            self.end_copy(log);
+        }
         if entries.is_empty() {
             return false;
         }
         self.give(log, LogPart::Entries(entries));
         true
+    }
+
+    /// A copy counts from now on: all that is in it is committed, or nobody else has it.
+    fn end_copy(&mut self, log: usize) {
+        if let Some((sequence, epoch)) = self.copied[log].take() {
+            self.give(log, LogPart::Copied { sequence, epoch });
+        }
     }
 
     fn give(&mut self, log: usize, part: LogPart) {
@@ -377,6 +412,7 @@ impl<H: Host> Worker<H> {
                 }
                 None => follows = false,
             }
+            is_copying |= self.copied[log].is_some();
         }
         let following = Arc::clone(self.following());
         // The end of a copy counts once the shards have loaded it.

@@ -131,6 +131,11 @@ impl Session {
         world.schedule(closes_ns, move || self.links.lose());
     }
 
+    /// The client's process has died: nothing reaches its memory from now on.
+    pub fn cut(&self) {
+        self.links.lose();
+    }
+
     pub fn beat(
         &mut self,
         incarnation: u64,
