@@ -15,6 +15,7 @@ use super::state::Following;
 use remora_client_core::Subscriber;
 use remora_fabric::Transport;
 use remora_layout::limits::{APPLY_BATCHES, COPY_TOLD_EVERY_MS, FEED_MESSAGES_PER_TURN};
+use remora_log::OwnedEntry;
 use remora_protocol::message::{ACKNOWLEDGE, FOLLOW, RequestHeader};
 use remora_protocol::replication::Follow;
 use remora_replica::{Follower, Heard, PrimaryFacts};
@@ -181,7 +182,11 @@ impl<H: Host> Worker<H> {
                 Ok(())
             }
             Heard::Entries { .. } => Ok(()),
-            Heard::Lost { .. } | Heard::Refused(_) => Err(Ended::Called),
+            Heard::GoesOn { primary, rest, at } => self.go_on(log, primary, (rest, at)),
+            Heard::Lost { .. }
+            | Heard::HasMore { .. }
+            | Heard::UnknownEpoch
+            | Heard::Refused(_) => Err(Ended::Called),
         }
     }
 
@@ -259,16 +264,7 @@ impl<H: Host> Worker<H> {
                 self.ask(link, log)?;
             }
             Heard::Lost { is_same_log: false } => return Err(Ended::Failed(another_server())),
-            Heard::GoesOn { primary, rest, at: (sequence, epoch) } => {
-                self.begun(log, false, primary)?;
-                tracing::info!(
-                    "shard {log} of the primary goes on under epoch {epoch}, behind its restart"
-                );
-                if !rest.is_empty() {
-                    self.give(log, LogPart::Entries(rest));
-                }
-                self.give(log, LogPart::Copied { sequence, epoch });
-            }
+            Heard::GoesOn { primary, rest, at } => return self.go_on(log, primary, (rest, at)),
             Heard::HasMore { received, kept } => {
                 return Err(Ended::Failed(format!(
                     "its disk has lost entries of shard {log}: it has them up to {kept}, and this replica up to {received}. What is here is kept. REPLICAOF NO ONE makes a primary of it, RESYNC copies what the primary has"
@@ -281,6 +277,26 @@ impl<H: Host> Worker<H> {
             }
             Heard::Refused(why) => return Err(Ended::Failed(format!("it refuses: {why}"))),
         }
+        Ok(())
+    }
+
+    /// A shard of the primary answers that its log goes on behind its restart.
+    fn go_on(
+        &mut self,
+        log: usize,
+        primary: PrimaryFacts,
+        (rest, (sequence, epoch)): (Vec<OwnedEntry>, (u64, u64)),
+    ) -> Result<(), Ended> {
+        self.begun(log, false, primary)?;
+        tracing::info!(
+            "shard {log} of the primary goes on under epoch {epoch}, behind its restart"
+        );
+        // What the primary has kept of a copy and of the entries behind it is committed.
+        self.end_copy(log);
+        if !rest.is_empty() {
+            self.give(log, LogPart::Entries(rest));
+        }
+        self.give(log, LogPart::Copied { sequence, epoch });
         Ok(())
     }
 
@@ -412,7 +428,7 @@ impl<H: Host> Worker<H> {
                 }
                 None => follows = false,
             }
-            is_copying |= self.copied[log].is_some();
+            follows &= self.copied[log].is_none();
         }
         let following = Arc::clone(self.following());
         // The end of a copy counts once the shards have loaded it.
