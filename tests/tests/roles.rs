@@ -218,6 +218,17 @@ fn chains_loops_and_wrong_addresses_are_refused_with_the_reason() {
     // It goes on trying, and gets through once that is a primary.
     assert_eq!(two.resp().call("REPLICAOF NO ONE"), Value::ok());
     follows(&two, &three);
+    // A primary with a replica becomes one: that replica keeps what it has.
+    two.follow(&one);
+    let mut resp = three.resp();
+    wait_until("it is refused", || says(&mut resp, "itself a replica"));
+    assert_eq!(resp.call("GET m-1"), Value::bulk("0"));
+    follows(&one, &two);
+    // What that leads with is another log.
+    assert_eq!(two.resp().call("REPLICAOF NO ONE"), Value::ok());
+    wait_until("it does not take that", || says(&mut resp, "RESYNC copies it"));
+    assert_eq!(resp.call("RESYNC"), Value::ok());
+    follows(&two, &three);
     // Itself, by both of its addresses.
     let own = error(two.resp().call(&format!("REPLICAOF {}", two.address)));
     assert!(own.contains("this server itself"), "{own}");
