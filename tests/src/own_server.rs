@@ -7,6 +7,7 @@ pub fn own_config(socket: &Path) -> Config {
     Config {
         data: None,
         replica_of: None,
+        replica_reads: Default::default(),
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         socket_path: socket.to_owned(),
         fabric_address: None,

@@ -29,6 +29,7 @@ mod bad_disks;
 mod data_directory;
 mod durability;
 mod failed_disk;
+mod replica_reads;
 mod replicas;
 mod synced;
 

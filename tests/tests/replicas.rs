@@ -59,7 +59,7 @@ impl Primary {
         };
         let own = format!("--fabric-address=127.0.0.1:{}", free_port());
         let shards = format!("--shards={shards}");
-        let mut flags = [&SMALL[..], &[&of, &shards]].concat();
+        let mut flags = [&SMALL[..], &[&of, &shards, "--replica-reads=stale"]].concat();
         if over_tcp {
             flags.extend(["--transport=tcp", &own]);
         }

@@ -66,6 +66,15 @@ pub enum Error {
         /// Changes that are not on the disk, as far as the session knows.
         changes: u64,
     },
+    /// The server is a replica, and what it shows may be older than the session's options allow.
+    #[error(
+        "the replica's answer may be {} old, more than max_lag allows: ask the primary, or again later",
+        age_text(*.lag_ms)
+    )]
+    TooStale {
+        /// How old it may be, ms; `None` if that is not known.
+        lag_ms: Option<u64>,
+    },
     /// The shard refused the request.
     #[error("the server refused: {}", status_text(*.0))]
     Refused(Status),
@@ -86,6 +95,7 @@ impl Error {
                 | Self::TooManySessions
                 | Self::TimedOut
                 | Self::NotSynced { .. }
+                | Self::TooStale { .. }
                 | Self::NoFreeBuffer
                 | Self::NoBuffer(_)
         )
@@ -116,6 +126,10 @@ impl From<Violation> for Error {
     }
 }
 
+fn age_text(lag_ms: Option<u64>) -> String {
+    lag_ms.map_or_else(|| "of an unknown age or hours".into(), |ms| format!("{ms} ms"))
+}
+
 fn status_text(status: Status) -> &'static str {
     match status {
         Status::Ok => "done",
@@ -136,7 +150,11 @@ fn status_text(status: Status) -> &'static str {
         Status::OtherLoad => {
             "this load of the tree is over: another has begun, or nothing came for too long"
         }
-        Status::ReadOnly => "it is a copy of another server, which is to be changed instead",
+        Status::ReadOnly => "it is a replica: its primary, which its INFO names, is to be changed",
+        Status::NoReads => {
+            "it is a replica and answers no reads: ask its primary, which its INFO names, or start it with --replica-reads stale"
+        }
+        Status::Copying => "it is a replica and copies its primary's data: ask again later",
         Status::NotKept => "the disk of the server's log takes nothing: its INFO says why",
         Status::NothingKept => "it keeps nothing: start it with --data-dir",
         Status::InPieces => "it has many parts, and takes several requests",

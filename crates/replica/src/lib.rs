@@ -21,10 +21,12 @@
 
 mod feed;
 mod follow;
+mod lag;
 mod receive;
 mod send;
 
 pub use feed::Feed;
 pub use follow::{Follower, Heard};
+pub use lag::{Freshness, Mark};
 pub use receive::{FeedError, LogReceiver, Took};
 pub use send::{AskFor, LogSender, Violation};

@@ -7,6 +7,7 @@
 //! * bytes that wait for their commit position are bounded. While they are at their bound, the
 //!   caller takes nothing out of the ring, and the primary has to wait.
 
+use crate::lag::{Freshness, Mark};
 use remora_layout::limits::{FEED_WAITING_BYTES, LOG_HELD_BYTES};
 use remora_log::{AssembleError, Assembler, FrameError, Frames, LogKey, OwnedEntry};
 use remora_protocol::replication::{Acknowledge, FEED_HEADER_BYTES, FeedHeader, FeedKind};
@@ -51,6 +52,9 @@ pub struct LogReceiver {
     /// The newest ask.
     ask: u32,
     failed: u64,
+    /// The newest clock that was sent.
+    clock: u64,
+    freshness: Freshness,
 }
 
 impl LogReceiver {
@@ -64,6 +68,8 @@ impl LogReceiver {
             waiting_bytes: 0,
             ask: 0,
             failed: 0,
+            clock: 0,
+            freshness: Freshness::behind(next - 1),
         }
     }
 
@@ -102,6 +108,7 @@ impl LogReceiver {
         let took = self.take_frames(frames)?;
         // A later message does not take back what an earlier one has committed.
         self.commit = self.commit.max(header.commit.get());
+        self.take_clock(&header)?;
         let ask = header.ask.get();
         if ask != 0 {
             self.ask = ask;
@@ -110,6 +117,27 @@ impl LogReceiver {
             Took::Entries { .. } => Took::Entries { asks: ask != 0 },
             Took::Gap => Took::Gap,
         })
+    }
+
+    fn take_clock(&mut self, header: &FeedHeader) -> Result<(), FeedError> {
+        let (commit, clock_ns, time_ms) =
+            (header.commit.get(), header.clock.get(), header.time.get());
+        if clock_ns > self.clock {
+            // It was not sent.
+            return Err(FeedError::Malformed);
+        }
+        if clock_ns != 0 {
+            self.freshness.take(Mark { commit, clock_ns, time_ms });
+        }
+        Ok(())
+    }
+
+    /// The entries up to `applied` are applied, and the server's clock shows `unix_ms`. Returns the
+    /// time, by the replica's monotonic clock in ns, at which the primary had committed no more
+    /// than what the replica has now; `None` if that is not known.
+    pub fn fresh_at(&mut self, applied: u64, unix_ms: u64) -> Option<u64> {
+        self.freshness.advance(applied, unix_ms);
+        self.freshness.at_ns()
     }
 
     fn take_frames(&mut self, frames: &[u8]) -> Result<Took, FeedError> {
@@ -148,13 +176,15 @@ impl LogReceiver {
     }
 
     /// What is to be said to the primary; the entries up to `applied` are applied, those up to
-    /// `durable` on the disk.
-    pub fn acknowledge(&self, applied: u64, durable: u64) -> Acknowledge {
+    /// `durable` on the disk. `clock_ns` is the replica's monotonic clock now, not 0.
+    pub fn acknowledge(&mut self, applied: u64, durable: u64, clock_ns: u64) -> Acknowledge {
+        self.clock = self.clock.max(clock_ns);
         Acknowledge {
             received: self.received().into(),
             applied: applied.into(),
             durable: durable.into(),
             failed: self.failed.into(),
+            clock: self.clock.into(),
             ask: self.ask.into(),
             zero: 0.into(),
         }

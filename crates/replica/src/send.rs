@@ -9,7 +9,7 @@
 //!   hold.
 
 use remora_arena::Journal;
-use remora_engine::Shard;
+use remora_engine::{Now, Shard};
 use remora_layout::limits::{ASK_ENTRIES, FEED_BYTES, FEED_ROOM_BYTES};
 use remora_log::{Cursor, CursorError, Hold, Lost, outline};
 use remora_protocol::replication::{Acknowledge, FEED_HEADER_BYTES, FeedHeader, FeedKind};
@@ -52,6 +52,8 @@ pub struct LogSender {
     most_sent: u64,
     /// The commit position that the replica knows.
     commit: u64,
+    /// The newest clock of the replica that was echoed.
+    echoed: u64,
     ask_for: AskFor,
     /// Entries since the last ask.
     unasked: u64,
@@ -87,6 +89,7 @@ impl LogSender {
             sent: before,
             most_sent: before,
             commit: 0,
+            echoed: 0,
             ask_for,
             unasked: 0,
             asks: 0,
@@ -98,6 +101,7 @@ impl LogSender {
                 applied: 0.into(),
                 durable: 0.into(),
                 failed: 0.into(),
+                clock: 0.into(),
                 ask: 0.into(),
                 zero: 0.into(),
             },
@@ -105,10 +109,12 @@ impl LogSender {
         })
     }
 
-    /// Whether there is something to send: entries, or a commit position.
+    /// Whether there is something to send: entries, a commit position, or a clock of the replica.
     #[inline]
     pub fn has_news<J: Journal>(&self, shard: &Shard<J>) -> bool {
-        self.sent < shard.last_sequence() || self.commit < self.commit_of(shard)
+        self.sent < shard.last_sequence()
+            || self.commit < self.commit_of(shard)
+            || self.echoed < self.told.clock.get()
     }
 
     /// The commit position that the replica may know: that of the entries that it has been sent.
@@ -125,6 +131,7 @@ impl LogSender {
     pub fn next_message<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,
+        now: Now,
         out: &mut Vec<u8>,
     ) -> Result<(), Lost> {
         out.resize(FEED_HEADER_BYTES, 0);
@@ -134,12 +141,18 @@ impl LogSender {
             self.sent = of.last;
             self.most_sent = self.most_sent.max(self.sent);
         }
+        // The clock came before the commit position is read: all that was committed when the replica
+        // read its clock is within that position.
+        self.echoed = self.told.clock.get();
         self.commit = self.commit_of(shard);
+        let time = if self.echoed == 0 { 0 } else { now.unix_ms };
         let header = FeedHeader {
             kind: FeedKind::Entries as u8,
             zero: [0; 3],
             ask: self.ask().into(),
             commit: self.commit.into(),
+            clock: self.echoed.into(),
+            time: time.into(),
         };
         out[..FEED_HEADER_BYTES].copy_from_slice(header.as_bytes());
         Ok(())
@@ -214,7 +227,10 @@ impl LogSender {
             return Err(Violation::NotSent { told: received, sent: self.most_sent });
         }
         let before = self.told;
-        if applied > received || received < before.received.get() || applied < before.applied.get()
+        if applied > received
+            || received < before.received.get()
+            || applied < before.applied.get()
+            || told.clock.get() < before.clock.get()
         {
             return Err(Violation::Order);
         }

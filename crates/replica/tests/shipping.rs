@@ -57,7 +57,7 @@ fn receiver(next: u64) -> LogReceiver {
 
 fn message(sender: &mut LogSender, shard: &mut Shard) -> Vec<u8> {
     let mut message = Vec::new();
-    sender.next_message(shard, &mut message).unwrap();
+    sender.next_message(shard, NOW, &mut message).unwrap();
     assert!(message.len() <= FEED_BYTES);
     message
 }
@@ -131,7 +131,7 @@ impl Replica {
             }
             6 => {
                 apply(&mut self.receiver, &mut self.copy);
-                let told = self.receiver.acknowledge(self.copy.applied(0), 0);
+                let told = self.receiver.acknowledge(self.copy.applied(0), 0, 1 + self.writes);
                 self.sender.take(primary, told).unwrap().unwrap();
             }
             _ if random.one_in(40) => self.cut(primary, random),
@@ -203,7 +203,7 @@ fn no_entry_is_given_out_behind_the_commit_position() {
     assert_eq!((receiver.received(), apply(&mut receiver, &mut copy)), (3, 2));
     // Its WRITE has not completed, as far as the primary knows; the acknowledgement says more.
     assert_eq!(sender.stored(), 0);
-    sender.take(&mut primary, receiver.acknowledge(2, 0)).unwrap().unwrap();
+    sender.take(&mut primary, receiver.acknowledge(2, 0, 1)).unwrap().unwrap();
     assert_eq!((sender.stored(), sender.told().applied.get()), (3, 2));
     primary.set_durable(3);
     assert!(sender.has_news(&primary));
@@ -225,7 +225,7 @@ fn the_primary_goes_back_to_the_first_entry_that_failed() {
     receiver.take(&messages[0]).unwrap();
     // The second one does not come.
     assert_eq!(receiver.take(&messages[2]), Ok(Took::Gap));
-    let told = receiver.acknowledge(1, 0);
+    let told = receiver.acknowledge(1, 0, 1);
     assert_eq!((told.received.get(), told.failed.get()), (1, 2));
     sender.take(&mut primary, told).unwrap().unwrap();
     assert_eq!(sender.rolled_back(), 1);
@@ -233,7 +233,7 @@ fn the_primary_goes_back_to_the_first_entry_that_failed() {
     assert_eq!(receiver.take(&messages[3]), Ok(Took::Gap));
     receiver.take(&message(&mut sender, &mut primary)).unwrap();
     assert_eq!((receiver.received(), apply(&mut receiver, &mut copy)), (4, 4));
-    assert_eq!(receiver.acknowledge(4, 0).failed.get(), 0);
+    assert_eq!(receiver.acknowledge(4, 0, 1).failed.get(), 0);
     // Twice is once.
     receiver.take(&messages[1]).unwrap();
     assert_eq!((receiver.received(), apply(&mut receiver, &mut copy)), (4, 0));
@@ -254,7 +254,7 @@ fn a_relaxed_primary_asks_after_some_tens_of_entries_and_a_strict_one_each_time(
         }
         assert_eq!(asks, asked, "{ask_for:?}");
         assert_eq!(u64::from(sender.unanswered()), asked);
-        sender.take(&mut primary, receiver.acknowledge(0, 0)).unwrap().unwrap();
+        sender.take(&mut primary, receiver.acknowledge(0, 0, 1)).unwrap().unwrap();
         assert_eq!(sender.unanswered(), 0);
     }
 }
@@ -264,7 +264,7 @@ fn a_replica_cannot_acknowledge_what_it_was_not_sent() {
     let mut primary = shard(Durability::Memory);
     let mut sender = LogSender::begin(&mut primary, 1, AskFor::Some).unwrap();
     set(&mut primary, b"key", b"value");
-    let honest = receiver(1).acknowledge(0, 0);
+    let honest = receiver(1).acknowledge(0, 0, 1);
     let told = remora_protocol::replication::Acknowledge { received: 1.into(), ..honest };
     assert_eq!(sender.take(&mut primary, told), Err(Violation::NotSent { told: 1, sent: 0 }));
     message(&mut sender, &mut primary);

@@ -1,5 +1,6 @@
 //! The server's settings. The binary decides where the values come from (flags, environment, file).
 
+pub use crate::replica_view::ReplicaReads;
 pub use remora_engine::Eviction;
 pub use remora_fabric::{Address, Wake};
 pub use remora_fabric::detect::Wanted;
@@ -25,6 +26,8 @@ pub struct Config {
     /// The primary that this server is a replica of: its Unix socket, or its address for sessions.
     /// `None`: it is a primary.
     pub replica_of: Option<Address>,
+    /// Whether it answers reads while it is a replica.
+    pub replica_reads: ReplicaReads,
     /// Where the data are kept; `None`: nowhere, they end with the server.
     pub data: Option<Data>,
     /// Address of the RESP listener; port 0 takes a free one.

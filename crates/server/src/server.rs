@@ -13,6 +13,7 @@ use crate::inbox::{Inbox, Message};
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
 use crate::regions::RegionNumbers;
+use crate::replica_view::ReplicaView;
 use crate::resp::Acceptor;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{AgentCounts, PointerTable, ServerCounts, ShardHandle, Shared};
@@ -145,6 +146,8 @@ impl Server {
         }
         let following =
             config.replica_of.clone().map(|primary| Following::new(primary, shards));
+        let is_replica = following.is_some();
+        let view = Arc::new(ReplicaView::new(clock.started(), config.replica_reads, is_replica));
         let slots = Box::new(SlotTable::even(shards));
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
@@ -163,6 +166,7 @@ impl Server {
             slots,
             disk,
             following,
+            view,
             pointer_table,
             verbs,
             stopping: false.into(),

@@ -8,6 +8,7 @@ use crate::disk::Disk;
 use crate::following::Following;
 use crate::inbox::Inbox;
 use crate::other_searches::OtherSearches;
+use crate::replica_view::ReplicaView;
 use crate::thread_counts::{ThreadCounts, count};
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
@@ -145,6 +146,8 @@ pub struct Shared {
     pub disk: Option<Disk>,
     /// What is known of the primary, if this server is a replica.
     pub following: Option<Following>,
+    /// What clients may read.
+    pub view: Arc<ReplicaView>,
     /// Counts of the server.
     pub counts: ServerCounts,
     /// Counts of each agent, by number.

@@ -53,6 +53,7 @@ fn host() -> &'static Mutex<Host> {
         let server = Server::start(Config {
             data: None,
             replica_of: None,
+            replica_reads: Default::default(),
             resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.path().join("socket"),
             fabric_address: None,

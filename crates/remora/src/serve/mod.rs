@@ -2,6 +2,7 @@
 
 mod durability;
 mod eviction;
+mod replica_reads;
 mod settings;
 mod socket;
 

@@ -6,6 +6,7 @@
 
 use super::durability::Durability;
 use super::eviction::Eviction;
+use super::replica_reads::ReplicaReads;
 use super::socket;
 use anyhow::Context;
 use clap::Args;
@@ -131,6 +132,11 @@ pub struct Layer {
     /// changes of its own.
     #[arg(long, env = "REMORA_REPLICA_OF", value_name = "ADDRESS")]
     pub replica_of: Option<String>,
+    /// What this server answers to reads while it is a replica: none an error
+    /// that names its primary, stale what it has, with how old that may be
+    /// [default: none].
+    #[arg(long, env = "REMORA_REPLICA_READS", value_name = "WHICH", value_enum)]
+    pub replica_reads: Option<ReplicaReads>,
     /// Queue pairs of clients over RDMA, one for each client process, 1 to 1024
     /// and no more than the devices have [default: 1024]. Further clients get
     /// TCP by auto, and are refused by verbs.
@@ -194,6 +200,7 @@ impl Layer {
             durability: self.durability.or(below.durability),
             snapshot_log_bytes: self.snapshot_log_bytes.or(below.snapshot_log_bytes),
             replica_of: self.replica_of.or(below.replica_of),
+            replica_reads: self.replica_reads.or(below.replica_reads),
             max_queue_pairs: self.max_queue_pairs.or(below.max_queue_pairs),
             reads_per_client: self.reads_per_client.or(below.reads_per_client),
             log: self.log.or(below.log),
@@ -263,6 +270,8 @@ pub struct Settings {
     /// The primary that this server is a replica of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replica_of: Option<String>,
+    /// What a replica answers to reads.
+    pub replica_reads: ReplicaReads,
     /// Queue pairs of clients over RDMA.
     pub max_queue_pairs: usize,
     /// READs that one client over RDMA may have under way.
@@ -305,6 +314,7 @@ impl Settings {
             snapshot_log_bytes: layer.snapshot_log_bytes.unwrap_or(DEFAULT_SNAPSHOT_LOG_BYTES),
             data_dir: layer.data_dir.filter(|path| !path.as_os_str().is_empty()),
             replica_of: layer.replica_of.filter(|address| !address.is_empty()),
+            replica_reads: layer.replica_reads.unwrap_or_default(),
             max_queue_pairs: layer.max_queue_pairs.unwrap_or(MAX_SESSIONS),
             reads_per_client: layer.reads_per_client.unwrap_or(MAX_READS_PER_CLIENT),
             log: layer.log.unwrap_or_else(|| "info".into()),
@@ -412,6 +422,7 @@ impl Settings {
             eviction: self.eviction.into(),
             data: self.data(),
             replica_of: self.primary().and_then(Result::ok),
+            replica_reads: self.replica_reads.into(),
             max_queue_pairs: self.max_queue_pairs,
             reads_per_client: self.reads_per_client,
         }

@@ -35,7 +35,7 @@ impl FollowThread {
     /// The kernel gives no thread.
     pub fn start(shared: Arc<Shared>) -> io::Result<Self> {
         let shards = shared.shards.len();
-        let worker = Worker { shared, logs: Vec::new(), given: vec![0; shards] };
+        let worker = Worker { shared, logs: Vec::new(), given: vec![0; shards], begins: Vec::new(), copied: Vec::new() };
         Ok(Self { thread: vital_thread::spawn("follow", move || worker.run())? })
     }
 
@@ -65,6 +65,11 @@ struct Worker {
     logs: Vec<Follower>,
     /// By shard of this server, the batches that it was given.
     given: Vec<u64>,
+    /// Copies of these logs begin once all read leases have lapsed.
+    begins: Vec<Option<Instant>>,
+    /// By log, what each shard has carried out once it has the whole copy. Positions that shards
+    /// have told before that are of what was there before the copy.
+    copied: Vec<Vec<(usize, u64)>>,
 }
 
 impl Worker {
@@ -112,7 +117,9 @@ impl Worker {
         let mut link = Subscriber::connect(self.following().primary.clone(), &options)?;
         if self.logs.len() != link.shards() {
             self.logs = (0..link.shards()).map(|_| Follower::default()).collect();
+            self.copied = vec![Vec::new(); link.shards()];
         }
+        self.begins = vec![None; self.logs.len()];
         for log in 0..link.shards() {
             let follow = self.logs[log].ask();
             send(&mut link, log, FOLLOW, follow.as_bytes())?;
@@ -136,6 +143,7 @@ impl Worker {
                 worked |= self.take_some(link, log)?;
                 worked |= self.give_entries(log);
             }
+            self.show();
             if told.elapsed() >= Duration::from_millis(HEARTBEAT_MS) {
                 told = Instant::now();
                 (0..self.logs.len()).try_for_each(|log| self.acknowledge(link, log))?;
@@ -163,10 +171,41 @@ impl Worker {
         self.targets(log).all(|shard| under_way(shard) < APPLY_BATCHES)
     }
 
+    /// Begins the copy of a log for which readers were waited for. Whether none waits.
+    fn begin_copy(&mut self, log: usize) -> bool {
+        match self.begins[log] {
+            Some(begins) if Instant::now() < begins => return false,
+            Some(_) => self.give(log, Body::Begin),
+            None => {}
+        }
+        self.begins[log] = None;
+        true
+    }
+
+    /// Shows readers how fresh the replica is: as fresh as the oldest of the logs.
+    fn show(&mut self) {
+        let unix_ms = self.shared.clock.now().unix_ms;
+        let mut fresh = (!self.logs.is_empty()).then_some(u64::MAX);
+        for log in 0..self.logs.len() {
+            let is_copied = |&(shard, given): &(usize, u64)| {
+                self.following().done[shard].load(Ordering::Acquire) >= given
+            };
+            if !self.copied[log].iter().all(is_copied) {
+                fresh = None;
+                continue;
+            }
+            let applied = self.following().applied_of(log, self.targets(log));
+            let of_log = self.logs[log].log().and_then(|log| log.fresh_at(applied, unix_ms));
+            fresh = fresh.zip(of_log).map(|(all, one)| all.min(one));
+        }
+        self.shared.view.show(fresh);
+    }
+
     /// Takes some messages of one shard of the primary. Whether there were any.
     fn take_some(&mut self, link: &mut Subscriber, log: usize) -> Result<bool, Ended> {
         for taken in 0..FEED_MESSAGES_PER_TURN {
-            let may_take = self.has_room(log)
+            let may_take = self.begin_copy(log)
+                && self.has_room(log)
                 && self.logs[log].log().is_none_or(|receiver| receiver.has_room());
             let heard = match may_take {
                 false => None,
@@ -187,12 +226,14 @@ impl Worker {
                 following.copies.fetch_add(1, Ordering::Relaxed);
                 following.is_copying.store(true, Ordering::Relaxed);
                 tracing::info!("a copy of shard {log} of the primary begins");
-                self.give(log, Body::Begin);
+                self.begins[log] = Some(Instant::now() + self.shared.view.hide());
             }
             Heard::Operations(stream) => self.give(log, Body::Operations(stream)),
             Heard::Copied { sequence, epoch } => {
                 tracing::info!("the copy of shard {log} is complete, at sequence {sequence}");
                 self.give(log, Body::Copied { sequence, epoch });
+                let given = self.targets(log).map(|shard| (shard, self.given[shard]));
+                self.copied[log] = given.collect();
             }
             Heard::Entries { asks: false } => {}
             Heard::Entries { asks: true } => self.acknowledge(link, log)?,
@@ -237,8 +278,9 @@ impl Worker {
     fn acknowledge(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
         let targets = self.targets(log);
         let applied = self.following().applied_of(log, targets);
+        let clock_ns = self.shared.view.now_ns();
         let Some(receiver) = self.logs[log].log() else { return Ok(()) };
-        let told = receiver.acknowledge(applied.min(receiver.received()), 0);
+        let told = receiver.acknowledge(applied.min(receiver.received()), 0, clock_ns);
         // Without room a later one says more.
         send_if_room(link, log, (ACKNOWLEDGE, told.as_bytes())).map(|_| ())
     }

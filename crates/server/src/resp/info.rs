@@ -193,6 +193,9 @@ impl Facts<'_> {
                 u8::from(following.is_copying.load(Ordering::Relaxed)).to_string(),
             ),
             ("master_trouble", following.trouble()),
+            ("replica_reads", self.shared.view.reads().name().into()),
+            // Empty while it is not known.
+            ("replica_lag_us", self.shared.view.lag_us().map_or_else(String::new, |us| us.to_string())),
             ("slave_received_offset", load(&following.received_total)),
             ("slave_commit_offset", load(&following.commit_total)),
             ("slave_repl_offset", load(&following.applied_total)),
@@ -400,6 +403,7 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("rdma_service_level", packets.service_level.to_string()),
         ("rdma_traffic_class", packets.traffic_class.to_string()),
         ("reads_per_client", config.reads_per_client.to_string()),
+        ("replica_reads", shared.view.reads().name().into()),
         ("save", String::new()),
         ("shards", config.shards.to_string()),
         ("socket", config.socket_path.display().to_string()),

@@ -19,6 +19,7 @@ fn server(directory: &Path) -> Server {
     let config = Config {
         data: None,
         replica_of: None,
+        replica_reads: Default::default(),
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         socket_path: directory.join("socket"),
         fabric_address: None,

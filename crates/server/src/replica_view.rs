@@ -1,0 +1,201 @@
+//! What clients may read at this server, and how old that may be.
+//!
+//! Invariants:
+//! * one word says all, so that the threads that answer read it alone: a primary's costs one load;
+//! * a time of freshness is stored after what it promises is applied, and is visible with it;
+//! * while a replica shows nothing, no clock is echoed and no reply renews a read lease. Before its
+//!   data change in a way that no primary has committed, it waits until all leases have lapsed.
+
+use remora_layout::lag::Lag;
+use remora_layout::limits::{READ_LEASE_MARGIN_MS, READ_LEASE_MS};
+use remora_protocol::message::Status;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Whether replicas answer reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReplicaReads {
+    /// They refuse them.
+    #[default]
+    None,
+    /// They answer them, and say how old the answers may be.
+    Stale,
+}
+
+impl ReplicaReads {
+    /// The setting's value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+/// Values of the word: a primary, a replica that answers no reads, and one whose data are not whole.
+const PRIMARY: u64 = 0;
+const REFUSES: u64 = 1;
+const HIDDEN: u64 = 2;
+/// Greater ones: this, and the time in ns since `started` as of which the replica is fresh.
+const FRESH: u64 = 3;
+
+/// How long read leases may last after the last one was renewed.
+const LEASES_LAPSE: Duration = Duration::from_millis(READ_LEASE_MS + READ_LEASE_MARGIN_MS);
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct ReplicaView {
+    started: Instant,
+    reads: ReplicaReads,
+    word: AtomicU64,
+    /// The time as of which a replica is fresh, ns since `started`, whether it shows that or not; 0
+    /// if it is not known.
+    fresh_ns: AtomicU64,
+    /// The last time at which readers may have been answered, ns since `started`; 0 for never.
+    shown_ns: AtomicU64,
+}
+
+impl ReplicaView {
+    /// Of a primary, or of a replica that has nothing yet.
+    pub fn new(started: Instant, reads: ReplicaReads, is_replica: bool) -> Self {
+        let word = match (is_replica, reads) {
+            (false, _) => PRIMARY,
+            (true, ReplicaReads::None) => REFUSES,
+            (true, ReplicaReads::Stale) => HIDDEN,
+        };
+        Self { started, reads, word: word.into(), fresh_ns: 0.into(), shown_ns: 0.into() }
+    }
+
+    /// Of a server that is a primary for good.
+    pub fn of_primary() -> Arc<Self> {
+        Arc::new(Self::new(Instant::now(), ReplicaReads::None, false))
+    }
+
+    /// The setting.
+    pub fn reads(&self) -> ReplicaReads {
+        self.reads
+    }
+
+    /// The monotonic clock, ns; never 0.
+    pub fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64 + 1
+    }
+
+    /// The server is a primary from now on.
+    pub fn be_primary(&self) {
+        self.fresh_ns.store(0, Ordering::Relaxed);
+        self.word.store(PRIMARY, Ordering::SeqCst);
+    }
+
+    /// The replica is as fresh as at this time, or it is not known how fresh it is. What `fresh_ns`
+    /// promises is applied.
+    pub fn show(&self, fresh_ns: Option<u64>) {
+        self.fresh_ns.store(fresh_ns.unwrap_or(0), Ordering::Relaxed);
+        let word = match (self.reads, fresh_ns) {
+            (ReplicaReads::None, _) => REFUSES,
+            (ReplicaReads::Stale, None) => HIDDEN,
+            (ReplicaReads::Stale, Some(fresh_ns)) => FRESH + fresh_ns,
+        };
+        let before = self.word.swap(word, Ordering::SeqCst);
+        if !matches!(before, REFUSES | HIDDEN) {
+            // Read after the swap: no reader is answered later.
+            self.shown_ns.store(self.now_ns(), Ordering::Relaxed);
+        }
+    }
+
+    /// The replica shows nothing, until [`ReplicaView::show`]. Returns how long to wait before its
+    /// data may change in a way that no primary has committed.
+    pub fn hide(&self) -> Duration {
+        self.show(None);
+        match self.shown_ns.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            shown_ns => {
+                LEASES_LAPSE.saturating_sub(Duration::from_nanos(self.now_ns() - shown_ns))
+            }
+        }
+    }
+
+    /// How old what a reader gets may be. It reads the clock now: for a reply, after the request has
+    /// come and before the first read for it.
+    #[inline]
+    pub fn lag(&self) -> Lag {
+        match self.word.load(Ordering::Acquire) {
+            PRIMARY => Lag::PRIMARY,
+            word => self.lag_of(word),
+        }
+    }
+
+    #[cold]
+    fn lag_of(&self, word: u64) -> Lag {
+        match word {
+            REFUSES | HIDDEN => Lag::UNKNOWN,
+            fresh => Lag::of_ns(self.now_ns().saturating_sub(fresh - FRESH)),
+        }
+    }
+
+    /// Why a read is refused; `None` if it is not.
+    #[inline]
+    pub fn refusal(&self) -> Option<Status> {
+        match self.word.load(Ordering::Acquire) {
+            REFUSES => Some(Status::NoReads),
+            HIDDEN => Some(Status::Copying),
+            _ => None,
+        }
+    }
+
+    /// Whether the server is a replica.
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != PRIMARY
+    }
+
+    /// The lag, us, whether readers are answered or not; `None` of a primary, and while it is not
+    /// known.
+    pub fn lag_us(&self) -> Option<u64> {
+        let fresh_ns = self.fresh_ns.load(Ordering::Acquire);
+        (fresh_ns != 0).then(|| self.now_ns().saturating_sub(fresh_ns).div_ceil(1_000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_primary_has_no_lag_and_refuses_nothing() {
+        let view = ReplicaView::new(Instant::now(), ReplicaReads::None, false);
+        assert_eq!((view.lag(), view.refusal(), view.lag_us()), (Lag::PRIMARY, None, None));
+    }
+
+    #[test]
+    fn the_lag_grows_until_the_replica_is_fresher() {
+        let view = ReplicaView::new(Instant::now(), ReplicaReads::Stale, true);
+        assert_eq!((view.lag(), view.refusal()), (Lag::UNKNOWN, Some(Status::Copying)));
+        let fresh_ns = view.now_ns();
+        view.show(Some(fresh_ns));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(view.lag().ns() >= 20_000_000 && view.lag_us() >= Some(20_000));
+        assert_eq!(view.refusal(), None);
+        let is_waited_for = |view: &ReplicaView| {
+            let wait = view.hide();
+            wait <= LEASES_LAPSE && wait > LEASES_LAPSE / 2
+        };
+        assert!(is_waited_for(&view), "somebody may still read");
+        assert!(is_waited_for(&view), "it was shown a moment ago");
+        std::thread::sleep(LEASES_LAPSE);
+        assert_eq!(view.hide(), Duration::ZERO);
+        view.be_primary();
+        assert_eq!(view.lag(), Lag::PRIMARY);
+        assert!(is_waited_for(&view), "the clients of the primary that it was");
+    }
+
+    #[test]
+    fn a_replica_that_answers_no_reads_renews_no_lease_and_knows_its_lag() {
+        let view = ReplicaView::new(Instant::now(), ReplicaReads::None, true);
+        view.show(Some(view.now_ns()));
+        assert_eq!((view.lag(), view.refusal()), (Lag::UNKNOWN, Some(Status::NoReads)));
+        assert!(view.lag_us().is_some());
+        assert_eq!(view.hide(), Duration::ZERO, "nobody reads there");
+    }
+}
