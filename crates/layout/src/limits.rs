@@ -562,6 +562,9 @@ pub const ASK_ENTRIES: u64 = 32;
 /// Unit in which heartbeats and replies tell how old what a replica shows may be, us: a tenth of the
 /// shortest time in which it is renewed.
 pub const LAG_UNIT_US: u64 = 100;
+/// A replica takes what its primary says of its clock as a lower bound of that clock, and believes
+/// the greatest of this long, ms: what came later than usual says less.
+pub const PRIMARY_TIME_MS: u64 = 1_000;
 /// Clocks of a replica that its primary has echoed, and whose commit positions are not applied yet,
 /// for each log: two seconds of heartbeats before some are left out.
 pub const LAG_MARKS: usize = 256;

@@ -14,6 +14,9 @@ use remora_protocol::replication::{Acknowledge, FEED_HEADER_BYTES, FeedHeader, F
 use std::collections::VecDeque;
 use zerocopy::FromBytes;
 
+/// No clock shows more, Unix ms: sums of times do not overflow.
+const MAX_TIME_MS: u64 = 1 << 48;
+
 /// Why a message ends the following: it is of no honest primary, or damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FeedError {
@@ -55,6 +58,8 @@ pub struct LogReceiver {
     /// The newest clock that was sent.
     clock: u64,
     freshness: Freshness,
+    /// The time of the primary that came last, Unix ms; 0 if it was taken.
+    time_ms: u64,
 }
 
 impl LogReceiver {
@@ -70,6 +75,7 @@ impl LogReceiver {
             failed: 0,
             clock: 0,
             freshness: Freshness::behind(next - 1),
+            time_ms: 0,
         }
     }
 
@@ -122,14 +128,21 @@ impl LogReceiver {
     fn take_clock(&mut self, header: &FeedHeader) -> Result<(), FeedError> {
         let (commit, clock_ns, time_ms) =
             (header.commit.get(), header.clock.get(), header.time.get());
-        if clock_ns > self.clock {
-            // It was not sent.
+        if clock_ns > self.clock || time_ms > MAX_TIME_MS {
+            // It was not sent, or is no time.
             return Err(FeedError::Malformed);
         }
         if clock_ns != 0 {
+            self.time_ms = time_ms;
             self.freshness.take(Mark { commit, clock_ns, time_ms });
         }
         Ok(())
+    }
+
+    /// The clock of the primary, Unix ms, if it has come since this was asked last: it showed this
+    /// before now.
+    pub fn take_time(&mut self) -> Option<u64> {
+        Some(std::mem::take(&mut self.time_ms)).filter(|&time_ms| time_ms != 0)
     }
 
     /// The entries up to `applied` are applied, and the server's clock shows `unix_ms`. Returns the

@@ -2,15 +2,18 @@
 //!
 //! Invariants:
 //! * one word says all, so that the threads that answer read it alone: a primary's costs one load;
+//! * the clock of a replica is that of its primary, as the primary last said it, and goes on at the
+//!   rate of its own: readers judge expiries by it. It is never ahead, but for the drift of two
+//!   clocks since then;
 //! * a time of freshness is stored after what it promises is applied, and is visible with it;
 //! * while a replica shows nothing, no clock is echoed and no reply renews a read lease. Before its
 //!   data change in a way that no primary has committed, it waits until all leases have lapsed.
 
 use remora_layout::lag::Lag;
-use remora_layout::limits::{READ_LEASE_MARGIN_MS, READ_LEASE_MS};
+use remora_layout::limits::{PRIMARY_TIME_MS, READ_LEASE_MARGIN_MS, READ_LEASE_MS};
 use remora_protocol::message::Status;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Whether replicas answer reads.
@@ -52,6 +55,10 @@ pub struct ReplicaView {
     /// The time as of which a replica is fresh, ns since `started`, whether it shows that or not; 0
     /// if it is not known.
     fresh_ns: AtomicU64,
+    /// By how much the primary's clock, Unix ms, was at least ahead of this server's monotonic clock,
+    /// ms; and when that was found, ms of the latter plus 1, 0 for never.
+    ahead_ms: AtomicI64,
+    ahead_at_ms: AtomicU64,
     /// The last time at which readers may have been answered, ns since `started`; 0 for never.
     shown_ns: AtomicU64,
 }
@@ -64,7 +71,15 @@ impl ReplicaView {
             (true, ReplicaReads::None) => REFUSES,
             (true, ReplicaReads::Stale) => HIDDEN,
         };
-        Self { started, reads, word: word.into(), fresh_ns: 0.into(), shown_ns: 0.into() }
+        Self {
+            started,
+            reads,
+            word: word.into(),
+            fresh_ns: 0.into(),
+            ahead_ms: 0.into(),
+            ahead_at_ms: 0.into(),
+            shown_ns: 0.into(),
+        }
     }
 
     /// Of a server that is a primary for good.
@@ -114,6 +129,28 @@ impl ReplicaView {
                 LEASES_LAPSE.saturating_sub(Duration::from_nanos(self.now_ns() - shown_ns))
             }
         }
+    }
+
+    /// The clock of the primary showed this before now, Unix ms. One thread says so.
+    pub fn learn_time(&self, time_ms: u64) {
+        let now_ms = self.now_ns() / 1_000_000;
+        let ahead_ms = time_ms as i64 - now_ms as i64;
+        let (before_ms, at_ms) =
+            (self.ahead_ms.load(Ordering::Relaxed), self.ahead_at_ms.load(Ordering::Relaxed));
+        if at_ms == 0 || ahead_ms >= before_ms || now_ms + 1 - at_ms > PRIMARY_TIME_MS {
+            self.ahead_ms.store(ahead_ms, Ordering::Relaxed);
+            self.ahead_at_ms.store(now_ms + 1, Ordering::Release);
+        }
+    }
+
+    /// What the clock of a replica is to show, Unix ms: that of its primary, at the least. `None` if
+    /// it has said nothing yet.
+    pub fn primary_unix_ms(&self) -> Option<u64> {
+        if self.ahead_at_ms.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let now_ms = self.now_ns() / 1_000_000;
+        Some(now_ms.saturating_add_signed(self.ahead_ms.load(Ordering::Relaxed)))
     }
 
     /// How old what a reader gets may be. It reads the clock now: for a reply, after the request has
@@ -188,6 +225,21 @@ mod tests {
         view.be_primary();
         assert_eq!(view.lag(), Lag::PRIMARY);
         assert!(is_waited_for(&view), "the clients of the primary that it was");
+    }
+
+    #[test]
+    fn the_time_of_the_primary_goes_on_and_a_late_word_of_it_changes_nothing() {
+        let view = ReplicaView::new(Instant::now(), ReplicaReads::Stale, true);
+        assert_eq!(view.primary_unix_ms(), None);
+        view.learn_time(5_000_000);
+        view.learn_time(4_000_000);
+        std::thread::sleep(Duration::from_millis(30));
+        let shown_ms = view.primary_unix_ms().unwrap();
+        assert!((5_000_030..5_900_000).contains(&shown_ms), "{shown_ms}");
+        // The primary's clock was slewed back meanwhile.
+        std::thread::sleep(Duration::from_millis(PRIMARY_TIME_MS + 10));
+        view.learn_time(5_000_900);
+        assert!(view.primary_unix_ms() < Some(5_001_000 + 100_000));
     }
 
     #[test]

@@ -124,7 +124,11 @@ impl Server {
         let fabric_address = fabric.as_ref().map(TcpListener::local_addr).transpose()?;
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
         let data = config.data.as_ref().map(DataDirectory::open).transpose()?;
-        let clock = Clock::start_after(data.as_ref().map_or(0, |data| data.content.time_ms()));
+        let kept_ms = data.as_ref().map_or(0, |data| data.content.time_ms());
+        let clock = match config.replica_of {
+            None => Clock::start_after(kept_ms),
+            Some(_) => Clock::start_at(kept_ms),
+        };
         let (incarnation, hash_seed) = (random_u64() | 1, random_u64());
         let epoch = data.as_ref().map_or(1, |data| data.content.epoch());
         let topology = Topology::of_this_process();

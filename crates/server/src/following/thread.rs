@@ -15,7 +15,7 @@ use remora_layout::limits::{
     APPLY_BATCHES, FEED_MESSAGES_PER_TURN, FOLLOW_AGAIN_MAX_MS, FOLLOW_AGAIN_MS, HEARTBEAT_MS,
 };
 use remora_protocol::message::{ACKNOWLEDGE, FOLLOW, RequestHeader};
-use remora_replica::{Follower, Heard};
+use remora_replica::{Follower, Heard, LogReceiver};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -211,6 +211,9 @@ impl Worker {
                 false => None,
                 true => link.take(log)?.map(|message| self.logs[log].hear(message)).transpose()?,
             };
+            if let Some(time_ms) = self.logs[log].log().and_then(LogReceiver::take_time) {
+                self.shared.view.learn_time(time_ms);
+            }
             let Some(heard) = heard else { return Ok(taken > 0) };
             self.hear(link, log, heard)?;
         }
