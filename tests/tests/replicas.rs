@@ -87,6 +87,7 @@ fn catch_up(primary: &mut Resp, replica: &mut Resp) {
     let last = primary.info("master_repl_offset");
     wait_until("the replica has it all", || replica.info("slave_repl_offset") >= last);
     assert_eq!(digest(primary), digest(replica));
+    wait_until("it answers reads", || !replica.call("EXISTS key").is_error());
 }
 
 #[test]

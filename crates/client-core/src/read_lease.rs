@@ -31,7 +31,9 @@ const DRIFT_SHIFT: u32 = 2;
 const _: () = assert!(READER_CLOCK_PERCENT == 100 >> DRIFT_SHIFT);
 
 /// A primary is fresh at any time.
-pub const PRIMARY_NS: u64 = u64::MAX;
+pub const PRIMARY_NS: i64 = i64::MAX;
+/// It is not known as of when the server is fresh.
+pub const UNKNOWN_NS: i64 = i64::MIN;
 
 /// How long a lag on the server's clock lasts on the client's, at most.
 #[cold]
@@ -59,7 +61,7 @@ pub struct ReadLease {
     utilisation_ppm_plus_1: u32,
     wait_ns: u32,
     /// What the server shows is at least as fresh as at this time; see [`ReadLease::fresh_ns`].
-    fresh_ns: u64,
+    fresh_ns: i64,
     /// When the server said so, at the latest.
     fresh_told_ns: u64,
 }
@@ -97,7 +99,7 @@ impl ReadLease {
             server_at_ns: 0,
             utilisation_ppm_plus_1: 0,
             wait_ns: 0,
-            fresh_ns: 0,
+            fresh_ns: UNKNOWN_NS,
             fresh_told_ns: 0,
         }
     }
@@ -211,7 +213,7 @@ impl ReadLease {
     /// The server shows nothing that counts, now.
     #[cold]
     fn end(&mut self) {
-        (self.until_ns, self.fresh_ns) = (0, 0);
+        (self.until_ns, self.fresh_ns) = (0, UNKNOWN_NS);
     }
 
     /// The server read its lag after this time of the client's clock.
@@ -223,14 +225,15 @@ impl ReadLease {
         self.fresh_told_ns = after_ns;
         self.fresh_ns = match lag.is_primary() {
             true => PRIMARY_NS,
-            false => after_ns.saturating_sub(on_this_clock(lag)),
+            // The clock may have begun after that time.
+            false => after_ns as i64 - on_this_clock(lag) as i64,
         };
     }
 
     /// The time on the client's clock as of which what the server shows now and later is fresh, as
-    /// far as the session knows: 0 if it knows nothing, [`PRIMARY_NS`] of a primary.
+    /// far as the session knows: [`UNKNOWN_NS`] if it knows nothing, [`PRIMARY_NS`] of a primary.
     #[inline(always)]
-    pub fn fresh_ns(&self) -> u64 {
+    pub fn fresh_ns(&self) -> i64 {
         self.fresh_ns
     }
 
