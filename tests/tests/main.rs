@@ -30,6 +30,7 @@ mod data_directory;
 mod durability;
 mod failed_disk;
 mod replica_reads;
+mod min_replicas;
 mod replicas;
 mod synced;
 

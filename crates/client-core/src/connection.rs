@@ -20,7 +20,7 @@ use remora_layout::hello::ServerHello;
 use remora_layout::limits::{
     MAX_CLIENT_SESSIONS, MAX_SEARCH_REPLY_BYTES, MIN_SEARCH_REPLY_BYTES, SEARCH_REPLY_ARENAS,
 };
-use remora_layout::session::{LINES_BYTES, WITHDRAWN_WORD};
+use remora_layout::session::{CLIENT_LEFT_WORD, LINES_BYTES, WITHDRAWN_WORD};
 use remora_layout::slot::SlotTable;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -267,6 +267,19 @@ impl Connection {
             Ok((_, 0)) => Err(self.end(Error::ServerGone)),
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
             Err(_) => Err(self.end(Error::ServerGone)),
+        }
+    }
+
+    /// Lets nothing more into the memory of this end, as far as the server may rely on it.
+    pub fn leave(&self) {
+        match &self.backend {
+            Backend::Shm { to_server, .. } => {
+                to_server.store(CLIENT_LEFT_WORD, 1);
+                // Either the server sees this, or this end sees what the server has written.
+                Words::full_fence();
+            }
+            Backend::Remote(connection) => connection.close(),
+            Backend::Other(_) => {}
         }
     }
 

@@ -156,6 +156,9 @@ fn status_text(status: Status) -> &'static str {
         }
         Status::Copying => "it is a replica and copies its primary's data: ask again later",
         Status::NotKept => "the disk of the server's log takes nothing: its INFO says why",
+        Status::TooFewReplicas => {
+            "too few of its replicas keep up: start or mend replicas, or lower its --min-replicas"
+        }
         Status::NothingKept => "it keeps nothing: start it with --data-dir",
         Status::InPieces => "it has many parts, and takes several requests",
         Status::TryAgain => "the key is being renamed, copied or moved: ask again",

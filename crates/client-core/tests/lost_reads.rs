@@ -61,6 +61,10 @@ impl Link for LosesReads {
     fn failure(&self) -> Option<LinkError> {
         None
     }
+
+    fn has_completed(&self) -> bool {
+        false
+    }
 }
 
 /// A server that is known by its heartbeats only.

@@ -208,6 +208,9 @@ pub enum Refusal {
     /// The disk of the server's log takes nothing more; nothing was changed.
     #[error("the disk of the server's log takes nothing: its INFO says why")]
     NotKept,
+    /// Fewer replicas keep up than the server asks for before it acknowledges; nothing was changed.
+    #[error("too few of its replicas keep up: start or mend replicas, or lower its --min-replicas")]
+    TooFewReplicas,
     /// The server has no log on a disk, so that nothing it holds outlives it.
     #[error("it keeps nothing on a disk: start it with --data-dir DIR")]
     NothingKept,
@@ -249,6 +252,7 @@ impl Refusal {
             Status::NoReads => Self::NoReads,
             Status::Copying => Self::Copying,
             Status::NotKept => Self::NotKept,
+            Status::TooFewReplicas => Self::TooFewReplicas,
             Status::NothingKept => Self::NothingKept,
             Status::TryAgain | Status::InPieces => Self::TryAgain,
             Status::Outrun => Self::Outrun,

@@ -135,11 +135,22 @@ impl<J: Journal> Shard<J> {
         self.store.keeps = keeps;
     }
 
+    /// Whether enough replicas keep up. While they do not, changes are refused
+    /// ([`Status::TooFewReplicas`]); what expires or is removed for others goes on.
+    pub fn set_has_replicas(&mut self, has_replicas: bool) {
+        self.store.has_replicas = has_replicas;
+    }
+
     /// Counts.
     pub fn stats(&self) -> ShardStats {
         let mut stats = self.store.stats();
         self.types.iter().for_each(|of| of.count(&mut stats));
         stats
+    }
+
+    /// Keys of all databases.
+    pub fn keys(&self) -> u64 {
+        self.store.stats.keys - self.store.flushes.keys()
     }
 
     /// First of two prefetches of a key: its bucket.
@@ -183,8 +194,10 @@ impl<J: Journal> Shard<J> {
             self.store.lag.look_at_all(self.store.last_sequence());
         }
         let reply = self.execute_known(command, hash, now);
-        // A refusal shows nothing, and what it would wait for may be the disk that is its cause.
-        let depends_on = depends_on.filter(|_| reply.status != Status::NotKept);
+        // A refusal shows nothing, and what it would wait for may be its cause: the disk, or the
+        // replicas.
+        let is_refused = matches!(reply.status, Status::NotKept | Status::TooFewReplicas);
+        let depends_on = depends_on.filter(|_| !is_refused);
         waiting(reply, depends_on)
     }
 

@@ -66,6 +66,17 @@ impl AnyLink {
         }
     }
 
+    /// From now on a caller waits for the completions of this link's WRITEs, each of which says that
+    /// the bytes lie in the peer's memory. They come without delay, and the agent of the connection
+    /// wakes this shard for them. Other links of the connection cost what they did.
+    pub fn await_writes(&mut self, shard: usize) {
+        match self {
+            Self::Tcp(link) => link.await_writes(shard),
+            Self::Verbs(link) => link.await_writes(shard),
+            Self::Shm(_) | Self::Other(_) => {}
+        }
+    }
+
     /// Whether READs and WRITEs have completed when `post` returns.
     #[inline(always)]
     pub fn completes_at_once(&self) -> bool {
@@ -120,5 +131,9 @@ impl Link for AnyLink {
 
     fn failure(&self) -> Option<LinkError> {
         either!(self, link => link.failure())
+    }
+
+    fn has_completed(&self) -> bool {
+        either!(self, link => link.has_completed())
     }
 }

@@ -25,6 +25,7 @@
 mod address;
 mod answer;
 mod any;
+mod awaiting;
 mod backoff;
 mod client_regions;
 pub mod conformance;
@@ -283,4 +284,8 @@ pub trait Link {
     /// Why the link failed, if the link knows that it has: at the latest once the first failed
     /// completion has been taken.
     fn failure(&self) -> Option<LinkError>;
+
+    /// Whether [`Link::poll`] would find something new. A thread asks before it sleeps, while a
+    /// caller waits for the completions of its WRITEs ([`AnyLink::await_writes`]).
+    fn has_completed(&self) -> bool;
 }

@@ -150,6 +150,12 @@ impl Handle {
         (std::mem::take(&mut delivered.executed), delivered.failure)
     }
 
+    /// Whether something was delivered that [`Self::take`] has not given.
+    pub fn has_delivered(&self) -> bool {
+        let delivered = self.waits.lock(&self.delivered);
+        delivered.executed > 0 || delivered.failure.is_some()
+    }
+
     /// From here on every change wakes the next [`Self::sleep`].
     pub fn arm(&self) {
         self.waits.lock(&self.delivered).woken = false;

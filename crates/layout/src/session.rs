@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! to_server (written by the client)          to_client (written by the server)
-//!     0  client's clock, ns                      0  heartbeat, one line
+//!     0  client's clock, ns; left                0  heartbeat, one line
 //!    64  asleep, signals                        64  withdrawn: the session has ended
 //!   128  credit of shard 0's response ring     128  credit of shard 0's request ring, stuck
 //!   192  ready bits for shard 0                192  parked: shard 0 wants a doorbell
@@ -33,6 +33,9 @@ pub const LINES_BYTES: usize = 4 * CACHE_LINE_BYTES;
 const PART_BYTES: usize = RING_BYTES + PAGE_BYTES;
 /// Word of the client's clock (to_server), in ns of the client's own clock.
 pub const CLIENT_CLOCK_WORD: usize = 0;
+/// Word that is 1 once the client takes nothing out of its rings that comes later (to_server, over
+/// shared memory): a replica that gives its link up first says so, and then takes what lies there.
+pub const CLIENT_LEFT_WORD: usize = 1;
 /// Word that is 1 once the server has withdrawn the session (to_client).
 pub const WITHDRAWN_WORD: usize = 8;
 /// Word of the heartbeat's first word (to_client).

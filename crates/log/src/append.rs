@@ -146,6 +146,17 @@ impl Log {
         self.epoch_key = self.options.key.of_epoch(epoch);
     }
 
+    /// Entries from now on are of another log, with this key, and of this epoch; their sequences go
+    /// on. Nothing of the log before is kept.
+    ///
+    /// # Panics
+    /// As of [`Log::begin_epoch`].
+    pub fn begin_anew(&mut self, key: LogKey, epoch: u64) {
+        self.drop_all();
+        self.options.key = key;
+        self.begin_epoch(epoch);
+    }
+
     /// Appends an entry of this shard alone. Its operation is the three slices,
     /// one behind the other.
     #[inline]

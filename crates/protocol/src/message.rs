@@ -266,10 +266,12 @@ pub enum Status {
     NotKept = 24,
     /// The server has no log on a disk: nothing is ever kept.
     NothingKept = 25,
+    /// Fewer replicas keep up than the server asks for before it acknowledges: nothing was changed.
+    TooFewReplicas = 26,
     /// The server is a replica, and is set to answer no reads.
-    NoReads = 26,
+    NoReads = 27,
     /// The server is a replica that does not have all data of its primary yet.
-    Copying = 27,
+    Copying = 28,
 }
 
 impl Status {

@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! to the replica   0 kind 1 | 0 3 | ask 4 | commit 8 | clock 8 | time 8 | body
-//!   begins           key 8 | epoch 8 | next 8
+//!   begins           key 8 | epoch 8 | next 8 | arena 8 | used 8 | keys 8 | shards 4 | 0 4
 //!   entries          frames of the log
 //!   lost             is_same_log 8 | oldest 8 | next 8
 //!   copy             operations of a snapshot; each message ends with any byte of one
 //!   copied           sequence 8
+//!   refused          reason 4 | text
 //! to the primary, behind a request's header
-//!   follow           next 8 | epoch 8 | key 8
+//!   follow           next 8 | epoch 8 | key 8 | port 4 | 0 4
 //!   acknowledge      received 8 | applied 8 | durable 8 | failed 8 | clock 8 | ask 4 | 0 4
 //! ```
 //! The ring's own credit says how many bytes the replica has freed.
@@ -31,6 +32,8 @@ pub enum FeedKind {
     Copy = 4,
     /// The end of that. The log comes from the next sequence on.
     Copied = 5,
+    /// This server's log is not to be followed.
+    Refused = 6,
 }
 
 impl FeedKind {
@@ -72,6 +75,36 @@ pub struct Begins {
     pub epoch: U64,
     /// The sequence of the first entry that comes; 0: a copy comes first.
     pub next: U64,
+    /// Bytes of memory that the shard has for data: a replica needs as many.
+    pub arena_bytes: U64,
+    /// Bytes that its data take now.
+    pub used_bytes: U64,
+    /// Its keys now.
+    pub keys: U64,
+    /// Shards of the primary.
+    pub shards: U32,
+    /// Zero.
+    pub zero: U32,
+}
+
+/// Why a server's log is not to be followed: the first word of the body of
+/// [`FeedKind::Refused`]. A text for people follows, of at most
+/// [`remora_layout::limits::FEED_REASON_BYTES`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum RefusalReason {
+    /// It is a replica itself, and has no log.
+    IsReplica = 1,
+}
+
+impl RefusalReason {
+    /// The reason with this number; a later version may have others.
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::IsReplica),
+            _ => None,
+        }
+    }
 }
 
 /// The body of [`FeedKind::Lost`].
@@ -95,8 +128,12 @@ pub struct Follow {
     pub next: U64,
     /// The epoch of the entry before it.
     pub epoch: U64,
-    /// The key of the log that it has followed.
+    /// The key of the log that it has followed; 0 before the first.
     pub key: U64,
+    /// The port of the replica for RESP, which the primary shows; 0 if it says none.
+    pub port: U32,
+    /// Zero.
+    pub zero: U32,
 }
 
 /// The body of [`crate::message::ACKNOWLEDGE`] (H37; M28).
@@ -122,5 +159,5 @@ pub struct Acknowledge {
 }
 
 const _: () = assert!(FEED_HEADER_BYTES == 32);
-const _: () = assert!(size_of::<Begins>() == 24 && size_of::<Follow>() == 24);
+const _: () = assert!(size_of::<Begins>() == 56 && size_of::<Follow>() == 32);
 const _: () = assert!(size_of::<Acknowledge>() == 48);

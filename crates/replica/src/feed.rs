@@ -2,15 +2,16 @@
 //! wants one, and its log (RDMA_Mongo 4.4: initial synchronisation, then steady state; M19 to M22).
 //!
 //! Invariant: a copy is exact at the sequence of its end ([`Shard::begin_snapshot`]), and the log
-//! goes on with the next one. A copy that is interrupted is of no use; the replica asks anew.
+//! goes on with the next one. A copy that is interrupted is of no use; the replica asks anew. The
+//! replica has stored nothing before it says that it has taken its copy whole.
 
 use crate::send::{AskFor, LogSender, Violation};
 use remora_arena::Journal;
 use remora_engine::{Now, Shard, SnapshotTurn};
-use remora_layout::limits::FEED_BYTES;
+use remora_layout::limits::{FEED_BYTES, FEED_REASON_BYTES};
 use remora_log::{CursorError, Lost};
 use remora_protocol::replication::{
-    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, LostLog,
+    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, LostLog, RefusalReason,
 };
 use zerocopy::IntoBytes;
 
@@ -20,6 +21,9 @@ pub struct Feed {
     /// The answer to the request, until it is sent.
     answer: Option<Vec<u8>>,
     ask_for: AskFor,
+    /// The replica has what comes before the log. If that is a copy, it has said so: with its link
+    /// it would lose the part that it has not taken out of its ring.
+    has_begun: bool,
 }
 
 enum Stage {
@@ -38,25 +42,32 @@ struct Copy {
     /// What the shard has written and that is not sent.
     written: Vec<u8>,
     sent: usize,
+    /// It waits for something else than room: another snapshot, or a load of a client.
+    waits: bool,
     /// What follows the copy, once it is complete.
     ended: Option<(u64, LogSender)>,
 }
 
 impl Feed {
-    /// Begins what a replica has asked for.
-    pub fn begin<J: Journal>(shard: &mut Shard<J>, follow: &Follow, ask_for: AskFor) -> Self {
+    /// Begins what a replica has asked for, at a primary with so many shards.
+    pub fn begin<J: Journal>(
+        (shard, shards): (&mut Shard<J>, usize),
+        follow: &Follow,
+        ask_for: AskFor,
+    ) -> Self {
         let (key, epoch) = (shard.log().key().to_word(), shard.log().epoch());
         let next = follow.next.get();
-        let begins = Begins { key: key.into(), epoch: epoch.into(), next: next.into() };
+        let begins = begins_of(shard, shards, next);
         let begun = |stage| Self {
             stage,
             answer: Some(message(FeedKind::Begins, begins.as_bytes())),
             ask_for,
+            has_begun: next != 0,
         };
-        if next == 0 {
+        let is_same_log = follow.key.get() == key;
+        if next == 0 && (is_same_log || follow.key.get() == 0) {
             return begun(Stage::Copying(Copy::default()));
         }
-        let is_same_log = follow.key.get() == key;
         if is_same_log
             && follow.epoch.get() == epoch
             && let Ok(sender) = LogSender::begin(shard, next, ask_for)
@@ -69,7 +80,21 @@ impl Feed {
             next: (shard.last_sequence() + 1).into(),
         };
         let answer = Some(message(FeedKind::Lost, lost.as_bytes()));
-        Self { stage: Stage::Lost, answer, ask_for }
+        Self { stage: Stage::Lost, answer, ask_for, has_begun: true }
+    }
+
+    /// The server's log is not to be followed, with the reason as a text for people: nothing else
+    /// is sent any more.
+    pub fn refused(reason: RefusalReason, text: &str) -> Self {
+        let text = &text.as_bytes()[..text.floor_char_boundary(FEED_REASON_BYTES)];
+        let body = [&(reason as u32).to_le_bytes(), text].concat();
+        let answer = Some(message(FeedKind::Refused, &body));
+        Self { stage: Stage::Lost, answer, ask_for: AskFor::default(), has_begun: false }
+    }
+
+    /// Whether the replica gets nothing, before it asks again.
+    pub fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Lost)
     }
 
     /// Whether there is something to send.
@@ -83,8 +108,15 @@ impl Feed {
             }
     }
 
+    /// Whether a copy waits for something that no turn of the feed brings about: the caller tries
+    /// again later.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        matches!(&self.stage, Stage::Copying(Copy { waits: true, .. }))
+    }
+
     /// Writes the next message into `out`, which is empty: at most [`FEED_BYTES`]. It stays empty
-    /// while a copy waits.
+    /// if a copy has nothing to send yet.
     pub fn next_message<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now, out: &mut Vec<u8>) {
         if let Some(answer) = self.answer.take() {
             *out = answer;
@@ -138,6 +170,17 @@ impl Feed {
         }
     }
 
+    /// The last entry that counts as stored by the replica, and with it the copy before it; `None`
+    /// until there is one. Relaxed, it lies in the memory of the replica; strict, the replica's
+    /// thread has said so.
+    pub fn stored(&self) -> Option<u64> {
+        let sender = self.log().filter(|_| self.has_begun)?;
+        Some(match self.ask_for {
+            AskFor::Some => sender.stored(),
+            AskFor::Each => sender.told().received.get(),
+        })
+    }
+
     /// The log on its way, once there is no copy under way.
     pub fn log(&self) -> Option<&LogSender> {
         match &self.stage {
@@ -156,6 +199,8 @@ impl Feed {
         told: Acknowledge,
     ) -> Result<(), Violation> {
         let Stage::Shipping(sender) = &mut self.stage else { return Ok(()) };
+        // It acknowledges only entries behind a copy that it has taken whole.
+        self.has_begun = true;
         if let Err(lost) = sender.take(shard, told)? {
             let mut answer = Vec::new();
             self.lose(shard, lost, &mut answer);
@@ -185,6 +230,7 @@ impl Copy {
     ) -> Result<Option<LogSender>, Lost> {
         if !self.has_begun {
             self.has_begun = shard.begin_snapshot().is_ok();
+            self.waits = !self.has_begun;
             if !self.has_begun {
                 return Ok(None);
             }
@@ -193,6 +239,7 @@ impl Copy {
             (self.sent, self.written) = (0, Vec::new());
             let turn = shard.snapshot_turn(now);
             shard.take_snapshot(&mut self.written);
+            self.waits = turn == SnapshotTurn::Waits;
             match turn {
                 SnapshotTurn::Ended { sequence } => {
                     let sender = LogSender::begin(shard, sequence + 1, ask_for);
@@ -213,6 +260,19 @@ impl Copy {
             *out = message(FeedKind::Copied, &sequence.to_le_bytes());
             sender
         }))
+    }
+}
+
+fn begins_of<J: Journal>(shard: &Shard<J>, shards: usize, next: u64) -> Begins {
+    Begins {
+        key: shard.log().key().to_word().into(),
+        epoch: shard.log().epoch().into(),
+        next: next.into(),
+        arena_bytes: (shard.owner().view().bytes() as u64).into(),
+        used_bytes: shard.used_bytes().into(),
+        keys: shard.keys().into(),
+        shards: (shards as u32).into(),
+        zero: 0.into(),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::receive::{FeedError, LogReceiver, Took};
 use remora_engine::split_operation;
-use remora_layout::limits::SNAPSHOT_OPERATION_BYTES;
+use remora_layout::limits::{FEED_REASON_BYTES, SNAPSHOT_OPERATION_BYTES};
 use remora_log::LogKey;
 use remora_protocol::replication::{
     Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, LostLog,
@@ -19,6 +19,8 @@ pub enum Heard {
     Begins {
         /// Whether a copy comes first. Then all that was copied before goes away.
         copies: bool,
+        /// What the primary says of itself.
+        primary: PrimaryFacts,
     },
     /// Whole operations of a copy, to be loaded.
     Operations(Vec<u8>),
@@ -40,6 +42,21 @@ pub enum Heard {
         /// Whether it is the log that was followed.
         is_same_log: bool,
     },
+    /// The server's log is not to be followed: the reason, for people.
+    Refused(String),
+}
+
+/// What a shard of the primary says of itself before its log comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PrimaryFacts {
+    /// Bytes of memory that it has for data.
+    pub arena_bytes: u64,
+    /// Bytes that its data take.
+    pub used_bytes: u64,
+    /// Its keys.
+    pub keys: u64,
+    /// Shards of the primary.
+    pub shards: u32,
 }
 
 /// See the module's text.
@@ -62,8 +79,8 @@ enum Stage {
 
 impl Follower {
     /// What is to be asked for: the log behind what was received, or a copy. To be called when a
-    /// link was made.
-    pub fn ask(&mut self) -> Follow {
+    /// link was made. `port` is that of this server for RESP, for people to see.
+    pub fn ask(&mut self, port: u16) -> Follow {
         let (key, epoch) = self.of.unwrap_or_default();
         let next = match &mut self.stage {
             Stage::Following(receiver) => {
@@ -72,12 +89,29 @@ impl Follower {
             }
             Stage::Asked | Stage::Copying(_) => 0,
         };
-        Follow { next: next.into(), epoch: epoch.into(), key: key.into() }
+        Follow {
+            next: next.into(),
+            epoch: epoch.into(),
+            key: key.into(),
+            port: u32::from(port).into(),
+            zero: 0.into(),
+        }
     }
 
-    /// Gives up what was followed: the next ask is for a copy.
-    pub fn forget(&mut self) {
-        (self.of, self.stage) = (None, Stage::Asked);
+    /// Gives up its place in the log, which the primary keeps no more: the next ask is for a copy,
+    /// of the same primary.
+    pub fn lose_place(&mut self) {
+        self.stage = Stage::Asked;
+    }
+
+    /// Whether it has followed a log, or begun to copy one: another one does not take its place.
+    pub fn has_begun(&self) -> bool {
+        self.of.is_some()
+    }
+
+    /// The epoch of the primary; 0 before it has answered.
+    pub fn epoch(&self) -> u64 {
+        self.of.map_or(0, |(_, epoch)| epoch)
     }
 
     /// The log, once there is no copy under way.
@@ -106,6 +140,12 @@ impl Follower {
                 let lost = LostLog::read_from_bytes(body).map_err(|_| FeedError::Malformed)?;
                 Ok(Heard::Lost { is_same_log: lost.is_same_log.get() == 1 })
             }
+            (FeedKind::Refused, _) => {
+                let (_, text) =
+                    body.split_at_checked(size_of::<u32>()).ok_or(FeedError::Malformed)?;
+                let text = &text[..text.len().min(FEED_REASON_BYTES)];
+                Ok(Heard::Refused(String::from_utf8_lossy(text).into_owned()))
+            }
             (FeedKind::Copy, Stage::Copying(rest)) => whole_operations(rest, body),
             (FeedKind::Copied, Stage::Copying(rest)) if rest.is_empty() => {
                 let sequence = u64::read_from_bytes(body).map_err(|_| FeedError::Malformed)?;
@@ -129,13 +169,23 @@ impl Follower {
     fn begin(&mut self, begins: &Begins) -> Result<Heard, FeedError> {
         let copies = begins.next.get() == 0;
         let of = (begins.key.get(), begins.epoch.get());
+        let primary = PrimaryFacts {
+            arena_bytes: begins.arena_bytes.get(),
+            used_bytes: begins.used_bytes.get(),
+            keys: begins.keys.get(),
+            shards: begins.shards.get(),
+        };
+        if copies && self.of.is_some_and(|(key, _)| key != of.0) {
+            // A primary of ours says that the log is another one.
+            return Err(FeedError::Malformed);
+        }
         if copies {
             self.stage = Stage::Copying(Vec::new());
         } else if self.of != Some(of) || !matches!(self.stage, Stage::Following(_)) {
             return Err(FeedError::Malformed);
         }
         self.of = Some(of);
-        Ok(Heard::Begins { copies })
+        Ok(Heard::Begins { copies, primary })
     }
 }
 

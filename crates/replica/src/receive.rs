@@ -188,6 +188,15 @@ impl LogReceiver {
         self.waiting.pop_front()
     }
 
+    /// All whole entries that are left, also those behind the commit position, and how many these
+    /// are: this replica is promoted, and its primary may have acknowledged them.
+    pub fn take_rest(&mut self) -> (Vec<OwnedEntry>, u64) {
+        self.waiting_bytes = 0;
+        let rest: Vec<_> = std::mem::take(&mut self.waiting).into();
+        let beyond = rest.iter().filter(|entry| entry.sequence > self.commit).count();
+        (rest, beyond as u64)
+    }
+
     /// What is to be said to the primary; the entries up to `applied` are applied, those up to
     /// `durable` on the disk. `clock_ns` is the replica's monotonic clock now, not 0.
     pub fn acknowledge(&mut self, applied: u64, durable: u64, clock_ns: u64) -> Acknowledge {

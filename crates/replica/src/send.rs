@@ -26,6 +26,16 @@ pub enum AskFor {
     Each,
 }
 
+impl AskFor {
+    /// The name in configuration and INFO.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Some => "relaxed",
+            Self::Each => "strict",
+        }
+    }
+}
+
 /// What no honest replica sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Violation {
@@ -259,6 +269,9 @@ impl LogSender {
             CursorError::Ahead { next } => Lost { oldest: next },
         })?;
         self.sent = failed - 1;
+        // What came behind it was not taken: it comes again.
+        self.under_way.clear();
+        self.stored = failed - 1;
         self.rolled_back += 1;
         Ok(())
     }

@@ -1,3 +1,4 @@
 //! The replication of one shard's log, without a network.
 
+mod in_sync;
 mod shipping;

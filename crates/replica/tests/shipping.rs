@@ -90,7 +90,15 @@ struct Replica {
 impl Replica {
     fn begin(primary: &mut Shard) -> Self {
         let sender = LogSender::begin(primary, 1, AskFor::Some).unwrap();
-        Self { receiver: receiver(1), copy: copy(), sender, ring: VecDeque::new(), writes: 0, completed: 0, cuts: 0 }
+        Self {
+            receiver: receiver(1),
+            copy: copy(),
+            sender,
+            ring: VecDeque::new(),
+            writes: 0,
+            completed: 0,
+            cuts: 0,
+        }
     }
 
     /// The link is lost with what is under way; the replica keeps what it has received.

@@ -313,6 +313,7 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::NotKept => "MISCONF The disk of the log takes nothing: nothing was changed, and \
              changes are refused until it does. INFO persistence says why."
             .into(),
+        Status::TooFewReplicas => "NOREPLICAS Not enough good replicas to write.".into(),
         Status::NothingKept => CommandError::NothingKept.to_string().into(),
         Status::ReadOnly => CommandError::ReadOnly.to_string().into(),
         // Sessions refuse such requests before a shard gets them.

@@ -12,6 +12,7 @@ use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_protocol::glob::Glob;
 use remora_protocol::{self as protocol, Command};
+use std::borrow::Cow;
 
 /// One request of a RESP connection. Everything borrows from its bytes, or from the buffers made
 /// from them.
@@ -46,6 +47,10 @@ pub enum Request<'a> {
     BgSave,
     /// LASTSAVE.
     LastSave,
+    /// REPLICAOF, SLAVEOF and RESYNC.
+    ChangeRole(RoleRequest<'a>),
+    /// ROLE.
+    Role,
     /// WAITAOF.
     WaitAof {
         /// Whether the server's own disk counts.
@@ -133,6 +138,17 @@ pub enum Request<'a> {
     Transfer(Transfer<'a>),
     /// CLUSTER KEYSLOT.
     KeySlot(&'a [u8]),
+}
+
+/// What a server is to become.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RoleRequest<'a> {
+    /// REPLICAOF NO ONE: a primary.
+    Lead,
+    /// A replica of the server at this address.
+    Follow(Cow<'a, str>),
+    /// It stays a replica, and copies its primary anew.
+    Resync,
 }
 
 /// The keys that SCAN and KEYS return.

@@ -183,7 +183,7 @@ impl Agent {
         moved.connections += 1;
         let (shared, rings) = (&self.shared, &mut self.rings);
         let marks = &client.served.marks;
-        let (state, takes_more) = match &client.served.connection {
+        let (state, takes_more, completed) = match &client.served.connection {
             RemoteConnection::Tcp(connection) => {
                 let told = &mut |imm| {
                     if let Some(shard) = shared.mark(marks, imm) {
@@ -195,14 +195,16 @@ impl Agent {
                     connection.serve(&mut self.buffer, client.is_hung_up, told);
                 moved.frames += frames;
                 moved.read_bytes += read_bytes;
-                (state, connection.takes_more_again())
+                (state, connection.takes_more_again(), connection.take_completed())
             }
             RemoteConnection::Verbs(connection) => {
                 connection.serve();
                 let ended = connection.failure().map_or(State::Idle, State::Failed);
-                (ended, connection.takes_more_again())
+                (ended, connection.takes_more_again(), connection.take_completed())
             }
         };
+        // Replicas have stored what these shards wait for.
+        rings.shards |= completed;
         if takes_more {
             // Some shard has a large value for it.
             rings.shards |= u64::MAX >> (MAX_SHARDS - shared.shards.len());

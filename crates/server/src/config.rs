@@ -2,9 +2,10 @@
 
 pub use crate::replica_view::ReplicaReads;
 pub use remora_engine::Eviction;
-pub use remora_fabric::{Address, Wake};
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::verbs::{Mtu, Packets};
+pub use remora_fabric::{Address, Wake};
+pub use remora_replica::AskFor;
 pub use remora_storage::Promise;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -28,6 +29,12 @@ pub struct Config {
     pub replica_of: Option<Address>,
     /// Whether it answers reads while it is a replica.
     pub replica_reads: ReplicaReads,
+    /// Replicas that must have stored a change before it is acknowledged: up to
+    /// [`remora_layout::limits::MAX_MIN_REPLICAS`]; 0: it is acknowledged without them.
+    pub min_replicas: usize,
+    /// When a replica is asked for an acknowledgement: after some tens of entries (relaxed), or for
+    /// each message, and only then it counts as stored (strict).
+    pub replica_acks: AskFor,
     /// Where the data are kept; `None`: nowhere, they end with the server.
     pub data: Option<Data>,
     /// Address of the RESP listener; port 0 takes a free one.

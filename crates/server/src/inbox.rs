@@ -10,7 +10,7 @@
 //! The protocol of the rings wakes the receiver: [`remora_fabric::shm::asleep`].
 
 use crate::disk::SnapshotPort;
-use crate::following::Batch;
+use crate::following::{Batch, RoleStep};
 use crate::mail_queues::{MailQueues, bits};
 use crate::ring_session::RingSession;
 use crate::thread_counts::ThreadCounts;
@@ -42,6 +42,10 @@ pub enum Message {
     Snapshot(Arc<SnapshotPort>),
     /// A part of the log of the primary, to be applied.
     Apply(Arc<Batch>),
+    /// A step of a change of the server's role.
+    Role(RoleStep),
+    /// The answer to a request for such a change.
+    RoleAnswer(Token, OwnedReply),
     /// Whether the disk of the log takes entries.
     Keeps(bool),
     /// Take no more RESP requests. The sender is dropped once those that were

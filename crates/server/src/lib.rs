@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+pub mod acknowledging;
 mod agent;
 mod agent_inbox;
 mod balance;
@@ -23,13 +24,14 @@ mod config;
 mod control;
 mod cores;
 pub mod disk;
-mod following;
+pub mod following;
 pub mod inbox;
 mod key_work;
 pub mod large_jobs;
 pub mod mail_queues;
 mod numa;
 pub mod other_searches;
+mod peer;
 mod polling;
 mod random;
 mod regions;
@@ -50,7 +52,7 @@ pub mod touch_hints;
 mod traffic;
 mod utilisation;
 
-pub use config::{Config, Data, Eviction, Mtu, Packets, Promise, ReplicaReads, Wake};
+pub use config::{AskFor, Config, Data, Eviction, Mtu, Packets, Promise, ReplicaReads, Wake};
 pub use cores::Cores;
 pub use disk::{EachKey, Loaded, LoadedData, Progress};
 pub use replica_view::ReplicaView;

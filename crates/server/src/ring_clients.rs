@@ -160,7 +160,9 @@ impl<C: Fn() -> Instant> RingClients<C> {
     /// Whether there is work: the last scan before sleeping. A parked client with work has rung.
     #[inline]
     pub fn has_work(&self) -> bool {
-        !self.marked.is_empty() || self.sessions().any(RingSession::has_work)
+        !self.marked.is_empty()
+            || self.sessions().any(RingSession::has_work)
+            || self.replica_sessions().any(RingSession::has_stored)
     }
 
     /// Whether there are requests under way that may stall.
@@ -223,10 +225,34 @@ impl<C: Fn() -> Instant> RingClients<C> {
         has_more
     }
 
+    /// Whether a replica waits for something that no turn brings about: the caller feeds it again
+    /// with the shard's ticks.
+    pub fn feeds_wait(&self) -> bool {
+        self.replica_sessions().any(RingSession::feed_waits)
+    }
+
+    fn replica_sessions(&self) -> impl Iterator<Item = &RingSession> {
+        self.replicas.iter().filter_map(|&place| Some(&self.clients[place].as_ref()?.session))
+    }
+
+    /// Whether there are replicas.
+    #[inline]
+    pub fn has_replicas(&self) -> bool {
+        !self.replicas.is_empty()
+    }
+
+    /// The server becomes a replica: no log of it is followed any more. The replicas get the reason.
+    pub fn refuse_replicas(&mut self, shard: &mut Shard<impl Journal>, why: &str) {
+        for &place in &self.replicas {
+            if let Some(client) = &mut self.clients[place] {
+                client.session.refuse_replica(shard, why);
+            }
+        }
+    }
+
     /// How far each replica has come.
     pub fn replica_positions(&self) -> impl Iterator<Item = ReplicaPositions> {
-        let sessions = self.replicas.iter().filter_map(|&place| self.clients[place].as_ref());
-        sessions.filter_map(|client| client.session.replica_positions())
+        self.replica_sessions().filter_map(RingSession::replica_positions)
     }
 
     /// Gives up requests that have stalled. The caller calls it with the shard's ticks.

@@ -8,7 +8,7 @@ use crate::control::{self, Control};
 use crate::disk::{
     DataDirectory, Disk, LogThread, Progress, SnapshotPlace, SnapshotThread, recover,
 };
-use crate::following::{FollowThread, Following};
+use crate::following::{Following, Role, RoleThread, Roles};
 use crate::inbox::{Inbox, Message};
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
@@ -28,8 +28,8 @@ use remora_fabric::verbs::{self, VerbsError};
 use remora_fabric::vital_thread;
 use remora_layout::arena_header::word;
 use remora_layout::limits::{
-    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES, POINTER_TABLE_BYTES,
-    READ_LEASE_MARGIN_MS, READ_LEASE_MS, SMALLEST_CHUNK_BUCKETS,
+    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_SHARDS, MIN_ARENA_BYTES,
+    POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS, SMALLEST_CHUNK_BUCKETS,
 };
 use remora_layout::slot::SlotTable;
 use remora_storage::{Directory, GroupCommit, Lock, Promise};
@@ -38,7 +38,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -60,8 +60,8 @@ pub struct Server {
     log: Option<LogThread>,
     /// Writes snapshots.
     snapshots: Option<SnapshotThread>,
-    /// Follows the primary, at a replica.
-    follow: Option<FollowThread>,
+    /// Changes the role, and follows the primary of a replica.
+    role: Option<RoleThread>,
     lock: Option<Lock>,
 }
 
@@ -82,11 +82,11 @@ impl Server {
     /// # Errors
     /// See [`StartError`].
     pub fn start_watched(config: Config, watch: &dyn Fn(Progress)) -> Result<Self, StartError> {
-        let durability = match &config.data {
-            None | Some(Data { promise: Promise::Memory, .. }) => Durability::Memory,
-            Some(_) => Durability::Told,
+        let awaits_disk = match &config.data {
+            None | Some(Data { promise: Promise::Memory, .. }) => false,
+            Some(_) => true,
         };
-        Self::start_with(config, durability, watch)
+        Self::start_with(config, awaits_disk, watch)
     }
 
     /// As [`Server::start`]; changes are durable once [`Server::set_durable`] says
@@ -96,7 +96,7 @@ impl Server {
     /// See [`StartError`].
     #[doc(hidden)]
     pub fn start_told(config: Config) -> Result<Self, StartError> {
-        Self::start_with(config, Durability::Told, &Progress::logger())
+        Self::start_with(config, true, &Progress::logger())
     }
 
     /// A shard's changes up to this sequence are durable.
@@ -109,10 +109,14 @@ impl Server {
 
     fn start_with(
         mut config: Config,
-        durability: Durability,
+        awaits_disk: bool,
         watch: &dyn Fn(Progress),
     ) -> Result<Self, StartError> {
         check(&config)?;
+        let durability = match awaits_disk || config.min_replicas > 0 {
+            false => Durability::Memory,
+            true => Durability::Told,
+        };
         let shards = config.shards;
         let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
         let buckets = buckets_per_shard(&config, arena_bytes)?;
@@ -148,9 +152,11 @@ impl Server {
         if config.replica_of.is_some() {
             loops.iter_mut().for_each(|(shard, _)| shard.begin_applying());
         }
-        let following =
-            config.replica_of.clone().map(|primary| Following::new(primary, shards));
-        let is_replica = following.is_some();
+        let role = match config.replica_of.clone() {
+            None => Role::Primary,
+            Some(primary) => Role::Replica(Arc::new(Following::new(primary, shards))),
+        };
+        let is_replica = config.replica_of.is_some();
         let view = Arc::new(ReplicaView::new(clock.started(), config.replica_reads, is_replica));
         let slots = Box::new(SlotTable::even(shards));
         let (disk, commit) =
@@ -163,14 +169,14 @@ impl Server {
             fabric_address,
             clock,
             incarnation,
-            epoch,
             numa_nodes: topology.nodes(),
             hash_seed,
             shards: handles,
             slots,
             disk,
-            following,
             view,
+            awaits_disk,
+            roles: Arc::new(Roles::new(role, epoch)),
             pointer_table,
             verbs,
             stopping: false.into(),
@@ -192,13 +198,11 @@ impl Server {
         let snapshots =
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
         let lock = data.and_then(DataDirectory::into_lock);
-        let (shards, control, acceptor, follow) = (Vec::new(), None, None, None);
+        let (shards, control, acceptor, role) = (Vec::new(), None, None, None);
         let mut server =
-            Self { socket, shared, shards, control, acceptor, log, snapshots, follow, lock };
+            Self { socket, shared, shards, control, acceptor, log, snapshots, role, lock };
         server.spawn(loops, &places, unix, fabric, listener)?;
-        if server.shared.following.is_some() {
-            server.follow = Some(FollowThread::start(Arc::clone(&server.shared))?);
-        }
+        server.role = Some(RoleThread::start(Arc::clone(&server.shared))?);
         Ok(server)
     }
 
@@ -290,8 +294,8 @@ impl Server {
 
     fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        if let Some(follow) = self.follow.take() {
-            follow.stop();
+        if let Some(role) = self.role.take() {
+            role.stop();
         }
         if let Some((thread, waker)) = self.acceptor.take() {
             // Fails only if the poll is gone, and then the thread is gone too.
@@ -445,8 +449,10 @@ fn make_shard(
         clients_unparked: 0.into(),
         jobs: 0.into(),
         held_replies: 0.into(),
-        replicas: 0.into(),
-        stored_at_replicas: 0.into(),
+        in_sync_replicas: 0.into(),
+        replicated: 0.into(),
+        laggards: 0.into(),
+        replicas: Mutex::default(),
         found_bytes: 0.into(),
         searches: Arc::default(),
         busy_share: BusyShare::default(),
@@ -472,6 +478,10 @@ fn check(config: &Config) -> Result<(), StartError> {
         return wrong(
             "replica_of and data_dir together: a replica keeps nothing on a disk of its own; leave data_dir out".into(),
         );
+    }
+    if config.min_replicas > MAX_MIN_REPLICAS {
+        let wanted = config.min_replicas;
+        return wrong(format!("min_replicas = {wanted}: must be at most {MAX_MIN_REPLICAS}"));
     }
     if config.lease_min_ms > LEASE_CONFIG_MAX_S * 1000 {
         return wrong(format!(

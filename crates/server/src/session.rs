@@ -3,6 +3,7 @@
 use crate::agent::choose_agent;
 use crate::agent_inbox::Served;
 use crate::inbox::Message;
+use crate::peer::Peer;
 use crate::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession, ShmEnd, StoredBy};
 use crate::shared::Shared;
 use crate::thread_counts::count;
@@ -86,7 +87,7 @@ impl Session {
             link.add_writable(CLIENT_MAILBOX, to_client.clone());
             link.add_writable(CLIENT_LARGE, memory.large().words());
             attach(
-                shared,
+                (shared, Peer::Local),
                 RingParts {
                     session: number,
                     seed,
@@ -150,10 +151,12 @@ impl Session {
         let to_server = Words::new(Mapping::heap(mailbox_bytes(shards)));
         let arenas = shared.arenas();
         let grant = tcp::Grant { hello, to_server: to_server.clone(), arenas: &arenas };
+        let peer = Peer::of(stream.peer_addr());
         let connection = grant.send(stream).map_err(no_room)?;
         shared.tcp_traffic.enter(number, Arc::clone(&connection));
         let connection = remote::RemoteConnection::Tcp(connection);
-        Ok(Self::over(shared, (number, seed), (connection, shared.marks()), to_server.view()))
+        let ends = (connection, shared.marks(), peer);
+        Ok(Self::over(shared, (number, seed), ends, to_server.view()))
     }
 
     /// A session of this number and seed over RDMA, with connected queue pairs whose immediates set
@@ -161,17 +164,18 @@ impl Session {
     pub fn over_verbs(
         shared: &Shared,
         granted: (u64, u64),
-        (connection, marks): (Arc<verbs::Connection>, Arc<[ReadyMark]>),
+        (connection, marks, peer): (Arc<verbs::Connection>, Arc<[ReadyMark]>, Peer),
         to_server: ReadView,
     ) -> Self {
         shared.verbs_traffic.enter(granted.0, Arc::clone(&connection));
-        Self::over(shared, granted, (remote::RemoteConnection::Verbs(connection), marks), to_server)
+        let connection = remote::RemoteConnection::Verbs(connection);
+        Self::over(shared, granted, (connection, marks, peer), to_server)
     }
 
     fn over(
         shared: &Shared,
         (number, seed): (u64, u64),
-        (connection, marks): (remote::RemoteConnection, Arc<[ReadyMark]>),
+        (connection, marks, peer): (remote::RemoteConnection, Arc<[ReadyMark]>, Peer),
         to_server: ReadView,
     ) -> Self {
         let (violated, threads) = (Arc::new(AtomicBool::new(false)), Arc::default());
@@ -184,7 +188,7 @@ impl Session {
                 _ => StoredBy::Device,
             };
             attach(
-                shared,
+                (shared, peer),
                 RingParts {
                     session: number,
                     seed,
@@ -281,7 +285,7 @@ impl Session {
             utilisation_ppm_plus_1: utilisation.ppm() + 1,
             wait_ns: utilisation.wait_ns(),
             incarnation: shared.incarnation,
-            epoch: shared.epoch,
+            epoch: shared.roles.epoch(),
             server_unix_ms: shared.clock.told_unix_ms(),
             echoed_client_clock_ns,
             session: self.number,
@@ -326,7 +330,8 @@ impl Session {
     }
 }
 
-fn attach(shared: &Shared, parts: RingParts) {
+fn attach((shared, peer): (&Shared, Peer), parts: RingParts) {
     let inbox = &shared.shards[parts.shard].inbox;
-    inbox.push(Message::Attach(Box::new(RingSession::new(parts))));
+    let session = RingSession::new(parts).at(peer, Arc::clone(&shared.roles));
+    inbox.push(Message::Attach(Box::new(session)));
 }

@@ -16,6 +16,7 @@ use crate::accept::ACCEPTS_PER_TURN;
 use crate::agent::{Agent, FIRST_TOKEN};
 use crate::balance::Balance;
 use crate::config::Wake;
+use crate::following::RoleStep;
 use crate::inbox::{Handed, Mail, Message};
 use crate::mail_queues::receive;
 use crate::polling::Polling;
@@ -70,6 +71,8 @@ pub struct ShardLoop {
     drains: Option<(Instant, Sender<()>)>,
     /// Replicas wait for more than the last turn could send.
     has_more_to_feed: bool,
+    /// Changes became durable at the end of the last turn: replies that wait for them may leave.
+    has_released: bool,
     stopping: bool,
 }
 
@@ -111,6 +114,7 @@ impl ShardLoop {
             balance,
             drains: None,
             has_more_to_feed: false,
+            has_released: false,
             stopping: false,
         }
     }
@@ -172,7 +176,8 @@ impl ShardLoop {
     /// Looks at everything once. It reads the clock only if there is some work: an empty look costs
     /// a few loads. Returns the outcome, and the time.
     fn turn(&mut self) -> (Turn, Option<Instant>) {
-        if !self.has_more_to_feed && !has_work(&self.connections, &self.clients, &self.agent) {
+        let is_due = self.has_more_to_feed || std::mem::take(&mut self.has_released);
+        if !is_due && !has_work(&self.connections, &self.clients, &self.agent) {
             return (Turn::Idle, None);
         }
         let started = Instant::now();
@@ -243,12 +248,14 @@ impl ShardLoop {
                 Message::Serve(handed) => self.take_connection(*handed),
                 Message::Durable { durable, synced } => {
                     let host = self.connections.port_mut();
-                    host.shard.set_durable(durable);
+                    host.acknowledging.set_kept(&mut host.shard, durable);
                     host.large_jobs.set_synced(synced);
                     host.shard.set_synced(synced);
                 }
                 Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
                 Message::Apply(batch) => self.connections.port_mut().take_batch(batch),
+                Message::Role(step) => self.take_role_step(step),
+                Message::RoleAnswer(token, reply) => self.connections.take_reply(token, reply),
                 Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),
                 Message::Drain(done) => {
                     self.drains = Some((Instant::now() + DRAIN, done));
@@ -257,6 +264,23 @@ impl ShardLoop {
                     self.end_drain(Instant::now());
                 }
                 Message::Stop => self.stopping = true,
+            }
+        }
+    }
+
+    /// The role of the server changes.
+    fn take_role_step(&mut self, step: RoleStep) {
+        let host = self.connections.port_mut();
+        match step {
+            RoleStep::Follow(gate) => {
+                host.begin_following();
+                let refusal = host.shared.roles.refusal();
+                self.clients.refuse_replicas(&mut host.shard, &refusal);
+                gate.pass(host.shard.last_epoch());
+            }
+            RoleStep::Lead { epoch, log_secret, gate } => {
+                host.shard.promote(epoch, log_secret).expect("the epoch is a new one");
+                gate.pass(epoch);
             }
         }
     }
@@ -296,7 +320,8 @@ impl ShardLoop {
         }
     }
 
-    fn attach(&mut self, session: RingSession) {
+    fn attach(&mut self, mut session: RingSession) {
+        session.set_ask_for(self.host().shared.config.replica_acks);
         if let Err((session, error)) = self.clients.attach(session, &self.sleeper) {
             tracing::error!(%error, session = session.session, "cannot wait for a session");
             session.violated.store(true, Ordering::Release);
@@ -334,6 +359,17 @@ impl ShardLoop {
         self.has_more_to_feed =
             self.clients.feed_replicas(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
+        self.look_at_replicas(now);
+    }
+
+    /// Lets replies leave that wait for what replicas have stored.
+    #[inline]
+    fn look_at_replicas(&mut self, now: Now) {
+        let ShardHost { acknowledging, shard, .. } = self.connections.port_mut();
+        if self.clients.has_replicas() || acknowledging.is_awake() {
+            let replicas = self.clients.replica_positions();
+            self.has_released |= acknowledging.look(shard, replicas, now.unix_ms);
+        }
     }
 
     /// Ends the sessions that were given up, if there are any.
@@ -363,7 +399,9 @@ impl ShardLoop {
         self.host().shard.wants_ticks()
             || self.host().has_snapshot()
             || self.host().large_jobs.awaits_sync()
+            || self.host().acknowledging.wants_ticks()
             || self.clients.may_stall()
+            || self.clients.feeds_wait()
     }
 
     fn sleep(&mut self) {
@@ -379,7 +417,7 @@ impl ShardLoop {
             (None, false) => self.connections.wait_for_parts().then_some(IDLE_LOOK),
         };
         let before = self.sleeper.sleeps();
-        let has_more = self.has_more_to_feed;
+        let has_more = self.has_more_to_feed || self.has_released;
         self.sleeper.sleep(timeout, || has_more || has_work(&self.connections, clients, agent));
         let sleeps = self.sleeper.sleeps() - before;
         count_alone(&host.handle().sleeps, sleeps);
@@ -431,11 +469,14 @@ impl ShardLoop {
         host.shard.tick(now);
         host.large_jobs.time_out(now);
         host.tick_applier();
+        self.has_more_to_feed |= self.clients.feeds_wait();
+        let host = self.connections.port_mut();
         host.ship_log();
         let mut lost = Lost::default();
         let shard = (&mut self.connections.port_mut().shard, now);
         self.clients.abandon_stalled(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
+        self.look_at_replicas(now);
         self.end_drain(instant);
         self.give_away_connection(instant);
         if !self.wants_ticks() {
@@ -491,10 +532,6 @@ impl ShardLoop {
         let rung = self.clients.take_rung();
         let (parked, unparked) = (self.clients.parked(), self.clients.unparked());
         let held = self.clients.held_replies();
-        let positions = self.clients.replica_positions();
-        let (replicas, stored) = positions.fold((0, u64::MAX), |(replicas, stored), position| {
-            (replicas + 1, stored.min(position.stored))
-        });
         let host = self.host();
         let held = held + host.large_jobs.held_replies() + self.connections.held_replies();
         let handle = host.handle();
@@ -502,8 +539,15 @@ impl ShardLoop {
         handle.clients_parked.store(parked as u64, Ordering::Relaxed);
         handle.clients_unparked.store(unparked as u64, Ordering::Relaxed);
         handle.held_replies.store(held as u64, Ordering::Relaxed);
-        handle.replicas.store(replicas, Ordering::Relaxed);
-        handle.stored_at_replicas.store(if replicas == 0 { 0 } else { stored }, Ordering::Relaxed);
+        let set = host.acknowledging.set();
+        let replicated = set.replicated().min(host.shard.last_sequence());
+        handle.in_sync_replicas.store(set.members() as u64, Ordering::Relaxed);
+        handle.replicated.store(replicated, Ordering::Relaxed);
+        handle.laggards.store(set.laggards(), Ordering::Relaxed);
+        if let Ok(mut replicas) = handle.replicas.lock() {
+            replicas.clear();
+            replicas.extend(self.clients.replica_positions());
+        }
         handle.found_bytes.store(host.large_jobs.found_bytes() as u64, Ordering::Relaxed);
         if let Ok(mut published) = handle.stats.lock() {
             *published = host.shard.stats();

@@ -5,10 +5,11 @@ use crate::balance::BusyShare;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::disk::Disk;
-use crate::following::Following;
+use crate::following::Roles;
 use crate::inbox::Inbox;
 use crate::other_searches::OtherSearches;
 use crate::replica_view::ReplicaView;
+use crate::ring_session::ReplicaPositions;
 use crate::thread_counts::{ThreadCounts, count};
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
@@ -67,10 +68,14 @@ pub struct ShardHandle {
     pub jobs: AtomicU64,
     /// Replies that it holds back until they are durable, or behind others.
     pub held_replies: AtomicU64,
-    /// Replicas that it feeds.
-    pub replicas: AtomicU64,
-    /// The last entry of its log that lies in the memory of each of them.
-    pub stored_at_replicas: AtomicU64,
+    /// Replicas of its in-sync set.
+    pub in_sync_replicas: AtomicU64,
+    /// The last entry of its log that is replicated.
+    pub replicated: AtomicU64,
+    /// Replicas that left the set because they lagged.
+    pub laggards: AtomicU64,
+    /// The replicas that it feeds, some milliseconds ago at most.
+    pub replicas: Mutex<Vec<ReplicaPositions>>,
     /// Bytes that its jobs under way have found and not replied yet.
     pub found_bytes: AtomicU64,
     /// Searches of other shards' trees that it was asked.
@@ -84,6 +89,11 @@ pub struct ShardHandle {
 }
 
 impl ShardHandle {
+    /// The replicas that it feeds.
+    pub fn replicas(&self) -> Vec<ReplicaPositions> {
+        self.replicas.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Its counts, some milliseconds old at most.
     pub fn stats(&self) -> ShardStats {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
@@ -124,8 +134,6 @@ pub struct Shared {
     pub clock: Clock,
     /// New at every start; never 0.
     pub incarnation: u64,
-    /// The epoch under which this server is primary.
-    pub epoch: u64,
     /// NUMA nodes that have cores or memory for this process.
     pub numa_nodes: usize,
     /// Seed of the key hash.
@@ -144,10 +152,12 @@ pub struct Shared {
     pub verbs: Option<verbs::Host>,
     /// The log's disk, if there is one.
     pub disk: Option<Disk>,
-    /// What is known of the primary, if this server is a replica.
-    pub following: Option<Following>,
     /// What clients may read.
     pub view: Arc<ReplicaView>,
+    /// Replies wait for what is said to be on a disk.
+    pub awaits_disk: bool,
+    /// What this server is: a primary, or a replica.
+    pub roles: Arc<Roles>,
     /// Counts of the server.
     pub counts: ServerCounts,
     /// Counts of each agent, by number.

@@ -61,4 +61,8 @@ impl Link for Direct {
     fn failure(&self) -> Option<LinkError> {
         self.lost.load(Ordering::Relaxed).then_some(LinkError::Disconnected)
     }
+
+    fn has_completed(&self) -> bool {
+        !self.completions.is_empty()
+    }
 }

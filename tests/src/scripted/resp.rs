@@ -54,6 +54,8 @@ fn host() -> &'static Mutex<Host> {
             data: None,
             replica_of: None,
             replica_reads: Default::default(),
+            min_replicas: 0,
+            replica_acks: remora_server::AskFor::default(),
             resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.path().join("socket"),
             fabric_address: None,

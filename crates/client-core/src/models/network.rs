@@ -97,4 +97,8 @@ impl Link for NetworkLink {
     fn failure(&self) -> Option<LinkError> {
         self.inner.failure()
     }
+
+    fn has_completed(&self) -> bool {
+        self.inner.has_completed()
+    }
 }

@@ -9,13 +9,13 @@
 //! entry comes next.
 
 use super::Shard;
-use super::progress::{Applied, ApplyError, Origin};
+use super::progress::{Applied, AppliedLogs, ApplyError, Origin};
 use super::room::release_turn;
 use crate::store::{Found, Now};
 use remora_arena::Journal;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_log::Entry;
+use remora_log::{Entry, LogKey};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Pairs};
 
@@ -27,6 +27,11 @@ impl<J: Journal> Shard<J> {
         self.store.is_applying = true;
         self.store.moves.end_dumps();
         self.abandon_snapshot();
+    }
+
+    /// Whether another log's entries change the shard, and nothing else does.
+    pub fn is_applying(&self) -> bool {
+        self.store.is_applying
     }
 
     /// As [`Shard::begin_applying`]. The shard holds the state of a log up to this entry, as after
@@ -57,7 +62,7 @@ impl<J: Journal> Shard<J> {
     /// # Errors
     /// An applied entry is of a later epoch.
     pub fn end_applying(&mut self, epoch: u64) -> Result<(), ApplyError> {
-        let before = self.applied.last_epoch().max(self.store.log.epoch());
+        let before = self.last_epoch();
         if epoch < before {
             return Err(ApplyError::OldEpoch { before, epoch });
         }
@@ -67,6 +72,30 @@ impl<J: Journal> Shard<J> {
         // The entries of the other logs that would continue them do not come any more.
         self.store.drop_loads();
         Ok(())
+    }
+
+    /// As [`Shard::end_applying`], and the shard's own log begins anew under a key of this secret:
+    /// a reader of the log that it wrote before apply mode does not take the new entries for the
+    /// next ones.
+    ///
+    /// # Errors
+    /// As of [`Shard::end_applying`].
+    pub fn promote(&mut self, epoch: u64, log_secret: u64) -> Result<(), ApplyError> {
+        self.end_applying(epoch)?;
+        let key = LogKey::new(log_secret, self.store.options.log_shard);
+        self.store.log.begin_anew(key, epoch);
+        Ok(())
+    }
+
+    /// The latest epoch that the shard has written or applied an entry of.
+    pub fn last_epoch(&self) -> u64 {
+        self.applied.last_epoch().max(self.store.log.epoch())
+    }
+
+    /// Forgets all logs that were applied: another server's are to be, which may have the same
+    /// numbers.
+    pub fn forget_applied(&mut self) {
+        self.applied = AppliedLogs::default();
     }
 
     /// The last sequence of a log that was applied; 0 before the first.

@@ -97,7 +97,10 @@ impl<J: Journal> Store<J> {
         }
         // A reader of the log that falls behind is waited for: it has lost nothing by then.
         let has_room = self.log.room_bytes() > LOG_ROOM_BYTES;
-        (!self.keeps || !has_room).then_some(Status::NotKept)
+        if !self.keeps || !has_room {
+            return Some(Status::NotKept);
+        }
+        (!self.has_replicas).then_some(Status::TooFewReplicas)
     }
 
     /// Whether a key that has expired may be removed now. A command that changes something removes

@@ -127,6 +127,8 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) is_applying: bool,
     /// Whether the disk of the log takes entries.
     pub(crate) keeps: bool,
+    /// Enough replicas keep up to acknowledge changes.
+    pub(crate) has_replicas: bool,
     /// The present command only reads.
     pub(crate) only_reads: bool,
     /// Pointer to the record written last: a writer may read it back without
@@ -183,6 +185,7 @@ impl<J: Journal> Store<J> {
             snapshot: None,
             is_applying: false,
             keeps: true,
+            has_replicas: true,
             only_reads: false,
             last_put: RemotePointer::NONE,
             listed: Vec::new(),

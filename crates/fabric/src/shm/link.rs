@@ -260,6 +260,10 @@ impl Link for ShmLink {
     fn failure(&self) -> Option<LinkError> {
         self.failure
     }
+
+    fn has_completed(&self) -> bool {
+        !self.done.is_empty()
+    }
 }
 
 #[cfg(test)]

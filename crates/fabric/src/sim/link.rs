@@ -246,4 +246,8 @@ impl Link for SimLink {
     fn failure(&self) -> Option<LinkError> {
         self.failure.or(lock(&self.state).lost)
     }
+
+    fn has_completed(&self) -> bool {
+        !lock(&self.state).ready.is_empty()
+    }
 }

@@ -6,6 +6,7 @@ use super::outbound::{Outbound, Sent};
 use super::regions::{Exposed, Regions};
 use super::socket::Socket;
 use super::traffic::{Counters, Traffic};
+use crate::awaiting::Awaiting;
 use crate::locks::lock;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, SENDS_IN_A_ROW, fence};
 use crate::waiting::{Handle, Handles, Turns, Waiters};
@@ -61,6 +62,8 @@ pub struct Connection {
     pub(super) arrivals: AtomicU64,
     /// A link waits for room in the buffer.
     pub(super) room_wanted: AtomicBool,
+    /// Shards that wait for WRITEs.
+    pub(super) awaiting: Awaiting,
     pumping: Pumping,
     /// Set under the lock of `out`.
     leader_sleeps: AtomicBool,
@@ -94,6 +97,7 @@ impl Connection {
             waiters: Waiters::new(lock_waits.clone()),
             arrivals: AtomicU64::new(0),
             room_wanted: AtomicBool::new(false),
+            awaiting: Awaiting::default(),
             pumping,
             leader_sleeps: AtomicBool::new(false),
             is_left: AtomicBool::new(false),
@@ -201,6 +205,12 @@ impl Connection {
         self.room_wanted.load(SeqCst)
             && self.lock_out().pending_bytes() <= STREAM_AHEAD_BYTES
             && self.room_wanted.swap(false, SeqCst)
+    }
+
+    /// The shards, as bits, that wait for WRITEs of which some have completed since the last call:
+    /// the caller has to wake them.
+    pub fn take_completed(&self) -> u64 {
+        self.awaiting.take()
     }
 
     /// How an ended connection ended.

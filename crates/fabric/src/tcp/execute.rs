@@ -226,6 +226,7 @@ impl Connection {
             }
         };
         deliver(&finished);
+        self.awaiting.completed();
         inbound.expect = Expect::Data { handle, left: bytes };
         if bytes == 0 {
             self.data_piece(inbound);
@@ -264,6 +265,7 @@ impl Connection {
             }
         }
         deliver(&finished);
+        self.awaiting.completed();
         Ok(())
     }
 

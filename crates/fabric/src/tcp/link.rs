@@ -57,6 +57,13 @@ impl TcpLink {
         Self { is_signalled: false, ..self }
     }
 
+    /// From now on a caller waits for the completions of its WRITEs; the agent of the connection is
+    /// to wake this shard for them.
+    pub fn await_writes(&mut self, shard: usize) {
+        self.is_signalled = true;
+        self.connection.awaiting.enter(shard);
+    }
+
     /// The connection that it shares.
     pub fn connection(&self) -> &Arc<Connection> {
         &self.connection
@@ -204,5 +211,9 @@ impl Link for TcpLink {
 
     fn failure(&self) -> Option<LinkError> {
         self.pending_ops.failure()
+    }
+
+    fn has_completed(&self) -> bool {
+        self.handle.has_delivered()
     }
 }

@@ -21,6 +21,7 @@ use super::reasons::{cause, told_by};
 use super::registration::Registration;
 use super::traffic::{Counters, Traffic};
 use super::window::Window;
+use crate::awaiting::Awaiting;
 use crate::locks::lock;
 use crate::sync::Mutex;
 use crate::waiting::{Handle, Handles, Waiters};
@@ -102,6 +103,8 @@ pub struct Connection {
     pub(super) arrivals: AtomicU64,
     /// A link waits for room.
     pub(super) room_wanted: AtomicBool,
+    /// Shards that wait for WRITEs.
+    awaiting: Awaiting,
     /// Batches of completions that one turn takes: all that the queue holds. A peer that sends
     /// without pause does not occupy a thread. Completions that arrive during the turn signal the
     /// channel.
@@ -150,6 +153,7 @@ impl Connection {
             lock_waits,
             arrivals: AtomicU64::new(0),
             room_wanted: AtomicBool::new(false),
+            awaiting: Awaiting::default(),
             leads: Mutex::new(()),
             kick,
             driver: OnceLock::new(),
@@ -300,6 +304,7 @@ impl Connection {
                 }
             } else {
                 out.complete(completion.wr_id, &self.intake);
+                self.awaiting.completed();
             }
         }
         failed = failed.or(out.flush(pair, &self.intake).err());
@@ -408,11 +413,29 @@ impl Connection {
         &self.control
     }
 
+    /// From now on every completion raises an event: this shard waits for WRITEs.
+    pub(super) fn await_writes(&self, shard: usize) {
+        {
+            let _device = lock(&self.device);
+            self.awaiting.enter(shard);
+            self.completions.arm(false);
+        }
+        // What completed before it was armed raises no event.
+        self.pump();
+    }
+
+    /// The shards, as bits, that wait for WRITEs of which some have completed since the last call:
+    /// the caller has to wake them.
+    pub fn take_completed(&self) -> u64 {
+        self.awaiting.take()
+    }
+
     /// Whether something waits that completions make room for, or somebody waits
-    /// for room. To be asked, and answered by arming, while the device is taken.
+    /// for room or for WRITEs. To be asked, and answered by arming, while the device is taken.
     fn wants_completions(&self, device: &Option<Device>) -> bool {
         device.as_ref().is_some_and(|device| device.out.has_waiting())
             || self.room_wanted.load(Ordering::SeqCst)
+            || self.awaiting.any()
     }
 
     /// From now on the next immediate makes the descriptor readable, or with

@@ -60,6 +60,12 @@ impl VerbsLink {
         }
     }
 
+    /// From now on a caller waits for the completions of its WRITEs; the agent of the connection is
+    /// to wake this shard for them.
+    pub fn await_writes(&mut self, shard: usize) {
+        self.connection.await_writes(shard);
+    }
+
     /// Whether a large value may go on: see [`Connection::serve`].
     pub fn has_room(&self) -> bool {
         self.connection.has_room()
@@ -216,5 +222,10 @@ impl Link for VerbsLink {
 
     fn failure(&self) -> Option<LinkError> {
         self.pending_ops.failure()
+    }
+
+    fn has_completed(&self) -> bool {
+        self.connection.poll();
+        self.handle.has_delivered()
     }
 }

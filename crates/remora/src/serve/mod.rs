@@ -3,6 +3,7 @@
 mod durability;
 mod eviction;
 mod replica_reads;
+mod replica_acks;
 mod settings;
 mod socket;
 
@@ -133,6 +134,10 @@ fn announce(settings: &Settings, server: &Server) {
         (Some(directory), Some(durability)) => format!("{durability} data={}", directory.display()),
         _ => "none".into(),
     };
-    let line = format!("ready resp={resp} socket={socket} pid={pid} durability={kept}");
+    let replicas = match settings.min_replicas {
+        0 => String::new(),
+        some => format!(" min_replicas={some} replica_acks={}", settings.replica_acks),
+    };
+    let line = format!("ready resp={resp} socket={socket} pid={pid} durability={kept}{replicas}");
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -7,6 +7,7 @@
 use super::durability::Durability;
 use super::eviction::Eviction;
 use super::replica_reads::ReplicaReads;
+use super::replica_acks::ReplicaAcks;
 use super::socket;
 use anyhow::Context;
 use clap::Args;
@@ -15,8 +16,8 @@ use remora_command_line::shards::{ByRule, Resources};
 use remora_command_line::{DEFAULT_PORT, PacketArgs, Size, Transport, Wake, unavailable, usage};
 use remora_fabric::{Address, UnknownAddress};
 use remora_layout::limits::{
-    MAX_ARENA_BYTES, MAX_READS_PER_CLIENT, MAX_SESSIONS, MAX_SHARDS, MIN_ARENA_BYTES,
-    UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,
+    MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_READS_PER_CLIENT, MAX_SESSIONS, MAX_SHARDS,
+    MIN_ARENA_BYTES, UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,
 };
 use remora_server::Data;
 use serde::{Deserialize, Serialize};
@@ -137,6 +138,14 @@ pub struct Layer {
     /// [default: none].
     #[arg(long, env = "REMORA_REPLICA_READS", value_name = "WHICH", value_enum)]
     pub replica_reads: Option<ReplicaReads>,
+    /// Replicas that must have stored a change before it is acknowledged, 0 to 16;
+    /// while fewer keep up, changes are refused [default: 0].
+    #[arg(long, env = "REMORA_MIN_REPLICAS", value_name = "N")]
+    pub min_replicas: Option<usize>,
+    /// When a replica has stored a change: relaxed, once the WRITE that carries
+    /// it has completed; strict, once the replica has said so [default: relaxed].
+    #[arg(long, env = "REMORA_REPLICA_ACKS", value_name = "WHEN", value_enum)]
+    pub replica_acks: Option<ReplicaAcks>,
     /// Queue pairs of clients over RDMA, one for each client process, 1 to 1024
     /// and no more than the devices have [default: 1024]. Further clients get
     /// TCP by auto, and are refused by verbs.
@@ -201,6 +210,8 @@ impl Layer {
             snapshot_log_bytes: self.snapshot_log_bytes.or(below.snapshot_log_bytes),
             replica_of: self.replica_of.or(below.replica_of),
             replica_reads: self.replica_reads.or(below.replica_reads),
+            min_replicas: self.min_replicas.or(below.min_replicas),
+            replica_acks: self.replica_acks.or(below.replica_acks),
             max_queue_pairs: self.max_queue_pairs.or(below.max_queue_pairs),
             reads_per_client: self.reads_per_client.or(below.reads_per_client),
             log: self.log.or(below.log),
@@ -272,6 +283,10 @@ pub struct Settings {
     pub replica_of: Option<String>,
     /// What a replica answers to reads.
     pub replica_reads: ReplicaReads,
+    /// Replicas that must have stored a change before it is acknowledged.
+    pub min_replicas: usize,
+    /// When a replica has stored a change.
+    pub replica_acks: ReplicaAcks,
     /// Queue pairs of clients over RDMA.
     pub max_queue_pairs: usize,
     /// READs that one client over RDMA may have under way.
@@ -315,6 +330,8 @@ impl Settings {
             data_dir: layer.data_dir.filter(|path| !path.as_os_str().is_empty()),
             replica_of: layer.replica_of.filter(|address| !address.is_empty()),
             replica_reads: layer.replica_reads.unwrap_or_default(),
+            min_replicas: layer.min_replicas.unwrap_or(0),
+            replica_acks: layer.replica_acks.unwrap_or_default(),
             max_queue_pairs: layer.max_queue_pairs.unwrap_or(MAX_SESSIONS),
             reads_per_client: layer.reads_per_client.unwrap_or(MAX_READS_PER_CLIENT),
             log: layer.log.unwrap_or_else(|| "info".into()),
@@ -370,6 +387,12 @@ impl Settings {
         if let Some(Err(error)) = self.primary() {
             return Err(usage(format!("replica_of: {error}")));
         }
+        if self.min_replicas > MAX_MIN_REPLICAS {
+            let replicas = self.min_replicas;
+            return Err(usage(format!(
+                "min_replicas: {replicas} is not in 0..={MAX_MIN_REPLICAS}; each change would wait for all of them"
+            )));
+        }
         let share = self.max_memory.0 / self.shards as u64;
         if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&share) {
             return Err(usage(format!(
@@ -423,6 +446,8 @@ impl Settings {
             data: self.data(),
             replica_of: self.primary().and_then(Result::ok),
             replica_reads: self.replica_reads.into(),
+            min_replicas: self.min_replicas,
+            replica_acks: self.replica_acks.into(),
             max_queue_pairs: self.max_queue_pairs,
             reads_per_client: self.reads_per_client,
         }

@@ -8,6 +8,7 @@ mod hash;
 mod keys;
 pub mod keyspace;
 pub mod persistence;
+pub mod replication;
 pub mod rtree;
 pub mod server;
 pub mod strings;
@@ -24,6 +25,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     keys::COMMANDS,
     keyspace::COMMANDS,
     persistence::COMMANDS,
+    replication::COMMANDS,
     rtree::objects::COMMANDS,
     rtree::search::COMMANDS,
     server::COMMANDS,

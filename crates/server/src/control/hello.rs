@@ -201,7 +201,7 @@ impl Control {
             refusal: 0.into(),
             session: self.next_session.into(),
             incarnation: self.shared.incarnation.into(),
-            epoch: self.shared.epoch.into(),
+            epoch: self.shared.roles.epoch().into(),
             session_seed: random_u64().into(),
             hash_seed: self.shared.hash_seed.into(),
             shards: 0.into(),

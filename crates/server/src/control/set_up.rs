@@ -2,6 +2,7 @@
 
 use super::listeners::Socket;
 use super::{Client, Control, Stage, Welcomed};
+use crate::peer::Peer;
 use crate::session::Session;
 use crate::thread_counts::count;
 use mio::Token;
@@ -111,10 +112,11 @@ impl Control {
                 return self.end(token, "its queue pair could not be connected");
             }
         };
+        let peer = Peer::of(socket.peer_addr());
         // It fits; a client that has gone is noticed soon.
         let _ = socket.write_all(ready.as_bytes());
         let granted = (granted.session.get(), granted.session_seed.get());
-        let end = (connection, marks);
+        let end = (connection, marks, peer);
         let session = Session::over_verbs(&self.shared, granted, end, to_server.view());
         self.begin(token, session, pid);
         self.admission.settle(token);

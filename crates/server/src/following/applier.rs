@@ -4,8 +4,7 @@
 //! * batches are carried out in the order in which they came, in bounded turns;
 //! * an entry that is refused because memory is full stays the next one, and is tried again.
 
-use super::batch::{Batch, Body};
-use super::state::Following;
+use super::batch::{Batch, Body, LogPart};
 use remora_arena::Journal;
 use remora_engine::{ApplyError, Now, Origin, Shard, split_operation};
 use remora_layout::limits::APPLY_TURN_ENTRIES;
@@ -30,6 +29,11 @@ impl Applier {
         self.batches.push_back(batch);
     }
 
+    /// Drops what it was given: the server is to follow another one, or anew.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
     /// Whether there is something to do now.
     #[inline]
     pub fn has_work(&self) -> bool {
@@ -45,7 +49,7 @@ impl Applier {
     pub fn turn<J: Journal>(
         &mut self,
         (number, shard): (usize, &mut Shard<J>),
-        (slots, following): (&SlotTable, &Following),
+        slots: &SlotTable,
         now: Now,
     ) {
         let mut left = APPLY_TURN_ENTRIES;
@@ -53,27 +57,19 @@ impl Applier {
             && !self.is_refused
             && let Some(batch) = self.batches.front().cloned()
         {
-            let tables = (batch.logs != slots.shards()).then(|| SlotTable::even(batch.logs));
-            let takes = |key: &[u8]| match &tables {
-                None => true,
-                Some(of) => slots.shard_of(key) == number && of.shard_of(key) == batch.log,
-            };
-            let origin = Origin { log: batch.log as u32, takes: &takes, cut: u64::MAX };
-            match self.carry_out(shard, (&batch, &origin), &mut left, now) {
+            let following = &batch.following;
+            match self.carry_out((number, shard), (&batch, slots), &mut left, now) {
                 Ok(true) => {
                     self.batches.pop_front();
                     self.at = 0;
-                    let applied = shard.applied(batch.log as u32);
-                    following.applied[number][batch.log].store(applied, Ordering::Release);
                     following.done[number].fetch_add(1, Ordering::Release);
                 }
                 Ok(false) => {}
                 Err(error) => {
                     self.is_refused = true;
                     let why = format!("shard {number} cannot apply the log: {error}");
-                    if following.trouble() != why {
+                    if following.set_trouble(&why) {
                         tracing::error!("{why}");
-                        following.set_trouble(why);
                     }
                 }
             }
@@ -83,18 +79,55 @@ impl Applier {
     /// Carries out some of a batch. Whether that was the rest of it.
     fn carry_out<J: Journal>(
         &mut self,
-        shard: &mut Shard<J>,
-        (batch, origin): (&Batch, &Origin<'_>),
+        (number, shard): (usize, &mut Shard<J>),
+        (batch, slots): (&Batch, &SlotTable),
         left: &mut usize,
         now: Now,
     ) -> Result<bool, ApplyError> {
         match &batch.body {
-            Body::Begin => shard.begin_copy(origin, now),
-            Body::Operations(stream) => return self.load(shard, (stream, origin), left, now),
-            Body::Copied { sequence, epoch } => {
+            Body::Clear => {
+                shard.forget_applied();
+                shard.begin_copy(&Origin::WHOLE, now);
+                Ok(true)
+            }
+            Body::Gate(gate) => {
+                gate.pass(shard.last_epoch());
+                Ok(true)
+            }
+            Body::Log { log, logs, part } => {
+                let tables = (*logs != slots.shards()).then(|| SlotTable::even(*logs));
+                let takes = |key: &[u8]| match &tables {
+                    None => true,
+                    Some(of) => slots.shard_of(key) == number && of.shard_of(key) == *log,
+                };
+                let origin = Origin { log: *log as u32, takes: &takes, cut: u64::MAX };
+                let keys = shard.keys();
+                let ended = self.take_part(shard, (part, &origin), left, now);
+                if let LogPart::Operations(_) = part {
+                    let loaded = shard.keys().saturating_sub(keys);
+                    batch.following.copy.loaded.fetch_add(loaded, Ordering::Relaxed);
+                }
+                let applied = shard.applied(origin.log);
+                batch.following.applied[number][*log].store(applied, Ordering::Release);
+                ended
+            }
+        }
+    }
+
+    /// Carries out some of a part of a log. Whether that was the rest of it.
+    fn take_part<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        (part, origin): (&LogPart, &Origin<'_>),
+        left: &mut usize,
+        now: Now,
+    ) -> Result<bool, ApplyError> {
+        match part {
+            LogPart::Begin => shard.begin_copy(origin, now),
+            LogPart::Copied { sequence, epoch } => {
                 shard.begin_applying_at(origin.log, (*sequence, *epoch));
             }
-            Body::Entries(entries) => {
+            LogPart::Entries(entries) => {
                 for entry in &entries[self.at..] {
                     if *left == 0 {
                         return Ok(false);
@@ -103,10 +136,12 @@ impl Applier {
                     (self.at, *left) = (self.at + 1, *left - 1);
                 }
             }
+            LogPart::Operations(stream) => return self.load(shard, (stream, origin), left, now),
         }
         Ok(true)
     }
 
+    /// Loads some operations of a copy. Whether those were the rest.
     fn load<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,

@@ -1,19 +1,37 @@
 //! What the thread that follows hands over to the shards' threads.
 
+use super::gate::Gate;
+use super::state::Following;
 use remora_log::OwnedEntry;
+use std::sync::Arc;
 
-/// A part of the log of one shard of the primary, or of a copy of it.
+/// Something for a shard of a replica to do, in its turn.
 pub struct Batch {
-    /// The number of that shard.
-    pub log: usize,
-    /// How many shards the primary has.
-    pub logs: usize,
+    /// The primary that it is of.
+    pub following: Arc<Following>,
     /// What is to be done.
     pub body: Body,
 }
 
 /// See [`Batch`].
 pub enum Body {
+    /// All that the shard has goes away: the copy of another server begins.
+    Clear,
+    /// A part of the log of one shard of the primary, or of a copy of it.
+    Log {
+        /// The number of that shard.
+        log: usize,
+        /// How many shards the primary has.
+        logs: usize,
+        /// The part.
+        part: LogPart,
+    },
+    /// All that came before is done.
+    Gate(Arc<Gate>),
+}
+
+/// See [`Body::Log`].
+pub enum LogPart {
     /// A copy begins: what is there of that shard's keys goes away.
     Begin,
     /// Whole operations of the copy.

@@ -1,19 +1,30 @@
-//! A server that is a replica: one thread takes the logs of all shards of the primary out of their
-//! rings, and the threads of its own shards apply them.
+//! The role of a server: a primary, or a replica, of which one thread takes the logs of all shards
+//! of the primary out of their rings, and the threads of its own shards apply them.
 //!
 //! ```text
-//!   rings, one for each shard      "following"          shards' threads
-//!   of the primary       -------->  Follower  --batch-->  Applier
+//!   rings, one for each shard      "role"               shards' threads
+//!   of the primary       -------->  Replica  --batch-->  Applier
 //!                        <--------  positions <--counts--
 //! ```
 //! Invariant: nothing but the log of the primary changes the data of a replica.
 
 mod applier;
 mod batch;
+mod fit;
+mod gate;
+mod host;
+mod replica;
+mod role;
 mod state;
 mod thread;
+mod worker;
 
-pub(crate) use applier::Applier;
-pub(crate) use batch::Batch;
-pub(crate) use state::Following;
-pub(crate) use thread::FollowThread;
+pub use applier::Applier;
+pub use batch::{Batch, Body, LogPart};
+pub use fit::Memory;
+pub use gate::Gate;
+pub use host::Host;
+pub(crate) use role::{Role, RoleChange, RoleStep, Roles};
+pub use state::Following;
+pub(crate) use thread::RoleThread;
+pub use worker::{Ended, Worker};

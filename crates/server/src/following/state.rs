@@ -1,14 +1,22 @@
-//! How far a replica has come, for its threads and for INFO.
+//! How far a replica has come with its primary, for its threads, and for INFO and ROLE.
 
 use remora_fabric::Address;
 use remora_layout::limits::MAX_SHARDS;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
-/// What the threads of a replica share.
+/// What the threads of a replica share. There is a new one for each primary that it is told to
+/// follow.
 pub struct Following {
     /// The address of the primary.
     pub primary: Address,
+    /// Since when it is to be followed.
+    since: Instant,
+    /// The incarnation of the primary; 0 before the first link.
+    pub incarnation: AtomicU64,
+    /// Its epoch; 0 before it has answered.
+    pub epoch: AtomicU64,
     /// Whether the link to the primary is up.
     pub is_up: AtomicBool,
     /// Whether a copy is under way.
@@ -23,12 +31,31 @@ pub struct Following {
     pub applied_total: AtomicU64,
     /// The same of the commit positions.
     pub commit_total: AtomicU64,
-    /// Copies since the start.
+    /// Copies since it is followed.
     pub copies: AtomicU64,
-    /// Links made since the start.
+    /// Links made since then.
     pub links: AtomicU64,
+    /// Of the copies that are under way.
+    pub copy: CopyCounts,
+    /// When the primary was last heard of, ms after `since`.
+    heard_ms: AtomicU64,
     /// Why it does not follow; empty if it does.
     trouble: Mutex<String>,
+}
+
+/// How far the copies that are under way have come. They begin at zero with the first one.
+#[derive(Default)]
+pub struct CopyCounts {
+    /// Bytes that have come.
+    pub came_bytes: AtomicU64,
+    /// Operations that the shards have loaded.
+    pub loaded: AtomicU64,
+    /// Keys that the primary had when they began.
+    pub keys: AtomicU64,
+    /// Bytes that these took there.
+    pub bytes: AtomicU64,
+    /// When they began, ms after the following did.
+    pub began_ms: AtomicU64,
 }
 
 impl Following {
@@ -36,6 +63,9 @@ impl Following {
     pub fn new(primary: Address, shards: usize) -> Self {
         Self {
             primary,
+            since: Instant::now(),
+            incarnation: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
             is_up: AtomicBool::new(false),
             is_copying: AtomicBool::new(false),
             done: (0..shards).map(|_| AtomicU64::new(0)).collect(),
@@ -45,6 +75,8 @@ impl Following {
             commit_total: AtomicU64::new(0),
             copies: AtomicU64::new(0),
             links: AtomicU64::new(0),
+            copy: CopyCounts::default(),
+            heard_ms: AtomicU64::new(0),
             trouble: Mutex::default(),
         }
     }
@@ -54,14 +86,39 @@ impl Following {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// It does not follow, for this reason, or does again.
-    pub fn set_trouble(&self, why: String) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    /// It does not follow, for this reason, or does again (empty). Whether that is news.
+    pub fn set_trouble(&self, why: &str) -> bool {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = *trouble != why;
+        why.clone_into(&mut trouble);
+        is_news
     }
 
     /// The last entry of a log that these shards have applied.
     pub fn applied_of(&self, log: usize, shards: impl Iterator<Item = usize>) -> u64 {
         let of = shards.map(|shard| self.applied[shard][log].load(Ordering::Acquire));
         of.min().unwrap_or(0)
+    }
+
+    /// Batches that all shards have carried out, and operations that they have loaded: it grows
+    /// with all progress.
+    pub fn progress(&self) -> u64 {
+        let done: u64 = self.done.iter().map(|done| done.load(Ordering::Acquire)).sum();
+        done.wrapping_add(self.copy.loaded.load(Ordering::Relaxed))
+    }
+
+    /// Milliseconds since it is followed.
+    pub fn ms(&self) -> u64 {
+        self.since.elapsed().as_millis() as u64
+    }
+
+    /// The primary was heard of.
+    pub fn hear(&self) {
+        self.heard_ms.store(self.ms(), Ordering::Relaxed);
+    }
+
+    /// Seconds since the primary was heard of, or since it is to be followed.
+    pub fn silent_s(&self) -> u64 {
+        self.ms().saturating_sub(self.heard_ms.load(Ordering::Relaxed)) / 1000
     }
 }

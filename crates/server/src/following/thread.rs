@@ -1,337 +1,233 @@
-//! The thread of a replica that follows its primary.
+//! The thread that changes the role of a server, and follows the primary of a replica.
 //!
-//! Invariants:
-//! * it gives each shard a bounded number of batches; while they are under way it takes nothing more
-//!   out of the rings, and the primary has to wait;
-//! * after a link is lost it goes on where it was, or with a new copy, never with a mixture.
+//! It is in one of two states: it waits for a change (a primary), or it follows (a replica), and
+//! looks for changes meanwhile. A change is carried out from its beginning to its end before
+//! anything else, and then answered.
 
-use super::batch::{Batch, Body};
+use super::gate::{Gate, ProgressWait};
+use super::replica::Replica;
+use super::role::{Asked, Role, RoleChange, RoleStep};
 use super::state::Following;
+use super::worker::Ended;
 use crate::inbox::Message;
+use crate::random::random_u64;
 use crate::shared::Shared;
-use remora_client_core::{Options, Subscriber};
-use remora_fabric::vital_thread;
-use remora_layout::limits::{
-    APPLY_BATCHES, FEED_MESSAGES_PER_TURN, FOLLOW_AGAIN_MAX_MS, FOLLOW_AGAIN_MS, HEARTBEAT_MS,
-};
-use remora_protocol::message::{ACKNOWLEDGE, FOLLOW, RequestHeader};
-use remora_replica::{Follower, Heard, LogReceiver};
+use remora_fabric::{Address, vital_thread};
+use remora_frontend::{OwnedReply, Token};
+use remora_layout::limits::{FOLLOW_AGAIN_MAX_MS, FOLLOW_AGAIN_MS, HEARTBEAT_MS, ROLE_PATIENCE_MS};
+use remora_protocol::message::Status;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use zerocopy::IntoBytes;
 
 /// The thread, as its owner has it.
-pub struct FollowThread {
+pub struct RoleThread {
     thread: JoinHandle<()>,
+    shared: Arc<Shared>,
 }
 
-impl FollowThread {
+impl RoleThread {
     /// Starts it.
     ///
     /// # Errors
     /// The kernel gives no thread.
     pub fn start(shared: Arc<Shared>) -> io::Result<Self> {
-        let shards = shared.shards.len();
-        let worker = Worker { shared, logs: Vec::new(), given: vec![0; shards], begins: Vec::new(), copied: Vec::new() };
-        Ok(Self { thread: vital_thread::spawn("follow", move || worker.run())? })
+        let changes = shared.roles.take_changes().expect("there is one such thread");
+        let replica = shared.roles.following().map(|of| Replica::new(Arc::clone(&shared), of));
+        let worker = Worker {
+            shared: Arc::clone(&shared),
+            changes,
+            replica,
+            is_whole: true,
+            epoch: 0,
+            asked: None,
+        };
+        Ok(Self { thread: vital_thread::spawn("role", move || worker.run())?, shared })
     }
 
     /// Waits for its end: the server is stopping.
     pub fn stop(self) {
+        self.shared.roles.stop();
         vital_thread::join(self.thread);
-    }
-}
-
-/// Why a link is given up.
-enum Ended {
-    /// The server is stopping.
-    Stopping,
-    /// It is made again after a pause.
-    Failed(String),
-}
-
-impl<E: std::error::Error> From<E> for Ended {
-    fn from(error: E) -> Self {
-        Self::Failed(error.to_string())
     }
 }
 
 struct Worker {
     shared: Arc<Shared>,
-    /// By shard of the primary.
-    logs: Vec<Follower>,
-    /// By shard of this server, the batches that it was given.
-    given: Vec<u64>,
-    /// Copies of these logs begin once all read leases have lapsed.
-    begins: Vec<Option<Instant>>,
-    /// By log, what each shard has carried out once it has the whole copy. Positions that shards
-    /// have told before that are of what was there before the copy.
-    copied: Vec<Vec<(usize, u64)>>,
+    changes: Receiver<Asked>,
+    /// The link to the primary, at a replica.
+    replica: Option<Replica>,
+    /// Whether the data were all of one state when the present primary was named.
+    is_whole: bool,
+    /// The latest epoch that it has heard of.
+    epoch: u64,
+    /// What it was asked while it followed.
+    asked: Option<Asked>,
 }
 
 impl Worker {
     fn run(mut self) {
-        let mut pause_ms = FOLLOW_AGAIN_MS;
         // Bounded by the life of the server.
         loop {
+            match self.next_asked() {
+                Some(Asked::Change(change, token)) => self.change(change, token),
+                Some(Asked::Stop) | None => return,
+            }
+        }
+    }
+
+    /// What it is asked next; until then it follows, at a replica. `None`: the server is gone.
+    fn next_asked(&mut self) -> Option<Asked> {
+        let Some(mut replica) = self.replica.take() else { return self.changes.recv().ok() };
+        let mut pause_ms = FOLLOW_AGAIN_MS;
+        // Bounded by the life of the server.
+        while self.asked.is_none() {
             let began = Instant::now();
-            let Err(ended) = self.follow() else { return };
-            let following = self.following();
-            following.is_up.store(false, Ordering::Relaxed);
-            let Ended::Failed(why) = ended else { return };
-            if following.trouble() != why {
-                tracing::warn!("the primary at {} is not followed: {why}", following.primary);
-                following.set_trouble(why);
+            let ended = replica.follow(|| self.is_called());
+            let Ended::Failed(why) = ended else { break };
+            if replica.following.set_trouble(&why) {
+                let primary = &replica.following.primary;
+                tracing::warn!("the primary at {primary} is not followed: {why}");
             }
             let lasted = began.elapsed() > Duration::from_millis(FOLLOW_AGAIN_MAX_MS);
             pause_ms = if lasted { FOLLOW_AGAIN_MS } else { pause_ms };
-            if !self.pause(Duration::from_millis(pause_ms)) {
-                return;
-            }
+            self.pause(Duration::from_millis(pause_ms));
             pause_ms = (2 * pause_ms).min(FOLLOW_AGAIN_MAX_MS);
         }
+        self.replica = Some(replica);
+        self.asked.take()
     }
 
-    fn following(&self) -> &Following {
-        self.shared.following.as_ref().expect("a replica follows")
+    /// Whether there is something else to do than to follow.
+    fn is_called(&mut self) -> bool {
+        if self.asked.is_none() {
+            self.asked = match self.changes.try_recv() {
+                Ok(asked) => Some(asked),
+                Err(TryRecvError::Empty) if !self.shared.is_stopping() => None,
+                Err(_) => Some(Asked::Stop),
+            };
+        }
+        self.asked.is_some()
     }
 
-    /// Waits; false if the server is stopping.
-    fn pause(&self, most: Duration) -> bool {
+    /// Waits, unless there is something to do.
+    fn pause(&mut self, most: Duration) {
         let until = Instant::now() + most;
-        while Instant::now() < until && !self.shared.is_stopping() {
+        while Instant::now() < until && !self.is_called() {
             std::thread::sleep(Duration::from_millis(HEARTBEAT_MS).min(most));
         }
-        !self.shared.is_stopping()
     }
 
-    /// Follows over one link, until that ends.
-    fn follow(&mut self) -> Result<(), Ended> {
-        if self.shared.is_stopping() {
-            return Err(Ended::Stopping);
-        }
-        let options = Options { transport: self.shared.config.transport, ..Options::default() };
-        let mut link = Subscriber::connect(self.following().primary.clone(), &options)?;
-        if self.logs.len() != link.shards() {
-            self.logs = (0..link.shards()).map(|_| Follower::default()).collect();
-            self.copied = vec![Vec::new(); link.shards()];
-        }
-        self.begins = vec![None; self.logs.len()];
-        for log in 0..link.shards() {
-            let follow = self.logs[log].ask();
-            send(&mut link, log, FOLLOW, follow.as_bytes())?;
-        }
-        let following = self.following();
-        following.links.fetch_add(1, Ordering::Relaxed);
-        following.is_up.store(true, Ordering::Relaxed);
-        tracing::info!("following the primary at {} by {:?}", following.primary, link.transport());
-        self.serve(&mut link)
+    fn change(&mut self, change: RoleChange, token: Token) {
+        let changed = match change {
+            RoleChange::Follow(primary) => self.follow(primary),
+            RoleChange::Lead => self.lead(),
+            RoleChange::Resync => self.resync(),
+        };
+        let (number, text) = match changed {
+            Ok(()) => (1, "OK".to_owned()),
+            Err(why) => {
+                tracing::warn!("the role of this server is not changed: {why}");
+                (0, why)
+            }
+        };
+        let reply =
+            OwnedReply { number, value: Some(text.into_bytes()), ..OwnedReply::status(Status::Ok) };
+        self.shared.shards[token.home].inbox.push(Message::RoleAnswer(token, reply));
     }
 
-    fn serve(&mut self, link: &mut Subscriber) -> Result<(), Ended> {
-        let mut told = Instant::now();
-        // Bounded by the life of the link.
-        loop {
-            if self.shared.is_stopping() {
-                return Err(Ended::Stopping);
-            }
-            let mut worked = false;
-            for log in 0..self.logs.len() {
-                worked |= self.take_some(link, log)?;
-                worked |= self.give_entries(log);
-            }
-            self.show();
-            if told.elapsed() >= Duration::from_millis(HEARTBEAT_MS) {
-                told = Instant::now();
-                (0..self.logs.len()).try_for_each(|log| self.acknowledge(link, log))?;
-                self.publish();
-            }
-            if !worked {
-                link.wait(Duration::from_millis(HEARTBEAT_MS))?;
+    /// Becomes the replica of another server.
+    fn follow(&mut self, primary: Address) -> Result<(), String> {
+        if self.replica.as_ref().is_some_and(|of| of.following.primary == primary) {
+            return Ok(());
+        }
+        self.check_new_primary(&primary)?;
+        if let Some(mut before) = self.replica.take() {
+            self.is_whole &= before.is_whole();
+            self.epoch = self.epoch.max(before.epoch());
+            // What it has received counts, if the new primary is never reached.
+            if let Err(why) = before.end() {
+                tracing::warn!(
+                    "not all that came from {} is applied: {why}",
+                    before.following.primary
+                );
+                self.is_whole = false;
             }
         }
+        tracing::info!("this server becomes a replica of {primary}, as it was told");
+        let following = Arc::new(Following::new(primary, self.shared.shards.len()));
+        self.shared.roles.set(Role::Replica(Arc::clone(&following)));
+        // Its clients' leases lapse before anything goes that they have seen.
+        self.shared.view.hide();
+        self.replica = Some(Replica::new(Arc::clone(&self.shared), following));
+        self.step(RoleStep::Follow).map(|_| ())
     }
 
-    /// The shards of this server that have keys of a log.
-    fn targets(&self, log: usize) -> std::ops::Range<usize> {
-        match self.logs.len() == self.given.len() {
-            true => log..log + 1,
-            false => 0..self.given.len(),
+    fn check_new_primary(&self, primary: &Address) -> Result<(), String> {
+        let is_own = match primary {
+            Address::Unix(path) => *path == self.shared.config.socket_path,
+            Address::Tcp(address) => Some(*address) == self.shared.fabric_address,
+        };
+        if is_own {
+            return Err("ERR That is the address of this server itself".into());
         }
-    }
-
-    /// Whether the shards that have keys of a log take another batch.
-    fn has_room(&self, log: usize) -> bool {
-        let following = self.following();
-        let under_way =
-            |shard: usize| self.given[shard] - following.done[shard].load(Ordering::Acquire);
-        self.targets(log).all(|shard| under_way(shard) < APPLY_BATCHES)
-    }
-
-    /// Begins the copy of a log for which readers were waited for. Whether none waits.
-    fn begin_copy(&mut self, log: usize) -> bool {
-        match self.begins[log] {
-            Some(begins) if Instant::now() < begins => return false,
-            Some(_) => self.give(log, Body::Begin),
-            None => {}
-        }
-        self.begins[log] = None;
-        true
-    }
-
-    /// Shows readers how fresh the replica is: as fresh as the oldest of the logs.
-    fn show(&mut self) {
-        let unix_ms = self.shared.clock.now().unix_ms;
-        let mut fresh = (!self.logs.is_empty()).then_some(u64::MAX);
-        for log in 0..self.logs.len() {
-            let is_copied = |&(shard, given): &(usize, u64)| {
-                self.following().done[shard].load(Ordering::Acquire) >= given
-            };
-            if !self.copied[log].iter().all(is_copied) {
-                fresh = None;
-                continue;
-            }
-            let applied = self.following().applied_of(log, self.targets(log));
-            let of_log = self.logs[log].log().and_then(|log| log.fresh_at(applied, unix_ms));
-            fresh = fresh.zip(of_log).map(|(all, one)| all.min(one));
-        }
-        self.shared.view.show(fresh);
-    }
-
-    /// Takes some messages of one shard of the primary. Whether there were any.
-    fn take_some(&mut self, link: &mut Subscriber, log: usize) -> Result<bool, Ended> {
-        for taken in 0..FEED_MESSAGES_PER_TURN {
-            let may_take = self.begin_copy(log)
-                && self.has_room(log)
-                && self.logs[log].log().is_none_or(|receiver| receiver.has_room());
-            let heard = match may_take {
-                false => None,
-                true => link.take(log)?.map(|message| self.logs[log].hear(message)).transpose()?,
-            };
-            if let Some(time_ms) = self.logs[log].log().and_then(LogReceiver::take_time) {
-                self.shared.view.learn_time(time_ms);
-            }
-            let Some(heard) = heard else { return Ok(taken > 0) };
-            self.hear(link, log, heard)?;
-        }
-        Ok(true)
-    }
-
-    fn hear(&mut self, link: &mut Subscriber, log: usize, heard: Heard) -> Result<(), Ended> {
-        match heard {
-            Heard::Begins { copies: false } => self.following().set_trouble(String::new()),
-            Heard::Begins { copies: true } => {
-                let following = self.following();
-                following.set_trouble(String::new());
-                following.copies.fetch_add(1, Ordering::Relaxed);
-                following.is_copying.store(true, Ordering::Relaxed);
-                tracing::info!("a copy of shard {log} of the primary begins");
-                self.begins[log] = Some(Instant::now() + self.shared.view.hide());
-            }
-            Heard::Operations(stream) => self.give(log, Body::Operations(stream)),
-            Heard::Copied { sequence, epoch } => {
-                tracing::info!("the copy of shard {log} is complete, at sequence {sequence}");
-                self.give(log, Body::Copied { sequence, epoch });
-                let given = self.targets(log).map(|shard| (shard, self.given[shard]));
-                self.copied[log] = given.collect();
-            }
-            Heard::Entries { asks: false } => {}
-            Heard::Entries { asks: true } => self.acknowledge(link, log)?,
-            Heard::Lost { is_same_log: true } => {
-                tracing::info!("the primary keeps too little of its log for shard {log}");
-                self.logs[log].forget();
-                let follow = self.logs[log].ask();
-                send(link, log, FOLLOW, follow.as_bytes())?;
-            }
-            Heard::Lost { is_same_log: false } => {
-                return Err(Ended::Failed(
-                    "it has begun anew, with other data: restart this replica to copy it".into(),
-                ));
-            }
+        if self.shared.disk.is_some() {
+            return Err(
+                "ERR This server has a data directory, and a replica keeps nothing on a disk of its own: start it without data_dir".into(),
+            );
         }
         Ok(())
     }
 
-    /// Gives the shards the entries of a log that are committed. Whether there were any.
-    fn give_entries(&mut self, log: usize) -> bool {
-        if !self.has_room(log) {
-            return false;
+    /// Becomes a primary: the promotion by hand. Nothing keeps the old primary from taking changes.
+    fn lead(&mut self) -> Result<(), String> {
+        let Some(mut replica) = self.replica.take() else { return Ok(()) };
+        if !(self.is_whole && replica.is_whole()) {
+            self.replica = Some(replica);
+            return Err("ERR This replica has a part of a copy, and no whole data: let the copy end, follow another server, or restart this one".into());
         }
-        let Some(receiver) = self.logs[log].log() else { return false };
-        let entries: Vec<_> = std::iter::from_fn(|| receiver.next_entry()).collect();
-        if entries.is_empty() {
-            return false;
-        }
-        self.give(log, Body::Entries(entries));
-        true
-    }
-
-    fn give(&mut self, log: usize, body: Body) {
-        let batch = Arc::new(Batch { log, logs: self.logs.len(), body });
-        for shard in self.targets(log) {
-            self.given[shard] += 1;
-            self.shared.shards[shard].inbox.push(Message::Apply(Arc::clone(&batch)));
-        }
-    }
-
-    /// Says how far the replica has come with a log.
-    fn acknowledge(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
-        let targets = self.targets(log);
-        let applied = self.following().applied_of(log, targets);
-        let clock_ns = self.shared.view.now_ns();
-        let Some(receiver) = self.logs[log].log() else { return Ok(()) };
-        let told = receiver.acknowledge(applied.min(receiver.received()), 0, clock_ns);
-        // Without room a later one says more.
-        send_if_room(link, log, (ACKNOWLEDGE, told.as_bytes())).map(|_| ())
-    }
-
-    /// Shows how far it has come.
-    fn publish(&mut self) {
-        let (mut received, mut commit, mut applied) = (0, 0, 0);
-        let mut is_copying = false;
-        for log in 0..self.logs.len() {
-            applied += self.following().applied_of(log, self.targets(log));
-            match self.logs[log].log() {
-                Some(receiver) => {
-                    received += receiver.received();
-                    commit += receiver.commit();
-                }
-                None => is_copying = true,
+        let primary = replica.following.primary.clone();
+        self.epoch = self.epoch.max(replica.epoch());
+        let (beyond, epoch) = match replica.end() {
+            Ok(ended) => ended,
+            Err(why) => {
+                self.replica = Some(replica);
+                return Err(format!(
+                    "ERR This replica has not applied all that it received: {why}"
+                ));
             }
-        }
-        let following = self.following();
-        following.received_total.store(received, Ordering::Relaxed);
-        following.commit_total.store(commit, Ordering::Relaxed);
-        following.applied_total.store(applied, Ordering::Relaxed);
-        following.is_copying.store(is_copying, Ordering::Relaxed);
+        };
+        self.epoch = self.epoch.max(epoch).max(self.shared.roles.epoch()) + 1;
+        let (epoch, log_secret) = (self.epoch, random_u64());
+        self.step(|gate| RoleStep::Lead { epoch, log_secret, gate })?;
+        self.shared.roles.begin_epoch(epoch);
+        self.shared.roles.set(Role::Primary);
+        self.shared.view.be_primary();
+        tracing::info!(
+            "this server leads, as it was told, under epoch {epoch}: it was a replica of {primary}, and has applied all that it received, {beyond} entries beyond the commit position"
+        );
+        Ok(())
     }
-}
 
-/// Sends a shard a request without a key.
-fn send_if_room(
-    link: &mut Subscriber,
-    log: usize,
-    (op, body): (u8, &[u8]),
-) -> Result<bool, Ended> {
-    let header = RequestHeader {
-        op,
-        flags: 0,
-        form: 0,
-        of: 0,
-        key_bytes: 0.into(),
-        value_bytes: (body.len() as u32).into(),
-        id: 0.into(),
-        argument: 0.into(),
-    };
-    Ok(link.send(log, &[header.as_bytes(), body])?)
-}
+    fn resync(&mut self) -> Result<(), String> {
+        let Some(replica) = &mut self.replica else {
+            return Err("ERR This server is a primary: there is nothing to copy".into());
+        };
+        tracing::info!("{} is copied anew, as it was told", replica.following.primary);
+        replica.forget();
+        Ok(())
+    }
 
-fn send(link: &mut Subscriber, log: usize, op: u8, body: &[u8]) -> Result<(), Ended> {
-    match send_if_room(link, log, (op, body))? {
-        true => Ok(()),
-        false => Err(Ended::Failed("its ring is full".into())),
+    /// Each shard takes this step. The latest epoch that one of them knows.
+    fn step(&self, step: impl Fn(Arc<Gate>) -> RoleStep) -> Result<u64, String> {
+        let gate = Gate::new(self.shared.shards.len());
+        for shard in &self.shared.shards {
+            shard.inbox.push(Message::Role(step(Arc::clone(&gate))));
+        }
+        let mut wait = ProgressWait::new(Duration::from_millis(ROLE_PATIENCE_MS));
+        let passed = gate.wait(|| !self.shared.is_stopping() && wait.goes_on(0));
+        passed.ok_or_else(|| "ERR A shard has not answered in time: the change goes on".into())
     }
 }

@@ -2,12 +2,13 @@
 
 use crate::thread_counts::ThreadCounts;
 use remora_arena::{Journal, Owner};
-use remora_frontend::ShardPort;
+use remora_frontend::{ShardPort, Token};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
 use remora_resp::CommandError;
-use remora_resp::request::Sections;
+use remora_resp::commands::replication::RoleFacts;
+use remora_resp::request::{RoleRequest, Sections};
 use remora_walk::Memory;
 
 /// The server's interface for the RESP connections of one thread: beside the shards' interface for
@@ -54,6 +55,16 @@ pub trait Host: ShardPort {
 
     /// Asks for a snapshot.
     fn begin_save(&self) -> Save;
+
+    /// Asks for a change of the server's role. The answer to the request with this token comes once
+    /// it has happened: the number 1, or 0 with an error's text.
+    ///
+    /// # Errors
+    /// It is refused at once: the text of the reply.
+    fn change_role(&self, change: RoleRequest<'_>, token: Token) -> Result<(), String>;
+
+    /// What ROLE tells.
+    fn role(&self) -> RoleFacts;
 
     /// Whether there is a log on a disk.
     fn keeps_data(&self) -> bool;

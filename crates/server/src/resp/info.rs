@@ -1,6 +1,7 @@
 //! The server's own state: INFO, CONFIG GET, CLIENT INFO.
 
 use super::executor::Responder;
+use super::replication;
 use crate::config::{Eviction, Promise, Wanted};
 use crate::shared::{AgentCounts, ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
@@ -37,21 +38,21 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
     section("Memory", facts.memory());
     let counts = [facts.connections(), facts.rings(), facts.networks(), facts.threads_of_shards()];
     section("Persistence", facts.persistence());
-    section("Replication", facts.replication());
+    section("Replication", replication::lines_of(shared));
     section("Stats", counts.into_iter().flatten().collect());
     section("Keyspace", keyspace(&facts.stats));
     text
 }
 
 /// A field and its value.
-type Line = (Cow<'static, str>, String);
+pub type Line = (Cow<'static, str>, String);
 
 /// Lines whose fields are known.
-fn lines<const N: usize>(lines: [(&'static str, String); N]) -> Vec<Line> {
+pub fn lines<const N: usize>(lines: [(&'static str, String); N]) -> Vec<Line> {
     lines.into_iter().map(|(field, value)| (field.into(), value)).collect()
 }
 
-fn load(counter: &AtomicU64) -> String {
+pub fn load(counter: &AtomicU64) -> String {
     counter.load(Ordering::Relaxed).to_string()
 }
 
@@ -97,7 +98,7 @@ impl Facts<'_> {
             ("socket", self.shared.config.socket_path.display().to_string()),
             ("uptime_in_seconds", self.shared.clock.started().elapsed().as_secs().to_string()),
             ("incarnation", format!("{:016x}", self.shared.incarnation)),
-            ("epoch", self.shared.epoch.to_string()),
+            ("epoch", self.shared.roles.epoch().to_string()),
             ("shards", self.shared.shards.len().to_string()),
             ("wake", self.shared.config.wake.name().into()),
             ("transports", transports(self.shared)),
@@ -169,38 +170,6 @@ impl Facts<'_> {
             ("geo_keys", self.sum(|s| s.geo_keys)),
             ("geo_members", self.sum(|s| s.geo_members)),
             ("geo_bytes", self.sum(|s| s.geo_bytes)),
-        ])
-    }
-
-    fn replication(&self) -> Vec<Line> {
-        let Some(following) = &self.shared.following else {
-            let replicas: Vec<u64> =
-                self.of_shards(|shard| &shard.replicas).collect();
-            return lines([
-                ("role", "master".into()),
-                ("connected_slaves", replicas.iter().max().unwrap_or(&0).to_string()),
-                ("master_repl_offset", self.sum(|s| s.last_sequence)),
-                ("replicas_stored_offset", self.over_shards(|shard| &shard.stored_at_replicas)),
-            ]);
-        };
-        let is_up = following.is_up.load(Ordering::Relaxed);
-        lines([
-            ("role", "slave".into()),
-            ("master_address", following.primary.to_string()),
-            ("master_link_status", if is_up { "up" } else { "down" }.into()),
-            (
-                "master_sync_in_progress",
-                u8::from(following.is_copying.load(Ordering::Relaxed)).to_string(),
-            ),
-            ("master_trouble", following.trouble()),
-            ("replica_reads", self.shared.view.reads().name().into()),
-            // Empty while it is not known.
-            ("replica_lag_us", self.shared.view.lag_us().map_or_else(String::new, |us| us.to_string())),
-            ("slave_received_offset", load(&following.received_total)),
-            ("slave_commit_offset", load(&following.commit_total)),
-            ("slave_repl_offset", load(&following.applied_total)),
-            ("slave_links", load(&following.links)),
-            ("slave_copies", load(&following.copies)),
         ])
     }
 

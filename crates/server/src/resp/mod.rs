@@ -16,13 +16,15 @@ mod keys;
 mod many_keys;
 mod own;
 mod read;
+mod replication;
 mod shard_host;
 mod trees;
 
 pub(crate) use acceptor::Acceptor;
 pub use executor::RespExecutor;
 pub use host::{Host, Prefetch, Save};
-pub use remora_resp::request::Sections;
+pub use remora_resp::commands::replication::RoleFacts;
+pub use remora_resp::request::{RoleRequest, Sections};
 pub(crate) use shard_host::ShardHost;
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 use super::executor::{RespExecutor, Responder};
 use super::host::{Host, Save};
 use super::info;
-use remora_resp::commands::{connection, server};
-use remora_resp::request::{ClientAttribute, Hello, Request};
+use remora_frontend::{Question, Waiting, What};
+use remora_resp::commands::replication::RoleFacts;
+use remora_resp::commands::{connection, replication, server};
+use remora_resp::request::{ClientAttribute, Hello, Request, RoleRequest};
 use remora_resp::wire::encode;
-use remora_resp::{CommandError, table};
+use remora_resp::{CommandError, ReplyForm, table};
 
 impl<H: Host> RespExecutor<H> {
     /// Answers a request that concerns only the session.
@@ -51,6 +53,11 @@ impl<H: Host> RespExecutor<H> {
                 });
             }
             Request::BgSave => self.begin_save(responder),
+            Request::ChangeRole(change) => self.change_role(responder, change),
+            Request::Role => {
+                let facts = self.host.role();
+                responder.reply(|out, _| replication::write_role(out, &facts));
+            }
             Request::LastSave => {
                 let at_s = self.host.last_save_s() as i64;
                 responder.reply(|out, _| encode::integer(out, at_s));
@@ -83,6 +90,20 @@ impl<H: Host> RespExecutor<H> {
         }
     }
 
+    /// The reply comes once the role has changed. What the connection sends behind it is carried
+    /// out in the new role.
+    fn change_role(&mut self, responder: &mut Responder, change: RoleRequest<'_>) {
+        let home = self.host.home();
+        let token = self.token_of(responder, home, 0);
+        if let Err(refusal) = self.host.change_role(change, token) {
+            return responder.reply(|out, _| encode::error(out, &refusal));
+        }
+        let asked = Question { shard: home, what: What::Other, bytes: 0 };
+        responder.expect_large();
+        responder.ask(asked, self.host.shards());
+        responder.wait(Waiting::all(ReplyForm::Combined(&replication::CHANGED), [asked]));
+    }
+
     fn begin_save(&self, responder: &mut Responder) {
         let answer = self.host.begin_save();
         responder.reply(|out, _| match answer {
@@ -109,7 +130,10 @@ impl<H: Host> RespExecutor<H> {
             version: env!("CARGO_PKG_VERSION"),
             connection: responder.serial() as i64,
             mode: "standalone",
-            role: "master",
+            role: match self.host.role() {
+                RoleFacts::Primary { .. } => "master",
+                RoleFacts::Replica { .. } => "replica",
+            },
         };
         responder.reply(|out, version| connection::write_hello(out, version, &facts));
     }

@@ -2,9 +2,10 @@
 //! thread's knowledge of the others, and the mail that a turn gathers for each of them.
 
 use super::host::{Host, Prefetch, Save};
-use super::info;
+use super::{info, replication};
+use crate::acknowledging::Acknowledging;
 use crate::disk::{LogShipper, SnapshotPort, SnapshotSource};
-use crate::following::{Applier, Batch};
+use crate::following::{Applier, Batch, RoleChange};
 use crate::inbox::{Mail, Outbox};
 use crate::large_jobs::LargeJobs;
 use crate::shared::{ShardHandle, Shared};
@@ -20,7 +21,8 @@ use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_resp::CommandError;
-use remora_resp::request::Sections;
+use remora_resp::commands::replication::RoleFacts;
+use remora_resp::request::{RoleRequest, Sections};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,6 +37,8 @@ pub struct ShardHost {
     pub shard: Shard<NoJournal>,
     /// Its jobs that are under way.
     pub large_jobs: LargeJobs,
+    /// How far its changes may be acknowledged.
+    pub acknowledging: Acknowledging,
     /// The time of the present turn.
     pub now: Now,
     /// Waiting jobs, of this thread's connections and others'.
@@ -57,7 +61,9 @@ impl ShardHost {
             disk.shipper(number, &mut shard)
         });
         let outbox = Outbox::new(number, shared.shards.len());
+        let of = (shared.config.min_replicas, shared.awaits_disk);
         Self {
+            acknowledging: Acknowledging::new(&mut shard, of.0, of.1),
             now: shared.clock.now(),
             shared,
             number,
@@ -79,12 +85,15 @@ impl ShardHost {
     /// Applies some of the log of the primary, if this server is a replica.
     #[inline]
     pub fn apply_some(&mut self) {
-        if let Some(following) = &self.shared.following
-            && self.applier.has_work()
-        {
-            let of = (&*self.shared.slots, following);
-            self.applier.turn((self.number, &mut self.shard), of, self.now);
+        if self.applier.has_work() {
+            self.applier.turn((self.number, &mut self.shard), &self.shared.slots, self.now);
         }
+    }
+
+    /// The server becomes a replica, or that of another primary.
+    pub fn begin_following(&mut self) {
+        self.applier.clear();
+        self.shard.begin_applying();
     }
 
     /// The shard's clock ticks.
@@ -148,10 +157,7 @@ impl ShardHost {
     pub fn has_jobs(&self) -> bool {
         let may_go_on = self.snapshot.as_ref().is_some_and(SnapshotSource::has_work);
         let may_send = self.may_send() || self.may_ship() || may_go_on;
-        !self.jobs.is_empty()
-            || self.large_jobs.has_work()
-            || may_send
-            || self.applier.has_work()
+        !self.jobs.is_empty() || self.large_jobs.has_work() || may_send || self.applier.has_work()
     }
 
     /// Whether there is room for mail that had to wait.
@@ -298,9 +304,10 @@ impl Host for ShardHost {
     }
 
     fn read_refusal(&self) -> Option<CommandError> {
-        let following = self.shared.following.as_ref();
+        let refusal = self.shared.view.refusal()?;
+        let following = self.shared.roles.following();
         let primary = following.map(|of| of.primary.to_string()).unwrap_or_default();
-        Some(match self.shared.view.refusal()? {
+        Some(match refusal {
             Status::NoReads => CommandError::NoReads { primary },
             _ => CommandError::Copying { primary },
         })
@@ -316,6 +323,21 @@ impl Host for ShardHost {
             Some(disk) if disk.snapshots.want() => Save::Begun,
             Some(_) => Save::UnderWay,
         }
+    }
+
+    fn change_role(&self, change: RoleRequest<'_>, token: Token) -> Result<(), String> {
+        let change = match change {
+            RoleRequest::Lead => RoleChange::Lead,
+            RoleRequest::Resync => RoleChange::Resync,
+            RoleRequest::Follow(primary) => {
+                RoleChange::Follow(primary.parse().map_err(|error| format!("ERR {error}"))?)
+            }
+        };
+        self.shared.roles.ask(change, token).map_err(str::to_owned)
+    }
+
+    fn role(&self) -> RoleFacts {
+        replication::role(&self.shared)
     }
 
     fn keeps_data(&self) -> bool {

@@ -6,11 +6,14 @@
 //! * an entry counts as stored at the replica once the WRITE that carries it has completed.
 
 use super::{RingSession, SessionError};
-use remora_arena::Journal;
+use crate::peer::Peer;
+use remora_arena::{Journal, Words};
 use remora_engine::{Now, Shard};
+use remora_fabric::Link;
 use remora_layout::limits::{FEED_BYTES, FEED_MESSAGES_PER_TURN};
-use remora_protocol::replication::{Acknowledge, Follow};
-use remora_replica::{AskFor, Feed};
+use remora_layout::session::CLIENT_LEFT_WORD;
+use remora_protocol::replication::{Acknowledge, Follow, RefusalReason};
+use remora_replica::Feed;
 use zerocopy::FromBytes;
 
 /// The ring set of a replica, which has no other.
@@ -19,7 +22,11 @@ const SET: usize = 0;
 /// A replica's feed, and whether it waits for credit.
 pub(super) struct ReplicaFeed {
     feed: Feed,
+    /// The replica's port for RESP, as it says.
+    port: u16,
     is_blocked: bool,
+    /// It takes nothing more out of its ring: what lies there from now on is not stored.
+    has_left: bool,
     /// Scratch memory of a message.
     message: Vec<u8>,
 }
@@ -39,10 +46,26 @@ impl RingSession {
     ) -> Result<(), SessionError> {
         let follow = Follow::read_from_bytes(body).map_err(|_| SessionError::Feed)?;
         self.end_feed(shard);
-        let feed = Feed::begin(shard, &follow, AskFor::Some);
-        let (is_blocked, message) = (false, Vec::new());
-        self.feed = Some(Box::new(ReplicaFeed { feed, is_blocked, message }));
+        let feed = match shard.is_applying() {
+            true => {
+                let why = self.roles.as_ref().map(|roles| roles.refusal()).unwrap_or_default();
+                Feed::refused(RefusalReason::IsReplica, &why)
+            }
+            false => Feed::begin((shard, self.arenas.len()), &follow, self.ask_for),
+        };
+        self.replies.link.await_writes(self.shard);
+        let port = u16::try_from(follow.port.get()).unwrap_or(0);
+        let (is_blocked, has_left, message) = (false, false, Vec::new());
+        self.feed = Some(Box::new(ReplicaFeed { feed, port, is_blocked, has_left, message }));
         Ok(())
+    }
+
+    /// The server becomes a replica: its log is not followed any more.
+    pub(crate) fn refuse_replica(&mut self, shard: &mut Shard<impl Journal>, why: &str) {
+        if let Some(of) = &mut self.feed {
+            of.feed.end(shard);
+            of.feed = Feed::refused(RefusalReason::IsReplica, why);
+        }
     }
 
     /// The replica says how far it has come.
@@ -60,6 +83,12 @@ impl RingSession {
     pub(super) fn may_feed(&self) -> bool {
         let is_blocked = self.feed.as_ref().is_some_and(|of| of.is_blocked);
         is_blocked && self.replies.may_flush(SET)
+    }
+
+    /// Whether WRITEs to the replica have completed since they were last looked at.
+    pub fn has_stored(&self) -> bool {
+        let log = self.feed.as_ref().and_then(|of| of.feed.log());
+        log.is_some_and(|log| log.under_way() > 0) && self.replies.link.has_completed()
     }
 
     /// Sends the replica what is new in the log, a bounded number of messages. Whether there is more
@@ -81,8 +110,11 @@ impl RingSession {
         shard: &mut Shard<impl Journal>,
         now: Now,
     ) -> Result<bool, SessionError> {
-        of.feed.completed(self.replies.completed_writes());
+        self.take_completed(of);
         of.feed.give_up_lag(shard);
+        if of.has_left {
+            return Ok(false);
+        }
         for _ in 0..FEED_MESSAGES_PER_TURN {
             if !of.feed.has_news(shard) {
                 return Ok(false);
@@ -100,13 +132,30 @@ impl RingSession {
             of.message.clear();
             of.feed.next_message(shard, now, &mut of.message);
             if of.message.is_empty() {
-                // A copy waits for something else.
-                return Ok(false);
+                // A copy that has swept a part without keys goes on in the next turn.
+                return Ok(!of.feed.waits());
             }
             of.feed.posted(self.replies.send_alone(SET, &of.message)?);
-            of.feed.completed(self.replies.completed_writes());
+            self.take_completed(of);
         }
         Ok(of.feed.has_news(shard))
+    }
+
+    /// Whether the replica waits for something that no turn brings about.
+    pub fn feed_waits(&self) -> bool {
+        self.feed.as_ref().is_some_and(|of| of.feed.waits())
+    }
+
+    /// Counts the WRITEs that have completed as stored.
+    fn take_completed(&mut self, of: &mut ReplicaFeed) {
+        let writes = self.replies.completed_writes();
+        // Over shared memory a WRITE completes whether or not somebody is there: either the replica
+        // has seen it before it left, or this sees that it has left.
+        Words::full_fence();
+        of.has_left |= self.to_server.load_acquire(CLIENT_LEFT_WORD) != 0;
+        if !of.has_left {
+            of.feed.completed(writes);
+        }
     }
 
     /// The session ends, or begins another feed.
@@ -118,14 +167,27 @@ impl RingSession {
 
     /// What the replica has of the log of the shard, once it follows.
     pub fn replica_positions(&self) -> Option<ReplicaPositions> {
-        let log = self.feed.as_ref()?.feed.log();
+        let of = self.feed.as_ref().filter(|of| !of.feed.is_over())?;
+        let log = of.feed.log();
         Some(ReplicaPositions {
             session: self.session,
-            stored: log.map_or(0, |log| log.stored()),
+            peer: self.peer,
+            port: of.port,
+            stored: of.feed.stored().filter(|_| !of.has_left),
+            durable: log.map_or(0, |log| log.told().durable.get()),
             applied: log.map_or(0, |log| log.told().applied.get()),
-            is_copying: log.is_none(),
+            state: if log.is_none() { ReplicaState::Copies } else { ReplicaState::Follows },
         })
     }
+}
+
+/// What a replica gets from one shard.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ReplicaState {
+    /// A copy; it has nothing yet.
+    Copies,
+    /// The log.
+    Follows,
 }
 
 /// How far a replica has come with the log of one shard.
@@ -133,10 +195,16 @@ impl RingSession {
 pub struct ReplicaPositions {
     /// The session of the replica.
     pub session: u64,
-    /// The last entry that lies in its memory.
-    pub stored: u64,
+    /// Where it is.
+    pub peer: Peer,
+    /// Its port for RESP, as it says; 0 if it does not.
+    pub port: u16,
+    /// The last entry that counts as stored; `None` while it gets a copy, and once it has left.
+    pub stored: Option<u64>,
+    /// The last entry on its disk, as it said; 0 without one.
+    pub durable: u64,
     /// The last entry that it has applied, as it said.
     pub applied: u64,
-    /// It gets a copy, and has nothing yet.
-    pub is_copying: bool,
+    /// What it gets.
+    pub state: ReplicaState,
 }

@@ -21,9 +21,11 @@ mod uploads;
 
 pub use client_end::{ClientEnd, RemoteEnd, ShmEnd, StoredBy};
 pub use error::SessionError;
-pub use feed::ReplicaPositions;
+pub use feed::{ReplicaPositions, ReplicaState};
 
+use crate::following::Roles;
 use crate::other_searches::OtherSearches;
+use crate::peer::Peer;
 use crate::replica_view::ReplicaView;
 use crate::touch_hints::TouchHints;
 use frames::{session_of, sets_of};
@@ -44,6 +46,7 @@ use remora_layout::session::{ring_number, ring_offset, set_offset};
 use remora_protocol::Command;
 use remora_protocol::Reply;
 use remora_protocol::message::{PIECE, ReplyHeader, Status, form};
+use remora_replica::AskFor;
 use remora_ring::{Poll, Receiver};
 use replies::{Replies, ReplyOrigin};
 use std::os::fd::BorrowedFd;
@@ -77,6 +80,12 @@ pub struct RingSession {
     uploads: Uploads,
     /// The shard's log on its way to the client, which is a replica.
     feed: Option<Box<feed::ReplicaFeed>>,
+    /// When a replica is asked for an acknowledgement.
+    ask_for: AskFor,
+    /// Where the client is.
+    peer: Peer,
+    /// The role of the server, if it may change.
+    roles: Option<Arc<Roles>>,
     /// Set when the peer broke the protocol; the control thread ends it all.
     pub violated: Arc<AtomicBool>,
     /// Turns in a row whose replies have not been sent.
@@ -182,6 +191,9 @@ impl RingSession {
             large: Large::new(parts.large, parts.client.ring_sets()),
             uploads: Uploads::default(),
             feed: None,
+            ask_for: AskFor::default(),
+            peer: Peer::Local,
+            roles: None,
             frames: Vec::new(),
             search_scratch: Vec::new(),
             threads_seen: 0,
@@ -193,6 +205,16 @@ impl RingSession {
             touched: parts.touched,
             searches: parts.searches,
         }
+    }
+
+    /// When the client is asked for an acknowledgement, if it is a replica.
+    pub fn set_ask_for(&mut self, ask_for: AskFor) {
+        self.ask_for = ask_for;
+    }
+
+    /// Where the client is, and the role of the server, which may change.
+    pub(crate) fn at(self, peer: Peer, roles: Arc<Roles>) -> Self {
+        Self { peer, roles: Some(roles), ..self }
     }
 
     /// The client's wake-up of the shard, if the client wakes it itself.

@@ -14,7 +14,8 @@ use remora_layout::limits::MAX_RING_SETS;
 use remora_protocol::Command;
 use remora_protocol::Reply;
 use remora_protocol::message::{
-    ACKNOWLEDGE, CALL_OFF, FOLLOW, IN_BUFFER, PIECE, RELEASE, REQUEST_HEADER_BYTES, RequestHeader, Status, form,
+    ACKNOWLEDGE, CALL_OFF, FOLLOW, IN_BUFFER, PIECE, RELEASE, REQUEST_HEADER_BYTES, RequestHeader,
+    Status, form,
 };
 use zerocopy::IntoBytes;
 

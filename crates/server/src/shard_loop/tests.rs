@@ -20,6 +20,8 @@ fn server(directory: &Path) -> Server {
         data: None,
         replica_of: None,
         replica_reads: Default::default(),
+        min_replicas: 0,
+        replica_acks: remora_replica::AskFor::default(),
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         socket_path: directory.join("socket"),
         fabric_address: None,

@@ -129,4 +129,8 @@ impl Link for GateLink {
     fn failure(&self) -> Option<LinkError> {
         lock(&self.link).failure()
     }
+
+    fn has_completed(&self) -> bool {
+        lock(&self.link).has_completed()
+    }
 }

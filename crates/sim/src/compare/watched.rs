@@ -70,4 +70,8 @@ impl Link for Watched {
     fn failure(&self) -> Option<LinkError> {
         self.link.failure()
     }
+
+    fn has_completed(&self) -> bool {
+        self.link.has_completed()
+    }
 }

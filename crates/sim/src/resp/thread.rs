@@ -16,7 +16,7 @@ use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
-use remora_server::resp::{Host, Prefetch, RespExecutor, Save, Sections};
+use remora_server::resp::{Host, Prefetch, RespExecutor, RoleFacts, RoleRequest, Save, Sections};
 use remora_server::thread_counts::ThreadCounts;
 use remora_walk::Memory;
 use std::cell::{Cell, RefCell};
@@ -213,6 +213,16 @@ impl Host for SimHost {
     /// No client of a world asks for them.
     fn begin_save(&self) -> Save {
         Save::NothingKept
+    }
+
+    /// No client of a world asks for it.
+    fn change_role(&self, _: RoleRequest<'_>, _: Token) -> Result<(), String> {
+        Err("ERR The server of a world keeps its role".into())
+    }
+
+    /// No client of a world asks for it.
+    fn role(&self) -> RoleFacts {
+        RoleFacts::Primary { offset: 0, replicas: Vec::new() }
     }
 
     fn keeps_data(&self) -> bool {

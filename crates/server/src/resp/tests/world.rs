@@ -2,7 +2,7 @@
 //! connections are served in between.
 
 use crate::large_jobs::LargeJobs;
-use crate::resp::{Host, Prefetch, RespExecutor, Save, Sections};
+use crate::resp::{Host, Prefetch, RespExecutor, RoleFacts, RoleRequest, Save, Sections};
 use crate::thread_counts::ThreadCounts;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
@@ -177,6 +177,14 @@ impl Host for Fake {
 
     fn begin_save(&self) -> Save {
         Save::NothingKept
+    }
+
+    fn change_role(&self, _: RoleRequest<'_>, _: Token) -> Result<(), String> {
+        Err("ERR This shard has no server".into())
+    }
+
+    fn role(&self) -> RoleFacts {
+        RoleFacts::Primary { offset: 0, replicas: Vec::new() }
     }
 
     fn keeps_data(&self) -> bool {

@@ -1,0 +1,83 @@
+//! What a worker that follows needs of its server.
+
+use super::batch::Batch;
+use super::fit::Memory;
+use super::state::Following;
+use crate::inbox::Message;
+use crate::shared::Shared;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A replica around the worker that follows: a server, or one of a simulated world.
+pub trait Host {
+    /// How far it has come.
+    fn following(&self) -> &Arc<Following>;
+
+    /// Its memory, which is to be enough for what the primary has.
+    fn memory(&self) -> Memory;
+
+    /// Its port for RESP, for the primary's list of replicas; 0 without one.
+    fn resp_port(&self) -> u16;
+
+    /// Hands a batch over to a shard.
+    fn give(&self, shard: usize, batch: Arc<Batch>);
+
+    /// Its monotonic clock, ns; not 0.
+    fn clock_ns(&self) -> u64;
+
+    /// The clock by which its readers judge expiries, Unix ms.
+    fn unix_ms(&self) -> u64;
+
+    /// The clock of the primary showed this before now, Unix ms.
+    fn learn_time(&self, time_ms: u64);
+
+    /// It is as fresh as at this time of its monotonic clock, or that is not known.
+    fn show(&self, fresh_ns: Option<u64>);
+
+    /// It shows nothing to readers, until [`Host::show`]. Returns how long read leases may last.
+    fn hide(&self) -> Duration;
+}
+
+/// A server that follows one primary.
+pub(super) struct ReplicaHost {
+    pub shared: Arc<Shared>,
+    pub following: Arc<Following>,
+}
+
+impl Host for ReplicaHost {
+    fn following(&self) -> &Arc<Following> {
+        &self.following
+    }
+
+    fn memory(&self) -> Memory {
+        Memory::of(&self.shared.config)
+    }
+
+    fn resp_port(&self) -> u16 {
+        self.shared.resp_address.port()
+    }
+
+    fn give(&self, shard: usize, batch: Arc<Batch>) {
+        self.shared.shards[shard].inbox.push(Message::Apply(batch));
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.shared.view.now_ns()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.shared.clock.now().unix_ms
+    }
+
+    fn learn_time(&self, time_ms: u64) {
+        self.shared.view.learn_time(time_ms);
+    }
+
+    fn show(&self, fresh_ns: Option<u64>) {
+        self.shared.view.show(fresh_ns);
+    }
+
+    fn hide(&self) -> Duration {
+        self.shared.view.hide()
+    }
+}

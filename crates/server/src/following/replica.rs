@@ -1,0 +1,124 @@
+//! A replica's links to its primary, one after another.
+
+use super::gate::{Gate, ProgressWait};
+use super::host::ReplicaHost;
+use super::state::Following;
+use super::worker::{Ended, Worker};
+use crate::shared::Shared;
+use remora_client_core::{Options, Subscriber};
+use remora_fabric::Wake;
+use remora_layout::limits::{HEARTBEAT_MS, ROLE_PATIENCE_MS};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// See the module's text.
+pub(super) struct Replica {
+    shared: Arc<Shared>,
+    pub following: Arc<Following>,
+    worker: Worker<ReplicaHost>,
+    link: Option<Subscriber>,
+}
+
+impl Replica {
+    /// Of this primary, from nothing.
+    pub fn new(shared: Arc<Shared>, following: Arc<Following>) -> Self {
+        let host = ReplicaHost { shared: Arc::clone(&shared), following: Arc::clone(&following) };
+        let worker = Worker::new(host, shared.shards.len());
+        Self { shared, following, worker, link: None }
+    }
+
+    /// Follows over one link, until that ends or `is_called` says that there is something else to
+    /// do.
+    pub fn follow(&mut self, is_called: impl FnMut() -> bool) -> Ended {
+        let Err(ended) = self.connect().and_then(|()| self.serve(is_called)) else {
+            unreachable!("it follows until it ends")
+        };
+        if let Ended::Failed(_) = ended {
+            self.end_link();
+        }
+        ended
+    }
+
+    /// See [`Worker::forget`].
+    pub fn forget(&mut self) {
+        self.link = None;
+        self.worker.forget();
+        self.following.is_up.store(false, Ordering::Relaxed);
+    }
+
+    /// See [`Worker::is_whole`].
+    pub fn is_whole(&mut self) -> bool {
+        self.worker.is_whole()
+    }
+
+    /// See [`Worker::epoch`].
+    pub fn epoch(&self) -> u64 {
+        self.worker.epoch()
+    }
+
+    fn connect(&mut self) -> Result<(), Ended> {
+        if self.link.is_none() {
+            let transport = self.shared.config.transport;
+            // It sleeps between messages: a replica's cores are for its shards.
+            let options = Options { transport, wake: Wake::Hybrid, ..Options::default() };
+            let link = Subscriber::connect(self.following.primary.clone(), &options)?;
+            let link = self.link.insert(link);
+            if link.incarnation() == self.shared.incarnation {
+                return Err(Ended::Failed(
+                    "this is the address of the replica itself: name its primary's".into(),
+                ));
+            }
+            self.worker.begin(link)?;
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, mut is_called: impl FnMut() -> bool) -> Result<(), Ended> {
+        let link = self.link.as_mut().expect("it was just made");
+        let mut told = Instant::now();
+        // Bounded by the life of the link.
+        loop {
+            if is_called() {
+                return Err(Ended::Called);
+            }
+            let worked = self.worker.turn(link)?;
+            if told.elapsed() >= Duration::from_millis(HEARTBEAT_MS) {
+                told = Instant::now();
+                self.worker.tell(link)?;
+            }
+            if !worked {
+                link.wait(Duration::from_millis(HEARTBEAT_MS))?;
+            }
+        }
+    }
+
+    /// The link is over. A primary that has gone sends nothing more: what it has sent lies in the
+    /// rings.
+    fn end_link(&mut self) {
+        self.following.is_up.store(false, Ordering::Relaxed);
+        if let Some(mut link) = self.link.take() {
+            self.worker.take_rest(&mut link);
+        }
+    }
+
+    /// Applies all that was received, and ends the link. Gives the entries beyond the commit
+    /// position that are among them, and the latest epoch that a shard knows.
+    ///
+    /// # Errors
+    /// The shards have not applied it; why.
+    pub fn end(&mut self) -> Result<(u64, u64), String> {
+        self.end_link();
+        let gate = Gate::new(self.shared.shards.len());
+        let beyond = self.worker.give_rest(&gate);
+        let mut wait = ProgressWait::new(Duration::from_millis(ROLE_PATIENCE_MS));
+        let (shared, following) = (&self.shared, &self.following);
+        match gate.wait(|| !shared.is_stopping() && wait.goes_on(following.progress())) {
+            Some(epoch) => Ok((beyond, epoch)),
+            None => Err(match following.trouble() {
+                none if none.is_empty() => "its shards have not applied what it received".into(),
+                trouble => trouble,
+            }),
+        }
+    }
+}
