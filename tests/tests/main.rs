@@ -29,8 +29,8 @@ mod bad_disks;
 mod data_directory;
 mod durability;
 mod failed_disk;
-mod replica_reads;
 mod min_replicas;
+mod replica_reads;
 mod replicas;
 mod synced;
 

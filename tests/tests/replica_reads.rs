@@ -46,7 +46,8 @@ impl Primary {
         let of = if over_tcp { self.relay.address().to_string() } else { socket };
         let address = format!("127.0.0.1:{}", free_port());
         let of = format!("--replica-of={of}");
-        let (shards, fabric) = (format!("--shards={shards}"), format!("--fabric-address={address}"));
+        let (shards, fabric) =
+            (format!("--shards={shards}"), format!("--fabric-address={address}"));
         let mut flags = [&SMALL[..], &[&of, &shards, &fabric], more].concat();
         if over_tcp {
             flags.push("--transport=tcp");
@@ -292,7 +293,9 @@ fn while_the_primary_is_silent_the_lag_grows_and_too_old_results_are_errors() {
     let mut sessions = [false, true].map(|over_tcp| replica.session(over_tcp, Some(MOST)));
     let mut unbounded = replica.session(true, None);
     for session in &mut sessions {
-        wait_until("it is fresh", || session.get(KEY, Path::Ask).is_ok_and(|got| got.value.is_some()));
+        wait_until("it is fresh", || {
+            session.get(KEY, Path::Ask).is_ok_and(|got| got.value.is_some())
+        });
     }
     let mut trees = [&mut sessions[0], &mut unbounded]
         .map(|session| wait_for("the tree is there", || session.open_tree(TREE).ok().flatten()));
@@ -307,7 +310,10 @@ fn while_the_primary_is_silent_the_lag_grows_and_too_old_results_are_errors() {
             let all = session.get_batch(&[KEY, b"other"], path, &mut |_, _, _| {});
             assert!(matches!(all, Err(Error::TooStale { .. })), "{all:?}");
             let mut hash = session.open_hash(HASH).unwrap();
-            assert!(matches!(session.hash_get(&mut hash, FIELD, path), Err(Error::TooStale { .. })));
+            assert!(matches!(
+                session.hash_get(&mut hash, FIELD, path),
+                Err(Error::TooStale { .. })
+            ));
         }
         assert!(matches!(session.exists(KEY), Err(Error::TooStale { .. })));
     }
@@ -346,16 +352,27 @@ fn a_replica_that_answers_no_reads_says_so_everywhere() {
     let mut of_replica = replica.server.resp();
     wait_until("it follows", || of_replica.call("DEBUG DIGEST") == resp.call("DEBUG DIGEST"));
     for request in [
-        "GET counter", "MGET counter other", "EXISTS counter", "TTL counter", "TYPE counter",
-        "HGET hash field", "HGETALL hash", "DBSIZE", "SCAN 0", "KEYS *", "RANDOMKEY",
-        "RTREE.INFO tree", "GEOPOS geo a",
+        "GET counter",
+        "MGET counter other",
+        "EXISTS counter",
+        "TTL counter",
+        "TYPE counter",
+        "HGET hash field",
+        "HGETALL hash",
+        "DBSIZE",
+        "SCAN 0",
+        "KEYS *",
+        "RANDOMKEY",
+        "RTREE.INFO tree",
+        "GEOPOS geo a",
     ] {
         let Value::Error(text) = of_replica.call(request) else { panic!("{request} was answered") };
         let of = primary.server.socket().display().to_string();
         assert!(text.starts_with("REPLICA ") && text.contains(&of), "{request}: {text}");
         assert!(text.contains("replica_reads is none"), "{text}");
     }
-    for request in ["SET counter 2", "DEL counter", "FLUSHALL", "HSET hash f 1", "EXPIRE counter 5"] {
+    for request in ["SET counter 2", "DEL counter", "FLUSHALL", "HSET hash f 1", "EXPIRE counter 5"]
+    {
         let refused = Value::Error("READONLY You can't write against a read only replica.".into());
         assert_eq!(of_replica.call(request), refused, "{request}");
     }
@@ -406,7 +423,8 @@ fn nothing_partial_is_seen_while_a_copy_is_under_way() {
     let primary = Primary::start();
     let mut resp = primary.server.resp();
     for id in 0..OBJECTS {
-        resp.send(&[b"RTREE.ADD", b"tree", id.to_string().as_bytes(), b"1", b"1", b"1", b"1"]).unwrap();
+        resp.send(&[b"RTREE.ADD", b"tree", id.to_string().as_bytes(), b"1", b"1", b"1", b"1"])
+            .unwrap();
     }
     (0..OBJECTS).for_each(|_| drop(resp.receive().unwrap()));
     let replica = primary.replica(2, false, &["--replica-reads=stale"]);
@@ -499,7 +517,8 @@ fn an_expired_key_is_hidden_at_a_replica_and_removed_by_the_primary_alone() {
     stop(&primary.server);
     // Its primary says nothing, and the clock that it judges by goes on.
     wait_until("they have expired", || {
-        of_replica.call("GET key") == Value::Null && of_replica.call("HGET hash field") == Value::Null
+        of_replica.call("GET key") == Value::Null
+            && of_replica.call("HGET hash field") == Value::Null
     });
     for path in [Path::Ask, Path::Read] {
         assert_eq!(session.get(b"key", path).unwrap().value, None);

@@ -405,7 +405,12 @@ impl Asker {
             return Err(self.endpoint.end(Error::DOES_NOT_FIT));
         }
         let lag = Lag::of_code(header.lag.get());
-        if self.endpoint.lease.renew_by_reply(header.incarnation.get(), flight.sent_ns, lag).is_err() {
+        if self
+            .endpoint
+            .lease
+            .renew_by_reply(header.incarnation.get(), flight.sent_ns, lag)
+            .is_err()
+        {
             return Err(self.endpoint.end(Error::SessionEnded));
         }
         Ok((header, status))

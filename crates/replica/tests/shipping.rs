@@ -6,6 +6,7 @@ use remora_engine::{Applied, Durability, Now, Origin, Shard, ShardOptions};
 use remora_layout::limits::{ASK_ENTRIES, FEED_BYTES};
 use remora_log::LogKey;
 use remora_protocol::message::Status;
+use remora_protocol::replication::FEED_HEADER_BYTES;
 use remora_protocol::{Command, Condition, Expiry};
 use remora_replica::{AskFor, LogReceiver, LogSender, Took, Violation};
 use remora_testing::Random;
@@ -294,11 +295,43 @@ fn what_no_primary_sends_is_refused() {
         let mut receiver = receiver(1);
         let took = receiver.take(&damaged);
         // The header has no checksum of its own: the ring's frame has one.
-        assert!(at < 16 || took.is_err(), "byte {at}");
-        assert!(at < 16 || receiver.received() == 0);
+        assert!(at < FEED_HEADER_BYTES || took.is_err(), "byte {at}");
+        assert!(at < FEED_HEADER_BYTES || receiver.received() == 0);
     }
     for bytes in 0..honest.len() {
         let took = receiver(1).take(&honest[..bytes]);
-        assert!(took.is_err() || bytes == 16, "{bytes} bytes");
+        assert!(took.is_err() || bytes == FEED_HEADER_BYTES, "{bytes} bytes");
     }
+}
+
+#[test]
+fn a_primary_echoes_the_newest_clock_of_a_replica_with_its_commit_position() {
+    let mut primary = shard(Durability::Memory);
+    let mut sender = LogSender::begin(&mut primary, 1, AskFor::Some).unwrap();
+    let mut receiver = receiver(1);
+    set(&mut primary, b"key", b"value");
+    receiver.take(&message(&mut sender, &mut primary)).unwrap();
+    assert!(!sender.has_news(&primary));
+    for clock_ns in [5, 7] {
+        let told = receiver.acknowledge(1, 0, clock_ns);
+        sender.take(&mut primary, told).unwrap().unwrap();
+    }
+    assert!(sender.has_news(&primary), "a clock");
+    let echo = message(&mut sender, &mut primary);
+    assert_eq!((echo.len(), sender.has_news(&primary)), (FEED_HEADER_BYTES, false));
+    receiver.take(&echo).unwrap();
+    let time_ms = NOW.unix_ms;
+    assert_eq!((receiver.take_time(), receiver.take_time()), (Some(time_ms), None));
+    assert_eq!(receiver.fresh_at(0, time_ms), None, "it is not applied");
+    assert_eq!(receiver.fresh_at(1, time_ms - 1), None, "the clock is behind");
+    assert_eq!(receiver.fresh_at(1, time_ms), Some(7));
+    // A clock that was not sent, and one that goes back.
+    let mut forged = echo;
+    forged[16] = 9;
+    assert!(receiver.take(&forged).is_err());
+    let told = remora_protocol::replication::Acknowledge {
+        clock: 6.into(),
+        ..receiver.acknowledge(1, 0, 8)
+    };
+    assert_eq!(sender.take(&mut primary, told), Err(Violation::Order));
 }

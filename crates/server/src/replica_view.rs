@@ -125,9 +125,7 @@ impl ReplicaView {
         self.show(None);
         match self.shown_ns.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
-            shown_ns => {
-                LEASES_LAPSE.saturating_sub(Duration::from_nanos(self.now_ns() - shown_ns))
-            }
+            shown_ns => LEASES_LAPSE.saturating_sub(Duration::from_nanos(self.now_ns() - shown_ns)),
         }
     }
 

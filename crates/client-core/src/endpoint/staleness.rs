@@ -163,7 +163,8 @@ mod tests {
     }
 
     #[test]
-    fn a_read_is_as_old_as_the_last_heartbeat_before_it_says_and_older_by_the_time_since_its_clock() {
+    fn a_read_is_as_old_as_the_last_heartbeat_before_it_says_and_older_by_the_time_since_its_clock()
+    {
         let mut fixture = fixture(None);
         fixture.staleness.begin(fixture.lease.fresh_ns());
         assert_eq!(fixture.reads(5 * MS), Some(u64::MAX), "nothing is known");

@@ -280,7 +280,9 @@ impl World {
                 if let Some(sent_ns) = self.replies.pop() {
                     let arrived = self.planted == Planted::ReplyFromArrival;
                     let from_ns = if arrived { self.client_ns() } else { sent_ns };
-                    self.lease.renew_by_reply(INCARNATION, from_ns, Lag::PRIMARY).expect("of this incarnation");
+                    self.lease
+                        .renew_by_reply(INCARNATION, from_ns, Lag::PRIMARY)
+                        .expect("of this incarnation");
                 }
             }
             Step::Copy if alive => {

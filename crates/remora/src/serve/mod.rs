@@ -2,8 +2,8 @@
 
 mod durability;
 mod eviction;
-mod replica_reads;
 mod replica_acks;
+mod replica_reads;
 mod settings;
 mod socket;
 

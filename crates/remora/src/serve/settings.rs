@@ -6,8 +6,8 @@
 
 use super::durability::Durability;
 use super::eviction::Eviction;
-use super::replica_reads::ReplicaReads;
 use super::replica_acks::ReplicaAcks;
+use super::replica_reads::ReplicaReads;
 use super::socket;
 use anyhow::Context;
 use clap::Args;
