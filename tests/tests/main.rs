@@ -32,6 +32,7 @@ mod failed_disk;
 mod min_replicas;
 mod replica_disks;
 mod replica_memory;
+mod replica_reads;
 mod replicas;
 mod roles;
 mod synced;

@@ -61,7 +61,8 @@ impl Primary {
         // Three shards may each get all keys of both of the primary's.
         let memory = if shards == 3 { "--max-memory=192MiB" } else { "--max-memory=64MiB" };
         let shards = format!("--shards={shards}");
-        let mut flags = [&SMALL[1..], &[memory, &of, &shards]].concat();
+        let stale = "--replica-reads=stale";
+        let mut flags = [&SMALL[1..], &[memory, &of, &shards, stale]].concat();
         if over_tcp {
             flags.extend(["--transport=tcp", &own]);
         }
@@ -89,6 +90,7 @@ pub(crate) fn catch_up(primary: &mut Resp, replica: &mut Resp) {
     let last = primary.info("master_repl_offset");
     wait_until("the replica has it all", || replica.info("slave_repl_offset") >= last);
     assert_eq!(digest(primary), digest(replica));
+    wait_until("it answers reads", || !replica.call("EXISTS key").is_error());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! what the replica says to that shard (HydraDB 5.2; RDMA_Mongo 4.4).
 //!
 //! ```text
-//! to the replica   0 kind 1 | 0 3 | ask 4 | commit 8 | body
+//! to the replica   0 kind 1 | 0 3 | ask 4 | commit 8 | clock 8 | time 8 | body
 //!   begins           key 8 | epoch 8 | next 8 | kept 8 | arena 8 | used 8 | keys 8 | shards 4 | 0 4
 //!   entries          frames of the log
 //!   lost             is_same_log 8 | oldest 8 | next 8
@@ -11,7 +11,7 @@
 //!   refused          reason 4 | text
 //! to the primary, behind a request's header
 //!   follow           next 8 | epoch 8 | key 8 | committed 8 | port 4 | replica 4
-//!   acknowledge      received 8 | applied 8 | durable 8 | failed 8 | ask 4 | 0 4
+//!   acknowledge      received 8 | applied 8 | durable 8 | failed 8 | clock 8 | ask 4 | 0 4
 //! ```
 //! The ring's own credit says how many bytes the replica has freed.
 
@@ -55,6 +55,11 @@ pub struct FeedHeader {
     pub ask: U32,
     /// Entries up to this sequence may be applied.
     pub commit: U64,
+    /// The newest clock of the replica that the primary had taken before it read `commit`; 0
+    /// without one.
+    pub clock: U64,
+    /// The primary's clock when it read `commit`, Unix ms; 0 without `clock`.
+    pub time: U64,
 }
 
 /// Bytes of that.
@@ -158,12 +163,14 @@ pub struct Acknowledge {
     pub durable: U64,
     /// The first entry that failed, and that has to come again; 0 if none has.
     pub failed: U64,
+    /// The replica's monotonic clock, ns; not 0. The primary echoes it.
+    pub clock: U64,
     /// The newest ask that it answers.
     pub ask: U32,
     /// Zero.
     pub zero: U32,
 }
 
-const _: () = assert!(FEED_HEADER_BYTES == 16);
+const _: () = assert!(FEED_HEADER_BYTES == 32);
 const _: () = assert!(size_of::<Begins>() == 64 && size_of::<Follow>() == 40);
-const _: () = assert!(size_of::<Acknowledge>() == 40);
+const _: () = assert!(size_of::<Acknowledge>() == 48);

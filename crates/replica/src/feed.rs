@@ -151,7 +151,7 @@ impl Feed {
                 Err(lost) => self.lose(shard, lost, out),
             },
             Stage::Shipping(sender) => {
-                if let Err(lost) = sender.next_message(shard, out) {
+                if let Err(lost) = sender.next_message(shard, now, out) {
                     out.clear();
                     self.lose(shard, lost, out);
                 }
@@ -307,6 +307,13 @@ fn lost_of(error: CursorError) -> Lost {
 }
 
 fn message(kind: FeedKind, body: &[u8]) -> Vec<u8> {
-    let header = FeedHeader { kind: kind as u8, zero: [0; 3], ask: 0.into(), commit: 0.into() };
+    let header = FeedHeader {
+        kind: kind as u8,
+        zero: [0; 3],
+        ask: 0.into(),
+        commit: 0.into(),
+        clock: 0.into(),
+        time: 0.into(),
+    };
     [header.as_bytes(), body].concat()
 }

@@ -13,6 +13,7 @@ use crate::inbox::{Inbox, Message};
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
 use crate::regions::RegionNumbers;
+use crate::replica_view::ReplicaView;
 use crate::resp::Acceptor;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{AgentCounts, PointerTable, ServerCounts, ShardHandle, Shared};
@@ -127,7 +128,11 @@ impl Server {
         let fabric_address = fabric.as_ref().map(TcpListener::local_addr).transpose()?;
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
         let data = config.data.as_ref().map(DataDirectory::open).transpose()?;
-        let clock = Clock::start_after(data.as_ref().map_or(0, |data| data.content.time_ms()));
+        let kept_ms = data.as_ref().map_or(0, |data| data.content.time_ms());
+        let clock = match config.replica_of {
+            None => Clock::start_after(kept_ms),
+            Some(_) => Clock::start_at(kept_ms),
+        };
         let (incarnation, hash_seed) = (random_u64() | 1, random_u64());
         let epoch = data.as_ref().map_or(1, |data| data.content.epoch());
         let topology = Topology::of_this_process();
@@ -151,6 +156,8 @@ impl Server {
             None => Role::Primary,
             Some(following) => Role::Replica(Arc::new(following)),
         };
+        let is_replica = config.replica_of.is_some();
+        let view = Arc::new(ReplicaView::new(clock.started(), config.replica_reads, is_replica));
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
@@ -164,6 +171,7 @@ impl Server {
             shards: handles,
             slots,
             disk,
+            view,
             awaits_disk,
             roles: Arc::new(Roles::new(role, epoch)),
             pointer_table,

@@ -6,6 +6,7 @@ use super::state::Following;
 use crate::inbox::Message;
 use crate::shared::Shared;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A replica around the worker that follows: a server, or one of a simulated world.
 pub trait Host {
@@ -30,6 +31,21 @@ pub trait Host {
 
     /// Hands a batch over to a shard.
     fn give(&self, shard: usize, batch: Arc<Batch>);
+
+    /// Its monotonic clock, ns; not 0.
+    fn clock_ns(&self) -> u64;
+
+    /// The clock by which its readers judge expiries, Unix ms.
+    fn unix_ms(&self) -> u64;
+
+    /// The clock of the primary showed this before now, Unix ms.
+    fn learn_time(&self, time_ms: u64);
+
+    /// It is as fresh as at this time of its monotonic clock, or that is not known.
+    fn show(&self, fresh_ns: Option<u64>);
+
+    /// It shows nothing to readers, until [`Host::show`]. Returns how long read leases may last.
+    fn hide(&self) -> Duration;
 }
 
 /// A server that follows one primary.
@@ -63,5 +79,25 @@ impl Host for ReplicaHost {
 
     fn give(&self, shard: usize, batch: Arc<Batch>) {
         self.shared.shards[shard].inbox.push(Message::Apply(batch));
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.shared.view.now_ns()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.shared.clock.now().unix_ms
+    }
+
+    fn learn_time(&self, time_ms: u64) {
+        self.shared.view.learn_time(time_ms);
+    }
+
+    fn show(&self, fresh_ns: Option<u64>) {
+        self.shared.view.show(fresh_ns);
+    }
+
+    fn hide(&self) -> Duration {
+        self.shared.view.hide()
     }
 }

@@ -5,6 +5,7 @@
 //! * it gives each shard a bounded number of batches; while they are under way it takes nothing more
 //!   out of the rings, and the primary has to wait;
 //! * after a link is lost it goes on where it was, or with a new copy, never with a mixture;
+//! * before a copy takes away what readers may have seen, no read lease lasts;
 //! * what lies in the rings when a link ends is not lost: it is taken before the next link.
 
 use super::batch::{Batch, Body, LogPart};
@@ -18,7 +19,7 @@ use remora_layout::limits::{APPLY_BATCHES, COPY_TOLD_EVERY_MS, FEED_MESSAGES_PER
 use remora_log::OwnedEntry;
 use remora_protocol::message::{ACKNOWLEDGE, FOLLOW, RequestHeader};
 use remora_protocol::replication::Follow;
-use remora_replica::{Follower, Heard, PrimaryFacts};
+use remora_replica::{Follower, Heard, LogReceiver, PrimaryFacts};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,6 +57,8 @@ pub struct Worker<H> {
     is_cleared: bool,
     /// The transport of the link.
     by: Option<Transport>,
+    /// By log, the host's clock at which all read leases have lapsed and a copy may begin.
+    begins: Vec<Option<u64>>,
     /// When a copy that is under way was last told of in the log.
     copy_told: Instant,
 }
@@ -65,8 +68,9 @@ impl<H: Host> Worker<H> {
     pub fn new(host: H, shards: usize) -> Self {
         let (given, copy_told) = (vec![0; shards], Instant::now());
         let logs = host.following().take_followers();
-        let (copied, is_cleared) = (vec![None; logs.len()], !logs.is_empty());
-        Self { host, logs, copied, given, renumbered: Vec::new(), is_cleared, by: None, copy_told }
+        let (copied, begins) = (vec![None; logs.len()], vec![None; logs.len()]);
+        let (is_cleared, renumbered) = (!logs.is_empty(), Vec::new());
+        Self { host, logs, copied, given, renumbered, is_cleared, by: None, begins, copy_told }
     }
 
     /// How far the server has come.
@@ -115,6 +119,8 @@ impl<H: Host> Worker<H> {
             self.logs = (0..shards).map(|_| Follower::default()).collect();
             self.copied = vec![None; shards];
         }
+        // What was waited for comes anew.
+        self.begins = vec![None; shards];
         (0..shards).try_for_each(|log| self.ask(link, log))?;
         let following = self.following();
         following.incarnation.store(link.incarnation(), Ordering::Relaxed);
@@ -143,6 +149,7 @@ impl<H: Host> Worker<H> {
             worked |= self.take_some(link, log)?;
             worked |= self.give_entries(log);
         }
+        self.show();
         Ok(worked)
     }
 
@@ -162,7 +169,8 @@ impl<H: Host> Worker<H> {
         link.leave();
         for log in 0..self.logs.len() {
             // Bounded by the ring. What is of no honest primary is asked for anew.
-            while let Ok(Some(message)) = link.take_rest(log)
+            while self.begin_copy(log)
+                && let Ok(Some(message)) = link.take_rest(log)
                 && let Ok(heard) = self.logs[log].hear(message)
                 && self.take_last(log, heard).is_ok()
             {}
@@ -225,7 +233,8 @@ impl<H: Host> Worker<H> {
     /// Takes some messages of one shard of the primary. Whether there were any.
     fn take_some(&mut self, link: &mut Subscriber, log: usize) -> Result<bool, Ended> {
         for taken in 0..FEED_MESSAGES_PER_TURN {
-            let may_take = self.has_room(self.targets(log))
+            let may_take = self.begin_copy(log)
+                && self.has_room(self.targets(log))
                 && self.logs[log].log().is_none_or(|receiver| receiver.has_room());
             if !may_take {
                 return Ok(taken > 0);
@@ -234,6 +243,9 @@ impl<H: Host> Worker<H> {
             let bytes = message.len();
             let heard = self.logs[log].hear(message)?;
             self.following().hear();
+            if let Some(time_ms) = self.logs[log].log().and_then(LogReceiver::take_time) {
+                self.host.learn_time(time_ms);
+            }
             self.hear(link, log, (heard, bytes))?;
         }
         Ok(true)
@@ -316,12 +328,6 @@ impl<H: Host> Worker<H> {
         if !copies {
             return Ok(());
         }
-        if !self.is_cleared {
-            // Never a mixture of two servers' data: all goes before the first part comes.
-            self.is_cleared = true;
-            let logs = self.logs.len();
-            self.give_all(|| Body::Clear { logs });
-        }
         let copy = &following.copy;
         if !following.is_copying.swap(true, Ordering::Relaxed) {
             let zeros = [&copy.came_bytes, &copy.loaded, &copy.keys, &copy.bytes];
@@ -334,8 +340,39 @@ impl<H: Host> Worker<H> {
         following.copies.fetch_add(1, Ordering::Relaxed);
         tracing::info!("a copy of shard {log} of the primary begins: {} keys", primary.keys);
         self.copied[log] = None;
-        self.give(log, LogPart::Begin);
+        self.begins[log] = Some(self.host.clock_ns() + self.host.hide().as_nanos() as u64);
         Ok(())
+    }
+
+    /// Begins the copy of a log for which readers were waited for. Whether none waits.
+    fn begin_copy(&mut self, log: usize) -> bool {
+        let Some(begins_ns) = self.begins[log] else { return true };
+        if self.host.clock_ns() < begins_ns {
+            return false;
+        }
+        self.begins[log] = None;
+        if !self.is_cleared {
+            // Never a mixture of two servers' data: all goes before the first part comes.
+            self.is_cleared = true;
+            let logs = self.logs.len();
+            self.give_all(|| Body::Clear { logs });
+        }
+        self.give(log, LogPart::Begin);
+        true
+    }
+
+    /// Shows readers how fresh the replica is: as fresh as the oldest of the logs.
+    fn show(&mut self) {
+        let unix_ms = self.host.unix_ms();
+        let mut fresh = (!self.logs.is_empty()).then_some(u64::MAX);
+        for log in 0..self.logs.len() {
+            let is_copied = self.copied[log].is_none() && self.is_numbered(log);
+            let applied = self.following().applied_of(log, self.targets(log));
+            let of_log = self.logs[log].log().filter(|_| is_copied);
+            let of_log = of_log.and_then(|log| log.fresh_at(applied, unix_ms));
+            fresh = fresh.zip(of_log).map(|(all, one)| all.min(one));
+        }
+        self.host.show(fresh);
     }
 
     /// Gives the shards the entries of a log that are committed. Whether there were any.
@@ -407,9 +444,10 @@ impl<H: Host> Worker<H> {
         let (following, targets) = (self.following(), self.targets(log));
         let applied = following.applied_of(log, targets.clone());
         let durable = following.durable_of(log, targets).min(applied);
+        let clock_ns = self.host.clock_ns();
         let Some(receiver) = self.logs[log].log() else { return Ok(()) };
         let received = receiver.received();
-        let told = receiver.acknowledge(applied.min(received), durable.min(received));
+        let told = receiver.acknowledge(applied.min(received), durable.min(received), clock_ns);
         // Without room a later one says more.
         send_if_room(link, log, (ACKNOWLEDGE, told.as_bytes())).map(|_| ())
     }

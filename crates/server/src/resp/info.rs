@@ -360,6 +360,7 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("rdma_service_level", packets.service_level.to_string()),
         ("rdma_traffic_class", packets.traffic_class.to_string()),
         ("reads_per_client", config.reads_per_client.to_string()),
+        ("replica_reads", shared.view.reads().name().into()),
         ("save", String::new()),
         ("shards", config.shards.to_string()),
         ("socket", config.socket_path.display().to_string()),

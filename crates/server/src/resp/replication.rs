@@ -74,7 +74,7 @@ pub fn role(shared: &Shared) -> RoleFacts {
 pub fn lines_of(shared: &Shared) -> Vec<Line> {
     match shared.roles.now() {
         Role::Primary => of_primary(shared),
-        Role::Replica(following) => of_replica(&following),
+        Role::Replica(following) => of_replica(shared, &following),
     }
 }
 
@@ -122,7 +122,7 @@ fn of_primary(shared: &Shared) -> Vec<Line> {
     all
 }
 
-fn of_replica(following: &Following) -> Vec<Line> {
+fn of_replica(shared: &Shared, following: &Following) -> Vec<Line> {
     let flag = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::Relaxed);
     let (is_up, is_copying) = (flag(&following.is_up), flag(&following.is_copying));
     let (host, port) = host_and_port(&following.primary);
@@ -153,6 +153,9 @@ fn of_replica(following: &Following) -> Vec<Line> {
     }
     all.extend(lines([
         ("master_trouble", following.trouble()),
+        ("replica_reads", shared.view.reads().name().into()),
+        // Empty while it is not known.
+        ("replica_lag_us", shared.view.lag_us().map_or_else(String::new, |us| us.to_string())),
         ("slave_received_offset", load(&following.received_total)),
         ("slave_commit_offset", load(&following.commit_total)),
         ("slave_repl_offset", load(&following.applied_total)),

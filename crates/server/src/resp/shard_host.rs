@@ -19,6 +19,8 @@ use remora_layout::limits::{CONNECTION_REQUESTS_AHEAD, JOBS_PER_TURN};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
+use remora_protocol::message::Status;
+use remora_resp::CommandError;
 use remora_resp::commands::replication::RoleFacts;
 use remora_resp::request::{RoleRequest, Sections};
 use std::collections::VecDeque;
@@ -307,6 +309,21 @@ impl Host for ShardHost {
 
     fn thread_counts(&self) -> &ThreadCounts {
         &self.handle().thread
+    }
+
+    #[inline]
+    fn is_replica(&self) -> bool {
+        self.shared.view.is_replica()
+    }
+
+    fn read_refusal(&self) -> Option<CommandError> {
+        let refusal = self.shared.view.refusal()?;
+        let following = self.shared.roles.following();
+        let primary = following.map(|of| of.primary.to_string()).unwrap_or_default();
+        Some(match refusal {
+            Status::NoReads => CommandError::NoReads { primary },
+            _ => CommandError::Copying { primary },
+        })
     }
 
     fn info(&self, sections: &Sections<'_>) -> String {

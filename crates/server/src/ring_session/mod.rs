@@ -26,6 +26,7 @@ pub use feed::{FeedCounts, ReplicaPositions, ReplicaState};
 use crate::following::Roles;
 use crate::other_searches::OtherSearches;
 use crate::peer::Peer;
+use crate::replica_view::ReplicaView;
 use crate::touch_hints::TouchHints;
 use frames::{session_of, sets_of};
 use large::Large;
@@ -44,7 +45,7 @@ use remora_layout::limits::{
 use remora_layout::session::{ring_number, ring_offset, set_offset};
 use remora_protocol::Command;
 use remora_protocol::Reply;
-use remora_protocol::message::{PIECE, Status, form};
+use remora_protocol::message::{PIECE, ReplyHeader, Status, form};
 use remora_replica::AskFor;
 use remora_ring::{Poll, Receiver};
 use replies::{Replies, ReplyOrigin};
@@ -154,6 +155,8 @@ pub struct RingParts {
     pub threads: Arc<AtomicU64>,
     /// Counts searches of other shards' trees.
     pub searches: Arc<OtherSearches>,
+    /// What clients may read.
+    pub view: Arc<ReplicaView>,
 }
 
 impl Incoming {
@@ -179,7 +182,12 @@ impl RingSession {
             pending: 0,
             looked: 0,
             turns_untold: 0,
-            replies: Replies::new(place, parts.to_server.clone(), parts.link, &parts.client),
+            replies: Replies::new(
+                (place, parts.view),
+                parts.to_server.clone(),
+                parts.link,
+                &parts.client,
+            ),
             large: Large::new(parts.large, parts.client.ring_sets()),
             uploads: Uploads::default(),
             feed: None,
@@ -462,6 +470,12 @@ impl RingSession {
         now: Now,
     ) -> Result<(), SessionError> {
         self.see_thread(session_of(id));
+        if let Some(status) = self.replies.refusal()
+            && !command.is_write()
+            && !matches!(command, Command::Synced { .. })
+        {
+            return self.reply(&Reply::status(status), id);
+        }
         match *command {
             command if !command.is_for_rings() => {
                 return self.reply(&Reply::status(Status::Malformed), id);
@@ -542,6 +556,15 @@ impl RingSession {
     /// Sends a reply once it may be seen, after earlier output to the same session of the client.
     fn reply(&mut self, reply: &Reply<'_>, id: u32) -> Result<(), SessionError> {
         let header = self.replies.header(reply, id);
+        self.send_reply(&header, reply, id)
+    }
+
+    fn send_reply(
+        &mut self,
+        header: &ReplyHeader,
+        reply: &Reply<'_>,
+        id: u32,
+    ) -> Result<(), SessionError> {
         let value = reply.value.unwrap_or_default();
         let session = session_of(id);
         if reply.wait != 0 || self.large.holds_up(session) {

@@ -84,6 +84,23 @@ impl Host for SimHost {
         self.inner.inboxes.borrow_mut()[shard].push_back((self.inner.life.get(), batch));
         self.inner.world.wake(&self.inner.waiting);
     }
+
+    fn clock_ns(&self) -> u64 {
+        self.inner.world.now_ns() + 1
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.inner.world.now_ns() / MS
+    }
+
+    fn learn_time(&self, _time_ms: u64) {}
+
+    fn show(&self, _fresh_ns: Option<u64>) {}
+
+    fn hide(&self) -> Duration {
+        // Nobody reads this replica's memory.
+        Duration::ZERO
+    }
 }
 
 /// One life of its process.
