@@ -13,11 +13,12 @@ mod large;
 mod moves;
 mod progress;
 mod rebuild;
+mod replica_marks;
 mod room;
 mod snapshot;
 mod synced;
 
-pub use synced::ReplicaMarks;
+pub use replica_marks::ReplicaMarks;
 
 pub use digest::{Digest, DigestRead};
 pub use progress::{Applied, ApplyError, Origin};

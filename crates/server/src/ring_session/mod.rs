@@ -14,6 +14,7 @@ mod feed;
 mod frames;
 mod large;
 mod long_requests;
+mod replica_feed;
 mod replies;
 mod search_turns;
 mod special;
@@ -78,7 +79,7 @@ pub struct RingSession {
     large: Large,
     uploads: Uploads,
     /// The shard's log on its way to the client, which is a replica.
-    feed: Option<Box<feed::ReplicaFeed>>,
+    feed: Option<Box<replica_feed::ReplicaFeed>>,
     /// When a replica is asked for an acknowledgement.
     ask_for: AskFor,
     /// Where the client is.

@@ -1,0 +1,18 @@
+//! The state of a session with a replica at its other end.
+
+use remora_replica::Feed;
+
+/// A replica's feed, and whether it waits for credit.
+pub(super) struct ReplicaFeed {
+    pub feed: Feed,
+    /// The replica's port for RESP, as it says.
+    pub port: u16,
+    /// The number of its process.
+    pub replica: u32,
+    pub is_blocked: bool,
+    /// It takes nothing more out of its ring, or its link is lost: what lies there from now on is not
+    /// stored.
+    pub has_left: bool,
+    /// Scratch memory of a message.
+    pub message: Vec<u8>,
+}
