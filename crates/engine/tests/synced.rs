@@ -73,7 +73,7 @@ fn it_tells_how_many_replicas_have_its_changes() {
     let mut shard = shard(Durability::Memory);
     set(&mut shard);
     set(&mut shard);
-    let mut ask = |shard: &mut Shard, until, replicas| {
+    let ask = |shard: &mut Shard, until, replicas| {
         let command = Command::Replicated { until, replicas };
         let reply = shard.execute(&command, KeyHash::without_key(Database::ZERO), Now::default());
         assert_eq!(reply.wait, 0, "it waits for nothing");
