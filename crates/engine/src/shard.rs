@@ -16,11 +16,12 @@ mod moves;
 mod past;
 mod progress;
 mod rebuild;
+mod replica_marks;
 mod room;
 mod snapshot;
 mod synced;
 
-pub use synced::ReplicaMarks;
+pub use replica_marks::ReplicaMarks;
 
 pub use digest::{Digest, DigestRead};
 pub use followed::FollowedLog;

@@ -5,18 +5,10 @@
 //! neither the replies of its session nor memory of the shard.
 
 use super::Shard;
+use super::replica_marks::ReplicaMarks;
 use remora_arena::Journal;
 use remora_protocol::Reply;
 use remora_protocol::message::Status;
-
-/// How far one replica has the changes of a shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ReplicaMarks {
-    /// The last one that it has stored.
-    pub stored: u64,
-    /// The last one on its disk; 0 without one.
-    pub durable: u64,
-}
 
 impl<J: Journal> Shard<J> {
     /// What the replicas have, of each one mark.

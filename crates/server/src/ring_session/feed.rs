@@ -5,6 +5,7 @@
 //!   credit; the shard never waits for it, and keeps nothing for it beside its log;
 //! * an entry counts as stored at the replica once the WRITE that carries it has completed.
 
+use super::replica_feed::{FeedCounts, ReplicaFeed};
 use super::{RingSession, SessionError};
 use crate::peer::Peer;
 use remora_arena::{Journal, Words};
@@ -18,42 +19,6 @@ use zerocopy::FromBytes;
 
 /// The ring set of a replica, which has no other.
 const SET: usize = 0;
-
-/// What was sent to a replica and heard from it, since it asked for the log.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct FeedCounts {
-    /// Messages, each of them one WRITE.
-    pub messages: u64,
-    /// Bytes of these.
-    pub bytes: u64,
-    /// Acknowledgements.
-    pub acknowledgements: u64,
-}
-
-impl FeedCounts {
-    /// Adds those of another shard or replica.
-    pub fn add(&mut self, other: Self) {
-        self.messages += other.messages;
-        self.bytes += other.bytes;
-        self.acknowledgements += other.acknowledgements;
-    }
-}
-
-/// A replica's feed, and whether it waits for credit.
-pub(super) struct ReplicaFeed {
-    feed: Feed,
-    /// The replica's port for RESP, as it says.
-    port: u16,
-    /// The number of its process.
-    replica: u32,
-    is_blocked: bool,
-    /// It takes nothing more out of its ring, or its link is lost: what lies there from now on is not
-    /// stored.
-    has_left: bool,
-    /// Scratch memory of a message.
-    message: Vec<u8>,
-    counts: FeedCounts,
-}
 
 impl RingSession {
     /// Whether a replica is at the other end.

@@ -14,6 +14,7 @@ mod feed;
 mod frames;
 mod large;
 mod long_requests;
+mod replica_feed;
 mod replies;
 mod search_turns;
 mod special;
@@ -21,7 +22,8 @@ mod uploads;
 
 pub use client_end::{ClientEnd, RemoteEnd, ShmEnd, StoredBy};
 pub use error::SessionError;
-pub use feed::{FeedCounts, ReplicaPositions, ReplicaState};
+pub use feed::{ReplicaPositions, ReplicaState};
+pub use replica_feed::FeedCounts;
 
 use crate::following::Roles;
 use crate::other_searches::OtherSearches;
@@ -79,7 +81,7 @@ pub struct RingSession {
     large: Large,
     uploads: Uploads,
     /// The shard's log on its way to the client, which is a replica.
-    feed: Option<Box<feed::ReplicaFeed>>,
+    feed: Option<Box<replica_feed::ReplicaFeed>>,
     /// When a replica is asked for an acknowledgement.
     ask_for: AskFor,
     /// Where the client is.
