@@ -181,12 +181,7 @@ fn a_replica_keeps_what_it_has_when_its_primary_came_back_empty() {
 fn a_wrong_address_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let socket = format!("--socket={}", directory.path().join("s").display());
-    let run = remora_tests::run_remora(&[
-        "serve",
-        "--port=0",
-        &socket,
-        "--replica-of=nowhere",
-    ]);
+    let run = remora_tests::run_remora(&["serve", "--port=0", &socket, "--replica-of=nowhere"]);
     assert_eq!(run.code, Some(2), "{run:?}");
     assert!(run.err.contains("replica_of: \"nowhere\" is neither"), "{}", run.err);
 }

@@ -82,11 +82,7 @@ impl Replica {
     }
 
     /// Carries something out at each shard with keys of a log, and puts the log on the disk.
-    fn each<R>(
-        &mut self,
-        log: usize,
-        mut of: impl FnMut(&mut Shard, &Origin<'_>) -> R,
-    ) -> Vec<R> {
+    fn each<R>(&mut self, log: usize, mut of: impl FnMut(&mut Shard, &Origin<'_>) -> R) -> Vec<R> {
         let (logs, count) = (self.logs, self.shards.len());
         let mut results = Vec::new();
         for (at, shard) in self.shards.iter_mut().enumerate() {
@@ -334,7 +330,8 @@ impl Run {
             false => operations.len(),
         };
         for operation in &operations[..until] {
-            let loaded = self.replica().each(log, |shard, origin| shard.load(operation, origin, NOW));
+            let loaded =
+                self.replica().each(log, |shard, origin| shard.load(operation, origin, NOW));
             assert!(loaded.iter().all(Result::is_ok), "{loaded:?}");
         }
         assert_eq!(self.replica().next(log), None, "a copy counts from its end on");
@@ -446,8 +443,15 @@ fn a_replica_goes_on_where_its_disk_was_whatever_it_lost() {
     }
     println!("{counts:?}");
     let wanted = [
-        "as many", "other shards", "copies", "torn copies", "goes on", "done", "elsewhere",
-        "before", "snapshots",
+        "as many",
+        "other shards",
+        "copies",
+        "torn copies",
+        "goes on",
+        "done",
+        "elsewhere",
+        "before",
+        "snapshots",
     ];
     for what in wanted {
         assert!(counts.get(what).is_some_and(|count| *count > 0), "no history had any: {what}");

@@ -148,13 +148,21 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         use AppliedStep::{At, Clear, Copy, CopyBegins, Entry, Own};
-        for (step, operation) in
-            [(CopyBegins, &b"flush"[..]), (Copy, b"op"), (Entry, b"other"), (At, b""), (Own, b""), (Clear, b"flush")]
-        {
+        for (step, operation) in [
+            (CopyBegins, &b"flush"[..]),
+            (Copy, b"op"),
+            (Entry, b"other"),
+            (At, b""),
+            (Own, b""),
+            (Clear, b"flush"),
+        ] {
             let position = if step == Own { LogPosition::default() } else { POSITION };
             let bytes = [&AppliedEntry::header(step, &position)[..], operation].concat();
             assert!(AppliedEntry::is(&bytes));
-            assert_eq!(AppliedEntry::decode(&bytes), Ok(AppliedEntry { step, position, operation }));
+            assert_eq!(
+                AppliedEntry::decode(&bytes),
+                Ok(AppliedEntry { step, position, operation })
+            );
         }
     }
 

@@ -11,8 +11,8 @@ use remora_engine::{GoesOn, HasOf, Now, Shard, SnapshotTurn};
 use remora_layout::limits::{FEED_BYTES, FEED_REASON_BYTES};
 use remora_log::{CursorError, Lost};
 use remora_protocol::replication::{
-    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, HAS_MORE, LostLog, RefusalReason,
-    UNKNOWN_EPOCH,
+    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, HAS_MORE, LostLog,
+    RefusalReason, UNKNOWN_EPOCH,
 };
 use zerocopy::IntoBytes;
 
@@ -285,11 +285,7 @@ impl Copy {
     }
 }
 
-fn begins_of<J: Journal>(
-    shard: &Shard<J>,
-    shards: usize,
-    (next, kept): (u64, u64),
-) -> Begins {
+fn begins_of<J: Journal>(shard: &Shard<J>, shards: usize, (next, kept): (u64, u64)) -> Begins {
     Begins {
         key: shard.log().key().to_word().into(),
         epoch: shard.log().epoch().into(),

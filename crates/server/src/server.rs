@@ -438,7 +438,9 @@ fn leave_primary(shards: &mut [&mut Shard<NoJournal>]) -> Result<(), StartError>
             "it is of a replica whose copy of its primary is not complete: start it with replica_of, so that the copy is made again".into(),
         ));
     }
-    tracing::warn!("the data are those of a replica: this server is a primary now, with what it had applied");
+    tracing::warn!(
+        "the data are those of a replica: this server is a primary now, with what it had applied"
+    );
     shards.iter_mut().for_each(|shard| shard.forget_followed());
     Ok(())
 }

@@ -171,11 +171,7 @@ impl<J: Journal> Store<J> {
 fn append(
     log: &mut Log,
     scratch: &mut Vec<u8>,
-    (before, database, command): (
-        Option<&[u8; APPLIED_HEADER_BYTES]>,
-        Database,
-        &Command<'_>,
-    ),
+    (before, database, command): (Option<&[u8; APPLIED_HEADER_BYTES]>, Database, &Command<'_>),
 ) -> u64 {
     let (mut header, key, value) = command.encode(0, scratch);
     header.form = form::within(database);

@@ -54,7 +54,17 @@ impl Load {
     /// An object that a key gets at once, to be filled by a snapshot. It has no number.
     pub fn of_snapshot((key, hash): (&[u8], KeyHash), root: Slot, dumped: Dumped<'_>) -> Self {
         let Dumped { kind, expires_at_ms, dump, .. } = dumped;
-        Self { number: 0, key: key.into(), hash, root, kind, dump, expires_at_ms, began_at: 0, last_s: 0 }
+        Self {
+            number: 0,
+            key: key.into(),
+            hash,
+            root,
+            kind,
+            dump,
+            expires_at_ms,
+            began_at: 0,
+            last_s: 0,
+        }
     }
 
     fn is(&self, number: u64, key: &[u8], hash: KeyHash) -> bool {

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, bail};
 use remora_engine::split_operation;
-use remora_log::Entry;
 use remora_layout::database::Database;
+use remora_log::Entry;
 use remora_protocol::Command;
 use remora_protocol::applied::{AppliedEntry, AppliedStep, LogPosition};
 use remora_storage::{
@@ -87,7 +87,9 @@ impl Data {
         })?;
         self.each_entry(|_, entry| {
             let is_one = Operation::decode(entry.operation).is_some();
-            is_one.then_some(()).with_context(|| format!("entry {} is no operation", entry.sequence))?;
+            is_one
+                .then_some(())
+                .with_context(|| format!("entry {} is no operation", entry.sequence))?;
             whole.entries += 1;
             Ok(())
         })?;

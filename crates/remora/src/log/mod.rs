@@ -3,8 +3,8 @@
 
 mod data;
 
-use clap::{Args, Subcommand};
 use anyhow::Context;
+use clap::{Args, Subcommand};
 pub use data::{Data, Operation};
 use remora_log::Entry;
 use remora_protocol::Command;
@@ -170,8 +170,7 @@ fn dump(data: &Data) -> anyhow::Result<()> {
 }
 
 fn write_operation(out: &mut impl Write, operation: &[u8]) -> anyhow::Result<()> {
-    let decoded =
-        Operation::decode(operation).context("this is no operation of this version")?;
+    let decoded = Operation::decode(operation).context("this is no operation of this version")?;
     if let Some((step, position)) = decoded.applied {
         let LogPosition { log, logs, sequence, epoch, .. } = position;
         write!(out, "applied={step:?} of={log}/{logs} at={epoch}:{sequence} ")?;

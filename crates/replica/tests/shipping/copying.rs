@@ -14,8 +14,14 @@ use zerocopy::FromZeros;
 const PORT: u16 = 6379;
 
 fn primary(log_secret: u64, epoch: u64) -> Shard {
-    let options =
-        ShardOptions { hash_seed: 3, record_secret: 7, log_secret, epoch, buckets: 2, ..ShardOptions::default() };
+    let options = ShardOptions {
+        hash_seed: 3,
+        record_secret: 7,
+        log_secret,
+        epoch,
+        buckets: 2,
+        ..ShardOptions::default()
+    };
     Shard::new(Owner::heap(8 << 20, NoJournal), options)
 }
 

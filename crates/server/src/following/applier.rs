@@ -132,7 +132,12 @@ impl Applier {
                 };
                 let origin = Origin { log: *log as u32, takes: &takes, cut: u64::MAX };
                 let (number_of, of) = (*log as u16, *logs as u16);
-                shard.follow_log(FollowedLog { log: number_of, logs: of, key: *key, position: None });
+                shard.follow_log(FollowedLog {
+                    log: number_of,
+                    logs: of,
+                    key: *key,
+                    position: None,
+                });
                 if let LogPart::Begin | LogPart::Copied { .. } = part {
                     self.durable.forget(*log);
                     batch.following.durable[number][*log].store(0, Ordering::Release);

@@ -120,7 +120,8 @@ impl Following {
 
     /// What takes the messages of each log of the primary, if that is known from before a restart.
     pub fn take_followers(&self) -> Vec<Follower> {
-        let resume = std::mem::take(&mut *self.resume.lock().unwrap_or_else(PoisonError::into_inner));
+        let resume =
+            std::mem::take(&mut *self.resume.lock().unwrap_or_else(PoisonError::into_inner));
         resume.followers()
     }
 
@@ -157,10 +158,6 @@ impl Following {
     }
 }
 
-fn least(
-    of: &[[AtomicU64; MAX_SHARDS]],
-    log: usize,
-    shards: impl Iterator<Item = usize>,
-) -> u64 {
+fn least(of: &[[AtomicU64; MAX_SHARDS]], log: usize, shards: impl Iterator<Item = usize>) -> u64 {
     shards.map(|shard| of[shard][log].load(Ordering::Acquire)).min().unwrap_or(0)
 }

@@ -378,8 +378,8 @@ impl<H: Host> Worker<H> {
         }
         let following = Arc::clone(self.following());
         // The end of a copy counts once the shards have loaded it.
-        let is_copying = following.is_copying.load(Ordering::Relaxed)
-            && !(follows && self.has_given_all());
+        let is_copying =
+            following.is_copying.load(Ordering::Relaxed) && !(follows && self.has_given_all());
         following.received_total.store(received, Ordering::Relaxed);
         following.commit_total.store(commit, Ordering::Relaxed);
         following.applied_total.store(applied, Ordering::Relaxed);
