@@ -3,9 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_protocol::applied::AppliedEntry;
 use remora_protocol::{Command, Pairs};
-use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some(pairs) = Pairs::parse(bytes) {

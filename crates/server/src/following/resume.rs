@@ -66,7 +66,8 @@ impl Resume {
             true => vec![self.0[log].iter().find(is_it)],
             false => self.0.iter().map(|of| of.iter().find(is_it)).collect(),
         };
-        let key = known.iter().flatten().next()?.key;
+        // Without a key it was to be copied, and nothing of it had come.
+        let key = known.iter().flatten().map(|of| of.key).find(|&key| key != 0)?;
         let is_of_it = |of: &&FollowedLog| of.key == key;
         let places: Option<Vec<(u64, u64)>> =
             known.iter().map(|of| of.filter(is_of_it).and_then(|of| of.position)).collect();
@@ -106,11 +107,17 @@ mod tests {
     #[test]
     fn a_log_that_one_shard_does_not_know_is_copied() {
         let copying = FollowedLog { position: None, ..at(0, 1, 0) };
-        for other in [vec![], vec![copying], vec![FollowedLog { key: 8, ..at(0, 1, 10) }]] {
+        let cleared = FollowedLog { logs: 1, ..FollowedLog::default() };
+        for other in
+            [vec![], vec![copying], vec![cleared], vec![FollowedLog { key: 8, ..at(0, 1, 10) }]]
+        {
             let resume = Resume::of(vec![vec![at(0, 1, 10)], other]);
             assert_eq!(resume.place(0), Some(Place::Interrupted { key: 7 }));
             assert!(!resume.is_whole());
         }
+        let not_begun = Resume::of(vec![vec![cleared], vec![]]);
+        assert!(!not_begun.is_whole() && !not_begun.is_empty());
+        assert_eq!((not_begun.place(0), not_begun.followers().len()), (None, 1));
         let one_of_two = Resume::of(vec![vec![at(0, 2, 10)], vec![]]);
         assert!(!one_of_two.is_whole() && one_of_two.place(1).is_none());
     }
