@@ -44,6 +44,8 @@ pub struct Worker<H> {
     /// By shard of the primary, the end of a copy that may not be shown yet, as the primary has not
     /// acknowledged all that is in it: its sequence and epoch.
     copied: Vec<Option<(u64, u64)>>,
+    /// By shard of the primary, the batches after which the shards of this server have its copy.
+    loading: Vec<Vec<u64>>,
     /// By shard of this server, the batches that it was given.
     given: Vec<u64>,
     /// What the shards have is of this primary, or nothing.
@@ -56,8 +58,8 @@ impl<H: Host> Worker<H> {
     /// Of a server with so many shards, from nothing.
     pub fn new(host: H, shards: usize) -> Self {
         let (given, copy_told) = (vec![0; shards], Instant::now());
-        let (logs, copied) = (Vec::new(), Vec::new());
-        Self { host, logs, copied, given, is_cleared: false, copy_told }
+        let (logs, copied, loading) = (Vec::new(), Vec::new(), Vec::new());
+        Self { host, logs, copied, loading, given, is_cleared: false, copy_told }
     }
 
     /// How far the server has come.
@@ -68,7 +70,7 @@ impl<H: Host> Worker<H> {
     /// Forgets what it has of the primary: the next link begins with a copy, of whatever server is
     /// there.
     pub fn forget(&mut self) {
-        (self.logs, self.copied, self.is_cleared) = (Vec::new(), Vec::new(), false);
+        (self.logs, self.is_cleared) = (Vec::new(), false);
     }
 
     /// Whether what the shards have is all of one state: no copy is under way.
@@ -98,7 +100,7 @@ impl<H: Host> Worker<H> {
                 return Err(Ended::Failed(another_server()));
             }
             self.logs = (0..shards).map(|_| Follower::default()).collect();
-            self.copied = vec![None; shards];
+            (self.copied, self.loading) = (vec![None; shards], vec![Vec::new(); shards]);
         }
         (0..shards).try_for_each(|log| self.ask(link, log))?;
         let following = self.following();
@@ -255,7 +257,11 @@ impl<H: Host> Worker<H> {
     /// A shard of the primary answers.
     fn begun(&mut self, log: usize, copies: bool, primary: PrimaryFacts) -> Result<(), Ended> {
         let facts = (primary.shards, primary.arena_bytes);
-        check(self.host.memory(), facts).map_err(Ended::Failed)?;
+        if let Err(why) = check(self.host.memory(), facts) {
+            // What follows of the copy is not taken either.
+            self.logs[log].lose_place();
+            return Err(Ended::Failed(why));
+        }
         let following = Arc::clone(self.following());
         following.set_trouble("");
         following.epoch.store(self.epoch(), Ordering::Relaxed);
@@ -279,6 +285,7 @@ impl<H: Host> Worker<H> {
         following.copies.fetch_add(1, Ordering::Relaxed);
         tracing::info!("a copy of shard {log} of the primary begins: {} keys", primary.keys);
         self.copied[log] = None;
+        self.loading[log] = vec![u64::MAX; self.given.len()];
         self.give(log, LogPart::Begin);
         Ok(())
     }
@@ -305,7 +312,17 @@ impl<H: Host> Worker<H> {
     fn end_copy(&mut self, log: usize) {
         if let Some((sequence, epoch)) = self.copied[log].take() {
             self.give(log, LogPart::Copied { sequence, epoch });
+            self.loading[log].clone_from(&self.given);
         }
+    }
+
+    /// The last entry of a log that all its shards have applied; 0 while they load a copy, whatever
+    /// they had before.
+    fn applied(&self, log: usize) -> u64 {
+        let following = self.following();
+        let done = following.done.iter().map(|done| done.load(Ordering::Acquire));
+        let has_loaded = self.loading[log].iter().zip(done).all(|(&given, done)| done >= given);
+        if has_loaded { following.applied_of(log, self.targets(log)) } else { 0 }
     }
 
     fn give(&mut self, log: usize, part: LogPart) {
@@ -330,7 +347,7 @@ impl<H: Host> Worker<H> {
 
     /// Says how far the replica has come with a log.
     fn acknowledge(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
-        let applied = self.following().applied_of(log, self.targets(log));
+        let applied = self.applied(log);
         let Some(receiver) = self.logs[log].log() else { return Ok(()) };
         let told = receiver.acknowledge(applied.min(receiver.received()), 0);
         // Without room a later one says more.
@@ -342,7 +359,7 @@ impl<H: Host> Worker<H> {
         let (mut received, mut commit, mut applied) = (0, 0, 0);
         let mut is_copying = false;
         for log in 0..self.logs.len() {
-            applied += self.following().applied_of(log, self.targets(log));
+            applied += self.applied(log);
             match self.logs[log].log() {
                 Some(receiver) => {
                     received += receiver.received();
