@@ -25,7 +25,7 @@ pub use file_fixture::FileFixture;
 pub use own_server::own_config;
 pub use raw::{RawSession, greet};
 pub use redis::{Bytes, RedisServer, let_clocks_go_on};
-pub use redis_py::run_redis_py;
+pub use redis_py::{run_redis_py, run_redis_py_with};
 pub use remora_crash::Fault;
 pub use remora_testing::{Random, in_own_process};
 pub use resp::{Resp, Value, encode};

@@ -30,7 +30,10 @@ mod data_directory;
 mod durability;
 mod failed_disk;
 mod min_replicas;
+mod replica_disks;
+mod replica_memory;
 mod replicas;
+mod roles;
 mod synced;
 
 // RESP, beside Redis and by its tools.

@@ -12,6 +12,8 @@ const SMALL: [&str; 3] = ["--max-memory=64MiB", "--pin=false", "--wake=event"];
 /// A laggard leaves after this and little more.
 const PATIENCE: Duration = Duration::from_millis(1000);
 
+const LONG: Duration = Duration::from_secs(20);
+
 /// A primary that asks for replicas.
 struct Primary {
     place: Arc<ServerDirectory>,
@@ -56,6 +58,17 @@ fn refused() -> Value {
     Value::Error("NOREPLICAS Not enough good replicas to write.".into())
 }
 
+/// Stops a process, and waits until none of its threads runs any more.
+fn stop(process: &ServerProcess) {
+    process.signal(Signal::STOP);
+    let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        status.contains("State:\tT")
+    };
+    let tasks = format!("/proc/{}/task", process.pid());
+    wait_until("it is stopped", || std::fs::read_dir(&tasks).unwrap().all(is_stopped));
+}
+
 /// How long a request takes.
 fn timed(resp: &mut Resp, request: &str) -> (Value, Duration) {
     let started = Instant::now();
@@ -85,8 +98,10 @@ fn changes_are_refused_without_enough_replicas_and_go_on_when_one_is_back() {
                 session.set(format!("own-{key}").as_bytes(), b"1").unwrap();
             }
             // It is received before it is acknowledged, and applied a little later.
-            let last = resp.info("master_repl_offset");
-            assert_eq!(resp.info("replicated_offset"), last);
+            wait_until("all is replicated", || {
+                let last = resp.info("master_repl_offset");
+                last == 100 * (round + 1) && resp.info("replicated_offset") == last
+            });
             let mut of = replica.resp();
             wait_until("it is applied", || of.call("GET key-49") == Value::bulk(round.to_string()));
             drop(replica);
@@ -107,7 +122,7 @@ fn a_stopped_replica_holds_changes_up_until_it_leaves_the_set_and_comes_back_by_
     assert_eq!(reply, Value::ok());
     assert!(usual < PATIENCE, "{usual:?}");
 
-    stopped.signal(Signal::STOP);
+    stop(&stopped);
     let (reply, took) = timed(&mut resp, "SET key 2");
     assert_eq!(reply, Value::ok());
     assert!(took > PATIENCE - Duration::from_millis(100), "it was waited for: {took:?}");
@@ -133,10 +148,10 @@ fn a_change_that_waits_for_the_only_replica_is_acknowledged_once_it_is_back() {
     primary.has_in_sync(1);
     let mut resp = primary.server.resp();
     assert_eq!(resp.call("SET key old"), Value::ok());
-    replica.signal(Signal::STOP);
+    stop(&replica);
     let mut waits = primary.server.resp();
     waits.send(&[b"SET", b"key", b"new"]).unwrap();
-    wait_until("it has been logged", || resp.info("held_replies") == 1);
+    wait_until("it has been logged", || resp.info("replies_held") == 1);
     // What does not depend on it is answered, before the replica is given up and after.
     assert_eq!(resp.call("GET other"), Value::Null);
     let shard = |resp: &mut Resp| resp.call("SET key newer");
@@ -159,7 +174,7 @@ fn over_shared_memory_a_replica_has_stored_what_lies_in_its_memory() {
     let replica = primary.replica(false);
     primary.has_in_sync(1);
     let mut resp = primary.server.resp();
-    replica.signal(Signal::STOP);
+    stop(&replica);
     let (reply, took) = timed(&mut resp, "SET key 1");
     assert_eq!((reply, took < PATIENCE), (Value::ok(), true), "{took:?}");
     // The primary dies before the replica has looked.
@@ -180,7 +195,7 @@ fn a_strict_primary_waits_for_the_thread_of_the_replica() {
     for value in 0..100 {
         assert_eq!(resp.call(&format!("SET key {value}")), Value::ok());
     }
-    stopped.signal(Signal::STOP);
+    stop(&stopped);
     let (reply, took) = timed(&mut resp, "SET key 1");
     assert_eq!(reply, Value::ok());
     assert!(took > PATIENCE - Duration::from_millis(100), "{took:?}");
@@ -227,4 +242,50 @@ fn too_many_replicas_are_refused_and_what_holds_is_said() {
     assert!(run.err.contains("min_replicas: 17 is not in 0..=16"), "{run:?}");
     let run = run_remora(&["serve", "--check", "--min-replicas=2", "--replica-acks=strict"]);
     assert!(run.out.contains("min_replicas = 2\nreplica_acks = \"strict\""), "{run:?}");
+}
+
+#[test]
+fn wait_counts_the_replicas_that_have_stored_what_was_written_before() {
+    let primary = Primary::start(&[]);
+    let mut resp = primary.server.resp();
+    assert_eq!(resp.call("SET key 0"), Value::ok());
+    assert_eq!(resp.call("WAIT 0 0"), Value::Integer(0));
+    let [_other, stopped] = [primary.replica(false), primary.replica(true)];
+    primary.has_in_sync(2);
+    let socket = Address::unix(primary.place.socket());
+    let client = Client::connect(&socket, &Options::default()).unwrap();
+    let mut session = client.session().unwrap();
+    for value in 1..20 {
+        assert_eq!(resp.call(&format!("SET key {value}")), Value::ok());
+        assert_eq!(resp.call("WAIT 2 0"), Value::Integer(2));
+        session.set(b"own", b"1").unwrap();
+        session.wait_replicated(2, LONG).unwrap();
+    }
+    let (reply, took) = timed(&mut resp, "WAIT 3 200");
+    assert_eq!(reply, Value::Integer(2));
+    assert!(took >= Duration::from_millis(190), "{took:?}");
+
+    stop(&stopped);
+    assert_eq!(resp.call("SET key 20"), Value::ok());
+    assert_eq!(resp.call("WAIT 1 0"), Value::Integer(1));
+    assert_eq!(resp.call("WAIT 2 100"), Value::Integer(1));
+    session.set(b"own", b"2").unwrap();
+    session.wait_replicated(1, LONG).unwrap();
+    let lacks = session.wait_replicated(2, Duration::from_millis(100)).unwrap_err();
+    assert_eq!(lacks, Error::NotReplicated { replicas: 1 });
+    stopped.signal(Signal::CONT);
+    assert_eq!(resp.call("WAIT 2 0"), Value::Integer(2));
+    session.wait_replicated(2, LONG).unwrap();
+
+    // They have no disks, and neither has the primary.
+    let none = Value::Array(vec![Value::Integer(0), Value::Integer(0)]);
+    assert_eq!(resp.call("WAITAOF 0 1 100"), none);
+    for (request, words) in [
+        ("WAIT -1 0", "ERR value is out of range, must be positive"),
+        ("WAIT 1 -1", "ERR timeout is negative"),
+        ("WAIT 1 x", "ERR value is not an integer or out of range"),
+    ] {
+        let Value::Error(refusal) = resp.call(request) else { panic!("{request}") };
+        assert!(refusal.starts_with(words.split(',').next().unwrap()), "{request}: {refusal}");
+    }
 }

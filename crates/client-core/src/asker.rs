@@ -61,6 +61,8 @@ pub(crate) struct Queue {
     writes: u32,
     /// The session has sent writes that are not known to be on the disk.
     pub has_unsynced: bool,
+    /// Once the session has changed something: replicas that are known to have it.
+    pub replicas: Option<u8>,
     next_sequence: u16,
     /// An abandoned request whose value was sent only in part.
     cut_off: Option<RequestId>,
@@ -298,6 +300,9 @@ impl Asker {
         end.next_sequence = end.next_sequence.wrapping_add(1);
         end.writes += is_write as u32;
         end.has_unsynced |= is_write;
+        if is_write {
+            end.replicas = Some(0);
+        }
         let flight = InFlight {
             id,
             shard,

@@ -66,6 +66,14 @@ pub enum Error {
         /// Changes that are not on the disk, as far as the session knows.
         changes: u64,
     },
+    /// Replicas have not stored all changes in time.
+    #[error(
+        "{replicas} replica(s) have stored the changes, fewer than asked for within the timeout: they are in the server's memory and go on to its replicas, wait again"
+    )]
+    NotReplicated {
+        /// Replicas that have, at the shard with the fewest.
+        replicas: u64,
+    },
     /// The shard refused the request.
     #[error("the server refused: {}", status_text(*.0))]
     Refused(Status),
@@ -86,6 +94,7 @@ impl Error {
                 | Self::TooManySessions
                 | Self::TimedOut
                 | Self::NotSynced { .. }
+                | Self::NotReplicated { .. }
                 | Self::NoFreeBuffer
                 | Self::NoBuffer(_)
         )

@@ -64,6 +64,7 @@ mod pointer_table;
 mod pointer_table_tests;
 mod read;
 mod read_lease;
+mod replicated;
 mod ring_set;
 mod router;
 mod session;

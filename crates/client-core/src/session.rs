@@ -19,6 +19,7 @@ use crate::large::ask_any_size;
 use crate::options::{Options, SetOptions};
 use crate::path::Path;
 use crate::read;
+use crate::replicated;
 use crate::router::Router;
 use crate::synced::{self, SyncPoint};
 use crate::trees::{
@@ -223,6 +224,16 @@ impl Session {
     /// fails.
     pub fn wait_synced(&mut self, timeout: Duration) -> Result<(), Error> {
         synced::wait(&mut self.core, timeout)
+    }
+
+    /// Waits until so many replicas have stored all changes that this session has made so far, on
+    /// each shard that it has changed. A session that has changed nothing since it last did asks
+    /// nothing.
+    ///
+    /// # Errors
+    /// See [`Error`]. [`Error::NotReplicated`] after the timeout.
+    pub fn wait_replicated(&mut self, replicas: u8, timeout: Duration) -> Result<(), Error> {
+        replicated::wait(&mut self.core, replicas, timeout)
     }
 
     /// The value of a key.

@@ -69,6 +69,16 @@ pub enum Error {
         /// Changes that are not on the disk, as far as the session knows.
         changes: u64,
     },
+    /// Replicas have not stored all changes in time
+    /// ([`Session::wait_replicated`](crate::Session::wait_replicated)). They are in the server's
+    /// memory, and go on to its replicas.
+    #[error(
+        "{replicas} replica(s) have stored the changes, fewer than asked for within the timeout: they are in the server's memory and go on to its replicas, wait again"
+    )]
+    NotReplicated {
+        /// Replicas that have, at the shard with the fewest.
+        replicas: u64,
+    },
     /// The server refused the request.
     #[error("the server refused: {0}")]
     Refused(Refusal),
@@ -128,6 +138,7 @@ impl From<core::Error> for Error {
             core::Error::TooManySubmitted => Self::TooManyInFlight,
             core::Error::TooManySessions => Self::TooManySessions,
             core::Error::NotSynced { changes } => Self::NotSynced { changes },
+            core::Error::NotReplicated { replicas } => Self::NotReplicated { replicas },
             core::Error::Refused(status) => Self::Refused(Refusal::of(status)),
         }
     }

@@ -339,6 +339,32 @@ impl Session {
         Ok(self.core.wait_synced(timeout)?)
     }
 
+    /// Waits until so many replicas have stored every change that this session has made so far, on
+    /// each shard that it has changed, whatever the server's `--min-replicas` is. Only this call is
+    /// delayed. A session that has changed nothing since it last waited asks nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotReplicated`] after the timeout: the changes are in the server's memory, and go on
+    /// to its replicas. Otherwise see [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::Error;
+    /// use std::time::Duration;
+    ///
+    /// session.set(b"order:17", b"paid")?;
+    /// match session.wait_replicated(1, Duration::from_millis(50)) {
+    ///     Ok(()) => println!("the order survives the server's machine"),
+    ///     Err(Error::NotReplicated { replicas }) => println!("only {replicas} replicas have it"),
+    ///     Err(other) => return Err(other),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_replicated(&mut self, replicas: u8, timeout: Duration) -> Result<(), Error> {
+        Ok(self.core.wait_replicated(replicas, timeout)?)
+    }
+
     /// Has the server's disk begin to sync every change that this session has made so far, and goes
     /// on. [`Session::is_synced`] tells when they are there.
     ///

@@ -72,6 +72,8 @@ fn commands_round_trip() {
         Command::Count,
         Command::Synced { until: 0, begins: true },
         Command::Synced { until: u64::MAX, begins: false },
+        Command::Replicated { until: 0, replicas: 1 },
+        Command::Replicated { until: u64::MAX, replicas: u8::MAX },
         Command::Digest { key: None },
         Command::Digest { key: Some(b"key") },
         Command::Flush,

@@ -38,13 +38,33 @@ fn changes_are_refused_while_the_disk_takes_nothing() {
     assert_eq!(set(&mut shard, b"2"), Status::Ok);
 }
 
-/// The disk that would have to take them is the cause of the refusal.
+#[test]
+fn changes_are_refused_while_too_few_replicas_keep_up() {
+    let mut shard = Shard::new(Owner::heap(8 << 20, NoJournal), ShardOptions::default());
+    assert_eq!(set(&mut shard, b"1"), Status::Ok);
+    let last = shard.last_sequence();
+    shard.set_has_replicas(false);
+    assert_eq!((set(&mut shard, b"2"), get(&mut shard)), (Status::TooFewReplicas, Status::Ok));
+    shard.set_keeps(false);
+    assert_eq!(set(&mut shard, b"2"), Status::NotKept, "the disk is said first");
+    assert_eq!(shard.last_sequence(), last);
+    shard.set_keeps(true);
+    shard.set_has_replicas(true);
+    assert_eq!(set(&mut shard, b"2"), Status::Ok);
+}
+
+/// The disk or the replicas that would have to take them are the cause of the refusal.
 #[test]
 fn refusals_wait_for_no_change_that_is_not_durable() {
+    refused_at_once(|shard| shard.set_keeps(false), Status::NotKept);
+    refused_at_once(|shard| shard.set_has_replicas(false), Status::TooFewReplicas);
+}
+
+fn refused_at_once(fail: impl Fn(&mut Shard), status: Status) {
     let options = ShardOptions { durability: Durability::Told, ..ShardOptions::default() };
     let mut shard = Shard::new(Owner::heap(8 << 20, NoJournal), options);
     assert_eq!(set(&mut shard, b"1"), Status::Ok);
-    shard.set_keeps(false);
+    fail(&mut shard);
     let mut pairs = Vec::new();
     Pairs::push(&mut pairs, b"other", b"2");
     let all = Command::MultiSet { pairs: Pairs::parse(&pairs).unwrap() };
@@ -52,7 +72,7 @@ fn refusals_wait_for_no_change_that_is_not_durable() {
     for command in &commands {
         let hash = shard.hash(command.key().unwrap_or_default());
         let reply = shard.execute(command, hash, Now::default());
-        assert_eq!((reply.status, reply.wait), (Status::NotKept, 0), "{command:?}");
+        assert_eq!((reply.status, reply.wait), (status, 0), "{command:?}");
     }
     let hash = shard.hash(b"key");
     let read = shard.execute(&Command::Get { key: b"key" }, hash, Now::default());

@@ -1,7 +1,7 @@
-//! What a shard says of its disk to clients that wait for it.
+//! What a shard says of its disk and its replicas to clients that wait for them.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::{Durability, Now, Shard, ShardOptions};
+use remora_engine::{Durability, Now, ReplicaMarks, Shard, ShardOptions};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_protocol::message::Status;
@@ -66,4 +66,28 @@ fn a_disk_that_fails_is_told_and_what_it_has_counts() {
     assert!(!shard.wants_sync());
     shard.set_keeps(true);
     assert_eq!(ask(&mut shard, 2, true), (Status::NotDone, 2, 1));
+}
+
+#[test]
+fn it_tells_how_many_replicas_have_its_changes() {
+    let mut shard = shard(Durability::Memory);
+    set(&mut shard);
+    set(&mut shard);
+    let ask = |shard: &mut Shard, until, replicas| {
+        let command = Command::Replicated { until, replicas };
+        let reply = shard.execute(&command, KeyHash::without_key(Database::ZERO), Now::default());
+        assert_eq!(reply.wait, 0, "it waits for nothing");
+        let have = reply.value.map(|value| u64::from_le_bytes(value.try_into().unwrap()));
+        (reply.status, reply.number, have.unwrap())
+    };
+    assert_eq!(ask(&mut shard, 0, 0), (Status::Ok, 2, 0));
+    assert_eq!(ask(&mut shard, 0, 1), (Status::NotDone, 2, 0));
+    let marks = [(2, 1), (1, 0)].map(|(stored, durable)| ReplicaMarks { stored, durable });
+    shard.set_replicas(marks.into_iter());
+    assert_eq!(ask(&mut shard, 0, 1), (Status::Ok, 2, 1));
+    assert_eq!(ask(&mut shard, 0, 2), (Status::NotDone, 2, 1));
+    assert_eq!(ask(&mut shard, 1, 2), (Status::Ok, 1, 2));
+    assert_eq!((shard.count_durable(1), shard.count_durable(2)), (1, 0));
+    shard.set_replicas(std::iter::empty());
+    assert_eq!(ask(&mut shard, 0, 1), (Status::NotDone, 2, 0));
 }

@@ -165,7 +165,15 @@ pub(crate) fn dial(
     stream.set_write_timeout(Some(HELLO_TIMEOUT))?;
     stream.write_all(sent.as_bytes()).map_err(unreachable)?;
     let mut hello = ServerHello::new_zeroed();
-    stream.read_exact(hello.as_mut_bytes()).map_err(unreachable)?;
+    let (magic, rest) = hello.as_mut_bytes().split_at_mut(size_of::<u64>());
+    stream.read_exact(magic).map_err(unreachable)?;
+    // The magic of a hello is an unknown command there, and more than the error does not come.
+    if magic.starts_with(b"-ERR") {
+        return Err(not_a_server(
+            "it answers as a server for RESP does; name its address for sessions, fabric_address",
+        ));
+    }
+    stream.read_exact(rest).map_err(unreachable)?;
     let chosen = check_answer(&hello, &sent, &server)?;
     if !matches!(chosen, Transport::Tcp | Transport::Verbs) {
         return Ok(Dialled::Elsewhere(Box::new(hello)));

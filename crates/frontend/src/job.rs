@@ -11,18 +11,31 @@ pub enum Order {
     Execute(Vec<u8>),
     /// Execute a command for each of these keys, with one reply for all.
     ExecuteEach(Box<KeyBatch>),
-    /// Reply once the shard's present changes are on the disk, with number 1; or at this time, Unix
-    /// ms, with 0 if they are not.
-    AwaitSync {
-        /// Unix ms; 0 for never.
+    /// Reply once the shard's present changes are where they are wanted, or at this time, Unix ms; 0
+    /// for never. The reply says how it stands.
+    Await {
+        /// Where.
+        wanted: Wanted,
+        /// See above.
         until_ms: u64,
-        /// More is waited for than can be had: the reply comes at that time.
-        wants_more: bool,
     },
     /// Send the next piece of the reply to the command with the job's token.
     Continue,
     /// Send no more of it.
     Abandon,
+}
+
+/// Where changes are to be before a reply to a request that waits for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// On the server's disk, and on those of so many replicas. The reply is twice the number of
+    /// replicas, and 1 more if they are on the server's.
+    Disks {
+        /// Replicas.
+        replicas: usize,
+    },
+    /// At so many replicas. The reply is the number of those that have stored them.
+    Replicas(usize),
 }
 
 /// One order for a shard.

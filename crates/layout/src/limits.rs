@@ -563,6 +563,9 @@ pub const ASK_ENTRIES: u64 = 32;
 pub const FEED_BYTES: usize = MAX_FRAME_BYTES - FRAME_ALIGN_BYTES;
 /// Batches of entries on their way to one shard of a replica.
 pub const APPLY_BATCHES: u64 = 16;
+/// Places in the log of a primary that a shard of a replica knows while they are on their way to its
+/// disk. Beyond that some are told of later.
+pub const DURABLE_PLACES: usize = 1024;
 /// Entries, or operations of a copy, that a shard of a replica applies in one turn.
 pub const APPLY_TURN_ENTRIES: usize = 256;
 /// Time until a replica that has lost its primary tries again, at first and at most, ms.
@@ -578,9 +581,6 @@ pub const ROLE_CHANGES_WAITING: usize = 16;
 pub const ROLE_PATIENCE_MS: u64 = 10_000;
 /// How often a replica tells the log how far the copy of its primary has come, ms.
 pub const COPY_TOLD_EVERY_MS: u64 = 2_000;
-/// Time for which a replica that is promoted takes entries out of its rings while its primary still
-/// sends some, ms.
-pub const LAST_ENTRIES_MS: u64 = 1_000;
 /// While fewer bytes of log are left, nothing is kept for replicas that lag: before changes are
 /// refused they lose their place, and get a copy.
 pub const FEED_ROOM_BYTES: usize = LOG_HELD_BYTES - (64 << 20);
@@ -590,10 +590,14 @@ pub const IN_SYNC_PATIENCE_MS: u64 = 1000;
 /// Time between two looks at how far the log was, ms: so much longer a laggard may stay, and so
 /// little a replica may lag that comes back.
 pub const IN_SYNC_LOOK_MS: u64 = 50;
-/// A shard that has not looked for so long has stood still itself, ms: its replicas get that time.
+/// A shard that has not looked for so long has stood still itself, ms: its replicas get so much more
+/// time, once in a patience.
 pub const IN_SYNC_STALL_MS: u64 = 250;
 /// Most replicas that a server may ask for before it acknowledges.
 pub const MAX_MIN_REPLICAS: usize = 16;
+/// Replicas that a shard counts: each turn compares all of them. Further ones get its log, and nothing
+/// waits for them.
+pub const MAX_COUNTED_REPLICAS: usize = 64;
 /// Messages to one replica in one turn of the shard.
 pub const FEED_MESSAGES_PER_TURN: usize = 4;
 /// Bytes of entries that a replica keeps while they wait for their commit position. At this bound it
@@ -752,6 +756,7 @@ pub const MAX_SEARCH_REPLY_BYTES: u64 = 1 << 32;
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= FEED_BYTES && ASK_ENTRIES > 1);
 const _: () = assert!(LOG_ROOM_BYTES < FEED_ROOM_BYTES);
+const _: () = assert!(MAX_MIN_REPLICAS < MAX_COUNTED_REPLICAS);
 const _: () = assert!(IN_SYNC_LOOK_MS < IN_SYNC_STALL_MS && IN_SYNC_STALL_MS < IN_SYNC_PATIENCE_MS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
 const _: () = assert!(LOG_ROOM_BYTES + 4 * OPLOG_BYTES < LOG_EXPIRY_ROOM_BYTES);

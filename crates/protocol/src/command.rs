@@ -247,6 +247,15 @@ pub enum Command<'a> {
         /// The disk is to begin at once.
         begins: bool,
     },
+    /// Whether so many replicas have stored the shard's changes up to a sequence: `Ok`, or `NotDone`
+    /// while fewer have. `number` is the sequence that was asked for; the value is the number of
+    /// replicas that have, 8 bytes. The reply waits for nothing.
+    Replicated {
+        /// The sequence; 0 for that of the shard's last change.
+        until: u64,
+        /// Replicas that are wanted.
+        replicas: u8,
+    },
     /// Gives this key's value to another key of the same shard. `number` is 1 if it was done, 0 if
     /// a key of that name exists.
     Transfer {
@@ -365,7 +374,8 @@ impl<'a> Command<'a> {
             | Self::FlushAll
             | Self::Scan { .. }
             | Self::RandomKey { .. }
-            | Self::Synced { .. } => None,
+            | Self::Synced { .. }
+            | Self::Replicated { .. } => None,
         }
     }
 
@@ -394,6 +404,7 @@ impl<'a> Command<'a> {
                 | Self::DumpPart { .. }
                 | Self::EndDump { .. }
                 | Self::Synced { .. }
+                | Self::Replicated { .. }
         )
     }
 

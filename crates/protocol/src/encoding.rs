@@ -113,6 +113,9 @@ impl<'a> Command<'a> {
                 (Op::RandomKey, place.is_some() as u8, argument as i64, none, none)
             }
             Self::Synced { until, begins } => (Op::Synced, begins as u8, until as i64, none, none),
+            Self::Replicated { until, replicas } => {
+                (Op::Replicated, replicas, until as i64, none, none)
+            }
             Self::Transfer { .. }
             | Self::Dump { .. }
             | Self::Restore { .. }
@@ -293,6 +296,7 @@ impl<'a> Command<'a> {
                 Self::RandomKey { random: argument as u32, place }
             }
             Op::Synced => Self::Synced { until: argument as u64, begins: header.flags == ON },
+            Op::Replicated => Self::Replicated { until: argument as u64, replicas: header.flags },
             Op::Transfer
             | Op::Dump
             | Op::Restore
@@ -370,7 +374,7 @@ fn check_parts(op: Op, header: &RequestHeader, key: &[u8], value: &[u8]) -> Resu
     }
     let flags_used = match op {
         Op::Set => 0x1f,
-        Op::Expire | Op::Load => 0xff,
+        Op::Expire | Op::Load | Op::Replicated => 0xff,
         Op::SetBit
         | Op::GetEx
         | Op::Restore
@@ -384,7 +388,7 @@ fn check_parts(op: Op, header: &RequestHeader, key: &[u8], value: &[u8]) -> Resu
     let uses_argument = match op {
         Op::Incr | Op::Expire | Op::SetRange | Op::GetRange | Op::SetBit | Op::GetBit => true,
         Op::Scan | Op::RandomKey | Op::Transfer | Op::DelDumped => true,
-        Op::DumpPart | Op::EndDump | Op::Load | Op::Synced => true,
+        Op::DumpPart | Op::EndDump | Op::Load | Op::Synced | Op::Replicated => true,
         Op::Set => header.flags >> 2 & 3 == 2,
         Op::GetEx => header.flags == ON,
         _ => false,

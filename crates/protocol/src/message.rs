@@ -180,6 +180,8 @@ pub enum Op {
     Touch = 33,
     /// Whether changes of the shard are on the disk.
     Synced = 34,
+    /// How many replicas have stored changes of the shard.
+    Replicated = 35,
 }
 
 impl Op {
@@ -195,6 +197,7 @@ impl Op {
                 | Self::Scan
                 | Self::RandomKey
                 | Self::Synced
+                | Self::Replicated
         )
     }
 
@@ -293,7 +296,7 @@ mod tests {
     fn a_number_on_the_wire_is_that_of_what_it_means() {
         for number in 0..=u8::MAX {
             let op = Op::from_number(number).map(|op| op as u8);
-            assert_eq!(op, matches!(number, 1..=34 | 60).then_some(number));
+            assert_eq!(op, matches!(number, 1..=35 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
             assert_eq!(status, (number <= Status::TooFewReplicas as u8).then_some(number));
         }

@@ -7,11 +7,12 @@
 
 use crate::send::{AskFor, LogSender, Violation};
 use remora_arena::Journal;
-use remora_engine::{Now, Shard, SnapshotTurn};
+use remora_engine::{GoesOn, HasOf, Now, Shard, SnapshotTurn};
 use remora_layout::limits::{FEED_BYTES, FEED_REASON_BYTES};
 use remora_log::{CursorError, Lost};
 use remora_protocol::replication::{
-    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, LostLog, RefusalReason,
+    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, HAS_MORE, LostLog,
+    RefusalReason, UNKNOWN_EPOCH,
 };
 use zerocopy::IntoBytes;
 
@@ -42,6 +43,8 @@ struct Copy {
     /// What the shard has written and that is not sent.
     written: Vec<u8>,
     sent: usize,
+    /// It waits for something else than room: another snapshot, or a load of a client.
+    waits: bool,
     /// What follows the copy, once it is complete.
     ended: Option<(u64, LogSender)>,
 }
@@ -55,8 +58,8 @@ impl Feed {
     ) -> Self {
         let (key, epoch) = (shard.log().key().to_word(), shard.log().epoch());
         let next = follow.next.get();
-        let begins = begins_of(shard, shards, next);
-        let begun = |stage| Self {
+        let begins = begins_of(shard, shards, (next, next.saturating_sub(1)));
+        let begun = |stage, begins: Begins| Self {
             stage,
             answer: Some(message(FeedKind::Begins, begins.as_bytes())),
             ask_for,
@@ -64,17 +67,38 @@ impl Feed {
         };
         let is_same_log = follow.key.get() == key;
         if next == 0 && (is_same_log || follow.key.get() == 0) {
-            return begun(Stage::Copying(Copy::default()));
+            return begun(Stage::Copying(Copy::default()), begins);
         }
-        if is_same_log
-            && follow.epoch.get() == epoch
-            && let Ok(sender) = LogSender::begin(shard, next, ask_for)
-        {
-            return begun(Stage::Shipping(sender));
+        let is_same_epoch = follow.epoch.get() == epoch;
+        let goes_on = match is_same_log {
+            true if is_same_epoch => Some(match next <= shard.own_since() {
+                // What it has followed went away, when this shard followed another one.
+                true => GoesOn::Copy,
+                false => GoesOn::From { kept: next - 1 },
+            }),
+            true => Some(shard.past().goes_on(HasOf {
+                epoch: follow.epoch.get(),
+                received: next - 1,
+                committed: follow.committed.get(),
+            })),
+            false => None,
+        };
+        if let Some(GoesOn::From { kept }) = goes_on {
+            let next = if is_same_epoch { next } else { shard.past().first };
+            if let Ok(sender) = LogSender::begin(shard, next, ask_for) {
+                return begun(Stage::Shipping(sender), begins_of(shard, shards, (next, kept)));
+            }
         }
+        let oldest = shard.log().oldest_sequence();
+        let (is_same_log, oldest) = match goes_on {
+            None => (0, oldest),
+            Some(GoesOn::From { .. } | GoesOn::Copy) => (1, oldest),
+            Some(GoesOn::HasMore { kept }) => (HAS_MORE, kept),
+            Some(GoesOn::Unknown) => (UNKNOWN_EPOCH, oldest),
+        };
         let lost = LostLog {
-            is_same_log: u64::from(is_same_log).into(),
-            oldest: shard.log().oldest_sequence().into(),
+            is_same_log: is_same_log.into(),
+            oldest: oldest.into(),
             next: (shard.last_sequence() + 1).into(),
         };
         let answer = Some(message(FeedKind::Lost, lost.as_bytes()));
@@ -106,8 +130,15 @@ impl Feed {
             }
     }
 
+    /// Whether a copy waits for something that no turn of the feed brings about: the caller tries
+    /// again later.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        matches!(&self.stage, Stage::Copying(Copy { waits: true, .. }))
+    }
+
     /// Writes the next message into `out`, which is empty: at most [`FEED_BYTES`]. It stays empty
-    /// while a copy waits.
+    /// if a copy has nothing to send yet.
     pub fn next_message<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now, out: &mut Vec<u8>) {
         if let Some(answer) = self.answer.take() {
             *out = answer;
@@ -221,6 +252,7 @@ impl Copy {
     ) -> Result<Option<LogSender>, Lost> {
         if !self.has_begun {
             self.has_begun = shard.begin_snapshot().is_ok();
+            self.waits = !self.has_begun;
             if !self.has_begun {
                 return Ok(None);
             }
@@ -229,6 +261,7 @@ impl Copy {
             (self.sent, self.written) = (0, Vec::new());
             let turn = shard.snapshot_turn(now);
             shard.take_snapshot(&mut self.written);
+            self.waits = turn == SnapshotTurn::Waits;
             match turn {
                 SnapshotTurn::Ended { sequence } => {
                     let sender = LogSender::begin(shard, sequence + 1, ask_for);
@@ -252,11 +285,12 @@ impl Copy {
     }
 }
 
-fn begins_of<J: Journal>(shard: &Shard<J>, shards: usize, next: u64) -> Begins {
+fn begins_of<J: Journal>(shard: &Shard<J>, shards: usize, (next, kept): (u64, u64)) -> Begins {
     Begins {
         key: shard.log().key().to_word().into(),
         epoch: shard.log().epoch().into(),
         next: next.into(),
+        kept: kept.into(),
         arena_bytes: (shard.owner().view().bytes() as u64).into(),
         used_bytes: shard.used_bytes().into(),
         keys: shard.keys().into(),

@@ -15,7 +15,8 @@
 //! * every member has stored every replicated entry: a replica becomes a member only then, and the
 //!   position moves only to what all members have stored;
 //! * the position never goes back;
-//! * no replica holds it up for longer than [`IN_SYNC_PATIENCE_MS`] and two looks.
+//! * no replica holds it up for longer than [`IN_SYNC_PATIENCE_MS`] and two looks, and
+//!   [`IN_SYNC_STALL_MS`] more if the shard itself stood still.
 //!
 //! The set is of this shard and of this life of it: nobody else knows it, and nothing decides by it
 //! which replica becomes a primary.
@@ -57,12 +58,14 @@ pub struct InSyncSet {
     /// The last entry of the log.
     last: u64,
     replicated: u64,
-    /// The log's end of late, oldest first: one look each [`IN_SYNC_LOOK_MS`], none older than the
-    /// patience.
+    /// The log's end of late, oldest first: one look each [`IN_SYNC_LOOK_MS`], none much older than
+    /// the patience.
     looks: VecDeque<Look>,
     /// The log's end at the newest look that was forgotten.
     looked: u64,
     ticked_ms: u64,
+    /// No replica leaves before this.
+    lenient_until_ms: u64,
     /// Members that left because they lagged.
     laggards: u64,
 }
@@ -78,6 +81,7 @@ impl InSyncSet {
             looks: VecDeque::new(),
             looked: last,
             ticked_ms: 0,
+            lenient_until_ms: 0,
             laggards: 0,
         }
     }
@@ -112,10 +116,11 @@ impl InSyncSet {
     /// word was not taken yet is not to be taken for a laggard.
     pub fn tick(&mut self, last: u64, now_ms: u64) -> bool {
         self.last = self.last.max(last);
-        let stood_still = now_ms.saturating_sub(self.ticked_ms);
-        if stood_still > IN_SYNC_STALL_MS {
-            // It was the shard that did not look: its replicas had no chance to be seen.
-            self.looks.iter_mut().for_each(|look| look.at_ms += stood_still);
+        let stood_still = now_ms.saturating_sub(self.ticked_ms) > IN_SYNC_STALL_MS;
+        if stood_still && now_ms >= self.lenient_until_ms + IN_SYNC_PATIENCE_MS {
+            // It was the shard that did not look: its replicas had no chance to be seen. A shard that
+            // is always late is lenient only now and then.
+            self.lenient_until_ms = now_ms + IN_SYNC_STALL_MS;
         }
         self.ticked_ms = self.ticked_ms.max(now_ms);
         self.leave_laggards();
@@ -125,7 +130,8 @@ impl InSyncSet {
     }
 
     fn leave_laggards(&mut self) {
-        while let Some(&Look { at_ms, last }) = self.looks.front()
+        while self.ticked_ms >= self.lenient_until_ms
+            && let Some(&Look { at_ms, last }) = self.looks.front()
             && at_ms + IN_SYNC_PATIENCE_MS <= self.ticked_ms
         {
             self.looks.pop_front();

@@ -67,6 +67,11 @@ impl LogReceiver {
         }
     }
 
+    /// The entries up to this one may be applied, as the primary has said before.
+    pub(crate) fn committed(self, commit: u64) -> Self {
+        Self { commit, ..self }
+    }
+
     /// The last entry that lies whole in this memory.
     pub fn received(&self) -> u64 {
         self.assembler.next_sequence() - 1
@@ -145,6 +150,16 @@ impl LogReceiver {
         }
         self.waiting_bytes -= entry.operation().len();
         self.waiting.pop_front()
+    }
+
+    /// The epoch is over: its entries up to this one count, and those behind it that are here were
+    /// never acknowledged. The rest of those that count; `None` if some are missing.
+    pub(crate) fn end_epoch(&mut self, kept: u64) -> Option<Vec<OwnedEntry>> {
+        if self.received() < kept {
+            return None;
+        }
+        let rest = std::mem::take(&mut self.waiting).into_iter();
+        Some(rest.filter(|entry| entry.sequence <= kept).collect())
     }
 
     /// All whole entries that are left, also those behind the commit position, and how many these

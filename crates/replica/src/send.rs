@@ -62,6 +62,8 @@ pub struct LogSender {
     most_sent: u64,
     /// The commit position that the replica knows.
     commit: u64,
+    /// A heartbeat is to be answered with it, if it has grown.
+    is_commit_due: bool,
     ask_for: AskFor,
     /// Entries since the last ask.
     unasked: u64,
@@ -97,6 +99,7 @@ impl LogSender {
             sent: before,
             most_sent: before,
             commit: 0,
+            is_commit_due: true,
             ask_for,
             unasked: 0,
             asks: 0,
@@ -115,10 +118,13 @@ impl LogSender {
         })
     }
 
-    /// Whether there is something to send: entries, or a commit position.
+    /// Whether there is something to send: entries, or a commit position. That goes with the next
+    /// entries; without any it answers a heartbeat of the replica, or goes once it has grown by some
+    /// tens. A message of its own for each change would double the WRITEs.
     #[inline]
     pub fn has_news<J: Journal>(&self, shard: &Shard<J>) -> bool {
-        self.sent < shard.last_sequence() || self.commit < self.commit_of(shard)
+        let enough = if self.is_commit_due { 1 } else { ASK_ENTRIES };
+        self.sent < shard.last_sequence() || self.commit + enough <= self.commit_of(shard)
     }
 
     /// The commit position that the replica may know: that of the entries that it has been sent.
@@ -144,7 +150,7 @@ impl LogSender {
             self.sent = of.last;
             self.most_sent = self.most_sent.max(self.sent);
         }
-        self.commit = self.commit_of(shard);
+        (self.commit, self.is_commit_due) = (self.commit_of(shard), false);
         let header = FeedHeader {
             kind: FeedKind::Entries as u8,
             zero: [0; 3],
@@ -228,6 +234,8 @@ impl LogSender {
         {
             return Err(Violation::Order);
         }
+        // A heartbeat, and not the answer to an ask.
+        self.is_commit_due |= told.ask == before.ask;
         self.told = told;
         self.answered = told.ask.get();
         // It lies there, whatever the transport has told.

@@ -270,6 +270,19 @@ fn a_shard_that_stood_still_does_not_take_its_replicas_for_laggards() {
 }
 
 #[test]
+fn a_shard_that_is_always_late_gives_a_laggard_up_too() {
+    let mut set = pair();
+    set.stored(1, 11);
+    let mut now_ms = 1010;
+    while set.members() == 2 {
+        now_ms += 2 * IN_SYNC_STALL_MS;
+        set.tick(11, now_ms);
+        assert!(now_ms < 1010 + IN_SYNC_PATIENCE_MS + 6 * IN_SYNC_STALL_MS, "{now_ms}");
+    }
+    assert_eq!(set.replicated(), 11);
+}
+
+#[test]
 fn without_a_minimum_there_is_no_limit() {
     let mut set = InSyncSet::new(0, 0);
     assert_eq!((set.replicated(), set.may_change()), (u64::MAX, true));

@@ -1,6 +1,8 @@
 //! A log arrives whole at a replica, in order and no further than its commit position, over links
 //! that are cut at any moment.
 
+mod copying;
+
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Applied, Durability, Now, Origin, Shard, ShardOptions};
 use remora_layout::limits::{ASK_ENTRIES, FEED_BYTES};
@@ -150,16 +152,21 @@ impl Replica {
     }
 
     fn finish(&mut self, primary: &mut Shard) {
-        while self.sender.has_news(primary) || !self.ring.is_empty() {
-            if self.sender.has_news(primary) {
-                self.send(primary);
+        // The first acknowledgement may answer an ask; the others are heartbeats.
+        for _ in 0..3 {
+            while self.sender.has_news(primary) || !self.ring.is_empty() {
+                if self.sender.has_news(primary) {
+                    self.send(primary);
+                }
+                while let Some(message) = self.ring.pop_front() {
+                    let took = self.receiver.take(&message).unwrap();
+                    assert!(matches!(took, Took::Entries { .. }), "nothing is missing");
+                }
             }
-            while let Some(message) = self.ring.pop_front() {
-                let took = self.receiver.take(&message).unwrap();
-                assert!(matches!(took, Took::Entries { .. }), "nothing is missing");
-            }
+            apply(&mut self.receiver, &mut self.copy);
+            let told = self.receiver.acknowledge(self.copy.applied(0), 0);
+            self.sender.take(primary, told).unwrap().unwrap();
         }
-        apply(&mut self.receiver, &mut self.copy);
     }
 }
 
@@ -218,6 +225,39 @@ fn no_entry_is_given_out_behind_the_commit_position() {
     receiver.take(&message(&mut sender, &mut primary)).unwrap();
     assert_eq!(apply(&mut receiver, &mut copy), 1);
     assert!(!sender.has_news(&primary));
+}
+
+/// A change costs one message, and not a second one for its commit position.
+#[test]
+fn a_commit_position_goes_with_the_next_entries_or_answers_a_heartbeat() {
+    let mut primary = shard(Durability::Told);
+    let mut receiver = receiver(1);
+    let mut sender = LogSender::begin(&mut primary, 1, AskFor::Some).unwrap();
+    let mut messages = 0;
+    for at in 1..=20 {
+        set(&mut primary, &[at], b"value");
+        while sender.has_news(&primary) {
+            receiver.take(&message(&mut sender, &mut primary)).unwrap();
+            messages += 1;
+        }
+        primary.set_durable(at.into());
+    }
+    assert_eq!((messages, receiver.received(), receiver.commit()), (20, 20, 19));
+    assert!(!sender.has_news(&primary));
+    sender.take(&mut primary, receiver.acknowledge(0, 0)).unwrap().unwrap();
+    assert!(sender.has_news(&primary));
+    receiver.take(&message(&mut sender, &mut primary)).unwrap();
+    assert_eq!(receiver.commit(), 20);
+    assert!(!sender.has_news(&primary));
+    // Some tens at once wait for no heartbeat.
+    for at in 0..ASK_ENTRIES as u8 {
+        set(&mut primary, &[at], b"value");
+        receiver.take(&message(&mut sender, &mut primary)).unwrap();
+    }
+    primary.set_durable(20 + ASK_ENTRIES - 1);
+    assert!(!sender.has_news(&primary));
+    primary.set_durable(20 + ASK_ENTRIES);
+    assert!(sender.has_news(&primary));
 }
 
 #[test]

@@ -55,10 +55,17 @@ pub enum Request<'a> {
     WaitAof {
         /// Whether the server's own disk counts.
         wants_disk: bool,
+        /// Replicas whose disks count.
+        replicas: usize,
         /// Until when it waits, Unix ms; 0: without end.
         until_ms: u64,
-        /// More is waited for than can be had.
-        wants_more: bool,
+    },
+    /// WAIT.
+    Wait {
+        /// Replicas that are to have stored the changes.
+        replicas: usize,
+        /// Until when it waits, Unix ms; 0: without end.
+        until_ms: u64,
     },
     /// CONFIG GET.
     ConfigGet(Patterns),

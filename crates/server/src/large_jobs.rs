@@ -10,7 +10,7 @@
 use crate::key_work::KeyWork;
 use remora_arena::Journal;
 use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Shard, Upload};
-use remora_frontend::{Here, Job, Order, OwnedReply, Token};
+use remora_frontend::{Here, Job, Order, OwnedReply, Token, Wanted};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     CONNECTION_PIECE_BYTES, JOBS_PER_TURN, MAX_REPLY_BYTES, RELEASED_REPLIES, STREAM_PIECE_BYTES,
@@ -129,20 +129,36 @@ pub struct LargeJobs {
     /// Reads of which a piece was sent, until the connection asks for the next one.
     paused: BTreeMap<Origin, LargeJob>,
     replies: Replies,
-    /// Requests that wait until changes are on the disk.
+    /// Requests that wait until changes are on disks or at replicas.
     awaited: Vec<Awaited>,
-    /// The last change that is.
+    /// The last change that is on the disk.
     synced: u64,
 }
 
-/// A request that waits until changes are on the disk.
+/// A request that waits until changes are on disks or at replicas. Jobs behind it do not wait: the
+/// connection puts replies in order.
 struct Awaited {
     token: Token,
     sequence: u64,
     /// Unix ms; 0 for never.
     until_ms: u64,
-    /// It waits for more than can be had.
-    wants_more: bool,
+    wanted: Wanted,
+}
+
+impl Awaited {
+    /// Whether it is as wanted, and how it stands.
+    fn look<J: Journal>(&self, shard: &Shard<J>, synced: u64) -> (bool, i64) {
+        match self.wanted {
+            Wanted::Disks { replicas } => {
+                let (own, of) = (self.sequence <= synced, shard.count_durable(self.sequence));
+                (own && of >= replicas, 2 * of as i64 + i64::from(own))
+            }
+            Wanted::Replicas(replicas) => {
+                let of = shard.count_stored(self.sequence);
+                (of >= replicas, of as i64)
+            }
+        }
+    }
 }
 
 impl LargeJobs {
@@ -154,6 +170,15 @@ impl LargeJobs {
     /// Whether there are replies that are to go.
     pub fn has_replies(&self) -> bool {
         !self.replies.ready.is_empty()
+    }
+
+    /// What held replies wait for does not come any more: the server becomes a replica. They become
+    /// refusals.
+    pub fn refuse_held(&mut self) {
+        self.replies.held_bytes = 0;
+        for (_, (token, _)) in std::mem::take(&mut self.replies.held) {
+            self.replies.ready.push_back((token, OwnedReply::status(Status::ReadOnly)));
+        }
     }
 
     /// Replies that are held back.
@@ -176,13 +201,13 @@ impl LargeJobs {
             Order::Execute(_) | Order::ExecuteEach(_) => {}
             Order::Continue => return self.resume(origin, job.token, true),
             Order::Abandon => return self.resume(origin, job.token, false),
-            Order::AwaitSync { until_ms, wants_more } => {
+            Order::Await { wanted, until_ms } => {
                 let sequence = shard.last_sequence();
-                if sequence > self.synced {
+                if matches!(wanted, Wanted::Disks { .. }) && sequence > self.synced {
                     shard.want_sync();
                 }
-                let awaited = Awaited { token: job.token, sequence, until_ms, wants_more };
-                return self.await_sync(awaited);
+                self.awaited.push(Awaited { token: job.token, sequence, until_ms, wanted });
+                return self.release_awaited(shard);
             }
         }
         if let Some(behind) = self.behind.get_mut(&origin) {
@@ -229,39 +254,38 @@ impl LargeJobs {
         self.replies.ready.pop_front()
     }
 
-    /// Replies once the shard's changes are on the disk. Jobs behind it do not wait: the connection
-    /// puts replies in order.
-    fn await_sync(&mut self, awaited: Awaited) {
-        self.awaited.push(awaited);
-        self.release_synced();
-    }
-
     /// Changes up to this sequence are on the disk.
-    pub fn set_synced(&mut self, sequence: u64) {
+    pub fn set_synced<J: Journal>(&mut self, shard: &Shard<J>, sequence: u64) {
         self.synced = self.synced.max(sequence);
-        self.release_synced();
+        self.release_awaited(shard);
     }
 
-    /// Whether somebody waits for that.
-    pub fn awaits_sync(&self) -> bool {
+    /// Whether somebody waits for disks or replicas.
+    #[inline]
+    pub fn awaits(&self) -> bool {
         !self.awaited.is_empty()
     }
 
-    fn release_synced(&mut self) {
-        let synced = self.synced;
-        let is_due = |awaited: &mut Awaited| !awaited.wants_more && awaited.sequence <= synced;
-        for Awaited { token, .. } in self.awaited.extract_if(.., is_due) {
-            self.replies.reply(token, OwnedReply::from(Reply::number(1)), 0);
-            self.replies.has_due = true;
-        }
+    /// Answers those whose changes are where they are wanted.
+    pub fn release_awaited<J: Journal>(&mut self, shard: &Shard<J>) {
+        self.answer_awaited(shard, |_, is_there| is_there);
     }
 
     /// Answers those whose time is over.
-    pub fn time_out(&mut self, now: Now) {
-        let is_over = |awaited: &mut Awaited| (1..=now.unix_ms).contains(&awaited.until_ms);
-        for Awaited { token, sequence, .. } in self.awaited.extract_if(.., is_over) {
-            let is_there = sequence <= self.synced;
-            self.replies.reply(token, OwnedReply::from(Reply::number(is_there.into())), 0);
+    pub fn time_out<J: Journal>(&mut self, shard: &Shard<J>, now: Now) {
+        self.answer_awaited(shard, |of, _| (1..=now.unix_ms).contains(&of.until_ms));
+    }
+
+    fn answer_awaited<J: Journal>(
+        &mut self,
+        shard: &Shard<J>,
+        is_due: impl Fn(&Awaited, bool) -> bool,
+    ) {
+        let synced = self.synced;
+        let due = |of: &mut Awaited| is_due(of, of.look(shard, synced).0);
+        for of in self.awaited.extract_if(.., due) {
+            let (_, stands) = of.look(shard, synced);
+            self.replies.reply(of.token, OwnedReply::from(Reply::number(stands)), 0);
             self.replies.has_due = true;
         }
     }
@@ -328,7 +352,7 @@ fn begin<J: Journal>(
             let large = LargeJob { token, work: Work::Keys(Box::new(KeyWork::new(*batch))) };
             return if is_small { advance(shard, large, replies, now) } else { Some(large) };
         }
-        Order::Continue | Order::Abandon | Order::AwaitSync { .. } => return None,
+        Order::Continue | Order::Abandon | Order::Await { .. } => return None,
     };
     let outcome = match Command::decode_within(&bytes) {
         Ok((database, command @ Command::Set { key, value, condition, expiry, get }, _))

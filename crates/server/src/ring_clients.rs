@@ -225,6 +225,12 @@ impl<C: Fn() -> Instant> RingClients<C> {
         has_more
     }
 
+    /// Whether a replica waits for something that no turn brings about: the caller feeds it again
+    /// with the shard's ticks.
+    pub fn feeds_wait(&self) -> bool {
+        self.replica_sessions().any(RingSession::feed_waits)
+    }
+
     fn replica_sessions(&self) -> impl Iterator<Item = &RingSession> {
         self.replicas.iter().filter_map(|&place| Some(&self.clients[place].as_ref()?.session))
     }

@@ -249,7 +249,7 @@ impl Session {
     /// Why the session is at its end, if it is.
     pub fn end(&self) -> Option<&'static str> {
         if self.violated.load(Ordering::Acquire) {
-            return Some("it broke the protocol");
+            return Some("it broke the protocol, or waited for replicas without a result");
         }
         self.has_ended.load(Ordering::Acquire).then_some("the client has gone")
     }

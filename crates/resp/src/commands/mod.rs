@@ -12,6 +12,7 @@ pub mod replication;
 pub mod rtree;
 pub mod server;
 pub mod strings;
+pub mod wait;
 
 use crate::spec::CommandSpec;
 
@@ -30,4 +31,5 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     rtree::search::COMMANDS,
     server::COMMANDS,
     strings::COMMANDS,
+    wait::COMMANDS,
 ];

@@ -53,7 +53,8 @@ const WAITAOF: CommandSpec = CommandSpec {
     since: "7.2.0",
     summary: "Waits until the changes before it are on the disk, whatever the server's durability is.",
     notes: "The timeout is in milliseconds; 0 waits without end. Returns 1 or 0 for the server's own \
-disk, and the number of replicas, which is 0. The sync begins at once. Other connections do not wait.",
+disk, and the number of replicas that have them on theirs: the smallest of those of the shards. The sync \
+begins at once. Other connections do not wait.",
     arguments: &[
         Argument::new("numlocal", Kind::Integer),
         Argument::new("numreplicas", Kind::Integer),
@@ -77,7 +78,8 @@ fn waitaof(words: Words<'_>, now_ms: u64) -> ParseResult<'_> {
         Ok(0) => 0,
         Ok(timeout_ms) => now_ms.saturating_add(timeout_ms),
     };
-    Ok(Request::WaitAof { wants_disk: local == 1, until_ms, wants_more: replicas > 0 })
+    let replicas = replicas as usize;
+    Ok(Request::WaitAof { wants_disk: local == 1, replicas, until_ms })
 }
 
 /// The reply to WAITAOF, from all shards' answers.
@@ -85,10 +87,12 @@ pub static SYNCED: CombinedReply =
     CombinedReply { command: "waitaof", takes_errors: false, write: write_synced };
 
 fn write_synced(out: &mut Vec<u8>, _: RespVersion, answers: &[ShardAnswer<'_>]) {
-    let is_synced = answers.iter().all(|answer| answer.number == 1);
+    // The server's own disk is the lowest bit, the replicas are the others.
+    let is_synced = answers.iter().all(|answer| answer.number & 1 == 1);
+    let replicas = answers.iter().map(|answer| answer.number >> 1).min();
     encode::array(out, 2);
     encode::integer(out, is_synced.into());
-    encode::integer(out, 0);
+    encode::integer(out, replicas.unwrap_or(0));
 }
 
 /// The commands of this group.

@@ -18,6 +18,16 @@ pub trait Host {
     /// Its port for RESP, for the primary's list of replicas; 0 without one.
     fn resp_port(&self) -> u16;
 
+    /// A number of its process, by chance, so that the primary counts it once, whatever sessions it
+    /// has; 0 without one.
+    fn number(&self) -> u32 {
+        0
+    }
+
+    /// A copy is complete: a disk had better have a snapshot behind it than what was there before, and
+    /// the copy.
+    fn copied(&self) {}
+
     /// Hands a batch over to a shard.
     fn give(&self, shard: usize, batch: Arc<Batch>);
 }
@@ -39,6 +49,16 @@ impl Host for ReplicaHost {
 
     fn resp_port(&self) -> u16 {
         self.shared.resp_address.port()
+    }
+
+    fn number(&self) -> u32 {
+        (self.shared.incarnation >> 32) as u32
+    }
+
+    fn copied(&self) {
+        if let Some(disk) = &self.shared.disk {
+            disk.snapshots.want();
+        }
     }
 
     fn give(&self, shard: usize, batch: Arc<Batch>) {

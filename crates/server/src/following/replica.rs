@@ -40,16 +40,14 @@ impl Replica {
         ended
     }
 
-    /// See [`Worker::forget`].
-    pub fn forget(&mut self) {
-        self.link = None;
-        self.worker.forget();
-        self.following.is_up.store(false, Ordering::Relaxed);
+    /// See [`Worker::is_whole`].
+    pub fn is_whole(&mut self, before: bool) -> bool {
+        self.worker.is_whole(before)
     }
 
-    /// See [`Worker::is_whole`].
-    pub fn is_whole(&mut self) -> bool {
-        self.worker.is_whole()
+    /// See [`Worker::idle`].
+    pub fn idle(&mut self) {
+        self.worker.idle();
     }
 
     /// See [`Worker::epoch`].
@@ -88,6 +86,7 @@ impl Replica {
                 self.worker.tell(link)?;
             }
             if !worked {
+                self.following.sleeps.fetch_add(1, Ordering::Relaxed);
                 link.wait(Duration::from_millis(HEARTBEAT_MS))?;
             }
         }

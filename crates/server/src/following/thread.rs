@@ -93,7 +93,7 @@ impl Worker {
             }
             let lasted = began.elapsed() > Duration::from_millis(FOLLOW_AGAIN_MAX_MS);
             pause_ms = if lasted { FOLLOW_AGAIN_MS } else { pause_ms };
-            self.pause(Duration::from_millis(pause_ms));
+            self.pause(&mut replica, Duration::from_millis(pause_ms));
             pause_ms = (2 * pause_ms).min(FOLLOW_AGAIN_MAX_MS);
         }
         self.replica = Some(replica);
@@ -113,9 +113,10 @@ impl Worker {
     }
 
     /// Waits, unless there is something to do.
-    fn pause(&mut self, most: Duration) {
+    fn pause(&mut self, replica: &mut Replica, most: Duration) {
         let until = Instant::now() + most;
         while Instant::now() < until && !self.is_called() {
+            replica.idle();
             std::thread::sleep(Duration::from_millis(HEARTBEAT_MS).min(most));
         }
     }
@@ -145,7 +146,7 @@ impl Worker {
         }
         self.check_new_primary(&primary)?;
         if let Some(mut before) = self.replica.take() {
-            self.is_whole &= before.is_whole();
+            self.is_whole = before.is_whole(self.is_whole);
             self.epoch = self.epoch.max(before.epoch());
             // What it has received counts, if the new primary is never reached.
             if let Err(why) = before.end() {
@@ -157,6 +158,11 @@ impl Worker {
             }
         }
         tracing::info!("this server becomes a replica of {primary}, as it was told");
+        self.begin(primary)
+    }
+
+    /// Follows a primary, from nothing.
+    fn begin(&mut self, primary: Address) -> Result<(), String> {
         let following = Arc::new(Following::new(primary, self.shared.shards.len()));
         self.shared.roles.set(Role::Replica(Arc::clone(&following)));
         self.replica = Some(Replica::new(Arc::clone(&self.shared), following));
@@ -171,18 +177,13 @@ impl Worker {
         if is_own {
             return Err("ERR That is the address of this server itself".into());
         }
-        if self.shared.disk.is_some() {
-            return Err(
-                "ERR This server has a data directory, and a replica keeps nothing on a disk of its own: start it without data_dir".into(),
-            );
-        }
         Ok(())
     }
 
     /// Becomes a primary: the promotion by hand. Nothing keeps the old primary from taking changes.
     fn lead(&mut self) -> Result<(), String> {
         let Some(mut replica) = self.replica.take() else { return Ok(()) };
-        if !(self.is_whole && replica.is_whole()) {
+        if !replica.is_whole(self.is_whole) {
             self.replica = Some(replica);
             return Err("ERR This replica has a part of a copy, and no whole data: let the copy end, follow another server, or restart this one".into());
         }
@@ -199,22 +200,25 @@ impl Worker {
         };
         self.epoch = self.epoch.max(epoch).max(self.shared.roles.epoch()) + 1;
         let (epoch, log_secret) = (self.epoch, random_u64());
-        self.step(|gate| RoleStep::Lead { epoch, log_secret, gate })?;
         self.shared.roles.begin_epoch(epoch);
+        let stepped = self.step(|gate| RoleStep::Lead { epoch, log_secret, gate });
         self.shared.roles.set(Role::Primary);
+        self.is_whole = true;
         tracing::info!(
             "this server leads, as it was told, under epoch {epoch}: it was a replica of {primary}, and has applied all that it received, {beyond} entries beyond the commit position"
         );
-        Ok(())
+        stepped.map(|_| ())
     }
 
     fn resync(&mut self) -> Result<(), String> {
-        let Some(replica) = &mut self.replica else {
+        let Some(mut before) = self.replica.take() else {
             return Err("ERR This server is a primary: there is nothing to copy".into());
         };
-        tracing::info!("{} is copied anew, as it was told", replica.following.primary);
-        replica.forget();
-        Ok(())
+        self.is_whole = before.is_whole(self.is_whole);
+        self.epoch = self.epoch.max(before.epoch());
+        let primary = before.following.primary.clone();
+        tracing::info!("{primary} is copied anew, as it was told");
+        self.begin(primary)
     }
 
     /// Each shard takes this step. The latest epoch that one of them knows.

@@ -13,8 +13,11 @@ use super::gate::Gate;
 use super::host::Host;
 use super::state::Following;
 use remora_client_core::Subscriber;
+use remora_fabric::Transport;
 use remora_layout::limits::{APPLY_BATCHES, COPY_TOLD_EVERY_MS, FEED_MESSAGES_PER_TURN};
+use remora_log::OwnedEntry;
 use remora_protocol::message::{ACKNOWLEDGE, FOLLOW, RequestHeader};
+use remora_protocol::replication::Follow;
 use remora_replica::{Follower, Heard, PrimaryFacts};
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,22 +47,26 @@ pub struct Worker<H> {
     /// By shard of the primary, the end of a copy that may not be shown yet, as the primary has not
     /// acknowledged all that is in it: its sequence and epoch.
     copied: Vec<Option<(u64, u64)>>,
-    /// By shard of the primary, the batches after which the shards of this server have its copy.
-    loading: Vec<Vec<u64>>,
     /// By shard of this server, the batches that it was given.
     given: Vec<u64>,
+    /// By log, the batches that the shards have to have carried out before their positions are those of
+    /// its present numbers.
+    renumbered: Vec<Vec<u64>>,
     /// What the shards have is of this primary, or nothing.
     is_cleared: bool,
+    /// The transport of the link.
+    by: Option<Transport>,
     /// When a copy that is under way was last told of in the log.
     copy_told: Instant,
 }
 
 impl<H: Host> Worker<H> {
-    /// Of a server with so many shards, from nothing.
+    /// Of a server with so many shards, from where its disk was; without one, from nothing.
     pub fn new(host: H, shards: usize) -> Self {
         let (given, copy_told) = (vec![0; shards], Instant::now());
-        let (logs, copied, loading) = (Vec::new(), Vec::new(), Vec::new());
-        Self { host, logs, copied, loading, given, is_cleared: false, copy_told }
+        let logs = host.following().take_followers();
+        let (copied, is_cleared) = (vec![None; logs.len()], !logs.is_empty());
+        Self { host, logs, copied, given, renumbered: Vec::new(), is_cleared, by: None, copy_told }
     }
 
     /// How far the server has come.
@@ -67,15 +74,21 @@ impl<H: Host> Worker<H> {
         self.host.following()
     }
 
-    /// Forgets what it has of the primary: the next link begins with a copy, of whatever server is
-    /// there.
-    pub fn forget(&mut self) {
-        (self.logs, self.is_cleared) = (Vec::new(), false);
+    /// Whether what the shards have is all of one state: no copy is under way. `before`: whether it
+    /// was, when this primary was named.
+    pub fn is_whole(&mut self, before: bool) -> bool {
+        match self.is_cleared {
+            true => self.logs.iter_mut().all(|log| log.log().is_some()),
+            false => before,
+        }
     }
 
-    /// Whether what the shards have is all of one state: no copy is under way.
-    pub fn is_whole(&mut self) -> bool {
-        !self.is_cleared || self.logs.iter_mut().all(|log| log.log().is_some())
+    /// Goes on with what has come, while there is no link.
+    pub fn idle(&mut self) {
+        for log in 0..self.logs.len() {
+            self.give_entries(log);
+        }
+        self.publish();
     }
 
     /// The latest epoch of the primary that it has heard of.
@@ -100,22 +113,20 @@ impl<H: Host> Worker<H> {
                 return Err(Ended::Failed(another_server()));
             }
             self.logs = (0..shards).map(|_| Follower::default()).collect();
-            (self.copied, self.loading) = (vec![None; shards], vec![Vec::new(); shards]);
+            self.copied = vec![None; shards];
         }
         (0..shards).try_for_each(|log| self.ask(link, log))?;
         let following = self.following();
         following.incarnation.store(link.incarnation(), Ordering::Relaxed);
-        following.links.fetch_add(1, Ordering::Relaxed);
         following.hear();
-        following.is_up.store(true, Ordering::Relaxed);
-        let (primary, transport) = (&following.primary, link.transport());
-        tracing::info!("connected to the primary at {primary} by {transport:?}");
+        self.by = Some(link.transport());
         Ok(())
     }
 
     /// Asks a shard of the primary for its log.
     fn ask(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
-        let follow = self.logs[log].ask(self.host.resp_port());
+        let asked = self.logs[log].ask(self.host.resp_port());
+        let follow = Follow { replica: self.host.number().into(), ..asked };
         match send_if_room(link, log, (FOLLOW, follow.as_bytes()))? {
             true => Ok(()),
             false => Err(Ended::Failed("its ring is full".into())),
@@ -171,7 +182,11 @@ impl<H: Host> Worker<H> {
                 Ok(())
             }
             Heard::Entries { .. } => Ok(()),
-            Heard::Lost { .. } | Heard::Refused(_) => Err(Ended::Called),
+            Heard::GoesOn { primary, rest, at } => self.go_on(log, primary, (rest, at)),
+            Heard::Lost { .. }
+            | Heard::HasMore { .. }
+            | Heard::UnknownEpoch
+            | Heard::Refused(_) => Err(Ended::Called),
         }
     }
 
@@ -249,8 +264,39 @@ impl<H: Host> Worker<H> {
                 self.ask(link, log)?;
             }
             Heard::Lost { is_same_log: false } => return Err(Ended::Failed(another_server())),
+            Heard::GoesOn { primary, rest, at } => return self.go_on(log, primary, (rest, at)),
+            Heard::HasMore { received, kept } => {
+                return Err(Ended::Failed(format!(
+                    "its disk has lost entries of shard {log}: it has them up to {kept}, and this replica up to {received}. What is here is kept. REPLICAOF NO ONE makes a primary of it, RESYNC copies what the primary has"
+                )));
+            }
+            Heard::UnknownEpoch => {
+                return Err(Ended::Failed(format!(
+                    "it was started again, and does not know any more whether it has all of shard {log} that this replica has. What is here is kept. RESYNC copies what the primary has"
+                )));
+            }
             Heard::Refused(why) => return Err(Ended::Failed(format!("it refuses: {why}"))),
         }
+        Ok(())
+    }
+
+    /// A shard of the primary answers that its log goes on behind its restart.
+    fn go_on(
+        &mut self,
+        log: usize,
+        primary: PrimaryFacts,
+        (rest, (sequence, epoch)): (Vec<OwnedEntry>, (u64, u64)),
+    ) -> Result<(), Ended> {
+        self.begun(log, false, primary)?;
+        tracing::info!(
+            "shard {log} of the primary goes on under epoch {epoch}, behind its restart"
+        );
+        // What the primary has kept of a copy and of the entries behind it is committed.
+        self.end_copy(log);
+        if !rest.is_empty() {
+            self.give(log, LogPart::Entries(rest));
+        }
+        self.give(log, LogPart::Copied { sequence, epoch });
         Ok(())
     }
 
@@ -264,6 +310,12 @@ impl<H: Host> Worker<H> {
         }
         let following = Arc::clone(self.following());
         following.set_trouble("");
+        if !following.is_up.swap(true, Ordering::Relaxed) {
+            // The first answer over this link: the primary takes this server for a replica.
+            following.links.fetch_add(1, Ordering::Relaxed);
+            let (primary, by) = (&following.primary, self.by.map_or("", Transport::name));
+            tracing::info!("following the primary at {primary} by {by}");
+        }
         following.epoch.store(self.epoch(), Ordering::Relaxed);
         if !copies {
             return Ok(());
@@ -271,7 +323,8 @@ impl<H: Host> Worker<H> {
         if !self.is_cleared {
             // Never a mixture of two servers' data: all goes before the first part comes.
             self.is_cleared = true;
-            self.give_all(|| Body::Clear);
+            let logs = self.logs.len();
+            self.give_all(|| Body::Clear { logs });
         }
         let copy = &following.copy;
         if !following.is_copying.swap(true, Ordering::Relaxed) {
@@ -285,7 +338,6 @@ impl<H: Host> Worker<H> {
         following.copies.fetch_add(1, Ordering::Relaxed);
         tracing::info!("a copy of shard {log} of the primary begins: {} keys", primary.keys);
         self.copied[log] = None;
-        self.loading[log] = vec![u64::MAX; self.given.len()];
         self.give(log, LogPart::Begin);
         Ok(())
     }
@@ -312,22 +364,22 @@ impl<H: Host> Worker<H> {
     fn end_copy(&mut self, log: usize) {
         if let Some((sequence, epoch)) = self.copied[log].take() {
             self.give(log, LogPart::Copied { sequence, epoch });
-            self.loading[log].clone_from(&self.given);
         }
-    }
-
-    /// The last entry of a log that all its shards have applied; 0 while they load a copy, whatever
-    /// they had before.
-    fn applied(&self, log: usize) -> u64 {
-        let following = self.following();
-        let done = following.done.iter().map(|done| done.load(Ordering::Acquire));
-        let has_loaded = self.loading[log].iter().zip(done).all(|(&given, done)| done >= given);
-        if has_loaded { following.applied_of(log, self.targets(log)) } else { 0 }
     }
 
     fn give(&mut self, log: usize, part: LogPart) {
         let (logs, following) = (self.logs.len(), Arc::clone(self.following()));
-        let batch = Arc::new(Batch { following, body: Body::Log { log, logs, part } });
+        self.renumbered.resize(self.logs.len(), Vec::new());
+        match part {
+            LogPart::Begin => self.renumbered[log] = vec![u64::MAX; self.given.len()],
+            // With this batch.
+            LogPart::Copied { .. } => {
+                self.renumbered[log] = self.given.iter().map(|given| given + 1).collect();
+            }
+            LogPart::Operations(_) | LogPart::Entries(_) => {}
+        }
+        let key = self.logs[log].key();
+        let batch = Arc::new(Batch { following, body: Body::Log { log, logs, key, part } });
         for shard in self.targets(log) {
             self.give_shard(shard, Arc::clone(&batch));
         }
@@ -345,41 +397,67 @@ impl<H: Host> Worker<H> {
         self.host.give(shard, batch);
     }
 
+    /// Whether the shards' positions in a log are in its present numbers: the end of its last copy,
+    /// or of the epoch before, is behind them.
+    fn is_numbered(&self, log: usize) -> bool {
+        let Some(since) = self.renumbered.get(log).filter(|since| !since.is_empty()) else {
+            return true;
+        };
+        let done = |shard: usize| self.following().done[shard].load(Ordering::Acquire);
+        self.targets(log).all(|shard| done(shard) >= since[shard])
+    }
+
     /// Says how far the replica has come with a log.
     fn acknowledge(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
-        let applied = self.applied(log);
+        // Of the former numbers nothing counts. That something was received counts all the same.
+        let (applied, durable) = match self.is_numbered(log) {
+            true => {
+                let (following, targets) = (self.following(), self.targets(log));
+                let applied = following.applied_of(log, targets.clone());
+                (applied, following.durable_of(log, targets).min(applied))
+            }
+            false => (0, 0),
+        };
         let Some(receiver) = self.logs[log].log() else { return Ok(()) };
-        let told = receiver.acknowledge(applied.min(receiver.received()), 0);
+        let received = receiver.received();
+        let told = receiver.acknowledge(applied.min(received), durable.min(received));
         // Without room a later one says more.
         send_if_room(link, log, (ACKNOWLEDGE, told.as_bytes())).map(|_| ())
     }
 
     /// Shows how far it has come.
     fn publish(&mut self) {
-        let (mut received, mut commit, mut applied) = (0, 0, 0);
-        let mut is_copying = false;
+        let (mut received, mut commit, mut applied, mut durable) = (0, 0, 0, 0);
+        let mut follows = !self.logs.is_empty();
         for log in 0..self.logs.len() {
-            applied += self.applied(log);
+            applied += self.following().applied_of(log, self.targets(log));
+            durable += self.following().durable_of(log, self.targets(log));
             match self.logs[log].log() {
                 Some(receiver) => {
                     received += receiver.received();
                     commit += receiver.commit();
                 }
-                None => is_copying = true,
+                None => follows = false,
             }
-            is_copying |= self.copied[log].is_some();
+            follows &= self.copied[log].is_none();
         }
         let following = Arc::clone(self.following());
         // The end of a copy counts once the shards have loaded it.
-        is_copying |= following.is_copying.load(Ordering::Relaxed) && !self.has_given_all();
+        let is_copying =
+            following.is_copying.load(Ordering::Relaxed) && !(follows && self.has_given_all());
         following.received_total.store(received, Ordering::Relaxed);
         following.commit_total.store(commit, Ordering::Relaxed);
         following.applied_total.store(applied, Ordering::Relaxed);
+        following.durable_total.store(durable, Ordering::Relaxed);
+        following.follows.store(follows && !is_copying, Ordering::Relaxed);
         let was_copying = following.is_copying.swap(is_copying, Ordering::Relaxed);
         let is_due = self.copy_told.elapsed() >= Duration::from_millis(COPY_TOLD_EVERY_MS);
         if was_copying && (is_due || !is_copying) {
             self.copy_told = Instant::now();
             tell_of_copy(&following, is_copying);
+            if !is_copying {
+                self.host.copied();
+            }
         }
     }
 

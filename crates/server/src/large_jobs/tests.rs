@@ -563,17 +563,18 @@ fn a_job_that_has_waited_for_the_disk_leaves_the_shard_idle() {
         world.job(0, 0, &set);
         assert_eq!(world.answered().len(), 1);
         let token = Token { home: 0, connection: 0, serial: 1, request: 1, part: 0, shard: 0 };
-        let job = Job::new(Order::AwaitSync { until_ms: 5, wants_more: false }, token);
+        let job =
+            Job::new(Order::Await { wanted: Wanted::Disks { replicas: 0 }, until_ms: 5 }, token);
         world.jobs.execute(&mut world.shard, job, Now::default());
-        assert!(world.shard.wants_sync() && world.jobs.awaits_sync());
+        assert!(world.shard.wants_sync() && world.jobs.awaits());
         match times_out {
-            true => world.jobs.time_out(Now { unix_ms: 5, ..Now::default() }),
-            false => world.jobs.set_synced(1),
+            true => world.jobs.time_out(&world.shard, Now { unix_ms: 5, ..Now::default() }),
+            false => world.jobs.set_synced(&world.shard, 1),
         }
         assert!(world.jobs.has_work(), "the reply is to go");
         world.jobs.turn(&mut world.shard, Now::default());
         let (_, reply) = world.jobs.pop_reply().unwrap();
         assert_eq!(reply.number, i64::from(!times_out));
-        assert!(!world.jobs.has_work() && !world.jobs.awaits_sync());
+        assert!(!world.jobs.has_work() && !world.jobs.awaits());
     }
 }

@@ -7,8 +7,8 @@ use super::host::Host;
 use crate::large_jobs::is_one_step;
 use remora_engine::STREAM_CLASS;
 use remora_frontend::{
-    Here, Job, Order, OwnedReply, Question, ReplyForm as _, ShardAnswer, Token, Waiting, What,
-    group,
+    Here, Job, Order, OwnedReply, Question, ReplyForm as _, ShardAnswer, Token, Waiting, Wanted,
+    What, group,
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::STREAM_BYTES;
@@ -158,28 +158,38 @@ impl<H: Host> RespExecutor<H> {
         responder.wait(Waiting::all(form, asked));
     }
 
-    /// Replies once every shard's changes are on the disk.
-    pub(super) fn await_sync(
+    /// Replies once every shard's changes are on the disk, and on those of so many replicas.
+    pub(super) fn await_disks(
         &mut self,
         responder: &mut Responder,
         wants_disk: bool,
-        (until_ms, wants_more): (u64, bool),
+        (replicas, until_ms): (usize, u64),
     ) {
         if wants_disk && !self.host.keeps_data() {
             return responder.reply(|out, _| CommandError::NothingKept.write(out));
         }
-        let order = |until_ms| Order::AwaitSync { until_ms, wants_more };
         // Without a wish the reply says at once how it stands.
-        let until_ms = if wants_disk || wants_more { until_ms } else { 1 };
+        let until_ms = if wants_disk || replicas > 0 { until_ms } else { 1 };
+        let form = ReplyForm::Combined(&persistence::SYNCED);
+        self.await_all(responder, (Wanted::Disks { replicas }, until_ms), form);
+    }
+
+    /// Replies once every shard's changes are where they are wanted, or at this time.
+    pub(super) fn await_all(
+        &mut self,
+        responder: &mut Responder,
+        (wanted, until_ms): (Wanted, u64),
+        form: ReplyForm,
+    ) {
         let mut asked = Vec::with_capacity(self.host.shards());
         for shard in 0..self.host.shards() {
             let token = self.token_of(responder, shard, shard);
-            self.host.hand(shard, Job::new(order(until_ms), token));
+            self.host.hand(shard, Job::new(Order::Await { wanted, until_ms }, token));
             let of_shard = Question { shard, what: What::Other, bytes: 0 };
             responder.ask(of_shard, self.host.shards());
             asked.push(of_shard);
         }
-        responder.wait(Waiting::all(ReplyForm::Combined(&persistence::SYNCED), asked));
+        responder.wait(Waiting::all(form, asked));
     }
 
     /// Each shard's pairs as one change.

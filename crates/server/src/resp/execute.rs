@@ -4,10 +4,12 @@
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::trees::places::TreePlaces;
-use remora_frontend::{Each, Executor, KeyCommand, ManyKeys, OwnedReply, PartRequest, Token};
+use remora_frontend::{
+    Each, Executor, KeyCommand, ManyKeys, OwnedReply, PartRequest, Token, Wanted,
+};
 use remora_layout::hash::KeyHash;
 use remora_protocol::{Command, Request as On};
-use remora_resp::commands::{server, strings};
+use remora_resp::commands::{server, strings, wait};
 use remora_resp::keys::Keys;
 use remora_resp::request;
 use remora_resp::request::Request;
@@ -105,8 +107,12 @@ impl<H: Host> RespExecutor<H> {
                 let of: KeyCommand = |key| Command::Digest { key: Some(key) };
                 self.each_key(responder, keys, of, ReplyForm::Combined(&server::DIGEST_VALUES));
             }
-            Request::WaitAof { wants_disk, until_ms, wants_more } => {
-                self.await_sync(responder, wants_disk, (until_ms, wants_more));
+            Request::WaitAof { wants_disk, replicas, until_ms } => {
+                self.await_disks(responder, wants_disk, (replicas, until_ms));
+            }
+            Request::Wait { replicas, until_ms } => {
+                let form = ReplyForm::Combined(&wait::STORED);
+                self.await_all(responder, (Wanted::Replicas(replicas), until_ms), form);
             }
             Request::DbSize => self.ask_all(responder, &Command::Count, ReplyForm::Sum),
             Request::FlushDb => {

@@ -91,12 +91,25 @@ impl ShardHost {
     /// The server becomes a replica, or that of another primary.
     pub fn begin_following(&mut self) {
         self.applier.clear();
-        self.shard.begin_applying();
+        let of = (self.number, self.shared.shards.len());
+        self.shard.begin_following_anew(of, self.shared.disk.is_some());
+    }
+
+    /// Whether the log of the primary is applied further with the next tick.
+    pub fn awaits_tick(&self) -> bool {
+        self.applier.waits()
     }
 
     /// The shard's clock ticks.
     pub fn tick_applier(&mut self) {
         self.applier.tick();
+    }
+
+    /// The shard's entries up to this one are on the disk.
+    pub fn set_synced(&mut self, synced: u64) {
+        self.large_jobs.set_synced(&self.shard, synced);
+        self.shard.set_synced(synced);
+        self.applier.note_synced(self.number, synced);
     }
 
     /// Hands the shard's new entries to the log's thread, as far as that has room; once it has all

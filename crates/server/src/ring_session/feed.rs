@@ -19,16 +19,40 @@ use zerocopy::FromBytes;
 /// The ring set of a replica, which has no other.
 const SET: usize = 0;
 
+/// What was sent to a replica and heard from it, since it asked for the log.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FeedCounts {
+    /// Messages, each of them one WRITE.
+    pub messages: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Acknowledgements.
+    pub acknowledgements: u64,
+}
+
+impl FeedCounts {
+    /// Adds those of another shard or replica.
+    pub fn add(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+        self.acknowledgements += other.acknowledgements;
+    }
+}
+
 /// A replica's feed, and whether it waits for credit.
 pub(super) struct ReplicaFeed {
     feed: Feed,
     /// The replica's port for RESP, as it says.
     port: u16,
+    /// The number of its process.
+    replica: u32,
     is_blocked: bool,
-    /// It takes nothing more out of its ring: what lies there from now on is not stored.
+    /// It takes nothing more out of its ring, or its link is lost: what lies there from now on is not
+    /// stored.
     has_left: bool,
     /// Scratch memory of a message.
     message: Vec<u8>,
+    counts: FeedCounts,
 }
 
 impl RingSession {
@@ -55,8 +79,15 @@ impl RingSession {
         };
         self.replies.link.await_writes(self.shard);
         let port = u16::try_from(follow.port.get()).unwrap_or(0);
-        let (is_blocked, has_left, message) = (false, false, Vec::new());
-        self.feed = Some(Box::new(ReplicaFeed { feed, port, is_blocked, has_left, message }));
+        self.feed = Some(Box::new(ReplicaFeed {
+            feed,
+            port,
+            replica: follow.replica.get(),
+            is_blocked: false,
+            has_left: false,
+            message: Vec::new(),
+            counts: FeedCounts::default(),
+        }));
         Ok(())
     }
 
@@ -76,6 +107,7 @@ impl RingSession {
     ) -> Result<(), SessionError> {
         let told = Acknowledge::read_from_bytes(body).map_err(|_| SessionError::Feed)?;
         let Some(of) = &mut self.feed else { return Err(SessionError::Feed) };
+        of.counts.acknowledgements += 1;
         of.feed.take(shard, told).map_err(|_| SessionError::Feed)
     }
 
@@ -87,7 +119,8 @@ impl RingSession {
 
     /// Whether WRITEs to the replica have completed since they were last looked at.
     pub fn has_stored(&self) -> bool {
-        let log = self.feed.as_ref().and_then(|of| of.feed.log());
+        let of = self.feed.as_ref().filter(|of| !of.has_left);
+        let log = of.and_then(|of| of.feed.log());
         log.is_some_and(|log| log.under_way() > 0) && self.replies.link.has_completed()
     }
 
@@ -132,13 +165,20 @@ impl RingSession {
             of.message.clear();
             of.feed.next_message(shard, now, &mut of.message);
             if of.message.is_empty() {
-                // A copy waits for something else.
-                return Ok(false);
+                // A copy that has swept a part without keys goes on in the next turn.
+                return Ok(!of.feed.waits());
             }
+            of.counts.messages += 1;
+            of.counts.bytes += of.message.len() as u64;
             of.feed.posted(self.replies.send_alone(SET, &of.message)?);
             self.take_completed(of);
         }
         Ok(of.feed.has_news(shard))
+    }
+
+    /// Whether the replica waits for something that no turn brings about.
+    pub fn feed_waits(&self) -> bool {
+        self.feed.as_ref().is_some_and(|of| of.feed.waits())
     }
 
     /// Counts the WRITEs that have completed as stored.
@@ -148,6 +188,7 @@ impl RingSession {
         // has seen it before it left, or this sees that it has left.
         Words::full_fence();
         of.has_left |= self.to_server.load_acquire(CLIENT_LEFT_WORD) != 0;
+        of.has_left |= self.replies.link.failure().is_some();
         if !of.has_left {
             of.feed.completed(writes);
         }
@@ -166,12 +207,14 @@ impl RingSession {
         let log = of.feed.log();
         Some(ReplicaPositions {
             session: self.session,
+            replica: of.replica,
             peer: self.peer,
             port: of.port,
             stored: of.feed.stored().filter(|_| !of.has_left),
             durable: log.map_or(0, |log| log.told().durable.get()),
             applied: log.map_or(0, |log| log.told().applied.get()),
             state: if log.is_none() { ReplicaState::Copies } else { ReplicaState::Follows },
+            counts: of.counts,
         })
     }
 }
@@ -190,6 +233,9 @@ pub enum ReplicaState {
 pub struct ReplicaPositions {
     /// The session of the replica.
     pub session: u64,
+    /// The number of its process: one that has come back has two sessions until the first ends. 0 if
+    /// it does not say.
+    pub replica: u32,
     /// Where it is.
     pub peer: Peer,
     /// Its port for RESP, as it says; 0 if it does not.
@@ -202,4 +248,6 @@ pub struct ReplicaPositions {
     pub applied: u64,
     /// What it gets.
     pub state: ReplicaState,
+    /// What was sent and heard.
+    pub counts: FeedCounts,
 }

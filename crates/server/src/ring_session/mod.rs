@@ -21,7 +21,7 @@ mod uploads;
 
 pub use client_end::{ClientEnd, RemoteEnd, ShmEnd, StoredBy};
 pub use error::SessionError;
-pub use feed::{ReplicaPositions, ReplicaState};
+pub use feed::{FeedCounts, ReplicaPositions, ReplicaState};
 
 use crate::following::Roles;
 use crate::other_searches::OtherSearches;
@@ -549,6 +549,15 @@ impl RingSession {
             return Ok(());
         }
         self.replies.send_or_keep(id, &[header.as_bytes(), value])
+    }
+
+    /// Ends the session if replies of it are held back; whether they were.
+    pub fn end_if_pending(&self) -> bool {
+        let is_pending = self.held_replies() > 0;
+        if is_pending {
+            self.violated.store(true, Ordering::Release);
+        }
+        is_pending
     }
 
     /// Gives the session up. Whether no other shard had done so before.

@@ -80,7 +80,8 @@ impl Incarnation {
         let mut worked = false;
         for session in &mut self.sessions {
             let rings = session.rings.iter_mut().zip(&mut self.shards).zip(is_free);
-            for ((ring, shard), _) in rings.filter(|((ring, _), free)| **free && ring.is_replica()) {
+            for ((ring, shard), _) in rings.filter(|((ring, _), free)| **free && ring.is_replica())
+            {
                 match ring.feed_some(shard, now) {
                     Ok(more) => worked |= more,
                     Err(error) => {

@@ -37,9 +37,9 @@ impl Copied {
     /// The shard is given a batch of the log of a primary.
     pub fn take(&mut self, life: u64, batch: &Batch) {
         let (log, logs, part) = match &batch.body {
-            Body::Clear => return self.whole.clear(),
+            Body::Clear { .. } => return self.whole.clear(),
             Body::Gate(_) => return,
-            Body::Log { log, logs, part } => (*log, *logs, part),
+            Body::Log { log, logs, part, .. } => (*log, *logs, part),
         };
         match part {
             LogPart::Begin => {
@@ -55,12 +55,7 @@ impl Copied {
     }
 
     /// Whether it has whole copies of the logs of this life, and each is so.
-    pub fn has_all_of(
-        &self,
-        of: (usize, usize),
-        life: u64,
-        is_so: impl Fn(usize) -> bool,
-    ) -> bool {
+    pub fn has_all_of(&self, of: (usize, usize), life: u64, is_so: impl Fn(usize) -> bool) -> bool {
         self.life == life && self.logs(of).is_some_and(|logs| logs.into_iter().all(is_so))
     }
 

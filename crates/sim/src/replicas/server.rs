@@ -130,12 +130,8 @@ impl Process {
             journals.push(journal.clone());
             let owner = Owner::heap(arena_bytes, journal);
             let region = MAX_REGIONS as u32 * number as u32 + at as u32;
-            let options = ShardOptions {
-                region,
-                incarnation: number,
-                log_shard: at as u32,
-                ..options.shard
-            };
+            let options =
+                ShardOptions { region, incarnation: number, log_shard: at as u32, ..options.shard };
             let mut shard = Shard::new(owner, options);
             shard.begin_applying();
             shard
@@ -233,9 +229,12 @@ impl Process {
     /// Whether it follows this life, with nothing on its way to its shards.
     pub fn has_all_of(&self, life: u64, last: &[u64]) -> bool {
         let mut shards = self.shards.iter().zip(&self.copied).enumerate();
-        self.is_idle() && shards.all(|(at, (shard, copied))| {
-            copied.has_all_of((at, self.shards.len()), life, |log| shard.applied(log as u32) >= last[log])
-        })
+        self.is_idle()
+            && shards.all(|(at, (shard, copied))| {
+                copied.has_all_of((at, self.shards.len()), life, |log| {
+                    shard.applied(log as u32) >= last[log]
+                })
+            })
     }
 }
 
@@ -244,8 +243,6 @@ impl Process {
 pub enum Order {
     /// Nothing: it finds another primary at the address.
     GoOn,
-    /// To forget what it has, and to copy.
-    Resync,
     /// To follow another server.
     Another,
 }
@@ -354,7 +351,6 @@ impl Place {
             if let Some(worker) = &mut process.stopped {
                 match order {
                     Order::GoOn => {}
-                    Order::Resync => worker.forget(),
                     Order::Another => {
                         let (host, shards) = (process.host.of_another(), process.shards.len());
                         process.links += process.host.following.links.load(Ordering::Relaxed);

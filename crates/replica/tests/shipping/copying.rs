@@ -1,0 +1,303 @@
+//! Copies, and the log behind them, over links that are cut at any moment: what a replica has in the
+//! end is what its primary has, and never a mixture of two states.
+
+use super::{NOW, SECRET, append, set};
+use remora_arena::{NoJournal, Owner};
+use remora_engine::{Origin, Past, PastEpoch, Shard, ShardOptions, split_operation};
+use remora_layout::limits::FEED_REASON_BYTES;
+use remora_protocol::replication::{FeedKind, Follow, RefusalReason};
+use remora_protocol::{Command, message::Status};
+use remora_replica::{AskFor, Feed, FeedError, Follower, Heard};
+use remora_testing::Random;
+use zerocopy::FromZeros;
+
+const PORT: u16 = 6379;
+
+fn primary(log_secret: u64, epoch: u64) -> Shard {
+    let options = ShardOptions {
+        hash_seed: 3,
+        record_secret: 7,
+        log_secret,
+        epoch,
+        buckets: 2,
+        ..ShardOptions::default()
+    };
+    Shard::new(Owner::heap(8 << 20, NoJournal), options)
+}
+
+fn del(shard: &mut Shard, key: &[u8]) {
+    let hash = shard.hash(key);
+    shard.execute(&Command::Del { key }, hash, NOW);
+}
+
+fn follow(feed: &mut Follower) -> Follow {
+    feed.ask(PORT)
+}
+
+/// A replica: what it makes of messages, and the shard that it fills.
+struct Replica {
+    follower: Follower,
+    shard: Shard,
+    copies: u32,
+}
+
+impl Replica {
+    fn new() -> Self {
+        let mut shard = primary(1, 1);
+        shard.begin_applying();
+        Self { follower: Follower::default(), shard, copies: 0 }
+    }
+
+    /// Takes one message, as a server does.
+    fn take(&mut self, message: &[u8]) -> Result<Heard, FeedError> {
+        let heard = self.follower.hear(message)?;
+        match &heard {
+            Heard::Begins { copies: true, .. } => {
+                self.copies += 1;
+                self.shard.begin_copy(&Origin::WHOLE, NOW);
+            }
+            Heard::Operations(stream) => {
+                let mut left = &stream[..];
+                while let Ok(Some((operation, rest))) = split_operation(left) {
+                    self.shard.load(operation, &Origin::WHOLE, NOW).unwrap();
+                    left = rest;
+                }
+            }
+            Heard::Copied { sequence, epoch } => {
+                self.shard.begin_applying_at(0, (*sequence, *epoch));
+            }
+            Heard::Entries { .. } => {
+                let log = self.follower.log().expect("it follows");
+                while let Some(entry) = log.next_entry() {
+                    self.shard.apply(&entry.entry(), &Origin::WHOLE, NOW).unwrap();
+                }
+            }
+            Heard::GoesOn { rest, at, .. } => {
+                for entry in rest {
+                    self.shard.apply(&entry.entry(), &Origin::WHOLE, NOW).unwrap();
+                }
+                self.shard.follow_at(0, *at);
+            }
+            Heard::Begins { copies: false, .. }
+            | Heard::Lost { .. }
+            | Heard::HasMore { .. }
+            | Heard::UnknownEpoch
+            | Heard::Refused(_) => {}
+        }
+        Ok(heard)
+    }
+
+    /// Follows over one link, which is cut after so many messages, or once nothing more comes.
+    fn link(&mut self, primary: &mut Shard, most: usize, mut between: impl FnMut(&mut Shard)) {
+        let mut feed = Feed::begin((primary, 1), &follow(&mut self.follower), AskFor::Some);
+        let mut message = Vec::new();
+        for _ in 0..most {
+            if !feed.has_news(primary) {
+                break;
+            }
+            message.clear();
+            feed.next_message(primary, NOW, &mut message);
+            between(primary);
+            if message.is_empty() {
+                continue;
+            }
+            if let Ok(Heard::Lost { is_same_log: true }) = self.take(&message) {
+                self.follower.lose_place();
+                break;
+            }
+        }
+        feed.end(primary);
+    }
+}
+
+fn same(one: &Shard, two: &Shard) {
+    assert_eq!(one.digest(), two.digest());
+}
+
+#[test]
+fn an_interrupted_copy_begins_anew_and_leaves_no_mixture() {
+    let (mut interrupted, mut most_copies) = (0, 0);
+    for seed in 0..60 {
+        let (mut random, mut of) = (Random::new(seed), primary(SECRET, 1));
+        let mut replica = Replica::new();
+        for at in 0..400 {
+            set(&mut of, format!("key-{at}").as_bytes(), &[b'v'; 3000]);
+        }
+        for _ in 0..6 {
+            let most = random.below(40) as usize;
+            let mut at = random.below(400);
+            replica.link(&mut of, most, |of| {
+                // Keys go and come while the copy is under way.
+                at = (at + 7) % 400;
+                del(of, format!("key-{at}").as_bytes());
+                append(of, format!("grows-{}", at % 5).as_bytes(), b"x");
+            });
+            interrupted += u64::from(replica.follower.log().is_none());
+            del(&mut of, format!("key-{}", random.below(400)).as_bytes());
+        }
+        replica.link(&mut of, usize::MAX, |_| {});
+        same(&of, &replica.shard);
+        most_copies = most_copies.max(replica.copies);
+    }
+    assert!(interrupted > 30 && most_copies > 2, "{interrupted} were interrupted, {most_copies}");
+}
+
+/// A primary that was started again with the first entries of an earlier epoch, which it counts anew.
+fn restarted(kept: u64, promised_nothing: bool) -> Shard {
+    let mut after = primary(SECRET, 2);
+    (0..kept).for_each(|at| set(&mut after, format!("key-{at}").as_bytes(), b"same"));
+    // It has no entries of before in its log, which begins with other numbers.
+    set(&mut after, b"more", b"than an entry for each");
+    del(&mut after, b"more");
+    let first = after.last_sequence() + 1;
+    let epochs = vec![PastEpoch { epoch: 1, last: kept, is_empty: false }];
+    after.set_past(Past { epochs, first, promised_nothing });
+    after
+}
+
+/// What a replica with so many entries hears of that primary, all of them committed or none.
+fn hears(replica: &mut Replica, after: &mut Shard) -> Heard {
+    let mut feed = Feed::begin((after, 1), &follow(&mut replica.follower), AskFor::Some);
+    let mut message = Vec::new();
+    feed.next_message(after, NOW, &mut message);
+    feed.end(after);
+    replica.take(&message).unwrap()
+}
+
+fn replica_of(entries: u64) -> Replica {
+    let mut before = primary(SECRET, 1);
+    let mut replica = Replica::new();
+    replica.link(&mut before, usize::MAX, |_| {});
+    (0..entries).for_each(|at| set(&mut before, format!("key-{at}").as_bytes(), b"same"));
+    replica.link(&mut before, usize::MAX, |_| {});
+    replica
+}
+
+#[test]
+fn behind_a_restart_of_the_primary_a_replica_goes_on_copies_or_keeps_what_it_has() {
+    // All that was kept: the entries of the new epoch follow, whatever their numbers are.
+    let (mut replica, mut after) = (replica_of(8), restarted(8, false));
+    (8..14).for_each(|at| set(&mut after, format!("other-{at}").as_bytes(), b"new"));
+    replica.link(&mut after, usize::MAX, |_| {});
+    assert_eq!(replica.copies, 1, "the first one");
+    same(&after, &replica.shard);
+    append(&mut after, b"grows", b"x");
+    replica.link(&mut after, usize::MAX, |_| {});
+    same(&after, &replica.shard);
+    // Less: a copy.
+    let mut replica = replica_of(5);
+    replica.link(&mut after, usize::MAX, |_| {});
+    replica.link(&mut after, usize::MAX, |_| {});
+    assert_eq!(replica.copies, 2);
+    same(&after, &replica.shard);
+    // More, and committed: nothing is thrown away, however often it asks.
+    let mut replica = replica_of(10);
+    let before = replica.shard.digest();
+    for _ in 0..2 {
+        let heard = hears(&mut replica, &mut after);
+        assert_eq!(heard, Heard::HasMore { received: 10, kept: 8 });
+        assert_eq!(replica.shard.digest(), before);
+    }
+    // Until it is told.
+    replica.follower = Follower::default();
+    replica.link(&mut after, usize::MAX, |_| {});
+    same(&after, &replica.shard);
+    // The epoch is too long ago.
+    let mut replica = replica_of(8);
+    after.set_past(Past::default());
+    assert_eq!(hears(&mut replica, &mut after), Heard::UnknownEpoch);
+}
+
+#[test]
+fn what_was_never_committed_goes_unless_it_may_have_been_acknowledged() {
+    for (promised_nothing, kept, received) in [(false, 8, 10), (true, 8, 10), (false, 10, 10)] {
+        let mut before = primary(SECRET, 1);
+        let mut replica = Replica::new();
+        replica.link(&mut before, usize::MAX, |_| {});
+        (0..10).for_each(|at| set(&mut before, format!("key-{at}").as_bytes(), b"same"));
+        let mut feed = Feed::begin((&mut before, 1), &follow(&mut replica.follower), AskFor::Some);
+        let mut message = Vec::new();
+        while feed.has_news(&before) {
+            message.clear();
+            feed.next_message(&mut before, NOW, &mut message);
+            if FeedKind::from_number(message[0]) == Some(FeedKind::Entries) {
+                // The commit position stays behind.
+                message[8..16].copy_from_slice(&3u64.to_le_bytes());
+            }
+            replica.take(&message).unwrap();
+        }
+        assert_eq!(replica.follower.log().unwrap().received(), received);
+        assert_eq!(replica.shard.applied(0), 3);
+        let mut after = restarted(kept, promised_nothing);
+        match hears(&mut replica, &mut after) {
+            Heard::HasMore { .. } => assert!(promised_nothing),
+            Heard::GoesOn { rest, .. } => {
+                assert!(!promised_nothing);
+                assert_eq!(rest.len() as u64, kept - 3);
+                set(&mut after, b"next", b"1");
+                replica.link(&mut after, usize::MAX, |_| {});
+                same(&after, &replica.shard);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn another_log_is_never_copied_unasked() {
+    let (mut of, mut other) = (primary(SECRET, 1), primary(SECRET + 1, 1));
+    set(&mut of, b"key", b"kept");
+    // Whether it has all of it, or its copy was cut.
+    for most in [usize::MAX, 1] {
+        let mut replica = Replica::new();
+        replica.link(&mut of, most, |_| {});
+        let before = replica.shard.digest();
+        let mut feed = Feed::begin((&mut other, 1), &follow(&mut replica.follower), AskFor::Some);
+        let mut message = Vec::new();
+        feed.next_message(&mut other, NOW, &mut message);
+        assert_eq!(replica.take(&message), Ok(Heard::Lost { is_same_log: false }));
+        assert_eq!(replica.shard.digest(), before);
+        // Nor if the other server answers as if it were asked to.
+        let mut feed = Feed::begin((&mut other, 1), &Follow::new_zeroed(), AskFor::Some);
+        message.clear();
+        feed.next_message(&mut other, NOW, &mut message);
+        assert_eq!(replica.take(&message), Err(FeedError::Malformed));
+        assert_eq!(replica.shard.digest(), before);
+    }
+}
+
+#[test]
+fn a_promoted_shard_has_another_log_under_a_later_epoch() {
+    let mut of = primary(SECRET, 3);
+    (0..20).for_each(|at| set(&mut of, format!("key-{at}").as_bytes(), b"v"));
+    let mut replica = Replica::new();
+    replica.link(&mut of, usize::MAX, |_| {});
+    assert!(replica.shard.promote(replica.shard.last_epoch() - 1, 5).is_err(), "an earlier epoch");
+    let (key, epoch) = (replica.shard.log().key(), replica.shard.last_epoch() + 1);
+    assert_eq!(epoch, 4);
+    let before = replica.shard.last_sequence();
+    replica.shard.promote(epoch, 5).unwrap();
+    assert!(replica.shard.log().key() != key);
+    let hash = replica.shard.hash(b"new");
+    let stored = replica.shard.execute(&Command::Append { key: b"new", value: b"1" }, hash, NOW);
+    assert_eq!(stored.status, Status::Ok);
+    assert_eq!(replica.shard.last_sequence(), before + 1, "its sequences go on");
+    // The old primary copies it.
+    let mut old = Replica { follower: Follower::default(), shard: of, copies: 0 };
+    old.shard.begin_applying();
+    old.link(&mut replica.shard, usize::MAX, |_| {});
+    same(&replica.shard, &old.shard);
+}
+
+#[test]
+fn a_refusal_is_bounded_and_says_why() {
+    let mut of = primary(SECRET, 1);
+    let mut feed = Feed::refused(RefusalReason::IsReplica, &"é".repeat(FEED_REASON_BYTES));
+    assert!(feed.has_news(&of) && feed.is_over());
+    let mut message = Vec::new();
+    feed.next_message(&mut of, NOW, &mut message);
+    let mut replica = Replica::new();
+    let Ok(Heard::Refused(why)) = replica.take(&message) else { panic!("it refuses") };
+    assert_eq!(why.len(), FEED_REASON_BYTES);
+    assert!(!feed.has_news(&of));
+}
