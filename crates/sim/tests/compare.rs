@@ -1,7 +1,8 @@
 //! Policies compared in virtual time: every figure is exact, so that a bound is
 //! one. `remora-sim compare` prints the tables.
 
-use remora_sim::compare::{Admits, Fixed, Policy, REACHED, Threads, Workload, all, run, walking};
+use remora_replica::AskFor;
+use remora_sim::compare::{Admits, Fixed, Policy, REACHED, Threads, Workload, all, increase, replicate, run, walking};
 use std::ops::RangeInclusive;
 
 /// The smallest ratio at which one path counts as better.
@@ -175,4 +176,21 @@ fn polling_threads_lose_to_events_beyond_the_cores() {
     let (twice, four_times) = (idle.latencies(56), idle.latencies(112));
     assert!(four_times.polling / twice.polling > 4.0, "three times as many beyond");
     assert!(four_times.events < 1.1 * twice.events);
+}
+
+/// HydraDB Fig. 13: a replica costs a SET at most what it costs there, from some clients on; one
+/// client alone waits for a round trip, or two.
+#[test]
+fn replicas_cost_a_set_at_most_what_hydradb_says() {
+    let (relaxed, strict) = (AskFor::Some, AskFor::Each);
+    for clients in [16, 60] {
+        let (one, two) = (increase(clients, 1, relaxed), increase(clients, 2, relaxed));
+        assert!(one <= 12.3 && two <= 41.1, "{clients} clients: {one} % and {two} %");
+        assert!(increase(clients, 1, strict) <= 100.0, "{clients} clients");
+    }
+    let alone = increase(1, 1, relaxed);
+    assert!(alone < increase(1, 1, strict), "an acknowledgement takes longer than a completion");
+    let (few, each) = (replicate(16, 1, relaxed), replicate(16, 1, strict));
+    assert!(few.acknowledgements * 20.0 < 1.0 && each.acknowledgements > few.acknowledgements);
+    assert!(few.writes < 1.0, "entries of a turn go together: {few:?}");
 }

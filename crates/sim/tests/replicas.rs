@@ -32,7 +32,7 @@ fn the_same_seed_gives_the_same_run_with_replicas() {
 fn fixed_seeds_keep_every_promise_with_replicas() {
     let mut counts = ReplicaCounts::default();
     let (mut crashes, mut stalls, mut lost) = (0, 0, 0);
-    for seed in 0..150 {
+    for seed in 0..200 {
         let outcome = run(seed, true);
         counts += outcome.replicas;
         let struck = |fault| outcome.faults.get(&fault).copied().unwrap_or(0);

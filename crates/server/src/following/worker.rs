@@ -315,7 +315,11 @@ impl<H: Host> Worker<H> {
     /// A shard of the primary answers.
     fn begun(&mut self, log: usize, copies: bool, primary: PrimaryFacts) -> Result<(), Ended> {
         let facts = (primary.shards, primary.arena_bytes);
-        check(self.host.memory(), facts).map_err(Ended::Failed)?;
+        if let Err(why) = check(self.host.memory(), facts) {
+            // What follows of the copy is not taken either.
+            self.logs[log].lose_place();
+            return Err(Ended::Failed(why));
+        }
         let following = Arc::clone(self.following());
         following.set_trouble("");
         if !following.is_up.swap(true, Ordering::Relaxed) {
@@ -402,10 +406,14 @@ impl<H: Host> Worker<H> {
 
     fn give(&mut self, log: usize, part: LogPart) {
         let (logs, following) = (self.logs.len(), Arc::clone(self.following()));
-        if let LogPart::Copied { .. } = part {
-            self.renumbered.resize(self.logs.len(), Vec::new());
+        self.renumbered.resize(self.logs.len(), Vec::new());
+        match part {
+            LogPart::Begin => self.renumbered[log] = vec![u64::MAX; self.given.len()],
             // With this batch.
-            self.renumbered[log] = self.given.iter().map(|given| given + 1).collect();
+            LogPart::Copied { .. } => {
+                self.renumbered[log] = self.given.iter().map(|given| given + 1).collect();
+            }
+            LogPart::Operations(_) | LogPart::Entries(_) => {}
         }
         let key = self.logs[log].key();
         let batch = Arc::new(Batch { following, body: Body::Log { log, logs, key, part } });
@@ -438,12 +446,15 @@ impl<H: Host> Worker<H> {
 
     /// Says how far the replica has come with a log.
     fn acknowledge(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
-        if !self.is_numbered(log) {
-            return Ok(());
-        }
-        let (following, targets) = (self.following(), self.targets(log));
-        let applied = following.applied_of(log, targets.clone());
-        let durable = following.durable_of(log, targets).min(applied);
+        // Of the former numbers nothing counts. That something was received counts all the same.
+        let (applied, durable) = match self.is_numbered(log) {
+            true => {
+                let (following, targets) = (self.following(), self.targets(log));
+                let applied = following.applied_of(log, targets.clone());
+                (applied, following.durable_of(log, targets).min(applied))
+            }
+            false => (0, 0),
+        };
         let clock_ns = self.host.clock_ns();
         let Some(receiver) = self.logs[log].log() else { return Ok(()) };
         let received = receiver.received();

@@ -1,5 +1,6 @@
 //! `remora-sim compare`.
 
+use super::replication;
 use super::report::Compared;
 use super::{Admits, Latencies, Threads, Workload, all, walking};
 use std::process::ExitCode;
@@ -24,6 +25,9 @@ pub struct Args {
     /// Instead: a model of polling against waiting for events (Catfish Fig. 6).
     #[arg(long, conflicts_with_all = ["workload", "json", "walking"])]
     threads: bool,
+    /// Instead: what replicas cost a SET (HydraDB Fig. 13).
+    #[arg(long, conflicts_with_all = ["workload", "json", "walking", "threads"])]
+    replication: bool,
     /// Prints one JSON object a line instead of tables.
     #[arg(long)]
     json: bool,
@@ -46,6 +50,10 @@ impl Args {
         }
         if self.walking {
             print!("{}", walking_table());
+            return ExitCode::SUCCESS;
+        }
+        if self.replication {
+            print!("{}", replication::table());
             return ExitCode::SUCCESS;
         }
         if self.threads {

@@ -1,0 +1,51 @@
+//! Any bytes as the messages of a primary to a replica, and as what a replica says to a primary:
+//! nothing panics, and nobody has what was never written.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use remora_arena::{NoJournal, Owner};
+use remora_engine::{Now, Shard, ShardOptions};
+use remora_layout::limits::FEED_BYTES;
+use remora_protocol::replication::{Acknowledge, Follow};
+use remora_replica::{AskFor, Feed, Follower};
+use zerocopy::FromBytes;
+
+const NOW: Now = Now { unix_ms: 1, since_start_s: 1 };
+
+fuzz_target!(|input: Vec<(u8, Vec<u8>)>| {
+    let mut primary = Shard::new(Owner::heap(1 << 20, NoJournal), ShardOptions::default());
+    let (mut feed, mut follower) = (None::<Feed>, Follower::default());
+    for (choice, bytes) in &input {
+        match choice % 4 {
+            0 => {
+                if follower.hear(bytes).is_err() {
+                    follower.ask(0);
+                }
+            }
+            1 => {
+                if let Ok((follow, _)) = Follow::read_from_prefix(bytes) {
+                    feed.iter_mut().for_each(|feed| feed.end(&mut primary));
+                    feed = Some(Feed::begin(&mut primary, &follow, AskFor::Some));
+                }
+            }
+            2 => {
+                if let (Some(feed), Ok((told, _))) = (&mut feed, Acknowledge::read_from_prefix(bytes))
+                {
+                    let _ = feed.take(&mut primary, told);
+                }
+            }
+            _ => {
+                let mut message = Vec::new();
+                if let Some(feed) = &mut feed {
+                    feed.next_message(&mut primary, NOW, &mut message);
+                }
+                assert!(message.len() <= FEED_BYTES);
+                if choice & 4 != 0 {
+                    let _ = follower.hear(&message);
+                }
+            }
+        }
+        let stored = feed.as_ref().and_then(Feed::stored).unwrap_or(0);
+        assert!(stored <= primary.last_sequence());
+    }
+});
