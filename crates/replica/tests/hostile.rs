@@ -16,14 +16,22 @@ const NOW: Now = Now { unix_ms: 1, since_start_s: 1 };
 const SECRET: u64 = 9;
 
 fn shard() -> Shard {
-    let options =
-        ShardOptions { log_secret: SECRET, durability: Durability::Told, ..ShardOptions::default() };
+    let options = ShardOptions {
+        log_secret: SECRET,
+        durability: Durability::Told,
+        ..ShardOptions::default()
+    };
     Shard::new(Owner::heap(32 << 20, NoJournal), options)
 }
 
 fn set(shard: &mut Shard, key: &[u8], value: &[u8]) {
-    let set =
-        Command::Set { key, value, condition: Condition::Always, expiry: Expiry::Never, get: false };
+    let set = Command::Set {
+        key,
+        value,
+        condition: Condition::Always,
+        expiry: Expiry::Never,
+        get: false,
+    };
     let hash = shard.hash(key);
     assert_eq!(shard.execute(&set, hash, NOW).status, Status::Ok);
 }

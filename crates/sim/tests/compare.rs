@@ -2,7 +2,9 @@
 //! one. `remora-sim compare` prints the tables.
 
 use remora_replica::AskFor;
-use remora_sim::compare::{Admits, Fixed, Policy, REACHED, Threads, Workload, all, increase, replicate, run, walking};
+use remora_sim::compare::{
+    Admits, Fixed, Policy, REACHED, Threads, Workload, all, increase, replicate, run, walking,
+};
 use std::ops::RangeInclusive;
 
 /// The smallest ratio at which one path counts as better.

@@ -184,7 +184,7 @@ impl Model {
         if took == (Took::Entries { asks: true }) {
             replica.free_ns += POST_NS;
             replica.acknowledgements += 1;
-            let told = replica.receiver.acknowledge(0, 0);
+            let told = replica.receiver.acknowledge(0, 0, 0);
             let at_ns = replica.free_ns + RDMA.latency_ns;
             self.schedule(at_ns, Event::Acknowledged { replica: at, told });
         }
@@ -241,7 +241,10 @@ impl Model {
                 continue;
             }
             let mut bytes = Vec::new();
-            replica.sender.next_message(&mut self.shard, &mut bytes).expect("the log keeps it");
+            replica
+                .sender
+                .next_message(&mut self.shard, NOW, &mut bytes)
+                .expect("the log keeps it");
             replica.writes += 1;
             replica.bytes += bytes.len() as u64;
             let write = replica.writes;
