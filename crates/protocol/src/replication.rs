@@ -2,9 +2,10 @@
 //! what the replica says to that shard (HydraDB 5.2; RDMA_Mongo 4.4).
 //!
 //! ```text
-//! to the replica   0 kind 1 | 0 3 | ask 4 | commit 8 | clock 8 | time 8 | body
+//! to the replica   0 kind 1 | 0 3 | ask 4 | commit 8 | body
 //!   begins           key 8 | epoch 8 | next 8 | kept 8 | arena 8 | used 8 | keys 8 | shards 4 | 0 4
 //!   entries          frames of the log
+//!   echo             clock 8 | time 8 | frames of the log
 //!   lost             is_same_log 8 | oldest 8 | next 8
 //!   copy             operations of a snapshot; each message ends with any byte of one
 //!   copied           sequence 8
@@ -34,6 +35,8 @@ pub enum FeedKind {
     Copied = 5,
     /// This server's log is not to be followed.
     Refused = 6,
+    /// As [`FeedKind::Entries`], behind the newest clock of the replica.
+    Echo = 7,
 }
 
 impl FeedKind {
@@ -55,15 +58,20 @@ pub struct FeedHeader {
     pub ask: U32,
     /// Entries up to this sequence may be applied.
     pub commit: U64,
-    /// The newest clock of the replica that the primary had taken before it read `commit`; 0
-    /// without one.
-    pub clock: U64,
-    /// The primary's clock when it read `commit`, Unix ms; 0 without `clock`.
-    pub time: U64,
 }
 
 /// Bytes of that.
 pub const FEED_HEADER_BYTES: usize = size_of::<FeedHeader>();
+
+/// Before the frames of a [`FeedKind::Echo`].
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Echo {
+    /// The newest clock of the replica that the primary had taken before it read `commit`.
+    pub clock: U64,
+    /// The primary's clock when it read `commit`, Unix ms.
+    pub time: U64,
+}
 
 /// The body of [`FeedKind::Begins`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -171,6 +179,6 @@ pub struct Acknowledge {
     pub zero: U32,
 }
 
-const _: () = assert!(FEED_HEADER_BYTES == 32);
+const _: () = assert!(FEED_HEADER_BYTES == 16 && size_of::<Echo>() == 16);
 const _: () = assert!(size_of::<Begins>() == 64 && size_of::<Follow>() == 40);
 const _: () = assert!(size_of::<Acknowledge>() == 48);

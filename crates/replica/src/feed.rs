@@ -307,13 +307,6 @@ fn lost_of(error: CursorError) -> Lost {
 }
 
 fn message(kind: FeedKind, body: &[u8]) -> Vec<u8> {
-    let header = FeedHeader {
-        kind: kind as u8,
-        zero: [0; 3],
-        ask: 0.into(),
-        commit: 0.into(),
-        clock: 0.into(),
-        time: 0.into(),
-    };
+    let header = FeedHeader { kind: kind as u8, zero: [0; 3], ask: 0.into(), commit: 0.into() };
     [header.as_bytes(), body].concat()
 }

@@ -201,7 +201,7 @@ impl Follower {
                 self.stage = Stage::Following(LogReceiver::new(key, next));
                 Ok(Heard::Copied { sequence, epoch })
             }
-            (FeedKind::Entries, Stage::Following(receiver)) => {
+            (FeedKind::Entries | FeedKind::Echo, Stage::Following(receiver)) => {
                 let asks = match receiver.take(message)? {
                     Took::Entries { asks } => asks,
                     Took::Gap => true,

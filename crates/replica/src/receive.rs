@@ -10,7 +10,7 @@
 use crate::lag::{Freshness, Mark};
 use remora_layout::limits::{FEED_WAITING_BYTES, LOG_HELD_BYTES};
 use remora_log::{AssembleError, Assembler, FrameError, Frames, LogKey, OwnedEntry};
-use remora_protocol::replication::{Acknowledge, FEED_HEADER_BYTES, FeedHeader, FeedKind};
+use remora_protocol::replication::{Acknowledge, Echo, FEED_HEADER_BYTES, FeedHeader, FeedKind};
 use std::collections::VecDeque;
 use zerocopy::FromBytes;
 
@@ -110,16 +110,24 @@ impl LogReceiver {
     /// # Errors
     /// See [`FeedError`]: the connection is to be ended. Entries that were received stay.
     pub fn take(&mut self, message: &[u8]) -> Result<Took, FeedError> {
-        let (header, frames) =
+        let (header, body) =
             FeedHeader::read_from_prefix(message).map_err(|_| FeedError::Malformed)?;
-        debug_assert_eq!(message.len() - frames.len(), FEED_HEADER_BYTES);
-        if FeedKind::from_number(header.kind) != Some(FeedKind::Entries) {
-            return Err(FeedError::Malformed);
-        }
+        debug_assert_eq!(message.len() - body.len(), FEED_HEADER_BYTES);
+        let (echo, frames) = match FeedKind::from_number(header.kind) {
+            Some(FeedKind::Entries) => (None, body),
+            Some(FeedKind::Echo) => {
+                let (echo, frames) =
+                    Echo::read_from_prefix(body).map_err(|_| FeedError::Malformed)?;
+                (Some(echo), frames)
+            }
+            _ => return Err(FeedError::Malformed),
+        };
         let took = self.take_frames(frames)?;
         // A later message does not take back what an earlier one has committed.
         self.commit = self.commit.max(header.commit.get());
-        self.take_clock(&header)?;
+        if let Some(echo) = echo {
+            self.take_echo(header.commit.get(), &echo)?;
+        }
         let ask = header.ask.get();
         if ask != 0 {
             self.ask = ask;
@@ -130,17 +138,14 @@ impl LogReceiver {
         })
     }
 
-    fn take_clock(&mut self, header: &FeedHeader) -> Result<(), FeedError> {
-        let (commit, clock_ns, time_ms) =
-            (header.commit.get(), header.clock.get(), header.time.get());
-        if clock_ns > self.clock || time_ms > MAX_TIME_MS {
+    fn take_echo(&mut self, commit: u64, echo: &Echo) -> Result<(), FeedError> {
+        let (clock_ns, time_ms) = (echo.clock.get(), echo.time.get());
+        if clock_ns == 0 || clock_ns > self.clock || time_ms > MAX_TIME_MS {
             // It was not sent, or is no time.
             return Err(FeedError::Malformed);
         }
-        if clock_ns != 0 {
-            self.time_ms = time_ms;
-            self.freshness.take(Mark { commit, clock_ns, time_ms });
-        }
+        self.time_ms = time_ms;
+        self.freshness.take(Mark { commit, clock_ns, time_ms });
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use remora_arena::Journal;
 use remora_engine::{Now, Shard};
 use remora_layout::limits::{ASK_ENTRIES, FEED_BYTES, FEED_ROOM_BYTES};
 use remora_log::{Cursor, CursorError, Hold, Lost, outline};
-use remora_protocol::replication::{Acknowledge, FEED_HEADER_BYTES, FeedHeader, FeedKind};
+use remora_protocol::replication::{Acknowledge, Echo, FEED_HEADER_BYTES, FeedHeader, FeedKind};
 use std::collections::VecDeque;
 use zerocopy::IntoBytes;
 
@@ -151,27 +151,33 @@ impl LogSender {
         now: Now,
         out: &mut Vec<u8>,
     ) -> Result<(), Lost> {
-        out.resize(FEED_HEADER_BYTES, 0);
-        shard.log().read(&mut self.cursor, FEED_BYTES - FEED_HEADER_BYTES, out)?;
-        if let Some(of) = outline(&out[FEED_HEADER_BYTES..]) {
+        let clock = self.told.clock.get();
+        let (kind, before) = match self.echoed < clock {
+            true => (FeedKind::Echo, FEED_HEADER_BYTES + size_of::<Echo>()),
+            false => (FeedKind::Entries, FEED_HEADER_BYTES),
+        };
+        out.resize(before, 0);
+        shard.log().read(&mut self.cursor, FEED_BYTES - before, out)?;
+        if let Some(of) = outline(&out[before..]) {
             self.unasked += of.last + 1 - of.first;
             self.sent = of.last;
             self.most_sent = self.most_sent.max(self.sent);
         }
         // The clock came before the commit position is read: all that was committed when the replica
         // read its clock is within that position.
-        self.echoed = self.told.clock.get();
+        self.echoed = self.echoed.max(clock);
         (self.commit, self.is_commit_due) = (self.commit_of(shard), false);
-        let time = if self.echoed == 0 { 0 } else { now.unix_ms };
         let header = FeedHeader {
-            kind: FeedKind::Entries as u8,
+            kind: kind as u8,
             zero: [0; 3],
             ask: self.ask().into(),
             commit: self.commit.into(),
-            clock: self.echoed.into(),
-            time: time.into(),
         };
         out[..FEED_HEADER_BYTES].copy_from_slice(header.as_bytes());
+        if kind == FeedKind::Echo {
+            let echo = Echo { clock: clock.into(), time: now.unix_ms.into() };
+            out[FEED_HEADER_BYTES..before].copy_from_slice(echo.as_bytes());
+        }
         Ok(())
     }
 

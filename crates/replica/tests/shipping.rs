@@ -8,7 +8,7 @@ use remora_engine::{Applied, Durability, Now, Origin, Shard, ShardOptions};
 use remora_layout::limits::{ASK_ENTRIES, FEED_BYTES};
 use remora_log::LogKey;
 use remora_protocol::message::Status;
-use remora_protocol::replication::FEED_HEADER_BYTES;
+use remora_protocol::replication::{Echo, FEED_HEADER_BYTES};
 use remora_protocol::{Command, Condition, Expiry};
 use remora_replica::{AskFor, LogReceiver, LogSender, Took, Violation};
 use remora_testing::Random;
@@ -358,7 +358,8 @@ fn a_primary_echoes_the_newest_clock_of_a_replica_with_its_commit_position() {
     }
     assert!(sender.has_news(&primary), "a clock");
     let echo = message(&mut sender, &mut primary);
-    assert_eq!((echo.len(), sender.has_news(&primary)), (FEED_HEADER_BYTES, false));
+    let bytes = FEED_HEADER_BYTES + size_of::<Echo>();
+    assert_eq!((echo.len(), sender.has_news(&primary)), (bytes, false));
     receiver.take(&echo).unwrap();
     let time_ms = NOW.unix_ms;
     assert_eq!((receiver.take_time(), receiver.take_time()), (Some(time_ms), None));
