@@ -3,6 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use remora_protocol::applied::AppliedEntry;
 use remora_protocol::{Command, Pairs};
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
@@ -14,6 +15,11 @@ fuzz_target!(|bytes: &[u8]| {
             Pairs::push(&mut list, key, value);
         }
         assert_eq!(list, bytes);
+    }
+    if let Ok(AppliedEntry { step, position, operation }) = AppliedEntry::decode(bytes) {
+        assert!(AppliedEntry::is(bytes) && Command::decode_within(bytes).is_err());
+        let header = AppliedEntry::header(step, &position);
+        assert_eq!([&header[..], operation].concat(), bytes);
     }
     if let Ok((database, command, id)) = Command::decode_within(bytes) {
         assert!(command.key().is_none_or(|key| key.len() <= MAX_KEY_BYTES));

@@ -4,6 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use remora_layout::lag::Lag;
 use remora_layout::session::Heartbeat;
 
 fuzz_target!(|data: &[u8]| {
@@ -21,7 +22,8 @@ fuzz_target!(|data: &[u8]| {
             epoch: words[3],
             server_unix_ms: words[4],
             echoed_client_clock_ns: words[5],
-            session: words[6],
+            session: words[6] & ((1 << 48) - 1),
+            lag: Lag::of_code((words[6] >> 48) as u16),
         };
         words = beat.to_words();
         assert_eq!(Heartbeat::from_words(&words), (words[0] != 0).then_some(beat));

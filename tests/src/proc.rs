@@ -15,6 +15,8 @@ pub struct Task {
     pub sleeps: u64,
     /// Whether it sleeps now.
     pub is_asleep: bool,
+    /// Whether a signal has stopped it.
+    pub is_stopped: bool,
 }
 
 /// The threads of a process.
@@ -31,7 +33,9 @@ pub fn tasks(pid: u32) -> Vec<Task> {
         let cpu_ns = scheduled.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or_default();
         let sleeps = field(&status, "voluntary_ctxt_switches:").unwrap_or_default();
         let is_asleep = status.lines().any(|line| line.starts_with("State:\tS"));
-        tasks.push(Task { tid, name: name.trim().to_owned(), cpu_ns, sleeps, is_asleep });
+        let is_stopped = status.lines().any(|line| line.starts_with("State:\tT"));
+        let name = name.trim().to_owned();
+        tasks.push(Task { tid, name, cpu_ns, sleeps, is_asleep, is_stopped });
     }
     tasks
 }

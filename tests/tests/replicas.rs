@@ -61,7 +61,8 @@ impl Primary {
         // Three shards may each get all keys of both of the primary's.
         let memory = if shards == 3 { "--max-memory=192MiB" } else { "--max-memory=64MiB" };
         let shards = format!("--shards={shards}");
-        let mut flags = [&SMALL[1..], &[memory, &of, &shards]].concat();
+        let stale = "--replica-reads=stale";
+        let mut flags = [&SMALL[1..], &[memory, &of, &shards, stale]].concat();
         if over_tcp {
             flags.extend(["--transport=tcp", &own]);
         }
@@ -89,6 +90,7 @@ pub(crate) fn catch_up(primary: &mut Resp, replica: &mut Resp) {
     let last = primary.info("master_repl_offset");
     wait_until("the replica has it all", || replica.info("slave_repl_offset") >= last);
     assert_eq!(digest(primary), digest(replica));
+    wait_until("it answers reads", || !replica.call("EXISTS key").is_error());
 }
 
 #[test]
@@ -178,15 +180,10 @@ fn a_replica_keeps_what_it_has_when_its_primary_came_back_empty() {
 }
 
 #[test]
-fn a_replica_with_a_directory_and_a_wrong_address_are_refused() {
+fn a_wrong_address_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let data = format!("--data-dir={}", directory.path().join("data").display());
     let socket = format!("--socket={}", directory.path().join("s").display());
-    let refused = |flags: &[&str]| {
-        let run = remora_tests::run_remora(&[&["serve", "--port=0", &socket], flags].concat());
-        assert_eq!(run.code, Some(2), "{run:?}");
-        run.err
-    };
-    assert!(refused(&["--replica-of=nowhere"]).contains("replica_of: \"nowhere\" is neither"));
-    assert!(refused(&["--replica-of=127.0.0.1:1", &data]).contains("leave data_dir out"));
+    let run = remora_tests::run_remora(&["serve", "--port=0", &socket, "--replica-of=nowhere"]);
+    assert_eq!(run.code, Some(2), "{run:?}");
+    assert!(run.err.contains("replica_of: \"nowhere\" is neither"), "{}", run.err);
 }

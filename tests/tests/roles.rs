@@ -2,7 +2,9 @@
 //! back again. What is not to be followed is refused, with the reason.
 
 use crate::replicas::{Primary, SMALL, catch_up, digest, fill, free_port, says};
+use remora_client_core::SetOptions;
 use remora_tests::{Resp, ServerProcess, Value, run_redis_py_with, wait_until};
+use rustix::process::Signal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -22,7 +24,9 @@ impl Node {
         let address = format!("127.0.0.1:{}", free_port());
         let own = [format!("--fabric-address={address}"), format!("--shards={shards}")];
         let own = own.each_ref().map(String::as_str);
-        let server = ServerProcess::start(&[&SMALL[..], &own, flags].concat());
+        let has_memory = flags.iter().any(|flag| flag.starts_with("--max-memory"));
+        let small = if has_memory { &SMALL[1..] } else { &SMALL[..] };
+        let server = ServerProcess::start(&[small, &own, flags].concat());
         Self { server, address }
     }
 
@@ -62,7 +66,7 @@ fn follows(primary: &Node, replica: &Node) {
 
 #[test]
 fn a_primary_becomes_a_replica_and_a_replica_a_primary() {
-    let (one, two) = (Node::start(2), Node::start(1));
+    let (one, two) = (Node::start(2), Node::start(2));
     fill(&mut one.resp(), 0);
     two.resp().call("SET own 1");
     let (host, port) = one.address.split_once(':').unwrap();
@@ -150,6 +154,38 @@ fn roles_go_back_and_forth_under_load() {
 }
 
 #[test]
+fn a_change_that_waits_for_replicas_is_not_acknowledged_by_a_new_replica() {
+    let (one, other) = (Node::with(2, &["--min-replicas=1"]), Node::start(2));
+    // Over TCP a process that is stopped stores nothing.
+    let two = Node::with(2, &["--transport=tcp"]);
+    two.follow(&one);
+    follows(&one, &two);
+    wait_until("changes are taken", || one.resp().call("SET before 1") == Value::ok());
+    two.server.signal(Signal::STOP);
+    // Connections of both threads, with keys of both shards.
+    let mut pending: Vec<Resp> = (0..8).map(|_| one.resp()).collect();
+    for (at, resp) in pending.iter_mut().enumerate() {
+        resp.send_raw(format!("INCR pending-{at}\r\n").as_bytes()).unwrap();
+    }
+    let mut session = one.server.session();
+    let in_session = thread::spawn(move || session.set(b"pending", b"1", SetOptions::default()));
+    let mut resp = one.resp();
+    wait_until("they wait", || resp.info("replies_held") >= 9);
+    assert_eq!(resp.call(&format!("REPLICAOF {}", other.address)), Value::ok());
+    for mut resp in pending {
+        match resp.receive() {
+            Ok(Value::Error(text)) => assert!(text.starts_with("READONLY "), "{text}"),
+            Ok(other) => panic!("{other:?} for a change that is lost"),
+            Err(_) => {}
+        }
+    }
+    in_session.join().unwrap().expect_err("its change is lost");
+    follows(&other, &one);
+    assert_eq!(one.resp().call("DBSIZE"), Value::Integer(0));
+    two.server.signal(Signal::CONT);
+}
+
+#[test]
 fn a_promoted_replica_has_all_that_was_written() {
     let (one, three) = (Node::start(2), Node::with(3, &["--max-memory=192MiB"]));
     three.follow(&one);
@@ -181,6 +217,17 @@ fn chains_loops_and_wrong_addresses_are_refused_with_the_reason() {
     assert_eq!(resp.call("GET kept"), Value::bulk("1"), "nothing was copied");
     // It goes on trying, and gets through once that is a primary.
     assert_eq!(two.resp().call("REPLICAOF NO ONE"), Value::ok());
+    follows(&two, &three);
+    // A primary with a replica becomes one: that replica keeps what it has.
+    two.follow(&one);
+    let mut resp = three.resp();
+    wait_until("it is refused", || says(&mut resp, "itself a replica"));
+    assert_eq!(resp.call("GET m-1"), Value::bulk("0"));
+    follows(&one, &two);
+    // What that leads with is another log.
+    assert_eq!(two.resp().call("REPLICAOF NO ONE"), Value::ok());
+    wait_until("it does not take that", || says(&mut resp, "RESYNC copies it"));
+    assert_eq!(resp.call("RESYNC"), Value::ok());
     follows(&two, &three);
     // Itself, by both of its addresses.
     let own = error(two.resp().call(&format!("REPLICAOF {}", two.address)));
@@ -235,4 +282,73 @@ fn redis_py_reads_both_roles() {
     let fabric = of(one.address.parse().unwrap());
     let arguments = [of(one.server.resp_address()), of(two.server.resp_address()), fabric].concat();
     run_redis_py_with("roles.py", &arguments, "redis-py reads both roles");
+}
+
+/// Fills a server, in one pipeline.
+fn fill_many(resp: &mut Resp, keys: usize) {
+    let value = "v".repeat(400);
+    let mut requests = Vec::new();
+    (0..keys).for_each(|at| requests.extend(format!("SET many-{at} {at}{value}\r\n").as_bytes()));
+    let mut sender = Resp::connect(resp.socket.peer_addr().unwrap()).unwrap();
+    let mut socket = sender.socket.try_clone().unwrap();
+    let writer = thread::spawn(move || {
+        std::io::Write::write_all(&mut socket, &requests).unwrap();
+    });
+    (0..keys).for_each(|_| assert_eq!(sender.receive().unwrap(), Value::ok()));
+    writer.join().unwrap();
+}
+
+/// A primary that is stopped while the replica copies it.
+fn stopped_in_a_copy(keys: usize) -> (Primary, ServerProcess) {
+    let primary = Primary::start();
+    fill_many(&mut primary.server.resp(), keys);
+    let replica = primary.replica(2, true);
+    let mut resp = replica.resp();
+    let records = |resp: &mut Resp| {
+        let Value::Bulk(text) = resp.call("INFO replication") else { panic!("no text") };
+        let text = String::from_utf8(text).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("master_sync_records:"));
+        line.map_or(0, |number| number.parse::<usize>().unwrap())
+    };
+    wait_until("a part of the copy has come", || records(&mut resp) > 0);
+    primary.server.signal(Signal::STOP);
+    wait_until("the link is down", || says(&mut resp, "master_link_status:down"));
+    assert!(says(&mut resp, "master_sync_in_progress:1"), "it was stopped too late");
+    let Value::Integer(has) = resp.call("DBSIZE") else { panic!("a number") };
+    assert!(0 < has && (has as usize) < keys, "{has} of {keys}");
+    (primary, replica)
+}
+
+#[test]
+fn a_copy_that_a_cut_link_interrupts_begins_anew() {
+    let (primary, replica) = stopped_in_a_copy(60_000);
+    let mut resp = replica.resp();
+    // A part of a copy is no state of anything.
+    let refused = error(resp.call("REPLICAOF NO ONE"));
+    assert!(refused.contains("a part of a copy"), "{refused}");
+    primary.server.signal(Signal::CONT);
+    let mut of = primary.server.resp();
+    // What goes meanwhile is not there in the end.
+    for at in 0..200 {
+        of.call(&format!("DEL many-{}", at * 300));
+    }
+    catch_up(&mut of, &mut resp);
+    assert_eq!(resp.call("DBSIZE"), Value::Integer(60_000 - 200));
+    assert!(says(&mut resp, "master_sync_in_progress:0"));
+    assert_eq!(resp.call("REPLICAOF NO ONE"), Value::ok());
+}
+
+#[test]
+fn a_copy_of_a_primary_that_died_is_not_mixed_with_its_successor() {
+    let (mut primary, replica) = stopped_in_a_copy(60_000);
+    let mut resp = replica.resp();
+    primary.server.kill();
+    let server = Primary::serve(&primary.place, &primary.address);
+    server.resp().call("SET other 1");
+    wait_until("it says why it does not copy", || says(&mut resp, "RESYNC copies it"));
+    assert!(error(resp.call("REPLICAOF NO ONE")).contains("a part of a copy"));
+    assert_eq!(resp.call("EXISTS other"), Value::Integer(0));
+    assert_eq!(resp.call("RESYNC"), Value::ok());
+    catch_up(&mut server.resp(), &mut resp);
+    assert_eq!(resp.call("DBSIZE"), Value::Integer(1));
 }

@@ -12,6 +12,7 @@ use crate::gathered::Gathered;
 use crate::in_flight::{InFlight, RequestAt, RequestId, Ticket, answered, is_followed};
 use remora_layout::frame::frame_bytes;
 use remora_layout::hash::KeyHash;
+use remora_layout::lag::Lag;
 use remora_layout::limits::{MAX_INLINE_BYTES, MAX_VALUE_BYTES, STREAM_PIECE_BYTES};
 use remora_layout::pointer::RemotePointer;
 use remora_protocol::Command;
@@ -37,6 +38,8 @@ pub(crate) struct Answer {
     pub pointer: RemotePointer,
     /// What this request cost.
     pub counts: Counts,
+    /// How old what the reply shows may be, ns of the client's clock: 0 from a primary.
+    pub lag_ns: u64,
 }
 
 /// Requests that are sent together when many are made at once: enough to keep
@@ -101,6 +104,7 @@ impl Asker {
     #[inline(always)]
     pub fn ready(&mut self) -> Result<(), Error> {
         self.endpoint.check()?;
+        self.endpoint.begin_operation()?;
         self.send_gathered()
     }
 
@@ -405,7 +409,13 @@ impl Asker {
         if !fits || header.id.get() != flight.id.to_number() {
             return Err(self.endpoint.end(Error::DOES_NOT_FIT));
         }
-        if self.endpoint.lease.renew_by_reply(header.incarnation.get(), flight.sent_ns).is_err() {
+        let lag = Lag::of_code(header.lag.get());
+        if self
+            .endpoint
+            .lease
+            .renew_by_reply(header.incarnation.get(), flight.sent_ns, lag)
+            .is_err()
+        {
             return Err(self.endpoint.end(Error::SessionEnded));
         }
         Ok((header, status))
@@ -434,7 +444,8 @@ impl Asker {
             Counts { operations: 1, round_trips: 1, bytes, asked: 1, ..Counts::default() }
         };
         let number = header.number.get();
-        Ok(Answer { status, number, value, in_buffer, is_followed, pointer, counts })
+        let lag_ns = self.endpoint.learn_reply(flight.sent_ns, Lag::of_code(header.lag.get()));
+        Ok(Answer { status, number, value, in_buffer, is_followed, pointer, counts, lag_ns })
     }
 }
 

@@ -222,7 +222,10 @@ impl Batch {
             core.asker.endpoint.next()?;
         }
         let now_ns = core.asker.endpoint.now()?;
-        let holds = core.asker.endpoint.lease.holds(now_ns);
+        let holds = core.asker.endpoint.may_believe(now_ns);
+        if holds {
+            core.asker.endpoint.staleness.conclude_reads();
+        }
         for planned in &self.planned {
             let left = Left { key: planned.key, tries: 1 };
             if !holds {
@@ -312,7 +315,7 @@ impl Batch {
             let steps = walking.iter_mut().map(|one| &mut one.step);
             fetch_wanted(steps, &mut core.asker.endpoint, &mut cost)?;
             let now_ns = core.asker.endpoint.now()?;
-            let holds = core.asker.endpoint.lease.holds(now_ns);
+            let holds = core.asker.endpoint.may_believe(now_ns);
             let mut any_moved = false;
             walking.retain_mut(|one| {
                 let route = self.routes[one.key];
@@ -334,6 +337,7 @@ impl Batch {
                         let from = one.step.landing() + found.value_from();
                         let value = core.asker.endpoint.landed(from, found.value_bytes);
                         each(one.key, Some(value), ServedBy::read_after(one.tries + retries));
+                        core.asker.endpoint.staleness.conclude_reads();
                         cost.operations += 1;
                         cost.read += 1;
                         cost.retries += retries as u64;
@@ -491,6 +495,10 @@ fn ask_chunk(
             large.push(left);
             continue;
         }
+        if let Status::NoReads | Status::Copying = answer.status {
+            return Err(Error::Refused(answer.status));
+        }
+        core.asker.endpoint.staleness.check(answer.lag_ns)?;
         let served_by = if left.tries == 0 { ServedBy::Asked } else { ServedBy::AskedAfterRead };
         each(left.key, answer.value.map(|(from, to)| core.in_reply((from, to))), served_by);
     }

@@ -28,6 +28,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// An operation begins that asks only.
+    pub fn begin(&mut self) -> Result<(), Error> {
+        self.asker.endpoint.begin_operation()
+    }
+
     /// Sends one request and waits for its reply.
     pub fn ask(&mut self, command: &Command<'_>) -> Result<Answer, Error> {
         let (shard, ticket) = self.send(command)?;
@@ -55,13 +60,22 @@ impl Core {
     /// An answer that is no refusal.
     pub fn accepted(&mut self, answer: Answer) -> Result<Answer, Error> {
         match answer.status {
-            Status::Ok | Status::NotFound | Status::NotDone => Ok(answer),
+            Status::Ok | Status::NotFound | Status::NotDone => {
+                self.asker.endpoint.staleness.check(answer.lag_ns)?;
+                Ok(answer)
+            }
             Status::NeedsBuffer => {
                 self.needed_bytes = usize::try_from(answer.number).unwrap_or(0);
                 Err(Error::Refused(Status::NeedsBuffer))
             }
             refused => Err(Error::Refused(refused)),
         }
+    }
+
+    /// The counts of the present operation, with the age of its results.
+    #[inline(always)]
+    pub fn counted(&self, counts: Counts) -> Counts {
+        Counts { lag_ns: self.asker.endpoint.staleness.lag_ns, ..counts }
     }
 
     /// A part of the reply that was taken last.
@@ -96,7 +110,13 @@ impl Core {
         // Bounded by the bytes that a search may return.
         loop {
             let answer = self.collect(shard, ticket)?;
-            let answer = self.accepted(answer)?;
+            let answer = match self.accepted(answer) {
+                Err(stale @ Error::TooStale { .. }) if answer.is_followed => {
+                    self.asker.abandon(shard, ticket);
+                    return Err(stale);
+                }
+                accepted => accepted?,
+            };
             counts.add(&answer.counts);
             let value = answer.value.map_or(&[][..], |range| self.in_reply(range));
             take(value).map_err(|error| self.asker.endpoint.end(error))?;
@@ -110,6 +130,7 @@ impl Core {
     #[inline(always)]
     pub fn got_landed(&self, landed: Landed, counts: Counts) -> Got<'_> {
         let Landed { from, bytes, served_by } = landed;
+        let counts = self.counted(counts);
         Got { value: Some(self.asker.endpoint.link.landed(from, bytes)), served_by, counts }
     }
 
@@ -120,6 +141,6 @@ impl Core {
             FoundAt::Landed { from, bytes } => Some(self.asker.endpoint.link.landed(from, bytes)),
             FoundAt::Reply(range) => range.map(|range| self.in_reply(range)),
         };
-        Got { value, served_by: found.served_by, counts: found.counts }
+        Got { value, served_by: found.served_by, counts: self.counted(found.counts) }
     }
 }

@@ -49,6 +49,11 @@ pub struct Counts {
     /// Operations asked because READs did not decide: they found no record of the key, one that may
     /// have expired or is not durable yet, or too many torn ones.
     pub undecided: u64,
+    /// How old what the operation found may be, ns: the value that a replica gave was the committed
+    /// state of its primary at some time no longer ago than this. 0: the server is a primary.
+    /// `u64::MAX`: not known, or hours. A sum has the greatest; the session's totals and their
+    /// differences have that of the last operation.
+    pub lag_ns: u64,
 }
 
 impl Counts {
@@ -79,6 +84,7 @@ impl Counts {
         self.renewals += other.renewals;
         self.behind_writes += other.behind_writes;
         self.undecided += other.undecided;
+        self.lag_ns = self.lag_ns.max(other.lag_ns);
     }
 
     /// The difference to `before`, an earlier reading of the same counts.
@@ -106,6 +112,7 @@ impl Counts {
             renewals: self.renewals - before.renewals,
             behind_writes: self.behind_writes - before.behind_writes,
             undecided: self.undecided - before.undecided,
+            lag_ns: self.lag_ns,
         }
     }
 }
@@ -140,13 +147,15 @@ mod tests {
             renewals: from + 11,
             behind_writes: from + 12,
             undecided: from + 13,
+            lag_ns: from + 14,
         };
         let (before, more) = (counts(100), counts(7));
         let mut sum = before;
         sum.add(&more);
         assert_eq!((sum.operations, sum.bytes, sum.read_lease_lapsed), (107, 111, 127));
-        assert_eq!(sum.since(&before), more);
+        assert_eq!(sum.lag_ns, 114, "the greatest");
+        assert_eq!(sum.since(&before), Counts { lag_ns: 114, ..more });
         assert_eq!(sum.since(&more), before);
-        assert_eq!(sum.since(&sum), Counts::default());
+        assert_eq!(sum.since(&sum), Counts { lag_ns: 114, ..Counts::default() });
     }
 }

@@ -6,6 +6,7 @@
 
 mod receive;
 mod send;
+mod staleness;
 
 use crate::connection::Connection;
 use crate::error::Error;
@@ -18,6 +19,7 @@ use remora_fabric::{AnyLink, Link, RemoteAddress, Wake, Work};
 use remora_layout::session::CLIENT_CLOCK_WORD;
 use remora_ring::WRITE_ID;
 use remora_walk::remote::Reads;
+pub(crate) use staleness::Staleness;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -53,6 +55,7 @@ pub(crate) struct Endpoint {
     works: Vec<Work<'static>>,
     wake: Wake,
     pub timeout: Duration,
+    pub staleness: Staleness,
 }
 
 impl Endpoint {
@@ -86,6 +89,7 @@ impl Endpoint {
             works: Vec::new(),
             wake: options.wake,
             timeout: options.timeout,
+            staleness: Staleness::new(options.max_lag),
             connection,
         })
     }
@@ -124,7 +128,7 @@ impl Endpoint {
     /// Whether the results of READs so far count.
     pub fn holds_lease(&mut self) -> Result<bool, Error> {
         let now_ns = self.now()?;
-        Ok(self.lease.holds(now_ns))
+        Ok(self.may_believe(now_ns))
     }
 
     /// Sends the clock on to the mailbox at the server, if it was written

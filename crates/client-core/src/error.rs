@@ -74,6 +74,15 @@ pub enum Error {
         /// Replicas that have, at the shard with the fewest.
         replicas: u64,
     },
+    /// The server is a replica, and what it shows may be older than the session's options allow.
+    #[error(
+        "the replica's answer may be {} old, more than max_lag allows: ask the primary, or again later",
+        age_text(*.lag_ms)
+    )]
+    TooStale {
+        /// How old it may be, ms; `None` if that is not known.
+        lag_ms: Option<u64>,
+    },
     /// The shard refused the request.
     #[error("the server refused: {}", status_text(*.0))]
     Refused(Status),
@@ -95,6 +104,7 @@ impl Error {
                 | Self::TimedOut
                 | Self::NotSynced { .. }
                 | Self::NotReplicated { .. }
+                | Self::TooStale { .. }
                 | Self::NoFreeBuffer
                 | Self::NoBuffer(_)
         )
@@ -125,6 +135,10 @@ impl From<Violation> for Error {
     }
 }
 
+fn age_text(lag_ms: Option<u64>) -> String {
+    lag_ms.map_or_else(|| "of an unknown age or hours".into(), |ms| format!("{ms} ms"))
+}
+
 fn status_text(status: Status) -> &'static str {
     match status {
         Status::Ok => "done",
@@ -145,7 +159,11 @@ fn status_text(status: Status) -> &'static str {
         Status::OtherLoad => {
             "this load of the tree is over: another has begun, or nothing came for too long"
         }
-        Status::ReadOnly => "it is a copy of another server, which is to be changed instead",
+        Status::ReadOnly => "it is a replica: its primary, which its INFO names, is to be changed",
+        Status::NoReads => {
+            "it is a replica and answers no reads: ask its primary, which its INFO names, or start it with --replica-reads stale"
+        }
+        Status::Copying => "it is a replica and copies its primary's data: ask again later",
         Status::NotKept => "the disk of the server's log takes nothing: its INFO says why",
         Status::TooFewReplicas => {
             "too few of its replicas keep up: start or mend replicas, or lower its --min-replicas"

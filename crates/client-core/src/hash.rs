@@ -153,6 +153,7 @@ impl OpenHash {
         let Reading::Value { from, bytes, retries } = reading else {
             return self.field_asked(core, name, cost);
         };
+        asker.endpoint.staleness.conclude_reads();
         cost.read = 1;
         core.meter.add(&cost);
         let served_by = ServedBy::read_after(retries + cost.stale as u32);

@@ -64,6 +64,9 @@ pub struct Options {
     pub concurrency_limit: ConcurrencyLimit,
     /// How long an operation may wait for its reply.
     pub timeout: Duration,
+    /// The oldest that what a read finds may be, if the server is a replica: a read that cannot be
+    /// sure of it fails with [`crate::Error::TooStale`]. `None`: any age; the result says it.
+    pub max_lag: Option<Duration>,
     /// How long to retry at a server that is busy with connecting others.
     pub connect_timeout: Duration,
 }
@@ -84,6 +87,7 @@ impl Default for Options {
             predictor: last_heartbeat,
             concurrency_limit: ConcurrencyLimit::default(),
             timeout: Duration::from_secs(5),
+            max_lag: None,
             connect_timeout: Duration::from_secs(30),
         }
     }

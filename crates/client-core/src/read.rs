@@ -87,6 +87,7 @@ fn get_read(
         reading = read_cold(endpoint, directory, key, place, cost)?;
     }
     let Reading::Value { from, bytes, retries } = reading else { return Ok(None) };
+    core.asker.endpoint.staleness.conclude_reads();
     cost.read = 1;
     core.meter.add(cost);
     // A READ through a stale pointer also had no result.
@@ -122,6 +123,7 @@ pub(crate) fn get_asked(
                     &mut cost,
                 )?
             {
+                asker.endpoint.staleness.conclude_reads();
                 meter.add(&Counts { operations: 0, ..cost });
                 cost.asked = 1;
                 let served_by = ServedBy::ReadAfter(retries + 1);
@@ -166,7 +168,7 @@ fn read_cached(
         cost.bytes += pointer.length as u64;
         cost.nodes += 1;
         let now_ns = endpoint.now()?;
-        if !endpoint.lease.holds(now_ns) {
+        if !endpoint.may_believe(now_ns) {
             cost.read_lease_lapsed = 1;
             return Ok(Reading::Ask);
         }
@@ -262,7 +264,7 @@ fn read_cold(
         return Ok(Reading::Ask);
     };
     let now_ns = endpoint.now()?;
-    if !endpoint.lease.holds(now_ns) {
+    if !endpoint.may_believe(now_ns) {
         cost.read_lease_lapsed = 1;
         return Ok(Reading::Ask);
     }

@@ -6,10 +6,15 @@
 //! the lease ends. A reply to a request renews the lease in the same way, from the moment before
 //! the client sent the request.
 //!
+//! With each clock that a heartbeat echoes, and with each reply, the server says how old what it
+//! shows may be: a primary nothing, a replica its lag. The client makes of it the time on its own
+//! clock as of which the server was fresh, at least. A server whose lag is not known renews no lease.
+//!
 //! A live server answers a clock with a heartbeat. A server that has not answered for
 //! `SERVER_SILENT_MS` is silent.
 
 use remora_arena::{ReadView, Words};
+use remora_layout::lag::Lag;
 use remora_layout::limits::{
     CLOCK_REFRESH_MS, HEARTBEAT_LOOK_US, READ_LEASE_MARGIN_MS, READ_LEASE_MS, READER_CLOCK_PERCENT,
     SERVER_SILENT_MS,
@@ -24,6 +29,17 @@ const SILENT_NS: u64 = SERVER_SILENT_MS * 1_000_000;
 /// one, 1 in 4: the limits derive this percentage.
 const DRIFT_SHIFT: u32 = 2;
 const _: () = assert!(READER_CLOCK_PERCENT == 100 >> DRIFT_SHIFT);
+
+/// A primary is fresh at any time.
+pub const PRIMARY_NS: i64 = i64::MAX;
+/// It is not known as of when the server is fresh.
+pub const UNKNOWN_NS: i64 = i64::MIN;
+
+/// How long a lag on the server's clock lasts on the client's, at most.
+#[cold]
+pub fn on_this_clock(lag: Lag) -> u64 {
+    lag.ns().saturating_add(lag.ns() >> DRIFT_SHIFT)
+}
 
 /// The lease of one session. All times are ns of the client's clock.
 pub struct ReadLease {
@@ -44,6 +60,10 @@ pub struct ReadLease {
     server_at_ns: u64,
     utilisation_ppm_plus_1: u32,
     wait_ns: u32,
+    /// What the server shows is at least as fresh as at this time; see [`ReadLease::fresh_ns`].
+    fresh_ns: i64,
+    /// When the server said so, at the latest.
+    fresh_told_ns: u64,
 }
 
 /// What a heartbeat says of the server's load.
@@ -79,6 +99,8 @@ impl ReadLease {
             server_at_ns: 0,
             utilisation_ppm_plus_1: 0,
             wait_ns: 0,
+            fresh_ns: UNKNOWN_NS,
+            fresh_told_ns: 0,
         }
     }
 
@@ -153,8 +175,11 @@ impl ReadLease {
         self.utilisation_ppm_plus_1 = beat.utilisation_ppm_plus_1;
         self.wait_ns = beat.wait_ns;
         let echoed_ns = beat.echoed_client_clock_ns;
-        // A clock that was never written, or lies in the future, renews nothing.
-        if echoed_ns != 0 && echoed_ns <= now_ns {
+        if beat.lag.is_unknown() {
+            self.end();
+        } else if echoed_ns != 0 && echoed_ns <= now_ns {
+            // A clock that was never written, or lies in the future, renews nothing.
+            self.learn_lag(echoed_ns, beat.lag);
             self.until_ns = self.until_ns.max(echoed_ns + self.term_ns);
             // The announced time may fall: after an announced step that does not happen.
             if echoed_ns >= self.server_at_ns {
@@ -171,12 +196,45 @@ impl ReadLease {
         &mut self,
         incarnation: u64,
         sent_ns: u64,
+        lag: Lag,
     ) -> Result<(), OtherIncarnation> {
         if incarnation != self.incarnation {
             return Err(OtherIncarnation);
         }
+        if lag.is_unknown() {
+            self.end();
+            return Ok(());
+        }
+        self.learn_lag(sent_ns, lag);
         self.until_ns = self.until_ns.max(sent_ns + self.term_ns);
         Ok(())
+    }
+
+    /// The server shows nothing that counts, now.
+    #[cold]
+    fn end(&mut self) {
+        (self.until_ns, self.fresh_ns) = (0, UNKNOWN_NS);
+    }
+
+    /// The server read its lag after this time of the client's clock.
+    #[inline]
+    fn learn_lag(&mut self, after_ns: u64, lag: Lag) {
+        if after_ns < self.fresh_told_ns {
+            return;
+        }
+        self.fresh_told_ns = after_ns;
+        self.fresh_ns = match lag.is_primary() {
+            true => PRIMARY_NS,
+            // The clock may have begun after that time.
+            false => after_ns as i64 - on_this_clock(lag) as i64,
+        };
+    }
+
+    /// The time on the client's clock as of which what the server shows now and later is fresh, as
+    /// far as the session knows: [`UNKNOWN_NS`] if it knows nothing, [`PRIMARY_NS`] of a primary.
+    #[inline(always)]
+    pub fn fresh_ns(&self) -> i64 {
+        self.fresh_ns
     }
 
     /// Whether an expiry (Unix ms of the server, 0 for never) may have passed by `now_ns`: the
@@ -248,6 +306,7 @@ mod tests {
                 server_unix_ms: unix_ms,
                 echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
                 session,
+                lag: Lag::PRIMARY,
             }
             .to_words();
             for (at, word) in words.into_iter().enumerate() {
@@ -281,7 +340,7 @@ mod tests {
         assert_eq!(fixture.lease.until_ns, until, "the same beat renews nothing");
         fixture.beat(78, 1_000);
         assert_eq!(fixture.lease.refresh_now(60 * MS), Err(OtherIncarnation));
-        assert_eq!(fixture.lease.renew_by_reply(78, 60 * MS), Err(OtherIncarnation));
+        assert_eq!(fixture.lease.renew_by_reply(78, 60 * MS, Lag::PRIMARY), Err(OtherIncarnation));
         assert_eq!(fixture.lease.until_ns, until);
     }
 
@@ -377,7 +436,7 @@ mod tests {
         fixture.lease.refresh_now(14 * MS).unwrap();
         assert!(!fixture.lease.may_have_expired(60_000, 14 * MS));
         // Replies renew the lease, and tell nothing of the clock.
-        fixture.lease.renew_by_reply(77, 12 * MS + LEASE_NS).unwrap();
+        fixture.lease.renew_by_reply(77, 12 * MS + LEASE_NS, Lag::PRIMARY).unwrap();
         // The clock of 12 ms is what the second beat echoes.
         let end_ns = 12 * MS + LEASE_NS;
         assert!(!fixture.lease.may_have_expired(60_000, end_ns - 1));

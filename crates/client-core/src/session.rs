@@ -84,7 +84,18 @@ impl Session {
 
     /// Totals since the session began.
     pub fn totals(&self) -> Counts {
-        self.core.meter
+        self.core.counted(self.core.meter)
+    }
+
+    /// How old what the last operation found may be, if it was a read and the server is a replica:
+    /// that was the committed state of the primary at some time no longer ago than this. `None` from
+    /// a primary. [`Duration::MAX`]: not known, or hours.
+    pub fn lag(&self) -> Option<Duration> {
+        match self.core.asker.endpoint.staleness.lag_ns {
+            0 => None,
+            u64::MAX => Some(Duration::MAX),
+            ns => Some(Duration::from_nanos(ns)),
+        }
     }
 
     /// The server's utilisation in its last heartbeat, in parts per million; `None` before the
@@ -120,6 +131,7 @@ impl Session {
         if is_search(command) {
             return Err(Error::Refused(Status::Malformed));
         }
+        self.core.begin()?;
         let answer = ask_any_size(&mut self.core, command)?;
         Ok(self.core.reply(&answer))
     }
@@ -132,6 +144,7 @@ impl Session {
     /// # Panics
     /// There is no such shard.
     pub fn ask_shard(&mut self, shard: usize, command: &Command<'_>) -> Result<Reply<'_>, Error> {
+        self.core.begin()?;
         let ticket = self.core.send_to(shard, command)?;
         let answer = self.core.collect(shard, ticket)?;
         let answer = self.core.accepted(answer)?;
@@ -149,6 +162,7 @@ impl Session {
         request: Request<'_>,
         part: &mut dyn FnMut(&[u8]),
     ) -> Result<(Status, i64), Error> {
+        self.core.begin()?;
         let (_, shard) = self.core.directory.locate(key)?;
         let answer = self.core.ask_in_parts(shard, key, request, |value| {
             part(value);
@@ -185,6 +199,8 @@ impl Session {
         let Core { asker, directory, meter, .. } = &mut self.core;
         let Some((ticket, answer)) = asker.next_submitted(directory)? else { return Ok(false) };
         meter.add(&answer.counts);
+        asker.endpoint.staleness.lag_ns = answer.lag_ns;
+        asker.endpoint.staleness.check(answer.lag_ns)?;
         f(ticket, &self.core.reply(&answer));
         Ok(true)
     }
@@ -263,7 +279,7 @@ impl Session {
         self.core.asker.ready()?;
         let before = self.core.meter;
         self.batch.get(&mut self.core, keys, path, each)?;
-        Ok(self.core.meter.since(&before))
+        Ok(self.core.counted(self.core.meter.since(&before)))
     }
 
     /// Sets a key. False if the condition did not hold.
@@ -280,6 +296,7 @@ impl Session {
 
     /// Whether a key exists.
     pub fn exists(&mut self, key: &[u8]) -> Result<bool, Error> {
+        self.core.begin()?;
         Ok(self.core.ask(&Command::Exists { key })?.number == 1)
     }
 
@@ -293,6 +310,7 @@ impl Session {
     /// When a key of any type expires, Unix ms; `None` if it is not there, or never
     /// does.
     pub fn expires_at(&mut self, key: &[u8]) -> Result<Option<u64>, Error> {
+        self.core.begin()?;
         Ok(u64::try_from(self.core.ask(&Command::ExpireTime { key })?.number).ok())
     }
 
@@ -458,6 +476,7 @@ impl Session {
 
     /// Number of fields; 0 without the key.
     pub fn hash_len(&mut self, open: &OpenHash) -> Result<u64, Error> {
+        self.core.begin()?;
         open.len(&mut self.core)
     }
 
@@ -470,11 +489,13 @@ impl Session {
         open: &OpenHash,
         names: &[&[u8]],
     ) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        self.core.begin()?;
         open.get_many(&mut self.core, names)
     }
 
     /// All fields and their values, as they are when the server begins to answer.
     pub fn hash_all(&mut self, open: &OpenHash) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
+        self.core.begin()?;
         open.all(&mut self.core)
     }
 
@@ -490,6 +511,7 @@ impl Session {
 
     /// What is in a tree; `None` if there is none of that name.
     pub fn tree_info(&mut self, name: &[u8]) -> Result<Option<TreeInfo>, Error> {
+        self.core.begin()?;
         self.trees.tree_info(&mut self.core, name)
     }
 
@@ -568,6 +590,7 @@ impl Session {
         window: Rect,
         predicate: Predicate,
     ) -> Result<u64, Error> {
+        self.core.begin()?;
         self.trees.count_places(&mut self.core, name, window, predicate)
     }
 
@@ -591,6 +614,7 @@ impl Session {
         name: &[u8],
         id: impl Into<ObjectId<'a>>,
     ) -> Result<Option<TreeObject<'_>>, Error> {
+        self.core.begin()?;
         self.trees.place(&mut self.core, name, id)
     }
 

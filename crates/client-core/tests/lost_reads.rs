@@ -7,6 +7,7 @@ use remora_fabric::{AnyLink, Completion, Link, LinkError, Transport, Waited, Wor
 use remora_index::hash::{Table, TableRef};
 use remora_layout::arena_header::ARENA_HEADER_BYTES;
 use remora_layout::hello::ServerHello;
+use remora_layout::lag::Lag;
 use remora_layout::limits::SERVER_SILENT_MS;
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
 use std::collections::VecDeque;
@@ -126,6 +127,7 @@ fn beat(sequence: u64, echoed_client_clock_ns: u64, to_client: &Words) {
         server_unix_ms: 1_700_000_000_000,
         echoed_client_clock_ns,
         session: SESSION,
+        lag: Lag::PRIMARY,
     };
     for (at, word) in beat.to_words().into_iter().enumerate() {
         to_client.store(HEARTBEAT_WORD + at, word);

@@ -79,6 +79,10 @@ pub enum Error {
         /// Replicas that have, at the shard with the fewest.
         replicas: u64,
     },
+    /// The server is a replica, and what it shows may be older than
+    /// [`Options::max_lag`](crate::Options::max_lag) allows.
+    #[error("{0}")]
+    TooStale(Cause),
     /// The server refused the request.
     #[error("the server refused: {0}")]
     Refused(Refusal),
@@ -137,6 +141,7 @@ impl From<core::Error> for Error {
             core::Error::ValueTooLong => Self::ValueTooLong,
             core::Error::TooManySubmitted => Self::TooManyInFlight,
             core::Error::TooManySessions => Self::TooManySessions,
+            core::Error::TooStale { .. } => Self::TooStale(Cause(error)),
             core::Error::NotSynced { changes } => Self::NotSynced { changes },
             core::Error::NotReplicated { replicas } => Self::NotReplicated { replicas },
             core::Error::Refused(status) => Self::Refused(Refusal::of(status)),
@@ -201,8 +206,16 @@ pub enum Refusal {
     #[error("this load of the tree is over: another has begun, or nothing came for too long")]
     LoadOver,
     /// The server is a replica of another one.
-    #[error("it is a copy of another server, which is to be changed instead")]
+    #[error("it is a replica: its primary, which its INFO names, is to be changed")]
     ReadOnly,
+    /// The server is a replica that answers no reads.
+    #[error(
+        "it is a replica and answers no reads: ask its primary, which its INFO names, or start it with --replica-reads stale"
+    )]
+    NoReads,
+    /// The server is a replica that does not have all data of its primary yet.
+    #[error("it is a replica and copies its primary's data: ask again later")]
+    Copying,
     /// The disk of the server's log takes nothing more; nothing was changed.
     #[error("the disk of the server's log takes nothing: its INFO says why")]
     NotKept,
@@ -247,6 +260,8 @@ impl Refusal {
             Status::TwiceGiven => Self::DuplicateId,
             Status::OtherLoad => Self::LoadOver,
             Status::ReadOnly => Self::ReadOnly,
+            Status::NoReads => Self::NoReads,
+            Status::Copying => Self::Copying,
             Status::NotKept => Self::NotKept,
             Status::TooFewReplicas => Self::TooFewReplicas,
             Status::NothingKept => Self::NothingKept,

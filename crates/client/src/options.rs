@@ -269,6 +269,20 @@ impl Options {
         self
     }
 
+    /// The oldest that what a read finds may be, if the server is a replica: a read that cannot be
+    /// sure of it fails with [`Error::TooStale`](crate::Error::TooStale). Without this a read may
+    /// find what is of any age, and says so ([`Session::lag`](crate::Session::lag)).
+    ///
+    /// ```
+    /// # use remora_client::Options;
+    /// let options = Options::default().max_lag(std::time::Duration::from_millis(100));
+    /// ```
+    #[must_use]
+    pub fn max_lag(mut self, most: Duration) -> Self {
+        self.core.max_lag = Some(most);
+        self
+    }
+
     /// How long to retry at a server that is busy with connecting others. 30 seconds is the
     /// default.
     ///

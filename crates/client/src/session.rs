@@ -413,6 +413,23 @@ impl Session {
         self.path = path;
     }
 
+    /// How old what the last operation found may be, if it was a read and the server is a replica:
+    /// that was the committed state of the primary at some time no longer ago than this. `None` from
+    /// a primary. [`Duration::MAX`]: not known, or hours.
+    ///
+    /// ```no_run
+    /// use remora_client::{Client, Options};
+    ///
+    /// let replica = "/run/user/1000/replica.sock".parse()?;
+    /// let mut session = Client::connect(&replica, &Options::default())?.session()?;
+    /// let got = session.get(b"bus:47")?;
+    /// println!("{:?}, at most {:?} old", got.value, session.lag());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lag(&self) -> Option<Duration> {
+        self.core.lag()
+    }
+
     /// The cost of the session's operations so far. [`Counts`](crate::Counts) describes each
     /// number.
     ///

@@ -7,6 +7,7 @@
 use crate::options::Wake;
 use crate::shards::default_shards;
 use anyhow::{Context, anyhow, bail};
+use rustix::process::{Pid, Signal};
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -127,6 +128,22 @@ impl ServerProcess {
         Self::start_binary(&binary, args, environment)
     }
 
+    /// The same behind the words of a launcher, which becomes the server: `nsenter` and its flags. A
+    /// `--socket=PATH` among the arguments takes the place of a socket in a temporary directory.
+    pub fn start_through(
+        launcher: &[String],
+        args: &[String],
+        environment: &[(&str, PathBuf)],
+    ) -> anyhow::Result<Self> {
+        let binary = std::env::current_exe().context("cannot find this binary")?;
+        let Some((program, words)) = launcher.split_first() else {
+            return Self::start_binary(&binary, args, environment);
+        };
+        let mut command = Command::new(program);
+        command.args(words).arg(binary);
+        Self::start_command(command, args, environment)
+    }
+
     /// Starts a server of the binary `remora` at this path and waits until it
     /// is ready.
     pub fn start_of(remora: &Path, plan: &ServerPlan) -> anyhow::Result<Self> {
@@ -138,20 +155,28 @@ impl ServerProcess {
         args: &[String],
         environment: &[(&str, PathBuf)],
     ) -> anyhow::Result<Self> {
+        Self::start_command(Command::new(binary), args, environment)
+    }
+
+    fn start_command(
+        mut command: Command,
+        args: &[String],
+        environment: &[(&str, PathBuf)],
+    ) -> anyhow::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("remora-")
             .permissions(Permissions::from_mode(0o700))
             .tempdir()
             .context("cannot make a temporary directory")?;
         let socket = directory.path().join("remora.sock");
-        let mut command = Command::new(binary);
         command.args(args);
         if args.iter().any(|arg| arg == TEMPORARY_DATA) {
             command.arg("--data-dir").arg(directory.path().join("data"));
         }
+        if !args.iter().any(|arg| arg.starts_with("--socket=")) {
+            command.arg("--socket").arg(&socket);
+        }
         command
-            .arg("--socket")
-            .arg(&socket)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -289,10 +314,14 @@ impl ServerProcess {
 
     /// Ends the server by SIGTERM and says whether it ended well.
     pub fn terminate(mut self) -> anyhow::Result<()> {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
-            .context("cannot send SIGTERM to the server")?;
+        self.signal(Signal::TERM)?;
         self.ended_well()
+    }
+
+    /// Sends the server a signal.
+    pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        rustix::process::kill_process(Pid::from_child(&self.child), signal)
+            .with_context(|| format!("cannot send {signal:?} to the server"))
     }
 
     /// Waits for the end; at the limit it is forced, and there is no status.

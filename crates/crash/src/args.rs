@@ -8,6 +8,9 @@ use remora_command_line::{show_by_name, usage};
 /// The longest round, in seconds.
 const MOST_SECONDS: f64 = 600.0;
 
+/// The most replicas of a run.
+const MOST_REPLICAS: u32 = 8;
+
 /// What a server promises of an acknowledged write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Durability {
@@ -30,9 +33,20 @@ pub struct CrashArgs {
     /// Rounds; each ends with a crash or a clean end of the server.
     #[arg(long)]
     pub rounds: u64,
-    /// Replicas of each shard. This version has none.
+    /// Replicas of the server: they are killed, too, stand still and lose their links, and one of
+    /// them is promoted when the primary is gone.
     #[arg(long, default_value_t = 0)]
     pub replicas: u32,
+    /// Replicas without which nothing is acknowledged [default: 1 with replicas]. With 0 and no disk
+    /// nothing is promised to survive the primary.
+    #[arg(long, value_name = "N")]
+    pub min_replicas: Option<u32>,
+    /// Leaves out the cuts of links between servers, for which network namespaces are needed.
+    #[arg(long)]
+    pub without_links: bool,
+    /// This process is in a network namespace of its own: the command begins itself with it.
+    #[arg(long, hide = true)]
+    pub in_network_namespace: bool,
     /// The coordinator of a cluster. This version has none.
     #[arg(long, value_name = "zk")]
     pub cluster: Option<String>,
@@ -51,6 +65,11 @@ pub struct CrashArgs {
 }
 
 impl CrashArgs {
+    /// Replicas without which nothing is acknowledged.
+    pub fn min_replicas(&self) -> u32 {
+        self.min_replicas.unwrap_or(self.replicas.min(1))
+    }
+
     /// The types of the keys. Refuses what makes no sense, or cannot be had yet.
     pub fn checked(&self) -> Result<Vec<&'static dyn KeyType>> {
         if self.rounds == 0 {
@@ -62,8 +81,18 @@ impl CrashArgs {
                 "--seconds-per-round {seconds}: name more than 0 and at most {MOST_SECONDS} seconds"
             )));
         }
-        if self.replicas > 0 {
-            return Err(usage("--replicas: this version has no replicas; leave it out, or name 0"));
+        if self.replicas > MOST_REPLICAS {
+            return Err(usage(format!(
+                "--replicas {}: name {MOST_REPLICAS} at most",
+                self.replicas
+            )));
+        }
+        if self.min_replicas() > self.replicas {
+            return Err(usage(format!(
+                "--min-replicas {}: nothing would be acknowledged with {} replica(s)",
+                self.min_replicas(),
+                self.replicas
+            )));
         }
         if let Some(cluster) = &self.cluster {
             return Err(usage(format!(
@@ -116,7 +145,8 @@ mod tests {
             ("--types=", "there is no type \"\""),
             ("--seconds-per-round=0", "more than 0"),
             ("--seconds-per-round=NaN", "more than 0"),
-            ("--replicas=1", "no replicas; leave it out"),
+            ("--replicas=9", "name 8 at most"),
+            ("--min-replicas=1", "nothing would be acknowledged with 0 replica(s)"),
             ("--cluster=zk", "no clusters; leave it out"),
         ] {
             let text = format!("{:#}", checked(&[flag]).unwrap_err());

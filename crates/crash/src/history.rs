@@ -116,15 +116,31 @@ impl History {
     /// A read that began when `bound` was the newest known step saw this head. False: it was an
     /// older one, or one that never was.
     pub fn saw(&mut self, bound: u64, head: u64, now: Instant) -> bool {
+        self.see(bound, head, now).is_some()
+    }
+
+    /// The oldest step from `bound` on with this head is seen. Returns its number.
+    fn see(&mut self, bound: u64, head: u64, now: Instant) -> Option<u64> {
         // The oldest that it can be: no more is demanded than what was surely seen.
         let possible = |step: &&mut Step| step.number >= bound && step.head == head;
-        match self.steps.iter_mut().find(possible) {
-            Some(step) => {
-                step.seen.get_or_insert(now);
-                true
-            }
-            None => false,
-        }
+        let step = self.steps.iter_mut().find(possible)?;
+        step.seen.get_or_insert(now);
+        Some(step.number)
+    }
+
+    /// A read of a copy saw this head, by a reader that had seen the step of the number `last` at
+    /// least. Returns the oldest step that it can be; `None`: it was an older one, or one that never
+    /// was.
+    pub fn saw_a_copy(&mut self, last: u64, head: u64, now: Instant) -> Option<u64> {
+        let forgotten = self.has_forgotten && last < self.steps[0].number;
+        // What is not known any more cannot be judged.
+        self.see(last, head, now).or(forgotten.then_some(last))
+    }
+
+    /// The newest step that was known outside at this moment: what a copy has to show that is as
+    /// fresh as that.
+    pub fn known_at(&self, moment: Instant) -> u64 {
+        self.newest(|known| known <= moment)
     }
 
     /// Judges what is found after a crash.
@@ -244,6 +260,21 @@ mod tests {
         assert!(history.saw(bound, state("c").head_digest(), start));
         // Once the newer one was seen, no reader may see the older one.
         assert!(!history.saw(history.newest_known(), state("b").head_digest(), start));
+    }
+
+    #[test]
+    fn a_copy_may_be_old_but_does_not_go_back() {
+        let (mut history, start) = history();
+        let head = |value: &str| state(value).head_digest();
+        assert_eq!(history.saw_a_copy(0, head("a"), start), Some(1));
+        assert_eq!(history.saw_a_copy(1, head("b"), start), Some(2));
+        assert_eq!(history.saw_a_copy(2, head("a"), start), None);
+        assert_eq!(history.saw_a_copy(0, head("x"), start), None);
+        let after = |seconds| history.known_at(start + Duration::from_secs(seconds));
+        assert_eq!([after(0), after(1), after(2)], [1, 2, 2], "a was seen at once, b too");
+        // A state that a copy showed is known from then on.
+        assert_eq!(history.saw_a_copy(2, head("c"), start), Some(3));
+        assert_eq!(history.judge(&state("b"), Promise::All), Verdict::Lost(1));
     }
 
     #[test]

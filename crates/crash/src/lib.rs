@@ -12,10 +12,13 @@ mod history;
 mod journal;
 mod layer;
 mod load;
+mod replicas;
 mod rounds;
 mod small_disk;
 mod state;
+mod totals;
 mod types;
+mod workload;
 
 pub use args::{CrashArgs, Durability};
 pub use layer::{Fault, Layer};
@@ -33,6 +36,9 @@ use std::io::Write;
 /// sense.
 pub fn run(args: &CrashArgs) -> anyhow::Result<()> {
     let types = args.checked()?;
+    if args.replicas > 0 {
+        return replicas::run(args, &types);
+    }
     let seed = args.seed.unwrap_or_else(rand::random);
     note(&format!("seed {seed}"));
     let base = tempfile::Builder::new().prefix("remora-crash-").tempdir()?;
@@ -54,7 +60,7 @@ pub fn run(args: &CrashArgs) -> anyhow::Result<()> {
         ));
     }
     let totals = run.totals;
-    let is_good = ended.is_ok() && totals.lost + totals.stale + totals.problems == 0;
+    let is_good = ended.is_ok() && totals.are_good();
     if !is_good {
         note(&format!("the server's directory stays: {}", base.keep().display()));
     }

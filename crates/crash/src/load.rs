@@ -93,6 +93,8 @@ pub struct Round<'a> {
     pub place: Place,
     /// The server is about to end: an error is its end.
     pub is_ending: AtomicBool,
+    /// All threads are to end, though the server goes on.
+    pub stops: AtomicBool,
     /// The disk is bad: refusals are expected.
     pub may_refuse: AtomicBool,
     /// Acknowledged changes.
@@ -105,7 +107,14 @@ pub struct Round<'a> {
 
 impl Round<'_> {
     fn is_over(&self) -> bool {
-        self.is_ending.load(Ordering::Relaxed)
+        self.is_ending.load(Ordering::Relaxed) || self.stops.load(Ordering::Relaxed)
+    }
+
+    /// An error once the threads are to end. The end of a server has to come at full load, so it is
+    /// none.
+    pub fn goes_on(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.stops.load(Ordering::Relaxed), "the round is over");
+        Ok(())
     }
 
     /// Notes something that should not be, a few times.
@@ -208,6 +217,7 @@ impl Writer {
     fn write_by_resp(&mut self, round: &Round<'_>) -> anyhow::Result<std::convert::Infallible> {
         let mut resp = round.place.resp()?;
         loop {
+            round.goes_on()?;
             self.look_at_doubtful(&mut resp, round)?;
             let sent = self.send_batch(&mut resp, round);
             // Until its reply says more.
@@ -282,6 +292,7 @@ impl Writer {
     fn write_by_client(&mut self, round: &Round<'_>) -> anyhow::Result<std::convert::Infallible> {
         let mut session = round.place.session(Path::Ask)?;
         loop {
+            round.goes_on()?;
             if self.doubtful.contains(&true) {
                 self.look_at_doubtful(&mut round.place.resp()?, round)?;
             }
@@ -355,6 +366,7 @@ fn read_by(
     mut read: impl FnMut(&Key) -> anyhow::Result<Option<Vec<u8>>>,
 ) -> anyhow::Result<std::convert::Infallible> {
     loop {
+        round.goes_on()?;
         let key = &round.keys[rng.random_range(0..round.keys.len())];
         let bound = key.history().newest_known();
         let head = read(key)?;

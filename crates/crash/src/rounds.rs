@@ -1,16 +1,16 @@
 //! The rounds: a server starts on the same directory, is checked, loaded, and ended in some way.
 
 use crate::args::{CrashArgs, Durability};
-use crate::history::{History, Promise, Verdict};
+use crate::history::Promise;
 use crate::layer::{Fault, Layer};
-use crate::load::{By, Key, Place, Round, Writer, read_keys};
+use crate::load::{By, Place, Round, read_keys};
 use crate::small_disk::{self, SmallDisk};
-use crate::state::{State, head_digest};
-use crate::types::{self, KeyType};
+use crate::totals::Totals;
+use crate::types::KeyType;
+use crate::workload::Workload;
 use anyhow::Context;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use remora_client::Path;
 use remora_command_line::{ServerPlan, ServerProcess, Wake, note};
 use std::ffi::OsStr;
 use std::fmt;
@@ -20,11 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Half of them use RESP, half the client.
-const WRITERS: usize = 4;
 const READERS: usize = 2;
-/// Keys of each type that a writer has.
-const KEYS_OF_TYPE: usize = 12;
 const MAX_MEMORY_BYTES: u64 = 768 << 20;
 const MOST_SHARDS: usize = 4;
 /// `everysec` promises a power cut's survival to what is older than this.
@@ -38,8 +34,6 @@ const SMALL_DISK_AT: u64 = 4;
 const MOST_LEFT: u64 = 1 << 20;
 /// A snapshot follows on the last one after so many bytes of the log, in half of the rounds.
 const SNAPSHOT_LOG_BYTES: u64 = 1 << 20;
-/// Keys of a round whose losses are printed.
-const MOST_TOLD: usize = 8;
 
 /// How a round ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,33 +121,6 @@ impl Plan {
     }
 }
 
-/// What was counted.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Totals {
-    /// Rounds that ran.
-    pub rounds: u64,
-    /// Acknowledged changes.
-    pub acknowledged: u64,
-    /// Acknowledged changes that were promised to survive, and did not.
-    pub lost: u64,
-    /// Reads of states that were older than what was known.
-    pub stale: u64,
-    /// What should not be, and neither count has.
-    pub problems: u64,
-    /// Rounds in which the server filled a small disk.
-    pub small_disks: u64,
-}
-
-impl fmt::Display for Totals {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rounds, acknowledged, lost, stale, .. } = self;
-        write!(
-            out,
-            "rounds={rounds} failovers=0 acknowledged={acknowledged} lost={lost} stale={stale}"
-        )
-    }
-}
-
 /// A run: what lives through all rounds.
 pub struct Run<'a> {
     args: &'a CrashArgs,
@@ -161,8 +128,7 @@ pub struct Run<'a> {
     rng: ChaCha8Rng,
     data: PathBuf,
     layer: Layer,
-    keys: Vec<Key>,
-    writers: Vec<Writer>,
+    work: Workload,
     /// The tmpfs of this round.
     small_disk: Option<SmallDisk>,
     /// Why no small disk can be mounted.
@@ -183,34 +149,10 @@ impl<'a> Run<'a> {
         layer: Layer,
     ) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let (mut keys, mut writers) = (Vec::new(), Vec::new());
-        for writer in 0..WRITERS {
-            let first = keys.len();
-            for of in types {
-                for at in 0..KEYS_OF_TYPE {
-                    let name = format!("{}:{writer}:{at}", of.name()).into_bytes();
-                    let history = Mutex::new(History::new(&State::default(), Instant::now()));
-                    keys.push(Key { name, of: *of, history });
-                }
-            }
-            let by = if writer % 2 == 0 { By::Resp } else { By::Client };
-            writers.push(Writer::new(by, (first..keys.len()).collect(), rng.random()));
-        }
+        let work = Workload::draw(types, &mut rng);
         let (promise, totals) = (Promise::Nothing, Totals::default());
         let (small_disk, no_small_disks) = (None, None);
-        Self {
-            args,
-            seed,
-            rng,
-            data,
-            layer,
-            keys,
-            writers,
-            small_disk,
-            no_small_disks,
-            promise,
-            totals,
-        }
+        Self { args, seed, rng, data, layer, work, small_disk, no_small_disks, promise, totals }
     }
 
     /// Whether some of its rounds are to have a small disk. With `memory` a full disk stops nothing.
@@ -322,51 +264,17 @@ impl<'a> Run<'a> {
 
     /// Looks at all keys and judges what they hold.
     fn check(&mut self, server: &ServerProcess, round: u64) -> anyhow::Result<()> {
-        let place = place(server);
-        let mut resp = place.resp()?;
-        let mut session = place.session(Path::Read)?;
-        let mut told = 0;
-        for writer in &mut self.writers {
-            let sent: Vec<(usize, State)> =
-                writer.states().map(|(key, state)| (key, state.clone())).collect();
-            for (at, last_sent) in sent {
-                let key = &self.keys[at];
-                let found = types::read(key.of, &mut resp, &key.name)
-                    .with_context(|| format!("reading key {}", key.name.escape_ascii()))?;
-                let head = key.of.head_by_client(&mut session, &key.name)?;
-                let mut history = key.history();
-                let verdict = history.judge(&found, self.promise);
-                history.settle(&found, Instant::now());
-                drop(history);
-                if head_digest(head.as_deref()) != found.head_digest() {
-                    self.totals.stale += 1;
-                    note(&format!(
-                        "key {}: the client reads another state",
-                        key.name.escape_ascii()
-                    ));
-                }
-                if verdict != Verdict::Fine {
-                    self.totals.lost +=
-                        if let Verdict::Lost(changes) = verdict { changes } else { 1 };
-                    told += 1;
-                    if told <= MOST_TOLD {
-                        let what = words(verdict, &last_sent, &found);
-                        let name = key.name.escape_ascii();
-                        note(&format!("round {round}, seed {}: key {name}: {what}", self.seed));
-                    }
-                }
-                writer.settle(at, found);
-            }
-        }
-        Ok(())
+        let at = format!("round {round}, seed {}", self.seed);
+        self.work.judge(&place(server), self.promise, &mut self.totals, &at)
     }
 
     /// Loads the server until its end. Returns how many changes were acknowledged.
     fn load(&mut self, server: ServerProcess, plan: &Plan) -> anyhow::Result<u64> {
         let round = Round {
-            keys: &self.keys,
+            keys: &self.work.keys,
             place: place(&server),
             is_ending: AtomicBool::new(false),
+            stops: AtomicBool::new(false),
             // A small disk may be full at any moment.
             may_refuse: AtomicBool::new(self.small_disk.is_some()),
             acknowledged: AtomicU64::new(0),
@@ -377,7 +285,7 @@ impl<'a> Run<'a> {
             small_disk::prepare(&round.place, disk)?;
         }
         let seeds: [u64; READERS] = self.rng.random();
-        let (writers, layer, small_disk) = (&mut self.writers, &self.layer, &self.small_disk);
+        let (writers, layer, small_disk) = (&mut self.work.writers, &self.layer, &self.small_disk);
         let durability = self.args.durability;
         let ended: anyhow::Result<_> = std::thread::scope(|scope| {
             for writer in writers {
@@ -448,14 +356,6 @@ impl<'a> Run<'a> {
     pub fn saw_syncs(&self) -> bool {
         self.layer.syncs() > 0
     }
-}
-
-fn words(verdict: Verdict, last_sent: &State, found: &State) -> String {
-    let what = match verdict {
-        Verdict::Lost(changes) => format!("{changes} promised change(s) are gone"),
-        _ => "it never held this".to_owned(),
-    };
-    format!("{what}\n  last sent: {last_sent}\n  found: {found}")
 }
 
 fn place(server: &ServerProcess) -> Place {

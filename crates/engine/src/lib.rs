@@ -17,8 +17,9 @@ pub mod types;
 pub use evict::Eviction;
 pub use outcome::Outcome;
 pub use shard::{
-    Applied, ApplyError, BadOperation, Digest, DigestRead, OperationCount, Origin, ReplicaMarks,
-    Shard, SnapshotTurn, SplitOperation, split_operation,
+    Applied, ApplyError, BadOperation, Digest, DigestRead, FollowedLog, GoesOn, HasOf,
+    OperationCount, Origin, Past, PastEpoch, ReplicaMarks, Shard, SnapshotTurn, SplitOperation,
+    split_operation,
 };
 pub use store::{
     Download, Durability, KeyCounts, Now, STREAM_CLASS, SetAside, ShardOptions, ShardStats,

@@ -7,10 +7,13 @@
 
 mod apply;
 mod digest;
+mod follow;
+mod followed;
 #[cfg(test)]
 mod kind_tests;
 mod large;
 mod moves;
+mod past;
 mod progress;
 mod rebuild;
 mod replica_marks;
@@ -21,6 +24,8 @@ mod synced;
 pub use replica_marks::ReplicaMarks;
 
 pub use digest::{Digest, DigestRead};
+pub use followed::FollowedLog;
+pub use past::{GoesOn, HasOf, Past, PastEpoch};
 pub use progress::{Applied, ApplyError, Origin};
 pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};
 
@@ -30,12 +35,14 @@ use crate::store::{DependsOn, Now, ShardOptions, ShardStats, Store, audit};
 use crate::types::object::{LongRead, On, Turn, Types};
 use crate::types::registry;
 use crate::types::string::{self, Set};
+use followed::Followed;
 use progress::AppliedLogs;
 use remora_arena::{Journal, NoJournal, Owner};
 use remora_index::hash::{TableRef, record_value};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_log::{Cursor, Hold, Log, Lost};
+use remora_protocol::applied::AppliedEntry;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply, Request};
 use room::{
@@ -48,6 +55,12 @@ pub struct Shard<J: Journal = NoJournal> {
     types: Types<J>,
     /// How far other logs are applied.
     applied: AppliedLogs,
+    /// The logs of a primary that it follows, or has followed before a restart.
+    followed: Followed,
+    /// See [`Shard::own_since`].
+    own_since: u64,
+    /// What its log was before the start of the server.
+    past: Past,
     /// Parts of objects have expired and are still there, as far as is known.
     sweeps: bool,
     /// The value that the last change replied with.
@@ -69,6 +82,9 @@ impl<J: Journal> Shard<J> {
             store: Store::new(owner, options),
             types: Types::new(registry()),
             applied: AppliedLogs::default(),
+            followed: Followed::default(),
+            own_since: 0,
+            past: Past::default(),
             sweeps: false,
             written_value: Vec::new(),
             written_snapshot: Vec::new(),
@@ -175,7 +191,11 @@ impl<J: Journal> Shard<J> {
     /// while later.
     #[inline]
     pub fn prefetch_operation(&self, operation: &[u8]) {
-        if let Ok((database, command, _)) = Command::decode_within(operation)
+        let inner = match AppliedEntry::is(operation) {
+            true => AppliedEntry::decode(operation).map_or(operation, |applied| applied.operation),
+            false => operation,
+        };
+        if let Ok((database, command, _)) = Command::decode_within(inner)
             && command.key().is_some()
         {
             self.prefetch(self.hash_of(database, &command));

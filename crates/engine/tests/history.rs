@@ -11,6 +11,7 @@ use remora_geometry::{Shape, Wkb};
 use remora_layout::database::Database;
 use remora_layout::limits::STAGE_IDLE_S;
 use remora_layout::rect::Rect;
+use remora_layout::slot::{SLOTS, slot_of};
 use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
 use remora_protocol::geo::Position;
 use remora_protocol::geo::{GeoCommand, Member, Members};
@@ -46,10 +47,9 @@ fn shard_of(number: u32, bytes: usize, eviction: Eviction, durability: Durabilit
     Shard::new(Owner::heap(bytes, NoJournal), options)
 }
 
-/// Which of so many shards has a key.
+/// Which of so many shards has a key, as in `SlotTable::even`.
 pub fn home(key: &[u8], shards: usize) -> usize {
-    let sum = key.iter().fold(7u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-    (sum >> 3) as usize % shards
+    usize::from(slot_of(key)) * shards / SLOTS
 }
 
 pub fn digest_of(shards: &[Shard]) -> Digest {

@@ -51,6 +51,7 @@ mod apply;
 mod command_codec;
 mod durable;
 mod durable_trees;
+mod followed;
 mod rebuild;
 mod refused_changes;
 mod replay;

@@ -183,6 +183,17 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         holding.any(|of| of.connection.responder().may_release(durable))
     }
 
+    /// Ends the connections that hold replies back: what these wait for does not come any more.
+    /// Whether the changes happen that they answer is unknown. Streams go to `closed`.
+    pub fn end_holding(&mut self, mut closed: impl FnMut(S)) {
+        for slot in std::mem::take(&mut self.holding) {
+            let holds = |of: &Slot<S, E::Protocol>| of.connection.responder().held_replies() > 0;
+            if self.slots.get(slot).and_then(Option::as_ref).is_some_and(holds) {
+                self.with(slot, |_, _, _| Flow::Close).into_iter().for_each(&mut closed);
+            }
+        }
+    }
+
     /// Replies that wait in connections until they are durable.
     pub fn held_replies(&self) -> usize {
         let of = |slot: &usize| self.slots.get(*slot).and_then(Option::as_ref);

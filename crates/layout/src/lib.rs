@@ -15,6 +15,7 @@ pub mod hash;
 pub mod hello;
 pub mod immediate;
 pub mod kind;
+pub mod lag;
 pub mod limits;
 pub mod node;
 pub mod object;

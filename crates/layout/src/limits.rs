@@ -559,10 +559,22 @@ pub const LOG_EXPIRY_ROOM_BYTES: usize = LOG_HELD_BYTES - (32 << 20);
 /// Entries after which a primary asks a replica for an acknowledgement: "several tens" (HydraDB
 /// 5.2).
 pub const ASK_ENTRIES: u64 = 32;
+/// Unit in which heartbeats and replies tell how old what a replica shows may be, us: a tenth of the
+/// shortest time in which it is renewed.
+pub const LAG_UNIT_US: u64 = 100;
+/// A replica takes what its primary says of its clock as a lower bound of that clock, and believes
+/// the greatest of this long, ms: what came later than usual says less.
+pub const PRIMARY_TIME_MS: u64 = 1_000;
+/// Clocks of a replica that its primary has echoed, and whose commit positions are not applied yet,
+/// for each log: two seconds of heartbeats before some are left out.
+pub const LAG_MARKS: usize = 256;
 /// Longest message to a replica: it has room for the longest frame of the log.
 pub const FEED_BYTES: usize = MAX_FRAME_BYTES - FRAME_ALIGN_BYTES;
 /// Batches of entries on their way to one shard of a replica.
 pub const APPLY_BATCHES: u64 = 16;
+/// Places in the log of a primary that a shard of a replica knows while they are on their way to its
+/// disk. Beyond that some are told of later.
+pub const DURABLE_PLACES: usize = 1024;
 /// Entries, or operations of a copy, that a shard of a replica applies in one turn.
 pub const APPLY_TURN_ENTRIES: usize = 256;
 /// Time until a replica that has lost its primary tries again, at first and at most, ms.
@@ -578,9 +590,6 @@ pub const ROLE_CHANGES_WAITING: usize = 16;
 pub const ROLE_PATIENCE_MS: u64 = 10_000;
 /// How often a replica tells the log how far the copy of its primary has come, ms.
 pub const COPY_TOLD_EVERY_MS: u64 = 2_000;
-/// Time for which a replica that is promoted takes entries out of its rings while its primary still
-/// sends some, ms.
-pub const LAST_ENTRIES_MS: u64 = 1_000;
 /// While fewer bytes of log are left, nothing is kept for replicas that lag: before changes are
 /// refused they lose their place, and get a copy.
 pub const FEED_ROOM_BYTES: usize = LOG_HELD_BYTES - (64 << 20);
@@ -757,6 +766,7 @@ const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= FEED_BYTES && ASK_ENTRIES > 1);
 const _: () = assert!(LOG_ROOM_BYTES < FEED_ROOM_BYTES);
 const _: () = assert!(MAX_MIN_REPLICAS < MAX_COUNTED_REPLICAS);
+const _: () = assert!(LAG_UNIT_US * 10 <= HEARTBEAT_MS * 1_000 && LAG_MARKS > 2);
 const _: () = assert!(IN_SYNC_LOOK_MS < IN_SYNC_STALL_MS && IN_SYNC_STALL_MS < IN_SYNC_PATIENCE_MS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
 const _: () = assert!(LOG_ROOM_BYTES + 4 * OPLOG_BYTES < LOG_EXPIRY_ROOM_BYTES);

@@ -21,6 +21,7 @@
 //! consumed since the ring was made.
 
 use crate::hash::checksum;
+use crate::lag::Lag;
 use crate::limits::{
     CACHE_LINE_BYTES, LAP_CREDIT_BYTES, MAX_SHARDS, PAGE_BYTES, RING_BYTES, RING_LAP_BYTES,
 };
@@ -103,7 +104,7 @@ pub const fn mailbox_bytes(shards: usize) -> usize {
 ///
 /// ```text
 ///  word 0 sequence | 1 utilisation 32, wait 32 | 2 incarnation | 3 epoch
-///       4 server's Unix ms | 5 echoed client clock | 6 session | 7 checksum of words 0 to 6
+///       4 server's Unix ms | 5 echoed client clock | 6 session 48, lag 16 | 7 checksum of words 0 to 6
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Heartbeat {
@@ -123,9 +124,14 @@ pub struct Heartbeat {
     pub server_unix_ms: u64,
     /// The client's clock that the server read before it checked that it is still the primary; ns.
     pub echoed_client_clock_ns: u64,
-    /// The session that the heartbeat is for.
+    /// The session that the heartbeat is for: its number, less than 2^48.
     pub session: u64,
+    /// How old what the server shows may be; read after `echoed_client_clock_ns`.
+    pub lag: Lag,
 }
+
+/// Bits of a session's number in a heartbeat.
+const SESSION_BITS: u32 = 48;
 
 impl Heartbeat {
     /// Words of an encoded heartbeat.
@@ -140,7 +146,7 @@ impl Heartbeat {
             self.epoch,
             self.server_unix_ms,
             self.echoed_client_clock_ns,
-            self.session,
+            self.session & ((1 << SESSION_BITS) - 1) | (self.lag.code() as u64) << SESSION_BITS,
             0,
         ];
         words[7] = heartbeat_checksum(&words);
@@ -160,7 +166,8 @@ impl Heartbeat {
             epoch: words[3],
             server_unix_ms: words[4],
             echoed_client_clock_ns: words[5],
-            session: words[6],
+            session: words[6] & ((1 << SESSION_BITS) - 1),
+            lag: Lag::of_code((words[6] >> SESSION_BITS) as u16),
         })
     }
 }
@@ -196,10 +203,12 @@ mod tests {
             server_unix_ms: 1_700_000_000_000,
             echoed_client_clock_ns: 5,
             session: 3,
+            lag: Lag::of_ns(70_000_000),
         };
         let words = beat.to_words();
         assert_eq!(Heartbeat::from_words(&words), Some(beat));
-        let next = Heartbeat { sequence: 8, echoed_client_clock_ns: 6, ..beat }.to_words();
+        let next = Heartbeat { sequence: 8, echoed_client_clock_ns: 6, lag: Lag::UNKNOWN, ..beat }
+            .to_words();
         for mixed_at in 1..Heartbeat::WORDS {
             let mut mixed = next;
             mixed[mixed_at..].copy_from_slice(&words[mixed_at..]);

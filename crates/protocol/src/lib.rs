@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod applied;
 mod clock;
 mod command;
 pub mod decimal;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! request   0 op 1 | flags 1 | form 1 | of 1 | key_bytes 4 | value_bytes 4 | id 4 | argument 8 |
-//! key | value reply     0 status 1 | flags 1 | 0 2 | value_bytes 4 | id 4 | lease_ms 4 |
+//! key | value reply     0 status 1 | flags 1 | lag 2 | value_bytes 4 | id 4 | lease_ms 4 |
 //!          16 remote pointer 16 | number 8 | incarnation 8 | value
 //! ```
 
@@ -90,8 +90,9 @@ pub struct ReplyHeader {
     pub status: u8,
     /// [`HAS_VALUE`], [`IN_BUFFER`].
     pub flags: u8,
-    /// Zero.
-    pub reserved: U16,
+    /// How old what the reply shows may have been when the request was executed: a
+    /// [`remora_layout::lag::Lag`].
+    pub lag: U16,
     /// Bytes of the value.
     pub value_bytes: U32,
     /// The request's id.
@@ -270,6 +271,10 @@ pub enum Status {
     NothingKept = 25,
     /// Fewer replicas keep up than the server asks for before it acknowledges: nothing was changed.
     TooFewReplicas = 26,
+    /// The server is a replica, and is set to answer no reads.
+    NoReads = 27,
+    /// The server is a replica that does not have all data of its primary yet.
+    Copying = 28,
 }
 
 impl Status {
@@ -298,7 +303,7 @@ mod tests {
             let op = Op::from_number(number).map(|op| op as u8);
             assert_eq!(op, matches!(number, 1..=35 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
-            assert_eq!(status, (number <= Status::TooFewReplicas as u8).then_some(number));
+            assert_eq!(status, (number <= Status::Copying as u8).then_some(number));
         }
     }
 }

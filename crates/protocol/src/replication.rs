@@ -2,16 +2,16 @@
 //! what the replica says to that shard (HydraDB 5.2; RDMA_Mongo 4.4).
 //!
 //! ```text
-//! to the replica   0 kind 1 | 0 3 | ask 4 | commit 8 | body
-//!   begins           key 8 | epoch 8 | next 8 | arena 8 | used 8 | keys 8 | shards 4 | 0 4
+//! to the replica   0 kind 1 | 0 3 | ask 4 | commit 8 | clock 8 | time 8 | body
+//!   begins           key 8 | epoch 8 | next 8 | kept 8 | arena 8 | used 8 | keys 8 | shards 4 | 0 4
 //!   entries          frames of the log
 //!   lost             is_same_log 8 | oldest 8 | next 8
 //!   copy             operations of a snapshot; each message ends with any byte of one
 //!   copied           sequence 8
 //!   refused          reason 4 | text
 //! to the primary, behind a request's header
-//!   follow           next 8 | epoch 8 | key 8 | port 4 | replica 4
-//!   acknowledge      received 8 | applied 8 | durable 8 | failed 8 | ask 4 | 0 4
+//!   follow           next 8 | epoch 8 | key 8 | committed 8 | port 4 | replica 4
+//!   acknowledge      received 8 | applied 8 | durable 8 | failed 8 | clock 8 | ask 4 | 0 4
 //! ```
 //! The ring's own credit says how many bytes the replica has freed.
 
@@ -55,6 +55,11 @@ pub struct FeedHeader {
     pub ask: U32,
     /// Entries up to this sequence may be applied.
     pub commit: U64,
+    /// The newest clock of the replica that the primary had taken before it read `commit`; 0
+    /// without one.
+    pub clock: U64,
+    /// The primary's clock when it read `commit`, Unix ms; 0 without `clock`.
+    pub time: U64,
 }
 
 /// Bytes of that.
@@ -70,6 +75,9 @@ pub struct Begins {
     pub epoch: U64,
     /// The sequence of the first entry that comes; 0: a copy comes first.
     pub next: U64,
+    /// Under another epoch than the replica has followed: its entries up to this one count, and are
+    /// all that there were before `next`. Under the same, the entry before `next`.
+    pub kept: U64,
     /// Bytes of memory that the shard has for data: a replica needs as many.
     pub arena_bytes: U64,
     /// Bytes that its data take now.
@@ -107,13 +115,20 @@ impl RefusalReason {
 #[repr(C)]
 pub struct LostLog {
     /// 1 if the replica has followed this log, and 0 if it was another one: the primary has begun
-    /// anew, or another server is at its address.
+    /// anew, or another server is at its address. [`HAS_MORE`] and [`UNKNOWN_EPOCH`]: it is the same
+    /// one, and a copy may cost acknowledged entries.
     pub is_same_log: U64,
-    /// The oldest entry that is kept.
+    /// The oldest entry that is kept; with [`HAS_MORE`] the last one of the replica's epoch that is.
     pub oldest: U64,
     /// The sequence of the next entry.
     pub next: U64,
 }
+
+/// The replica has more entries of its epoch than the primary, which was started again, had kept.
+pub const HAS_MORE: u64 = 2;
+/// The primary was started again, and does not know any more what it had kept of the epoch of the
+/// replica.
+pub const UNKNOWN_EPOCH: u64 = 3;
 
 /// The body of [`crate::message::FOLLOW`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -125,6 +140,8 @@ pub struct Follow {
     pub epoch: U64,
     /// The key of the log that it has followed; 0 before the first.
     pub key: U64,
+    /// The last entry of that epoch that it knows to be committed.
+    pub committed: U64,
     /// The port of the replica for RESP, which the primary shows; 0 if it says none.
     pub port: U32,
     /// A number of the replica's process, by chance: sessions with the same one are of one replica. 0:
@@ -146,12 +163,14 @@ pub struct Acknowledge {
     pub durable: U64,
     /// The first entry that failed, and that has to come again; 0 if none has.
     pub failed: U64,
+    /// The replica's monotonic clock, ns; not 0. The primary echoes it.
+    pub clock: U64,
     /// The newest ask that it answers.
     pub ask: U32,
     /// Zero.
     pub zero: U32,
 }
 
-const _: () = assert!(FEED_HEADER_BYTES == 16);
-const _: () = assert!(size_of::<Begins>() == 56 && size_of::<Follow>() == 32);
-const _: () = assert!(size_of::<Acknowledge>() == 40);
+const _: () = assert!(FEED_HEADER_BYTES == 32);
+const _: () = assert!(size_of::<Begins>() == 64 && size_of::<Follow>() == 40);
+const _: () = assert!(size_of::<Acknowledge>() == 48);

@@ -84,6 +84,9 @@ struct WayReport {
     round_trips: f64,
     bytes: f64,
     nodes: f64,
+    /// How old the oldest result may have been, ms; only from a replica, null if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lag_ms: Option<Option<f64>>,
     /// The explanation of the last run.
     last: String,
 }
@@ -201,9 +204,15 @@ impl Seen {
             round_trips: self.counts.round_trips as f64 / times,
             bytes: self.counts.bytes as f64 / times,
             nodes: self.counts.nodes as f64 / times,
+            lag_ms: lag_ms(self.counts.lag_ns),
             last: last.to_string(),
         })
     }
+}
+
+/// How old results of a replica may be, ms.
+fn lag_ms(lag_ns: u64) -> Option<Option<f64>> {
+    (lag_ns != 0).then(|| (lag_ns != u64::MAX).then_some(lag_ns as f64 / 1e6))
 }
 
 impl WayReport {
@@ -217,6 +226,11 @@ impl WayReport {
             out,
             "      {round_trips:.2} round trips, {bytes:.0} bytes, {nodes:.2} nodes or records read"
         )?;
+        match self.lag_ms {
+            Some(Some(ms)) => writeln!(out, "      from a replica, at most {ms:.1} ms old")?,
+            Some(None) => writeln!(out, "      from a replica, of an unknown age")?,
+            None => {}
+        }
         writeln!(out, "      last: {}", self.last)?;
         Ok(())
     }

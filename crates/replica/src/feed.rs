@@ -7,11 +7,12 @@
 
 use crate::send::{AskFor, LogSender, Violation};
 use remora_arena::Journal;
-use remora_engine::{Now, Shard, SnapshotTurn};
+use remora_engine::{GoesOn, HasOf, Now, Shard, SnapshotTurn};
 use remora_layout::limits::{FEED_BYTES, FEED_REASON_BYTES};
 use remora_log::{CursorError, Lost};
 use remora_protocol::replication::{
-    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, LostLog, RefusalReason,
+    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, HAS_MORE, LostLog,
+    RefusalReason, UNKNOWN_EPOCH,
 };
 use zerocopy::IntoBytes;
 
@@ -57,8 +58,8 @@ impl Feed {
     ) -> Self {
         let (key, epoch) = (shard.log().key().to_word(), shard.log().epoch());
         let next = follow.next.get();
-        let begins = begins_of(shard, shards, next);
-        let begun = |stage| Self {
+        let begins = begins_of(shard, shards, (next, next.saturating_sub(1)));
+        let begun = |stage, begins: Begins| Self {
             stage,
             answer: Some(message(FeedKind::Begins, begins.as_bytes())),
             ask_for,
@@ -66,17 +67,38 @@ impl Feed {
         };
         let is_same_log = follow.key.get() == key;
         if next == 0 && (is_same_log || follow.key.get() == 0) {
-            return begun(Stage::Copying(Copy::default()));
+            return begun(Stage::Copying(Copy::default()), begins);
         }
-        if is_same_log
-            && follow.epoch.get() == epoch
-            && let Ok(sender) = LogSender::begin(shard, next, ask_for)
-        {
-            return begun(Stage::Shipping(sender));
+        let is_same_epoch = follow.epoch.get() == epoch;
+        let goes_on = match is_same_log {
+            true if is_same_epoch => Some(match next <= shard.own_since() {
+                // What it has followed went away, when this shard followed another one.
+                true => GoesOn::Copy,
+                false => GoesOn::From { kept: next - 1 },
+            }),
+            true => Some(shard.past().goes_on(HasOf {
+                epoch: follow.epoch.get(),
+                received: next - 1,
+                committed: follow.committed.get(),
+            })),
+            false => None,
+        };
+        if let Some(GoesOn::From { kept }) = goes_on {
+            let next = if is_same_epoch { next } else { shard.past().first };
+            if let Ok(sender) = LogSender::begin(shard, next, ask_for) {
+                return begun(Stage::Shipping(sender), begins_of(shard, shards, (next, kept)));
+            }
         }
+        let oldest = shard.log().oldest_sequence();
+        let (is_same_log, oldest) = match goes_on {
+            None => (0, oldest),
+            Some(GoesOn::From { .. } | GoesOn::Copy) => (1, oldest),
+            Some(GoesOn::HasMore { kept }) => (HAS_MORE, kept),
+            Some(GoesOn::Unknown) => (UNKNOWN_EPOCH, oldest),
+        };
         let lost = LostLog {
-            is_same_log: u64::from(is_same_log).into(),
-            oldest: shard.log().oldest_sequence().into(),
+            is_same_log: is_same_log.into(),
+            oldest: oldest.into(),
             next: (shard.last_sequence() + 1).into(),
         };
         let answer = Some(message(FeedKind::Lost, lost.as_bytes()));
@@ -129,7 +151,7 @@ impl Feed {
                 Err(lost) => self.lose(shard, lost, out),
             },
             Stage::Shipping(sender) => {
-                if let Err(lost) = sender.next_message(shard, out) {
+                if let Err(lost) = sender.next_message(shard, now, out) {
                     out.clear();
                     self.lose(shard, lost, out);
                 }
@@ -263,11 +285,12 @@ impl Copy {
     }
 }
 
-fn begins_of<J: Journal>(shard: &Shard<J>, shards: usize, next: u64) -> Begins {
+fn begins_of<J: Journal>(shard: &Shard<J>, shards: usize, (next, kept): (u64, u64)) -> Begins {
     Begins {
         key: shard.log().key().to_word().into(),
         epoch: shard.log().epoch().into(),
         next: next.into(),
+        kept: kept.into(),
         arena_bytes: (shard.owner().view().bytes() as u64).into(),
         used_bytes: shard.used_bytes().into(),
         keys: shard.keys().into(),
@@ -284,6 +307,13 @@ fn lost_of(error: CursorError) -> Lost {
 }
 
 fn message(kind: FeedKind, body: &[u8]) -> Vec<u8> {
-    let header = FeedHeader { kind: kind as u8, zero: [0; 3], ask: 0.into(), commit: 0.into() };
+    let header = FeedHeader {
+        kind: kind as u8,
+        zero: [0; 3],
+        ask: 0.into(),
+        commit: 0.into(),
+        clock: 0.into(),
+        time: 0.into(),
+    };
     [header.as_bytes(), body].concat()
 }

@@ -6,9 +6,9 @@
 use crate::receive::{FeedError, LogReceiver, Took};
 use remora_engine::split_operation;
 use remora_layout::limits::{FEED_REASON_BYTES, SNAPSHOT_OPERATION_BYTES};
-use remora_log::LogKey;
+use remora_log::{LogKey, OwnedEntry};
 use remora_protocol::replication::{
-    Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, LostLog,
+    Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, HAS_MORE, LostLog, UNKNOWN_EPOCH,
 };
 use zerocopy::FromBytes;
 
@@ -42,6 +42,26 @@ pub enum Heard {
         /// Whether it is the log that was followed.
         is_same_log: bool,
     },
+    /// The primary was started again, and its log goes on where it had ended for this replica.
+    GoesOn {
+        /// What the primary says of itself.
+        primary: PrimaryFacts,
+        /// The rest of the entries before, all of them committed.
+        rest: Vec<OwnedEntry>,
+        /// The sequence and the epoch behind which the log goes on.
+        at: (u64, u64),
+    },
+    /// The primary was started again, and its disk has less than this replica has: what it lacks
+    /// may have been acknowledged, so somebody has to decide.
+    HasMore {
+        /// The last entry that the replica has received.
+        received: u64,
+        /// The last one that the primary has.
+        kept: u64,
+    },
+    /// The primary was started again since, and does not know whether it has all that this replica
+    /// has: somebody has to decide.
+    UnknownEpoch,
     /// The server's log is not to be followed: the reason, for people.
     Refused(String),
 }
@@ -78,21 +98,40 @@ enum Stage {
 }
 
 impl Follower {
+    /// Of a replica that was started again, and whose disk has what the log with this key had left
+    /// behind its entry `sequence` of `epoch`. Entries up to `committed` may be applied.
+    pub fn resumed(key: u64, (sequence, epoch): (u64, u64), committed: u64) -> Self {
+        let receiver = LogReceiver::new(LogKey::of_word(key), sequence + 1).committed(committed);
+        Self { of: Some((key, epoch)), stage: Stage::Following(receiver) }
+    }
+
+    /// Of a replica that was started again, and that has no whole copy of the log with this key.
+    pub fn interrupted(key: u64) -> Self {
+        Self { of: Some((key, 0)), stage: Stage::Asked }
+    }
+
+    /// The key of the log that is followed; 0 before the first.
+    pub fn key(&self) -> u64 {
+        self.of.map_or(0, |(key, _)| key)
+    }
+
     /// What is to be asked for: the log behind what was received, or a copy. To be called when a
     /// link was made. `port` is that of this server for RESP, for people to see.
     pub fn ask(&mut self, port: u16) -> Follow {
         let (key, epoch) = self.of.unwrap_or_default();
-        let next = match &mut self.stage {
+        let (next, committed) = match &mut self.stage {
             Stage::Following(receiver) => {
                 receiver.reconnected();
-                receiver.received() + 1
+                let received = receiver.received();
+                (received + 1, receiver.commit().min(received))
             }
-            Stage::Asked | Stage::Copying(_) => 0,
+            Stage::Asked | Stage::Copying(_) => (0, 0),
         };
         Follow {
             next: next.into(),
             epoch: epoch.into(),
             key: key.into(),
+            committed: committed.into(),
             port: u32::from(port).into(),
             replica: 0.into(),
         }
@@ -138,7 +177,14 @@ impl Follower {
             }
             (FeedKind::Lost, _) => {
                 let lost = LostLog::read_from_bytes(body).map_err(|_| FeedError::Malformed)?;
-                Ok(Heard::Lost { is_same_log: lost.is_same_log.get() == 1 })
+                Ok(match lost.is_same_log.get() {
+                    HAS_MORE => {
+                        let received = self.log().map_or(0, |log| log.received());
+                        Heard::HasMore { received, kept: lost.oldest.get() }
+                    }
+                    UNKNOWN_EPOCH => Heard::UnknownEpoch,
+                    number => Heard::Lost { is_same_log: number == 1 },
+                })
             }
             (FeedKind::Refused, _) => {
                 let (_, text) =
@@ -179,10 +225,19 @@ impl Follower {
             // A primary of ours says that the log is another one.
             return Err(FeedError::Malformed);
         }
-        if copies {
-            self.stage = Stage::Copying(Vec::new());
-        } else if self.of != Some(of) || !matches!(self.stage, Stage::Following(_)) {
-            return Err(FeedError::Malformed);
+        let is_next_epoch = self.of.is_some_and(|(key, epoch)| key == of.0 && epoch < of.1);
+        match &mut self.stage {
+            stage if copies => *stage = Stage::Copying(Vec::new()),
+            Stage::Following(_) if self.of == Some(of) => {}
+            Stage::Following(receiver) if is_next_epoch => {
+                let before = begins.next.get().checked_sub(1).ok_or(FeedError::Malformed)?;
+                let rest = receiver.end_epoch(begins.kept.get()).ok_or(FeedError::Malformed)?;
+                let key = LogKey::of_word(of.0);
+                *receiver = LogReceiver::new(key, before + 1).committed(before);
+                self.of = Some(of);
+                return Ok(Heard::GoesOn { primary, rest, at: (before, of.1) });
+            }
+            _ => return Err(FeedError::Malformed),
         }
         self.of = Some(of);
         Ok(Heard::Begins { copies, primary })

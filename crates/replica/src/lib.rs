@@ -22,11 +22,13 @@
 mod feed;
 mod follow;
 mod in_sync;
+mod lag;
 mod receive;
 mod send;
 
 pub use feed::Feed;
 pub use follow::{Follower, Heard, PrimaryFacts};
 pub use in_sync::{InSyncSet, Standing};
+pub use lag::{Freshness, Mark};
 pub use receive::{FeedError, LogReceiver, Took};
 pub use send::{AskFor, LogSender, Violation};

@@ -7,11 +7,15 @@
 //! * bytes that wait for their commit position are bounded. While they are at their bound, the
 //!   caller takes nothing out of the ring, and the primary has to wait.
 
+use crate::lag::{Freshness, Mark};
 use remora_layout::limits::{FEED_WAITING_BYTES, LOG_HELD_BYTES};
 use remora_log::{AssembleError, Assembler, FrameError, Frames, LogKey, OwnedEntry};
 use remora_protocol::replication::{Acknowledge, FEED_HEADER_BYTES, FeedHeader, FeedKind};
 use std::collections::VecDeque;
 use zerocopy::FromBytes;
+
+/// No clock shows more, Unix ms: sums of times do not overflow.
+const MAX_TIME_MS: u64 = 1 << 48;
 
 /// Why a message ends the following: it is of no honest primary, or damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -51,6 +55,11 @@ pub struct LogReceiver {
     /// The newest ask.
     ask: u32,
     failed: u64,
+    /// The newest clock that was sent.
+    clock: u64,
+    freshness: Freshness,
+    /// The time of the primary that came last, Unix ms; 0 if it was taken.
+    time_ms: u64,
 }
 
 impl LogReceiver {
@@ -64,7 +73,15 @@ impl LogReceiver {
             waiting_bytes: 0,
             ask: 0,
             failed: 0,
+            clock: 0,
+            freshness: Freshness::behind(next - 1),
+            time_ms: 0,
         }
+    }
+
+    /// The entries up to this one may be applied, as the primary has said before.
+    pub(crate) fn committed(self, commit: u64) -> Self {
+        Self { commit, ..self }
     }
 
     /// The last entry that lies whole in this memory.
@@ -102,6 +119,7 @@ impl LogReceiver {
         let took = self.take_frames(frames)?;
         // A later message does not take back what an earlier one has committed.
         self.commit = self.commit.max(header.commit.get());
+        self.take_clock(&header)?;
         let ask = header.ask.get();
         if ask != 0 {
             self.ask = ask;
@@ -110,6 +128,34 @@ impl LogReceiver {
             Took::Entries { .. } => Took::Entries { asks: ask != 0 },
             Took::Gap => Took::Gap,
         })
+    }
+
+    fn take_clock(&mut self, header: &FeedHeader) -> Result<(), FeedError> {
+        let (commit, clock_ns, time_ms) =
+            (header.commit.get(), header.clock.get(), header.time.get());
+        if clock_ns > self.clock || time_ms > MAX_TIME_MS {
+            // It was not sent, or is no time.
+            return Err(FeedError::Malformed);
+        }
+        if clock_ns != 0 {
+            self.time_ms = time_ms;
+            self.freshness.take(Mark { commit, clock_ns, time_ms });
+        }
+        Ok(())
+    }
+
+    /// The clock of the primary, Unix ms, if it has come since this was asked last: it showed this
+    /// before now.
+    pub fn take_time(&mut self) -> Option<u64> {
+        Some(std::mem::take(&mut self.time_ms)).filter(|&time_ms| time_ms != 0)
+    }
+
+    /// The entries up to `applied` are applied, and the server's clock shows `unix_ms`. Returns the
+    /// time, by the replica's monotonic clock in ns, at which the primary had committed no more
+    /// than what the replica has now; `None` if that is not known.
+    pub fn fresh_at(&mut self, applied: u64, unix_ms: u64) -> Option<u64> {
+        self.freshness.advance(applied, unix_ms);
+        self.freshness.at_ns()
     }
 
     fn take_frames(&mut self, frames: &[u8]) -> Result<Took, FeedError> {
@@ -147,6 +193,16 @@ impl LogReceiver {
         self.waiting.pop_front()
     }
 
+    /// The epoch is over: its entries up to this one count, and those behind it that are here were
+    /// never acknowledged. The rest of those that count; `None` if some are missing.
+    pub(crate) fn end_epoch(&mut self, kept: u64) -> Option<Vec<OwnedEntry>> {
+        if self.received() < kept {
+            return None;
+        }
+        let rest = std::mem::take(&mut self.waiting).into_iter();
+        Some(rest.filter(|entry| entry.sequence <= kept).collect())
+    }
+
     /// All whole entries that are left, also those behind the commit position, and how many these
     /// are: this replica is promoted, and its primary may have acknowledged them.
     pub fn take_rest(&mut self) -> (Vec<OwnedEntry>, u64) {
@@ -157,13 +213,15 @@ impl LogReceiver {
     }
 
     /// What is to be said to the primary; the entries up to `applied` are applied, those up to
-    /// `durable` on the disk.
-    pub fn acknowledge(&self, applied: u64, durable: u64) -> Acknowledge {
+    /// `durable` on the disk. `clock_ns` is the replica's monotonic clock now, not 0.
+    pub fn acknowledge(&mut self, applied: u64, durable: u64, clock_ns: u64) -> Acknowledge {
+        self.clock = self.clock.max(clock_ns);
         Acknowledge {
             received: self.received().into(),
             applied: applied.into(),
             durable: durable.into(),
             failed: self.failed.into(),
+            clock: self.clock.into(),
             ask: self.ask.into(),
             zero: 0.into(),
         }

@@ -9,7 +9,7 @@
 //!   hold.
 
 use remora_arena::Journal;
-use remora_engine::Shard;
+use remora_engine::{Now, Shard};
 use remora_layout::limits::{ASK_ENTRIES, FEED_BYTES, FEED_ROOM_BYTES};
 use remora_log::{Cursor, CursorError, Hold, Lost, outline};
 use remora_protocol::replication::{Acknowledge, FEED_HEADER_BYTES, FeedHeader, FeedKind};
@@ -64,6 +64,8 @@ pub struct LogSender {
     commit: u64,
     /// A heartbeat is to be answered with it, if it has grown.
     is_commit_due: bool,
+    /// The newest clock of the replica that was echoed.
+    echoed: u64,
     ask_for: AskFor,
     /// Entries since the last ask.
     unasked: u64,
@@ -100,6 +102,7 @@ impl LogSender {
             most_sent: before,
             commit: 0,
             is_commit_due: true,
+            echoed: 0,
             ask_for,
             unasked: 0,
             asks: 0,
@@ -111,6 +114,7 @@ impl LogSender {
                 applied: 0.into(),
                 durable: 0.into(),
                 failed: 0.into(),
+                clock: 0.into(),
                 ask: 0.into(),
                 zero: 0.into(),
             },
@@ -118,13 +122,16 @@ impl LogSender {
         })
     }
 
-    /// Whether there is something to send: entries, or a commit position. That goes with the next
-    /// entries; without any it answers a heartbeat of the replica, or goes once it has grown by some
-    /// tens. A message of its own for each change would double the WRITEs.
+    /// Whether there is something to send: entries, a commit position, or a clock of the replica. A
+    /// commit position goes with the next entries; without any it answers a heartbeat of the replica,
+    /// or goes once it has grown by some tens. A message of its own for each change would double the
+    /// WRITEs.
     #[inline]
     pub fn has_news<J: Journal>(&self, shard: &Shard<J>) -> bool {
         let enough = if self.is_commit_due { 1 } else { ASK_ENTRIES };
-        self.sent < shard.last_sequence() || self.commit + enough <= self.commit_of(shard)
+        self.sent < shard.last_sequence()
+            || self.commit + enough <= self.commit_of(shard)
+            || self.echoed < self.told.clock.get()
     }
 
     /// The commit position that the replica may know: that of the entries that it has been sent.
@@ -141,6 +148,7 @@ impl LogSender {
     pub fn next_message<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,
+        now: Now,
         out: &mut Vec<u8>,
     ) -> Result<(), Lost> {
         out.resize(FEED_HEADER_BYTES, 0);
@@ -150,12 +158,18 @@ impl LogSender {
             self.sent = of.last;
             self.most_sent = self.most_sent.max(self.sent);
         }
+        // The clock came before the commit position is read: all that was committed when the replica
+        // read its clock is within that position.
+        self.echoed = self.told.clock.get();
         (self.commit, self.is_commit_due) = (self.commit_of(shard), false);
+        let time = if self.echoed == 0 { 0 } else { now.unix_ms };
         let header = FeedHeader {
             kind: FeedKind::Entries as u8,
             zero: [0; 3],
             ask: self.ask().into(),
             commit: self.commit.into(),
+            clock: self.echoed.into(),
+            time: time.into(),
         };
         out[..FEED_HEADER_BYTES].copy_from_slice(header.as_bytes());
         Ok(())
@@ -230,7 +244,10 @@ impl LogSender {
             return Err(Violation::NotSent { told: received, sent: self.most_sent });
         }
         let before = self.told;
-        if applied > received || received < before.received.get() || applied < before.applied.get()
+        if applied > received
+            || received < before.received.get()
+            || applied < before.applied.get()
+            || told.clock.get() < before.clock.get()
         {
             return Err(Violation::Order);
         }

@@ -43,6 +43,7 @@ fn acknowledge(received: u64) -> Acknowledge {
         applied: 0.into(),
         durable: 0.into(),
         failed: 0.into(),
+        clock: 0.into(),
         ask: 0.into(),
         zero: 0.into(),
     }
@@ -101,7 +102,7 @@ fn a_replica_with_a_copy_counts_once_it_has_said_that_it_has_taken_it_whole() {
     send(&mut feed, &mut shard, writes + 1);
     feed.completed(writes + 1);
     assert_eq!(feed.stored(), None);
-    let told = follower.log().unwrap().acknowledge(0, 0);
+    let told = follower.log().unwrap().acknowledge(0, 0, 1);
     feed.take(&mut shard, told).unwrap();
     assert_eq!(feed.stored(), Some(2));
 }

@@ -1,7 +1,6 @@
 //! A log arrives whole at a replica, in order and no further than its commit position, over links
 //! that are cut at any moment.
 
-#[path = "shipping/copying.rs"]
 mod copying;
 
 use remora_arena::{NoJournal, Owner};
@@ -9,6 +8,7 @@ use remora_engine::{Applied, Durability, Now, Origin, Shard, ShardOptions};
 use remora_layout::limits::{ASK_ENTRIES, FEED_BYTES};
 use remora_log::LogKey;
 use remora_protocol::message::Status;
+use remora_protocol::replication::FEED_HEADER_BYTES;
 use remora_protocol::{Command, Condition, Expiry};
 use remora_replica::{AskFor, LogReceiver, LogSender, Took, Violation};
 use remora_testing::Random;
@@ -60,7 +60,7 @@ fn receiver(next: u64) -> LogReceiver {
 
 fn message(sender: &mut LogSender, shard: &mut Shard) -> Vec<u8> {
     let mut message = Vec::new();
-    sender.next_message(shard, &mut message).unwrap();
+    sender.next_message(shard, NOW, &mut message).unwrap();
     assert!(message.len() <= FEED_BYTES);
     message
 }
@@ -142,7 +142,7 @@ impl Replica {
             }
             6 => {
                 apply(&mut self.receiver, &mut self.copy);
-                let told = self.receiver.acknowledge(self.copy.applied(0), 0);
+                let told = self.receiver.acknowledge(self.copy.applied(0), 0, 1 + self.writes);
                 self.sender.take(primary, told).unwrap().unwrap();
             }
             _ if random.one_in(40) => self.cut(primary, random),
@@ -165,7 +165,7 @@ impl Replica {
                 }
             }
             apply(&mut self.receiver, &mut self.copy);
-            let told = self.receiver.acknowledge(self.copy.applied(0), 0);
+            let told = self.receiver.acknowledge(self.copy.applied(0), 0, 1 + self.writes);
             self.sender.take(primary, told).unwrap().unwrap();
         }
     }
@@ -219,7 +219,7 @@ fn no_entry_is_given_out_behind_the_commit_position() {
     assert_eq!((receiver.received(), apply(&mut receiver, &mut copy)), (3, 2));
     // Its WRITE has not completed, as far as the primary knows; the acknowledgement says more.
     assert_eq!(sender.stored(), 0);
-    sender.take(&mut primary, receiver.acknowledge(2, 0)).unwrap().unwrap();
+    sender.take(&mut primary, receiver.acknowledge(2, 0, 1)).unwrap().unwrap();
     assert_eq!((sender.stored(), sender.told().applied.get()), (3, 2));
     primary.set_durable(3);
     assert!(sender.has_news(&primary));
@@ -245,7 +245,7 @@ fn a_commit_position_goes_with_the_next_entries_or_answers_a_heartbeat() {
     }
     assert_eq!((messages, receiver.received(), receiver.commit()), (20, 20, 19));
     assert!(!sender.has_news(&primary));
-    sender.take(&mut primary, receiver.acknowledge(0, 0)).unwrap().unwrap();
+    sender.take(&mut primary, receiver.acknowledge(0, 0, 1)).unwrap().unwrap();
     assert!(sender.has_news(&primary));
     receiver.take(&message(&mut sender, &mut primary)).unwrap();
     assert_eq!(receiver.commit(), 20);
@@ -274,7 +274,7 @@ fn the_primary_goes_back_to_the_first_entry_that_failed() {
     receiver.take(&messages[0]).unwrap();
     // The second one does not come.
     assert_eq!(receiver.take(&messages[2]), Ok(Took::Gap));
-    let told = receiver.acknowledge(1, 0);
+    let told = receiver.acknowledge(1, 0, 1);
     assert_eq!((told.received.get(), told.failed.get()), (1, 2));
     sender.take(&mut primary, told).unwrap().unwrap();
     assert_eq!(sender.rolled_back(), 1);
@@ -282,7 +282,7 @@ fn the_primary_goes_back_to_the_first_entry_that_failed() {
     assert_eq!(receiver.take(&messages[3]), Ok(Took::Gap));
     receiver.take(&message(&mut sender, &mut primary)).unwrap();
     assert_eq!((receiver.received(), apply(&mut receiver, &mut copy)), (4, 4));
-    assert_eq!(receiver.acknowledge(4, 0).failed.get(), 0);
+    assert_eq!(receiver.acknowledge(4, 0, 1).failed.get(), 0);
     // Twice is once.
     receiver.take(&messages[1]).unwrap();
     assert_eq!((receiver.received(), apply(&mut receiver, &mut copy)), (4, 0));
@@ -303,7 +303,7 @@ fn a_relaxed_primary_asks_after_some_tens_of_entries_and_a_strict_one_each_time(
         }
         assert_eq!(asks, asked, "{ask_for:?}");
         assert_eq!(u64::from(sender.unanswered()), asked);
-        sender.take(&mut primary, receiver.acknowledge(0, 0)).unwrap().unwrap();
+        sender.take(&mut primary, receiver.acknowledge(0, 0, 1)).unwrap().unwrap();
         assert_eq!(sender.unanswered(), 0);
     }
 }
@@ -313,7 +313,7 @@ fn a_replica_cannot_acknowledge_what_it_was_not_sent() {
     let mut primary = shard(Durability::Memory);
     let mut sender = LogSender::begin(&mut primary, 1, AskFor::Some).unwrap();
     set(&mut primary, b"key", b"value");
-    let honest = receiver(1).acknowledge(0, 0);
+    let honest = receiver(1).acknowledge(0, 0, 1);
     let told = remora_protocol::replication::Acknowledge { received: 1.into(), ..honest };
     assert_eq!(sender.take(&mut primary, told), Err(Violation::NotSent { told: 1, sent: 0 }));
     message(&mut sender, &mut primary);
@@ -335,11 +335,43 @@ fn what_no_primary_sends_is_refused() {
         let mut receiver = receiver(1);
         let took = receiver.take(&damaged);
         // The header has no checksum of its own: the ring's frame has one.
-        assert!(at < 16 || took.is_err(), "byte {at}");
-        assert!(at < 16 || receiver.received() == 0);
+        assert!(at < FEED_HEADER_BYTES || took.is_err(), "byte {at}");
+        assert!(at < FEED_HEADER_BYTES || receiver.received() == 0);
     }
     for bytes in 0..honest.len() {
         let took = receiver(1).take(&honest[..bytes]);
-        assert!(took.is_err() || bytes == 16, "{bytes} bytes");
+        assert!(took.is_err() || bytes == FEED_HEADER_BYTES, "{bytes} bytes");
     }
+}
+
+#[test]
+fn a_primary_echoes_the_newest_clock_of_a_replica_with_its_commit_position() {
+    let mut primary = shard(Durability::Memory);
+    let mut sender = LogSender::begin(&mut primary, 1, AskFor::Some).unwrap();
+    let mut receiver = receiver(1);
+    set(&mut primary, b"key", b"value");
+    receiver.take(&message(&mut sender, &mut primary)).unwrap();
+    assert!(!sender.has_news(&primary));
+    for clock_ns in [5, 7] {
+        let told = receiver.acknowledge(1, 0, clock_ns);
+        sender.take(&mut primary, told).unwrap().unwrap();
+    }
+    assert!(sender.has_news(&primary), "a clock");
+    let echo = message(&mut sender, &mut primary);
+    assert_eq!((echo.len(), sender.has_news(&primary)), (FEED_HEADER_BYTES, false));
+    receiver.take(&echo).unwrap();
+    let time_ms = NOW.unix_ms;
+    assert_eq!((receiver.take_time(), receiver.take_time()), (Some(time_ms), None));
+    assert_eq!(receiver.fresh_at(0, time_ms), None, "it is not applied");
+    assert_eq!(receiver.fresh_at(1, time_ms - 1), None, "the clock is behind");
+    assert_eq!(receiver.fresh_at(1, time_ms), Some(7));
+    // A clock that was not sent, and one that goes back.
+    let mut forged = echo;
+    forged[16] = 9;
+    assert!(receiver.take(&forged).is_err());
+    let told = remora_protocol::replication::Acknowledge {
+        clock: 6.into(),
+        ..receiver.acknowledge(1, 0, 8)
+    };
+    assert_eq!(sender.take(&mut primary, told), Err(Violation::Order));
 }

@@ -46,6 +46,24 @@ pub enum CommandError {
     /// The server has no data directory.
     #[error("ERR nothing is kept: start the server with --data-dir")]
     NothingKept,
+    /// A change, at a replica.
+    #[error("READONLY You can't write against a read only replica.")]
+    ReadOnly,
+    /// A read, at a replica that answers none.
+    #[error(
+        "REPLICA this server is a replica of {primary} and answers no reads (replica_reads is none): \
+         ask the primary, or start this one with --replica-reads stale"
+    )]
+    NoReads {
+        /// The address of the primary.
+        primary: String,
+    },
+    /// A read, at a replica that does not have all data yet.
+    #[error("LOADING this server is a replica and copies the data of {primary}: ask again later")]
+    Copying {
+        /// The address of the primary.
+        primary: String,
+    },
     /// Unknown options, or options that exclude each other.
     #[error("ERR syntax error")]
     Syntax,
@@ -297,7 +315,11 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
             .into(),
         Status::TooFewReplicas => "NOREPLICAS Not enough good replicas to write.".into(),
         Status::NothingKept => CommandError::NothingKept.to_string().into(),
-        Status::ReadOnly => "READONLY You can't write against a read only replica.".into(),
+        Status::ReadOnly => CommandError::ReadOnly.to_string().into(),
+        // Sessions refuse such requests before a shard gets them.
+        Status::NoReads | Status::Copying => {
+            "REPLICA this server is a replica and answers no reads now".into()
+        }
     })
 }
 
@@ -328,7 +350,7 @@ mod tests {
         ] {
             assert_eq!(status_error(Status::TooLarge, command).unwrap(), text);
         }
-        for number in 0..=25 {
+        for number in 0..=27 {
             let status = Status::from_number(number).unwrap();
             assert_eq!(status_error(status, "x").is_some(), number > 2);
         }

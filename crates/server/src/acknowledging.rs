@@ -111,7 +111,7 @@ fn keep_newest(replicas: &mut Vec<ReplicaPositions>) {
 mod tests {
     use super::*;
     use crate::peer::Peer;
-    use crate::ring_session::ReplicaState;
+    use crate::ring_session::{FeedCounts, ReplicaState};
     use remora_arena::{NoJournal, Owner};
     use remora_engine::{Durability, Now, ShardOptions};
     use remora_layout::limits::IN_SYNC_LOOK_MS;
@@ -121,7 +121,8 @@ mod tests {
         let (peer, state) = (Peer::Local, ReplicaState::Follows);
         let (port, durable, applied) = (0, 0, 0);
         let stored = Some(stored);
-        ReplicaPositions { session, replica, peer, port, stored, durable, applied, state }
+        let counts = FeedCounts::default();
+        ReplicaPositions { session, replica, peer, port, stored, durable, applied, state, counts }
     }
 
     fn shard() -> Shard<NoJournal> {

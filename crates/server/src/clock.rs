@@ -21,6 +21,12 @@ impl Clock {
         Self { start: Instant::now(), unix: ServerClock::starting_at(now_ms) }
     }
 
+    /// The clock of a replica, which shows no earlier Unix time than this, ms, and its primary's once
+    /// that is known ([`Clock::follow_primary`]): not the machine's, which may be ahead.
+    pub fn start_at(unix_ms: u64) -> Self {
+        Self { start: Instant::now(), unix: ServerClock::starting_at(unix_ms) }
+    }
+
     /// The time, read once for as many commands as are executed together.
     pub fn now(&self) -> Now {
         self.at(Instant::now())
@@ -45,6 +51,11 @@ impl Clock {
         if before.elapsed() <= Duration::from_millis(CLOCK_LOOK_TAKES_MS) {
             follower.follow(&self.unix, self.since_ms(before), wall_unix_ms);
         }
+    }
+
+    /// Compares it with the clock of the primary, at a replica.
+    pub fn follow_primary(&self, follower: &mut ClockFollower, unix_ms: u64) {
+        follower.follow(&self.unix, self.since_ms(Instant::now()), unix_ms);
     }
 
     /// When the clock was started.

@@ -1,5 +1,6 @@
 //! The server's settings. The binary decides where the values come from (flags, environment, file).
 
+pub use crate::replica_view::ReplicaReads;
 pub use remora_engine::Eviction;
 pub use remora_fabric::detect::Wanted;
 pub use remora_fabric::verbs::{Mtu, Packets};
@@ -26,6 +27,8 @@ pub struct Config {
     /// The primary that this server is a replica of: its Unix socket, or its address for sessions.
     /// `None`: it is a primary.
     pub replica_of: Option<Address>,
+    /// Whether it answers reads while it is a replica.
+    pub replica_reads: ReplicaReads,
     /// Replicas that must have stored a change before it is acknowledged: up to
     /// [`remora_layout::limits::MAX_MIN_REPLICAS`]; 0: it is acknowledged without them.
     pub min_replicas: usize,

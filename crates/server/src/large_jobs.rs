@@ -172,6 +172,15 @@ impl LargeJobs {
         !self.replies.ready.is_empty()
     }
 
+    /// What held replies wait for does not come any more: the server becomes a replica. They become
+    /// refusals.
+    pub fn refuse_held(&mut self) {
+        self.replies.held_bytes = 0;
+        for (_, (token, _)) in std::mem::take(&mut self.replies.held) {
+            self.replies.ready.push_back((token, OwnedReply::status(Status::ReadOnly)));
+        }
+    }
+
     /// Replies that are held back.
     pub fn held_replies(&self) -> usize {
         self.replies.held.len()

@@ -6,13 +6,14 @@ use crate::clock::{Clock, wall_unix_ms};
 use crate::config::{Config, Data, Wanted};
 use crate::control::{self, Control};
 use crate::disk::{
-    DataDirectory, Disk, LogThread, Progress, SnapshotPlace, SnapshotThread, recover,
+    DataDirectory, Disk, LogThread, Progress, RecoverAs, SnapshotPlace, SnapshotThread, recover,
 };
-use crate::following::{Following, Role, RoleThread, Roles};
+use crate::following::{Following, Resume, Role, RoleThread, Roles};
 use crate::inbox::{Inbox, Message};
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
 use crate::regions::RegionNumbers;
+use crate::replica_view::ReplicaView;
 use crate::resp::Acceptor;
 use crate::shard_loop::ShardLoop;
 use crate::shared::{AgentCounts, PointerTable, ServerCounts, ShardHandle, Shared};
@@ -21,7 +22,7 @@ use crate::start_error::StartError;
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use remora_arena::{MapError, NoJournal, ReadView, Region, RegionKind};
-use remora_engine::{Durability, Shard, ShardOptions, table_end};
+use remora_engine::{Durability, Past, PastEpoch, Shard, ShardOptions, table_end};
 use remora_fabric::shm::{Bell, Sleeper};
 use remora_fabric::verbs::{self, VerbsError};
 use remora_fabric::vital_thread;
@@ -31,7 +32,7 @@ use remora_layout::limits::{
     POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS, SMALLEST_CHUNK_BUCKETS,
 };
 use remora_layout::slot::SlotTable;
-use remora_storage::{Directory, GroupCommit, Lock, Promise};
+use remora_storage::{Directory, GroupCommit, Life, Lock, Promise};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
@@ -127,7 +128,11 @@ impl Server {
         let fabric_address = fabric.as_ref().map(TcpListener::local_addr).transpose()?;
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
         let data = config.data.as_ref().map(DataDirectory::open).transpose()?;
-        let clock = Clock::start_after(data.as_ref().map_or(0, |data| data.content.time_ms()));
+        let kept_ms = data.as_ref().map_or(0, |data| data.content.time_ms());
+        let clock = match config.replica_of {
+            None => Clock::start_after(kept_ms),
+            Some(_) => Clock::start_at(kept_ms),
+        };
         let (incarnation, hash_seed) = (random_u64() | 1, random_u64());
         let epoch = data.as_ref().map_or(1, |data| data.content.epoch());
         let topology = Topology::of_this_process();
@@ -144,16 +149,15 @@ impl Server {
         };
         let (handles, mut loops) =
             make_shards(&config, (&topology, &places), (arena_bytes, common))?;
-        if config.replica_of.is_some() {
-            loops.iter_mut().for_each(|(shard, _)| shard.begin_applying());
-        }
-        let role = match config.replica_of.clone() {
-            None => Role::Primary,
-            Some(primary) => Role::Replica(Arc::new(Following::new(primary, shards))),
-        };
         let slots = Box::new(SlotTable::even(shards));
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
+        let role = match begin_following(&config, disk.is_some(), &mut loops) {
+            None => Role::Primary,
+            Some(following) => Role::Replica(Arc::new(following)),
+        };
+        let is_replica = config.replica_of.is_some();
+        let view = Arc::new(ReplicaView::new(clock.started(), config.replica_reads, is_replica));
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
@@ -167,6 +171,7 @@ impl Server {
             shards: handles,
             slots,
             disk,
+            view,
             awaits_disk,
             roles: Arc::new(Roles::new(role, epoch)),
             pointer_table,
@@ -377,8 +382,14 @@ fn begin_disk(
     let started = Instant::now();
     let mut shards: Vec<&mut Shard<NoJournal>> = loops.iter_mut().map(|(shard, _)| shard).collect();
     let refused = |error| StartError::of_data(error, &settings.directory);
-    let recovered = recover(&data.content, &mut shards, slots, watch);
+    let is_replica = config.replica_of.is_some();
+    let role = if is_replica { RecoverAs::Replica } else { RecoverAs::Primary };
+    let recovered = recover(&data.content, (&mut shards, role), slots, watch);
     let (entries, first) = recovered.map_err(refused)?;
+    if !is_replica {
+        leave_primary(&mut shards).map_err(refused)?;
+    }
+    set_past(&mut shards, &data.content.found.lives, (settings.promise, &first));
     let commit = data.begin_log(first.clone()).map_err(|error| refused(error.into()))?;
     let disk = Disk::new(settings.directory.clone(), settings.promise, first);
     let saved_at_ms = data.content.snapshot_time_ms().unwrap_or_else(wall_unix_ms);
@@ -389,6 +400,57 @@ fn begin_disk(
     let directory = settings.directory.display();
     tracing::info!("{directory}: {entries} entries recovered in {recovery_ms} ms");
     Ok(Some((disk, commit)))
+}
+
+/// Tells the shards what their logs were before, as far as there were as many.
+fn set_past(
+    shards: &mut [&mut Shard<NoJournal>],
+    lives: &[Life],
+    (promise, first): (Promise, &[u64]),
+) {
+    // A life with another number of shards had other logs, and so had those before it.
+    let others = lives.iter().rposition(|life| life.first.len() != shards.len());
+    let same = &lives[others.map_or(0, |at| at + 1)..];
+    for (number, shard) in shards.iter_mut().enumerate() {
+        let epochs = same.iter().map(|life| PastEpoch {
+            epoch: life.epoch,
+            last: life.last[number],
+            is_empty: life.first[number] > life.last[number],
+        });
+        let promised_nothing = promise == Promise::Memory;
+        shard.set_past(Past { epochs: epochs.collect(), first: first[number], promised_nothing });
+    }
+}
+
+/// The shards of a replica follow their primary, from where they were.
+fn begin_following(config: &Config, has_disk: bool, loops: &mut [Own]) -> Option<Following> {
+    let shards = loops.len();
+    let mut following = Following::new(config.replica_of.clone()?, shards);
+    if !has_disk {
+        let each = loops.iter_mut().enumerate();
+        each.for_each(|(number, (shard, _))| shard.begin_following((number, shards), false));
+    }
+    following.resume(Resume::of(loops.iter().map(|(shard, _)| shard.followed_logs()).collect()));
+    Some(following)
+}
+
+/// Shards that were recovered go on as a primary. If they were those of a replica, they leave the
+/// primary that they followed: they have all that they had applied of it.
+fn leave_primary(shards: &mut [&mut Shard<NoJournal>]) -> Result<(), StartError> {
+    let followed = Resume::of(shards.iter().map(|shard| shard.followed_logs()).collect());
+    if followed.is_empty() {
+        return Ok(());
+    }
+    if !followed.is_whole() {
+        return Err(StartError::Config(
+            "it is of a replica whose copy of its primary is not complete: start it with replica_of, so that the copy is made again".into(),
+        ));
+    }
+    tracing::warn!(
+        "the data are those of a replica: this server is a primary now, with what it had applied"
+    );
+    shards.iter_mut().for_each(|shard| shard.forget_followed());
+    Ok(())
 }
 
 /// Memory for a shard, on this node if it can be had there.
@@ -465,11 +527,6 @@ fn check(config: &Config) -> Result<(), StartError> {
             "max_memory = {} bytes over {} shards gives {arena} bytes each: must be {MIN_ARENA_BYTES} to {MAX_ARENA_BYTES}",
             config.max_memory_bytes, config.shards
         ));
-    }
-    if config.replica_of.is_some() && config.data.is_some() {
-        return wrong(
-            "replica_of and data_dir together: a replica keeps nothing on a disk of its own; leave data_dir out".into(),
-        );
     }
     if config.min_replicas > MAX_MIN_REPLICAS {
         let wanted = config.min_replicas;

@@ -108,6 +108,7 @@ impl Session {
                     violated: Arc::clone(&violated),
                     threads: Arc::clone(&threads),
                     searches: Arc::clone(&shared.shards[shard].searches),
+                    view: Arc::clone(&shared.view),
                 },
             );
         }
@@ -206,6 +207,7 @@ impl Session {
                     violated: Arc::clone(&violated),
                     threads: Arc::clone(&threads),
                     searches: Arc::clone(&shared.shards[shard].searches),
+                    view: Arc::clone(&shared.view),
                 },
             );
         }
@@ -249,7 +251,7 @@ impl Session {
     /// Why the session is at its end, if it is.
     pub fn end(&self) -> Option<&'static str> {
         if self.violated.load(Ordering::Acquire) {
-            return Some("it broke the protocol");
+            return Some("it broke the protocol, or waited for replicas without a result");
         }
         self.has_ended.load(Ordering::Acquire).then_some("the client has gone")
     }
@@ -275,6 +277,9 @@ impl Session {
         }
         self.echoed_ns = echoed_client_clock_ns;
         self.beats += 1;
+        // A replica that shows nothing renews no read lease.
+        let lag = shared.view.lag();
+        let echoed_client_clock_ns = if lag.is_unknown() { 0 } else { echoed_client_clock_ns };
         let words = Heartbeat {
             sequence: self.beats,
             utilisation_ppm_plus_1: utilisation.ppm() + 1,
@@ -284,6 +289,7 @@ impl Session {
             server_unix_ms: shared.clock.told_unix_ms(),
             echoed_client_clock_ns,
             session: self.number,
+            lag,
         }
         .to_words();
         let mut bytes = [0u8; Heartbeat::WORDS * 8];

@@ -249,12 +249,11 @@ impl ShardLoop {
                 Message::Durable { durable, synced } => {
                     let host = self.connections.port_mut();
                     host.acknowledging.set_kept(&mut host.shard, durable);
-                    host.large_jobs.set_synced(&host.shard, synced);
-                    host.shard.set_synced(synced);
+                    host.set_synced(synced);
                 }
                 Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
                 Message::Apply(batch) => self.connections.port_mut().take_batch(batch),
-                Message::Role(step) => self.take_role_step(step),
+                Message::Role(step) => self.take_role_step(step, now),
                 Message::RoleAnswer(token, reply) => self.connections.take_reply(token, reply),
                 Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),
                 Message::Drain(done) => {
@@ -269,20 +268,32 @@ impl ShardLoop {
     }
 
     /// The role of the server changes.
-    fn take_role_step(&mut self, step: RoleStep) {
-        let host = self.connections.port_mut();
+    fn take_role_step(&mut self, step: RoleStep, now: Now) {
         match step {
             RoleStep::Follow(gate) => {
+                self.give_up_pending(now);
+                let host = self.connections.port_mut();
                 host.begin_following();
                 let refusal = host.shared.roles.refusal();
                 self.clients.refuse_replicas(&mut host.shard, &refusal);
                 gate.pass(host.shard.last_epoch());
             }
             RoleStep::Lead { epoch, log_secret, gate } => {
+                let host = self.connections.port_mut();
                 host.shard.promote(epoch, log_secret).expect("the epoch is a new one");
                 gate.pass(epoch);
             }
         }
+    }
+
+    /// The server becomes a replica: no replica will store the changes that wait for that. Nobody gets
+    /// an OK for them: what can be refused is refused, the other sessions and connections end.
+    fn give_up_pending(&mut self, now: Now) {
+        self.connections.port_mut().large_jobs.refuse_held();
+        let sleeper = &self.sleeper;
+        self.connections.end_holding(|gone| sleeper.forget(gone.as_fd()));
+        self.detach(now, RingSession::end_if_pending);
+        self.host().shared.wake_control();
     }
 
     /// Takes the jobs and replies of other shards' threads. Whether there were any.

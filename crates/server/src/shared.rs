@@ -8,6 +8,7 @@ use crate::disk::Disk;
 use crate::following::Roles;
 use crate::inbox::Inbox;
 use crate::other_searches::OtherSearches;
+use crate::replica_view::ReplicaView;
 use crate::ring_session::ReplicaPositions;
 use crate::thread_counts::{ThreadCounts, count};
 use crate::touch_hints::TouchHints;
@@ -151,6 +152,8 @@ pub struct Shared {
     pub verbs: Option<verbs::Host>,
     /// The log's disk, if there is one.
     pub disk: Option<Disk>,
+    /// What clients may read.
+    pub view: Arc<ReplicaView>,
     /// Replies wait for what is said to be on a disk.
     pub awaits_disk: bool,
     /// What this server is: a primary, or a replica.

@@ -44,11 +44,15 @@ pub enum Fault {
     PowerCut,
     /// The next process dies while it begins its log, and another one follows.
     StartCrash,
+    /// A replica stops, or one of its two threads does.
+    ReplicaStall,
+    /// A replica's process dies, and another one begins with nothing.
+    ReplicaCrash,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::ServerStall,
         Self::ShardStall,
         Self::ServerCrash,
@@ -67,6 +71,8 @@ impl Fault {
         Self::DiskGone,
         Self::PowerCut,
         Self::StartCrash,
+        Self::ReplicaStall,
+        Self::ReplicaCrash,
     ];
 
     /// Its name on the command line.
@@ -90,6 +96,8 @@ impl Fault {
             Self::DiskGone => "disk-gone",
             Self::PowerCut => "power-cut",
             Self::StartCrash => "start-crash",
+            Self::ReplicaStall => "replica-stall",
+            Self::ReplicaCrash => "replica-crash",
         }
     }
 

@@ -24,6 +24,7 @@ pub mod history;
 pub mod node;
 pub mod places;
 pub mod probes;
+pub mod replicas;
 pub mod resp;
 pub mod run;
 pub mod shrink;

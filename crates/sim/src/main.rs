@@ -6,6 +6,7 @@ use clap::Parser;
 use remora_sim::compare;
 use remora_sim::faults::Fault;
 use remora_sim::probes::{Probe, Probes};
+use remora_sim::replicas::ReplicaCounts;
 use remora_sim::run::Outcome;
 use remora_sim::shrink::{Less, shrink};
 use remora_sim::world::World;
@@ -62,6 +63,9 @@ struct Args {
     /// Tears no operation of the fabric.
     #[arg(long)]
     untorn: bool,
+    /// Worlds of a primary and replicas, N at most.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "3")]
+    replicas: Option<usize>,
     /// A rare path that no world reached is a failure.
     #[arg(long)]
     all_probes: bool,
@@ -97,6 +101,7 @@ struct Totals {
     keys: u64,
     looks: u64,
     probes: Probes,
+    replicas: ReplicaCounts,
 }
 
 impl Totals {
@@ -112,6 +117,7 @@ impl Totals {
         self.keys += outcome.keys;
         self.looks += outcome.looks;
         self.probes.add_all(&outcome.probes);
+        self.replicas += outcome.replicas;
     }
 }
 
@@ -152,6 +158,9 @@ fn main() -> ExitCode {
         println!("faults:{}", kinds.collect::<String>());
         println!("virtual_s={} looks_at_trees={}", totals.virtual_ns / 1_000_000_000, totals.looks);
     }
+    if args.replicas.is_some() {
+        println!("{:?}", totals.replicas);
+    }
     let faults: u64 = totals.faults.values().sum();
     let Totals { seeds, operations, violations, .. } = totals;
     println!(
@@ -169,6 +178,7 @@ fn run(args: &Args, seed: u64) -> Outcome {
         resp_clients: args.resp_clients,
         without: args.without.clone(),
         untorn: args.untorn,
+        replicas: args.replicas,
     };
     let with_faults = !args.no_faults;
     let outcome = World::run(less.of(seed, with_faults), args.trace);

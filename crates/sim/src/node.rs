@@ -6,6 +6,7 @@
 //! predecessor has lapsed; a session that breaks the protocol is withdrawn.
 
 mod evicted;
+mod primary;
 mod processes;
 mod resp;
 mod ring_clients;
@@ -20,6 +21,7 @@ use crate::clock::HostClock;
 use crate::disk::{Disk, DiskSwarm, Turn};
 use crate::faults::{Fault, Faults};
 use crate::probes::{Probe, Probes};
+use crate::replicas::Oracle;
 use crate::resp::ShardJobs;
 use evicted::Follower;
 use remora_arena::{Mapping, Owner, SlotStats, Words};
@@ -31,6 +33,7 @@ use remora_layout::limits::{
     CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, MAX_REGIONS, READ_LEASE_MARGIN_MS, READ_LEASE_MS,
 };
 use remora_protocol::Command;
+use remora_server::acknowledging::Acknowledging;
 use remora_server::disk::Content;
 use remora_server::ring_session::SessionError;
 use remora_storage::sim::SimVolume;
@@ -44,6 +47,11 @@ const MS: u64 = 1_000_000;
 
 /// Mean number of ticks between two audits of memory.
 const AUDIT_TICKS: u64 = 16;
+/// Time for which completions of what goes to replicas are looked for, after the last work; later
+/// ones are seen with the ticks, ns.
+const POLLS_NS: u64 = 300_000;
+/// Time between two such looks, ns.
+const POLL_NS: u64 = 5_000;
 /// Longest life of a process whose disk hangs, ns: some calls time out meanwhile.
 const LIVES_ON_NS: [u64; 3] = [50 * MS, 2_000 * MS, 8_000 * MS];
 
@@ -71,6 +79,8 @@ pub struct NodeOptions {
     /// How changes become durable; `None`: they are at once, and lost with the
     /// process.
     pub disk: Option<DiskSwarm>,
+    /// Replicas that have to have a change before it is acknowledged.
+    pub min_replicas: usize,
 }
 
 struct Incarnation {
@@ -88,6 +98,10 @@ struct Incarnation {
     followers: Vec<Follower>,
     /// The pointers that clients share.
     pointers: Option<(Words, u64)>,
+    /// One for each shard, if there are replicas.
+    acknowledging: Vec<Acknowledging>,
+    /// What replicas wrote and no honest one does.
+    violations: Vec<SessionError>,
 }
 
 /// A server.
@@ -114,6 +128,8 @@ pub struct Node {
     dies_ns: Option<u64>,
     /// Turns in which replies were held back.
     held: u64,
+    /// Reads the logs, if there are replicas.
+    pub oracle: Option<Rc<RefCell<Oracle>>>,
 }
 
 impl Node {
@@ -139,6 +155,7 @@ impl Node {
             disk,
             dies_ns,
             held,
+            oracle: None,
         }
     }
 
@@ -227,7 +244,17 @@ impl Node {
         if let (Some(disk), Some(content)) = (&mut self.disk, &content) {
             disk.restart(content, &mut shards, &self.world);
         }
-        let (number, began_ns) = (self.incarnations, self.time.monotonic_ns());
+        let of = (self.incarnations, self.time.monotonic_ns());
+        self.begin_incarnation(of, shards, journals);
+    }
+
+    /// These shards begin to serve.
+    fn begin_incarnation(
+        &mut self,
+        (number, began_ns): (u64, u64),
+        mut shards: Vec<Shard<SimJournal>>,
+        journals: Vec<SimJournal>,
+    ) {
         let eviction = self.options.shard.eviction;
         let jobs = ShardJobs::of_server(&self.world, self.options.shards, eviction);
         let lines = self.options.pointer_lines;
@@ -237,6 +264,10 @@ impl Node {
         let (sessions, busy_until_ns) = (Vec::new(), vec![0; self.options.shards]);
         let evicts = self.options.shard.eviction != Eviction::None;
         let followers = vec![Follower::default(); if evicts { self.options.shards } else { 0 }];
+        let min_replicas = self.options.min_replicas;
+        let replicated = shards.iter_mut().filter(|_| self.oracle.is_some());
+        let acknowledging = replicated.map(|shard| Acknowledging::new(shard, min_replicas, false));
+        let acknowledging = acknowledging.collect();
         self.incarnation = Some(Incarnation {
             number,
             began_ns,
@@ -248,6 +279,8 @@ impl Node {
             rings: None,
             followers,
             pointers,
+            acknowledging,
+            violations: Vec::new(),
         });
     }
 
@@ -281,6 +314,7 @@ impl Node {
     /// clients; until then they can read its memory, as a client of the same host reads memory that
     /// it has mapped.
     pub fn crash(&mut self) -> impl FnOnce() + use<> {
+        self.show_logs();
         if let Some(incarnation) = &self.incarnation {
             let of_world = (&self.world, &*self.faults);
             self.disk.iter_mut().for_each(|disk| disk.crash(&incarnation.shards, of_world));
@@ -420,15 +454,14 @@ impl Node {
                 match ring.turn(shard, now) {
                     Ok(frames) => worked |= frames > 0,
                     Err(error) => {
-                        // A lost link, or half a frame that came before it was.
-                        let is_lost =
-                            matches!(error, SessionError::Link(_) | SessionError::TornForever);
-                        self.violations.extend(Some(error).filter(|_| !is_lost));
+                        self.violations.extend(Some(error).filter(|of| !primary::is_lost(of)));
                         session.violated.store(true, Ordering::Relaxed);
                     }
                 }
             }
         }
+        worked |= incarnation.feed((now, self.time.monotonic_ns()), &is_free);
+        self.violations.append(&mut incarnation.violations);
         if let Some(rings) = &mut incarnation.rings {
             let shards =
                 incarnation.shards.iter_mut().enumerate().filter(|(shard, _)| is_free[*shard]);
@@ -521,6 +554,7 @@ impl Node {
         for shard in &mut incarnation.shards {
             shard.abandon_snapshot();
             shard.set_keeps(true);
+            shard.set_has_replicas(true);
             shard.execute(&Command::FlushAll, KeyHash(0), now);
             // Bounded: each turn releases something.
             while shard.wants_release() {
@@ -560,7 +594,7 @@ impl Node {
         let world = node.borrow().world.clone();
         let faults = Rc::clone(&node.borrow().faults);
         let task = crate::tasks::Coroutines.current().expect("it runs as a task");
-        let mut next_tick_ns = 0;
+        let (mut next_tick_ns, mut worked_ns) = (0, 0);
         loop {
             if world.now_ns() >= next_tick_ns {
                 next_tick_ns = world.now_ns() + HEARTBEAT_MS * MS;
@@ -574,8 +608,10 @@ impl Node {
                 node.borrow_mut().occupy_any_shard();
             }
             let worked = node.borrow_mut().turn();
+            node.borrow().show_logs();
             node.borrow_mut().note_removed();
             if worked {
+                worked_ns = world.now_ns();
                 // The time of the work.
                 let takes_ns = world.draw(|random| random.within(&(200..=3_000)));
                 world.suspend_until(task, world.now_ns() + takes_ns);
@@ -583,6 +619,11 @@ impl Node {
             }
             if node.borrow().has_work() {
                 world.suspend_until(task, world.now_ns() + 1_000);
+                continue;
+            }
+            let feeds = node.borrow().incarnation.as_ref().is_some_and(Incarnation::feeds);
+            if feeds && world.now_ns() - worked_ns < POLLS_NS {
+                world.suspend_until(task, world.now_ns() + POLL_NS);
                 continue;
             }
             node.borrow_mut().set_waiting(Some(task));

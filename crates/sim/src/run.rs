@@ -11,6 +11,7 @@ use crate::history::{History, Judgement, Violation};
 use crate::node::{Node, Removed};
 use crate::places::tree_named;
 use crate::probes::Probes;
+use crate::replicas::{ReplicaCounts, Replicas};
 use crate::resp::{Resp, RespClient};
 use crate::swarm::Swarm;
 use crate::tasks::Coroutines;
@@ -43,6 +44,8 @@ pub struct Outcome {
     pub probes: Probes,
     /// The counters of the server's last incarnation.
     pub counts: RunCounts,
+    /// What happened to its replicas.
+    pub replicas: ReplicaCounts,
     /// Promises that were broken.
     pub violations: Vec<Violation>,
     /// Keys whose calls overlap in too many ways to be judged.
@@ -73,10 +76,12 @@ impl World {
             probes: RefCell::default(),
             moved: Cell::new(0),
             moved_trees: RefCell::default(),
+            replicas: Replicas::default(),
             number: Cell::new(0),
             over: Cell::new(false),
             counts: Cell::default(),
         });
+        world.begin_replicas();
         world.start_server();
         Coroutines::spawn(&sim, move || Node::run(&node));
         let mut clients = world.spawn_clients();
@@ -86,9 +91,11 @@ impl World {
         Coroutines::spawn(&sim, move || breaker.break_things(&stoppable));
         let ran = catch_unwind(AssertUnwindSafe(|| {
             world.drive(&clients);
+            world.settle();
             world.tell();
             world.node.borrow_mut().close();
             Coroutines::forget_all();
+            world.end_replicas();
             assert_eq!(Rc::strong_count(&world), 1, "all tasks are gone");
         }));
         if let Err(panic) = ran {
@@ -103,6 +110,11 @@ impl World {
 
     fn start_server(&self) {
         self.node.borrow_mut().start();
+        self.note_primary();
+        self.begin_resp();
+    }
+
+    fn begin_resp(&self) {
         let resp = self.swarm.resp;
         if resp.clients > 0 {
             self.resp.begin(&self.sim, &self.node, &self.faults, resp.read_ns);
@@ -188,10 +200,12 @@ impl World {
                 let draw = self.sim.draw(|random| random.number());
                 self.node.borrow_mut().lose_any_session(draw);
             }
+            self.break_replicas();
             let dies = self.node.borrow().dies_now();
             if self.faults.strikes(Fault::ServerCrash) || dies {
                 let from_ns = self.sim.now_ns();
                 self.tell();
+                let gone = self.gone();
                 let lose_links = self.node.borrow_mut().crash();
                 self.resp.crash(&self.sim);
                 // On the client's host for as long as it is mapped there.
@@ -208,8 +222,17 @@ impl World {
                 let wait_ns = self.node.borrow().clock_takes_ns(Node::waits_ns());
                 let down_ns = wait_ns + self.sim.draw(|random| random.below(50 * MS));
                 self.faults.pause(&self.sim, task, down_ns..=down_ns);
+                if self.promote(&gone) {
+                    self.begin_resp();
+                    continue;
+                }
+                let has_disks = self.node.borrow().has_disks();
+                if self.swarm.replicas.is_some() {
+                    self.node.borrow_mut().forget_log();
+                    self.restart_replicas();
+                }
                 self.start_server();
-                if !self.node.borrow().has_disks() {
+                if !has_disks {
                     self.history.borrow_mut().clear_all(from_ns, self.sim.now_ns());
                 }
             }
@@ -236,6 +259,9 @@ impl World {
         }
         for misfit in std::mem::take(&mut self.node.borrow_mut().misfits) {
             history.violate("no slot is lost, and none is in two hands", misfit);
+        }
+        for (promise, seen) in self.broken_at_replicas() {
+            history.violate(promise, seen);
         }
         for broken in self.node.borrow_mut().take_broken() {
             history.violate("what was durable is there after a crash, and nothing else", broken);
@@ -265,6 +291,7 @@ impl World {
             hash,
             probes,
             counts: self.counts.get(),
+            replicas: self.replica_counts(),
             violations,
             undecided,
             keys,

@@ -1,6 +1,7 @@
 //! Makes a world that breaks a promise as small as it can and still does.
 
 use crate::faults::Fault;
+use crate::replicas::MAX_REPLICAS;
 use crate::run::Outcome;
 use crate::swarm::Swarm;
 use crate::world::World;
@@ -19,12 +20,17 @@ pub struct Less {
     pub without: Vec<Fault>,
     /// Operations of the fabric are not torn.
     pub untorn: bool,
+    /// The seed's world with replicas, at most so many.
+    pub replicas: Option<usize>,
 }
 
 impl Less {
     /// The seed's world, with these reductions.
     pub fn of(&self, seed: u64, with_faults: bool) -> Swarm {
         let mut swarm = Swarm::of(seed, with_faults);
+        if let Some(most) = self.replicas {
+            swarm = swarm.with_replicas(seed, with_faults, most);
+        }
         if let Some(operations) = self.operations {
             swarm.operations = operations;
         }
@@ -62,6 +68,11 @@ impl fmt::Display for Less {
         if self.untorn {
             write!(f, " --untorn")?;
         }
+        match self.replicas {
+            None => {}
+            Some(MAX_REPLICAS..) => write!(f, " --replicas")?,
+            Some(most) => write!(f, " --replicas={most}")?,
+        }
         Ok(())
     }
 }
@@ -94,6 +105,12 @@ pub fn shrink(seed: u64, with_faults: bool, less: &Less, promise: &str) -> Less 
     if let Some(fewer) = (0..clients)
         .map(|clients| Less { resp_clients: Some(clients), ..best.clone() })
         .find(&breaks)
+    {
+        best = fewer;
+    }
+    let replicas = best.of(seed, with_faults).replicas.map_or(0, |of| of.shards.len());
+    if let Some(fewer) =
+        (1..replicas).map(|most| Less { replicas: Some(most), ..best.clone() }).find(&breaks)
     {
         best = fewer;
     }

@@ -5,6 +5,7 @@ use crate::faults::Fault;
 use crate::hashes::HashSwarm;
 use crate::node::NodeOptions;
 use crate::places::PlacesSwarm;
+use crate::replicas::ReplicaSwarm;
 use crate::resp::RespSwarm;
 use crate::values::{HashName, Lengths, Register};
 use remora_engine::evict::Eviction;
@@ -120,6 +121,8 @@ pub struct Swarm {
     pub hashes: HashSwarm,
     /// Sessions over shared memory, at ring sets of their own. No seed chooses them.
     pub crowd: Option<CrowdSwarm>,
+    /// Replicas. No seed chooses them by itself.
+    pub replicas: Option<ReplicaSwarm>,
     /// Longest time between two chances of a fault that comes from outside, ns.
     pub chance_ns: u64,
 }
@@ -212,6 +215,7 @@ impl Swarm {
             audits: !is_large,
             release_percent: Draws(Random::new(seed ^ RELEASE_SALT)).one_of([100, 100, 20, 1]),
             sweep_percent: Draws(Random::new(seed ^ SWEEP_SALT)).one_of([100, 100, 10]),
+            min_replicas: 0,
         };
         let hashes = HashSwarm::of(seed, node.shard.eviction);
         let mut places = PlacesSwarm::of(seed, &fabric, &hashes);
@@ -241,6 +245,7 @@ impl Swarm {
             places,
             hashes,
             crowd: None,
+            replicas: None,
             faults: if with_faults { Self::faults(seed, &mut draw) } else { BTreeMap::new() },
             // About as often as something is done.
             chance_ns: (2 * pace_ns / clients as u64).max(MS / 50),
@@ -357,12 +362,15 @@ impl Swarm {
             // At each end of a process.
             Fault::PowerCut => 500_000,
             Fault::StartCrash => 100_000,
+            // In worlds that have some: see `ReplicaSwarm`.
+            Fault::ReplicaStall | Fault::ReplicaCrash => 0,
         };
         let chances = Fault::ALL.into_iter().map(|fault| (fault, chance(fault)));
         // A chance of 0 would be drawn for, and so change a world without it.
         let is_salted = |fault| {
             let of_disks = [Fault::DiskWrite, Fault::DiskFull, Fault::DiskGone, Fault::DiskSync];
             matches!(fault, Fault::ShardStall | Fault::WallClock | Fault::DiskFailed)
+                || matches!(fault, Fault::ReplicaStall | Fault::ReplicaCrash)
                 || of_disks.contains(&fault)
         };
         chances.filter(|(fault, ppm)| !is_salted(*fault) || *ppm > 0).collect()

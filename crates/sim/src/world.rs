@@ -5,6 +5,7 @@ use crate::faults::Faults;
 use crate::history::History;
 use crate::node::Node;
 use crate::probes::{Probe, Probes};
+use crate::replicas::Replicas;
 use crate::resp::Resp;
 use crate::swarm::Swarm;
 use remora_client_core::Error;
@@ -28,6 +29,8 @@ pub struct World {
     pub history: RefCell<History>,
     /// The faults.
     pub faults: Rc<Faults>,
+    /// Its replicas.
+    pub replicas: Replicas,
     /// The rare paths that ran.
     pub probes: RefCell<Probes>,
     /// The generation of the hashes that go from key to key.
@@ -58,7 +61,9 @@ impl World {
         self.probes.borrow_mut().add_error(error);
         let needs_buffer = self.swarm.lengths.most_bytes > STREAM_BYTES as u64;
         let is_kept_off = error == Error::Refused(Status::NotKept);
+        let lacks_replicas = error == Error::Refused(Status::TooFewReplicas);
         matches!(error, Error::Refused(Status::OutOfMemory))
+            || (lacks_replicas && self.swarm.node.min_replicas > 0)
             || (is_kept_off && self.node.borrow().had_trouble())
             || (needs_buffer && error == Error::Refused(Status::NeedsBuffer))
     }

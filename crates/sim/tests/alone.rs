@@ -138,6 +138,7 @@ pub fn alone_by(
 fn options(shards: usize, audits: bool) -> NodeOptions {
     NodeOptions {
         disk: None,
+        min_replicas: 0,
         shards,
         arena_bytes: 8 << 20,
         shard: ShardOptions::default(),

@@ -8,6 +8,7 @@ mod late;
 mod linear;
 mod places;
 mod random_histories;
+mod replicas;
 mod resp;
 mod sessions;
 mod tasks;

@@ -27,6 +27,7 @@ use remora_layout::session::{credit_word, mailbox_bytes, ring_offset};
 use remora_protocol::message::{HAS_VALUE, IN_BUFFER, MORE, ReplyHeader, Status};
 use remora_protocol::{Command, Condition, Expiry};
 use remora_ring::{Poll, Receiver, Sender};
+use remora_server::ReplicaView;
 use remora_server::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession, SessionError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -153,6 +154,7 @@ impl<'s> Peer<'s> {
             violated: Arc::new(AtomicBool::new(false)),
             threads: Arc::default(),
             searches: Arc::default(),
+            view: ReplicaView::of_primary(),
         });
         let never = Arc::new(AtomicBool::new(false));
         let link = AnyLink::Other(Box::new(Direct::new(vec![to_server.clone()], never)));

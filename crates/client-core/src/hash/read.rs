@@ -207,7 +207,7 @@ fn doubted(
     cost: &mut Counts,
 ) -> Result<Option<Tried>, Error> {
     let now_ns = endpoint.now()?;
-    if !endpoint.lease.holds(now_ns) {
+    if !endpoint.may_believe(now_ns) {
         cost.read_lease_lapsed = 1;
         return Ok(Some(Tried::Concluded(Reading::Ask)));
     }

@@ -12,6 +12,7 @@ use super::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 use remora_arena::Mapping;
+use remora_layout::lag::Lag;
 use remora_layout::limits::CLOCK_DRIFT_PERCENT;
 use remora_protocol::{ClockFollower, ServerClock};
 
@@ -279,7 +280,9 @@ impl World {
                 if let Some(sent_ns) = self.replies.pop() {
                     let arrived = self.planted == Planted::ReplyFromArrival;
                     let from_ns = if arrived { self.client_ns() } else { sent_ns };
-                    self.lease.renew_by_reply(INCARNATION, from_ns).expect("of this incarnation");
+                    self.lease
+                        .renew_by_reply(INCARNATION, from_ns, Lag::PRIMARY)
+                        .expect("of this incarnation");
                 }
             }
             Step::Copy if alive => {
@@ -324,6 +327,7 @@ impl World {
             server_unix_ms,
             echoed_client_clock_ns,
             session: SESSION,
+            lag: Lag::PRIMARY,
         }
         .to_words();
         for (at, word) in words.into_iter().enumerate() {

@@ -64,6 +64,7 @@ impl TreeSearcher {
             self.refine(core, tree, refine, path, false)?;
         let Searched { served_by, counts, nodes_visited } = searched;
         let (objects, names) = (&self.found, &self.names);
+        let counts = core.counted(counts);
         Ok(RefinedFound { objects, names, served_by, counts, nodes_visited, candidates })
     }
 
@@ -80,7 +81,8 @@ impl TreeSearcher {
         path: Path,
     ) -> Result<RefinedCount, Error> {
         let Refinement { searched, objects, .. } = self.refine(core, tree, refine, path, true)?;
-        Ok(RefinedCount { objects, served_by: searched.served_by, counts: searched.counts })
+        let counts = core.counted(searched.counts);
+        Ok(RefinedCount { objects, served_by: searched.served_by, counts })
     }
 
     fn refine(
@@ -152,6 +154,7 @@ impl TreeSearcher {
         };
         let Some(resolved) = self.resolve_found(core, tree, cost)? else { return Ok(None) };
         compared.asked |= resolved.asked > 0;
+        core.asker.endpoint.staleness.conclude_reads();
         cost.read = u64::from(!compared.asked);
         cost.asked = u64::from(compared.asked);
         core.meter.add(cost);

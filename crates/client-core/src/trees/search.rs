@@ -33,6 +33,7 @@ impl TreeSearcher {
         tree.classes = classes;
         let Searched { served_by, counts, nodes_visited } = searched?;
         let (objects, names) = (&self.found, &self.names);
+        let counts = core.counted(counts);
         Ok(TreeFound { objects, names, served_by, counts, nodes_visited })
     }
 
@@ -73,6 +74,7 @@ impl TreeSearcher {
             && let Some(Resolved { asked, gone }) = self.resolve_found(core, tree, &mut cost)?
             && (gone == 0 || matches!(query, Query::Window { .. }))
         {
+            core.asker.endpoint.staleness.conclude_reads();
             cost.read = u64::from(asked == 0);
             cost.asked = u64::from(asked > 0);
             core.meter.add(&cost);

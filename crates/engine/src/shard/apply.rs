@@ -3,10 +3,12 @@
 //!
 //! Invariant: the shard executes an entry as the command that it is, so that the same code plans
 //! and publishes a change as at first. But nothing expires and nothing is evicted, because the log
-//! has entries of its own for removals, and nothing is logged: the log counts one sequence for each
-//! entry. An entry is one change, or does not concern this shard. An entry that is refused has
-//! changed nothing that a command can see, and may come again. [`super::progress`] decides which
-//! entry comes next.
+//! has entries of its own for removals. An entry is one change, or does not concern this shard. An
+//! entry that is refused has changed nothing that a command can see, and may come again.
+//! [`super::progress`] decides which entry comes next.
+//!
+//! Nothing is logged: the log counts one sequence for each entry. But the shard of a replica with a
+//! disk logs each entry that it carries out ([`super::follow`]).
 
 use super::Shard;
 use super::progress::{Applied, AppliedLogs, ApplyError, Origin};
@@ -16,6 +18,7 @@ use remora_arena::Journal;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_log::{Entry, LogKey};
+use remora_protocol::applied::{AppliedEntry, AppliedStep};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Pairs};
 
@@ -45,14 +48,19 @@ impl<J: Journal> Shard<J> {
     /// Removes what the shard has of the keys of a log, in apply mode: a copy of them begins
     /// ([`Shard::load`]). What was applied of the log does not count any more.
     pub fn begin_copy(&mut self, origin: &Origin<'_>, now: Now) {
+        self.begin_copy_by(AppliedStep::CopyBegins, origin, now);
+        self.applied.forget(origin.log);
+    }
+
+    pub(super) fn begin_copy_by(&mut self, step: AppliedStep, origin: &Origin<'_>, now: Now) {
         self.begin_applying();
-        self.store.drop_loads();
+        self.note_copy_begins(step);
         // Bounded: a sweep that began before runs to its end.
         while self.store.flushes.are_under_way() {
             release_turn(&mut self.store, &mut self.types, now);
         }
         self.store.flush_some(None, origin.takes, now);
-        self.applied.forget(origin.log);
+        self.store.applies = None;
     }
 
     /// Ends apply mode: the shard takes changes of its own again, under this epoch, after those
@@ -66,7 +74,10 @@ impl<J: Journal> Shard<J> {
         if epoch < before {
             return Err(ApplyError::OldEpoch { before, epoch });
         }
-        self.store.log.begin_epoch(epoch);
+        // A log on a disk has one epoch from the start of the server to its end.
+        if !self.end_following() {
+            self.store.log.begin_epoch(epoch);
+        }
         self.store.is_applying = false;
         self.applied.begin_epoch(epoch);
         // The entries of the other logs that would continue them do not come any more.
@@ -76,12 +87,17 @@ impl<J: Journal> Shard<J> {
 
     /// As [`Shard::end_applying`], and the shard's own log begins anew under a key of this secret:
     /// a reader of the log that it wrote before apply mode does not take the new entries for the
-    /// next ones.
+    /// next ones. A log on a disk goes on, and [`Shard::own_since`] tells where it is the shard's own
+    /// again.
     ///
     /// # Errors
     /// As of [`Shard::end_applying`].
     pub fn promote(&mut self, epoch: u64, log_secret: u64) -> Result<(), ApplyError> {
+        let goes_on = self.followed.is_kept;
         self.end_applying(epoch)?;
+        if goes_on {
+            return Ok(());
+        }
         let key = LogKey::new(log_secret, self.store.options.log_shard);
         self.store.log.begin_anew(key, epoch);
         Ok(())
@@ -121,15 +137,36 @@ impl<J: Journal> Shard<J> {
         if !self.applied.expect(entry, origin)? {
             return Ok(Applied::Before);
         }
-        let decoded = Command::decode_within(entry.operation).map_err(|_| ApplyError::Malformed)?;
+        let applied = match AppliedEntry::is(entry.operation) {
+            true => self.apply_again(entry.operation, origin, now)?,
+            false => {
+                self.begin_entry((entry.sequence, entry.epoch))?;
+                let applied = self.carry_out_entry(entry.operation, origin, now);
+                self.store.applies = None;
+                if applied == Ok(Applied::Done) {
+                    self.note_logged(origin.log, entry.sequence);
+                }
+                applied?
+            }
+        };
+        self.applied.note(origin.log, entry);
+        Ok(applied)
+    }
+
+    /// Carries out the operation of an entry.
+    pub(super) fn carry_out_entry(
+        &mut self,
+        operation: &[u8],
+        origin: &Origin<'_>,
+        now: Now,
+    ) -> Result<Applied, ApplyError> {
+        let decoded = Command::decode_within(operation).map_err(|_| ApplyError::Malformed)?;
         let (database, command, _) = decoded;
         let is_of_snapshot = matches!(command, Command::Load { step, .. } if step.is_of_snapshot());
         if !command.is_write() || is_of_snapshot {
             return Err(ApplyError::Malformed);
         }
-        let applied = self.carry_out((database, &command), origin, now)?;
-        self.applied.note(origin.log, entry);
-        Ok(applied)
+        self.carry_out((database, &command), origin, now)
     }
 
     /// Carries out the next operation of a snapshot ([`Shard::begin_snapshot`]) in apply mode. The
@@ -147,6 +184,22 @@ impl<J: Journal> Shard<J> {
         if !self.store.is_applying {
             return Err(ApplyError::NotApplying);
         }
+        if AppliedEntry::is(operation) {
+            return self.load_again(operation, origin, now);
+        }
+        self.begin_operation()?;
+        let loaded = self.carry_out_operation(operation, origin, now);
+        self.store.applies = None;
+        loaded
+    }
+
+    /// Carries out an operation of a snapshot.
+    pub(super) fn carry_out_operation(
+        &mut self,
+        operation: &[u8],
+        origin: &Origin<'_>,
+        now: Now,
+    ) -> Result<Applied, ApplyError> {
         let decoded = Command::decode_within(operation).map_err(|_| ApplyError::Malformed)?;
         let (database, command, _) = decoded;
         if !command.is_write() {

@@ -167,7 +167,7 @@ fn make<J: Journal>(
     let of = types.get_mut(dumped.kind).ok_or(Status::Malformed)?;
     let root = of.begin_load(store, on, dumped.value)?;
     let load = Load::of_snapshot((key, hash), root, dumped);
-    match enter(store, &load, true, now) {
+    match enter(store, &load, LoadStep::Make(dumped), (true, now)) {
         Ok(_) => {
             store.moves.begin_filling(root.slot);
             Ok(1)
@@ -222,8 +222,8 @@ fn begin_load<J: Journal>(
     let step = LoadStep::Begin { dumped, replaces: true };
     let entry = Command::Load { key, load: number, step };
     store.commit(hash.database(), &entry, |store| {
-        let ticked_s = store.ticked.get();
-        store.moves.begin_load(number, (key, hash), root, dumped, ticked_s);
+        let at = (store.last_sequence(), store.ticked.get());
+        store.moves.begin_load(number, (key, hash), root, dumped, at);
     });
     Ok(number as i64)
 }
@@ -278,7 +278,10 @@ fn enter_load<J: Journal>(
     };
     let entered = match from.filter(|from| is_gone(store, *from)) {
         Some(_) => Err(Status::NotFound),
-        None => enter(store, &load, replaces, now),
+        None => {
+            let step = LoadStep::Enter { replaces: true, from: None };
+            enter(store, &load, step, (replaces, now))
+        }
     };
     match (entered, from) {
         (Ok(true), Some((key, hash))) => {
@@ -297,13 +300,13 @@ fn enter_load<J: Journal>(
     entered.map(i64::from)
 }
 
-/// Lets a key lead to an object that is filled. Whether that was done; if not,
-/// nothing was.
+/// Lets a key lead to an object that is filled, or that this step makes. Whether that was done; if
+/// not, nothing was.
 fn enter<J: Journal>(
     store: &mut Store<J>,
     load: &Load,
-    replaces: bool,
-    now: Now,
+    step: LoadStep<'_>,
+    (replaces, now): (bool, Now),
 ) -> Result<bool, Status> {
     let Load { number, ref key, hash, root, expires_at_ms, .. } = *load;
     let found = store.lookup(key, hash, now);
@@ -312,7 +315,6 @@ fn enter<J: Journal>(
     }
     let mutable = with_expiry(mutable_of(&store.owner, root.slot), expires_at_ms);
     set_mutable(&mut store.owner, root.slot, mutable);
-    let step = LoadStep::Enter { replaces: true, from: None };
     let entry = Command::Load { key, load: number, step };
     store
         .enter_loaded((key, hash), (root, expires_at_ms), found, &entry, now)

@@ -104,6 +104,16 @@ impl AppliedLogs {
         }
     }
 
+    /// A log is applied up to this entry, however far it was: the log goes on with other numbers.
+    pub fn set(&mut self, log: u32, (sequence, epoch): (u64, u64)) {
+        self.0.insert(log, Progress { sequence, epoch });
+    }
+
+    /// The last entry of a log that was applied: its sequence and its epoch.
+    pub fn position(&self, log: u32) -> Option<(u64, u64)> {
+        self.0.get(&log).map(|progress| (progress.sequence, progress.epoch))
+    }
+
     /// A log is to be applied from its beginning, or behind a copy.
     pub fn forget(&mut self, log: u32) {
         self.0.remove(&log);

@@ -116,10 +116,13 @@ impl<J: Journal> Shard<J> {
     /// takes what it writes.
     ///
     /// # Errors
-    /// `ReadOnly`: the shard applies a log. `TryAgain`: a snapshot is under way.
+    /// `ReadOnly`: the shard applies a log, and keeps nothing on a disk of its own or is being
+    /// copied. `TryAgain`: a snapshot is under way.
     pub fn begin_snapshot(&mut self) -> Result<(), Status> {
         match &self.store.snapshot {
-            _ if self.store.is_applying => return Err(Status::ReadOnly),
+            _ if self.store.is_applying && !self.may_write_snapshot() => {
+                return Err(Status::ReadOnly);
+            }
             Some(_) => return Err(Status::TryAgain),
             None => {}
         }
@@ -144,7 +147,14 @@ impl<J: Journal> Shard<J> {
         sweep.snapshot.scratch = sweep.scratch;
         match turn {
             SnapshotTurn::GivenUp => {}
-            SnapshotTurn::Ended { .. } => self.written_snapshot = sweep.snapshot.out,
+            SnapshotTurn::Ended { .. } => {
+                let logs = if self.store.is_applying { self.followed_logs() } else { Vec::new() };
+                for of in logs {
+                    let Some(entry) = of.position else { continue };
+                    sweep.snapshot.write_position(&of.at(entry));
+                }
+                self.written_snapshot = sweep.snapshot.out;
+            }
             _ => self.store.snapshot = Some(sweep.snapshot),
         }
         turn

@@ -1,7 +1,8 @@
 //! The one way to change a key's value, its existence or its expiry: plan, log, publish (design,
 //! "One change").
 //!
-//! Invariant: only this file adds entries to the log, and counts those of other logs. State that no
+//! Invariant: only this file adds entries to the log, and counts those of other logs, or logs them
+//! with their places there ([`Store::applies`]). State that no
 //! key exposes changes without an entry: the places of records, leases, touches, lookup tables,
 //! memory that is released in turns. So does state that no key leads to yet, or any longer. Loads
 //! on their way to a key, and staged objects, are logged all the same, because a copy needs them.
@@ -20,7 +21,8 @@ use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{LOG_EVICTION_ROOM_BYTES, LOG_EXPIRY_ROOM_BYTES, LOG_ROOM_BYTES};
 use remora_log::Log;
-use remora_protocol::message::{Status, form};
+use remora_protocol::applied::{APPLIED_HEADER_BYTES, AppliedEntry, AppliedStep, LogPosition};
+use remora_protocol::message::{REQUEST_HEADER_BYTES, Status, form};
 use remora_protocol::{Command, Condition, Expiry};
 use zerocopy::IntoBytes;
 
@@ -71,21 +73,31 @@ impl<J: Journal> Store<J> {
             }
         };
         let sequence = if self.is_applying {
-            pass(&mut self.log)
+            let logged = (&mut self.log, &mut self.entry_scratch);
+            let applies = (self.applies.as_ref(), self.logs_applied);
+            append_applied(logged, applies, (database, command))
         } else {
-            append(&mut self.log, &mut self.entry_scratch, (database, command))
+            append(&mut self.log, &mut self.entry_scratch, (None, database, command))
         };
         let seed = self.options.hash_seed;
         self.lag.note(sequence, (database, command), seed);
         if let Some(snapshot) = &mut self.snapshot {
-            snapshot.forward((&self.table, &self.owner), seed, (database, command));
+            let at = self.applies.as_ref().map(|(_, position)| position);
+            snapshot.forward((&self.table, &self.owner), seed, (database, command, at));
         }
         publish(self)
     }
 
     /// Counts an entry that is applied, and does not concern this shard.
     pub(crate) fn pass_entry(&mut self) {
-        pass(&mut self.log);
+        if !self.logs_applied {
+            pass(&mut self.log);
+        }
+    }
+
+    /// Logs how far another log is applied. No key changes.
+    pub(crate) fn log_position(&mut self, step: AppliedStep, position: &LogPosition) {
+        self.log.append([&AppliedEntry::header(step, position), &[], &[]]);
     }
 
     /// A command that changes something begins: why it may not; `None` if it may.
@@ -159,11 +171,20 @@ impl<J: Journal> Store<J> {
 fn append(
     log: &mut Log,
     scratch: &mut Vec<u8>,
-    (database, command): (Database, &Command<'_>),
+    (before, database, command): (Option<&[u8; APPLIED_HEADER_BYTES]>, Database, &Command<'_>),
 ) -> u64 {
     let (mut header, key, value) = command.encode(0, scratch);
     header.form = form::within(database);
-    let sequence = log.append([header.as_bytes(), key, value]).sequence;
+    let sequence = match before {
+        None => log.append([header.as_bytes(), key, value]).sequence,
+        Some(before) => {
+            let mut both = [0; APPLIED_HEADER_BYTES + REQUEST_HEADER_BYTES];
+            let (first, second) = both.split_at_mut(APPLIED_HEADER_BYTES);
+            first.copy_from_slice(before);
+            second.copy_from_slice(header.as_bytes());
+            log.append([&both, key, value]).sequence
+        }
+    };
     if scratch.capacity() > KEPT_ENTRY_BYTES {
         *scratch = Vec::new();
     }
@@ -173,4 +194,22 @@ fn append(
 /// Counts an applied entry: its own log contains it.
 fn pass(log: &mut Log) -> u64 {
     log.pass()
+}
+
+/// Logs an entry of another log with its place there, or counts it if nothing of it is kept. A change
+/// that is of no other log is logged as any other: what goes to a disk has no gap.
+#[inline(never)]
+fn append_applied(
+    (log, scratch): (&mut Log, &mut Vec<u8>),
+    (applies, is_logged): (Option<&(AppliedStep, LogPosition)>, bool),
+    (database, command): (Database, &Command<'_>),
+) -> u64 {
+    match applies {
+        Some((step, position)) => {
+            let before = AppliedEntry::header(*step, position);
+            append(log, scratch, (Some(&before), database, command))
+        }
+        None if is_logged => append(log, scratch, (None, database, command)),
+        None => pass(log),
+    }
 }

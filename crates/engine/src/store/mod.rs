@@ -89,6 +89,7 @@ use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{Mutable, State, state_offset};
 use remora_log::{Log, LogKey, LogOptions};
 use remora_protocol::Command;
+use remora_protocol::applied::{AppliedStep, LogPosition};
 use std::collections::VecDeque;
 
 /// The memory of one shard and its table of keys. See the module's text.
@@ -125,6 +126,11 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) snapshot: Option<Box<Snapshot>>,
     /// Another log's entries change this shard, and nothing else does.
     pub(crate) is_applying: bool,
+    /// The entry of another log that is being applied, if it is logged here: the shard follows that
+    /// log, and has a disk of its own.
+    pub(crate) applies: Option<(AppliedStep, LogPosition)>,
+    /// The log goes to a disk, also in apply mode.
+    pub(crate) logs_applied: bool,
     /// Whether the disk of the log takes entries.
     pub(crate) keeps: bool,
     /// Enough replicas keep up to acknowledge changes.
@@ -184,6 +190,8 @@ impl<J: Journal> Store<J> {
             due_objects: 0,
             snapshot: None,
             is_applying: false,
+            applies: None,
+            logs_applied: false,
             keeps: true,
             has_replicas: true,
             only_reads: false,

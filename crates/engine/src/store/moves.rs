@@ -45,6 +45,8 @@ pub(crate) struct Load {
     pub dump: u64,
     /// The key's expiry, once it has the object.
     pub expires_at_ms: u64,
+    /// The sequence at which it began in this shard. Its number may be of another log.
+    began_at: u64,
     last_s: u64,
 }
 
@@ -52,7 +54,17 @@ impl Load {
     /// An object that a key gets at once, to be filled by a snapshot. It has no number.
     pub fn of_snapshot((key, hash): (&[u8], KeyHash), root: Slot, dumped: Dumped<'_>) -> Self {
         let Dumped { kind, expires_at_ms, dump, .. } = dumped;
-        Self { number: 0, key: key.into(), hash, root, kind, dump, expires_at_ms, last_s: 0 }
+        Self {
+            number: 0,
+            key: key.into(),
+            hash,
+            root,
+            kind,
+            dump,
+            expires_at_ms,
+            began_at: 0,
+            last_s: 0,
+        }
     }
 
     fn is(&self, number: u64, key: &[u8], hash: KeyHash) -> bool {
@@ -113,7 +125,7 @@ impl Moves {
 
     /// Whether a load is under way that began with this sequence or before.
     pub fn has_load_of(&self, sequence: u64) -> bool {
-        self.loads.iter().any(|load| load.number <= sequence)
+        self.loads.iter().any(|load| load.began_at <= sequence)
     }
 
     /// Takes out all loads: no mover continues them.
@@ -230,18 +242,19 @@ impl Moves {
         self.loads.len() < MAX_MOVES
     }
 
-    /// An empty object is made, to be filled.
+    /// An empty object is made, to be filled, by a change with this sequence.
     pub fn begin_load(
         &mut self,
         number: u64,
         (key, hash): (&[u8], KeyHash),
         root: Slot,
         dumped: Dumped<'_>,
-        ticked_s: u64,
+        (began_at, last_s): (u64, u64),
     ) {
         let Dumped { kind, expires_at_ms, dump, .. } = dumped;
-        let (key, last_s) = (key.into(), ticked_s);
-        self.loads.push(Load { number, key, hash, root, kind, dump, expires_at_ms, last_s });
+        let key = key.into();
+        let load = Load { number, key, hash, root, kind, dump, expires_at_ms, began_at, last_s };
+        self.loads.push(load);
     }
 
     /// The root record of a load that is under way, and its type.

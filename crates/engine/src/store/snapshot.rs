@@ -14,6 +14,7 @@ use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{SNAPSHOT_HELD_BYTES, SNAPSHOT_OPERATION_BYTES};
+use remora_protocol::applied::{AppliedEntry, AppliedStep, LogPosition};
 use remora_protocol::{Command, LoadStep, Pairs};
 use std::collections::VecDeque;
 
@@ -44,6 +45,9 @@ pub(crate) enum Rest {
 pub(crate) struct Snapshot {
     /// Sequence of the last change before it.
     pub began_at: u64,
+    /// The loads that have begun since: their numbers, which are those of another log where the
+    /// shard follows one, and the hashes of their keys.
+    loads: Vec<(u64, KeyHash)>,
     /// Keys at places below this one, in the order of a scan, are written.
     pub passed: u64,
     /// Keys at such places that are not written: they are left for later.
@@ -69,6 +73,7 @@ impl Snapshot {
     pub fn new(began_at: u64) -> Self {
         Self {
             began_at,
+            loads: Vec::new(),
             passed: 0,
             late: Vec::new(),
             filling: VecDeque::new(),
@@ -101,17 +106,43 @@ impl Snapshot {
         }
     }
 
+    /// Writes where the shard is in the log that it follows.
+    pub fn write_position(&mut self, position: &LogPosition) {
+        self.write_applied(&AppliedEntry::header(AppliedStep::At, position), &[]);
+    }
+
+    fn write_applied(&mut self, header: &[u8], operation: &[u8]) {
+        if self.is_given_up {
+            return;
+        }
+        self.out.extend_from_slice(&((header.len() + operation.len()) as u32).to_le_bytes());
+        self.out.extend_from_slice(header);
+        self.out.extend_from_slice(operation);
+    }
+
+    /// A flush is of all keys; one that is applied, at `at`, of the keys of that log.
+    fn forward_flush(&mut self, flush: (Database, &Command<'_>), at: Option<&LogPosition>) {
+        match at {
+            None => self.write(flush.0, flush.1),
+            Some(position) => {
+                let mut operation = Vec::new();
+                flush.1.encode_within(flush.0, 0, &mut operation);
+                self.write_applied(&AppliedEntry::header(AppliedStep::Copy, position), &operation);
+            }
+        }
+    }
+
     /// Writes of a change what it changes of the keys that are passed. The change is logged, and
-    /// not made yet.
+    /// not made yet. `at` is its place in the log that is followed, if it is applied.
     #[cold]
     pub fn forward<J: Journal>(
         &mut self,
         (table, owner): (&Table, &Owner<J>),
         hash_seed: u64,
-        (database, command): (Database, &Command<'_>),
+        (database, command, at): (Database, &Command<'_>, Option<&LogPosition>),
     ) {
         match *command {
-            Command::Flush | Command::FlushAll => self.write(database, command),
+            Command::Flush | Command::FlushAll => self.forward_flush((database, command), at),
             Command::MultiSet { pairs } => self.forward_pairs(hash_seed, database, pairs),
             Command::Load { key, load, step } => {
                 let hash = KeyHash::within(database, key, hash_seed);
@@ -151,7 +182,10 @@ impl Snapshot {
     ) {
         let database = hash.database();
         let enters = matches!(step, LoadStep::Enter { .. });
-        let is_before = load <= self.began_at;
+        if matches!(step, LoadStep::Begin { .. }) {
+            self.loads.push((load, hash));
+        }
+        let is_before = !self.loads.contains(&(load, hash));
         match (enters && self.has_passed(key, hash), is_before) {
             (true, true) => {
                 if is_there() {

@@ -145,7 +145,8 @@ impl<J: Journal> Store<J> {
         is_flushed: &dyn Fn(&[u8]) -> bool,
         now: Now,
     ) {
-        self.commit(only.unwrap_or_default(), &Command::FlushAll, |store| {
+        let entry = if only.is_some() { Command::Flush } else { Command::FlushAll };
+        self.commit(only.unwrap_or_default(), &entry, |store| {
             store.take_out_all(only, is_flushed, now);
             store.bury_loads(only, is_flushed);
         });

@@ -2,8 +2,10 @@
 
 use anyhow::{Context, bail};
 use remora_engine::split_operation;
+use remora_layout::database::Database;
 use remora_log::Entry;
 use remora_protocol::Command;
+use remora_protocol::applied::{AppliedEntry, AppliedStep, LogPosition};
 use remora_storage::{
     Directory, Found, Identity, LogNumber, Replayed, ShardSnapshot, SnapshotAt, StorageError, find,
     find_snapshot, read_snapshot, replay, snapshot_name,
@@ -32,6 +34,32 @@ pub struct Whole {
     pub entries: u64,
 }
 
+/// An operation of a log or of a snapshot.
+pub struct Operation<'a> {
+    /// Where a replica has it from, and what that was.
+    pub applied: Option<(AppliedStep, LogPosition)>,
+    /// The command, and the database that it is about.
+    pub command: Option<(Database, Command<'a>)>,
+}
+
+impl<'a> Operation<'a> {
+    /// The operation that some bytes are; `None` if they are none of this version.
+    pub fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let decode = |bytes| {
+            Command::decode_within(bytes).map(|(database, command, _)| (database, command)).ok()
+        };
+        if !AppliedEntry::is(bytes) {
+            return Some(Self { applied: None, command: Some(decode(bytes)?) });
+        }
+        let AppliedEntry { step, position, operation } = AppliedEntry::decode(bytes).ok()?;
+        let command = match operation.is_empty() {
+            true => None,
+            false => Some(decode(operation)?),
+        };
+        Some(Self { applied: Some((step, position)), command })
+    }
+}
+
 impl Data {
     /// Looks through a directory.
     pub fn open(directory: &Path) -> anyhow::Result<Self> {
@@ -54,12 +82,14 @@ impl Data {
         self.each_operation(|_, operation| {
             whole.operations += 1;
             whole.snapshot_bytes += operation.len() as u64;
-            let decoded = Command::decode_within(operation).map(drop);
-            decoded.map_err(|_| anyhow::anyhow!("it is no operation of this version"))
+            let is_one = Operation::decode(operation).is_some();
+            is_one.then_some(()).context("it is no operation of this version")
         })?;
         self.each_entry(|_, entry| {
-            Command::decode_within(entry.operation)
-                .map_err(|_| anyhow::anyhow!("entry {} is no operation", entry.sequence))?;
+            let is_one = Operation::decode(entry.operation).is_some();
+            is_one
+                .then_some(())
+                .with_context(|| format!("entry {} is no operation", entry.sequence))?;
             whole.entries += 1;
             Ok(())
         })?;

@@ -3,10 +3,12 @@
 
 mod data;
 
+use anyhow::Context;
 use clap::{Args, Subcommand};
-pub use data::Data;
+pub use data::{Data, Operation};
 use remora_log::Entry;
 use remora_protocol::Command;
+use remora_protocol::applied::LogPosition;
 use remora_storage::{Life, SnapshotAt, StorageError, snapshot_name};
 use serde_json::{Value, json};
 use std::fmt::{self, Write as _};
@@ -168,11 +170,17 @@ fn dump(data: &Data) -> anyhow::Result<()> {
 }
 
 fn write_operation(out: &mut impl Write, operation: &[u8]) -> anyhow::Result<()> {
-    let (database, command, _) = Command::decode_within(operation)
-        .map_err(|_| anyhow::anyhow!("this is no operation of this version"))?;
-    let key = command.key().unwrap_or_default().escape_ascii();
-    let (database, bytes, name) = (database.number(), operation.len(), name(&command));
-    Ok(write!(out, "db={database} {name} key={key} bytes={bytes}")?)
+    let decoded = Operation::decode(operation).context("this is no operation of this version")?;
+    if let Some((step, position)) = decoded.applied {
+        let LogPosition { log, logs, sequence, epoch, .. } = position;
+        write!(out, "applied={step:?} of={log}/{logs} at={epoch}:{sequence} ")?;
+    }
+    if let Some((database, command)) = decoded.command {
+        let key = command.key().unwrap_or_default().escape_ascii();
+        let (database, name) = (database.number(), name(&command));
+        write!(out, "db={database} {name} key={key} ")?;
+    }
+    Ok(write!(out, "bytes={}", operation.len())?)
 }
 
 /// The beginning of what Debug says of an operation, up to its values.

@@ -3,6 +3,7 @@
 mod durability;
 mod eviction;
 mod replica_acks;
+mod replica_reads;
 mod settings;
 mod socket;
 

@@ -7,6 +7,7 @@
 use super::durability::Durability;
 use super::eviction::Eviction;
 use super::replica_acks::ReplicaAcks;
+use super::replica_reads::ReplicaReads;
 use super::socket;
 use anyhow::Context;
 use clap::Args;
@@ -132,6 +133,11 @@ pub struct Layer {
     /// changes of its own.
     #[arg(long, env = "REMORA_REPLICA_OF", value_name = "ADDRESS")]
     pub replica_of: Option<String>,
+    /// What this server answers to reads while it is a replica: none an error
+    /// that names its primary, stale what it has, with how old that may be
+    /// [default: none].
+    #[arg(long, env = "REMORA_REPLICA_READS", value_name = "WHICH", value_enum)]
+    pub replica_reads: Option<ReplicaReads>,
     /// Replicas that must have stored a change before it is acknowledged, 0 to 16;
     /// while fewer keep up, changes are refused [default: 0].
     #[arg(long, env = "REMORA_MIN_REPLICAS", value_name = "N")]
@@ -203,6 +209,7 @@ impl Layer {
             durability: self.durability.or(below.durability),
             snapshot_log_bytes: self.snapshot_log_bytes.or(below.snapshot_log_bytes),
             replica_of: self.replica_of.or(below.replica_of),
+            replica_reads: self.replica_reads.or(below.replica_reads),
             min_replicas: self.min_replicas.or(below.min_replicas),
             replica_acks: self.replica_acks.or(below.replica_acks),
             max_queue_pairs: self.max_queue_pairs.or(below.max_queue_pairs),
@@ -274,6 +281,8 @@ pub struct Settings {
     /// The primary that this server is a replica of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replica_of: Option<String>,
+    /// What a replica answers to reads.
+    pub replica_reads: ReplicaReads,
     /// Replicas that must have stored a change before it is acknowledged.
     pub min_replicas: usize,
     /// When a replica has stored a change.
@@ -320,6 +329,7 @@ impl Settings {
             snapshot_log_bytes: layer.snapshot_log_bytes.unwrap_or(DEFAULT_SNAPSHOT_LOG_BYTES),
             data_dir: layer.data_dir.filter(|path| !path.as_os_str().is_empty()),
             replica_of: layer.replica_of.filter(|address| !address.is_empty()),
+            replica_reads: layer.replica_reads.unwrap_or_default(),
             min_replicas: layer.min_replicas.unwrap_or(0),
             replica_acks: layer.replica_acks.unwrap_or_default(),
             max_queue_pairs: layer.max_queue_pairs.unwrap_or(MAX_SESSIONS),
@@ -435,6 +445,7 @@ impl Settings {
             eviction: self.eviction.into(),
             data: self.data(),
             replica_of: self.primary().and_then(Result::ok),
+            replica_reads: self.replica_reads.into(),
             min_replicas: self.min_replicas,
             replica_acks: self.replica_acks.into(),
             max_queue_pairs: self.max_queue_pairs,

@@ -3,9 +3,9 @@
 
 use super::{NOW, SECRET, append, set};
 use remora_arena::{NoJournal, Owner};
-use remora_engine::{Origin, Shard, ShardOptions, split_operation};
+use remora_engine::{Origin, Past, PastEpoch, Shard, ShardOptions, split_operation};
 use remora_layout::limits::FEED_REASON_BYTES;
-use remora_protocol::replication::{Follow, RefusalReason};
+use remora_protocol::replication::{FeedKind, Follow, RefusalReason};
 use remora_protocol::{Command, message::Status};
 use remora_replica::{AskFor, Feed, FeedError, Follower, Heard};
 use remora_testing::Random;
@@ -72,7 +72,17 @@ impl Replica {
                     self.shard.apply(&entry.entry(), &Origin::WHOLE, NOW).unwrap();
                 }
             }
-            Heard::Begins { copies: false, .. } | Heard::Lost { .. } | Heard::Refused(_) => {}
+            Heard::GoesOn { rest, at, .. } => {
+                for entry in rest {
+                    self.shard.apply(&entry.entry(), &Origin::WHOLE, NOW).unwrap();
+                }
+                self.shard.follow_at(0, *at);
+            }
+            Heard::Begins { copies: false, .. }
+            | Heard::Lost { .. }
+            | Heard::HasMore { .. }
+            | Heard::UnknownEpoch
+            | Heard::Refused(_) => {}
         }
         Ok(heard)
     }
@@ -111,7 +121,7 @@ fn an_interrupted_copy_begins_anew_and_leaves_no_mixture() {
         let (mut random, mut of) = (Random::new(seed), primary(SECRET, 1));
         let mut replica = Replica::new();
         for at in 0..400 {
-            set(&mut of, format!("key-{at}").as_bytes(), &[b'v'; 300]);
+            set(&mut of, format!("key-{at}").as_bytes(), &[b'v'; 3000]);
         }
         for _ in 0..6 {
             let most = random.below(40) as usize;
@@ -132,22 +142,105 @@ fn an_interrupted_copy_begins_anew_and_leaves_no_mixture() {
     assert!(interrupted > 30 && most_copies > 2, "{interrupted} were interrupted, {most_copies}");
 }
 
-#[test]
-fn the_tail_of_a_later_epoch_is_not_taken_for_the_next_entries() {
-    // The primary has lost its last two entries with its memory, and goes on under a new epoch.
-    let (mut before, mut after) = (primary(SECRET, 1), primary(SECRET, 2));
-    for of in [&mut before, &mut after] {
-        (0..8).for_each(|at| set(of, format!("key-{at}").as_bytes(), b"same"));
-    }
+/// A primary that was started again with the first entries of an earlier epoch, which it counts anew.
+fn restarted(kept: u64, promised_nothing: bool) -> Shard {
+    let mut after = primary(SECRET, 2);
+    (0..kept).for_each(|at| set(&mut after, format!("key-{at}").as_bytes(), b"same"));
+    // It has no entries of before in its log, which begins with other numbers.
+    set(&mut after, b"more", b"than an entry for each");
+    del(&mut after, b"more");
+    let first = after.last_sequence() + 1;
+    let epochs = vec![PastEpoch { epoch: 1, last: kept, is_empty: false }];
+    after.set_past(Past { epochs, first, promised_nothing });
+    after
+}
+
+/// What a replica with so many entries hears of that primary, all of them committed or none.
+fn hears(replica: &mut Replica, after: &mut Shard) -> Heard {
+    let mut feed = Feed::begin((after, 1), &follow(&mut replica.follower), AskFor::Some);
+    let mut message = Vec::new();
+    feed.next_message(after, NOW, &mut message);
+    feed.end(after);
+    replica.take(&message).unwrap()
+}
+
+fn replica_of(entries: u64) -> Replica {
+    let mut before = primary(SECRET, 1);
     let mut replica = Replica::new();
-    (8..10).for_each(|at| set(&mut before, format!("key-{at}").as_bytes(), b"lost"));
     replica.link(&mut before, usize::MAX, |_| {});
-    same(&before, &replica.shard);
+    (0..entries).for_each(|at| set(&mut before, format!("key-{at}").as_bytes(), b"same"));
+    replica.link(&mut before, usize::MAX, |_| {});
+    replica
+}
+
+#[test]
+fn behind_a_restart_of_the_primary_a_replica_goes_on_copies_or_keeps_what_it_has() {
+    // All that was kept: the entries of the new epoch follow, whatever their numbers are.
+    let (mut replica, mut after) = (replica_of(8), restarted(8, false));
     (8..14).for_each(|at| set(&mut after, format!("other-{at}").as_bytes(), b"new"));
     replica.link(&mut after, usize::MAX, |_| {});
-    replica.link(&mut after, usize::MAX, |_| {});
-    assert_eq!(replica.copies, 2, "it had to copy");
+    assert_eq!(replica.copies, 1, "the first one");
     same(&after, &replica.shard);
+    append(&mut after, b"grows", b"x");
+    replica.link(&mut after, usize::MAX, |_| {});
+    same(&after, &replica.shard);
+    // Less: a copy.
+    let mut replica = replica_of(5);
+    replica.link(&mut after, usize::MAX, |_| {});
+    replica.link(&mut after, usize::MAX, |_| {});
+    assert_eq!(replica.copies, 2);
+    same(&after, &replica.shard);
+    // More, and committed: nothing is thrown away, however often it asks.
+    let mut replica = replica_of(10);
+    let before = replica.shard.digest();
+    for _ in 0..2 {
+        let heard = hears(&mut replica, &mut after);
+        assert_eq!(heard, Heard::HasMore { received: 10, kept: 8 });
+        assert_eq!(replica.shard.digest(), before);
+    }
+    // Until it is told.
+    replica.follower = Follower::default();
+    replica.link(&mut after, usize::MAX, |_| {});
+    same(&after, &replica.shard);
+    // The epoch is too long ago.
+    let mut replica = replica_of(8);
+    after.set_past(Past::default());
+    assert_eq!(hears(&mut replica, &mut after), Heard::UnknownEpoch);
+}
+
+#[test]
+fn what_was_never_committed_goes_unless_it_may_have_been_acknowledged() {
+    for (promised_nothing, kept, received) in [(false, 8, 10), (true, 8, 10), (false, 10, 10)] {
+        let mut before = primary(SECRET, 1);
+        let mut replica = Replica::new();
+        replica.link(&mut before, usize::MAX, |_| {});
+        (0..10).for_each(|at| set(&mut before, format!("key-{at}").as_bytes(), b"same"));
+        let mut feed = Feed::begin((&mut before, 1), &follow(&mut replica.follower), AskFor::Some);
+        let mut message = Vec::new();
+        while feed.has_news(&before) {
+            message.clear();
+            feed.next_message(&mut before, NOW, &mut message);
+            if FeedKind::from_number(message[0]) == Some(FeedKind::Entries) {
+                // The commit position stays behind.
+                message[8..16].copy_from_slice(&3u64.to_le_bytes());
+            }
+            replica.take(&message).unwrap();
+        }
+        assert_eq!(replica.follower.log().unwrap().received(), received);
+        assert_eq!(replica.shard.applied(0), 3);
+        let mut after = restarted(kept, promised_nothing);
+        match hears(&mut replica, &mut after) {
+            Heard::HasMore { .. } => assert!(promised_nothing),
+            Heard::GoesOn { rest, .. } => {
+                assert!(!promised_nothing);
+                assert_eq!(rest.len() as u64, kept - 3);
+                set(&mut after, b"next", b"1");
+                replica.link(&mut after, usize::MAX, |_| {});
+                same(&after, &replica.shard);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]

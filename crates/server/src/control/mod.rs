@@ -192,8 +192,9 @@ impl Control {
             // After the heartbeats: a heartbeat must not carry a time from before a step and be
             // written after the step counts.
             if !self.clients.is_empty() || now >= next_look {
-                self.shared.clock.follow(&mut self.follower);
-                let stepping = self.follower.is_stepping();
+                self.follow_clock();
+                // A replica shows nothing before its clock is its primary's.
+                let stepping = self.follower.is_stepping() || self.shared.view.is_replica();
                 let pause_ms = if stepping { IDLE_HEARTBEAT_MS } else { CLOCK_LOOK_MS };
                 next_look = now + Duration::from_millis(pause_ms);
             }
@@ -202,6 +203,16 @@ impl Control {
         for token in tokens {
             self.end(token, "the server is shutting down");
             self.finish(token);
+        }
+    }
+
+    /// Leads the server's clock after the wall clock, or at a replica after its primary's.
+    fn follow_clock(&mut self) {
+        let Self { shared, follower, .. } = self;
+        match (shared.view.is_replica(), shared.view.primary_unix_ms()) {
+            (false, _) => shared.clock.follow(follower),
+            (true, Some(unix_ms)) => shared.clock.follow_primary(follower, unix_ms),
+            (true, None) => {}
         }
     }
 

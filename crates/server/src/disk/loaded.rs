@@ -3,7 +3,7 @@
 
 use super::open::DataDirectory;
 use super::progress::Progress;
-use super::recovery::recover;
+use super::recovery::{RecoverAs, recover};
 use crate::start_error::StartError;
 use remora_arena::{NoJournal, Region, RegionKind};
 use remora_engine::{Digest, Now, Shard, ShardOptions};
@@ -81,7 +81,7 @@ impl LoadedData {
         }
         let mut all: Vec<&mut Shard<NoJournal>> =
             shards.iter_mut().map(|(_, shard)| shard).collect();
-        recover(&data.content, &mut all, &SlotTable::even(count), watch)?;
+        recover(&data.content, (&mut all, RecoverAs::Primary), &SlotTable::even(count), watch)?;
         Ok(Self { shards })
     }
 

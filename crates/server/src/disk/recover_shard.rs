@@ -61,6 +61,34 @@ pub fn recover_shard<V: Volume, J: Journal>(
     slots: &SlotTable,
     count: &mut dyn FnMut(u64) -> Result<(), Stopped>,
 ) -> Result<u64, Stopped> {
+    let next = recover_state(content, (number, shard), slots, count)?;
+    shard.end_applying(content.epoch()).expect("the epoch is a new one");
+    shard.set_durable(next - 1);
+    Ok(next)
+}
+
+/// As [`recover_shard`], of a server that is a replica: the shard goes on to follow the logs of its
+/// primary. What was under way without a key stays, as those logs continue it.
+///
+/// # Errors
+/// See [`Stopped`].
+pub fn recover_following<V: Volume, J: Journal>(
+    content: &Content<V>,
+    (number, shard): (usize, &mut Shard<J>),
+    slots: &SlotTable,
+    count: &mut dyn FnMut(u64) -> Result<(), Stopped>,
+) -> Result<u64, Stopped> {
+    let next = recover_state(content, (number, shard), slots, count)?;
+    shard.begin_following((number, slots.shards()), true);
+    Ok(next)
+}
+
+fn recover_state<V: Volume, J: Journal>(
+    content: &Content<V>,
+    (number, shard): (usize, &mut Shard<J>),
+    slots: &SlotTable,
+    count: &mut dyn FnMut(u64) -> Result<(), Stopped>,
+) -> Result<u64, Stopped> {
     let now = Now::default();
     shard.begin_applying();
     let lives = &content.found.lives;
@@ -69,6 +97,7 @@ pub fn recover_shard<V: Volume, J: Journal>(
     // With the same number of shards a shard's log has all of its keys, and no others.
     let is_same = |life: usize| tables[life].shards() == slots.shards();
     let wants = |(life, of): LogNumber| !is_same(life) || of == number;
+    let mut present_life = None;
     let covered = match &content.snapshot {
         Some(at) => {
             load_snapshot(content, at, (number, shard), slots, count)?;
@@ -84,6 +113,10 @@ pub fn recover_shard<V: Volume, J: Journal>(
             }
             Replayed::Entry(log, life, entry) => (log, life, entry),
         };
+        if present_life.replace(log.0) != Some(log.0) {
+            shard.begin_recovered_life(tables[log.0].shards(), is_same(log.0).then_some(number));
+        }
+        shard.recover_from(log.1);
         let takes = |key: &[u8]| {
             slots.shard_of(key) == number
                 && (is_same(log.0) || tables[log.0].shard_of(key) == log.1)
@@ -100,10 +133,8 @@ pub fn recover_shard<V: Volume, J: Journal>(
         settle(shard, now);
         Ok::<(), Stopped>(())
     })?;
-    let last = shard.last_sequence();
-    shard.end_applying(content.epoch()).expect("the epoch is a new one");
-    shard.set_durable(last);
-    Ok(last + 1)
+    shard.end_recovery((number, slots.shards()));
+    Ok(shard.last_sequence() + 1)
 }
 
 /// Carries out the operations of a snapshot that are about this shard's keys.
@@ -116,9 +147,11 @@ fn load_snapshot<V: Volume, J: Journal>(
 ) -> Result<(), Stopped> {
     let old = SlotTable::even(at.shards.len());
     let is_same = old.shards() == slots.shards();
+    shard.begin_recovered_life(old.shards(), is_same.then_some(number));
     for of in (0..at.shards.len()).filter(|&of| !is_same || of == number) {
         let takes =
             |key: &[u8]| is_same || (slots.shard_of(key) == number && old.shard_of(key) == of);
+        shard.recover_from(of);
         // No operation of a snapshot is of several shards.
         let origin = Origin { log: 0, takes: &takes, cut: 0 };
         let (mut rest, mut operations): (Vec<u8>, u64) = (Vec::new(), 0);

@@ -2,7 +2,7 @@
 
 use super::content::Content;
 use super::progress::Progress;
-use super::recover_shard::{Stopped, recover_shard};
+use super::recover_shard::{Stopped, recover_following, recover_shard};
 use crate::start_error::StartError;
 use remora_arena::NoJournal;
 use remora_engine::{ApplyError, Shard};
@@ -18,6 +18,15 @@ const TOLD_EVERY: Duration = Duration::from_millis(100);
 /// Entries that a shard counts before it tells of them.
 const COUNTED_TOGETHER: u64 = 1024;
 
+/// What the shards are for after a restart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecoverAs {
+    /// Changes of their own.
+    Primary,
+    /// The logs of a primary.
+    Replica,
+}
+
 /// Brings fresh shards to the state that the directory holds. Returns how many entries and
 /// operations were carried out, and the sequence with which each shard goes on. `watch` gets
 /// the progress, several times a second and at the end.
@@ -26,7 +35,7 @@ const COUNTED_TOGETHER: u64 = 1024;
 /// Something is damaged, or does not fit into memory.
 pub fn recover(
     content: &Content<Directory>,
-    shards: &mut [&mut Shard<NoJournal>],
+    (shards, role): (&mut [&mut Shard<NoJournal>], RecoverAs),
     slots: &SlotTable,
     watch: &dyn Fn(Progress),
 ) -> Result<(u64, Vec<u64>), StartError> {
@@ -39,7 +48,8 @@ pub fn recover(
             .map(|(number, shard)| {
                 let (done, failed) = (&done, &failed);
                 scope.spawn(move || {
-                    let result = recover_counted(content, (number, shard), slots, (done, failed));
+                    let of = (number, &mut **shard, role);
+                    let result = recover_counted(content, of, slots, (done, failed));
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
                     result
                 })
@@ -104,12 +114,12 @@ fn snapshot_of(content: &Content<Directory>) -> String {
 
 fn recover_counted(
     content: &Content<Directory>,
-    (number, shard): (usize, &mut Shard<NoJournal>),
+    (number, shard, role): (usize, &mut Shard<NoJournal>, RecoverAs),
     slots: &SlotTable,
     (done, failed): (&AtomicU64, &AtomicBool),
 ) -> Result<u64, Stopped> {
     let mut counted = 0;
-    let recovered = recover_shard(content, (number, shard), slots, &mut |by| {
+    let mut count = |by| {
         counted += by;
         if counted >= COUNTED_TOGETHER {
             done.fetch_add(std::mem::take(&mut counted), Ordering::Relaxed);
@@ -118,7 +128,11 @@ fn recover_counted(
             }
         }
         Ok(())
-    });
+    };
+    let recovered = match role {
+        RecoverAs::Primary => recover_shard(content, (number, shard), slots, &mut count),
+        RecoverAs::Replica => recover_following(content, (number, shard), slots, &mut count),
+    };
     done.fetch_add(counted, Ordering::Relaxed);
     recovered
 }

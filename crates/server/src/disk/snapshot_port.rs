@@ -36,7 +36,7 @@ const TOO_SLOW: &str = "changes came faster than they could be written, or opera
 /// See [`TOO_SLOW`].
 const UNDER_WAY: &str = "a shard has another snapshot under way";
 /// See [`TOO_SLOW`].
-const READ_ONLY: &str = "a shard is still carrying out a log";
+const READ_ONLY: &str = "a shard carries out a log, or is being copied from its primary";
 
 /// The turns of the shards in a snapshot.
 #[derive(Default)]

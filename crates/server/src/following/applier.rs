@@ -2,11 +2,14 @@
 //!
 //! Invariants:
 //! * batches are carried out in the order in which they came, in bounded turns;
-//! * an entry that is refused because memory is full stays the next one, and is tried again.
+//! * an entry that is refused because memory is full, or because the disk of this server is behind,
+//!   stays the next one, and is tried again.
 
 use super::batch::{Batch, Body, LogPart};
+use super::durable_places::DurablePlaces;
+use super::state::Following;
 use remora_arena::Journal;
-use remora_engine::{ApplyError, Now, Origin, Shard, split_operation};
+use remora_engine::{ApplyError, FollowedLog, Now, Origin, Shard, split_operation};
 use remora_layout::limits::APPLY_TURN_ENTRIES;
 use remora_layout::slot::SlotTable;
 use std::collections::VecDeque;
@@ -21,6 +24,9 @@ pub struct Applier {
     at: usize,
     /// The first batch was refused: it is tried again with the shard's ticks.
     is_refused: bool,
+    /// Which entries of the primary the entries of this shard are, and of which primary.
+    durable: DurablePlaces,
+    following: Option<Arc<Following>>,
     /// That is known to people.
     has_told: bool,
 }
@@ -29,6 +35,11 @@ impl Applier {
     /// Takes a batch in. The thread that follows bounds how many there are.
     pub fn take(&mut self, batch: Arc<Batch>) {
         self.batches.push_back(batch);
+    }
+
+    /// Whether all that was taken is carried out.
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
     }
 
     /// Drops what it was given: the server is to follow another one, or anew.
@@ -64,6 +75,11 @@ impl Applier {
             && !self.is_refused
             && let Some(batch) = self.batches.front().cloned()
         {
+            if !shard.may_apply() {
+                // INFO persistence tells why, if the disk fails.
+                self.is_refused = true;
+                break;
+            }
             let following = &batch.following;
             match self.carry_out((number, shard), (&batch, slots), &mut left, now) {
                 Ok(true) => {
@@ -84,6 +100,16 @@ impl Applier {
                 }
             }
         }
+        // All of it is durable at the primary, and need not be here before it is seen.
+        shard.set_durable(shard.last_sequence());
+    }
+
+    /// The entries of this shard, which has this number, are on the disk up to this one.
+    pub fn note_synced(&mut self, number: usize, synced: u64) {
+        let Some(following) = &self.following else { return };
+        self.durable.take(synced, |log, sequence| {
+            following.durable[number][log].store(sequence, Ordering::Release);
+        });
     }
 
     /// Carries out some of a batch. Whether that was the rest of it.
@@ -95,29 +121,44 @@ impl Applier {
         now: Now,
     ) -> Result<bool, ApplyError> {
         match &batch.body {
-            Body::Clear => {
-                shard.forget_applied();
-                shard.begin_copy(&Origin::WHOLE, now);
+            Body::Clear { logs } => {
+                shard.clear_to_follow(*logs, now);
                 Ok(true)
             }
             Body::Gate(gate) => {
                 gate.pass(shard.last_epoch());
                 Ok(true)
             }
-            Body::Log { log, logs, part } => {
+            Body::Log { log, logs, key, part } => {
                 let tables = (*logs != slots.shards()).then(|| SlotTable::even(*logs));
                 let takes = |key: &[u8]| match &tables {
                     None => true,
                     Some(of) => slots.shard_of(key) == number && of.shard_of(key) == *log,
                 };
                 let origin = Origin { log: *log as u32, takes: &takes, cut: u64::MAX };
+                let (number_of, of) = (*log as u16, *logs as u16);
+                shard.follow_log(FollowedLog {
+                    log: number_of,
+                    logs: of,
+                    key: *key,
+                    position: None,
+                });
+                if let LogPart::Begin | LogPart::Copied { .. } = part {
+                    self.durable.forget(*log);
+                    batch.following.durable[number][*log].store(0, Ordering::Release);
+                }
                 let keys = shard.keys();
                 let ended = self.take_part(shard, (part, &origin), left, now);
                 if let LogPart::Operations(_) = part {
                     let loaded = shard.keys().saturating_sub(keys);
                     batch.following.copy.loaded.fetch_add(loaded, Ordering::Relaxed);
                 }
+                if ended == Ok(true) {
+                    shard.log_progress();
+                }
                 let applied = shard.applied(origin.log);
+                self.durable.note(shard.last_sequence(), (*log, applied));
+                self.following.get_or_insert_with(|| Arc::clone(&batch.following));
                 batch.following.applied[number][*log].store(applied, Ordering::Release);
                 ended
             }
@@ -135,7 +176,7 @@ impl Applier {
         match part {
             LogPart::Begin => shard.begin_copy(origin, now),
             LogPart::Copied { sequence, epoch } => {
-                shard.begin_applying_at(origin.log, (*sequence, *epoch));
+                shard.follow_at(origin.log, (*sequence, *epoch));
             }
             LogPart::Entries(entries) => {
                 for entry in &entries[self.at..] {

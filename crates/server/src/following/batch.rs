@@ -15,14 +15,19 @@ pub struct Batch {
 
 /// See [`Batch`].
 pub enum Body {
-    /// All that the shard has goes away: the copy of another server begins.
-    Clear,
+    /// All that the shard has goes away: the copy of another server begins, which has so many shards.
+    Clear {
+        /// Shards of that server.
+        logs: usize,
+    },
     /// A part of the log of one shard of the primary, or of a copy of it.
     Log {
         /// The number of that shard.
         log: usize,
         /// How many shards the primary has.
         logs: usize,
+        /// The key of the log.
+        key: u64,
         /// The part.
         part: LogPart,
     },
@@ -36,7 +41,7 @@ pub enum LogPart {
     Begin,
     /// Whole operations of the copy.
     Operations(Vec<u8>),
-    /// The end of the copy: the log goes on behind this entry.
+    /// The end of the copy, or of an epoch: the log goes on behind this entry.
     Copied {
         /// Its sequence.
         sequence: u64,

@@ -6,6 +6,7 @@ use super::state::Following;
 use crate::inbox::Message;
 use crate::shared::Shared;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A replica around the worker that follows: a server, or one of a simulated world.
 pub trait Host {
@@ -24,8 +25,27 @@ pub trait Host {
         0
     }
 
+    /// A copy is complete: a disk had better have a snapshot behind it than what was there before, and
+    /// the copy.
+    fn copied(&self) {}
+
     /// Hands a batch over to a shard.
     fn give(&self, shard: usize, batch: Arc<Batch>);
+
+    /// Its monotonic clock, ns; not 0.
+    fn clock_ns(&self) -> u64;
+
+    /// The clock by which its readers judge expiries, Unix ms.
+    fn unix_ms(&self) -> u64;
+
+    /// The clock of the primary showed this before now, Unix ms.
+    fn learn_time(&self, time_ms: u64);
+
+    /// It is as fresh as at this time of its monotonic clock, or that is not known.
+    fn show(&self, fresh_ns: Option<u64>);
+
+    /// It shows nothing to readers, until [`Host::show`]. Returns how long read leases may last.
+    fn hide(&self) -> Duration;
 }
 
 /// A server that follows one primary.
@@ -51,7 +71,33 @@ impl Host for ReplicaHost {
         (self.shared.incarnation >> 32) as u32
     }
 
+    fn copied(&self) {
+        if let Some(disk) = &self.shared.disk {
+            disk.snapshots.want();
+        }
+    }
+
     fn give(&self, shard: usize, batch: Arc<Batch>) {
         self.shared.shards[shard].inbox.push(Message::Apply(batch));
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.shared.view.now_ns()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.shared.clock.now().unix_ms
+    }
+
+    fn learn_time(&self, time_ms: u64) {
+        self.shared.view.learn_time(time_ms);
+    }
+
+    fn show(&self, fresh_ns: Option<u64>) {
+        self.shared.view.show(fresh_ns);
+    }
+
+    fn hide(&self) -> Duration {
+        self.shared.view.hide()
     }
 }

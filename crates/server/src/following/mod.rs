@@ -10,10 +10,12 @@
 
 mod applier;
 mod batch;
+mod durable_places;
 mod fit;
 mod gate;
 mod host;
 mod replica;
+mod resume;
 mod role;
 mod state;
 mod thread;
@@ -24,6 +26,7 @@ pub use batch::{Batch, Body, LogPart};
 pub use fit::Memory;
 pub use gate::Gate;
 pub use host::Host;
+pub use resume::Resume;
 pub(crate) use role::{Role, RoleChange, RoleStep, Roles};
 pub use state::Following;
 pub(crate) use thread::RoleThread;

@@ -86,6 +86,7 @@ impl Replica {
                 self.worker.tell(link)?;
             }
             if !worked {
+                self.following.sleeps.fetch_add(1, Ordering::Relaxed);
                 link.wait(Duration::from_millis(HEARTBEAT_MS))?;
             }
         }

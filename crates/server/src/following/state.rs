@@ -1,7 +1,9 @@
 //! How far a replica has come with its primary, for its threads, and for INFO and ROLE.
 
+use super::resume::Resume;
 use remora_fabric::Address;
 use remora_layout::limits::MAX_SHARDS;
+use remora_replica::Follower;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -19,22 +21,32 @@ pub struct Following {
     pub epoch: AtomicU64,
     /// Whether the link to the primary is up.
     pub is_up: AtomicBool,
+    /// Whether all logs are followed, and no copy is under way.
+    pub follows: AtomicBool,
     /// Whether a copy is under way.
     pub is_copying: AtomicBool,
     /// By shard of this server, the batches that it has carried out.
     pub done: Vec<AtomicU64>,
     /// By shard of this server, the last entry of each log of the primary that it has applied.
     pub applied: Vec<[AtomicU64; MAX_SHARDS]>,
+    /// By shard of this server, the last entry of each log of the primary that is on its disk.
+    pub durable: Vec<[AtomicU64; MAX_SHARDS]>,
+    /// Where the logs go on after a restart, until the thread has taken it.
+    pub resume: Mutex<Resume>,
     /// The sum over the logs of the last entry that was received, and that was applied.
     pub received_total: AtomicU64,
     /// See [`Following::received_total`].
     pub applied_total: AtomicU64,
+    /// The same of what is on the disk.
+    pub durable_total: AtomicU64,
     /// The same of the commit positions.
     pub commit_total: AtomicU64,
     /// Copies since it is followed.
     pub copies: AtomicU64,
     /// Links made since then.
     pub links: AtomicU64,
+    /// Times that its thread waited, for messages or the next heartbeat.
+    pub sleeps: AtomicU64,
     /// Of the copies that are under way.
     pub copy: CopyCounts,
     /// When the primary was last heard of, ms after `since`.
@@ -67,14 +79,19 @@ impl Following {
             incarnation: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
             is_up: AtomicBool::new(false),
+            follows: AtomicBool::new(false),
             is_copying: AtomicBool::new(false),
             done: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             applied: (0..shards).map(|_| [const { AtomicU64::new(0) }; MAX_SHARDS]).collect(),
+            durable: (0..shards).map(|_| [const { AtomicU64::new(0) }; MAX_SHARDS]).collect(),
+            resume: Mutex::new(Resume::default()),
+            durable_total: AtomicU64::new(0),
             received_total: AtomicU64::new(0),
             applied_total: AtomicU64::new(0),
             commit_total: AtomicU64::new(0),
             copies: AtomicU64::new(0),
             links: AtomicU64::new(0),
+            sleeps: AtomicU64::new(0),
             copy: CopyCounts::default(),
             heard_ms: AtomicU64::new(0),
             trouble: Mutex::default(),
@@ -94,10 +111,31 @@ impl Following {
         is_news
     }
 
+    /// The shards go on from there.
+    pub fn resume(&mut self, resume: Resume) {
+        for (shard, log, sequence) in resume.positions() {
+            for of in [&self.applied, &self.durable] {
+                of[shard][log].store(sequence, Ordering::Relaxed);
+            }
+        }
+        *self.resume.get_mut().unwrap_or_else(PoisonError::into_inner) = resume;
+    }
+
+    /// What takes the messages of each log of the primary, if that is known from before a restart.
+    pub fn take_followers(&self) -> Vec<Follower> {
+        let resume =
+            std::mem::take(&mut *self.resume.lock().unwrap_or_else(PoisonError::into_inner));
+        resume.followers()
+    }
+
     /// The last entry of a log that these shards have applied.
     pub fn applied_of(&self, log: usize, shards: impl Iterator<Item = usize>) -> u64 {
-        let of = shards.map(|shard| self.applied[shard][log].load(Ordering::Acquire));
-        of.min().unwrap_or(0)
+        least(&self.applied, log, shards)
+    }
+
+    /// The last entry of a log that is on the disk of these shards; 0 without one.
+    pub fn durable_of(&self, log: usize, shards: impl Iterator<Item = usize>) -> u64 {
+        least(&self.durable, log, shards)
     }
 
     /// Batches that all shards have carried out, and operations that they have loaded: it grows
@@ -121,4 +159,8 @@ impl Following {
     pub fn silent_s(&self) -> u64 {
         self.ms().saturating_sub(self.heard_ms.load(Ordering::Relaxed)) / 1000
     }
+}
+
+fn least(of: &[[AtomicU64; MAX_SHARDS]], log: usize, shards: impl Iterator<Item = usize>) -> u64 {
+    shards.map(|shard| of[shard][log].load(Ordering::Acquire)).min().unwrap_or(0)
 }

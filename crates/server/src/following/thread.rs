@@ -165,6 +165,8 @@ impl Worker {
     fn begin(&mut self, primary: Address) -> Result<(), String> {
         let following = Arc::new(Following::new(primary, self.shared.shards.len()));
         self.shared.roles.set(Role::Replica(Arc::clone(&following)));
+        // Its clients' leases lapse before anything goes that they have seen.
+        self.shared.view.hide();
         self.replica = Some(Replica::new(Arc::clone(&self.shared), following));
         self.step(RoleStep::Follow).map(|_| ())
     }
@@ -176,11 +178,6 @@ impl Worker {
         };
         if is_own {
             return Err("ERR That is the address of this server itself".into());
-        }
-        if self.shared.disk.is_some() {
-            return Err(
-                "ERR This server has a data directory, and a replica keeps nothing on a disk of its own: start it without data_dir".into(),
-            );
         }
         Ok(())
     }
@@ -209,6 +206,7 @@ impl Worker {
         let stepped = self.step(|gate| RoleStep::Lead { epoch, log_secret, gate });
         self.shared.roles.set(Role::Primary);
         self.is_whole = true;
+        self.shared.view.be_primary();
         tracing::info!(
             "this server leads, as it was told, under epoch {epoch}: it was a replica of {primary}, and has applied all that it received, {beyond} entries beyond the commit position"
         );

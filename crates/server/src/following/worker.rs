@@ -5,6 +5,7 @@
 //! * it gives each shard a bounded number of batches; while they are under way it takes nothing more
 //!   out of the rings, and the primary has to wait;
 //! * after a link is lost it goes on where it was, or with a new copy, never with a mixture;
+//! * before a copy takes away what readers may have seen, no read lease lasts;
 //! * what lies in the rings when a link ends is not lost: it is taken before the next link.
 
 use super::batch::{Batch, Body, LogPart};
@@ -13,10 +14,12 @@ use super::gate::Gate;
 use super::host::Host;
 use super::state::Following;
 use remora_client_core::Subscriber;
+use remora_fabric::Transport;
 use remora_layout::limits::{APPLY_BATCHES, COPY_TOLD_EVERY_MS, FEED_MESSAGES_PER_TURN};
+use remora_log::OwnedEntry;
 use remora_protocol::message::{ACKNOWLEDGE, FOLLOW, RequestHeader};
 use remora_protocol::replication::Follow;
-use remora_replica::{Follower, Heard, PrimaryFacts};
+use remora_replica::{Follower, Heard, LogReceiver, PrimaryFacts};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,19 +45,32 @@ pub struct Worker<H> {
     host: H,
     /// By shard of the primary.
     logs: Vec<Follower>,
+    /// By shard of the primary, the end of a copy that may not be shown yet, as the primary has not
+    /// acknowledged all that is in it: its sequence and epoch.
+    copied: Vec<Option<(u64, u64)>>,
     /// By shard of this server, the batches that it was given.
     given: Vec<u64>,
+    /// By log, the batches that the shards have to have carried out before their positions are those of
+    /// its present numbers.
+    renumbered: Vec<Vec<u64>>,
     /// What the shards have is of this primary, or nothing.
     is_cleared: bool,
+    /// The transport of the link.
+    by: Option<Transport>,
+    /// By log, the host's clock at which all read leases have lapsed and a copy may begin.
+    begins: Vec<Option<u64>>,
     /// When a copy that is under way was last told of in the log.
     copy_told: Instant,
 }
 
 impl<H: Host> Worker<H> {
-    /// Of a server with so many shards, from nothing.
+    /// Of a server with so many shards, from where its disk was; without one, from nothing.
     pub fn new(host: H, shards: usize) -> Self {
         let (given, copy_told) = (vec![0; shards], Instant::now());
-        Self { host, logs: Vec::new(), given, is_cleared: false, copy_told }
+        let logs = host.following().take_followers();
+        let (copied, begins) = (vec![None; logs.len()], vec![None; logs.len()]);
+        let (is_cleared, renumbered) = (!logs.is_empty(), Vec::new());
+        Self { host, logs, copied, given, renumbered, is_cleared, by: None, begins, copy_told }
     }
 
     /// How far the server has come.
@@ -84,9 +100,10 @@ impl<H: Host> Worker<H> {
         self.logs.iter().map(Follower::epoch).max().unwrap_or(0)
     }
 
-    /// For each log the last entry that was received.
-    pub fn received(&mut self) -> Vec<u64> {
-        self.logs.iter_mut().map(|log| log.log().map_or(0, |log| log.received())).collect()
+    /// For each log, its epoch and the last entry that was received; `None` if a copy has not come
+    /// whole.
+    pub fn positions(&mut self) -> Option<Vec<(u64, u64)>> {
+        self.logs.iter_mut().map(|log| Some((log.epoch(), log.log()?.received()))).collect()
     }
 
     /// Asks each shard of the primary for its log: a link was made.
@@ -100,15 +117,15 @@ impl<H: Host> Worker<H> {
                 return Err(Ended::Failed(another_server()));
             }
             self.logs = (0..shards).map(|_| Follower::default()).collect();
+            self.copied = vec![None; shards];
         }
+        // What was waited for comes anew.
+        self.begins = vec![None; shards];
         (0..shards).try_for_each(|log| self.ask(link, log))?;
         let following = self.following();
         following.incarnation.store(link.incarnation(), Ordering::Relaxed);
-        following.links.fetch_add(1, Ordering::Relaxed);
         following.hear();
-        following.is_up.store(true, Ordering::Relaxed);
-        let (primary, transport) = (&following.primary, link.transport());
-        tracing::info!("connected to the primary at {primary} by {transport:?}");
+        self.by = Some(link.transport());
         Ok(())
     }
 
@@ -132,6 +149,7 @@ impl<H: Host> Worker<H> {
             worked |= self.take_some(link, log)?;
             worked |= self.give_entries(log);
         }
+        self.show();
         Ok(worked)
     }
 
@@ -145,16 +163,38 @@ impl<H: Host> Worker<H> {
         Ok(())
     }
 
-    /// The link is over: takes the entries that lie in its rings. The primary may have acknowledged
-    /// them, as their WRITEs have completed.
+    /// The link is over: takes what lies in its rings, also of a copy. The primary may have
+    /// acknowledged it, as the WRITEs have completed.
     pub fn take_rest(&mut self, link: &mut Subscriber) {
         link.leave();
         for log in 0..self.logs.len() {
-            // Bounded by the ring. What is no entry is asked for anew.
-            while let Some(receiver) = self.logs[log].log()
+            // Bounded by the ring. What is of no honest primary is asked for anew.
+            while self.begin_copy(log)
                 && let Ok(Some(message)) = link.take_rest(log)
-                && receiver.take(message).is_ok()
+                && let Ok(heard) = self.logs[log].hear(message)
+                && self.take_last(log, heard).is_ok()
             {}
+        }
+    }
+
+    /// As [`Worker::hear`], where nothing can be answered.
+    fn take_last(&mut self, log: usize, heard: Heard) -> Result<(), Ended> {
+        match heard {
+            Heard::Begins { copies, primary } => self.begun(log, copies, primary),
+            Heard::Operations(stream) => {
+                self.give(log, LogPart::Operations(stream));
+                Ok(())
+            }
+            Heard::Copied { sequence, epoch } => {
+                self.copied[log] = Some((sequence, epoch));
+                Ok(())
+            }
+            Heard::Entries { .. } => Ok(()),
+            Heard::GoesOn { primary, rest, at } => self.go_on(log, primary, (rest, at)),
+            Heard::Lost { .. }
+            | Heard::HasMore { .. }
+            | Heard::UnknownEpoch
+            | Heard::Refused(_) => Err(Ended::Called),
         }
     }
 
@@ -167,6 +207,7 @@ impl<H: Host> Worker<H> {
             let Some(receiver) = self.logs[log].log() else { continue };
             let (rest, of_log) = receiver.take_rest();
             beyond += of_log;
+            self.end_copy(log);
             if !rest.is_empty() {
                 self.give(log, LogPart::Entries(rest));
             }
@@ -192,7 +233,8 @@ impl<H: Host> Worker<H> {
     /// Takes some messages of one shard of the primary. Whether there were any.
     fn take_some(&mut self, link: &mut Subscriber, log: usize) -> Result<bool, Ended> {
         for taken in 0..FEED_MESSAGES_PER_TURN {
-            let may_take = self.has_room(self.targets(log))
+            let may_take = self.begin_copy(log)
+                && self.has_room(self.targets(log))
                 && self.logs[log].log().is_none_or(|receiver| receiver.has_room());
             if !may_take {
                 return Ok(taken > 0);
@@ -201,6 +243,9 @@ impl<H: Host> Worker<H> {
             let bytes = message.len();
             let heard = self.logs[log].hear(message)?;
             self.following().hear();
+            if let Some(time_ms) = self.logs[log].log().and_then(LogReceiver::take_time) {
+                self.host.learn_time(time_ms);
+            }
             self.hear(link, log, (heard, bytes))?;
         }
         Ok(true)
@@ -221,7 +266,7 @@ impl<H: Host> Worker<H> {
             }
             Heard::Copied { sequence, epoch } => {
                 tracing::info!("the copy of shard {log} has come, at sequence {sequence}");
-                self.give(log, LogPart::Copied { sequence, epoch });
+                self.copied[log] = Some((sequence, epoch));
             }
             Heard::Entries { asks: false } => {}
             Heard::Entries { asks: true } => self.acknowledge(link, log)?,
@@ -231,8 +276,39 @@ impl<H: Host> Worker<H> {
                 self.ask(link, log)?;
             }
             Heard::Lost { is_same_log: false } => return Err(Ended::Failed(another_server())),
+            Heard::GoesOn { primary, rest, at } => return self.go_on(log, primary, (rest, at)),
+            Heard::HasMore { received, kept } => {
+                return Err(Ended::Failed(format!(
+                    "its disk has lost entries of shard {log}: it has them up to {kept}, and this replica up to {received}. What is here is kept. REPLICAOF NO ONE makes a primary of it, RESYNC copies what the primary has"
+                )));
+            }
+            Heard::UnknownEpoch => {
+                return Err(Ended::Failed(format!(
+                    "it was started again, and does not know any more whether it has all of shard {log} that this replica has. What is here is kept. RESYNC copies what the primary has"
+                )));
+            }
             Heard::Refused(why) => return Err(Ended::Failed(format!("it refuses: {why}"))),
         }
+        Ok(())
+    }
+
+    /// A shard of the primary answers that its log goes on behind its restart.
+    fn go_on(
+        &mut self,
+        log: usize,
+        primary: PrimaryFacts,
+        (rest, (sequence, epoch)): (Vec<OwnedEntry>, (u64, u64)),
+    ) -> Result<(), Ended> {
+        self.begun(log, false, primary)?;
+        tracing::info!(
+            "shard {log} of the primary goes on under epoch {epoch}, behind its restart"
+        );
+        // What the primary has kept of a copy and of the entries behind it is committed.
+        self.end_copy(log);
+        if !rest.is_empty() {
+            self.give(log, LogPart::Entries(rest));
+        }
+        self.give(log, LogPart::Copied { sequence, epoch });
         Ok(())
     }
 
@@ -242,14 +318,15 @@ impl<H: Host> Worker<H> {
         check(self.host.memory(), facts).map_err(Ended::Failed)?;
         let following = Arc::clone(self.following());
         following.set_trouble("");
+        if !following.is_up.swap(true, Ordering::Relaxed) {
+            // The first answer over this link: the primary takes this server for a replica.
+            following.links.fetch_add(1, Ordering::Relaxed);
+            let (primary, by) = (&following.primary, self.by.map_or("", Transport::name));
+            tracing::info!("following the primary at {primary} by {by}");
+        }
         following.epoch.store(self.epoch(), Ordering::Relaxed);
         if !copies {
             return Ok(());
-        }
-        if !self.is_cleared {
-            // Never a mixture of two servers' data: all goes before the first part comes.
-            self.is_cleared = true;
-            self.give_all(|| Body::Clear);
         }
         let copy = &following.copy;
         if !following.is_copying.swap(true, Ordering::Relaxed) {
@@ -262,8 +339,40 @@ impl<H: Host> Worker<H> {
         copy.bytes.fetch_add(primary.used_bytes, Ordering::Relaxed);
         following.copies.fetch_add(1, Ordering::Relaxed);
         tracing::info!("a copy of shard {log} of the primary begins: {} keys", primary.keys);
-        self.give(log, LogPart::Begin);
+        self.copied[log] = None;
+        self.begins[log] = Some(self.host.clock_ns() + self.host.hide().as_nanos() as u64);
         Ok(())
+    }
+
+    /// Begins the copy of a log for which readers were waited for. Whether none waits.
+    fn begin_copy(&mut self, log: usize) -> bool {
+        let Some(begins_ns) = self.begins[log] else { return true };
+        if self.host.clock_ns() < begins_ns {
+            return false;
+        }
+        self.begins[log] = None;
+        if !self.is_cleared {
+            // Never a mixture of two servers' data: all goes before the first part comes.
+            self.is_cleared = true;
+            let logs = self.logs.len();
+            self.give_all(|| Body::Clear { logs });
+        }
+        self.give(log, LogPart::Begin);
+        true
+    }
+
+    /// Shows readers how fresh the replica is: as fresh as the oldest of the logs.
+    fn show(&mut self) {
+        let unix_ms = self.host.unix_ms();
+        let mut fresh = (!self.logs.is_empty()).then_some(u64::MAX);
+        for log in 0..self.logs.len() {
+            let is_copied = self.copied[log].is_none() && self.is_numbered(log);
+            let applied = self.following().applied_of(log, self.targets(log));
+            let of_log = self.logs[log].log().filter(|_| is_copied);
+            let of_log = of_log.and_then(|log| log.fresh_at(applied, unix_ms));
+            fresh = fresh.zip(of_log).map(|(all, one)| all.min(one));
+        }
+        self.host.show(fresh);
     }
 
     /// Gives the shards the entries of a log that are committed. Whether there were any.
@@ -273,6 +382,10 @@ impl<H: Host> Worker<H> {
         }
         let Some(receiver) = self.logs[log].log() else { return false };
         let entries: Vec<_> = std::iter::from_fn(|| receiver.next_entry()).collect();
+        let commit = receiver.commit();
+        if self.copied[log].is_some_and(|(sequence, _)| sequence <= commit) {
+            self.end_copy(log);
+        }
         if entries.is_empty() {
             return false;
         }
@@ -280,9 +393,22 @@ impl<H: Host> Worker<H> {
         true
     }
 
+    /// A copy counts from now on: all that is in it is committed, or nobody else has it.
+    fn end_copy(&mut self, log: usize) {
+        if let Some((sequence, epoch)) = self.copied[log].take() {
+            self.give(log, LogPart::Copied { sequence, epoch });
+        }
+    }
+
     fn give(&mut self, log: usize, part: LogPart) {
         let (logs, following) = (self.logs.len(), Arc::clone(self.following()));
-        let batch = Arc::new(Batch { following, body: Body::Log { log, logs, part } });
+        if let LogPart::Copied { .. } = part {
+            self.renumbered.resize(self.logs.len(), Vec::new());
+            // With this batch.
+            self.renumbered[log] = self.given.iter().map(|given| given + 1).collect();
+        }
+        let key = self.logs[log].key();
+        let batch = Arc::new(Batch { following, body: Body::Log { log, logs, key, part } });
         for shard in self.targets(log) {
             self.give_shard(shard, Arc::clone(&batch));
         }
@@ -300,40 +426,65 @@ impl<H: Host> Worker<H> {
         self.host.give(shard, batch);
     }
 
+    /// Whether the shards' positions in a log are in its present numbers: the end of its last copy,
+    /// or of the epoch before, is behind them.
+    fn is_numbered(&self, log: usize) -> bool {
+        let Some(since) = self.renumbered.get(log).filter(|since| !since.is_empty()) else {
+            return true;
+        };
+        let done = |shard: usize| self.following().done[shard].load(Ordering::Acquire);
+        self.targets(log).all(|shard| done(shard) >= since[shard])
+    }
+
     /// Says how far the replica has come with a log.
     fn acknowledge(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
-        let applied = self.following().applied_of(log, self.targets(log));
+        if !self.is_numbered(log) {
+            return Ok(());
+        }
+        let (following, targets) = (self.following(), self.targets(log));
+        let applied = following.applied_of(log, targets.clone());
+        let durable = following.durable_of(log, targets).min(applied);
+        let clock_ns = self.host.clock_ns();
         let Some(receiver) = self.logs[log].log() else { return Ok(()) };
-        let told = receiver.acknowledge(applied.min(receiver.received()), 0);
+        let received = receiver.received();
+        let told = receiver.acknowledge(applied.min(received), durable.min(received), clock_ns);
         // Without room a later one says more.
         send_if_room(link, log, (ACKNOWLEDGE, told.as_bytes())).map(|_| ())
     }
 
     /// Shows how far it has come.
     fn publish(&mut self) {
-        let (mut received, mut commit, mut applied) = (0, 0, 0);
-        let mut is_copying = false;
+        let (mut received, mut commit, mut applied, mut durable) = (0, 0, 0, 0);
+        let mut follows = !self.logs.is_empty();
         for log in 0..self.logs.len() {
             applied += self.following().applied_of(log, self.targets(log));
+            durable += self.following().durable_of(log, self.targets(log));
             match self.logs[log].log() {
                 Some(receiver) => {
                     received += receiver.received();
                     commit += receiver.commit();
                 }
-                None => is_copying = true,
+                None => follows = false,
             }
+            follows &= self.copied[log].is_none();
         }
         let following = Arc::clone(self.following());
         // The end of a copy counts once the shards have loaded it.
-        is_copying |= following.is_copying.load(Ordering::Relaxed) && !self.has_given_all();
+        let is_copying =
+            following.is_copying.load(Ordering::Relaxed) && !(follows && self.has_given_all());
         following.received_total.store(received, Ordering::Relaxed);
         following.commit_total.store(commit, Ordering::Relaxed);
         following.applied_total.store(applied, Ordering::Relaxed);
+        following.durable_total.store(durable, Ordering::Relaxed);
+        following.follows.store(follows && !is_copying, Ordering::Relaxed);
         let was_copying = following.is_copying.swap(is_copying, Ordering::Relaxed);
         let is_due = self.copy_told.elapsed() >= Duration::from_millis(COPY_TOLD_EVERY_MS);
         if was_copying && (is_due || !is_copying) {
             self.copy_told = Instant::now();
             tell_of_copy(&following, is_copying);
+            if !is_copying {
+                self.host.copied();
+            }
         }
     }
 

@@ -11,10 +11,10 @@ use remora_layout::hash::KeyHash;
 use remora_protocol::{Command, Request as On};
 use remora_resp::commands::{server, strings, wait};
 use remora_resp::keys::Keys;
-use remora_resp::request;
 use remora_resp::request::Request;
-use remora_resp::wire::{Args, Made};
-use remora_resp::{CommandError, ReplyForm, Resp};
+use remora_resp::spec::Flag;
+use remora_resp::wire::{Args, Made, Words};
+use remora_resp::{CommandError, ReplyForm, Resp, command, request};
 
 /// Room for a record that is kept between requests.
 const KEEP_RECORD_BYTES: usize = 256 << 10;
@@ -48,8 +48,14 @@ impl<H: Host> Executor for RespExecutor<H> {
         self.set_first_key(args.get(1, bytes), at);
         self.host.thread_counts().commands.add(1);
         self.begin(responder.database);
-        let made = Made::default();
-        self.execute(responder, request(args, bytes, &made, self.now_ms));
+        if self.host.is_replica()
+            && let Some(refused) = self.refused(args, bytes)
+        {
+            responder.reply(|out, _| refused.write(out));
+        } else {
+            let made = Made::default();
+            self.execute(responder, request(args, bytes, &made, self.now_ms));
+        }
         self.forget_first_key();
         if self.record.capacity() > KEEP_RECORD_BYTES {
             self.record = Vec::new();
@@ -76,6 +82,20 @@ impl<H: Host> Executor for RespExecutor<H> {
 }
 
 impl<H: Host> RespExecutor<H> {
+    /// Why a replica refuses a request, if it does.
+    #[cold]
+    fn refused(&self, args: &Args, bytes: &[u8]) -> Option<CommandError> {
+        // What is no command at all is refused as everywhere.
+        let spec = command(Words::new(args, bytes, &Made::default())).ok()?;
+        let has = |flag| spec.flags.contains(&flag);
+        if has(Flag::Write) {
+            return Some(CommandError::ReadOnly);
+        }
+        // DEBUG DIGEST and its like are for operators, who compare a replica with its primary.
+        let reads = has(Flag::ReadOnly) && !has(Flag::Admin);
+        self.host.read_refusal().filter(|_| reads)
+    }
+
     /// Executes a request, or writes the parser's error. Takes the `Result` by value: moving
     /// the request out first copies it.
     fn execute(&mut self, responder: &mut Responder, request: Result<Request<'_>, CommandError>) {

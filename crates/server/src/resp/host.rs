@@ -6,6 +6,7 @@ use remora_frontend::{ShardPort, Token};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
+use remora_resp::CommandError;
 use remora_resp::commands::replication::RoleFacts;
 use remora_resp::request::{RoleRequest, Sections};
 use remora_walk::Memory;
@@ -37,6 +38,17 @@ pub trait Host: ShardPort {
 
     /// This thread's counters.
     fn thread_counts(&self) -> &ThreadCounts;
+
+    /// Whether the server is a replica.
+    #[inline]
+    fn is_replica(&self) -> bool {
+        false
+    }
+
+    /// Why a replica refuses reads; `None` if it answers them.
+    fn read_refusal(&self) -> Option<CommandError> {
+        None
+    }
 
     /// The text of INFO.
     fn info(&self, sections: &Sections<'_>) -> String;

@@ -1,6 +1,7 @@
 //! The server's own state: INFO, CONFIG GET, CLIENT INFO.
 
 use super::executor::Responder;
+use super::info_lines::{Line, lines, load};
 use super::replication;
 use crate::config::{Eviction, Promise, Wanted};
 use crate::shared::{AgentCounts, ShardHandle, Shared};
@@ -9,7 +10,6 @@ use remora_engine::ShardStats;
 use remora_frontend::Counter;
 use remora_layout::database::DATABASES;
 use remora_resp::request::Sections;
-use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,18 +42,6 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
     section("Stats", counts.into_iter().flatten().collect());
     section("Keyspace", keyspace(&facts.stats));
     text
-}
-
-/// A field and its value.
-pub type Line = (Cow<'static, str>, String);
-
-/// Lines whose fields are known.
-pub fn lines<const N: usize>(lines: [(&'static str, String); N]) -> Vec<Line> {
-    lines.into_iter().map(|(field, value)| (field.into(), value)).collect()
-}
-
-pub fn load(counter: &AtomicU64) -> String {
-    counter.load(Ordering::Relaxed).to_string()
 }
 
 /// The facts that INFO shows.
@@ -372,6 +360,7 @@ pub fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("rdma_service_level", packets.service_level.to_string()),
         ("rdma_traffic_class", packets.traffic_class.to_string()),
         ("reads_per_client", config.reads_per_client.to_string()),
+        ("replica_reads", shared.view.reads().name().into()),
         ("save", String::new()),
         ("shards", config.shards.to_string()),
         ("socket", config.socket_path.display().to_string()),

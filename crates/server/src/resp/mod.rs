@@ -11,6 +11,7 @@ mod geo;
 mod hashes;
 mod host;
 mod info;
+mod info_lines;
 mod key_answers;
 mod keys;
 mod many_keys;

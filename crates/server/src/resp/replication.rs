@@ -1,8 +1,8 @@
 //! What INFO replication and ROLE tell.
 
-use super::info::{Line, lines, load};
+use super::info_lines::{Line, lines, load};
 use crate::following::{Following, Role};
-use crate::ring_session::{ReplicaPositions, ReplicaState};
+use crate::ring_session::{FeedCounts, ReplicaPositions, ReplicaState};
 use crate::shared::{ShardHandle, Shared};
 use remora_fabric::Address;
 use remora_resp::commands::replication::{ReplicaFacts, RoleFacts};
@@ -27,6 +27,7 @@ fn replicas(shared: &Shared) -> Vec<ReplicaSums> {
                 of.positions.durable += position.durable;
                 of.positions.applied += position.applied;
                 of.positions.state = of.positions.state.min(position.state);
+                of.positions.counts.add(position.counts);
             })
             .or_insert(ReplicaSums { positions: position, shards: 1 });
     }
@@ -60,10 +61,10 @@ pub fn role(shared: &Shared) -> RoleFacts {
     };
     let (host, port) = host_and_port(&following.primary);
     let is = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::Relaxed);
-    let state = match (is(&following.is_up), is(&following.is_copying)) {
-        (false, _) => "connect",
-        (true, true) => "sync",
-        (true, false) => "connected",
+    let state = match is(&following.is_up) {
+        true if is(&following.is_copying) => "sync",
+        true if is(&following.follows) => "connected",
+        _ => "connect",
     };
     let offset = following.applied_total.load(Ordering::Relaxed);
     RoleFacts::Replica { host, port, state, offset }
@@ -73,7 +74,7 @@ pub fn role(shared: &Shared) -> RoleFacts {
 pub fn lines_of(shared: &Shared) -> Vec<Line> {
     match shared.roles.now() {
         Role::Primary => of_primary(shared),
-        Role::Replica(following) => of_replica(&following),
+        Role::Replica(following) => of_replica(shared, &following),
     }
 }
 
@@ -91,10 +92,10 @@ fn of_primary(shared: &Shared) -> Vec<Line> {
         let is_online = of.state == ReplicaState::Follows && *shards == shared.shards.len();
         let state = if is_online { "online" } else { "send_bulk" };
         let ReplicaPositions { peer, port, applied, .. } = of;
-        let stored = of.stored.unwrap_or(0);
+        let (stored, durable) = (of.stored.unwrap_or(0), of.durable);
         let behind = last.saturating_sub(*applied);
         let text = format!(
-            "ip={peer},port={port},state={state},offset={applied},stored={stored},behind={behind}"
+            "ip={peer},port={port},state={state},offset={applied},stored={stored},durable={durable},behind={behind}"
         );
         all.push((format!("slave{at}").into(), text));
     }
@@ -103,6 +104,8 @@ fn of_primary(shared: &Shared) -> Vec<Line> {
         shared.shards.iter().map(move |shard| of(shard).load(Ordering::Relaxed))
     };
     let in_sync = over(|shard| &shard.in_sync_replicas).min().unwrap_or(0);
+    let mut sent = FeedCounts::default();
+    replicas.iter().for_each(|of| sent.add(of.positions.counts));
     all.extend(lines([
         ("master_replid", replication_id(shared.incarnation, shared.roles.epoch())),
         ("master_repl_offset", last.to_string()),
@@ -112,11 +115,14 @@ fn of_primary(shared: &Shared) -> Vec<Line> {
         ("in_sync_replicas", in_sync.to_string()),
         ("replicated_offset", over(|shard| &shard.replicated).sum::<u64>().to_string()),
         ("replicas_lagged", over(|shard| &shard.laggards).sum::<u64>().to_string()),
+        ("feed_messages", sent.messages.to_string()),
+        ("feed_bytes", sent.bytes.to_string()),
+        ("feed_acknowledgements", sent.acknowledgements.to_string()),
     ]));
     all
 }
 
-fn of_replica(following: &Following) -> Vec<Line> {
+fn of_replica(shared: &Shared, following: &Following) -> Vec<Line> {
     let flag = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::Relaxed);
     let (is_up, is_copying) = (flag(&following.is_up), flag(&following.is_copying));
     let (host, port) = host_and_port(&following.primary);
@@ -147,11 +153,16 @@ fn of_replica(following: &Following) -> Vec<Line> {
     }
     all.extend(lines([
         ("master_trouble", following.trouble()),
+        ("replica_reads", shared.view.reads().name().into()),
+        // Empty while it is not known.
+        ("replica_lag_us", shared.view.lag_us().map_or_else(String::new, |us| us.to_string())),
         ("slave_received_offset", load(&following.received_total)),
         ("slave_commit_offset", load(&following.commit_total)),
         ("slave_repl_offset", load(&following.applied_total)),
+        ("slave_durable_offset", load(&following.durable_total)),
         ("slave_links", load(&following.links)),
         ("slave_copies", load(&following.copies)),
+        ("slave_sleeps", load(&following.sleeps)),
         ("slave_read_only", "1".into()),
         ("connected_slaves", "0".into()),
         ("master_replid", id),

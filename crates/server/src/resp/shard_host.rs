@@ -19,6 +19,8 @@ use remora_layout::limits::{CONNECTION_REQUESTS_AHEAD, JOBS_PER_TURN};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
+use remora_protocol::message::Status;
+use remora_resp::CommandError;
 use remora_resp::commands::replication::RoleFacts;
 use remora_resp::request::{RoleRequest, Sections};
 use std::collections::VecDeque;
@@ -91,7 +93,8 @@ impl ShardHost {
     /// The server becomes a replica, or that of another primary.
     pub fn begin_following(&mut self) {
         self.applier.clear();
-        self.shard.begin_applying();
+        let of = (self.number, self.shared.shards.len());
+        self.shard.begin_following_anew(of, self.shared.disk.is_some());
     }
 
     /// Whether the log of the primary is applied further with the next tick.
@@ -102,6 +105,13 @@ impl ShardHost {
     /// The shard's clock ticks.
     pub fn tick_applier(&mut self) {
         self.applier.tick();
+    }
+
+    /// The shard's entries up to this one are on the disk.
+    pub fn set_synced(&mut self, synced: u64) {
+        self.large_jobs.set_synced(&self.shard, synced);
+        self.shard.set_synced(synced);
+        self.applier.note_synced(self.number, synced);
     }
 
     /// Hands the shard's new entries to the log's thread, as far as that has room; once it has all
@@ -299,6 +309,21 @@ impl Host for ShardHost {
 
     fn thread_counts(&self) -> &ThreadCounts {
         &self.handle().thread
+    }
+
+    #[inline]
+    fn is_replica(&self) -> bool {
+        self.shared.view.is_replica()
+    }
+
+    fn read_refusal(&self) -> Option<CommandError> {
+        let refusal = self.shared.view.refusal()?;
+        let following = self.shared.roles.following();
+        let primary = following.map(|of| of.primary.to_string()).unwrap_or_default();
+        Some(match refusal {
+            Status::NoReads => CommandError::NoReads { primary },
+            _ => CommandError::Copying { primary },
+        })
     }
 
     fn info(&self, sections: &Sections<'_>) -> String {

@@ -5,7 +5,7 @@
 //!   credit; the shard never waits for it, and keeps nothing for it beside its log;
 //! * an entry counts as stored at the replica once the WRITE that carries it has completed.
 
-use super::replica_feed::ReplicaFeed;
+use super::replica_feed::{FeedCounts, ReplicaFeed};
 use super::{RingSession, SessionError};
 use crate::peer::Peer;
 use remora_arena::{Journal, Words};
@@ -51,6 +51,7 @@ impl RingSession {
             is_blocked: false,
             has_left: false,
             message: Vec::new(),
+            counts: FeedCounts::default(),
         }));
         Ok(())
     }
@@ -71,6 +72,7 @@ impl RingSession {
     ) -> Result<(), SessionError> {
         let told = Acknowledge::read_from_bytes(body).map_err(|_| SessionError::Feed)?;
         let Some(of) = &mut self.feed else { return Err(SessionError::Feed) };
+        of.counts.acknowledgements += 1;
         of.feed.take(shard, told).map_err(|_| SessionError::Feed)
     }
 
@@ -131,6 +133,8 @@ impl RingSession {
                 // A copy that has swept a part without keys goes on in the next turn.
                 return Ok(!of.feed.waits());
             }
+            of.counts.messages += 1;
+            of.counts.bytes += of.message.len() as u64;
             of.feed.posted(self.replies.send_alone(SET, &of.message)?);
             self.take_completed(of);
         }
@@ -175,6 +179,7 @@ impl RingSession {
             durable: log.map_or(0, |log| log.told().durable.get()),
             applied: log.map_or(0, |log| log.told().applied.get()),
             state: if log.is_none() { ReplicaState::Copies } else { ReplicaState::Follows },
+            counts: of.counts,
         })
     }
 }
@@ -208,4 +213,6 @@ pub struct ReplicaPositions {
     pub applied: u64,
     /// What it gets.
     pub state: ReplicaState,
+    /// What was sent and heard.
+    pub counts: FeedCounts,
 }

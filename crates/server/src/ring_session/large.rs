@@ -13,6 +13,7 @@
 //!   takes nothing makes the shard keep only the results of one turn.
 
 use super::SessionError;
+use super::frames::Answering;
 use super::search_turns::Searching;
 use remora_arena::{Journal, Region};
 use remora_engine::Download;
@@ -238,7 +239,7 @@ impl Large {
         &mut self,
         shard: &mut Shard<J>,
         (link, blocked): (&mut AnyLink, u64),
-        (incarnation, now): (u64, Now),
+        (by, now): (Answering, Now),
         replies: &mut Vec<Vec<u8>>,
     ) -> Result<Option<u16>, SessionError> {
         let next = self.next(blocked).and_then(|at| self.outgoing.remove(at));
@@ -256,7 +257,7 @@ impl Large {
             }
         }
         if let Some(Item::Command(command)) = items.front() {
-            let begun = Searching::begin(shard, command, (incarnation, now));
+            let begun = Searching::begin(shard, command, (by.stamp, now));
             let asked = items.pop_front().expect("it was there");
             self.count(&asked, false);
             let begun = match begun {
@@ -265,6 +266,13 @@ impl Large {
             };
             self.count(&begun, true);
             items.push_front(begun);
+        }
+        if let (Some(Item::Search(searching)), Some(status)) = (items.front(), by.refusal) {
+            let refused = Item::Reply(searching.refused(status, by.stamp), 0);
+            let search = items.pop_front().expect("it was there");
+            self.count(&search, false);
+            self.count(&refused, true);
+            items.push_front(refused);
         }
         if let Some(Item::Search(searching)) = items.front_mut() {
             let mut found = Vec::new();

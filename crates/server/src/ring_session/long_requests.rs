@@ -7,7 +7,7 @@
 //! a forged tree into a value of its own; it can read the arena, and so knows the secret of the
 //! checksums. With a forged tree it only gets back its own bytes, at the cost of a small search.
 
-use super::frames::session_of;
+use super::frames::{Stamp, reply_header, session_of};
 use super::search_turns::Searching;
 use super::{RingSession, SessionError};
 use crate::thread_counts::count;
@@ -47,11 +47,12 @@ impl RingSession {
             self.large.ask(session, command);
             return Ok(());
         }
+        let stamp = self.replies.stamp();
         let read = match shard.begin_read((key, hash), request, now) {
             Ok(read) => read,
             Err(reply) => return self.reply(&reply, id),
         };
-        self.answer_in_turns(shard, read, id, now)
+        self.answer_in_turns(shard, (read, stamp), id, now)
     }
 
     /// Removes every key, or those of a database; the reply comes once all of them are dead for
@@ -63,21 +64,22 @@ impl RingSession {
         id: u32,
         now: Now,
     ) -> Result<(), SessionError> {
+        let stamp = self.replies.stamp();
         let read = match shard.begin_flush(only) {
             Ok(read) => read,
             Err(reply) => return self.reply(&reply, id),
         };
-        self.answer_in_turns(shard, read, id, now)
+        self.answer_in_turns(shard, (read, stamp), id, now)
     }
 
     fn answer_in_turns<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,
-        read: LongRead,
+        (read, stamp): (LongRead, Stamp),
         id: u32,
         now: Now,
     ) -> Result<(), SessionError> {
-        let mut searching = Searching::new(id, self.replies.incarnation(), read);
+        let mut searching = Searching::new(id, stamp, read);
         let session = session_of(id);
         let Self { large, replies, search_scratch, .. } = self;
         let ended = !large.holds_up(session)
@@ -110,6 +112,8 @@ impl RingSession {
             secret: memory.load_acquire(RECORD_SECRET),
             region: memory.load_acquire(REGION) as u32,
         };
+        // The other shard may apply meanwhile what is fresher than what the search reads.
+        let stamp = self.replies.stamp();
         let scratch = &mut self.search_scratch;
         let begun = LocalWalk::begin_at(memory, home, (root, now.unix_ms), query);
         let walked = begun.and_then(|mut walk| {
@@ -131,6 +135,7 @@ impl RingSession {
             touched.push(root.record_pointer());
         }
         let (found, nodes) = (walk.walk().results().as_bytes(), walk.walk().nodes());
-        self.reply(&Reply { value: Some(found), ..Reply::number(nodes as i64) }, id)
+        let reply = Reply { value: Some(found), ..Reply::number(nodes as i64) };
+        self.send_reply(&reply_header(&reply, id, stamp), &reply, id)
     }
 }

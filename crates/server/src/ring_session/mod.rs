@@ -23,10 +23,12 @@ mod uploads;
 pub use client_end::{ClientEnd, RemoteEnd, ShmEnd, StoredBy};
 pub use error::SessionError;
 pub use feed::{ReplicaPositions, ReplicaState};
+pub use replica_feed::FeedCounts;
 
 use crate::following::Roles;
 use crate::other_searches::OtherSearches;
 use crate::peer::Peer;
+use crate::replica_view::ReplicaView;
 use crate::touch_hints::TouchHints;
 use frames::{session_of, sets_of};
 use large::Large;
@@ -45,7 +47,7 @@ use remora_layout::limits::{
 use remora_layout::session::{ring_number, ring_offset, set_offset};
 use remora_protocol::Command;
 use remora_protocol::Reply;
-use remora_protocol::message::{PIECE, Status, form};
+use remora_protocol::message::{PIECE, ReplyHeader, Status, form};
 use remora_replica::AskFor;
 use remora_ring::{Poll, Receiver};
 use replies::{Replies, ReplyOrigin};
@@ -155,6 +157,8 @@ pub struct RingParts {
     pub threads: Arc<AtomicU64>,
     /// Counts searches of other shards' trees.
     pub searches: Arc<OtherSearches>,
+    /// What clients may read.
+    pub view: Arc<ReplicaView>,
 }
 
 impl Incoming {
@@ -180,7 +184,12 @@ impl RingSession {
             pending: 0,
             looked: 0,
             turns_untold: 0,
-            replies: Replies::new(place, parts.to_server.clone(), parts.link, &parts.client),
+            replies: Replies::new(
+                (place, parts.view),
+                parts.to_server.clone(),
+                parts.link,
+                &parts.client,
+            ),
             large: Large::new(parts.large, parts.client.ring_sets()),
             uploads: Uploads::default(),
             feed: None,
@@ -463,6 +472,12 @@ impl RingSession {
         now: Now,
     ) -> Result<(), SessionError> {
         self.see_thread(session_of(id));
+        if let Some(status) = self.replies.refusal()
+            && !command.is_write()
+            && !matches!(command, Command::Synced { .. })
+        {
+            return self.reply(&Reply::status(status), id);
+        }
         match *command {
             command if !command.is_for_rings() => {
                 return self.reply(&Reply::status(Status::Malformed), id);
@@ -543,6 +558,15 @@ impl RingSession {
     /// Sends a reply once it may be seen, after earlier output to the same session of the client.
     fn reply(&mut self, reply: &Reply<'_>, id: u32) -> Result<(), SessionError> {
         let header = self.replies.header(reply, id);
+        self.send_reply(&header, reply, id)
+    }
+
+    fn send_reply(
+        &mut self,
+        header: &ReplyHeader,
+        reply: &Reply<'_>,
+        id: u32,
+    ) -> Result<(), SessionError> {
         let value = reply.value.unwrap_or_default();
         let session = session_of(id);
         if reply.wait != 0 || self.large.holds_up(session) {
@@ -550,6 +574,15 @@ impl RingSession {
             return Ok(());
         }
         self.replies.send_or_keep(id, &[header.as_bytes(), value])
+    }
+
+    /// Ends the session if replies of it are held back; whether they were.
+    pub fn end_if_pending(&self) -> bool {
+        let is_pending = self.held_replies() > 0;
+        if is_pending {
+            self.violated.store(true, Ordering::Release);
+        }
+        is_pending
     }
 
     /// Gives the session up. Whether no other shard had done so before.

@@ -2,6 +2,26 @@
 
 use remora_replica::Feed;
 
+/// What was sent to a replica and heard from it, since it asked for the log.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FeedCounts {
+    /// Messages, each of them one WRITE.
+    pub messages: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Acknowledgements.
+    pub acknowledgements: u64,
+}
+
+impl FeedCounts {
+    /// Adds those of another shard or replica.
+    pub fn add(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.bytes += other.bytes;
+        self.acknowledgements += other.acknowledgements;
+    }
+}
+
 /// A replica's feed, and whether it waits for credit.
 pub(super) struct ReplicaFeed {
     pub feed: Feed,
@@ -15,4 +35,5 @@ pub(super) struct ReplicaFeed {
     pub has_left: bool,
     /// Scratch memory of a message.
     pub message: Vec<u8>,
+    pub counts: FeedCounts,
 }

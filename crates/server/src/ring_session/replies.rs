@@ -1,7 +1,8 @@
 //! The way to the client: replies, credit, and waking it.
 
-use super::frames::{reply_header, session_of, sets_of};
+use super::frames::{Answering, Stamp, reply_header, session_of, sets_of};
 use super::{ClientEnd, SessionError};
+use crate::replica_view::ReplicaView;
 use remora_arena::{ReadView, Words};
 use remora_fabric::remote::CLIENT_MAILBOX;
 use remora_fabric::shm::ThreadBell;
@@ -10,9 +11,10 @@ use remora_layout::frame::ring_seed;
 use remora_layout::immediate;
 use remora_layout::session::{credit_word, ring_number, ring_offset, set_offset, stuck_word};
 use remora_protocol::Reply;
-use remora_protocol::message::ReplyHeader;
+use remora_protocol::message::{ReplyHeader, Status};
 use remora_ring::{SendError, Sender, WRITE_ID};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// The response ring of one ring set, and the client's view of the request ring: its credit.
 struct Outgoing {
@@ -39,6 +41,8 @@ pub struct ReplyOrigin {
 /// One client's response rings at one shard.
 pub struct Replies {
     place: ReplyOrigin,
+    /// How old what a reply shows may be.
+    view: Arc<ReplicaView>,
     /// A mask that takes a session's number to its ring set.
     set_mask: usize,
     to_server: ReadView,
@@ -61,9 +65,15 @@ pub struct Replies {
 
 impl Replies {
     /// Nothing is sent yet.
-    pub fn new(place: ReplyOrigin, to_server: ReadView, link: AnyLink, client: &ClientEnd) -> Self {
+    pub fn new(
+        (place, view): (ReplyOrigin, Arc<ReplicaView>),
+        to_server: ReadView,
+        link: AnyLink,
+        client: &ClientEnd,
+    ) -> Self {
         Self {
             place,
+            view,
             set_mask: client.ring_sets() - 1,
             shm: client.mailboxes(),
             to_server,
@@ -193,14 +203,26 @@ impl Replies {
         })
     }
 
-    /// The server's incarnation, which is in each reply.
-    pub fn incarnation(&self) -> u64 {
-        self.place.incarnation
+    /// What each reply says of the server. Of a replica it reads the clock.
+    #[inline]
+    pub fn stamp(&self) -> Stamp {
+        Stamp { incarnation: self.place.incarnation, lag: self.view.lag() }
     }
 
-    /// The header of an encoded reply.
+    /// Why reads are refused, if they are.
+    #[inline]
+    pub fn refusal(&self) -> Option<Status> {
+        self.view.refusal()
+    }
+
+    /// What a turn of replies needs to know of the server.
+    pub fn answering(&self) -> Answering {
+        Answering { stamp: self.stamp(), refusal: self.refusal() }
+    }
+
+    /// The header of an encoded reply to a request whose reads were this shard's own.
     pub fn header(&self, reply: &Reply<'_>, id: u32) -> ReplyHeader {
-        reply_header(reply, id, self.place.incarnation)
+        reply_header(reply, id, self.stamp())
     }
 
     /// Sends the reply to this request, or keeps it until there is room.

@@ -180,9 +180,9 @@ impl RingSession {
                 break;
             }
             let mut replies = Vec::new();
-            let incarnation = self.replies.incarnation();
+            let answering = self.replies.answering();
             let by = (&mut self.replies.link, blocked);
-            let sent = self.large.send_piece(shard, by, (incarnation, now), &mut replies)?;
+            let sent = self.large.send_piece(shard, by, (answering, now), &mut replies)?;
             let Some(session) = sent else { break };
             for reply in &replies {
                 self.replies.send_or_keep(large::id_of(session), &[reply])?;

@@ -15,12 +15,14 @@ use remora_index::hash::TableRef;
 use remora_layout::hash::KeyHash;
 use remora_layout::hello::{HELLO_MAGIC, PROTOCOL_VERSION, ServerHello};
 use remora_layout::immediate::shard_of;
+use remora_layout::lag::Lag;
 use remora_layout::limits::{HEARTBEAT_MS, LARGE_BUFFER_BYTES};
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_ring::WRITE_ID;
+use remora_server::ReplicaView;
 use remora_server::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession};
 use std::sync::{Arc, Mutex};
 use zerocopy::FromZeros;
@@ -151,6 +153,7 @@ impl Server {
                 violated: Arc::default(),
                 threads: Arc::default(),
                 searches: Arc::default(),
+                view: ReplicaView::of_primary(),
             }));
         }
         let cores = self.cores.clone();
@@ -226,6 +229,7 @@ impl Session {
             server_unix_ms,
             echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
             session,
+            lag: Lag::PRIMARY,
         };
         let bytes: Vec<u8> = beat.to_words().iter().flat_map(|word| word.to_le_bytes()).collect();
         let to = RemoteAddress { region: CLIENT_MAILBOX, offset: HEARTBEAT_WORD as u64 * 8 };

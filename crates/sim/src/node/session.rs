@@ -8,10 +8,12 @@ use remora_fabric::remote::{CLIENT_LARGE, CLIENT_MAILBOX};
 use remora_fabric::sim::{SimBundle, SimJournal, SimLink, SimTarget, SimWorld};
 use remora_fabric::{AnyLink, Link, RemoteAddress, Work};
 use remora_layout::hello::{HELLO_MAGIC, PROTOCOL_VERSION, ServerHello};
+use remora_layout::lag::Lag;
 use remora_layout::limits::LARGE_BUFFER_BYTES;
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
 use remora_layout::slot::SlotTable;
 use remora_ring::WRITE_ID;
+use remora_server::ReplicaView;
 use remora_server::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -91,6 +93,7 @@ impl Session {
                 violated: Arc::clone(&violated),
                 threads: Arc::default(),
                 searches: Arc::default(),
+                view: ReplicaView::of_primary(),
             })
         });
         let rings = rings.collect();
@@ -131,6 +134,11 @@ impl Session {
         world.schedule(closes_ns, move || self.links.lose());
     }
 
+    /// The client's process has died: nothing reaches its memory from now on.
+    pub fn cut(&self) {
+        self.links.lose();
+    }
+
     pub fn beat(
         &mut self,
         incarnation: u64,
@@ -148,6 +156,7 @@ impl Session {
             server_unix_ms,
             echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
             session: self.number,
+            lag: Lag::PRIMARY,
         };
         let bytes: Vec<u8> = beat.to_words().iter().flat_map(|word| word.to_le_bytes()).collect();
         let to = RemoteAddress { region: CLIENT_MAILBOX, offset: HEARTBEAT_WORD as u64 * 8 };

@@ -272,7 +272,9 @@ impl RespClient {
                 for &act in &asked.acts {
                     match status {
                         // One shard may have kept it before another one could not.
-                        Status::NotKept => history.places.bound(act, now_ns),
+                        Status::NotKept | Status::TooFewReplicas => {
+                            history.places.bound(act, now_ns)
+                        }
                         _ => history.places.refused(act),
                     }
                 }

@@ -49,6 +49,9 @@ impl SentRequest {
             return match text {
                 text if may_be && text.starts_with(b"OOM ") => Came::Refused(Status::OutOfMemory),
                 text if is_write && text.starts_with(b"MISCONF ") => Came::Refused(Status::NotKept),
+                text if is_write && text.starts_with(b"NOREPLICAS ") => {
+                    Came::Refused(Status::TooFewReplicas)
+                }
                 _ => Came::Wrong,
             };
         }

@@ -10,6 +10,7 @@ use remora_index::hash::TableRef;
 use remora_layout::buffer_name::BufferName;
 use remora_layout::frame::{first_word, ring_seed};
 use remora_layout::hello::ServerHello;
+use remora_layout::lag::Lag;
 use remora_layout::limits::{LARGE_BUFFER_BYTES, MAX_VALUE_BYTES};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::session::{
@@ -342,6 +343,7 @@ impl Server {
             server_unix_ms: 1_700_000_000_000,
             echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
             session: SESSION,
+            lag: Lag::PRIMARY,
         };
         self.write_beat(beat);
     }
@@ -364,6 +366,7 @@ impl Server {
                     server_unix_ms: script.word(),
                     echoed_client_clock_ns: script.word() >> script.below(64),
                     session: SESSION,
+                    lag: Lag::PRIMARY,
                 };
                 self.write_beat(beat);
             }

@@ -106,7 +106,7 @@ fn header<'v>(reply: &Reply<'v>, id: u32) -> (ReplyHeader, &'v [u8]) {
     let header = ReplyHeader {
         status: reply.status as u8,
         flags: reply.value.is_some() as u8,
-        reserved: 0.into(),
+        lag: 0.into(),
         value_bytes: (value.len() as u32).into(),
         id: id.into(),
         lease_ms: reply.lease_ms.into(),

@@ -1,5 +1,6 @@
 //! A client that sends some pieces and then none, second by second.
 
+use crate::replica_view::ReplicaView;
 use crate::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession};
 use remora_arena::{Mapping, NoJournal, Owner, Words};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
@@ -61,6 +62,7 @@ impl Client {
             violated: Arc::new(AtomicBool::new(false)),
             threads: Arc::default(),
             searches: Arc::default(),
+            view: ReplicaView::of_primary(),
         });
         let mut link = ShmLink::new(None);
         link.add_writable(CLIENT_MAILBOX, to_server);

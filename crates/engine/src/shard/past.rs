@@ -1,0 +1,123 @@
+//! The epochs of the log of a shard before the start of its server: where a replica that has followed
+//! one of them goes on.
+//!
+//! A restart carries all entries out again and counts them anew, so an entry is known by its epoch and
+//! its sequence. The shard knows of each epoch the last entry that its disk had kept.
+//!
+//! Invariant: a replica that has more than was kept is never told to go on, nor to copy: what it has
+//! may have been acknowledged, and nobody else has it.
+
+/// An epoch that is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PastEpoch {
+    /// Its number.
+    pub epoch: u64,
+    /// Its last entry that was kept.
+    pub last: u64,
+    /// It has no entry.
+    pub is_empty: bool,
+}
+
+/// See the module's text.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    /// The oldest first.
+    pub epochs: Vec<PastEpoch>,
+    /// The sequence of the first entry of this epoch.
+    pub first: u64,
+    /// Entries may have been acknowledged that the disk has not kept, although they were committed
+    /// nowhere: replies did not wait for the disk.
+    pub promised_nothing: bool,
+}
+
+/// What a replica has of an earlier epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HasOf {
+    /// The epoch.
+    pub epoch: u64,
+    /// The last entry that it has received.
+    pub received: u64,
+    /// The last one that it knows to be committed.
+    pub committed: u64,
+}
+
+/// Where such a replica goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GoesOn {
+    /// With the first entry of this epoch, once it has applied up to this one. What it has received
+    /// behind that was never acknowledged.
+    From {
+        /// The last entry that counts.
+        kept: u64,
+    },
+    /// With a copy: it misses entries that the log in memory has not.
+    Copy,
+    /// Nowhere, before somebody decides: it has entries that the disk of the primary has lost.
+    HasMore {
+        /// The last entry that was kept.
+        kept: u64,
+    },
+    /// Nowhere, before somebody decides: its epoch is not known any more.
+    Unknown,
+}
+
+impl Past {
+    /// Where a replica goes on.
+    pub fn goes_on(&self, has: HasOf) -> GoesOn {
+        let Some(at) = self.epochs.iter().position(|of| of.epoch == has.epoch) else {
+            return GoesOn::Unknown;
+        };
+        let kept = self.epochs[at].last;
+        let most = if self.promised_nothing { has.received } else { has.committed };
+        if most.max(has.committed) > kept {
+            return GoesOn::HasMore { kept };
+        }
+        let is_all = self.epochs[at + 1..].iter().all(|of| of.is_empty);
+        match is_all && has.received >= kept {
+            true => GoesOn::From { kept },
+            false => GoesOn::Copy,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn past(lasts: &[(u64, u64, bool)]) -> Past {
+        let epoch = |&(epoch, last, is_empty)| PastEpoch { epoch, last, is_empty };
+        Past { epochs: lasts.iter().map(epoch).collect(), first: 7, promised_nothing: false }
+    }
+
+    fn has(epoch: u64, received: u64, committed: u64) -> HasOf {
+        HasOf { epoch, received, committed }
+    }
+
+    #[test]
+    fn a_replica_with_all_that_was_kept_goes_on_and_drops_what_was_not_committed() {
+        let past = past(&[(3, 100, false)]);
+        assert_eq!(past.goes_on(has(3, 100, 100)), GoesOn::From { kept: 100 });
+        assert_eq!(past.goes_on(has(3, 120, 90)), GoesOn::From { kept: 100 });
+        assert_eq!(past.goes_on(has(3, 99, 99)), GoesOn::Copy);
+    }
+
+    #[test]
+    fn a_replica_with_more_than_was_kept_goes_nowhere() {
+        let mut past = past(&[(3, 100, false)]);
+        assert_eq!(past.goes_on(has(3, 120, 101)), GoesOn::HasMore { kept: 100 });
+        past.promised_nothing = true;
+        assert_eq!(past.goes_on(has(3, 101, 90)), GoesOn::HasMore { kept: 100 });
+        assert_eq!(past.goes_on(has(3, 100, 90)), GoesOn::From { kept: 100 });
+    }
+
+    #[test]
+    fn epochs_in_between_count_if_they_have_entries() {
+        let empty = past(&[(3, 100, false), (4, 0, true)]);
+        assert_eq!(empty.goes_on(has(3, 100, 100)), GoesOn::From { kept: 100 });
+        let full = past(&[(3, 100, false), (4, 50, false)]);
+        assert_eq!(full.goes_on(has(3, 100, 100)), GoesOn::Copy);
+        assert_eq!(full.goes_on(has(3, 100, 101)), GoesOn::HasMore { kept: 100 });
+        assert_eq!(full.goes_on(has(4, 50, 50)), GoesOn::From { kept: 50 });
+        assert_eq!(full.goes_on(has(2, 1, 1)), GoesOn::Unknown);
+    }
+}

@@ -1,0 +1,251 @@
+//! What clients may read at this server, and how old that may be.
+//!
+//! Invariants:
+//! * one word says all, so that the threads that answer read it alone: a primary's costs one load;
+//! * the clock of a replica is that of its primary, as the primary last said it, and goes on at the
+//!   rate of its own: readers judge expiries by it. It is never ahead, but for the drift of two
+//!   clocks since then;
+//! * a time of freshness is stored after what it promises is applied, and is visible with it;
+//! * while a replica shows nothing, no clock is echoed and no reply renews a read lease. Before its
+//!   data change in a way that no primary has committed, it waits until all leases have lapsed.
+
+use remora_layout::lag::Lag;
+use remora_layout::limits::{PRIMARY_TIME_MS, READ_LEASE_MARGIN_MS, READ_LEASE_MS};
+use remora_protocol::message::Status;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Whether replicas answer reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReplicaReads {
+    /// They refuse them.
+    #[default]
+    None,
+    /// They answer them, and say how old the answers may be.
+    Stale,
+}
+
+impl ReplicaReads {
+    /// The setting's value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+/// Values of the word: a primary, a replica that answers no reads, and one whose data are not whole.
+const PRIMARY: u64 = 0;
+const REFUSES: u64 = 1;
+const HIDDEN: u64 = 2;
+/// Greater ones: this, and the time in ns since `started` as of which the replica is fresh.
+const FRESH: u64 = 3;
+
+/// How long read leases may last after the last one was renewed.
+const LEASES_LAPSE: Duration = Duration::from_millis(READ_LEASE_MS + READ_LEASE_MARGIN_MS);
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct ReplicaView {
+    started: Instant,
+    reads: ReplicaReads,
+    word: AtomicU64,
+    /// The time as of which a replica is fresh, ns since `started`, whether it shows that or not; 0
+    /// if it is not known.
+    fresh_ns: AtomicU64,
+    /// By how much the primary's clock, Unix ms, was at least ahead of this server's monotonic clock,
+    /// ms; and when that was found, ms of the latter plus 1, 0 for never.
+    ahead_ms: AtomicI64,
+    ahead_at_ms: AtomicU64,
+    /// The last time at which readers may have been answered, ns since `started`; 0 for never.
+    shown_ns: AtomicU64,
+}
+
+impl ReplicaView {
+    /// Of a primary, or of a replica that has nothing yet.
+    pub fn new(started: Instant, reads: ReplicaReads, is_replica: bool) -> Self {
+        let word = match (is_replica, reads) {
+            (false, _) => PRIMARY,
+            (true, ReplicaReads::None) => REFUSES,
+            (true, ReplicaReads::Stale) => HIDDEN,
+        };
+        Self {
+            started,
+            reads,
+            word: word.into(),
+            fresh_ns: 0.into(),
+            ahead_ms: 0.into(),
+            ahead_at_ms: 0.into(),
+            shown_ns: 0.into(),
+        }
+    }
+
+    /// Of a server that is a primary for good.
+    pub fn of_primary() -> Arc<Self> {
+        Arc::new(Self::new(Instant::now(), ReplicaReads::None, false))
+    }
+
+    /// The setting.
+    pub fn reads(&self) -> ReplicaReads {
+        self.reads
+    }
+
+    /// The monotonic clock, ns; never 0.
+    pub fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64 + 1
+    }
+
+    /// The server is a primary from now on.
+    pub fn be_primary(&self) {
+        self.fresh_ns.store(0, Ordering::Relaxed);
+        self.word.store(PRIMARY, Ordering::SeqCst);
+    }
+
+    /// The replica is as fresh as at this time, or it is not known how fresh it is. What `fresh_ns`
+    /// promises is applied.
+    pub fn show(&self, fresh_ns: Option<u64>) {
+        self.fresh_ns.store(fresh_ns.unwrap_or(0), Ordering::Relaxed);
+        let word = match (self.reads, fresh_ns) {
+            (ReplicaReads::None, _) => REFUSES,
+            (ReplicaReads::Stale, None) => HIDDEN,
+            (ReplicaReads::Stale, Some(fresh_ns)) => FRESH + fresh_ns,
+        };
+        let before = self.word.swap(word, Ordering::SeqCst);
+        if !matches!(before, REFUSES | HIDDEN) {
+            // Read after the swap: no reader is answered later.
+            self.shown_ns.store(self.now_ns(), Ordering::Relaxed);
+        }
+    }
+
+    /// The replica shows nothing, until [`ReplicaView::show`]. Returns how long to wait before its
+    /// data may change in a way that no primary has committed.
+    pub fn hide(&self) -> Duration {
+        self.show(None);
+        match self.shown_ns.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            shown_ns => LEASES_LAPSE.saturating_sub(Duration::from_nanos(self.now_ns() - shown_ns)),
+        }
+    }
+
+    /// The clock of the primary showed this before now, Unix ms. One thread says so.
+    pub fn learn_time(&self, time_ms: u64) {
+        let now_ms = self.now_ns() / 1_000_000;
+        let ahead_ms = time_ms as i64 - now_ms as i64;
+        let (before_ms, at_ms) =
+            (self.ahead_ms.load(Ordering::Relaxed), self.ahead_at_ms.load(Ordering::Relaxed));
+        if at_ms == 0 || ahead_ms >= before_ms || now_ms + 1 - at_ms > PRIMARY_TIME_MS {
+            self.ahead_ms.store(ahead_ms, Ordering::Relaxed);
+            self.ahead_at_ms.store(now_ms + 1, Ordering::Release);
+        }
+    }
+
+    /// What the clock of a replica is to show, Unix ms: that of its primary, at the least. `None` if
+    /// it has said nothing yet.
+    pub fn primary_unix_ms(&self) -> Option<u64> {
+        if self.ahead_at_ms.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let now_ms = self.now_ns() / 1_000_000;
+        Some(now_ms.saturating_add_signed(self.ahead_ms.load(Ordering::Relaxed)))
+    }
+
+    /// How old what a reader gets may be. It reads the clock now: for a reply, after the request has
+    /// come and before the first read for it.
+    #[inline]
+    pub fn lag(&self) -> Lag {
+        match self.word.load(Ordering::Acquire) {
+            PRIMARY => Lag::PRIMARY,
+            word => self.lag_of(word),
+        }
+    }
+
+    #[cold]
+    fn lag_of(&self, word: u64) -> Lag {
+        match word {
+            REFUSES | HIDDEN => Lag::UNKNOWN,
+            fresh => Lag::of_ns(self.now_ns().saturating_sub(fresh - FRESH)),
+        }
+    }
+
+    /// Why a read is refused; `None` if it is not.
+    #[inline]
+    pub fn refusal(&self) -> Option<Status> {
+        match self.word.load(Ordering::Acquire) {
+            REFUSES => Some(Status::NoReads),
+            HIDDEN => Some(Status::Copying),
+            _ => None,
+        }
+    }
+
+    /// Whether the server is a replica.
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != PRIMARY
+    }
+
+    /// The lag, us, whether readers are answered or not; `None` of a primary, and while it is not
+    /// known.
+    pub fn lag_us(&self) -> Option<u64> {
+        let fresh_ns = self.fresh_ns.load(Ordering::Acquire);
+        (fresh_ns != 0).then(|| self.now_ns().saturating_sub(fresh_ns).div_ceil(1_000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_primary_has_no_lag_and_refuses_nothing() {
+        let view = ReplicaView::new(Instant::now(), ReplicaReads::None, false);
+        assert_eq!((view.lag(), view.refusal(), view.lag_us()), (Lag::PRIMARY, None, None));
+    }
+
+    #[test]
+    fn the_lag_grows_until_the_replica_is_fresher() {
+        let view = ReplicaView::new(Instant::now(), ReplicaReads::Stale, true);
+        assert_eq!((view.lag(), view.refusal()), (Lag::UNKNOWN, Some(Status::Copying)));
+        let fresh_ns = view.now_ns();
+        view.show(Some(fresh_ns));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(view.lag().ns() >= 20_000_000 && view.lag_us() >= Some(20_000));
+        assert_eq!(view.refusal(), None);
+        let is_waited_for = |view: &ReplicaView| {
+            let wait = view.hide();
+            wait <= LEASES_LAPSE && wait > LEASES_LAPSE / 2
+        };
+        assert!(is_waited_for(&view), "somebody may still read");
+        assert!(is_waited_for(&view), "it was shown a moment ago");
+        std::thread::sleep(LEASES_LAPSE);
+        assert_eq!(view.hide(), Duration::ZERO);
+        view.be_primary();
+        assert_eq!(view.lag(), Lag::PRIMARY);
+        assert!(is_waited_for(&view), "the clients of the primary that it was");
+    }
+
+    #[test]
+    fn the_time_of_the_primary_goes_on_and_a_late_word_of_it_changes_nothing() {
+        let view = ReplicaView::new(Instant::now(), ReplicaReads::Stale, true);
+        assert_eq!(view.primary_unix_ms(), None);
+        view.learn_time(5_000_000);
+        view.learn_time(4_000_000);
+        std::thread::sleep(Duration::from_millis(30));
+        let shown_ms = view.primary_unix_ms().unwrap();
+        assert!((5_000_030..5_900_000).contains(&shown_ms), "{shown_ms}");
+        // The primary's clock was slewed back meanwhile.
+        std::thread::sleep(Duration::from_millis(PRIMARY_TIME_MS + 10));
+        view.learn_time(5_000_900);
+        assert!(view.primary_unix_ms() < Some(5_001_000 + 100_000));
+    }
+
+    #[test]
+    fn a_replica_that_answers_no_reads_renews_no_lease_and_knows_its_lag() {
+        let view = ReplicaView::new(Instant::now(), ReplicaReads::None, true);
+        view.show(Some(view.now_ns()));
+        assert_eq!((view.lag(), view.refusal()), (Lag::UNKNOWN, Some(Status::NoReads)));
+        assert!(view.lag_us().is_some());
+        assert_eq!(view.hide(), Duration::ZERO, "nobody reads there");
+    }
+}

@@ -1,0 +1,20 @@
+//! Worlds of several servers: a primary and replicas, over links that fail, with processes that
+//! stand still and die. A replica takes the primary's place when that is gone.
+//!
+//! ```text
+//!   clients --- Node, the primary --- rings, log ---> Replica, shards 0 .. n
+//!                     |                                   |
+//!                     +-----------> Oracle <--------------+
+//! ```
+//! The server's code for both ends runs: sessions and feeds at the primary, the worker that follows
+//! and the appliers of the shards at the replica. Simulated are their threads and the operator.
+
+mod oracle;
+mod promotion;
+mod server;
+mod swarm;
+
+pub use oracle::Oracle;
+pub use promotion::{ReplicaCounts, Replicas};
+pub use server::{Place, Process, Replica};
+pub use swarm::{MAX_REPLICAS, ReplicaSwarm};

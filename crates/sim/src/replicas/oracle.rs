@@ -1,0 +1,295 @@
+//! What replicas have to hold, from the logs of the primaries alone: none of the replication's code
+//! takes part in it but the engine's apply mode.
+//!
+//! ```text
+//!   primary's shards --- their logs, read after each turn ---> Life --- entries ---> reference
+//!   replica's shard --- how far it is, its digest --------------------------------> compared
+//! ```
+//! A *life* is an incarnation of a primary. One that was a replica before continues another life,
+//! up to what it had of it.
+
+use remora_arena::{Journal, NoJournal, Owner};
+use remora_engine::{Digest, Durability, Eviction, Now, Origin, Shard, ShardOptions};
+use remora_fabric::sim::SimJournal;
+use remora_layout::slot::SlotTable;
+use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
+use remora_server::following::{Batch, Body, LogPart};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Logs of one life, among those of a reference.
+const LOGS: u32 = 256;
+/// Bytes of a reference's arena.
+const ARENA_BYTES: usize = 24 << 20;
+
+/// What one shard of a replica holds, of which life.
+#[derive(Clone, Default)]
+pub struct Copied {
+    life: u64,
+    /// Logs of that life of which it has a whole copy.
+    whole: BTreeSet<usize>,
+    /// Shards of that primary.
+    logs: usize,
+    /// By log, how far it was.
+    applied: BTreeMap<usize, u64>,
+}
+
+impl Copied {
+    /// The shard is given a batch of the log of a primary.
+    pub fn take(&mut self, life: u64, batch: &Batch) {
+        let (log, logs, part) = match &batch.body {
+            Body::Clear { .. } => return self.whole.clear(),
+            Body::Gate(_) => return,
+            Body::Log { log, logs, part, .. } => (*log, *logs, part),
+        };
+        match part {
+            LogPart::Begin => {
+                if self.life != life || self.logs != logs {
+                    *self = Self { life, logs, ..Self::default() };
+                }
+                self.whole.remove(&log);
+                self.applied.remove(&log);
+            }
+            LogPart::Copied { .. } => _ = self.whole.insert(log),
+            LogPart::Operations(_) | LogPart::Entries(_) => {}
+        }
+    }
+
+    /// Whether it has whole copies of the logs of this life, and each is so.
+    pub fn has_all_of(&self, of: (usize, usize), life: u64, is_so: impl Fn(usize) -> bool) -> bool {
+        self.life == life && self.logs(of).is_some_and(|logs| logs.into_iter().all(is_so))
+    }
+
+    /// The logs of the life that it follows, if it has copies of all.
+    fn logs(&self, (number, shards): (usize, usize)) -> Option<Vec<usize>> {
+        let all: Vec<_> = match self.logs == shards {
+            true => vec![number],
+            false => (0..self.logs).collect(),
+        };
+        let is_whole = self.logs > 0 && all.iter().all(|log| self.whole.contains(log));
+        is_whole.then_some(all)
+    }
+}
+
+/// The log of one shard of a primary.
+struct Seen {
+    cursor: Option<Cursor>,
+    assembler: Assembler,
+    first: u64,
+    entries: Vec<OwnedEntry>,
+    durable: u64,
+}
+
+/// See the module's text.
+struct Life {
+    /// The lives before, and the last entry of each log that counts.
+    past: Vec<(u64, Vec<u64>)>,
+    logs: Vec<Seen>,
+    /// The log had dropped something before it was read.
+    is_unknown: bool,
+}
+
+/// A state that a replica has to have.
+struct Reference {
+    life: u64,
+    shard: Shard<NoJournal>,
+    /// By log of the life.
+    at: BTreeMap<usize, u64>,
+}
+
+/// See the module's text.
+pub struct Oracle {
+    options: ShardOptions,
+    lives: BTreeMap<u64, Life>,
+    /// By process and shard.
+    references: BTreeMap<(u64, usize), Reference>,
+    /// Promises that were broken.
+    pub broken: Vec<(&'static str, String)>,
+    /// States that were compared.
+    pub compared: u64,
+}
+
+const NOW: Now = Now { unix_ms: 1, since_start_s: 1 };
+
+impl Oracle {
+    /// For shards with these options.
+    pub fn new(options: ShardOptions) -> Self {
+        let options = ShardOptions {
+            durability: Durability::Memory,
+            eviction: Eviction::None,
+            last_generation: u32::MAX,
+            ..options
+        };
+        let (lives, references) = (BTreeMap::new(), BTreeMap::new());
+        Self { options, lives, references, broken: Vec::new(), compared: 0 }
+    }
+
+    /// A primary begins. It continues `before` up to these entries, or has nothing.
+    pub fn begin(
+        &mut self,
+        life: u64,
+        shards: &[Shard<SimJournal>],
+        before: Option<(u64, Vec<u64>)>,
+    ) {
+        let past = before.map_or(Vec::new(), |(of, ends)| {
+            let mut past = self.lives[&of].past.clone();
+            past.push((of, ends));
+            past
+        });
+        let is_unknown = past.iter().any(|(of, _)| self.lives[of].is_unknown);
+        let logs = shards.iter().map(|shard| {
+            let last = shard.last_sequence();
+            Seen {
+                cursor: shard.log().cursor(last + 1).ok(),
+                assembler: Assembler::new(last + 1, usize::MAX),
+                first: last + 1,
+                entries: Vec::new(),
+                durable: last,
+            }
+        });
+        let logs = logs.collect();
+        self.lives.insert(life, Life { past, logs, is_unknown });
+    }
+
+    /// Reads what is new in the logs of a primary.
+    pub fn look<J: Journal>(&mut self, life: u64, shards: &[Shard<J>]) {
+        let Some(life) = self.lives.get_mut(&life) else { return };
+        for (seen, shard) in life.logs.iter_mut().zip(shards) {
+            seen.durable = seen.durable.max(shard.durable_sequence().min(shard.last_sequence()));
+            let Some(cursor) = &mut seen.cursor else { continue };
+            let mut bytes = Vec::new();
+            if shard.log().read(cursor, usize::MAX, &mut bytes).is_err() {
+                (seen.cursor, life.is_unknown) = (None, true);
+                continue;
+            }
+            for frame in Frames::new(&bytes, shard.log().key()) {
+                let entry = seen.assembler.take(frame.expect("the log wrote it"));
+                let entry = entry.expect("the log wrote it in order");
+                seen.entries.extend(entry.map(|entry| entry.to_owned()));
+            }
+        }
+    }
+
+    /// By log of a life, the last entry that was durable.
+    pub fn durable(&self, life: u64) -> Vec<u64> {
+        self.lives[&life].logs.iter().map(|seen| seen.durable).collect()
+    }
+
+    fn violate(&mut self, promise: &'static str, seen: String) {
+        self.broken.push((promise, seen));
+    }
+
+    /// Looks at how far a shard of a replica is: never behind what is durable, and never back.
+    pub fn look_at_positions<J: Journal>(
+        &mut self,
+        of: (u64, usize, usize),
+        shard: &Shard<J>,
+        copied: &mut Copied,
+    ) {
+        let (process, number, shards) = of;
+        let Some(logs) = copied.logs((number, shards)) else { return };
+        for log in logs {
+            let (applied, life) = (shard.applied(log as u32), copied.life);
+            let Some(seen) = self.lives[&life].logs.get(log) else { continue };
+            if applied > seen.durable {
+                let seen = format!(
+                    "shard {number} of replica {process} has applied {applied} of log {log} of {life}, {} is durable",
+                    seen.durable
+                );
+                self.violate("a replica shows nothing beyond the commit position", seen);
+            }
+            let before = copied.applied.insert(log, applied).unwrap_or(0);
+            if applied < before {
+                let seen = format!("log {log} at replica {process}: {before}, then {applied}");
+                self.violate("what a replica shows never goes back", seen);
+            }
+        }
+    }
+
+    /// Compares the content of a shard of a replica with what its logs make.
+    pub fn compare<J: Journal>(
+        &mut self,
+        (process, number, shards): (u64, usize, usize),
+        shard: &Shard<J>,
+        copied: &Copied,
+    ) {
+        let Some(logs) = copied.logs((number, shards)) else { return };
+        let life = copied.life;
+        if self.lives[&life].is_unknown || shard.wants_release() {
+            return;
+        }
+        let mut reference = match self.references.remove(&(process, number)) {
+            Some(reference) if reference.life == life => reference,
+            _ => self.reference(life, (number, shards)),
+        };
+        let at: Vec<_> = logs.iter().map(|&log| (log, shard.applied(log as u32))).collect();
+        for &(log, applied) in &at {
+            self.advance(&mut reference, (number, shards), (life, log), applied);
+        }
+        let (found, wanted) = (shard.digest(), reference.digest());
+        self.references.insert((process, number), reference);
+        self.compared += 1;
+        if found != wanted {
+            let seen = format!("shard {number} of replica {process}, at {at:?} of {life}");
+            self.violate("a replica has what its primary had at that sequence", seen);
+        }
+    }
+
+    /// A process is gone.
+    pub fn forget(&mut self, process: u64) {
+        self.references.retain(|&(of, _), _| of != process);
+    }
+
+    /// What a life had before its first entry, as far as it belongs to this shard.
+    fn reference(&self, life: u64, of: (usize, usize)) -> Reference {
+        let owner = Owner::heap(ARENA_BYTES, NoJournal);
+        let mut shard = Shard::new(owner, self.options);
+        shard.begin_applying();
+        let mut reference = Reference { life, shard, at: BTreeMap::new() };
+        for (before, ends) in &self.lives[&life].past {
+            for (log, &end) in ends.iter().enumerate() {
+                self.apply(&mut reference, of, (*before, log), (0, end));
+            }
+        }
+        reference
+    }
+
+    /// Applies a log of the reference's life, up to this entry.
+    fn advance(&self, reference: &mut Reference, of: (usize, usize), log: (u64, usize), to: u64) {
+        let from = reference.at.insert(log.1, to).unwrap_or(0);
+        self.apply(reference, of, log, (from, to));
+    }
+
+    fn apply(
+        &self,
+        reference: &mut Reference,
+        (number, shards): (usize, usize),
+        (life, log): (u64, usize),
+        (from, to): (u64, u64),
+    ) {
+        let logs = &self.lives[&life].logs;
+        let (own, theirs) = (SlotTable::even(shards), SlotTable::even(logs.len()));
+        let takes = |key: &[u8]| own.shard_of(key) == number && theirs.shard_of(key) == log;
+        let name = life as u32 * LOGS + log as u32;
+        let origin = Origin { log: name, takes: &takes, cut: u64::MAX };
+        let shard = &mut reference.shard;
+        if shard.applied(name) < logs[log].first - 1 {
+            shard.begin_applying_at(name, (logs[log].first - 1, 0));
+        }
+        for entry in &logs[log].entries {
+            if (from + 1..=to).contains(&entry.sequence) {
+                let applied = shard.apply(&entry.entry(), &origin, NOW);
+                applied.unwrap_or_else(|error| panic!("a reference takes each entry: {error}"));
+            }
+        }
+        // Bounded: each turn releases something.
+        while shard.wants_release() {
+            shard.release_some(NOW);
+        }
+    }
+}
+
+impl Reference {
+    fn digest(&self) -> Digest {
+        self.shard.digest()
+    }
+}

@@ -1,0 +1,313 @@
+//! The operator of a world with replicas: what happens when a primary is gone, or a replica.
+//!
+//! Invariant, checked at each end of a primary: an acknowledged change lies in the memory of as many
+//! replicas as was asked for, but for those that have died since, or get a copy.
+
+use super::oracle::Oracle;
+use super::server::{Order, Place, Replica};
+use crate::clock::HostClock;
+use crate::faults::Fault;
+use crate::tasks::Coroutines;
+use crate::world::World;
+use remora_fabric::sim::Tasks;
+use std::cell::{Cell, RefCell};
+use std::ops::AddAssign;
+use std::rc::Rc;
+
+const MS: u64 = 1_000_000;
+/// Longest wait for the workers of replicas to stop, ns: a stopped process goes on meanwhile.
+const STOPS_NS: u64 = 20_000 * MS;
+/// Longest time for replicas to get all that their primary has, ns.
+const SETTLES_NS: u64 = 60_000 * MS;
+
+/// What happened to the replicas of a world.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct ReplicaCounts {
+    /// Copies that began.
+    pub copies: u64,
+    /// Links that were made.
+    pub links: u64,
+    /// States that were compared.
+    pub compared: u64,
+    /// Replicas that took their primary's place.
+    pub promotions: u64,
+    /// Primaries that came back with nothing.
+    pub anew: u64,
+    /// Primaries of which no one replica had all that was acknowledged: each shard has a set of its
+    /// own.
+    pub split: u64,
+}
+
+impl AddAssign for ReplicaCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.copies += other.copies;
+        self.links += other.links;
+        self.compared += other.compared;
+        self.promotions += other.promotions;
+        self.anew += other.anew;
+        self.split += other.split;
+    }
+}
+
+/// The replicas of a world; none in most.
+#[derive(Default)]
+pub struct Replicas {
+    places: RefCell<Vec<Place>>,
+    oracle: RefCell<Option<Rc<RefCell<Oracle>>>>,
+    /// Replicas that have died: the life that they followed, and the ends of its logs then.
+    died: RefCell<Vec<(u64, Vec<u64>)>>,
+    counts: Cell<ReplicaCounts>,
+}
+
+/// A primary that is gone.
+pub struct Gone {
+    life: u64,
+    epoch: u64,
+    logs: usize,
+}
+
+impl World {
+    /// Makes the replicas, and begins them.
+    pub(crate) fn begin_replicas(self: &Rc<Self>) {
+        let Some(swarm) = &self.swarm.replicas else { return };
+        let oracle = Rc::new(RefCell::new(Oracle::new(self.swarm.node.shard)));
+        self.node.borrow_mut().oracle = Some(Rc::clone(&oracle));
+        *self.replicas.oracle.borrow_mut() = Some(Rc::clone(&oracle));
+        for (&shards, &gains_ppm) in swarm.shards.iter().zip(&swarm.gains_ppm) {
+            let base_ns = self.sim.draw(|random| random.within(&(1..=1 << 50)));
+            let clock = HostClock::new(&self.sim, base_ns, gains_ppm);
+            let time = self.node.borrow().time().clone();
+            let replica = Replica::new(&self.sim, time, clock, (shards, swarm.turn_ns));
+            let place = Place {
+                replica: Rc::new(RefCell::new(replica)),
+                node: Rc::clone(&self.node),
+                oracle: Rc::clone(&oracle),
+                faults: Rc::clone(&self.faults),
+            };
+            place.start();
+            place.spawn();
+            self.replicas.places.borrow_mut().push(place);
+        }
+    }
+
+    /// The checker learns of a primary that has begun with nothing.
+    pub(crate) fn note_primary(&self) {
+        let node = self.node.borrow();
+        if let (Some(oracle), Some(life)) = (&*self.replicas.oracle.borrow(), node.present()) {
+            oracle.borrow_mut().begin(life, node.shards(), None);
+        }
+    }
+
+    /// Something may happen to a replica.
+    pub(crate) fn break_replicas(self: &Rc<Self>) {
+        let places = self.replicas.places.borrow();
+        if places.is_empty() {
+            return;
+        }
+        let any = || {
+            let at = self.sim.draw(|random| random.below(places.len() as u64));
+            &places[at as usize]
+        };
+        if self.faults.strikes(Fault::ReplicaStall) {
+            let tasks = any().replica.borrow().tasks.clone();
+            let (which, for_ns) = self.sim.draw(|random| {
+                let longest = [2 * MS, 300 * MS, 3_000 * MS][random.below(3) as usize];
+                (random.below(3) as usize, 1 + random.below(longest))
+            });
+            for task in tasks.into_iter().enumerate().filter(|(at, _)| *at != which).map(|of| of.1)
+            {
+                Coroutines::stop(task);
+                self.sim.schedule(for_ns, move || Coroutines::go_on(task));
+            }
+        }
+        if self.faults.strikes(Fault::ReplicaCrash) {
+            let down_ns = self.sim.draw(|random| {
+                let longest = [MS, 100 * MS, 2_000 * MS][random.below(3) as usize];
+                random.below(longest)
+            });
+            self.restart_replica(any(), down_ns);
+        }
+    }
+
+    /// The process of a replica dies, and a new one begins with nothing.
+    fn restart_replica(&self, place: &Place, down_ns: u64) {
+        let node = self.node.borrow();
+        let ends = node.shards().iter().map(|shard| shard.last_sequence()).collect();
+        self.replicas.died.borrow_mut().extend(node.present().map(|life| (life, ends)));
+        drop(node);
+        place.crash();
+        self.start_replica(place, down_ns);
+    }
+
+    fn start_replica(&self, place: &Place, in_ns: u64) {
+        let place = place.clone();
+        Coroutines::spawn(&self.sim, move || {
+            place.pause(in_ns);
+            place.start();
+        });
+    }
+
+    /// The primary is about to die.
+    pub(crate) fn gone(&self) -> Gone {
+        let node = self.node.borrow();
+        let life = node.present().unwrap_or(0);
+        Gone { life, epoch: node.options().shard.epoch, logs: node.shards().len() }
+    }
+
+    /// The primary is gone, and the operator lets a replica take its place. False if there is none
+    /// that can, and the primary comes back with nothing.
+    pub(crate) fn promote(self: &Rc<Self>, gone: &Gone) -> bool {
+        let places = self.replicas.places.borrow().clone();
+        let min_replicas = self.swarm.node.min_replicas;
+        if places.is_empty() || min_replicas == 0 {
+            return false;
+        }
+        places.iter().for_each(Place::stop);
+        let until_ns = self.sim.now_ns() + STOPS_NS;
+        while !places.iter().all(Place::has_stopped) && self.sim.now_ns() < until_ns {
+            places[0].pause(MS);
+        }
+        let positions: Vec<_> = places.iter().map(|place| place.positions(gone)).collect();
+        self.check_holders(gone, &positions);
+        let durable = self.oracle().borrow().durable(gone.life);
+        let has_all = |of: &Vec<u64>| of.iter().zip(&durable).all(|(has, wants)| has >= wants);
+        let complete = (0..places.len())
+            .filter(|&at| positions[at].as_ref().is_some_and(has_all))
+            .max_by_key(|&at| positions[at].iter().flatten().sum::<u64>());
+        let wants = self.sim.draw(|random| random.below(4)) > 0;
+        let mut counts = self.replicas.counts.get();
+        counts.split += u64::from(complete.is_none() && positions.iter().any(Option::is_some));
+        counts.promotions += u64::from(wants && complete.is_some());
+        self.replicas.counts.set(counts);
+        if let Some(at) = complete.filter(|_| wants) {
+            self.take_place(&places[at], gone);
+        }
+        let is_promoted = wants && complete.is_some();
+        let is_even = self.node.borrow().shards().len() == gone.logs;
+        for place in &places {
+            let may_go_on = !is_promoted || is_even;
+            let goes_on = may_go_on && self.sim.draw(|random| random.below(4)) > 0;
+            place.go_on(if goes_on { Order::GoOn } else { Order::Another });
+        }
+        is_promoted
+    }
+
+    fn oracle(&self) -> Rc<RefCell<Oracle>> {
+        self.replicas.oracle.borrow().clone().expect("there are replicas")
+    }
+
+    /// Whether enough replicas have what was acknowledged.
+    fn check_holders(&self, gone: &Gone, positions: &[Option<Vec<u64>>]) {
+        let durable = self.oracle().borrow().durable(gone.life);
+        let away = positions.iter().filter(|of| of.is_none()).count();
+        for (log, &durable) in durable.iter().enumerate() {
+            let died = self.replicas.died.borrow();
+            let died =
+                died.iter().filter(|(life, ends)| *life == gone.life && ends[log] >= durable);
+            let wants = self.swarm.node.min_replicas.saturating_sub(away + died.count());
+            let has = positions.iter().flatten().filter(|of| of[log] >= durable).count();
+            if has < wants && durable > 0 {
+                let seen = format!(
+                    "entry {durable} of log {log} of {}: {has} replicas have it, of {wants}: {positions:?}",
+                    gone.life
+                );
+                self.history
+                    .borrow_mut()
+                    .violate("an acknowledged change is in the memory of enough replicas", seen);
+            }
+        }
+    }
+
+    /// A replica becomes the primary, and its place gets a new one.
+    fn take_place(&self, place: &Place, gone: &Gone) {
+        let (process, ends) = place.succeed();
+        let oracle = self.oracle();
+        process.compare(&mut oracle.borrow_mut());
+        oracle.borrow_mut().forget(process.number);
+        let (life, mut node) = (process.number, self.node.borrow_mut());
+        node.take_over(process);
+        oracle.borrow_mut().begin(life, node.shards(), Some((gone.life, ends)));
+        drop(node);
+        let begins_ns = self.sim.draw(|random| random.below(100 * MS));
+        self.start_replica(place, begins_ns);
+    }
+
+    /// The primary has come back with nothing: replicas keep what they have, until the operator
+    /// restarts them.
+    pub(crate) fn restart_replicas(&self) {
+        let mut counts = self.replicas.counts.get();
+        counts.anew += 1;
+        self.replicas.counts.set(counts);
+        for place in self.replicas.places.borrow().iter().cloned() {
+            let (in_ns, order) = self.sim.draw(|random| {
+                let longest = [MS, 100 * MS, 2_000 * MS][random.below(3) as usize];
+                let in_ns = random.below(longest);
+                (in_ns, [Order::GoOn, Order::Another, Order::Another][random.below(3) as usize])
+            });
+            Coroutines::spawn(&self.sim, move || {
+                place.pause(in_ns);
+                place.begin_anew(order);
+            });
+        }
+    }
+
+    /// Nothing more goes wrong: all replicas have to get all that their primary has.
+    pub(crate) fn settle(&self) {
+        let until_ns = self.sim.now_ns() + SETTLES_NS;
+        let places = self.replicas.places.borrow().clone();
+        let is_settled = |place: &Place| {
+            let node = self.node.borrow();
+            let last: Vec<_> = node.shards().iter().map(|shard| shard.last_sequence()).collect();
+            node.present().is_some_and(|life| place.has_all_of(life, &last))
+        };
+        while !places.iter().all(is_settled) {
+            if !self.sim.step(until_ns) {
+                let stuck: Vec<_> = places.iter().filter(|of| !is_settled(of)).collect();
+                let seen = format!("{} replicas do not: {}", stuck.len(), stuck[0].state());
+                let promise = "without faults a replica gets all that its primary has";
+                return self.history.borrow_mut().violate(promise, seen);
+            }
+        }
+        for place in &places {
+            place.compare_with(&self.node.borrow());
+        }
+    }
+
+    /// What the checker has found.
+    pub(crate) fn broken_at_replicas(&self) -> Vec<(&'static str, String)> {
+        let oracle = self.replicas.oracle.borrow();
+        oracle.as_ref().map_or(Vec::new(), |of| std::mem::take(&mut of.borrow_mut().broken))
+    }
+
+    /// What happened to the replicas.
+    pub(crate) fn replica_counts(&self) -> ReplicaCounts {
+        let mut counts = self.replicas.counts.get();
+        if let Some(oracle) = &*self.replicas.oracle.borrow() {
+            counts.compared = oracle.borrow().compared;
+        }
+        for place in self.replicas.places.borrow().iter() {
+            let (copies, links) = place.replica.borrow().counts();
+            counts.copies += copies;
+            counts.links += links;
+        }
+        counts
+    }
+
+    /// Forgets them, so that the world can end.
+    pub(crate) fn end_replicas(&self) {
+        self.replicas.counts.set(self.replica_counts());
+        self.replicas.places.borrow_mut().clear();
+    }
+}
+
+/// As [`Coroutines::current`], of the task that runs.
+pub(super) fn current_task() -> u64 {
+    Coroutines.current().expect("it runs as a task")
+}
+
+impl Gone {
+    /// Its epoch, and the number of its logs.
+    pub(super) fn logs(&self) -> (u64, usize) {
+        (self.epoch, self.logs)
+    }
+}

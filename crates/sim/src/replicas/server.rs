@@ -1,0 +1,609 @@
+//! One replica of a world: the production worker that follows, over a simulated connection, and the
+//! production appliers of its shards. Its process may stand still, be slow, and die.
+
+use super::oracle::{Copied, Oracle};
+use super::promotion::{Gone, current_task};
+use crate::clock::HostClock;
+use crate::faults::Faults;
+use crate::node::{Node, NodeOptions, NodeTime};
+use crate::tasks::Coroutines;
+use remora_arena::Owner;
+use remora_client_core::{Client, Options, Subscriber};
+use remora_engine::{Digest, Shard, ShardOptions};
+use remora_fabric::sim::{SimJournal, SimWorld};
+use remora_layout::limits::{FOLLOW_AGAIN_MS, HEARTBEAT_MS, MAX_REGIONS};
+use remora_layout::slot::SlotTable;
+use remora_server::following::{Applier, Batch, Following, Gate, Host, Memory, Worker};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const MS: u64 = 1_000_000;
+/// How much more memory a shard of a replica has: there may be fewer shards, and it takes room in
+/// another order.
+const ROOM: usize = 4;
+/// Ticks between two comparisons of what has changed; their square, of what has not.
+const SELDOM: u64 = 6;
+
+/// What the worker has of its server.
+#[derive(Clone)]
+pub struct SimHost {
+    inner: Rc<Inner>,
+    following: Arc<Following>,
+    memory: Memory,
+}
+
+struct Inner {
+    world: SimWorld,
+    /// By shard, batches that it has not taken, and the primary that each is of.
+    inboxes: RefCell<Vec<VecDeque<(u64, Arc<Batch>)>>>,
+    /// The incarnation of the primary that is followed.
+    life: Cell<u64>,
+    /// The task of the shards, while it sleeps.
+    waiting: Mutex<Option<u64>>,
+}
+
+impl SimHost {
+    fn new(world: &SimWorld, memory: Memory) -> Self {
+        let inner = Inner {
+            world: world.clone(),
+            inboxes: RefCell::new(vec![VecDeque::new(); memory.shards]),
+            life: Cell::new(0),
+            waiting: Mutex::new(None),
+        };
+        Self { inner: Rc::new(inner), following: following(memory.shards), memory }
+    }
+
+    /// The same server, which is to follow another primary.
+    fn of_another(&self) -> Self {
+        Self { following: following(self.memory.shards), ..self.clone() }
+    }
+}
+
+fn following(shards: usize) -> Arc<Following> {
+    Arc::new(Following::new("/simulated".parse().expect("a path"), shards))
+}
+
+impl Host for SimHost {
+    fn following(&self) -> &Arc<Following> {
+        &self.following
+    }
+
+    fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    fn resp_port(&self) -> u16 {
+        0
+    }
+
+    fn give(&self, shard: usize, batch: Arc<Batch>) {
+        self.inner.inboxes.borrow_mut()[shard].push_back((self.inner.life.get(), batch));
+        self.inner.world.wake(&self.inner.waiting);
+    }
+
+    fn clock_ns(&self) -> u64 {
+        self.inner.world.now_ns() + 1
+    }
+
+    fn unix_ms(&self) -> u64 {
+        self.inner.world.now_ns() / MS
+    }
+
+    fn learn_time(&self, _time_ms: u64) {}
+
+    fn show(&self, _fresh_ns: Option<u64>) {}
+
+    fn hide(&self) -> Duration {
+        // Nobody reads this replica's memory.
+        Duration::ZERO
+    }
+}
+
+/// One life of its process.
+pub struct Process {
+    /// Its number, which is that of its incarnation too.
+    pub number: u64,
+    /// Began at this time of the server's clock, ns.
+    pub began_ns: u64,
+    /// Its shards.
+    pub shards: Vec<Shard<SimJournal>>,
+    /// One for each.
+    pub journals: Vec<SimJournal>,
+    appliers: Vec<Applier>,
+    host: SimHost,
+    slots: SlotTable,
+    /// By shard, what it holds.
+    pub copied: Vec<Copied>,
+    /// Its session at the primary.
+    session: Option<u64>,
+    /// What is left of the worker, once it was told to stop.
+    stopped: Option<Worker<SimHost>>,
+    is_to_stop: bool,
+    ticks: u64,
+    /// Copies and links of primaries before the present one.
+    copies: u64,
+    links: u64,
+    /// The sum of its shards' sequences when they were compared last.
+    compared: u64,
+}
+
+impl Process {
+    fn begin(
+        world: &SimWorld,
+        time: &NodeTime,
+        number: u64,
+        (options, shards): (&NodeOptions, usize),
+    ) -> Self {
+        let arena_bytes = ROOM * options.arena_bytes;
+        let memory = Memory { shards, arena_bytes: arena_bytes as u64 };
+        let mut journals = Vec::new();
+        let made = (0..shards).map(|at| {
+            let journal = SimJournal::new();
+            journals.push(journal.clone());
+            let owner = Owner::heap(arena_bytes, journal);
+            let region = MAX_REGIONS as u32 * number as u32 + at as u32;
+            let options =
+                ShardOptions { region, incarnation: number, log_shard: at as u32, ..options.shard };
+            let mut shard = Shard::new(owner, options);
+            shard.begin_applying();
+            shard
+        });
+        Self {
+            number,
+            began_ns: time.monotonic_ns(),
+            shards: made.collect(),
+            journals,
+            appliers: (0..shards).map(|_| Applier::default()).collect(),
+            host: SimHost::new(world, memory),
+            slots: SlotTable::even(shards),
+            copied: vec![Copied::default(); shards],
+            session: None,
+            stopped: None,
+            is_to_stop: false,
+            ticks: 0,
+            copies: 0,
+            links: 0,
+            compared: 0,
+        }
+    }
+
+    /// Carries out some of what its shards were given. Whether there was anything.
+    fn turn(&mut self, time: &NodeTime, oracle: &mut Oracle) -> bool {
+        let (number, shards) = (self.number, self.shards.len());
+        self.apply_some(time, |at, shard, copied| {
+            oracle.look_at_positions((number, at, shards), shard, copied);
+        })
+    }
+
+    fn apply_some(
+        &mut self,
+        time: &NodeTime,
+        mut look: impl FnMut(usize, &Shard<SimJournal>, &mut Copied),
+    ) -> bool {
+        let now = time.now(self.began_ns);
+        let mut worked = false;
+        for at in 0..self.shards.len() {
+            let shard = &mut self.shards[at];
+            if shard.wants_release() {
+                shard.release_some(now);
+                worked = true;
+            }
+            if self.appliers[at].is_empty() {
+                let next = self.host.inner.inboxes.borrow_mut()[at].pop_front();
+                let Some((life, batch)) = next else { continue };
+                self.copied[at].take(life, &batch);
+                self.appliers[at].take(batch);
+            }
+            if self.appliers[at].has_work() {
+                self.appliers[at].turn((at, shard), &self.slots, now);
+                shard.set_durable(shard.last_sequence());
+                look(at, shard, &mut self.copied[at]);
+                worked = true;
+            }
+        }
+        worked
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        let following = &self.host.following;
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (self.copies + load(&following.copies), self.links + load(&following.links))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.appliers.iter().all(Applier::is_empty)
+            && self.host.inner.inboxes.borrow().iter().all(VecDeque::is_empty)
+    }
+
+    /// The work that is due every few milliseconds.
+    fn tick(&mut self, time: &NodeTime, oracle: &mut Oracle) {
+        self.ticks += 1;
+        let applied = self.shards.iter().map(Shard::last_sequence).sum();
+        let is_new = self.ticks.is_multiple_of(SELDOM) && self.compared != applied;
+        if is_new || self.ticks.is_multiple_of(SELDOM * SELDOM) {
+            // Also where nothing came: nothing may expire.
+            self.compared = applied;
+            self.compare(oracle);
+        }
+        let now = time.now(self.began_ns);
+        self.appliers.iter_mut().for_each(Applier::tick);
+        self.shards.iter_mut().for_each(|shard| shard.tick(now));
+    }
+
+    /// Compares what its shards hold with what the logs make of it.
+    pub fn compare(&self, oracle: &mut Oracle) {
+        for (at, (shard, copied)) in self.shards.iter().zip(&self.copied).enumerate() {
+            // A part of a batch may be applied: that is a state of the log too.
+            oracle.compare((self.number, at, self.shards.len()), shard, copied);
+        }
+    }
+
+    /// Whether it follows this life, with nothing on its way to its shards.
+    pub fn has_all_of(&self, life: u64, last: &[u64]) -> bool {
+        let mut shards = self.shards.iter().zip(&self.copied).enumerate();
+        self.is_idle()
+            && shards.all(|(at, (shard, copied))| {
+                copied.has_all_of((at, self.shards.len()), life, |log| {
+                    shard.applied(log as u32) >= last[log]
+                })
+            })
+    }
+}
+
+/// What the operator tells a replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Nothing: it finds another primary at the address.
+    GoOn,
+    /// To follow another server.
+    Another,
+}
+
+/// A place for a replica: one process after another.
+pub struct Replica {
+    world: SimWorld,
+    time: NodeTime,
+    clock: HostClock,
+    shards: usize,
+    turn_ns: u64,
+    /// `None` while it is down.
+    process: Option<Process>,
+    /// Processes of this place that have begun.
+    lives: u64,
+    /// Its tasks.
+    pub tasks: Vec<u64>,
+    /// Copies and links of processes that are gone.
+    counts: (u64, u64),
+}
+
+/// What a task of a replica works with.
+#[derive(Clone)]
+pub struct Place {
+    /// The replica.
+    pub replica: Rc<RefCell<Replica>>,
+    /// Its primary.
+    pub node: Rc<RefCell<Node>>,
+    /// The checker.
+    pub oracle: Rc<RefCell<Oracle>>,
+    /// The faults.
+    pub faults: Rc<Faults>,
+}
+
+impl Replica {
+    /// A place without a process.
+    pub fn new(
+        world: &SimWorld,
+        time: NodeTime,
+        clock: HostClock,
+        (shards, turn_ns): (usize, u64),
+    ) -> Self {
+        Self {
+            world: world.clone(),
+            time,
+            clock,
+            shards,
+            turn_ns,
+            process: None,
+            lives: 0,
+            tasks: Vec::new(),
+            counts: (0, 0),
+        }
+    }
+
+    /// The process, which is gone from here.
+    fn take_process(&mut self) -> Option<Process> {
+        let process = self.process.take()?;
+        let (copies, links) = process.counts();
+        self.counts = (self.counts.0 + copies, self.counts.1 + links);
+        Some(process)
+    }
+
+    /// Copies and links of this place.
+    pub fn counts(&self) -> (u64, u64) {
+        let (copies, links) = self.process.as_ref().map_or((0, 0), Process::counts);
+        (self.counts.0 + copies, self.counts.1 + links)
+    }
+}
+
+impl Place {
+    /// A process begins, with nothing.
+    pub fn start(&self) {
+        let (mut replica, mut node) = (self.replica.borrow_mut(), self.node.borrow_mut());
+        if replica.process.is_none() {
+            let number = node.new_number();
+            let of = (node.options(), replica.shards);
+            replica.process = Some(Process::begin(&replica.world, &replica.time, number, of));
+            replica.lives += 1;
+        }
+    }
+
+    /// The process dies. Whether there was one.
+    pub fn crash(&self) -> bool {
+        let Some(process) = self.replica.borrow_mut().take_process() else { return false };
+        process.session.into_iter().for_each(|session| self.node.borrow_mut().cut(session));
+        self.oracle.borrow_mut().forget(process.number);
+        true
+    }
+
+    /// The worker is to stop, and to leave what it has.
+    pub fn stop(&self) {
+        self.with(|process| process.is_to_stop = true);
+    }
+
+    /// Whether it has, or there is none.
+    pub fn has_stopped(&self) -> bool {
+        self.with(|process| process.stopped.is_some()).unwrap_or(true)
+    }
+
+    /// It goes on, and follows the primary that is there now: by its place in the log, or as one that
+    /// is told to follow another server.
+    pub fn go_on(&self, order: Order) {
+        self.with(|process| {
+            process.is_to_stop = false;
+            if let Some(worker) = &mut process.stopped {
+                match order {
+                    Order::GoOn => {}
+                    Order::Another => {
+                        let (host, shards) = (process.host.of_another(), process.shards.len());
+                        process.links += process.host.following.links.load(Ordering::Relaxed);
+                        process.copies += process.host.following.copies.load(Ordering::Relaxed);
+                        (*worker, process.host) = (Worker::new(host.clone(), shards), host);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Its primary has begun anew: as an order, or by a restart of the process.
+    pub fn begin_anew(&self, order: Order) {
+        if order == Order::GoOn {
+            // It may have died meanwhile, and then it begins without this.
+            if self.crash() {
+                self.start();
+            }
+            return;
+        }
+        self.stop();
+        while !self.has_stopped() {
+            self.pause(MS);
+            self.stop();
+        }
+        self.go_on(order);
+    }
+
+    fn with<T>(&self, with: impl FnOnce(&mut Process) -> T) -> Option<T> {
+        self.replica.borrow_mut().process.as_mut().map(with)
+    }
+
+    /// What it has received of each log of a primary that is gone; `None` if it is not its replica,
+    /// or a copy is under way.
+    pub fn positions(&self, gone: &Gone) -> Option<Vec<u64>> {
+        let (epoch, logs) = gone.logs();
+        let positions = self.with(|process| process.stopped.as_mut()?.positions())??;
+        let is_of_it = positions.len() == logs && positions.iter().all(|of| of.0 == epoch);
+        is_of_it.then(|| positions.iter().map(|of| of.1).collect())
+    }
+
+    /// It takes the place of its primary. Gives the process, and the last entry of each log.
+    pub fn succeed(&self) -> (Process, Vec<u64>) {
+        let (mut process, time) = {
+            let mut replica = self.replica.borrow_mut();
+            (replica.take_process().expect("it has stopped"), replica.time.clone())
+        };
+        let mut worker = process.stopped.take().expect("it has stopped");
+        let ends = worker.positions().expect("it has no copy under way");
+        let ends = ends.into_iter().map(|(_, received)| received).collect();
+        worker.give_rest(&Gate::new(process.shards.len()));
+        while process.apply_some(&time, |_, _, _| {}) {}
+        assert!(process.is_idle(), "it has room for all that its primary had");
+        (process, ends)
+    }
+
+    /// Whether it has all of this life, up to these entries.
+    pub fn has_all_of(&self, life: u64, last: &[u64]) -> bool {
+        self.with(|process| process.has_all_of(life, last)).unwrap_or(false)
+    }
+
+    /// In words, for a failure.
+    pub fn state(&self) -> String {
+        let state = |process: &mut Process| {
+            let applied: Vec<Vec<_>> = process
+                .shards
+                .iter()
+                .map(|shard| (0..3).map(|log| shard.applied(log)).collect())
+                .collect();
+            let (idle, stops) = (process.is_idle(), process.is_to_stop);
+            let trouble = process.host.following.trouble();
+            format!("applied {applied:?}, idle {idle}, stops {stops}, {trouble:?}")
+        };
+        self.with(state).unwrap_or("it is down".to_owned())
+    }
+
+    /// Compares what it has with what its primary has.
+    pub fn compare_with(&self, node: &Node) {
+        let mut oracle = self.oracle.borrow_mut();
+        let sum = |shards: &[Shard<SimJournal>]| {
+            shards.iter().fold(Digest::default(), |sum, shard| sum.with(shard.digest()))
+        };
+        self.with(|process| {
+            process.compare(&mut oracle);
+            if sum(&process.shards) != sum(node.shards()) {
+                let seen = format!("replica {}", process.number);
+                oracle.broken.push(("in the end a replica has what its primary has", seen));
+            }
+        });
+    }
+
+    /// Begins the tasks: that of the shards, and that of the worker.
+    pub fn spawn(&self) {
+        let world = self.replica.borrow().world.clone();
+        let (shards, worker) = (self.clone(), self.clone());
+        let tasks = vec![
+            Coroutines::spawn(&world, move || shards.apply()),
+            Coroutines::spawn(&world, move || worker.follow()),
+        ];
+        self.replica.borrow_mut().tasks = tasks;
+    }
+
+    /// The task that runs waits.
+    pub fn pause(&self, ns: u64) {
+        let (world, task) = (self.replica.borrow().world.clone(), current_task());
+        self.faults.pause(&world, task, ns..=ns);
+    }
+
+    /// The shards' task, for ever.
+    fn apply(&self) {
+        let (world, time) = {
+            let replica = self.replica.borrow();
+            (replica.world.clone(), replica.time.clone())
+        };
+        let task = current_task();
+        let mut next_tick_ns = 0;
+        loop {
+            let mut worked = false;
+            let mut replica = self.replica.borrow_mut();
+            let takes_ns = world.draw(|random| random.within(&(200..=replica.turn_ns)));
+            if let Some(process) = &mut replica.process {
+                if world.now_ns() >= next_tick_ns {
+                    next_tick_ns = world.now_ns() + HEARTBEAT_MS * MS;
+                    process.tick(&time, &mut self.oracle.borrow_mut());
+                }
+                worked = process.turn(&time, &mut self.oracle.borrow_mut());
+                let host = process.host.clone();
+                *host.inner.waiting.lock().expect("one thread") = (!worked).then_some(task);
+            }
+            drop(replica);
+            let sleeps_ns = if worked { takes_ns } else { HEARTBEAT_MS * MS };
+            world.suspend_until(task, world.now_ns() + sleeps_ns);
+        }
+    }
+
+    /// The worker's task, for ever: one process after another.
+    fn follow(&self) {
+        let mut lived = 0;
+        let mut worker = None;
+        loop {
+            let lives = self.replica.borrow().lives;
+            let host = self.replica.borrow().process.as_ref().map(|process| process.host.clone());
+            let Some(host) = host else {
+                self.pause(MS);
+                continue;
+            };
+            if lived != lives {
+                let shards = self.replica.borrow().shards;
+                (lived, worker) = (lives, Some(Worker::new(host.clone(), shards)));
+            }
+            if worker.is_none() && !self.is_to_stop() {
+                worker = self.with(|process| process.stopped.take()).flatten();
+            }
+            let Some(mut own) = worker.take() else {
+                // It has stopped.
+                self.pause(MS);
+                continue;
+            };
+            self.follow_once(&host, &mut own, lived);
+            worker = self.leave_if_told(own, lived);
+            if worker.is_some() {
+                self.pause(FOLLOW_AGAIN_MS * MS / 10);
+            }
+        }
+    }
+
+    /// Whether the process of this task is gone.
+    fn is_gone(&self, lived: u64) -> bool {
+        let replica = self.replica.borrow();
+        replica.lives != lived || replica.process.is_none()
+    }
+
+    fn is_to_stop(&self) -> bool {
+        self.replica.borrow().process.as_ref().is_some_and(|process| process.is_to_stop)
+    }
+
+    /// Leaves the worker to whoever has told it to stop.
+    fn leave_if_told(&self, worker: Worker<SimHost>, lived: u64) -> Option<Worker<SimHost>> {
+        if self.is_gone(lived) || !self.is_to_stop() {
+            return Some(worker);
+        }
+        let mut replica = self.replica.borrow_mut();
+        replica.process.as_mut().expect("looked at above").stopped = Some(worker);
+        None
+    }
+
+    /// Follows over one link, until that ends.
+    fn follow_once(&self, host: &SimHost, worker: &mut Worker<SimHost>, lived: u64) {
+        if self.is_to_stop() {
+            return;
+        }
+        let clock = self.replica.borrow().clock.clone();
+        let Some(parts) = self.node.borrow_mut().connect(&clock) else { return };
+        let (session, life) = (parts.hello.session.get(), parts.hello.incarnation.get());
+        let client = Client::over(parts, &Options::default()).expect("no process forks here");
+        let mut link = Subscriber::of(&client);
+        host.inner.life.set(life);
+        if let Some(process) = &mut self.replica.borrow_mut().process {
+            process.session = Some(session);
+        }
+        let _ = self.serve(worker, &mut link, lived);
+        if !self.is_gone(lived) {
+            worker.take_rest(&mut link);
+        }
+        drop((link, client));
+        // The server hears of it some time later.
+        let (place, world) = (self.clone(), self.replica.borrow().world.clone());
+        let hears_ns = world.draw(|random| random.below(50 * MS));
+        Coroutines::spawn(&world, move || {
+            place.pause(hears_ns);
+            place.node.borrow_mut().end_session(session);
+        });
+    }
+
+    fn serve(&self, worker: &mut Worker<SimHost>, link: &mut Subscriber, lived: u64) -> Option<()> {
+        let (world, turn_ns) = {
+            let replica = self.replica.borrow();
+            (replica.world.clone(), replica.turn_ns)
+        };
+        worker.begin(link).ok()?;
+        let mut told_ns = world.now_ns();
+        // Bounded by the life of the link.
+        while !self.is_gone(lived) && !self.is_to_stop() {
+            let worked = worker.turn(link).ok()?;
+            if world.now_ns() - told_ns >= HEARTBEAT_MS * MS {
+                told_ns = world.now_ns();
+                worker.tell(link).ok()?;
+            }
+            let before_ns = world.now_ns();
+            if !worked {
+                link.wait(Duration::from_millis(HEARTBEAT_MS)).ok()?;
+            }
+            if world.now_ns() == before_ns {
+                // Also where a message has begun to arrive.
+                self.pause(world.draw(|random| random.within(&(200..=turn_ns))));
+            }
+        }
+        None
+    }
+}
