@@ -144,13 +144,7 @@ impl Server {
         };
         let (handles, mut loops) =
             make_shards(&config, (&topology, &places), (arena_bytes, common))?;
-        if config.replica_of.is_some() {
-            loops.iter_mut().for_each(|(shard, _)| shard.begin_applying());
-        }
-        let role = match config.replica_of.clone() {
-            None => Role::Primary,
-            Some(primary) => Role::Replica(Arc::new(Following::new(primary, shards))),
-        };
+        let role = first_role(&config, &mut loops);
         let slots = Box::new(SlotTable::even(shards));
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
@@ -178,6 +172,19 @@ impl Server {
             tcp_traffic: TrafficSums::default(),
             verbs_traffic: TrafficSums::default(),
         });
+        let mut server = Self::begin(shared, (socket, commit), data)?;
+        server.spawn(loops, &places, unix, fabric, listener)?;
+        server.role = Some(RoleThread::start(Arc::clone(&server.shared))?);
+        Ok(server)
+    }
+
+    /// A server whose shards do not run yet: with the threads of its disk, if it has one, and once
+    /// no client of a former incarnation believes what it reads.
+    fn begin(
+        shared: Arc<Shared>,
+        (socket, commit): (SocketFile, Option<GroupCommit<Directory>>),
+        data: Option<DataDirectory>,
+    ) -> Result<Self, StartError> {
         // A client of a former incarnation may read its memory as fresh until its
         // read lease has lapsed; nothing may be acknowledged before.
         let lapse = Duration::from_millis(READ_LEASE_MS + READ_LEASE_MARGIN_MS);
@@ -191,11 +198,7 @@ impl Server {
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
         let lock = data.and_then(DataDirectory::into_lock);
         let (shards, control, acceptor, role) = (Vec::new(), None, None, None);
-        let mut server =
-            Self { socket, shared, shards, control, acceptor, log, snapshots, role, lock };
-        server.spawn(loops, &places, unix, fabric, listener)?;
-        server.role = Some(RoleThread::start(Arc::clone(&server.shared))?);
-        Ok(server)
+        Ok(Self { socket, shared, shards, control, acceptor, log, snapshots, role, lock })
     }
 
     fn spawn(
@@ -353,6 +356,13 @@ fn make_shards(
         loops.push((shard, sleeper));
     }
     Ok((handles, loops))
+}
+
+/// What a server begins as; the shards of a replica take no changes from the start.
+fn first_role(config: &Config, loops: &mut [Own]) -> Role {
+    let Some(primary) = config.replica_of.clone() else { return Role::Primary };
+    loops.iter_mut().for_each(|(shard, _)| shard.begin_applying());
+    Role::Replica(Arc::new(Following::new(primary, loops.len())))
 }
 
 /// What the settings say of a shard.
