@@ -67,8 +67,9 @@ fn fill_to_the_limit(eviction: &str, full: impl Fn(&mut Resp, &Value) -> bool) {
         }
         assert!(at < 400_000, "the memory is never full");
     }
-    // One that comes when the memory is full, and copies it while changes go on.
-    let late = replica(&address, (2, MIB));
+    // One that comes when the memory is full, and copies it while changes go on. An eighth more: a
+    // copy lies elsewhere than its original, and so full an arena leaves no places between records.
+    let late = replica(&address, (2, MIB + MIB / 8));
     (0..2_000).for_each(|_| _ = change(&mut random, &mut resp));
     for replica in replicas.iter().chain([&late]) {
         let mut replica = replica.resp();

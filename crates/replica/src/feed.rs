@@ -108,8 +108,11 @@ impl Feed {
     /// The server's log is not to be followed, with the reason as a text for people: nothing else
     /// is sent any more.
     pub fn refused(reason: RefusalReason, text: &str) -> Self {
-        let text = &text.as_bytes()[..text.floor_char_boundary(FEED_REASON_BYTES)];
-        let body = [&(reason as u32).to_le_bytes(), text].concat();
+        let mut end = text.len().min(FEED_REASON_BYTES);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let body = [&(reason as u32).to_le_bytes(), &text.as_bytes()[..end]].concat();
         let answer = Some(message(FeedKind::Refused, &body));
         Self { stage: Stage::Lost, answer, ask_for: AskFor::default(), has_begun: false }
     }

@@ -183,6 +183,19 @@ impl Server {
             tcp_traffic: TrafficSums::default(),
             verbs_traffic: TrafficSums::default(),
         });
+        let mut server = Self::begin(shared, (socket, commit), data)?;
+        server.spawn(loops, &places, unix, fabric, listener)?;
+        server.role = Some(RoleThread::start(Arc::clone(&server.shared))?);
+        Ok(server)
+    }
+
+    /// A server whose shards do not run yet: with the threads of its disk, if it has one, and once
+    /// no client of a former incarnation believes what it reads.
+    fn begin(
+        shared: Arc<Shared>,
+        (socket, commit): (SocketFile, Option<GroupCommit<Directory>>),
+        data: Option<DataDirectory>,
+    ) -> Result<Self, StartError> {
         // A client of a former incarnation may read its memory as fresh until its
         // read lease has lapsed; nothing may be acknowledged before.
         let lapse = Duration::from_millis(READ_LEASE_MS + READ_LEASE_MARGIN_MS);
@@ -196,11 +209,7 @@ impl Server {
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
         let lock = data.and_then(DataDirectory::into_lock);
         let (shards, control, acceptor, role) = (Vec::new(), None, None, None);
-        let mut server =
-            Self { socket, shared, shards, control, acceptor, log, snapshots, role, lock };
-        server.spawn(loops, &places, unix, fabric, listener)?;
-        server.role = Some(RoleThread::start(Arc::clone(&server.shared))?);
-        Ok(server)
+        Ok(Self { socket, shared, shards, control, acceptor, log, snapshots, role, lock })
     }
 
     fn spawn(

@@ -12,6 +12,7 @@ use remora_arena::Journal;
 use remora_engine::{ApplyError, FollowedLog, Now, Origin, Shard, split_operation};
 use remora_layout::limits::APPLY_TURN_ENTRIES;
 use remora_layout::slot::SlotTable;
+use remora_protocol::message::Status;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -93,7 +94,13 @@ impl Applier {
                 Ok(false) => {}
                 Err(error) => {
                     (self.is_refused, self.has_told) = (true, true);
-                    let why = format!("shard {number} cannot apply the log: {error}");
+                    let helps = match error {
+                        ApplyError::Refused(Status::OutOfMemory) => {
+                            "; if it stays so, start this replica with more max_memory"
+                        }
+                        _ => "",
+                    };
+                    let why = format!("shard {number} cannot apply the log: {error}{helps}");
                     if following.set_trouble(&why) {
                         tracing::error!("{why}");
                     }

@@ -54,14 +54,8 @@ impl<H: Host> RespExecutor<H> {
             }
             Request::BgSave => self.begin_save(responder),
             Request::ChangeRole(change) => self.change_role(responder, change),
-            Request::Role => {
-                let facts = self.host.role();
-                responder.reply(|out, _| replication::write_role(out, &facts));
-            }
-            Request::LastSave => {
-                let at_s = self.host.last_save_s() as i64;
-                responder.reply(|out, _| encode::integer(out, at_s));
-            }
+            Request::Role => self.role(responder),
+            Request::LastSave => self.last_save(responder),
             Request::ConfigGet(patterns) => {
                 let parameters = self.host.parameters();
                 let parameters: Vec<(&str, &str)> =
@@ -88,6 +82,16 @@ impl<H: Host> RespExecutor<H> {
             // Data requests never come here.
             _ => responder.reply(|out, _| encode::ok(out)),
         }
+    }
+
+    fn role(&self, responder: &mut Responder) {
+        let facts = self.host.role();
+        responder.reply(|out, _| replication::write_role(out, &facts));
+    }
+
+    fn last_save(&self, responder: &mut Responder) {
+        let at_s = self.host.last_save_s() as i64;
+        responder.reply(|out, _| encode::integer(out, at_s));
     }
 
     /// The reply comes once the role has changed. What the connection sends behind it is carried
