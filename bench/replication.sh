@@ -315,7 +315,6 @@ one_copy() {
   wait "$ended" || true
   keep "copy.$kind.s" "$(per $(($(cat "$work/copied.at") - began)) 1000000000)"
   keep "copy.$kind.rate" "$(per "$records" "$(last "copy.$kind.s")")"
-  [ "$kind" != remora ] || keep copy.turn "$(info copied feed_longest_turn_us)"
   end_group copied 1
   memory=2GiB
 }
@@ -334,7 +333,6 @@ print_copy() {
       "$(cell "copy.$kind.before.p99" 2) | $(cell "copy.$kind.during.p99" 2) |" \
       "$(most "copy.$kind.before.max") | $(most "copy.$kind.during.max") |"
   done
-  [ ! -s "$work/all.copy.turn" ] || printf '\nLongest turn of the copy at the primary: %s us.\n' "$(cell copy.turn 0)"
 }
 
 # The lag at the full write rate.
