@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures what replicas cost: messages, wake-ups and bytes for each entry of the log, the primary's
+# Measures what replicas cost: messages, waits of a replica's thread and bytes for each entry of the log, the primary's
 # CPU time with no, one and two replicas, beside Redis 7 and Valkey with as many; the initial copy,
 # and the lag at the full write rate. Prints Markdown tables: medians of the rounds, in each of which
 # every server has its turn. Ratios are taken within a round; every second round begins with the
@@ -130,12 +130,12 @@ one_cost() {
     read -r clients pipeline <<<"$load"
     at="cost.$count.$link.$acks.$clients"
     # The records are there, so that the counts are those of the SETs alone.
-    run "$at" --path ask --server "$work/primary.socket" --reads 0 --records 100000 --value-bytes 32 \
+    run "$at" --path ask --server "$work/primary.socket" --reads 0 --records 2000 --value-bytes 32 \
       --clients "$clients" --pipeline "$pipeline" --seconds 0.1
     for field in "${counted[@]}" master_repl_offset; do before[$field]="$(info primary "$field")"; done
     before[wakes]=0
     [ "$count" = 0 ] || before[wakes]="$(info primary.1 slave_sleeps)"
-    run "$at" --path ask --server "$work/primary.socket" --reads 0 --records 100000 --value-bytes 32 \
+    run "$at" --path ask --server "$work/primary.socket" --reads 0 --records 2000 --value-bytes 32 \
       --clients "$clients" --pipeline "$pipeline" --seconds "$seconds"
     entries=$(($(info primary master_repl_offset) - before[master_repl_offset]))
     for field in "${counted[@]}"; do
@@ -162,7 +162,7 @@ print_cost() {
   for load in "${loads[@]}"; do
     read -r clients pipeline <<<"$load"
     printf '\n### SET of 32 bytes over rings, %s client(s), %s outstanding each\n\n' "$clients" "$pipeline"
-    echo "| Replicas | rate | p50 us | of that without | primary CPU us/op | of that without | for each entry and replica: WRITEs | bytes | acknowledgements | wake-ups of a replica |"
+    echo "| Replicas | rate | p50 us | of that without | primary CPU us/op | of that without | for each entry and replica: WRITEs | bytes | acknowledgements | waits of a replica's thread |"
     echo "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     base="cost.0.shm.relaxed.$clients"
     for row in "${rows[@]}"; do
@@ -315,7 +315,6 @@ one_copy() {
   wait "$ended" || true
   keep "copy.$kind.s" "$(per $(($(cat "$work/copied.at") - began)) 1000000000)"
   keep "copy.$kind.rate" "$(per "$records" "$(last "copy.$kind.s")")"
-  [ "$kind" != remora ] || keep copy.turn "$(info copied feed_longest_turn_us)"
   end_group copied 1
   memory=2GiB
 }
@@ -334,7 +333,6 @@ print_copy() {
       "$(cell "copy.$kind.before.p99" 2) | $(cell "copy.$kind.during.p99" 2) |" \
       "$(most "copy.$kind.before.max") | $(most "copy.$kind.during.max") |"
   done
-  [ ! -s "$work/all.copy.turn" ] || printf '\nLongest turn of the copy at the primary: %s us.\n' "$(cell copy.turn 0)"
 }
 
 # The lag at the full write rate.
@@ -355,7 +353,7 @@ one_lag() {
     keep "$at.behind" "$behind"
     [ "$behind" -le "$most" ] || most="$behind"
     [ "$(date +%s%N)" -lt "$half" ] || [ "$behind" -le "$late" ] || late="$behind"
-    keep "$at.ms" "$(info lagging.1 slave_lag_ms | grep . || echo -1)"
+    keep "$at.ms" "$(info lagging.1 replica_lag_us | awk 'NF { print $1 / 1000 }' | grep . || echo -1)"
     sleep 0.05
   done
   keep "$at.rate" "$(per $(($(info lagging master_repl_offset) - first)) "$lag_seconds")"
