@@ -207,7 +207,8 @@ mod tests {
         };
         let words = beat.to_words();
         assert_eq!(Heartbeat::from_words(&words), Some(beat));
-        let next = Heartbeat { sequence: 8, echoed_client_clock_ns: 6, lag: Lag::UNKNOWN, ..beat }.to_words();
+        let next = Heartbeat { sequence: 8, echoed_client_clock_ns: 6, lag: Lag::UNKNOWN, ..beat }
+            .to_words();
         for mixed_at in 1..Heartbeat::WORDS {
             let mut mixed = next;
             mixed[mixed_at..].copy_from_slice(&words[mixed_at..]);
