@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const SMALL: [&str; 3] = ["--max-memory=64MiB", "--pin=false", "--wake=event"];
+/// Of a replica, also of one with more shards than its primary: each has as much as one of those.
+const LARGER: [&str; 3] = ["--max-memory=256MiB", "--pin=false", "--wake=event"];
 const KEY: &[u8] = b"counter";
 const HASH: &[u8] = b"hash";
 const FIELD: &[u8] = b"field";
@@ -48,7 +50,7 @@ impl Primary {
         let of = format!("--replica-of={of}");
         let (shards, fabric) =
             (format!("--shards={shards}"), format!("--fabric-address={address}"));
-        let mut flags = [&SMALL[..], &[&of, &shards, &fabric], more].concat();
+        let mut flags = [&LARGER[..], &[&of, &shards, &fabric], more].concat();
         if over_tcp {
             flags.push("--transport=tcp");
         }
@@ -469,7 +471,7 @@ fn what_the_primary_has_not_committed_is_not_shown() {
     let mut resp = primary.resp();
     assert_eq!(resp.call("SET counter 1"), Value::ok());
     let of = format!("--replica-of={}", primary.socket().display());
-    let flags = [&SMALL[..], &["--shards=3", "--replica-reads=stale", &of]].concat();
+    let flags = [&LARGER[..], &["--shards=3", "--replica-reads=stale", &of]].concat();
     let replica = ServerProcess::start(&flags);
     let mut of_replica = replica.resp();
     wait_until("it follows", || of_replica.call("GET counter") == Value::bulk("1"));
