@@ -69,7 +69,7 @@ fn body(random: &mut Random, honest: &[Vec<u8>]) -> Vec<u8> {
 fn nothing_that_a_primary_sends_makes_a_replica_panic() {
     let mut primary = shard();
     let mut honest = Vec::new();
-    let mut feed = Feed::begin(&mut primary, &Follow::new_zeroed(), AskFor::Each);
+    let mut feed = Feed::begin((&mut primary, 1), &Follow::new_zeroed(), AskFor::Each);
     for at in 0..200u8 {
         set(&mut primary, &[at % 8], &[at; 100]);
         let mut message = Vec::new();
@@ -127,7 +127,7 @@ fn what_waits_for_its_commit_position_is_bounded() {
 #[test]
 fn an_operation_of_a_copy_that_never_ends_is_refused() {
     let mut primary = shard();
-    let mut feed = Feed::begin(&mut primary, &Follow::new_zeroed(), AskFor::Some);
+    let mut feed = Feed::begin((&mut primary, 1), &Follow::new_zeroed(), AskFor::Some);
     let mut begins = Vec::new();
     feed.next_message(&mut primary, NOW, &mut begins);
     let mut follower = Follower::default();
@@ -157,7 +157,7 @@ fn nothing_that_a_replica_says_makes_a_primary_panic() {
                     follow.epoch = [1, number(&mut random)][random.below(2)].into();
                     follow.key = [key, number(&mut random)][random.below(2)].into();
                     feed.iter_mut().for_each(|feed: &mut Feed| feed.end(&mut primary));
-                    feed = Some(Feed::begin(&mut primary, &follow, AskFor::Some));
+                    feed = Some(Feed::begin((&mut primary, 1), &follow, AskFor::Some));
                 }
                 2 => {
                     let words: Vec<_> =
