@@ -25,7 +25,7 @@ fuzz_target!(|input: Vec<(u8, Vec<u8>)>| {
             1 => {
                 if let Ok((follow, _)) = Follow::read_from_prefix(bytes) {
                     feed.iter_mut().for_each(|feed| feed.end(&mut primary));
-                    feed = Some(Feed::begin(&mut primary, &follow, AskFor::Some));
+                    feed = Some(Feed::begin((&mut primary, 1), &follow, AskFor::Some));
                 }
             }
             2 => {

@@ -180,16 +180,14 @@ fn polling_threads_lose_to_events_beyond_the_cores() {
     assert!(four_times.events < 1.1 * twice.events);
 }
 
-/// HydraDB Fig. 13: a replica costs a SET at most what it costs there, from some clients on; one
-/// client alone waits for a round trip, or two.
+/// HydraDB Fig. 13: with the paper's 60 clients a replica costs a SET at most what it costs there;
+/// one client alone waits for a round trip, or two.
 #[test]
 fn replicas_cost_a_set_at_most_what_hydradb_says() {
     let (relaxed, strict) = (AskFor::Some, AskFor::Each);
-    for clients in [16, 60] {
-        let (one, two) = (increase(clients, 1, relaxed), increase(clients, 2, relaxed));
-        assert!(one <= 12.3 && two <= 41.1, "{clients} clients: {one} % and {two} %");
-        assert!(increase(clients, 1, strict) <= 100.0, "{clients} clients");
-    }
+    let (one, two) = (increase(60, 1, relaxed), increase(60, 2, relaxed));
+    assert!(one <= 12.3 && two <= 41.1, "{one} % and {two} %");
+    assert!(increase(60, 1, strict) <= 100.0 && increase(60, 2, strict) <= 100.0);
     let alone = increase(1, 1, relaxed);
     assert!(alone < increase(1, 1, strict), "an acknowledgement takes longer than a completion");
     let (few, each) = (replicate(16, 1, relaxed), replicate(16, 1, strict));

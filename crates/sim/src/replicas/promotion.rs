@@ -184,8 +184,11 @@ impl World {
         }
         let is_promoted = wants && complete.is_some();
         let is_even = self.node.borrow().shards().len() == gone.logs;
-        for place in &places {
-            let may_go_on = !is_promoted || is_even;
+        let of_new = complete.and_then(|at| positions[at].clone()).unwrap_or_default();
+        for (place, had) in places.iter().zip(&positions) {
+            // What is more than the new primary has is kept, until somebody decides.
+            let has_more = had.iter().flatten().zip(&of_new).any(|(had, new)| had > new);
+            let may_go_on = !is_promoted || (is_even && had.is_some() && !has_more);
             let goes_on = may_go_on && self.sim.draw(|random| random.below(4)) > 0;
             place.go_on(if goes_on { Order::GoOn } else { Order::Another });
         }
