@@ -89,8 +89,8 @@ pub(crate) fn digest(resp: &mut Resp) -> Value {
 pub(crate) fn keys(resp: &mut Resp) -> usize {
     let Value::Bulk(text) = resp.call("INFO keyspace") else { panic!("INFO gives no text") };
     let text = String::from_utf8(text).unwrap();
-    let of = |line: &str| line.split_once(":keys=")?.1.split(',').next()?.parse().ok();
-    text.lines().filter_map(|line| of(line)).sum::<usize>()
+    let of = |line: &str| line.split_once(":keys=")?.1.split(',').next()?.parse::<usize>().ok();
+    text.lines().filter_map(of).sum()
 }
 
 /// Waits until a replica that answers reads has applied all that its primary has logged.
