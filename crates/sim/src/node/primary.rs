@@ -3,7 +3,7 @@
 
 use super::{Incarnation, Node, NodeOptions, NodeTime};
 use crate::replicas::Process;
-use remora_engine::{Now, Shard};
+use remora_engine::{Now, Shard, ShardOptions};
 use remora_fabric::sim::SimJournal;
 use remora_server::ring_session::SessionError;
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ impl Node {
         sessions.filter(|of| of.number == session).for_each(|of| of.cut());
     }
 
-    /// A replica becomes this server: its memory, under an epoch of its own. It has begun nothing
+    /// A replica becomes this server: its memory, under an epoch and with logs of its own. It has begun nothing
     /// that it would have to end.
     ///
     /// # Panics
@@ -58,9 +58,11 @@ impl Node {
         assert!(self.incarnation.is_none());
         let Process { number, began_ns, mut shards, journals, .. } = process;
         self.options.shard.epoch += 1;
+        self.options.shard.log_secret += 1;
         self.options.shards = shards.len();
+        let ShardOptions { epoch, log_secret, .. } = self.options.shard;
         for shard in &mut shards {
-            shard.end_applying(self.options.shard.epoch).expect("the epoch is a new one");
+            shard.promote(epoch, log_secret).expect("the epoch is a new one");
         }
         self.begin_incarnation((number, began_ns), shards, journals);
     }

@@ -183,14 +183,14 @@ impl World {
             self.take_place(&places[at], gone);
         }
         let is_promoted = wants && complete.is_some();
-        let is_even = self.node.borrow().shards().len() == gone.logs;
-        let of_new = complete.and_then(|at| positions[at].clone()).unwrap_or_default();
-        for (place, had) in places.iter().zip(&positions) {
-            // What is more than the new primary has is kept, until somebody decides.
-            let has_more = had.iter().flatten().zip(&of_new).any(|(had, new)| had > new);
-            let may_go_on = !is_promoted || (is_even && had.is_some() && !has_more);
-            let goes_on = may_go_on && self.sim.draw(|random| random.below(4)) > 0;
-            place.go_on(if goes_on { Order::GoOn } else { Order::Another });
+        for place in &places {
+            // The new primary's log is another one: who followed the old one keeps what it has, until
+            // it is told to follow the new one.
+            let waits = !is_promoted || self.sim.draw(|random| random.below(4)) > 0;
+            place.go_on(if waits { Order::GoOn } else { Order::Another });
+            if is_promoted && waits {
+                self.order_later(place, &[Order::Another]);
+            }
         }
         is_promoted
     }
@@ -242,16 +242,22 @@ impl World {
         counts.anew += 1;
         self.replicas.counts.set(counts);
         for place in self.replicas.places.borrow().iter().cloned() {
-            let (in_ns, order) = self.sim.draw(|random| {
-                let longest = [MS, 100 * MS, 2_000 * MS][random.below(3) as usize];
-                let in_ns = random.below(longest);
-                (in_ns, [Order::GoOn, Order::Another, Order::Another][random.below(3) as usize])
-            });
-            Coroutines::spawn(&self.sim, move || {
-                place.pause(in_ns);
-                place.begin_anew(order);
-            });
+            self.order_later(&place, &[Order::GoOn, Order::Another, Order::Another]);
         }
+    }
+
+    /// The operator tells a replica one of these, some time later.
+    fn order_later(&self, place: &Place, orders: &[Order]) {
+        let (in_ns, order) = self.sim.draw(|random| {
+            let longest = [MS, 100 * MS, 2_000 * MS][random.below(3) as usize];
+            let in_ns = random.below(longest);
+            (in_ns, orders[random.below(orders.len() as u64) as usize])
+        });
+        let place = place.clone();
+        Coroutines::spawn(&self.sim, move || {
+            place.pause(in_ns);
+            place.begin_anew(order);
+        });
     }
 
     /// Nothing more goes wrong: all replicas have to get all that their primary has.
@@ -266,7 +272,13 @@ impl World {
         while !places.iter().all(is_settled) {
             if !self.sim.step(until_ns) {
                 let stuck: Vec<_> = places.iter().filter(|of| !is_settled(of)).collect();
-                let seen = format!("{} replicas do not: {}", stuck.len(), stuck[0].state());
+                let node = self.node.borrow();
+                let had =
+                    node.shards().iter().map(|of| (of.last_sequence(), of.durable_sequence()));
+                let (had, life): (Vec<_>, _) = (had.collect(), node.present());
+                let (many, state) = (stuck.len(), stuck[0].state());
+                let seen =
+                    format!("{many} replicas of {life:?}, which has {had:?}, do not: {state}");
                 let promise = "without faults a replica gets all that its primary has";
                 return self.history.borrow_mut().violate(promise, seen);
             }

@@ -13,7 +13,7 @@ use remora_engine::{Digest, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld};
 use remora_layout::limits::{FOLLOW_AGAIN_MS, HEARTBEAT_MS, MAX_REGIONS};
 use remora_layout::slot::SlotTable;
-use remora_server::following::{Applier, Batch, Following, Gate, Host, Memory, Worker};
+use remora_server::following::{Applier, Batch, Ended, Following, Gate, Host, Memory, Worker};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -568,7 +568,9 @@ impl Place {
         if let Some(process) = &mut self.replica.borrow_mut().process {
             process.session = Some(session);
         }
-        let _ = self.serve(worker, &mut link, lived);
+        if let Err(Ended::Failed(why)) = self.serve(worker, &mut link, lived) {
+            host.following.set_trouble(&why);
+        }
         if !self.is_gone(lived) {
             worker.take_rest(&mut link);
         }
@@ -582,29 +584,34 @@ impl Place {
         });
     }
 
-    fn serve(&self, worker: &mut Worker<SimHost>, link: &mut Subscriber, lived: u64) -> Option<()> {
+    fn serve(
+        &self,
+        worker: &mut Worker<SimHost>,
+        link: &mut Subscriber,
+        lived: u64,
+    ) -> Result<(), Ended> {
         let (world, turn_ns) = {
             let replica = self.replica.borrow();
             (replica.world.clone(), replica.turn_ns)
         };
-        worker.begin(link).ok()?;
+        worker.begin(link)?;
         let mut told_ns = world.now_ns();
         // Bounded by the life of the link.
         while !self.is_gone(lived) && !self.is_to_stop() {
-            let worked = worker.turn(link).ok()?;
+            let worked = worker.turn(link)?;
             if world.now_ns() - told_ns >= HEARTBEAT_MS * MS {
                 told_ns = world.now_ns();
-                worker.tell(link).ok()?;
+                worker.tell(link)?;
             }
             let before_ns = world.now_ns();
             if !worked {
-                link.wait(Duration::from_millis(HEARTBEAT_MS)).ok()?;
+                link.wait(Duration::from_millis(HEARTBEAT_MS))?;
             }
             if world.now_ns() == before_ns {
                 // Also where a message has begun to arrive.
                 self.pause(world.draw(|random| random.within(&(200..=turn_ns))));
             }
         }
-        None
+        Err(Ended::Called)
     }
 }
