@@ -350,7 +350,8 @@ fn a_copy_of_a_primary_that_died_is_not_mixed_with_its_successor() {
     wait_until("it says why it does not copy", || says(&mut resp, "RESYNC copies it"));
     assert!(error(resp.call("REPLICAOF NO ONE")).contains("a part of a copy"));
     // A replica in a copy answers no reads.
-    let [other, none] = ["other", "none"].map(|key| resp.call(&format!("DEBUG DIGEST-VALUE {key}")));
+    let [other, none] =
+        ["other", "none"].map(|key| resp.call(&format!("DEBUG DIGEST-VALUE {key}")));
     assert_eq!(other, none, "no key of the successor");
     assert_eq!(resp.call("RESYNC"), Value::ok());
     catch_up(&mut server.resp(), &mut resp);
