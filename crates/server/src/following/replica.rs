@@ -12,6 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// Turns without a result after which the thread leaves the core to the shards.
+const HELD_UP_TURNS: u32 = 64;
+/// For how long.
+const HELD_UP_PAUSE: Duration = Duration::from_millis(1);
+
 /// See the module's text.
 pub(super) struct Replica {
     shared: Arc<Shared>,
@@ -74,7 +79,7 @@ impl Replica {
 
     fn serve(&mut self, mut is_called: impl FnMut() -> bool) -> Result<(), Ended> {
         let link = self.link.as_mut().expect("it was just made");
-        let mut told = Instant::now();
+        let (mut told, mut idle_turns) = (Instant::now(), 0u32);
         // Bounded by the life of the link.
         loop {
             if is_called() {
@@ -85,9 +90,17 @@ impl Replica {
                 told = Instant::now();
                 self.worker.tell(link)?;
             }
-            if !worked {
-                self.following.sleeps.fetch_add(1, Ordering::Relaxed);
-                link.wait(Duration::from_millis(HEARTBEAT_MS))?;
+            if worked {
+                idle_turns = 0;
+                continue;
+            }
+            idle_turns += 1;
+            self.following.sleeps.fetch_add(1, Ordering::Relaxed);
+            let waited = Instant::now();
+            link.wait(Duration::from_millis(HEARTBEAT_MS))?;
+            // Messages lie there that the shards have no room for yet: the link wakes at once.
+            if idle_turns > HELD_UP_TURNS && waited.elapsed() < HELD_UP_PAUSE {
+                std::thread::sleep(HELD_UP_PAUSE);
             }
         }
     }
