@@ -167,6 +167,10 @@ impl<H: Host> Worker<H> {
     /// acknowledged it, as the WRITEs have completed.
     pub fn take_rest(&mut self, link: &mut Subscriber) {
         link.leave();
+        if link.shards() != self.logs.len() {
+            // It led to another server, which was asked for nothing.
+            return;
+        }
         for log in 0..self.logs.len() {
             // Bounded by the ring. What is of no honest primary is asked for anew.
             while self.begin_copy(log)
