@@ -267,7 +267,10 @@ fn resync_copies_a_primary_that_came_back_empty() {
     catch_up(&mut primary.server.resp(), &mut replica);
     let before = digest(&mut replica);
     primary.server.kill();
-    let server = Primary::serve(&primary.place, &primary.address);
+    // With fewer shards, and as much memory for each.
+    let fabric = format!("--fabric-address={}", primary.address);
+    let flags = ["--shards=1", "--max-memory=32MiB", &fabric];
+    let server = ServerProcess::start_at(&primary.place, &[&SMALL[1..], &flags].concat());
     wait_until("it says why, and what helps", || says(&mut replica, "RESYNC copies it"));
     server.resp().call("SET other 1");
     assert_eq!(digest(&mut replica), before);

@@ -271,6 +271,13 @@ impl Node {
         Ok(())
     }
 
+    /// It copies its primary anew, whatever it has.
+    pub fn resync(&self) -> anyhow::Result<()> {
+        let mut resp = self.resp()?;
+        ask(&mut resp, &[b"RESYNC"]).context("RESYNC")?;
+        Ok(())
+    }
+
     fn replica_of(&self, address: &[u8]) -> anyhow::Result<()> {
         let mut resp = self.resp()?;
         ask(&mut resp, &[b"REPLICAOF", address])?;

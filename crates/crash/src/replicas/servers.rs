@@ -37,6 +37,9 @@ pub struct Servers {
     promises: Promises,
     /// How each of them follows, if it does.
     links: Vec<Link>,
+    /// Those that were dead when another server was promoted: what their disks have is of the former
+    /// primary.
+    former: Vec<bool>,
     network: Option<Network>,
     rng: ChaCha8Rng,
 }
@@ -72,8 +75,8 @@ impl Servers {
                 Ok(Node::new(home))
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
-        let links = vec![Link::Tcp; nodes.len()];
-        let mut servers = Self { nodes, primary: 0, promises, links, network, rng };
+        let (links, former) = (vec![Link::Tcp; nodes.len()], vec![false; nodes.len()]);
+        let mut servers = Self { nodes, primary: 0, promises, links, former, network, rng };
         servers.start_primary()?;
         servers.bring_back()?;
         Ok(servers)
@@ -151,7 +154,8 @@ impl Servers {
             .with_context(|| format!("starting server {replica} as a replica"))
     }
 
-    /// Starts all that are dead as replicas. Half of them have lost their disk.
+    /// Starts all that are dead as replicas. Half of them have lost their disk. One whose disk has data
+    /// of a former primary keeps them until it is told to copy the new one.
     pub fn bring_back(&mut self) -> anyhow::Result<()> {
         for replica in self.replicas() {
             if !self.nodes[replica].is_alive() {
@@ -159,6 +163,9 @@ impl Servers {
                     self.nodes[replica].wipe()?;
                 }
                 self.start_replica(replica)?;
+                if std::mem::take(&mut self.former[replica]) {
+                    self.nodes[replica].resync()?;
+                }
             }
         }
         Ok(())
@@ -298,6 +305,7 @@ impl Servers {
                     .follow(&address)
                     .with_context(|| format!("server {replica} is to follow"))?;
             }
+            self.former[replica] = how == GoesOn::Promotion && !self.nodes[replica].is_alive();
         }
         Ok(words)
     }
