@@ -36,7 +36,8 @@ impl Primary {
             false => format!("--replica-of={}", self.place.socket().display()),
         };
         let own = format!("--fabric-address=127.0.0.1:{}", free_port());
-        let mut flags = [&SMALL[..], &[&of, "--shards=2"]].concat();
+        // What it has applied is read at it.
+        let mut flags = [&SMALL[..], &[&of, "--shards=2", "--replica-reads=stale"]].concat();
         if over_tcp {
             flags.extend(["--transport=tcp", &own]);
         }

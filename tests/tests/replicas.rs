@@ -85,7 +85,15 @@ pub(crate) fn digest(resp: &mut Resp) -> Value {
     resp.call("DEBUG DIGEST")
 }
 
-/// Waits until a replica has applied all that its primary has logged.
+/// Keys of a server, also of a replica that answers no reads.
+pub(crate) fn keys(resp: &mut Resp) -> usize {
+    let Value::Bulk(text) = resp.call("INFO keyspace") else { panic!("INFO gives no text") };
+    let text = String::from_utf8(text).unwrap();
+    let of = |line: &str| line.split_once(":keys=")?.1.split(',').next()?.parse::<usize>().ok();
+    text.lines().filter_map(of).sum()
+}
+
+/// Waits until a replica that answers reads has applied all that its primary has logged.
 pub(crate) fn catch_up(primary: &mut Resp, replica: &mut Resp) {
     let last = primary.info("master_repl_offset");
     wait_until("the replica has it all", || replica.info("slave_repl_offset") >= last);

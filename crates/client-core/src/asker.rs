@@ -289,15 +289,6 @@ impl Asker {
         }
         let length = REQUEST_HEADER_BYTES + key.len() + value.len() + name.len();
         let is_write = command.is_write();
-        let brings_pointer = matches!(
-            command,
-            Command::Get { .. }
-                | Command::Set { .. }
-                | Command::Append { .. }
-                | Command::SetRange { .. }
-                | Command::SetBit { .. }
-                | Command::GetEx { .. }
-        );
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         let end = &mut self.queues[shard];
@@ -312,7 +303,7 @@ impl Asker {
             shard,
             ticket,
             is_write,
-            hash: hash.filter(|_| brings_pointer),
+            hash: hash.filter(|_| brings_pointer(command)),
             sent_ns: self.endpoint.clock_ns,
             request_bytes: frame_bytes(length) as u32,
             buffer_bytes: part.map_or(0, BufferRange::bytes) as u32,
@@ -457,6 +448,19 @@ impl Drop for Asker {
         let _ = self.flush();
         self.endpoint.inbox.give_back();
     }
+}
+
+/// Whether the reply to a command may bring the pointer to a record.
+fn brings_pointer(command: &Command<'_>) -> bool {
+    matches!(
+        command,
+        Command::Get { .. }
+            | Command::Set { .. }
+            | Command::Append { .. }
+            | Command::SetRange { .. }
+            | Command::SetBit { .. }
+            | Command::GetEx { .. }
+    )
 }
 
 /// Whether a request may have several replies.

@@ -206,6 +206,22 @@ impl Batch {
         cost.round_trips += !self.works.is_empty() as u64;
     }
 
+    /// Carries the planned READs out. The time at their end, and whether what they have read may be
+    /// believed.
+    fn post_planned(&self, core: &mut Core) -> Result<(u64, bool), Error> {
+        let endpoint = &mut core.asker.endpoint;
+        endpoint.link.post(&self.works);
+        for _ in 0..self.works.len() {
+            endpoint.next()?;
+        }
+        let now_ns = endpoint.now()?;
+        let holds = endpoint.may_believe(now_ns);
+        if holds {
+            endpoint.staleness.conclude_reads();
+        }
+        Ok((now_ns, holds))
+    }
+
     fn read_planned(
         &mut self,
         core: &mut Core,
@@ -217,15 +233,7 @@ impl Batch {
         if self.works.is_empty() {
             return Ok(());
         }
-        core.asker.endpoint.link.post(&self.works);
-        for _ in 0..self.works.len() {
-            core.asker.endpoint.next()?;
-        }
-        let now_ns = core.asker.endpoint.now()?;
-        let holds = core.asker.endpoint.may_believe(now_ns);
-        if holds {
-            core.asker.endpoint.staleness.conclude_reads();
-        }
+        let (now_ns, holds) = self.post_planned(core)?;
         for planned in &self.planned {
             let left = Left { key: planned.key, tries: 1 };
             if !holds {

@@ -12,10 +12,11 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::inbox::Inbox;
 use crate::options::Options;
-use crate::read_lease::ReadLease;
+use crate::read_lease::{PRIMARY_NS, ReadLease};
 use crate::ring_set::RingSet;
 use crate::sync::yield_now;
 use remora_fabric::{AnyLink, Link, RemoteAddress, Wake, Work};
+use remora_layout::lag::Lag;
 use remora_layout::session::CLIENT_CLOCK_WORD;
 use remora_ring::WRITE_ID;
 use remora_walk::remote::Reads;
@@ -188,6 +189,33 @@ impl Endpoint {
             }
         }
         self.end(Error::ServerSilent)
+    }
+
+    /// An operation begins.
+    #[inline(always)]
+    pub fn begin_operation(&mut self) -> Result<(), Error> {
+        if self.lease.fresh_ns() != PRIMARY_NS {
+            // The newest heartbeat makes the operation's results as fresh as possible.
+            self.now()?;
+        }
+        self.staleness.begin(self.lease.fresh_ns());
+        Ok(())
+    }
+
+    /// Whether what READs have found counts at this time: the read lease holds, and it may not be
+    /// older than the application allows.
+    #[inline(always)]
+    pub fn may_believe(&mut self, now_ns: u64) -> bool {
+        self.lease.holds(now_ns) && self.staleness.allows_reads(now_ns)
+    }
+
+    /// How old what a reply shows may be, ns, if the request was sent after `sent_ns`.
+    #[inline(always)]
+    pub fn learn_reply(&mut self, sent_ns: u64, lag: Lag) -> u64 {
+        if lag.is_primary() {
+            return 0;
+        }
+        self.staleness.learn_reply(self.connection.time.now_ns().saturating_sub(sent_ns), lag)
     }
 }
 

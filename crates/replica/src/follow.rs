@@ -94,7 +94,7 @@ enum Stage {
     Asked,
     /// The beginning of an operation that goes on.
     Copying(Vec<u8>),
-    Following(LogReceiver),
+    Following(Box<LogReceiver>),
 }
 
 impl Follower {
@@ -102,7 +102,7 @@ impl Follower {
     /// behind its entry `sequence` of `epoch`. Entries up to `committed` may be applied.
     pub fn resumed(key: u64, (sequence, epoch): (u64, u64), committed: u64) -> Self {
         let receiver = LogReceiver::new(LogKey::of_word(key), sequence + 1).committed(committed);
-        Self { of: Some((key, epoch)), stage: Stage::Following(receiver) }
+        Self { of: Some((key, epoch)), stage: Stage::Following(Box::new(receiver)) }
     }
 
     /// Of a replica that was started again, and that has no whole copy of the log with this key.
@@ -198,7 +198,7 @@ impl Follower {
                 let (key, epoch) = self.of.ok_or(FeedError::Malformed)?;
                 let key = LogKey::of_word(key);
                 let next = sequence.checked_add(1).ok_or(FeedError::Malformed)?;
-                self.stage = Stage::Following(LogReceiver::new(key, next));
+                self.stage = Stage::Following(Box::new(LogReceiver::new(key, next)));
                 Ok(Heard::Copied { sequence, epoch })
             }
             (FeedKind::Entries | FeedKind::Echo, Stage::Following(receiver)) => {
@@ -233,7 +233,7 @@ impl Follower {
                 let before = begins.next.get().checked_sub(1).ok_or(FeedError::Malformed)?;
                 let rest = receiver.end_epoch(begins.kept.get()).ok_or(FeedError::Malformed)?;
                 let key = LogKey::of_word(of.0);
-                *receiver = LogReceiver::new(key, before + 1).committed(before);
+                **receiver = LogReceiver::new(key, before + 1).committed(before);
                 self.of = Some(of);
                 return Ok(Heard::GoesOn { primary, rest, at: (before, of.1) });
             }

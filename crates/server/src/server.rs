@@ -113,10 +113,8 @@ impl Server {
         watch: &dyn Fn(Progress),
     ) -> Result<Self, StartError> {
         check(&config)?;
-        let durability = match awaits_disk || config.min_replicas > 0 {
-            false => Durability::Memory,
-            true => Durability::Told,
-        };
+        let is_told = awaits_disk || config.min_replicas > 0;
+        let durability = if is_told { Durability::Told } else { Durability::Memory };
         let shards = config.shards;
         let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
         let buckets = buckets_per_shard(&config, arena_bytes)?;
@@ -152,10 +150,7 @@ impl Server {
         let slots = Box::new(SlotTable::even(shards));
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
-        let role = match begin_following(&config, disk.is_some(), &mut loops) {
-            None => Role::Primary,
-            Some(following) => Role::Replica(Arc::new(following)),
-        };
+        let role = first_role(&config, disk.is_some(), &mut loops);
         let is_replica = config.replica_of.is_some();
         let view = Arc::new(ReplicaView::new(clock.started(), config.replica_reads, is_replica));
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
@@ -431,16 +426,17 @@ fn set_past(
     }
 }
 
-/// The shards of a replica follow their primary, from where they were.
-fn begin_following(config: &Config, has_disk: bool, loops: &mut [Own]) -> Option<Following> {
+/// What a server begins as. The shards of a replica follow their primary, from where they were.
+fn first_role(config: &Config, has_disk: bool, loops: &mut [Own]) -> Role {
     let shards = loops.len();
-    let mut following = Following::new(config.replica_of.clone()?, shards);
+    let Some(primary) = config.replica_of.clone() else { return Role::Primary };
+    let mut following = Following::new(primary, shards);
     if !has_disk {
         let each = loops.iter_mut().enumerate();
         each.for_each(|(number, (shard, _))| shard.begin_following((number, shards), false));
     }
     following.resume(Resume::of(loops.iter().map(|(shard, _)| shard.followed_logs()).collect()));
-    Some(following)
+    Role::Replica(Arc::new(following))
 }
 
 /// Shards that were recovered go on as a primary. If they were those of a replica, they leave the

@@ -34,7 +34,10 @@ const CRATES: &[(&str, &[&[&str]])] = &[
         &[&["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
     ),
     ("client", &[&["client-core", "protocol", "geometry", "layout"]]),
-    ("sim", &[&["client-core", "server", "resp", "frontend", "storage", "log"], FOUNDATIONS]),
+    (
+        "sim",
+        &[&["client-core", "server", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS],
+    ),
     ("command-line", &[&["client-core", "server", "resp"], FOUNDATIONS]),
     ("bench", &[&["command-line", "client-core", "server", "resp", "osm"], FOUNDATIONS]),
     ("crash", &[&["command-line", "client", "client-core", "server", "resp"], FOUNDATIONS]),

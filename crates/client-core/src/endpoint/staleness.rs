@@ -7,7 +7,6 @@
 //!   the age counts from before the request was sent;
 //! * a result counts only if it may be no older than the application allows.
 
-use super::Endpoint;
 use crate::error::Error;
 use crate::read_lease::{PRIMARY_NS, UNKNOWN_NS, on_this_clock};
 use remora_layout::lag::Lag;
@@ -78,35 +77,6 @@ impl Staleness {
 #[cold]
 fn too_stale(lag_ns: u64) -> Error {
     Error::TooStale { lag_ms: (lag_ns != u64::MAX).then(|| lag_ns.div_ceil(1_000_000)) }
-}
-
-impl Endpoint {
-    /// An operation begins.
-    #[inline(always)]
-    pub fn begin_operation(&mut self) -> Result<(), Error> {
-        if self.lease.fresh_ns() != PRIMARY_NS {
-            // The newest heartbeat makes the operation's results as fresh as possible.
-            self.now()?;
-        }
-        self.staleness.begin(self.lease.fresh_ns());
-        Ok(())
-    }
-
-    /// Whether what READs have found counts at this time: the read lease holds, and it may not be
-    /// older than the application allows.
-    #[inline(always)]
-    pub fn may_believe(&mut self, now_ns: u64) -> bool {
-        self.lease.holds(now_ns) && self.staleness.allows_reads(now_ns)
-    }
-
-    /// How old what a reply shows may be, ns, if the request was sent after `sent_ns`.
-    #[inline(always)]
-    pub fn learn_reply(&mut self, sent_ns: u64, lag: Lag) -> u64 {
-        if lag.is_primary() {
-            return 0;
-        }
-        self.staleness.learn_reply(self.connection.time.now_ns().saturating_sub(sent_ns), lag)
-    }
 }
 
 #[cfg(test)]

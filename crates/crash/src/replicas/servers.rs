@@ -312,7 +312,8 @@ impl Servers {
         Ok(format!("server {best} was promoted at {position}"))
     }
 
-    /// Waits until all replicas have what the primary has, which nothing changes. Otherwise tells why.
+    /// Waits until all replicas have and show what the primary has, which nothing changes. Otherwise
+    /// tells why.
     pub fn catch_up(&self) -> anyhow::Result<Option<String>> {
         let began = Instant::now();
         let wanted = self.of_primary().info()?.number("master_repl_offset");
@@ -321,14 +322,17 @@ impl Servers {
                 let info = self.nodes[replica].info()?;
                 let is_whole = info.text("master_link_status") == "up"
                     && info.number("master_sync_in_progress") == 0;
-                if is_whole && info.number("slave_repl_offset") >= wanted {
+                // Readers are answered once it knows its primary's clock, a moment after its start.
+                let is_shown = !info.text("replica_lag_us").is_empty();
+                if is_whole && is_shown && info.number("slave_repl_offset") >= wanted {
                     break;
                 }
                 if began.elapsed() > CATCH_UP_LIMIT {
                     return Ok(Some(format!(
-                        "replica {replica} has not caught up in {CATCH_UP_LIMIT:?}: link {}, at {} of {wanted}, {}",
+                        "replica {replica} has not caught up in {CATCH_UP_LIMIT:?}: link {}, at {} of {wanted}, lag {} us, {}",
                         info.text("master_link_status"),
                         info.text("slave_repl_offset"),
+                        info.text("replica_lag_us"),
                         info.text("master_trouble"),
                     )));
                 }

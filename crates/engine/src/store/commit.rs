@@ -97,7 +97,7 @@ impl<J: Journal> Store<J> {
 
     /// Logs how far another log is applied. No key changes.
     pub(crate) fn log_position(&mut self, step: AppliedStep, position: &LogPosition) {
-        self.log.append([&AppliedEntry::header(step, position), &[], &[]]);
+        write(&mut self.log, [&AppliedEntry::header(step, position), &[], &[]]);
     }
 
     /// A command that changes something begins: why it may not; `None` if it may.
@@ -175,20 +175,26 @@ fn append(
 ) -> u64 {
     let (mut header, key, value) = command.encode(0, scratch);
     header.form = form::within(database);
-    let sequence = match before {
-        None => log.append([header.as_bytes(), key, value]).sequence,
+    let mut both = [0; APPLIED_HEADER_BYTES + REQUEST_HEADER_BYTES];
+    both[APPLIED_HEADER_BYTES..].copy_from_slice(header.as_bytes());
+    let headers = match before {
+        None => &both[APPLIED_HEADER_BYTES..],
         Some(before) => {
-            let mut both = [0; APPLIED_HEADER_BYTES + REQUEST_HEADER_BYTES];
-            let (first, second) = both.split_at_mut(APPLIED_HEADER_BYTES);
-            first.copy_from_slice(before);
-            second.copy_from_slice(header.as_bytes());
-            log.append([&both, key, value]).sequence
+            both[..APPLIED_HEADER_BYTES].copy_from_slice(before);
+            &both[..]
         }
     };
+    let sequence = write(log, [headers, key, value]);
     if scratch.capacity() > KEPT_ENTRY_BYTES {
         *scratch = Vec::new();
     }
     sequence
+}
+
+/// Adds an entry to the log, and gives its sequence.
+#[inline]
+fn write(log: &mut Log, parts: [&[u8]; 3]) -> u64 {
+    log.append(parts).sequence
 }
 
 /// Counts an applied entry: its own log contains it.

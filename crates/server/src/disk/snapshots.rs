@@ -38,6 +38,13 @@ impl Snapshots {
         is_new
     }
 
+    /// Asks for one that begins from now on, also behind one that is under way: that one may be given
+    /// up, or has less.
+    pub fn want_another(&self) {
+        self.is_wanted.store(true, Ordering::SeqCst);
+        self.bell.ring();
+    }
+
     /// Whether one is to begin.
     pub fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::SeqCst)
@@ -95,5 +102,22 @@ impl Snapshots {
 
     fn set_failure(&self, why: String) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client's snapshot is given up while the replica's copy ends: the copy needs another one.
+    #[test]
+    fn one_that_is_under_way_is_no_answer_to_a_wish_for_another() {
+        let snapshots = Snapshots::default();
+        assert!(snapshots.want() && snapshots.begin());
+        assert!(!snapshots.want(), "one is under way");
+        assert!(!snapshots.is_wanted());
+        snapshots.want_another();
+        snapshots.fail("a shard is being copied".into());
+        assert!(snapshots.begin() && !snapshots.begin());
     }
 }

@@ -73,7 +73,7 @@ impl Host for ReplicaHost {
 
     fn copied(&self) {
         if let Some(disk) = &self.shared.disk {
-            disk.snapshots.want();
+            disk.snapshots.want_another();
         }
     }
 

@@ -241,8 +241,8 @@ impl World {
         let mut counts = self.replicas.counts.get();
         counts.anew += 1;
         self.replicas.counts.set(counts);
-        for place in self.replicas.places.borrow().iter().cloned() {
-            self.order_later(&place, &[Order::GoOn, Order::Another, Order::Another]);
+        for place in self.replicas.places.borrow().iter() {
+            self.order_later(place, &[Order::GoOn, Order::Another, Order::Another]);
         }
     }
 

@@ -36,10 +36,13 @@ pub struct SimHost {
     memory: Memory,
 }
 
+/// Batches, and the primary that each is of.
+type Inbox = VecDeque<(u64, Arc<Batch>)>;
+
 struct Inner {
     world: SimWorld,
     /// By shard, batches that it has not taken, and the primary that each is of.
-    inboxes: RefCell<Vec<VecDeque<(u64, Arc<Batch>)>>>,
+    inboxes: RefCell<Vec<Inbox>>,
     /// The incarnation of the primary that is followed.
     life: Cell<u64>,
     /// The task of the shards, while it sleeps.
