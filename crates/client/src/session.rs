@@ -422,8 +422,8 @@ impl Session {
     ///
     /// let replica = "/run/user/1000/replica.sock".parse()?;
     /// let mut session = Client::connect(&replica, &Options::default())?.session()?;
-    /// let got = session.get(b"bus:47")?;
-    /// println!("{:?}, at most {:?} old", got.value, session.lag());
+    /// let is_there = session.get(b"bus:47")?.value.is_some();
+    /// println!("there: {is_there}, at most {:?} ago", session.lag());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lag(&self) -> Option<Duration> {
