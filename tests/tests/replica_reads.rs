@@ -11,7 +11,7 @@ use remora_tests::{
 };
 use rustix::process::Signal;
 use std::net::TcpListener;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -501,6 +501,54 @@ fn what_the_primary_has_not_committed_is_not_shown() {
     for resp in [&mut of_replica, &mut of_other] {
         wait_until("it is committed", || resp.call("GET counter") == Value::bulk("2"));
     }
+}
+
+/// It applies what it has received before it follows another one, as that may never be reached. No
+/// primary has acknowledged it.
+#[test]
+fn what_was_not_committed_is_not_shown_either_when_another_primary_is_named() {
+    let disk = UnreliableDisk::new();
+    let primary = disk.serve(&["--shards=1", "--durability=fsync"]);
+    let mut resp = primary.resp();
+    assert_eq!(resp.call("SET counter 1"), Value::ok());
+    let of = format!("--replica-of={}", primary.socket().display());
+    let flags = [&LARGER[..], &["--shards=1", "--replica-reads=stale", &of]].concat();
+    let replica = ServerProcess::start(&flags);
+    let (mut told, mut asked) = (replica.resp(), replica.resp());
+    wait_until("it follows", || told.call("GET counter") == Value::bulk("1"));
+    let mut session = replica.session();
+    assert_eq!(session.get(KEY, Path::Read).unwrap().value, Some(&b"1"[..]));
+    disk.set_fault(Some(Fault::Sync));
+    resp.send(&[b"SET", b"counter", b"2"]).unwrap();
+    wait_until("the entry came", || {
+        told.info("slave_received_offset") > told.info("slave_commit_offset")
+    });
+    let nowhere = format!("127.0.0.1:{}", free_port());
+    let reads = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let reads = &reads;
+        let changed = scope.spawn(move || {
+            wait_until("both read", || reads.load(Ordering::Relaxed) > 100);
+            assert_eq!(told.call(&format!("REPLICAOF {nowhere}")), Value::ok());
+        });
+        scope.spawn(move || {
+            while !changed.is_finished() {
+                if let Ok(got) = session.get(KEY, Path::Read) {
+                    assert_eq!(got.value, Some(&b"1"[..]));
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            assert!(session.get(KEY, Path::Read).is_err());
+        });
+        // Ends with the first refusal.
+        while let shown @ Value::Bulk(_) = asked.call("GET counter") {
+            assert_eq!(shown, Value::bulk("1"));
+        }
+    });
+    // It was applied: a promotion would keep it.
+    let mut promoted = replica.resp();
+    assert_eq!(promoted.call("REPLICAOF NO ONE"), Value::ok());
+    assert_eq!(promoted.call("GET counter"), Value::bulk("2"));
 }
 
 #[test]

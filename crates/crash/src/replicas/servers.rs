@@ -24,6 +24,8 @@ const RESP_PORT: u16 = 7379;
 const RESUME_LIMIT: Duration = Duration::from_secs(20);
 /// Replicas have all that their primary has by then, copies included.
 const CATCH_UP_LIMIT: Duration = Duration::from_secs(40);
+/// Replicas know by then that their primary is dead, also behind a link that was cut.
+const LINK_DOWN_LIMIT: Duration = Duration::from_secs(20);
 /// A replica begins its copy by then.
 const COPY_LIMIT: Duration = Duration::from_secs(5);
 /// Between two looks.
@@ -267,8 +269,25 @@ impl Servers {
         }
     }
 
+    /// Waits until each living replica knows that the primary is dead: then its positions count what
+    /// lies in its rings, too.
+    fn wait_for_rest(&self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let is_alive = |replica: &usize| self.nodes[*replica].is_alive();
+        for replica in self.replicas().into_iter().filter(is_alive) {
+            while self.nodes[replica].info()?.text("master_link_status") != "down" {
+                if began.elapsed() > LINK_DOWN_LIMIT {
+                    bail!("replica {replica} has a link to a dead primary after {LINK_DOWN_LIMIT:?}");
+                }
+                std::thread::sleep(PAUSE);
+            }
+        }
+        Ok(())
+    }
+
     /// How far each living replica has come that holds no part of a copy.
     fn candidates(&self) -> anyhow::Result<Vec<(Position, usize)>> {
+        self.wait_for_rest()?;
         let mut candidates = Vec::new();
         for replica in self.replicas() {
             if self.nodes[replica].is_alive() {

@@ -106,12 +106,14 @@ impl Replica {
     }
 
     /// The link is over. A primary that has gone sends nothing more: what it has sent lies in the
-    /// rings.
+    /// rings. INFO says that the link is down once its positions count that too: whoever chooses among
+    /// replicas compares them then.
     fn end_link(&mut self) {
-        self.following.is_up.store(false, Ordering::Relaxed);
         if let Some(mut link) = self.link.take() {
             self.worker.take_rest(&mut link);
         }
+        self.worker.publish();
+        self.following.is_up.store(false, Ordering::Release);
     }
 
     /// Applies all that was received, and ends the link. Gives the entries beyond the commit

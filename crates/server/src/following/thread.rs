@@ -148,7 +148,9 @@ impl Worker {
         if let Some(mut before) = self.replica.take() {
             self.is_whole = before.is_whole(self.is_whole);
             self.epoch = self.epoch.max(before.epoch());
-            // What it has received counts, if the new primary is never reached.
+            // What it has received counts, if the new primary is never reached. Some of it may be
+            // acknowledged nowhere: nobody reads it.
+            std::thread::sleep(self.shared.view.hide());
             if let Err(why) = before.end() {
                 tracing::warn!(
                     "not all that came from {} is applied: {why}",

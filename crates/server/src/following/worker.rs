@@ -468,7 +468,7 @@ impl<H: Host> Worker<H> {
     }
 
     /// Shows how far it has come.
-    fn publish(&mut self) {
+    pub fn publish(&mut self) {
         let (mut received, mut commit, mut applied, mut durable) = (0, 0, 0, 0);
         let mut follows = !self.logs.is_empty();
         for log in 0..self.logs.len() {

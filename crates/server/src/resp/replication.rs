@@ -123,7 +123,7 @@ fn of_primary(shared: &Shared) -> Vec<Line> {
 }
 
 fn of_replica(shared: &Shared, following: &Following) -> Vec<Line> {
-    let flag = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::Relaxed);
+    let flag = |flag: &std::sync::atomic::AtomicBool| flag.load(Ordering::Acquire);
     let (is_up, is_copying) = (flag(&following.is_up), flag(&following.is_copying));
     let (host, port) = host_and_port(&following.primary);
     let primary = (&following.incarnation, &following.epoch);
