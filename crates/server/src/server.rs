@@ -28,8 +28,9 @@ use remora_fabric::verbs::{self, VerbsError};
 use remora_fabric::vital_thread;
 use remora_layout::arena_header::word;
 use remora_layout::limits::{
-    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_SHARDS, MIN_ARENA_BYTES,
-    POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS, SMALLEST_CHUNK_BUCKETS,
+    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_SHARDS, MIN_ARENA_BYTES, PAGE_BYTES,
+    POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS, RESERVE_SHARE,
+    SMALLEST_CHUNK_BUCKETS,
 };
 use remora_layout::slot::SlotTable;
 use remora_storage::{Directory, GroupCommit, Life, Lock, Promise};
@@ -143,6 +144,7 @@ impl Server {
             buckets,
             log_secret: data.as_ref().map_or_else(random_u64, |data| data.content.identity.secret),
             durability,
+            reserve_bytes: reserve_bytes(arena_bytes),
             ..shard_options(&config)
         };
         let (handles, mut loops) =
@@ -356,12 +358,19 @@ fn make_shards(
             ..common
         };
         let node = place.node.filter(|_| topology.has_several());
-        let region = arena(arena_bytes, node)?;
+        let region = arena(arena_bytes + common.reserve_bytes, node)?;
         let (handle, shard, sleeper) = make_shard(region, options, place, config)?;
         handles.push(handle);
         loops.push((shard, sleeper));
     }
     Ok((handles, loops))
+}
+
+/// The reserve behind an arena of so many bytes. Nobody touches its pages before they are lent, so
+/// that every server has one, whatever it becomes. It is smaller where a slot number would end.
+fn reserve_bytes(arena_bytes: u64) -> u64 {
+    let most = MAX_ARENA_BYTES.saturating_sub(arena_bytes);
+    arena_bytes.div_ceil(RESERVE_SHARE).next_multiple_of(PAGE_BYTES as u64).min(most)
 }
 
 /// What the settings say of a shard.
