@@ -585,6 +585,12 @@ pub const APPLY_BATCHES: u64 = 16;
 pub const DURABLE_PLACES: usize = 1024;
 /// Entries, or operations of a copy, that a shard of a replica applies in one turn.
 pub const APPLY_TURN_ENTRIES: usize = 256;
+/// A replica that has no memory for an entry for so long copies its primary anew, ms: what may still
+/// free some, such as a download that ends, has had its time. Each further copy for that reason waits
+/// twice as long, up to [`COPY_FOR_ROOM_MAX_MS`], as it loads the primary and may not help either.
+pub const COPY_FOR_ROOM_MS: u64 = 5_000;
+/// See [`COPY_FOR_ROOM_MS`].
+pub const COPY_FOR_ROOM_MAX_MS: u64 = 600_000;
 /// Time until a replica that has lost its primary tries again, at first and at most, ms.
 pub const FOLLOW_AGAIN_MS: u64 = 50;
 /// See [`FOLLOW_AGAIN_MS`].

@@ -26,11 +26,10 @@ use remora_engine::{Durability, Past, PastEpoch, Shard, ShardOptions, table_end}
 use remora_fabric::shm::{Bell, Sleeper};
 use remora_fabric::verbs::{self, VerbsError};
 use remora_fabric::vital_thread;
-use remora_layout::arena_header::word;
+use remora_layout::arena_header::{reserve_bytes, word};
 use remora_layout::limits::{
-    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_SHARDS, MIN_ARENA_BYTES, PAGE_BYTES,
-    POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS, RESERVE_SHARE,
-    SMALLEST_CHUNK_BUCKETS,
+    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_SHARDS, MIN_ARENA_BYTES,
+    POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS, SMALLEST_CHUNK_BUCKETS,
 };
 use remora_layout::slot::SlotTable;
 use remora_storage::{Directory, GroupCommit, Life, Lock, Promise};
@@ -364,13 +363,6 @@ fn make_shards(
         loops.push((shard, sleeper));
     }
     Ok((handles, loops))
-}
-
-/// The reserve behind an arena of so many bytes. Nobody touches its pages before they are lent, so
-/// that every server has one, whatever it becomes. It is smaller where a slot number would end.
-fn reserve_bytes(arena_bytes: u64) -> u64 {
-    let most = MAX_ARENA_BYTES.saturating_sub(arena_bytes);
-    arena_bytes.div_ceil(RESERVE_SHARE).next_multiple_of(PAGE_BYTES as u64).min(most)
 }
 
 /// What the settings say of a shard.
