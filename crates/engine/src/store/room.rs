@@ -398,11 +398,11 @@ impl<J: Journal> Store<J> {
             return;
         }
         self.evict_bytes(over.min(LENT_TURN_BYTES) + EVICTION_SLACK_BYTES, now);
-        let is_over = |store: &mut Self| match store.slots.over_bytes() {
-            0 => Ok(()),
+        let goal = over.saturating_sub(LENT_TURN_BYTES);
+        self.empty_windows(SPAN_BYTES, now, |store| match store.slots.over_bytes() {
+            over if over <= goal => Ok(()),
             over => Err(ArenaFull { bytes: over as usize, limit_bytes: store.slots.limit_bytes() }),
-        };
-        self.empty_windows(SPAN_BYTES, now, is_over);
+        });
         self.shed_thinned(now);
     }
 
