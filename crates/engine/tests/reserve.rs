@@ -39,7 +39,7 @@ fn execute(shard: &mut Shard, key: &[u8], command: &Command<'_>) -> Status {
 /// next one.
 fn apply(shard: &mut Shard, from: u64, most: u64) -> u64 {
     let mut log = Log::new(LogOptions::new(LogKey::new(1, 0), 0, 1));
-    (0..from).for_each(|_| log.pass());
+    (0..from).for_each(|_| _ = log.pass());
     for number in from..from + most {
         let mut operation = Vec::new();
         set(&key(number)).encode_into(0, &mut operation);
