@@ -397,8 +397,17 @@ impl<J: Journal> Store<J> {
         if over == 0 || self.is_applying || !self.evictor.is_on() {
             return;
         }
-        self.evict_bytes(over.min(LENT_TURN_BYTES) + EVICTION_SLACK_BYTES, now);
         let goal = over.saturating_sub(LENT_TURN_BYTES);
+        let enough = LENT_TURN_BYTES + EVICTION_SLACK_BYTES;
+        // Bounded: each turn frees a key's memory, or lets it come.
+        while self.slots.over_bytes() > goal
+            && free_bytes(&self.slots) + self.evictor.coming_bytes() < enough
+            && self.evict_next(now)
+        {}
+        self.shed_thinned(now);
+        if self.slots.over_bytes() <= goal || self.has_graves() {
+            return;
+        }
         self.empty_windows(SPAN_BYTES, now, |store| match store.slots.over_bytes() {
             over if over <= goal => Ok(()),
             over => Err(ArenaFull { bytes: over as usize, limit_bytes: store.slots.limit_bytes() }),
