@@ -75,7 +75,9 @@ fn fill_to_the_limit(eviction: &str, full: impl Fn(&mut Resp, &Value) -> bool) {
         let mut replica = replica.resp();
         catch_up(&mut resp, &mut replica);
         assert!(says(&mut replica, "master_trouble:\r\n"));
+        assert_eq!(replica.info("slave_copies_for_room"), 0, "the reserve is enough");
     }
+    assert_eq!(resp.info("reserve_lent_bytes"), 0, "the primary takes none of its own");
 }
 
 #[test]
