@@ -68,15 +68,16 @@ fn fill_to_the_limit(eviction: &str, full: impl Fn(&mut Resp, &Value) -> bool) {
         }
         assert!(at < 400_000, "the memory is never full");
     }
-    // One that comes when the memory is full, and copies it while changes go on. An eighth more: a
-    // copy lies elsewhere than its original, and so full an arena leaves no places between records.
-    let late = replica(&address, (2, MIB + MIB / 8));
+    // One that comes when the memory is full, and copies it while changes go on.
+    let late = replica(&address, (2, MIB));
     (0..2_000).for_each(|_| _ = change(&mut random, &mut resp));
     for replica in replicas.iter().chain([&late]) {
         let mut replica = replica.resp();
         catch_up(&mut resp, &mut replica);
         assert!(says(&mut replica, "master_trouble:\r\n"));
+        assert_eq!(replica.info("slave_copies_for_room"), 0, "the reserve is enough");
     }
+    assert_eq!(resp.info("reserve_lent_bytes"), 0, "the primary takes none of its own");
 }
 
 #[test]
@@ -106,4 +107,36 @@ fn a_replica_with_too_little_memory_says_how_much_it_needs() {
         wait_until("it says how much it needs", || says(&mut replica, &needed));
         assert_eq!(keys(&mut replica), 0);
     }
+}
+
+#[test]
+fn a_replica_for_which_the_reserve_is_too_small_copies_anew_what_fits_again() {
+    let address = format!("127.0.0.1:{}", free_port());
+    let own = ["--pin=false", "--wake=event", "--shards=1", "--max-memory=8MiB"];
+    let server =
+        ServerProcess::start(&[&own[..], &[&format!("--fabric-address={address}")]].concat());
+    // Its table takes a quarter of the memory, from the beginning: more than the reserve.
+    let of = format!("--replica-of={address}");
+    let fabric = format!("--fabric-address=127.0.0.1:{}", free_port());
+    let other = ["--replica-reads=stale", "--buckets=32768", &of, &fabric];
+    let replica = ServerProcess::start(&[&own[..], &other].concat());
+    let (mut resp, mut replica) = (server.resp(), replica.resp());
+    catch_up(&mut resp, &mut replica);
+    let value = "v".repeat(3_000);
+    let last = (0..).find(|key| resp.call(&format!("SET key-{key} {value}")).is_error());
+    let last: usize = last.expect("the memory has an end");
+    wait_until("it has no memory", || says(&mut replica, "OutOfMemory"));
+    let reserve_bytes = 1 << 20;
+    assert_eq!(replica.info("reserve_lent_bytes"), reserve_bytes, "all of it is taken");
+    assert_eq!(resp.info("reserve_lent_bytes"), 0, "the primary takes none");
+    assert_eq!(resp.info("reserve_bytes"), reserve_bytes);
+    // The removals stand in the log behind what finds no memory.
+    (0..last / 2).for_each(|key| _ = resp.call(&format!("DEL key-{key}")));
+    wait_until("it copies anew", || replica.info("slave_copies_for_room") > 0);
+    catch_up(&mut resp, &mut replica);
+    assert!(says(&mut replica, "master_trouble:\r\n"));
+    let copies = replica.info("slave_copies_for_room");
+    assert_eq!(resp.call(&format!("SET key-0 {value}")), Value::ok());
+    catch_up(&mut resp, &mut replica);
+    assert_eq!(replica.info("slave_copies_for_room"), copies, "and then no more");
 }

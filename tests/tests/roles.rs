@@ -162,15 +162,15 @@ fn a_change_that_waits_for_replicas_is_not_acknowledged_by_a_new_replica() {
     two.follow(&one);
     follows(&one, &two);
     wait_until("changes are taken", || one.resp().call("SET before 1") == Value::ok());
-    two.server.signal(Signal::STOP);
-    // Connections of both threads, with keys of both shards.
+    // Connections of both threads, with keys of both shards. They are there before the replica stops:
+    // it leaves the set a second later, and then changes are refused.
     let mut pending: Vec<Resp> = (0..8).map(|_| one.resp()).collect();
+    let (mut session, mut resp) = (one.server.session(), one.resp());
+    two.server.signal(Signal::STOP);
     for (at, resp) in pending.iter_mut().enumerate() {
         resp.send_raw(format!("INCR pending-{at}\r\n").as_bytes()).unwrap();
     }
-    let mut session = one.server.session();
     let in_session = thread::spawn(move || session.set(b"pending", b"1", SetOptions::default()));
-    let mut resp = one.resp();
     wait_until("they wait", || resp.info("replies_held") >= 9);
     assert_eq!(resp.call(&format!("REPLICAOF {}", other.address)), Value::ok());
     for mut resp in pending {

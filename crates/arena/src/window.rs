@@ -129,7 +129,8 @@ impl Slots {
         }
         // A record as large as the wanted window would only change places with it, and a record
         // that fits no free run cannot leave.
-        let largest = window_pages.saturating_sub(1).min(self.pages.largest_run());
+        let room = self.pages.largest_run().min(self.available_pages());
+        let largest = window_pages.saturating_sub(1).min(room);
         let before = self.large.range(..pages.start).next_back();
         for (&first, &count) in before.into_iter().chain(self.large.range(pages.clone())) {
             if count <= largest || leave == Leave::Anyhow {
@@ -139,7 +140,8 @@ impl Slots {
         for (cost, index) in costs.iter_mut().zip(spans) {
             let span = self.spans.get(index);
             // If one span is wanted, there are no pages for another one.
-            let may_open = window_pages > SPAN_PAGES && self.pages.holds_a_span();
+            let has_span = self.pages.holds_a_span() && self.available_pages() >= SPAN_PAGES;
+            let may_open = window_pages > SPAN_PAGES && has_span;
             let may_leave = may_open || leave == Leave::Anyhow;
             if span.is_movable() && (may_leave || self.spans.fits_elsewhere(index)) {
                 *cost = Cost { bytes: span.used_bytes(), movable_pages: SPAN_PAGES };

@@ -223,3 +223,45 @@ fn what_stays_in_a_window_counts_as_before() {
         assert_eq!(slots.sparsest_span(), None);
     }
 }
+
+#[test]
+fn the_reserve_is_lent_on_request_and_afterwards_as_many_pages_stay_free() {
+    const RESERVE: usize = 2 * SPAN_BYTES;
+    let owner = &mut Owner::heap(BYTES, NoJournal);
+    let mut slots = Slots::new(0, BYTES).with_reserve_bytes(RESERVE as u64);
+    let limit = BYTES - RESERVE - PAGE_BYTES;
+    assert_eq!(slots.limit_bytes(), limit as u64);
+    assert_eq!(slots.quarantine_limit_bytes(), limit as u64 / QUARANTINE_SHARE);
+    let all = slots.allocate(owner, limit, 0).unwrap();
+    assert_eq!(slots.allocate(owner, 32, 0).unwrap_err().limit_bytes, limit as u64);
+    assert_eq!(slots.stats().reserve_bytes, RESERVE as u64);
+    // One page less than there is: the last request gets what is left, and the next one nothing.
+    assert!(slots.lend((RESERVE - PAGE_BYTES) as u64));
+    let lent = slots.allocate(owner, RESERVE - PAGE_BYTES, 0).unwrap();
+    assert!(slots.lend(RESERVE as u64) && !slots.lend(1));
+    assert_eq!(slots.stats().lent_bytes, RESERVE as u64);
+    assert_eq!(slots.stats().total_bytes(), slots.range_bytes());
+    // The page that is not in use goes back. As many bytes as are lent have to come free elsewhere.
+    slots.end_lending();
+    assert_eq!(slots.stats().lent_bytes, (RESERVE - PAGE_BYTES) as u64);
+    assert_eq!(slots.over_bytes(), (RESERVE - PAGE_BYTES) as u64);
+    assert!(slots.allocate(owner, PAGE_BYTES, 0).is_err());
+    release(owner, &mut slots, all.slot);
+    assert_eq!(slots.over_bytes(), 0);
+    assert_eq!(slots.stats().total_bytes(), slots.range_bytes());
+    let room = limit - (RESERVE - PAGE_BYTES);
+    assert_eq!(slots.stats().uncarved_bytes, room as u64);
+    assert!(slots.allocate(owner, room + PAGE_BYTES, 0).is_err());
+    let rest = slots.allocate(owner, room, 0).unwrap();
+    assert!(slots.take_run(PAGE_BYTES).is_err(), "the memory is full, and pages are free");
+    // Nothing has to stay free while lending goes on.
+    slots.begin_lending();
+    let run = slots.take_run(PAGE_BYTES).unwrap();
+    slots.give_run(run, PAGE_BYTES);
+    for slot in [lent, rest] {
+        release(owner, &mut slots, slot.slot);
+    }
+    slots.end_lending();
+    let stats = slots.stats();
+    assert_eq!((stats.lent_bytes, stats.uncarved_bytes), (0, limit as u64));
+}

@@ -151,6 +151,11 @@ impl<J: Journal> Shard<J> {
         self.store.slots.stats().used_bytes
     }
 
+    /// Bytes of memory that it has for data, without the reserve.
+    pub fn memory_bytes(&self) -> u64 {
+        self.store.owner.region_bytes() as u64 - self.store.options.reserve_bytes
+    }
+
     /// Whether the disk of the log takes entries. While it does not, changes are refused
     /// ([`Status::NotKept`]); what expires or is removed for others goes on.
     pub fn set_keeps(&mut self, keeps: bool) {

@@ -44,6 +44,7 @@ mod kept;
 mod leases;
 mod object_eviction;
 mod readers;
+mod reserve;
 mod shard_eviction;
 
 // The log, and durability.

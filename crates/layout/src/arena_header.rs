@@ -7,11 +7,13 @@
 //!  960  durable (a line of its own: it changes, and READs fetch it alone)
 //! 1024  asleep (a line of its own: the owner writes it, all senders read it)
 //! 1088  directory of the table's chunks (32 bits each, see `table`)
-//! 4096  the table's first buckets, then slots and the table's chunks
+//! 4096  the table's first buckets, then slots and the table's chunks, then the reserve
 //! ```
 //! The owner stores a directory entry before it stores the bucket count that needs the entry, and
 //! it never changes an entry. So a reader that fetches the page and finds every entry that the
 //! count needs has a table that was valid at that time.
+
+use crate::limits::{MAX_ARENA_BYTES, PAGE_BYTES, RESERVE_SHARE};
 
 /// Opens every arena: "REMORA" and the layout's number.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"REMORA\x00\x01");
@@ -51,6 +53,15 @@ pub mod word {
     pub const DIRECTORY: usize = 136;
 }
 
+/// The reserve behind an arena of so many bytes, for a shard that applies the log of another
+/// (docs/decisions/0061). Nobody touches its pages before that, so that every server has one, whatever it
+/// becomes. It is smaller where slot numbers would end.
+pub const fn reserve_bytes(arena_bytes: u64) -> u64 {
+    let share = arena_bytes.div_ceil(RESERVE_SHARE).next_multiple_of(PAGE_BYTES as u64);
+    let most = MAX_ARENA_BYTES.saturating_sub(arena_bytes);
+    if share < most { share } else { most }
+}
+
 /// The word [`word::DURABLE`] for a sequence up to which all changes are durable; `u64::MAX` where
 /// each change is durable at once.
 #[inline]
@@ -66,5 +77,6 @@ pub const fn durable_of(word: u64) -> u64 {
 }
 
 const _: () = assert!(durable_of(0) == u64::MAX && durable_of(durable_word(7)) == 7);
+const _: () = assert!(reserve_bytes(80 << 20) == 10 << 20 && reserve_bytes(MAX_ARENA_BYTES) == 0);
 const _: () = assert!(word::ASLEEP * 8 == 1024);
 const _: () = assert!(word::DURABLE * 8 == 960);

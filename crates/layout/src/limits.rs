@@ -203,6 +203,14 @@ pub const LEASE_CONFIG_MAX_S: u64 = 1 << 14;
 /// A sixteenth of the arena may wait for leases, unless `quarantine_bytes` says otherwise. Beyond
 /// it the allocator reuses the oldest slots early, which generation and checksum make safe.
 pub const QUARANTINE_SHARE: u64 = 16;
+/// An arena has a reserve of an eighth of its memory behind it, for a shard that applies the log of
+/// another. Such a shard has its records elsewhere than the other, and free memory in other pieces.
+/// Of eleven replicas of full primaries with an eighth more memory none ran out of it (decision
+/// 0061).
+pub const RESERVE_SHARE: u64 = 8;
+/// A shard that evicts, and has more in use than its memory since it applied a log, evicts so many
+/// bytes in a tick at most: about as long a turn as that of a change that makes room.
+pub const LENT_TURN_BYTES: u64 = 2 * SPAN_BYTES as u64;
 
 /// Unit of the arena's page allocator: small enough that a large record wastes
 /// little, large enough that 64 GiB are 16 M units.
@@ -577,6 +585,12 @@ pub const APPLY_BATCHES: u64 = 16;
 pub const DURABLE_PLACES: usize = 1024;
 /// Entries, or operations of a copy, that a shard of a replica applies in one turn.
 pub const APPLY_TURN_ENTRIES: usize = 256;
+/// A replica that has no memory for an entry for so long copies its primary anew, ms: what may still
+/// free some, such as a download that ends, has had its time. Each further copy for that reason waits
+/// twice as long, up to [`COPY_FOR_ROOM_MAX_MS`], as it loads the primary and may not help either.
+pub const COPY_FOR_ROOM_MS: u64 = 5_000;
+/// See [`COPY_FOR_ROOM_MS`].
+pub const COPY_FOR_ROOM_MAX_MS: u64 = 600_000;
 /// Time until a replica that has lost its primary tries again, at first and at most, ms.
 pub const FOLLOW_AGAIN_MS: u64 = 50;
 /// See [`FOLLOW_AGAIN_MS`].

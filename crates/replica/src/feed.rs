@@ -294,7 +294,7 @@ fn begins_of<J: Journal>(shard: &Shard<J>, shards: usize, (next, kept): (u64, u6
         epoch: shard.log().epoch().into(),
         next: next.into(),
         kept: kept.into(),
-        arena_bytes: (shard.owner().view().bytes() as u64).into(),
+        arena_bytes: shard.memory_bytes().into(),
         used_bytes: shard.used_bytes().into(),
         keys: shard.keys().into(),
         shards: (shards as u32).into(),

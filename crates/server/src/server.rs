@@ -26,7 +26,7 @@ use remora_engine::{Durability, Past, PastEpoch, Shard, ShardOptions, table_end}
 use remora_fabric::shm::{Bell, Sleeper};
 use remora_fabric::verbs::{self, VerbsError};
 use remora_fabric::vital_thread;
-use remora_layout::arena_header::word;
+use remora_layout::arena_header::{reserve_bytes, word};
 use remora_layout::limits::{
     LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_SHARDS, MIN_ARENA_BYTES,
     POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS, SMALLEST_CHUNK_BUCKETS,
@@ -143,6 +143,7 @@ impl Server {
             buckets,
             log_secret: data.as_ref().map_or_else(random_u64, |data| data.content.identity.secret),
             durability,
+            reserve_bytes: reserve_bytes(arena_bytes),
             ..shard_options(&config)
         };
         let (handles, mut loops) =
@@ -356,7 +357,7 @@ fn make_shards(
             ..common
         };
         let node = place.node.filter(|_| topology.has_several());
-        let region = arena(arena_bytes, node)?;
+        let region = arena(arena_bytes + common.reserve_bytes, node)?;
         let (handle, shard, sleeper) = make_shard(region, options, place, config)?;
         handles.push(handle);
         loops.push((shard, sleeper));

@@ -11,6 +11,7 @@
 //! * pages without a used slot serve any size again.
 
 mod give;
+mod reserve;
 mod stats;
 mod take;
 
@@ -23,6 +24,7 @@ use crate::size_class::{class_bytes, is_small};
 use crate::slot::Slot;
 use crate::spans::Spans;
 use remora_layout::limits::{PAGE_BYTES, QUARANTINE_SHARE, SLOT_UNIT_BYTES};
+use reserve::Reserve;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -54,6 +56,7 @@ pub struct Slots {
     quarantine_limit_bytes: u64,
     last_generation: u32,
     pub(crate) range: Range<u32>,
+    reserve: Reserve,
     /// Pages that are being emptied; slots freed there are held until the end.
     pub(crate) emptying: Option<Range<u32>>,
     pub(crate) held: Vec<(u32, u32)>,
@@ -81,14 +84,22 @@ impl Slots {
             large: BTreeMap::new(),
             floors: HugeTable::zeroed(end as usize),
             quarantine: Quarantine::default(),
-            quarantine_limit_bytes: range.len() as u64 * PAGE_BYTES as u64 / QUARANTINE_SHARE,
+            quarantine_limit_bytes: 0,
             last_generation,
             range,
+            reserve: Reserve::default(),
             emptying: None,
             held: Vec::new(),
             freed_bytes: 0,
             stats: SlotStats::default(),
         }
+        .with_quarantine_share()
+    }
+
+    /// Freed slots that wait for leases take a share of the memory.
+    fn with_quarantine_share(self) -> Self {
+        let quarantine_limit_bytes = self.limit_bytes() / QUARANTINE_SHARE;
+        Self { quarantine_limit_bytes, ..self }
     }
 
     /// At most so many bytes wait for leases; 0 leaves a sixteenth of all.
@@ -101,12 +112,18 @@ impl Slots {
 
     /// How the bytes are used.
     pub fn stats(&self) -> SlotStats {
-        let held: u32 = self.held.iter().map(|&(_, pages)| pages).sum();
-        let free_pages = (self.pages.free_pages() + held) as u64;
-        SlotStats { uncarved_bytes: free_pages * PAGE_BYTES as u64, ..self.stats }
+        let bytes = |pages: u32| u64::from(pages) * PAGE_BYTES as u64;
+        let (reserve, free) = (&self.reserve, self.free_pages());
+        let kept = free.min(reserve.keep_free);
+        SlotStats {
+            uncarved_bytes: bytes(free - kept),
+            reserve_bytes: bytes(reserve.pages() - reserve.lent() + kept),
+            lent_bytes: bytes(reserve.lent()),
+            ..self.stats
+        }
     }
 
-    /// Bytes of all the pages that it was given.
+    /// Bytes of all the pages that it was given, the reserve's too.
     pub fn range_bytes(&self) -> u64 {
         self.range.len() as u64 * PAGE_BYTES as u64
     }

@@ -1,6 +1,6 @@
 //! The allocator's statistics.
 
-/// How the bytes of an arena are used. All fields but `reused_early` add up to the pages that the
+/// How the bytes of an arena are used. All fields but the last two add up to the pages that the
 /// allocator was given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SlotStats {
@@ -18,6 +18,11 @@ pub struct SlotStats {
     pub run_bytes: u64,
     /// Bytes at the ends of spans, each too few for a slot.
     pub tail_bytes: u64,
+    /// Bytes of free pages that may not be taken: those of the reserve that are not lent, and as many
+    /// as are, once lending has ended.
+    pub reserve_bytes: u64,
+    /// Bytes of the reserve that are lent.
+    pub lent_bytes: u64,
     /// Slots reused before their lease had ended; a count.
     pub reused_early: u64,
 }
@@ -32,5 +37,6 @@ impl SlotStats {
             + self.uncarved_bytes
             + self.run_bytes
             + self.tail_bytes
+            + self.reserve_bytes
     }
 }

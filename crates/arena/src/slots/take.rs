@@ -5,6 +5,7 @@ use super::{ArenaFull, PAGE_UNITS, Slot, Slots};
 use crate::journal::Journal;
 use crate::owner::Owner;
 use crate::pages::Pages;
+use crate::pages::SPAN_PAGES;
 use crate::size_class::{BUCKET_CLASS, SMALL_CLASSES, class_bytes, class_for, is_small};
 use crate::spans::{capacity, tail_bytes};
 use remora_layout::limits::{PAGE_BYTES, SLOT_UNIT_BYTES};
@@ -109,9 +110,9 @@ impl Slots {
             BUCKET_CLASS => pages.take_fixed_span(),
             _ => pages.take_span(),
         };
-        let first = take(&mut self.pages).or_else(|| {
+        let first = self.take_from(SPAN_PAGES, take).or_else(|| {
             self.give_spares();
-            take(&mut self.pages)
+            self.take_from(SPAN_PAGES, take)
         })?;
         self.spans.open(first, class);
         self.stats.free_bytes += capacity(class) as u64 * class_bytes(class) as u64;
@@ -165,11 +166,11 @@ impl Slots {
     }
 
     fn take_pages(&mut self, pages: u32) -> Option<u32> {
-        if let Some(first) = self.pages.take(pages) {
-            return Some(first);
-        }
-        self.give_spares();
-        self.pages.take(pages)
+        let take = |free: &mut Pages| free.take(pages);
+        self.take_from(pages, take).or_else(|| {
+            self.give_spares();
+            self.take_from(pages, take)
+        })
     }
 
     /// The highest floor among pages. Below the last generation, as pages that
@@ -179,6 +180,6 @@ impl Slots {
     }
 
     fn full(&self, bytes: usize) -> ArenaFull {
-        ArenaFull { bytes, limit_bytes: self.range.len() as u64 * PAGE_BYTES as u64 }
+        ArenaFull { bytes, limit_bytes: self.limit_bytes() }
     }
 }

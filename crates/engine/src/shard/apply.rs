@@ -7,16 +7,20 @@
 //! entry that is refused has changed nothing that a command can see, and may come again.
 //! [`super::progress`] decides which entry comes next.
 //!
+//! A shard that applies has its records elsewhere than the shard whose log it is, and may find no
+//! place for one although as much is free. Such a change gets memory of the reserve (decision 0061).
+//!
 //! Nothing is logged: the log counts one sequence for each entry. But the shard of a replica with a
 //! disk logs each entry that it carries out ([`super::follow`]).
 
 use super::Shard;
 use super::progress::{Applied, AppliedLogs, ApplyError, Origin};
-use super::room::release_turn;
+use super::room::{given_bytes, release_turn};
 use crate::store::{Found, Now};
 use remora_arena::Journal;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
+use remora_layout::limits::SPAN_BYTES;
 use remora_log::{Entry, LogKey};
 use remora_protocol::applied::{AppliedEntry, AppliedStep};
 use remora_protocol::message::Status;
@@ -28,6 +32,7 @@ impl<J: Journal> Shard<J> {
     /// log's entry removes it.
     pub fn begin_applying(&mut self) {
         self.store.is_applying = true;
+        self.store.slots.begin_lending();
         self.store.moves.end_dumps();
         self.abandon_snapshot();
     }
@@ -79,6 +84,7 @@ impl<J: Journal> Shard<J> {
             self.store.log.begin_epoch(epoch);
         }
         self.store.is_applying = false;
+        self.store.slots.end_lending();
         self.applied.begin_epoch(epoch);
         // The entries of the other logs that would continue them do not come any more.
         self.store.drop_loads();
@@ -230,7 +236,28 @@ impl<J: Journal> Shard<J> {
         matches!(status, Status::NotDone | Status::NotFound) && found.is_some_and(is_filling)
     }
 
+    /// Carries a change out, if need be with memory of the reserve.
     fn carry_out(
+        &mut self,
+        of: (Database, &Command<'_>),
+        origin: &Origin<'_>,
+        now: Now,
+    ) -> Result<Applied, ApplyError> {
+        let mut more = 0;
+        // Bounded: each turn lends something of the reserve, twice as much as the one before.
+        loop {
+            let carried_out = self.carry_out_once(of, origin, now);
+            if carried_out != Err(ApplyError::Refused(Status::OutOfMemory)) {
+                return carried_out;
+            }
+            more = if more == 0 { (given_bytes(of.1) + SPAN_BYTES) as u64 } else { 2 * more };
+            if !self.store.slots.lend(more) {
+                return carried_out;
+            }
+        }
+    }
+
+    fn carry_out_once(
         &mut self,
         (database, command): (Database, &Command<'_>),
         origin: &Origin<'_>,

@@ -154,7 +154,9 @@ impl<J: Journal> Store<J> {
         let region_bytes = owner.region_bytes();
         let table = Table::new(&mut owner, ARENA_HEADER_BYTES, options.buckets);
         let from = table_end(options.buckets) as usize;
+        let memory_bytes = region_bytes.saturating_sub(options.reserve_bytes as usize);
         let slots = Slots::with_last_generation(from, region_bytes, options.last_generation)
+            .with_reserve_bytes(options.reserve_bytes)
             .with_quarantine_bytes(options.quarantine_bytes);
         owner.store(word::VERSION, PROTOCOL_VERSION as u64);
         owner.store(word::INCARNATION, options.incarnation);
@@ -181,7 +183,7 @@ impl<J: Journal> Store<J> {
             defragmenter: Defragmenter::default(),
             pins: Pins::default(),
             ask_only: AskOnly::default(),
-            parts: AllParts::new(region_bytes),
+            parts: AllParts::new(memory_bytes),
             moves: Moves::default(),
             graves: VecDeque::new(),
             cover: Cover::default(),

@@ -38,6 +38,9 @@ pub struct ShardOptions {
     pub log_shard: u32,
     /// Bytes of freed slots that may wait for leases; 0 for a sixteenth.
     pub quarantine_bytes: u64,
+    /// Bytes at the end of the arena that only apply mode may take, and only for what finds no room
+    /// elsewhere.
+    pub reserve_bytes: u64,
     /// The behaviour when the arena is full.
     pub eviction: Eviction,
     /// A slot is not used again after this many generations: the range of 32 bits, except in tests
@@ -63,6 +66,7 @@ impl Default for ShardOptions {
             log_secret: 0,
             log_shard: 0,
             quarantine_bytes: 0,
+            reserve_bytes: 0,
             eviction: Eviction::None,
             last_generation: u32::MAX,
             upload_idle_s: UPLOAD_IDLE_S,

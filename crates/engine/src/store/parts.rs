@@ -186,9 +186,9 @@ impl Parts {
 }
 
 impl AllParts {
-    /// An empty set of tables, in an arena of this many bytes.
-    pub fn new(region_bytes: usize) -> Self {
-        let most_kept = region_bytes as u64 / KEPT_PARTS_SHARE;
+    /// An empty set of tables, in so many bytes of memory.
+    pub fn new(memory_bytes: usize) -> Self {
+        let most_kept = memory_bytes as u64 / KEPT_PARTS_SHARE;
         Self { by_root: BTreeMap::new(), reads: PartReads::default(), most_kept }
     }
 

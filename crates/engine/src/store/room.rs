@@ -36,7 +36,7 @@ use remora_index::hash::record_key;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     COVER_TURN_RUNS, DEFRAGMENT_MOVED_WINDOWS, DEFRAGMENT_WINDOWS, EVICTION_SLACK_BYTES,
-    EVICTIONS_BEFORE_MOVES, PAGE_BYTES, SMALL_SLOT_BYTES, SPAN_BYTES,
+    EVICTIONS_BEFORE_MOVES, LENT_TURN_BYTES, PAGE_BYTES, SMALL_SLOT_BYTES, SPAN_BYTES,
 };
 use remora_layout::record::Mutable;
 use remora_protocol::Command;
@@ -158,7 +158,7 @@ impl<J: Journal> Store<J> {
         let evictor = &self.evictor;
         let may_be = evictor.is_on() && evictor.roots() > 0 && !self.is_applying;
         let within = free_bytes(&self.slots) + evictor.coming_bytes();
-        let is_possible = bytes < self.slots.range_bytes();
+        let is_possible = bytes < self.slots.limit_bytes();
         may_be && is_possible && within + evictor.weight_of_all() >= bytes
     }
 
@@ -388,6 +388,31 @@ impl<J: Journal> Store<J> {
         let lease_end_s = self.lease_end_s(mutable, now);
         self.lag.forget(dead.slot);
         self.slots.release(&mut self.owner, dead, lease_end_s, now.since_start_s);
+    }
+
+    /// Makes pages free until what is in use is at most the shard's memory: some in each call. A
+    /// shard that evicts, and has applied a log before, thus refuses nothing for long.
+    pub(super) fn give_back_lent(&mut self, now: Now) {
+        let over = self.slots.over_bytes();
+        if over == 0 || self.is_applying || !self.evictor.is_on() {
+            return;
+        }
+        let goal = over.saturating_sub(LENT_TURN_BYTES);
+        let enough = LENT_TURN_BYTES + EVICTION_SLACK_BYTES;
+        // Bounded: each turn frees a key's memory, or lets it come.
+        while self.slots.over_bytes() > goal
+            && free_bytes(&self.slots) + self.evictor.coming_bytes() < enough
+            && self.evict_next(now)
+        {}
+        self.shed_thinned(now);
+        if self.slots.over_bytes() <= goal || self.has_graves() {
+            return;
+        }
+        self.empty_windows(SPAN_BYTES, now, |store| match store.slots.over_bytes() {
+            over if over <= goal => Ok(()),
+            over => Err(ArenaFull { bytes: over as usize, limit_bytes: store.slots.limit_bytes() }),
+        });
+        self.shed_thinned(now);
     }
 
     // The heap's bytes.

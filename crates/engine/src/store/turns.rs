@@ -24,6 +24,7 @@ impl<J: Journal> Store<J> {
         self.slots.end_leases(&mut self.owner, now.since_start_s);
         self.republish(now);
         self.ticked.count(now);
+        self.give_back_lent(now);
         if !self.is_applying && !self.moves.is_empty() {
             self.end_idle_moves();
         }
@@ -47,6 +48,7 @@ impl<J: Journal> Store<J> {
             || self.cover.aside_bytes() > 0
             || !self.moves.is_empty()
             || self.due_objects > 0
+            || self.slots.over_bytes() > 0
     }
 
     /// Removes the expired keys of a bucket. The caller has asked [`Store::may_expire`].

@@ -9,6 +9,7 @@ use remora_command_line::Size;
 use remora_command_line::shards::default_shards;
 use remora_fabric::verbs::memlock::{self, Locked};
 use remora_fabric::verbs::{self, Gid, Loopback, LoopbackError, Packets, Port};
+use remora_layout::arena_header::reserve_bytes;
 use std::collections::BTreeSet;
 
 /// All of it; devices are tried with these settings of packets.
@@ -123,7 +124,8 @@ fn gids(places: &[Gid], usable: &[Gid]) -> Vec<Finding> {
 /// Each device pins the arenas anew.
 fn locked_memory(locked: Locked, devices: u64) -> Finding {
     let shards = default_shards(DEFAULT_MAX_MEMORY.0);
-    let server = DEFAULT_MAX_MEMORY.0 * devices.max(1) + memlock::session_bytes(shards);
+    let arenas = DEFAULT_MAX_MEMORY.0 + reserve_bytes(DEFAULT_MAX_MEMORY.0);
+    let server = arenas * devices.max(1) + memlock::session_bytes(shards);
     let client = memlock::client_bytes(shards);
     let needs = format!(
         "a server of {DEFAULT_MAX_MEMORY} registers {server} bytes with one session, a client {client} and what it reads"
@@ -239,7 +241,8 @@ mod tests {
         let verdict = |limit, is_exempt, devices| {
             locked_memory(Locked { limit, pinned: 0, is_exempt }, devices).verdict
         };
-        let enough = (1 << 30) + memlock::session_bytes(default_shards(DEFAULT_MAX_MEMORY.0));
+        let enough =
+            (1 << 30) + (1 << 27) + memlock::session_bytes(default_shards(DEFAULT_MAX_MEMORY.0));
         assert_eq!(verdict(None, false, 1), Verdict::Ok);
         assert_eq!(verdict(Some(0), true, 1), Verdict::Ok);
         assert_eq!(verdict(Some(enough), false, 1), Verdict::Ok);

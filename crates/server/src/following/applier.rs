@@ -86,6 +86,7 @@ impl Applier {
                 Ok(true) => {
                     if std::mem::take(&mut self.has_told) {
                         following.set_trouble("");
+                        following.note_room(number, true);
                     }
                     self.batches.pop_front();
                     self.at = 0;
@@ -94,11 +95,15 @@ impl Applier {
                 Ok(false) => {}
                 Err(error) => {
                     (self.is_refused, self.has_told) = (true, true);
-                    let helps = match error {
-                        ApplyError::Refused(Status::OutOfMemory) => {
-                            "; if it stays so, start this replica with more max_memory"
+                    let is_full = error == ApplyError::Refused(Status::OutOfMemory);
+                    if is_full {
+                        following.note_room(number, false);
+                    }
+                    let helps = match is_full {
+                        true => {
+                            "; if it stays so, the primary is copied anew. More max_memory for this replica helps"
                         }
-                        _ => "",
+                        false => "",
                     };
                     let why = format!("shard {number} cannot apply the log: {error}{helps}");
                     if following.set_trouble(&why) {

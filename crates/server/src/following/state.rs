@@ -41,6 +41,11 @@ pub struct Following {
     pub durable_total: AtomicU64,
     /// The same of the commit positions.
     pub commit_total: AtomicU64,
+    /// By shard of this server, since when it has no memory for the next entry, ms after `since`; 0 if
+    /// it has.
+    full_since_ms: Vec<AtomicU64>,
+    /// Copies that were begun anew because a shard had no memory for an entry.
+    pub copies_for_room: AtomicU64,
     /// Copies since it is followed.
     pub copies: AtomicU64,
     /// Links made since then.
@@ -89,6 +94,8 @@ impl Following {
             received_total: AtomicU64::new(0),
             applied_total: AtomicU64::new(0),
             commit_total: AtomicU64::new(0),
+            full_since_ms: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+            copies_for_room: AtomicU64::new(0),
             copies: AtomicU64::new(0),
             links: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
@@ -109,6 +116,22 @@ impl Following {
         let is_news = *trouble != why;
         why.clone_into(&mut trouble);
         is_news
+    }
+
+    /// Whether a shard has memory for its next entry.
+    pub fn note_room(&self, shard: usize, has_room: bool) {
+        let since = if has_room { 0 } else { self.ms().max(1) };
+        // The first time counts.
+        if has_room || self.full_since_ms[shard].load(Ordering::Relaxed) == 0 {
+            self.full_since_ms[shard].store(since, Ordering::Relaxed);
+        }
+    }
+
+    /// For how long a shard has had no memory for its next entry, ms; 0 if all have.
+    pub fn full_ms(&self) -> u64 {
+        let since = self.full_since_ms.iter().map(|since| since.load(Ordering::Relaxed));
+        let first = since.filter(|since| *since > 0).min();
+        first.map_or(0, |since| (self.ms() - since).max(1))
     }
 
     /// The shards go on from there.

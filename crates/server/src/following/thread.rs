@@ -14,10 +14,14 @@ use crate::random::random_u64;
 use crate::shared::Shared;
 use remora_fabric::{Address, vital_thread};
 use remora_frontend::{OwnedReply, Token};
-use remora_layout::limits::{FOLLOW_AGAIN_MAX_MS, FOLLOW_AGAIN_MS, HEARTBEAT_MS, ROLE_PATIENCE_MS};
+use remora_layout::limits::{
+    COPY_FOR_ROOM_MAX_MS, COPY_FOR_ROOM_MS, FOLLOW_AGAIN_MAX_MS, FOLLOW_AGAIN_MS, HEARTBEAT_MS,
+    ROLE_PATIENCE_MS,
+};
 use remora_protocol::message::Status;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -43,6 +47,7 @@ impl RoleThread {
             is_whole: true,
             epoch: 0,
             asked: None,
+            room_patience_ms: COPY_FOR_ROOM_MS,
         };
         Ok(Self { thread: vital_thread::spawn("role", move || worker.run())?, shared })
     }
@@ -65,6 +70,8 @@ struct Worker {
     epoch: u64,
     /// What it was asked while it followed.
     asked: Option<Asked>,
+    /// For how long a shard may have no memory, until the primary is copied anew, ms.
+    room_patience_ms: u64,
 }
 
 impl Worker {
@@ -85,7 +92,14 @@ impl Worker {
         // Bounded by the life of the server.
         while self.asked.is_none() {
             let began = Instant::now();
-            let ended = replica.follow(|| self.is_called());
+            let following = Arc::clone(&replica.following);
+            let ended = replica.follow(|| self.is_called() || self.has_no_room(&following));
+            // Only while the primary is there: without it, what was received is all there is.
+            let is_there = matches!(ended, Ended::Called) && self.asked.is_none();
+            if is_there && self.has_no_room(&following) {
+                replica = self.copy_for_room(replica);
+                continue;
+            }
             let Ended::Failed(why) = ended else { break };
             if replica.following.set_trouble(&why) {
                 let primary = &replica.following.primary;
@@ -110,6 +124,34 @@ impl Worker {
             };
         }
         self.asked.is_some()
+    }
+
+    /// Whether a shard has had no memory for an entry for too long.
+    fn has_no_room(&self, following: &Following) -> bool {
+        following.full_ms() >= self.room_patience_ms
+    }
+
+    /// Copies the primary anew: the copy lies together, and leaves no places between records. The
+    /// next such copy comes later.
+    fn copy_for_room(&mut self, before: Replica) -> Replica {
+        let Following { primary, copies_for_room, .. } = &*before.following;
+        let (why, waited_ms) = (before.following.trouble(), self.room_patience_ms);
+        let copies = copies_for_room.load(Ordering::Relaxed) + 1;
+        tracing::warn!(
+            "{primary} is copied anew, time {copies} for this reason, as {waited_ms} ms did not help: {why}"
+        );
+        self.room_patience_ms = (2 * waited_ms).min(COPY_FOR_ROOM_MAX_MS);
+        let next = Following::new(primary.clone(), self.shared.shards.len());
+        next.copies_for_room.store(copies, Ordering::Relaxed);
+        next.set_trouble(&format!("the primary is copied anew: {why}"));
+        // What was received and is not applied goes away.
+        self.is_whole = false;
+        self.epoch = self.epoch.max(before.epoch());
+        drop(before);
+        if let Err(why) = self.begin(next) {
+            tracing::warn!("{why}");
+        }
+        self.replica.take().expect("it was just begun")
     }
 
     /// Waits, unless there is something to do.
@@ -160,12 +202,18 @@ impl Worker {
             }
         }
         tracing::info!("this server becomes a replica of {primary}, as it was told");
-        self.begin(primary)
+        self.begin_anew(primary)
+    }
+
+    /// Follows a primary, from nothing, as it was told.
+    fn begin_anew(&mut self, primary: Address) -> Result<(), String> {
+        self.room_patience_ms = COPY_FOR_ROOM_MS;
+        self.begin(Following::new(primary, self.shared.shards.len()))
     }
 
     /// Follows a primary, from nothing.
-    fn begin(&mut self, primary: Address) -> Result<(), String> {
-        let following = Arc::new(Following::new(primary, self.shared.shards.len()));
+    fn begin(&mut self, following: Following) -> Result<(), String> {
+        let following = Arc::new(following);
         self.shared.roles.set(Role::Replica(Arc::clone(&following)));
         // Its clients' leases lapse before anything goes that they have seen.
         self.shared.view.hide();
@@ -223,7 +271,7 @@ impl Worker {
         self.epoch = self.epoch.max(before.epoch());
         let primary = before.following.primary.clone();
         tracing::info!("{primary} is copied anew, as it was told");
-        self.begin(primary)
+        self.begin_anew(primary)
     }
 
     /// Each shard takes this step. The latest epoch that one of them knows.

@@ -142,6 +142,8 @@ impl Facts<'_> {
             ("retired_bytes", self.sum(|s| s.slots.retired_bytes)),
             ("uncarved_bytes", self.sum(|s| s.slots.uncarved_bytes)),
             ("run_bytes", self.sum(|s| s.slots.run_bytes)),
+            ("reserve_bytes", self.sum(|s| s.slots.reserve_bytes)),
+            ("reserve_lent_bytes", self.sum(|s| s.slots.lent_bytes)),
             ("resp_pending_bytes", resp_pending_bytes(self.shared)),
             ("staged_bytes", self.sum(|s| s.staged_bytes)),
             ("heap_bytes", self.sum(|s| s.heap_bytes)),
