@@ -146,6 +146,12 @@ impl<J: Journal> Shard<J> {
         self.store.log.release(hold);
     }
 
+    /// The log keeps so many bytes for readers that may come back, beside what readers hold; see
+    /// [`Log::set_limit`].
+    pub fn keep_log(&mut self, bytes: usize) {
+        self.store.log.set_limit(bytes);
+    }
+
     /// Bytes of the arena that data take.
     pub fn used_bytes(&self) -> u64 {
         self.store.slots.stats().used_bytes

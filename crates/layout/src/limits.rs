@@ -547,7 +547,8 @@ pub const SNAPSHOT_LATE_KEYS: usize = 64;
 /// had begun before it: their clients continue them, and so they do not end by themselves.
 pub const SNAPSHOT_WAIT_S: u64 = 600;
 
-/// Bytes of operation log that a shard keeps in memory while no reader holds them.
+/// Bytes of operation log that a shard keeps in memory while no reader holds them; for replicas that are
+/// away it keeps as many as it is configured to.
 pub const OPLOG_BYTES: usize = 1 << 20;
 /// Bytes of it that a shard keeps for readers that hold them: twice the longest
 /// entry of one key, so that such an entry breaks no hold by itself.

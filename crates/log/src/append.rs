@@ -157,6 +157,18 @@ impl Log {
         self.begin_epoch(epoch);
     }
 
+    /// Without a hold the log keeps so many bytes from now on, but no less than four segments, and no
+    /// more than for a hold. What is beyond goes when the next segment begins.
+    pub fn set_limit(&mut self, bytes: usize) {
+        let least = LOG_SEGMENTS * self.segment_bytes;
+        self.options.limit_bytes = bytes.clamp(least, self.options.held_bytes.max(least));
+    }
+
+    /// Bytes that the log keeps without a hold.
+    pub fn limit_bytes(&self) -> usize {
+        self.options.limit_bytes
+    }
+
     /// Appends an entry of this shard alone. Its operation is the three slices,
     /// one behind the other.
     #[inline]

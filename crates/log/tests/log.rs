@@ -474,3 +474,31 @@ fn a_hold_that_catches_up_gives_its_room_back() {
     assert_eq!(log.oldest_sequence(), 1, "nothing is dropped before a segment begins");
     log.release(hold);
 }
+
+/// A log that may keep more without a hold does, and gives it back with the next segment once it may
+/// not. A reader within these bytes goes on.
+#[test]
+fn a_log_keeps_as_much_without_a_hold_as_it_may() {
+    let mut log = small_log(1);
+    let fill = |log: &mut Log, entries: usize| {
+        (0..entries).for_each(|_| _ = log.append([&[7; 40], b"", b""]));
+    };
+    log.append([b"first", b"", b""]);
+    let mut cursor = log.oldest_cursor();
+    log.set_limit(3 * LIMIT_BYTES);
+    fill(&mut log, 30);
+    assert!(log.kept_bytes() > LIMIT_BYTES && log.room_bytes() == usize::MAX);
+    assert_eq!(log.read(&mut cursor, usize::MAX, &mut Vec::new()), Ok(31));
+    fill(&mut log, 200);
+    assert!(log.kept_bytes() <= 3 * LIMIT_BYTES && log.kept_bytes() > 2 * LIMIT_BYTES);
+    assert!(log.oldest_sequence() > 31, "the oldest have gone");
+    // What a hold keeps counts for its room alone.
+    let hold = log.hold(&log.cursor(log.last_sequence() + 1).unwrap()).unwrap();
+    assert_eq!(log.room_bytes(), HELD_BYTES - LIMIT_BYTES / 4);
+    log.release(hold);
+    log.set_limit(0);
+    fill(&mut log, LIMIT_BYTES / 4 / 80);
+    assert!(log.kept_bytes() <= LIMIT_BYTES && log.limit_bytes() == LIMIT_BYTES);
+    log.set_limit(usize::MAX);
+    assert_eq!(log.limit_bytes(), HELD_BYTES);
+}

@@ -35,6 +35,9 @@ pub struct Config {
     /// When a replica is asked for an acknowledgement: after some tens of entries (relaxed), or for
     /// each message, and only then it counts as stored (strict).
     pub replica_acks: AskFor,
+    /// Bytes of log that all shards together keep in memory for replicas that are away, from the first
+    /// replica on; each keeps its part, and [`remora_layout::limits::OPLOG_BYTES`] at least.
+    pub replica_backlog_bytes: u64,
     /// Where the data are kept; `None`: nowhere, they end with the server.
     pub data: Option<Data>,
     /// Address of the RESP listener; port 0 takes a free one.

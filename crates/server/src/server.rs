@@ -28,8 +28,9 @@ use remora_fabric::verbs::{self, VerbsError};
 use remora_fabric::vital_thread;
 use remora_layout::arena_header::{reserve_bytes, word};
 use remora_layout::limits::{
-    LEASE_CONFIG_MAX_S, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_SHARDS, MIN_ARENA_BYTES,
-    POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS, SMALLEST_CHUNK_BUCKETS,
+    LEASE_CONFIG_MAX_S, LOG_HELD_BYTES, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_SHARDS,
+    MIN_ARENA_BYTES, POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS,
+    SMALLEST_CHUNK_BUCKETS,
 };
 use remora_layout::slot::SlotTable;
 use remora_storage::{Directory, GroupCommit, Life, Lock, Promise};
@@ -537,6 +538,12 @@ fn check(config: &Config) -> Result<(), StartError> {
     if config.min_replicas > MAX_MIN_REPLICAS {
         let wanted = config.min_replicas;
         return wrong(format!("min_replicas = {wanted}: must be at most {MAX_MIN_REPLICAS}"));
+    }
+    let backlog = config.replica_backlog_bytes / config.shards as u64;
+    if backlog > LOG_HELD_BYTES as u64 {
+        return wrong(format!(
+            "replica_backlog = {backlog} bytes of each shard: at most {LOG_HELD_BYTES}"
+        ));
     }
     if config.lease_min_ms > LEASE_CONFIG_MAX_S * 1000 {
         return wrong(format!(

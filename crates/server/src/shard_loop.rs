@@ -332,7 +332,10 @@ impl ShardLoop {
     }
 
     fn attach(&mut self, mut session: RingSession) {
-        session.set_ask_for(self.host().shared.config.replica_acks);
+        let shared = &self.host().shared;
+        let config = &shared.config;
+        let backlog_bytes = config.replica_backlog_bytes as usize / shared.shards.len();
+        session.feeds_by(config.replica_acks, backlog_bytes);
         if let Err((session, error)) = self.clients.attach(session, &self.sleeper) {
             tracing::error!(%error, session = session.session, "cannot wait for a session");
             session.violated.store(true, Ordering::Release);

@@ -56,6 +56,7 @@ fn host() -> &'static Mutex<Host> {
             replica_reads: Default::default(),
             min_replicas: 0,
             replica_acks: remora_server::AskFor::default(),
+            replica_backlog_bytes: 64 << 20,
             resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             socket_path: directory.path().join("socket"),
             fabric_address: None,

@@ -231,6 +231,8 @@ impl<J: Journal> Store<J> {
             keys: self.stats.keys - self.flushes.keys(),
             last_sequence: self.log.last_sequence(),
             durable_sequence: self.durable_sequence(),
+            log_limit_bytes: self.log.limit_bytes() as u64,
+            log_bytes: self.log.kept_bytes() as u64,
             pending_keys: self.lag.keys(),
             buckets: self.table.buckets(),
             overflow_buckets: self.table.overflow_buckets(),

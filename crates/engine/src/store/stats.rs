@@ -40,6 +40,10 @@ pub struct ShardStats {
     pub last_sequence: u64,
     /// Sequence of the last change that is as durable as configured.
     pub durable_sequence: u64,
+    /// Bytes of log that are kept in memory without a reader, and those that are there.
+    pub log_limit_bytes: u64,
+    /// See `log_limit_bytes`.
+    pub log_bytes: u64,
     /// Changed keys for which replies may wait.
     pub pending_keys: u64,
     /// Main buckets of the table.

@@ -16,8 +16,8 @@ use remora_command_line::shards::{ByRule, Resources};
 use remora_command_line::{DEFAULT_PORT, PacketArgs, Size, Transport, Wake, unavailable, usage};
 use remora_fabric::{Address, UnknownAddress};
 use remora_layout::limits::{
-    MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_READS_PER_CLIENT, MAX_SESSIONS, MAX_SHARDS,
-    MIN_ARENA_BYTES, UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,
+    LOG_HELD_BYTES, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_READS_PER_CLIENT, MAX_SESSIONS,
+    MAX_SHARDS, MIN_ARENA_BYTES, UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,
 };
 use remora_server::Data;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,9 @@ pub const DEFAULT_MAX_MEMORY: Size = Size(1 << 30);
 const DEFAULT_SNAPSHOT_LOG_BYTES: Size = Size(1 << 30);
 /// The least: with less a server writes one snapshot after another.
 const MIN_SNAPSHOT_LOG_BYTES: Size = Size(1 << 20);
+/// Some ten seconds of a hundred thousand small changes a second: a replica that is started again is away
+/// for less.
+const DEFAULT_REPLICA_BACKLOG: Size = Size(64 << 20);
 
 /// Settings that one source gives; all of them are optional.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -146,6 +149,11 @@ pub struct Layer {
     /// it has completed; strict, once the replica has said so [default: relaxed].
     #[arg(long, env = "REMORA_REPLICA_ACKS", value_name = "WHEN", value_enum)]
     pub replica_acks: Option<ReplicaAcks>,
+    /// Log that all shards together keep in memory for replicas that are away, from
+    /// the first replica on, beside max_memory: at most 160MiB of a shard, at least
+    /// 1MiB [default: 64MiB].
+    #[arg(long, env = "REMORA_REPLICA_BACKLOG", value_name = "SIZE")]
+    pub replica_backlog: Option<Size>,
     /// Queue pairs of clients over RDMA, one for each client process, 1 to 1024
     /// and no more than the devices have [default: 1024]. Further clients get
     /// TCP by auto, and are refused by verbs.
@@ -212,6 +220,7 @@ impl Layer {
             replica_reads: self.replica_reads.or(below.replica_reads),
             min_replicas: self.min_replicas.or(below.min_replicas),
             replica_acks: self.replica_acks.or(below.replica_acks),
+            replica_backlog: self.replica_backlog.or(below.replica_backlog),
             max_queue_pairs: self.max_queue_pairs.or(below.max_queue_pairs),
             reads_per_client: self.reads_per_client.or(below.reads_per_client),
             log: self.log.or(below.log),
@@ -287,6 +296,8 @@ pub struct Settings {
     pub min_replicas: usize,
     /// When a replica has stored a change.
     pub replica_acks: ReplicaAcks,
+    /// Log that is kept for replicas that are away.
+    pub replica_backlog: Size,
     /// Queue pairs of clients over RDMA.
     pub max_queue_pairs: usize,
     /// READs that one client over RDMA may have under way.
@@ -332,6 +343,7 @@ impl Settings {
             replica_reads: layer.replica_reads.unwrap_or_default(),
             min_replicas: layer.min_replicas.unwrap_or(0),
             replica_acks: layer.replica_acks.unwrap_or_default(),
+            replica_backlog: layer.replica_backlog.unwrap_or(DEFAULT_REPLICA_BACKLOG),
             max_queue_pairs: layer.max_queue_pairs.unwrap_or(MAX_SESSIONS),
             reads_per_client: layer.reads_per_client.unwrap_or(MAX_READS_PER_CLIENT),
             log: layer.log.unwrap_or_else(|| "info".into()),
@@ -393,6 +405,7 @@ impl Settings {
                 "min_replicas: {replicas} is not in 0..={MAX_MIN_REPLICAS}; each change would wait for all of them"
             )));
         }
+        self.check_backlog()?;
         let share = self.max_memory.0 / self.shards as u64;
         if !(MIN_ARENA_BYTES..=MAX_ARENA_BYTES).contains(&share) {
             return Err(usage(format!(
@@ -405,6 +418,19 @@ impl Settings {
             )));
         }
         Ok(())
+    }
+
+    fn check_backlog(&self) -> anyhow::Result<()> {
+        let share = self.replica_backlog.0 / self.shards as u64;
+        if share <= LOG_HELD_BYTES as u64 {
+            return Ok(());
+        }
+        let (backlog, shards) = (self.replica_backlog, self.shards);
+        Err(usage(format!(
+            "replica_backlog: {backlog} for {shards} shard(s) is {} each; the log of a shard keeps {} at most",
+            Size(share),
+            Size(LOG_HELD_BYTES as u64)
+        )))
     }
 
     /// The address of the primary.
@@ -448,6 +474,7 @@ impl Settings {
             replica_reads: self.replica_reads.into(),
             min_replicas: self.min_replicas,
             replica_acks: self.replica_acks.into(),
+            replica_backlog_bytes: self.replica_backlog.0,
             max_queue_pairs: self.max_queue_pairs,
             reads_per_client: self.reads_per_client,
         }
@@ -554,6 +581,7 @@ mod tests {
             "durability = \"fsync\"",
             "snapshot_log_bytes = \"0\"",
             "snapshot_log_bytes = \"1023KiB\"",
+            "replica_backlog = \"100GiB\"",
         ] {
             let error = Settings::decide(layer(text)).unwrap_err().to_string();
             assert!(error.contains(text.split(' ').next().unwrap()), "{error}");

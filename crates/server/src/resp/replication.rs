@@ -4,6 +4,7 @@ use super::info_lines::{Line, lines, load};
 use crate::following::{Following, Role};
 use crate::ring_session::{FeedCounts, ReplicaPositions, ReplicaState};
 use crate::shared::{ShardHandle, Shared};
+use remora_engine::ShardStats;
 use remora_fabric::Address;
 use remora_resp::commands::replication::{ReplicaFacts, RoleFacts};
 use std::collections::BTreeMap;
@@ -104,6 +105,9 @@ fn of_primary(shared: &Shared) -> Vec<Line> {
         shared.shards.iter().map(move |shard| of(shard).load(Ordering::Relaxed))
     };
     let in_sync = over(|shard| &shard.in_sync_replicas).min().unwrap_or(0);
+    let log_bytes = |of: fn(&ShardStats) -> u64| {
+        shared.shards.iter().map(|shard| of(&shard.stats())).sum::<u64>().to_string()
+    };
     let mut sent = FeedCounts::default();
     replicas.iter().for_each(|of| sent.add(of.positions.counts));
     all.extend(lines([
@@ -115,6 +119,9 @@ fn of_primary(shared: &Shared) -> Vec<Line> {
         ("in_sync_replicas", in_sync.to_string()),
         ("replicated_offset", over(|shard| &shard.replicated).sum::<u64>().to_string()),
         ("replicas_lagged", over(|shard| &shard.laggards).sum::<u64>().to_string()),
+        ("repl_backlog_active", "1".into()),
+        ("repl_backlog_size", log_bytes(|of| of.log_limit_bytes)),
+        ("repl_backlog_histlen", log_bytes(|of| of.log_bytes)),
         ("feed_messages", sent.messages.to_string()),
         ("feed_bytes", sent.bytes.to_string()),
         ("feed_acknowledgements", sent.acknowledgements.to_string()),

@@ -95,6 +95,8 @@ impl ShardHost {
         self.applier.clear();
         let of = (self.number, self.shared.shards.len());
         self.shard.begin_following_anew(of, self.shared.disk.is_some());
+        // It has no replicas.
+        self.shard.keep_log(0);
     }
 
     /// Whether the log of the primary is applied further with the next tick.

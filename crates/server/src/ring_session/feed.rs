@@ -40,7 +40,10 @@ impl RingSession {
                 let why = self.roles.as_ref().map(|roles| roles.refusal()).unwrap_or_default();
                 Feed::refused(RefusalReason::IsReplica, &why)
             }
-            false => Feed::begin((shard, self.arenas.len()), &follow, self.ask_for),
+            false => {
+                shard.keep_log(self.backlog_bytes);
+                Feed::begin((shard, self.arenas.len()), &follow, self.ask_for)
+            }
         };
         self.replies.link.await_writes(self.shard);
         let port = u16::try_from(follow.port.get()).unwrap_or(0);

@@ -84,6 +84,8 @@ pub struct RingSession {
     feed: Option<Box<replica_feed::ReplicaFeed>>,
     /// When a replica is asked for an acknowledgement.
     ask_for: AskFor,
+    /// Bytes of log that the shard keeps for replicas that are away, once there is one.
+    backlog_bytes: usize,
     /// Where the client is.
     peer: Peer,
     /// The role of the server, if it may change.
@@ -194,6 +196,7 @@ impl RingSession {
             uploads: Uploads::default(),
             feed: None,
             ask_for: AskFor::default(),
+            backlog_bytes: 0,
             peer: Peer::Local,
             roles: None,
             frames: Vec::new(),
@@ -209,9 +212,10 @@ impl RingSession {
         }
     }
 
-    /// When the client is asked for an acknowledgement, if it is a replica.
-    pub fn set_ask_for(&mut self, ask_for: AskFor) {
-        self.ask_for = ask_for;
+    /// If the client is a replica: when it is asked for an acknowledgement, and how many bytes of log
+    /// the shard keeps from then on for replicas that are away.
+    pub fn feeds_by(&mut self, ask_for: AskFor, backlog_bytes: usize) {
+        (self.ask_for, self.backlog_bytes) = (ask_for, backlog_bytes);
     }
 
     /// Where the client is, and the role of the server, which may change.

@@ -22,6 +22,7 @@ fn server(directory: &Path) -> Server {
         replica_reads: Default::default(),
         min_replicas: 0,
         replica_acks: remora_replica::AskFor::default(),
+        replica_backlog_bytes: 0,
         resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         socket_path: directory.join("socket"),
         fabric_address: None,
