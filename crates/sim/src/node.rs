@@ -38,7 +38,7 @@ use remora_server::disk::Content;
 use remora_server::ring_session::SessionError;
 use remora_storage::sim::SimVolume;
 use ring_clients::NodeRings;
-use session::{Granting, Session};
+use session::{Granting, Session, is_lost};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -454,7 +454,7 @@ impl Node {
                 match ring.turn(shard, now) {
                     Ok(frames) => worked |= frames > 0,
                     Err(error) => {
-                        self.violations.extend(Some(error).filter(|of| !primary::is_lost(of)));
+                        self.violations.extend(Some(error).filter(|of| !is_lost(of)));
                         session.violated.store(true, Ordering::Relaxed);
                     }
                 }

@@ -43,7 +43,7 @@ fn fixed_seeds_keep_every_promise_with_replicas() {
     assert!(crashes > 20 && stalls > 20 && lost > 20, "{crashes} {stalls} {lost}");
     assert!(counts.promotions > 10 && counts.anew > 5, "{counts:?}");
     assert!(counts.copies > 300 && counts.compared > 1_000, "{counts:?}");
-    assert!(counts.links > counts.copies, "some go on without a copy: {counts:?}");
+    assert!(counts.resumes > 100 && counts.links > 100, "{counts:?}");
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub struct Following {
     pub commit_total: AtomicU64,
     /// Copies since it is followed.
     pub copies: AtomicU64,
+    /// Times since then that a log of the primary went on without a copy.
+    pub resumes: AtomicU64,
     /// Links made since then.
     pub links: AtomicU64,
     /// Times that its thread waited, for messages or the next heartbeat.
@@ -90,6 +92,7 @@ impl Following {
             applied_total: AtomicU64::new(0),
             commit_total: AtomicU64::new(0),
             copies: AtomicU64::new(0),
+            resumes: AtomicU64::new(0),
             links: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
             copy: CopyCounts::default(),

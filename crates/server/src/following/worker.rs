@@ -334,6 +334,7 @@ impl<H: Host> Worker<H> {
         }
         following.epoch.store(self.epoch(), Ordering::Relaxed);
         if !copies {
+            following.resumes.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         let copy = &following.copy;

@@ -162,6 +162,7 @@ fn of_replica(shared: &Shared, following: &Following) -> Vec<Line> {
         ("slave_durable_offset", load(&following.durable_total)),
         ("slave_links", load(&following.links)),
         ("slave_copies", load(&following.copies)),
+        ("slave_resumes", load(&following.resumes)),
         ("slave_sleeps", load(&following.sleeps)),
         ("slave_read_only", "1".into()),
         ("connected_slaves", "0".into()),

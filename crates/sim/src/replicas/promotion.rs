@@ -3,15 +3,14 @@
 //! Invariant, checked at each end of a primary: an acknowledged change lies in the memory of as many
 //! replicas as was asked for, but for those that have died since, or get a copy.
 
+use super::counts::ReplicaCounts;
 use super::oracle::Oracle;
-use super::server::{Order, Place, Replica};
+use super::server::{Gone, Order, Place, Replica};
 use crate::clock::HostClock;
 use crate::faults::Fault;
 use crate::tasks::Coroutines;
 use crate::world::World;
-use remora_fabric::sim::Tasks;
-use std::cell::{Cell, RefCell};
-use std::ops::AddAssign;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
@@ -19,52 +18,6 @@ const MS: u64 = 1_000_000;
 const STOPS_NS: u64 = 20_000 * MS;
 /// Longest time for replicas to get all that their primary has, ns.
 const SETTLES_NS: u64 = 60_000 * MS;
-
-/// What happened to the replicas of a world.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct ReplicaCounts {
-    /// Copies that began.
-    pub copies: u64,
-    /// Links that were made.
-    pub links: u64,
-    /// States that were compared.
-    pub compared: u64,
-    /// Replicas that took their primary's place.
-    pub promotions: u64,
-    /// Primaries that came back with nothing.
-    pub anew: u64,
-    /// Primaries of which no one replica had all that was acknowledged: each shard has a set of its
-    /// own.
-    pub split: u64,
-}
-
-impl AddAssign for ReplicaCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.copies += other.copies;
-        self.links += other.links;
-        self.compared += other.compared;
-        self.promotions += other.promotions;
-        self.anew += other.anew;
-        self.split += other.split;
-    }
-}
-
-/// The replicas of a world; none in most.
-#[derive(Default)]
-pub struct Replicas {
-    places: RefCell<Vec<Place>>,
-    oracle: RefCell<Option<Rc<RefCell<Oracle>>>>,
-    /// Replicas that have died: the life that they followed, and the ends of its logs then.
-    died: RefCell<Vec<(u64, Vec<u64>)>>,
-    counts: Cell<ReplicaCounts>,
-}
-
-/// A primary that is gone.
-pub struct Gone {
-    life: u64,
-    epoch: u64,
-    logs: usize,
-}
 
 impl World {
     /// Makes the replicas, and begins them.
@@ -228,7 +181,7 @@ impl World {
         process.compare(&mut oracle.borrow_mut());
         oracle.borrow_mut().forget(process.number);
         let (life, mut node) = (process.number, self.node.borrow_mut());
-        node.take_over(process);
+        node.take_over((life, process.began_ns), process.shards, process.journals);
         oracle.borrow_mut().begin(life, node.shards(), Some((gone.life, ends)));
         drop(node);
         let begins_ns = self.sim.draw(|random| random.below(100 * MS));
@@ -301,9 +254,7 @@ impl World {
             counts.compared = oracle.borrow().compared;
         }
         for place in self.replicas.places.borrow().iter() {
-            let (copies, links) = place.replica.borrow().counts();
-            counts.copies += copies;
-            counts.links += links;
+            counts += place.replica.borrow().counts();
         }
         counts
     }
@@ -312,17 +263,5 @@ impl World {
     pub(crate) fn end_replicas(&self) {
         self.replicas.counts.set(self.replica_counts());
         self.replicas.places.borrow_mut().clear();
-    }
-}
-
-/// As [`Coroutines::current`], of the task that runs.
-pub(super) fn current_task() -> u64 {
-    Coroutines.current().expect("it runs as a task")
-}
-
-impl Gone {
-    /// Its epoch, and the number of its logs.
-    pub(super) fn logs(&self) -> (u64, usize) {
-        (self.epoch, self.logs)
     }
 }
