@@ -268,12 +268,15 @@ impl Swarm {
         }
         self.operations = self.operations.min(REPLICATED_OPERATIONS);
         self.lengths.most_bytes = self.lengths.most_bytes.min(REPLICATED_VALUE_BYTES);
-        self.node.disk = None;
+        if let Some(disk) = &mut self.node.disk {
+            // With another number of shards there are other logs, and replicas would copy them.
+            disk.reshards = false;
+        }
         self.node.arena_bytes = self.node.arena_bytes.max(REPLICATED_ARENA_BYTES);
         self.node.min_replicas = replicas.min_replicas;
-        self.node.shard.durability = match replicas.min_replicas {
-            0 => Durability::Memory,
-            _ => Durability::Told,
+        self.node.shard.durability = match replicas.min_replicas > 0 || self.node.disk.is_some() {
+            true => Durability::Told,
+            false => Durability::Memory,
         };
         self.replicas = Some(replicas);
         self

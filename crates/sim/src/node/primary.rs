@@ -3,6 +3,7 @@
 
 use super::session::is_lost;
 use super::{Incarnation, Node, NodeOptions, NodeTime};
+use crate::disk::Disk;
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_fabric::sim::SimJournal;
 use std::sync::atomic::Ordering;
@@ -24,6 +25,12 @@ impl Node {
     pub fn forget_log(&mut self) {
         self.options.shard.epoch += 1;
         self.options.shard.log_secret += 1;
+    }
+
+    /// By shard, the last entry of the incarnation before that the disk has kept; none without a disk,
+    /// and at the first start.
+    pub fn kept(&self) -> &[u64] {
+        self.disk.as_ref().map_or(&[], Disk::kept)
     }
 
     /// A number that no incarnation has had.

@@ -17,6 +17,10 @@ pub struct ReplicaCounts {
     pub promotions: u64,
     /// Primaries that came back with nothing.
     pub anew: u64,
+    /// Primaries that came back with what their disk had.
+    pub restarts: u64,
+    /// Replicas that were told to copy, as such a primary did not know what it had kept.
+    pub resyncs: u64,
     /// Primaries of which no one replica had all that was acknowledged: each shard has a set of its
     /// own.
     pub split: u64,
@@ -30,6 +34,8 @@ impl AddAssign for ReplicaCounts {
         self.compared += other.compared;
         self.promotions += other.promotions;
         self.anew += other.anew;
+        self.restarts += other.restarts;
+        self.resyncs += other.resyncs;
         self.split += other.split;
     }
 }

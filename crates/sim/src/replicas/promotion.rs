@@ -16,6 +16,8 @@ use std::rc::Rc;
 const MS: u64 = 1_000_000;
 /// Longest wait for the workers of replicas to stop, ns: a stopped process goes on meanwhile.
 const STOPS_NS: u64 = 20_000 * MS;
+/// Longest time until the operator looks after a replica, ns.
+const HELPS_NS: u64 = 3_000 * MS;
 /// Longest time for replicas to get all that their primary has, ns.
 const SETTLES_NS: u64 = 60_000 * MS;
 
@@ -43,11 +45,18 @@ impl World {
         }
     }
 
-    /// The checker learns of a primary that has begun with nothing.
-    pub(crate) fn note_primary(&self) {
+    /// The checker learns of a primary that has begun: with what its disk has of the one that is
+    /// gone, or with nothing.
+    pub(crate) fn note_primary(&self, gone: Option<&Gone>) {
         let node = self.node.borrow();
         if let (Some(oracle), Some(life)) = (&*self.replicas.oracle.borrow(), node.present()) {
-            oracle.borrow_mut().begin(life, node.shards(), None);
+            let mut oracle = oracle.borrow_mut();
+            let before =
+                gone.filter(|_| node.has_disks()).map(|of| (of.life, node.kept().to_vec()));
+            if let Some((of, kept)) = &before {
+                oracle.keep(*of, kept);
+            }
+            oracle.begin(life, node.shards(), before);
         }
     }
 
@@ -108,7 +117,7 @@ impl World {
     }
 
     /// The primary is gone, and the operator lets a replica take its place. False if there is none
-    /// that can, and the primary comes back with nothing.
+    /// that can, or the primary has a disk: it comes back.
     pub(crate) fn promote(self: &Rc<Self>, gone: &Gone) -> bool {
         let places = self.replicas.places.borrow().clone();
         let min_replicas = self.swarm.node.min_replicas;
@@ -127,7 +136,8 @@ impl World {
         let complete = (0..places.len())
             .filter(|&at| positions[at].as_ref().is_some_and(has_all))
             .max_by_key(|&at| positions[at].iter().flatten().sum::<u64>());
-        let wants = self.sim.draw(|random| random.below(4)) > 0;
+        let has_disk = self.node.borrow().has_disks();
+        let wants = !has_disk && self.sim.draw(|random| random.below(4)) > 0;
         let mut counts = self.replicas.counts.get();
         counts.split += u64::from(complete.is_none() && positions.iter().any(Option::is_some));
         counts.promotions += u64::from(wants && complete.is_some());
@@ -188,7 +198,29 @@ impl World {
         self.start_replica(place, begins_ns);
     }
 
-    /// The primary has come back with nothing: replicas keep what they have, until the operator
+    /// The primary is about to come back with what its disk has: replicas find their place in its
+    /// log. Those that cannot ask the operator for help.
+    pub(crate) fn keep_replicas(&self) {
+        let mut counts = self.replicas.counts.get();
+        counts.restarts += 1;
+        self.replicas.counts.set(counts);
+        self.replicas.places.borrow().iter().for_each(|place| self.help_later(place));
+    }
+
+    /// The operator looks after a replica some time later.
+    fn help_later(&self, place: &Place) {
+        let in_ns = self.sim.draw(|random| random.below(HELPS_NS));
+        let (place, counts) = (place.clone(), Rc::clone(&self.replicas.counts));
+        Coroutines::spawn(&self.sim, move || {
+            place.pause(in_ns);
+            if place.waits_for_order() {
+                place.begin_anew(Order::Another);
+                counts.set(ReplicaCounts { resyncs: counts.get().resyncs + 1, ..counts.get() });
+            }
+        });
+    }
+
+    /// The primary comes back with nothing: replicas keep what they have, until the operator
     /// restarts them.
     pub(crate) fn restart_replicas(&self) {
         let mut counts = self.replicas.counts.get();
@@ -222,7 +254,12 @@ impl World {
             let last: Vec<_> = node.shards().iter().map(|shard| shard.last_sequence()).collect();
             node.present().is_some_and(|life| place.has_all_of(life, &last))
         };
+        let mut helps_ns = self.sim.now_ns();
         while !places.iter().all(is_settled) {
+            if self.sim.now_ns() >= helps_ns {
+                helps_ns = self.sim.now_ns() + HELPS_NS;
+                places.iter().for_each(|place| self.help_later(place));
+            }
             if !self.sim.step(until_ns) {
                 let stuck: Vec<_> = places.iter().filter(|of| !is_settled(of)).collect();
                 let node = self.node.borrow();

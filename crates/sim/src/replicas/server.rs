@@ -441,6 +441,12 @@ impl Place {
         self.with(|process| process.has_all_of(life, last)).unwrap_or(false)
     }
 
+    /// Whether it waits for an order to copy: its primary does not know any more what it had kept.
+    pub fn waits_for_order(&self) -> bool {
+        let says = |process: &mut Process| process.host.following.trouble();
+        self.with(says).is_some_and(|trouble| trouble.contains("does not know any more"))
+    }
+
     /// In words, for a failure.
     pub fn state(&self) -> String {
         let state = |process: &mut Process| {

@@ -13,5 +13,5 @@ pub struct Replicas {
     pub(super) oracle: RefCell<Option<Rc<RefCell<Oracle>>>>,
     /// Replicas that have died: the life that they followed, and the ends of its logs then.
     pub(super) died: RefCell<Vec<(u64, Vec<u64>)>>,
-    pub(super) counts: Cell<ReplicaCounts>,
+    pub(super) counts: Rc<Cell<ReplicaCounts>>,
 }
