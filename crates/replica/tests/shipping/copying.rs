@@ -174,6 +174,21 @@ fn replica_of(entries: u64) -> Replica {
 }
 
 #[test]
+fn nothing_is_acknowledged_before_the_primary_has_answered() {
+    let (mut replica, mut after) = (replica_of(8), restarted(8, false));
+    assert!(replica.follower.may_acknowledge(), "over the link before");
+    let mut feed = Feed::begin((&mut after, 1), &follow(&mut replica.follower), AskFor::Some);
+    assert!(!replica.follower.may_acknowledge(), "its entries have other numbers there");
+    let mut answer = Vec::new();
+    feed.next_message(&mut after, NOW, &mut answer);
+    replica.take(&answer).unwrap();
+    assert!(replica.follower.may_acknowledge());
+    let log = replica.follower.log().expect("it goes on");
+    assert_eq!(log.received(), after.last_sequence(), "in the numbers of the new epoch");
+    feed.end(&mut after);
+}
+
+#[test]
 fn behind_a_restart_of_the_primary_a_replica_goes_on_copies_or_keeps_what_it_has() {
     // All that was kept: the entries of the new epoch follow, whatever their numbers are.
     let (mut replica, mut after) = (replica_of(8), restarted(8, false));
