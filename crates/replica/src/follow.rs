@@ -123,19 +123,20 @@ impl Follower {
     pub fn ask(&mut self, port: u16) -> Follow {
         self.is_asked = true;
         let (key, epoch) = self.of.unwrap_or_default();
-        let (next, committed) = match &mut self.stage {
+        let (next, committed, copied) = match &mut self.stage {
             Stage::Following(receiver) => {
                 receiver.reconnected();
                 let received = receiver.received();
-                (received + 1, receiver.commit().min(received))
+                (received + 1, receiver.commit().min(received), receiver.uncommitted_copy())
             }
-            Stage::Asked | Stage::Copying(_) => (0, 0),
+            Stage::Asked | Stage::Copying(_) => (0, 0, 0),
         };
         Follow {
             next: next.into(),
             epoch: epoch.into(),
             key: key.into(),
             committed: committed.into(),
+            copied: copied.into(),
             port: u32::from(port).into(),
             replica: 0.into(),
         }

@@ -259,6 +259,34 @@ fn what_was_never_committed_goes_unless_it_may_have_been_acknowledged() {
 }
 
 #[test]
+fn a_copy_with_what_the_primary_has_lost_is_made_anew() {
+    let mut before = primary(SECRET, 1);
+    (0..10).for_each(|at| set(&mut before, format!("key-{at}").as_bytes(), b"same"));
+    for (kept, is_lost) in [(10, false), (8, true)] {
+        let mut replica = Replica::new();
+        let mut feed = Feed::begin((&mut before, 1), &follow(&mut replica.follower), AskFor::Some);
+        let mut message = Vec::new();
+        // The link is cut at the end of the copy: no commit position has come.
+        while replica.follower.log().is_none() {
+            message.clear();
+            feed.next_message(&mut before, NOW, &mut message);
+            if !message.is_empty() {
+                replica.take(&message).unwrap();
+            }
+        }
+        feed.end(&mut before);
+        let mut after = restarted(kept, false);
+        let heard = hears(&mut replica, &mut after);
+        assert_eq!(heard == Heard::Lost { is_same_log: true }, is_lost, "{heard:?}");
+        if is_lost {
+            replica.follower.lose_place();
+        }
+        replica.link(&mut after, usize::MAX, |_| {});
+        same(&after, &replica.shard);
+    }
+}
+
+#[test]
 fn another_log_is_never_copied_unasked() {
     let (mut of, mut other) = (primary(SECRET, 1), primary(SECRET + 1, 1));
     set(&mut of, b"key", b"kept");

@@ -41,8 +41,8 @@ struct CopiedLog {
 }
 
 impl Copied {
-    /// The shard is given a batch of the log of a primary.
-    pub fn take(&mut self, life: u64, batch: &Batch) {
+    /// The shard is given a batch of the log of a primary: its life, and that one's epoch.
+    pub fn take(&mut self, (life, epoch): (u64, u64), batch: &Batch) {
         let (log, logs, part) = match &batch.body {
             Body::Clear { .. } => return self.of.clear(),
             Body::Gate(_) => return,
@@ -50,6 +50,11 @@ impl Copied {
         };
         let is_whole = match part {
             LogPart::Begin => false,
+            LogPart::Copied { epoch: of, .. } if *of != epoch => {
+                // A copy from the life before counts, now that this one has answered.
+                self.of.entry(log).and_modify(|of| of.is_whole = true);
+                return;
+            }
             // The end of a copy, or of the life before.
             LogPart::Copied { .. } => true,
             LogPart::Operations(_) | LogPart::Entries(_) => return,

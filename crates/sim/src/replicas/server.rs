@@ -36,15 +36,15 @@ pub struct SimHost {
     memory: Memory,
 }
 
-/// Batches, and the primary that each is of.
-type Inbox = VecDeque<(u64, Arc<Batch>)>;
+/// Batches, and the incarnation and epoch of the primary that each is of.
+type Inbox = VecDeque<((u64, u64), Arc<Batch>)>;
 
 struct Inner {
     world: SimWorld,
     /// By shard, batches that it has not taken, and the primary that each is of.
     inboxes: RefCell<Vec<Inbox>>,
-    /// The incarnation of the primary that is followed.
-    life: Cell<u64>,
+    /// The incarnation of the primary that is followed, and its epoch.
+    life: Cell<(u64, u64)>,
     /// The task of the shards, while it sleeps.
     waiting: Mutex<Option<u64>>,
 }
@@ -54,7 +54,7 @@ impl SimHost {
         let inner = Inner {
             world: world.clone(),
             inboxes: RefCell::new(vec![VecDeque::new(); memory.shards]),
-            life: Cell::new(0),
+            life: Cell::new((0, 0)),
             waiting: Mutex::new(None),
         };
         Self { inner: Rc::new(inner), following: following(memory.shards), memory }
@@ -580,9 +580,10 @@ impl Place {
         let clock = self.replica.borrow().clock.clone();
         let Some(parts) = self.node.borrow_mut().connect(&clock) else { return };
         let (session, life) = (parts.hello.session.get(), parts.hello.incarnation.get());
+        let epoch = parts.hello.epoch.get();
         let client = Client::over(parts, &Options::default()).expect("no process forks here");
         let mut link = Subscriber::of(&client);
-        host.inner.life.set(life);
+        host.inner.life.set((life, epoch));
         if let Some(process) = &mut self.replica.borrow_mut().process {
             process.session = Some(session);
         }
