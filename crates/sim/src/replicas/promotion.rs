@@ -10,6 +10,7 @@ use crate::clock::HostClock;
 use crate::faults::Fault;
 use crate::tasks::Coroutines;
 use crate::world::World;
+use remora_layout::limits::SNAPSHOT_WAIT_S;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -18,8 +19,9 @@ const MS: u64 = 1_000_000;
 const STOPS_NS: u64 = 20_000 * MS;
 /// Longest time until the operator looks after a replica, ns.
 const HELPS_NS: u64 = 3_000 * MS;
-/// Longest time for replicas to get all that their primary has, ns.
-const SETTLES_NS: u64 = 60_000 * MS;
+/// Longest time for replicas to get all that their primary has, ns: a copy may have to wait for what
+/// a client has begun and left, and to begin anew.
+const SETTLES_NS: u64 = 3 * SNAPSHOT_WAIT_S * 1_000 * MS;
 
 impl World {
     /// Makes the replicas, and begins them.
