@@ -2,7 +2,7 @@
 //! they stay when nothing is added to them.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::{Eviction, Now, Shard, ShardOptions};
+use remora_engine::{Eviction, Now, Shard, ShardOptions, SnapshotTurn};
 use remora_layout::limits::{NODE_RUN_BYTES, PAGE_BYTES, STAGE_IDLE_S};
 use remora_layout::node::ENTRY_BYTES;
 use remora_layout::rect::Predicate;
@@ -223,6 +223,30 @@ fn an_idle_stage_goes_and_its_client_hears_of_it() {
         assert_eq!((built.0, built.1), (Status::Ok, objects as i64));
     }
     assert_eq!(shard.stats().staged_bytes, 0);
+    assert!(!shard.wants_ticks());
+    shard.audit().unwrap();
+}
+
+#[test]
+fn a_stage_without_objects_goes_too_and_snapshots_wait_no_longer() {
+    let mut shard = shard(Eviction::None);
+    create(&mut shard, b"t");
+    let objects = Objects::parse(&[]).unwrap();
+    let none = TreeCommand::Stage { load: 7, first: true, objects };
+    assert_eq!(ask(&mut shard, b"t", none, now(1)).0, Status::Ok);
+    assert!(shard.wants_ticks());
+    let next = |shard: &mut Shard, now: Now| {
+        let mut turns = (0..1_000).map(|_| shard.snapshot_turn(now));
+        turns.find(|turn| *turn != SnapshotTurn::More)
+    };
+    shard.begin_snapshot().unwrap();
+    assert_eq!(next(&mut shard, now(1)), Some(SnapshotTurn::Waits));
+    for second in 2..STAGE_IDLE_S + 5 {
+        shard.tick(now(second));
+        shard.tick(now(second));
+    }
+    let ends = next(&mut shard, now(STAGE_IDLE_S + 5));
+    assert!(matches!(ends, Some(SnapshotTurn::Ended { .. })), "{ends:?}");
     assert!(!shard.wants_ticks());
     shard.audit().unwrap();
 }

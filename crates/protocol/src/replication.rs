@@ -150,6 +150,8 @@ pub struct Follow {
     pub key: U64,
     /// The last entry of that epoch that it knows to be committed.
     pub committed: U64,
+    /// The last entry that is in its copy of that epoch; 0 once it knows all of that to be committed.
+    pub copied: U64,
     /// The port of the replica for RESP, which the primary shows; 0 if it says none.
     pub port: U32,
     /// A number of the replica's process, by chance: sessions with the same one are of one replica. 0:
@@ -180,5 +182,5 @@ pub struct Acknowledge {
 }
 
 const _: () = assert!(FEED_HEADER_BYTES == 16 && size_of::<Echo>() == 16);
-const _: () = assert!(size_of::<Begins>() == 64 && size_of::<Follow>() == 40);
+const _: () = assert!(size_of::<Begins>() == 64 && size_of::<Follow>() == 48);
 const _: () = assert!(size_of::<Acknowledge>() == 48);

@@ -80,6 +80,7 @@ impl Feed {
                 epoch: follow.epoch.get(),
                 received: next - 1,
                 committed: follow.committed.get(),
+                copied: follow.copied.get(),
             })),
             false => None,
         };

@@ -85,6 +85,8 @@ pub struct Follower {
     /// The log that is followed: its key, and its epoch.
     of: Option<(u64, u64)>,
     stage: Stage,
+    /// The primary has not answered what it was asked for over this link.
+    is_asked: bool,
 }
 
 #[derive(Default)]
@@ -102,12 +104,13 @@ impl Follower {
     /// behind its entry `sequence` of `epoch`. Entries up to `committed` may be applied.
     pub fn resumed(key: u64, (sequence, epoch): (u64, u64), committed: u64) -> Self {
         let receiver = LogReceiver::new(LogKey::of_word(key), sequence + 1).committed(committed);
-        Self { of: Some((key, epoch)), stage: Stage::Following(Box::new(receiver)) }
+        let stage = Stage::Following(Box::new(receiver));
+        Self { of: Some((key, epoch)), stage, is_asked: false }
     }
 
     /// Of a replica that was started again, and that has no whole copy of the log with this key.
     pub fn interrupted(key: u64) -> Self {
-        Self { of: Some((key, 0)), stage: Stage::Asked }
+        Self { of: Some((key, 0)), stage: Stage::Asked, is_asked: false }
     }
 
     /// The key of the log that is followed; 0 before the first.
@@ -118,23 +121,32 @@ impl Follower {
     /// What is to be asked for: the log behind what was received, or a copy. To be called when a
     /// link was made. `port` is that of this server for RESP, for people to see.
     pub fn ask(&mut self, port: u16) -> Follow {
+        self.is_asked = true;
         let (key, epoch) = self.of.unwrap_or_default();
-        let (next, committed) = match &mut self.stage {
+        let (next, committed, copied) = match &mut self.stage {
             Stage::Following(receiver) => {
                 receiver.reconnected();
                 let received = receiver.received();
-                (received + 1, receiver.commit().min(received))
+                (received + 1, receiver.commit().min(received), receiver.uncommitted_copy())
             }
-            Stage::Asked | Stage::Copying(_) => (0, 0),
+            Stage::Asked | Stage::Copying(_) => (0, 0, 0),
         };
         Follow {
             next: next.into(),
             epoch: epoch.into(),
             key: key.into(),
             committed: committed.into(),
+            copied: copied.into(),
             port: u32::from(port).into(),
             replica: 0.into(),
         }
+    }
+
+    /// Whether what was received may be acknowledged. Not before the primary has answered: if it was
+    /// started again, its entries have other numbers, and the replica would acknowledge some that it
+    /// has not.
+    pub fn may_acknowledge(&self) -> bool {
+        !self.is_asked && matches!(self.stage, Stage::Following(_))
     }
 
     /// Gives up its place in the log, which the primary keeps no more: the next ask is for a copy,
@@ -213,6 +225,7 @@ impl Follower {
     }
 
     fn begin(&mut self, begins: &Begins) -> Result<Heard, FeedError> {
+        self.is_asked = false;
         let copies = begins.next.get() == 0;
         let of = (begins.key.get(), begins.epoch.get());
         let primary = PrimaryFacts {

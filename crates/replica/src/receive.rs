@@ -47,6 +47,8 @@ pub enum Took {
 pub struct LogReceiver {
     key: LogKey,
     assembler: Assembler,
+    /// The last entry before the first that it takes.
+    copied: u64,
     /// The commit position of the primary.
     commit: u64,
     /// Whole entries that were not given out.
@@ -68,6 +70,7 @@ impl LogReceiver {
         Self {
             key,
             assembler: Assembler::new(next, LOG_HELD_BYTES),
+            copied: next - 1,
             commit: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -92,6 +95,12 @@ impl LogReceiver {
     /// The commit position of the primary.
     pub fn commit(&self) -> u64 {
         self.commit
+    }
+
+    /// The last entry that was there before, if not all of that is known to be committed: the end of a
+    /// copy. Else 0.
+    pub(crate) fn uncommitted_copy(&self) -> u64 {
+        if self.copied > self.commit { self.copied } else { 0 }
     }
 
     /// The link was lost and is there again: an entry that has not come whole comes anew.

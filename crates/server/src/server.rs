@@ -22,7 +22,7 @@ use crate::start_error::StartError;
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use remora_arena::{MapError, NoJournal, ReadView, Region, RegionKind};
-use remora_engine::{Durability, Past, PastEpoch, Shard, ShardOptions, table_end};
+use remora_engine::{Durability, Shard, ShardOptions, table_end};
 use remora_fabric::shm::{Bell, Sleeper};
 use remora_fabric::verbs::{self, VerbsError};
 use remora_fabric::vital_thread;
@@ -33,7 +33,7 @@ use remora_layout::limits::{
     SMALLEST_CHUNK_BUCKETS,
 };
 use remora_layout::slot::SlotTable;
-use remora_storage::{Directory, GroupCommit, Life, Lock, Promise};
+use remora_storage::{Directory, GroupCommit, Lock, Promise};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
@@ -395,7 +395,9 @@ fn begin_disk(
     if !is_replica {
         leave_primary(&mut shards).map_err(refused)?;
     }
-    set_past(&mut shards, &data.content.found.lives, (settings.promise, &first));
+    for (number, shard) in shards.iter_mut().enumerate() {
+        shard.set_past(data.content.past(number, &first, settings.promise));
+    }
     let commit = data.begin_log(first.clone()).map_err(|error| refused(error.into()))?;
     let disk = Disk::new(settings.directory.clone(), settings.promise, first);
     let saved_at_ms = data.content.snapshot_time_ms().unwrap_or_else(wall_unix_ms);
@@ -406,26 +408,6 @@ fn begin_disk(
     let directory = settings.directory.display();
     tracing::info!("{directory}: {entries} entries recovered in {recovery_ms} ms");
     Ok(Some((disk, commit)))
-}
-
-/// Tells the shards what their logs were before, as far as there were as many.
-fn set_past(
-    shards: &mut [&mut Shard<NoJournal>],
-    lives: &[Life],
-    (promise, first): (Promise, &[u64]),
-) {
-    // A life with another number of shards had other logs, and so had those before it.
-    let others = lives.iter().rposition(|life| life.first.len() != shards.len());
-    let same = &lives[others.map_or(0, |at| at + 1)..];
-    for (number, shard) in shards.iter_mut().enumerate() {
-        let epochs = same.iter().map(|life| PastEpoch {
-            epoch: life.epoch,
-            last: life.last[number],
-            is_empty: life.first[number] > life.last[number],
-        });
-        let promised_nothing = promise == Promise::Memory;
-        shard.set_past(Past { epochs: epochs.collect(), first: first[number], promised_nothing });
-    }
 }
 
 /// What a server begins as. The shards of a replica follow their primary, from where they were.

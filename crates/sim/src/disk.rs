@@ -16,6 +16,7 @@ use crate::faults::{Fault, Faults};
 use crate::probes::{Probe, Probes};
 use remora_engine::{Now, Shard};
 use remora_fabric::sim::{SimJournal, SimWorld};
+use remora_server::acknowledging::Acknowledging;
 use remora_server::disk::RunSource;
 use remora_storage::sim::{DiskFault, SimFile, SimVolume};
 use remora_storage::{GroupCommit, Identity, Promise, Run, Sync};
@@ -28,6 +29,9 @@ const MS: u64 = 1_000_000;
 const SLOWEST_NS: u64 = 10_000 * MS;
 /// Which data these are.
 pub const IDENTITY: Identity = Identity { cluster: 0x1e55, secret: 0x5ec3e7 };
+
+/// The shards, and what each waits for, if there are replicas.
+pub type OfShards<'a> = (&'a mut [Shard<SimJournal>], &'a mut [Acknowledging]);
 
 /// The time of a turn.
 #[derive(Clone, Copy)]
@@ -51,6 +55,8 @@ pub struct Disk {
     running: Option<Running>,
     /// What the last process knew at its end.
     lived: Option<Lived>,
+    /// By shard, the last entry of the process before that was found.
+    kept: Vec<u64>,
     trouble: Trouble,
     /// Since when nothing becomes durable, virtual ns.
     failed_ns: Option<u64>,
@@ -105,6 +111,7 @@ impl Disk {
             volume: SimVolume::default(),
             running: None,
             lived: None,
+            kept: Vec::new(),
             trouble: Trouble::default(),
             failed_ns: None,
             hangs: false,
@@ -116,7 +123,7 @@ impl Disk {
     }
 
     /// Lets everything happen that is due. Whether there was something.
-    pub fn turn(&mut self, shards: &mut [Shard<SimJournal>], of: Turn<'_>) -> bool {
+    pub fn turn(&mut self, (shards, acknowledging): OfShards<'_>, of: Turn<'_>) -> bool {
         if self.hangs || self.running.is_none() {
             return false;
         }
@@ -129,7 +136,7 @@ impl Disk {
             return worked;
         }
         worked |= self.mend(of);
-        worked |= self.tell(shards, of.is_free);
+        worked |= self.tell((shards, acknowledging), of.is_free);
         worked | self.take_snapshot(shards, of)
     }
 
@@ -251,7 +258,7 @@ impl Disk {
     }
 
     /// Tells the shards that are free. Whether there was something new.
-    fn tell(&mut self, shards: &mut [Shard<SimJournal>], is_free: &[bool]) -> bool {
+    fn tell(&mut self, (shards, acknowledging): OfShards<'_>, is_free: &[bool]) -> bool {
         let running = self.running.as_mut().expect("the process lives");
         let mut has_told = false;
         for (number, shard) in shards.iter_mut().enumerate().filter(|(at, _)| is_free[*at]) {
@@ -264,7 +271,10 @@ impl Disk {
             let now_durable = running.commit.durable(number);
             if now_durable > *durable {
                 *durable = now_durable;
-                shard.set_durable(now_durable);
+                match acknowledging.get_mut(number) {
+                    Some(acknowledging) => acknowledging.set_kept(shard, now_durable),
+                    None => shard.set_durable(now_durable),
+                }
                 has_told = true;
             }
         }
@@ -306,6 +316,11 @@ impl Disk {
     /// Whether it refused something once.
     pub fn had_trouble(&self) -> bool {
         self.had_trouble
+    }
+
+    /// By shard, the last entry of the process before that was found; none at the first start.
+    pub fn kept(&self) -> &[u64] {
+        &self.kept
     }
 
     /// When something is due next, virtual ns.

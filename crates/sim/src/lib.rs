@@ -7,7 +7,7 @@
 //! own, which use rings alone); the sockets of RESP, and requests that a session answers itself
 //! beyond PING and HELLO; rings of other than their one size; peers that break the protocol (they
 //! are fuzzed); a power cut where changes are durable once they are written, as it loses some; disks
-//! of replicas ([`replicas`] have none, nor has their primary), and reads from them.
+//! of [`replicas`], and reads from them.
 
 #![deny(unsafe_code)]
 

@@ -38,7 +38,7 @@ use remora_server::disk::Content;
 use remora_server::ring_session::SessionError;
 use remora_storage::sim::SimVolume;
 use ring_clients::NodeRings;
-use session::{Granting, Session};
+use session::{Granting, Session, is_lost};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -264,9 +264,10 @@ impl Node {
         let (sessions, busy_until_ns) = (Vec::new(), vec![0; self.options.shards]);
         let evicts = self.options.shard.eviction != Eviction::None;
         let followers = vec![Follower::default(); if evicts { self.options.shards } else { 0 }];
-        let min_replicas = self.options.min_replicas;
+        let (min_replicas, has_disk) = (self.options.min_replicas, self.disk.is_some());
         let replicated = shards.iter_mut().filter(|_| self.oracle.is_some());
-        let acknowledging = replicated.map(|shard| Acknowledging::new(shard, min_replicas, false));
+        let acknowledging =
+            replicated.map(|shard| Acknowledging::new(shard, min_replicas, has_disk));
         let acknowledging = acknowledging.collect();
         self.incarnation = Some(Incarnation {
             number,
@@ -424,7 +425,7 @@ impl Node {
         if let Some(disk) = &mut self.disk {
             let (world, faults, unix_ms) = (&self.world, &*self.faults, self.time.told_unix_ms());
             let of_turn = Turn { world, faults, is_free: &is_free, now, unix_ms };
-            worked |= disk.turn(&mut incarnation.shards, of_turn);
+            worked |= disk.turn((&mut incarnation.shards, &mut incarnation.acknowledging), of_turn);
             if self.dies_ns.is_none() && disk.hangs() {
                 let lives_ns = world.draw(|random| {
                     let longest = LIVES_ON_NS[random.below(3) as usize];
@@ -454,7 +455,7 @@ impl Node {
                 match ring.turn(shard, now) {
                     Ok(frames) => worked |= frames > 0,
                     Err(error) => {
-                        self.violations.extend(Some(error).filter(|of| !primary::is_lost(of)));
+                        self.violations.extend(Some(error).filter(|of| !is_lost(of)));
                         session.violated.store(true, Ordering::Relaxed);
                     }
                 }

@@ -11,7 +11,7 @@ use crate::history::{History, Judgement, Violation};
 use crate::node::{Node, Removed};
 use crate::places::tree_named;
 use crate::probes::Probes;
-use crate::replicas::{ReplicaCounts, Replicas};
+use crate::replicas::{Gone, ReplicaCounts, Replicas};
 use crate::resp::{Resp, RespClient};
 use crate::swarm::Swarm;
 use crate::tasks::Coroutines;
@@ -82,7 +82,7 @@ impl World {
             counts: Cell::default(),
         });
         world.begin_replicas();
-        world.start_server();
+        world.start_server(None);
         Coroutines::spawn(&sim, move || Node::run(&node));
         let mut clients = world.spawn_clients();
         clients.extend(RespClient::spawn_all(&world));
@@ -108,9 +108,10 @@ impl World {
         world.judge()
     }
 
-    fn start_server(&self) {
+    /// The server begins, after one that is gone.
+    fn start_server(&self, gone: Option<&Gone>) {
         self.node.borrow_mut().start();
-        self.note_primary();
+        self.note_primary(gone);
         self.begin_resp();
     }
 
@@ -227,11 +228,15 @@ impl World {
                     continue;
                 }
                 let has_disks = self.node.borrow().has_disks();
-                if self.swarm.replicas.is_some() {
-                    self.node.borrow_mut().forget_log();
-                    self.restart_replicas();
+                match (&self.swarm.replicas, has_disks) {
+                    (None, _) => {}
+                    (Some(_), true) => self.keep_replicas(),
+                    (Some(_), false) => {
+                        self.node.borrow_mut().forget_log();
+                        self.restart_replicas();
+                    }
                 }
-                self.start_server();
+                self.start_server(Some(&gone));
                 if !has_disks {
                     self.history.borrow_mut().clear_all(from_ns, self.sim.now_ns());
                 }

@@ -35,6 +35,13 @@ const LARGE_BYTES: u64 = 100_000;
 /// Bytes of a shard's arena where objects go from key to key, and a log is replayed.
 const MOVING_ARENA_BYTES: usize = 64 << 20;
 
+/// Operations of a world with replicas at most: each change is carried out several times.
+const REPLICATED_OPERATIONS: u64 = 500;
+/// Longest values of such a world.
+const REPLICATED_VALUE_BYTES: u64 = 8_000;
+/// Bytes of each arena: a replica takes room in another order, and may have fewer shards.
+const REPLICATED_ARENA_BYTES: usize = 8 << 20;
+
 /// Weights of a client's operations, drawn by each seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
@@ -250,6 +257,29 @@ impl Swarm {
             // About as often as something is done.
             chance_ns: (2 * pace_ns / clients as u64).max(MS / 50),
         }
+    }
+
+    /// The same world with replicas, so many at most.
+    #[must_use]
+    pub fn with_replicas(mut self, seed: u64, with_faults: bool, most: usize) -> Self {
+        let replicas = ReplicaSwarm::of(seed, self.node.shards, most);
+        if with_faults {
+            self.faults.extend(replicas.faults);
+        }
+        self.operations = self.operations.min(REPLICATED_OPERATIONS);
+        self.lengths.most_bytes = self.lengths.most_bytes.min(REPLICATED_VALUE_BYTES);
+        if let Some(disk) = &mut self.node.disk {
+            // With another number of shards there are other logs, and replicas would copy them.
+            disk.reshards = false;
+        }
+        self.node.arena_bytes = self.node.arena_bytes.max(REPLICATED_ARENA_BYTES);
+        self.node.min_replicas = replicas.min_replicas;
+        self.node.shard.durability = match replicas.min_replicas > 0 || self.node.disk.is_some() {
+            true => Durability::Told,
+            false => Durability::Memory,
+        };
+        self.replicas = Some(replicas);
+        self
     }
 
     /// A shard's options and bytes of its arena, if its log goes to a disk: a replay takes room in

@@ -41,9 +41,10 @@ fn fixed_seeds_keep_every_promise_with_replicas() {
         lost += struck(Fault::LinkLost);
     }
     assert!(crashes > 20 && stalls > 20 && lost > 20, "{crashes} {stalls} {lost}");
-    assert!(counts.promotions > 10 && counts.anew > 5, "{counts:?}");
+    assert!(counts.promotions > 10 && counts.anew > 5 && counts.restarts > 10, "{counts:?}");
     assert!(counts.copies > 300 && counts.compared > 1_000, "{counts:?}");
-    assert!(counts.links > counts.copies, "some go on without a copy: {counts:?}");
+    // A copy is of a log, and so is a log that goes on without one.
+    assert!(counts.resumes > 100 && counts.links > 100, "{counts:?}");
 }
 
 #[test]

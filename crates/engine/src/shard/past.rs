@@ -39,6 +39,9 @@ pub struct HasOf {
     pub received: u64,
     /// The last one that it knows to be committed.
     pub committed: u64,
+    /// The last one that is in its copy; 0 once it knows all of that to be committed. It cannot drop
+    /// one of these.
+    pub copied: u64,
 }
 
 /// Where such a replica goes on.
@@ -50,7 +53,8 @@ pub enum GoesOn {
         /// The last entry that counts.
         kept: u64,
     },
-    /// With a copy: it misses entries that the log in memory has not.
+    /// With a copy: it misses entries that the log in memory has not, or its own copy has some that
+    /// were not kept.
     Copy,
     /// Nowhere, before somebody decides: it has entries that the disk of the primary has lost.
     HasMore {
@@ -72,6 +76,9 @@ impl Past {
         if most.max(has.committed) > kept {
             return GoesOn::HasMore { kept };
         }
+        if has.copied > kept {
+            return GoesOn::Copy;
+        }
         let is_all = self.epochs[at + 1..].iter().all(|of| of.is_empty);
         match is_all && has.received >= kept {
             true => GoesOn::From { kept },
@@ -90,7 +97,7 @@ mod tests {
     }
 
     fn has(epoch: u64, received: u64, committed: u64) -> HasOf {
-        HasOf { epoch, received, committed }
+        HasOf { epoch, received, committed, copied: 0 }
     }
 
     #[test]
@@ -99,6 +106,14 @@ mod tests {
         assert_eq!(past.goes_on(has(3, 100, 100)), GoesOn::From { kept: 100 });
         assert_eq!(past.goes_on(has(3, 120, 90)), GoesOn::From { kept: 100 });
         assert_eq!(past.goes_on(has(3, 99, 99)), GoesOn::Copy);
+    }
+
+    #[test]
+    fn a_copy_with_what_was_not_kept_is_made_anew() {
+        let past = past(&[(3, 100, false)]);
+        let with_copy = |copied| HasOf { copied, ..has(3, 110, 90) };
+        assert_eq!(past.goes_on(with_copy(100)), GoesOn::From { kept: 100 });
+        assert_eq!(past.goes_on(with_copy(101)), GoesOn::Copy);
     }
 
     #[test]

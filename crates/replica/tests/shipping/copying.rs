@@ -174,6 +174,21 @@ fn replica_of(entries: u64) -> Replica {
 }
 
 #[test]
+fn nothing_is_acknowledged_before_the_primary_has_answered() {
+    let (mut replica, mut after) = (replica_of(8), restarted(8, false));
+    assert!(replica.follower.may_acknowledge(), "over the link before");
+    let mut feed = Feed::begin((&mut after, 1), &follow(&mut replica.follower), AskFor::Some);
+    assert!(!replica.follower.may_acknowledge(), "its entries have other numbers there");
+    let mut answer = Vec::new();
+    feed.next_message(&mut after, NOW, &mut answer);
+    replica.take(&answer).unwrap();
+    assert!(replica.follower.may_acknowledge());
+    let log = replica.follower.log().expect("it goes on");
+    assert_eq!(log.received(), after.last_sequence(), "in the numbers of the new epoch");
+    feed.end(&mut after);
+}
+
+#[test]
 fn behind_a_restart_of_the_primary_a_replica_goes_on_copies_or_keeps_what_it_has() {
     // All that was kept: the entries of the new epoch follow, whatever their numbers are.
     let (mut replica, mut after) = (replica_of(8), restarted(8, false));
@@ -240,6 +255,34 @@ fn what_was_never_committed_goes_unless_it_may_have_been_acknowledged() {
             }
             other => panic!("{other:?}"),
         }
+    }
+}
+
+#[test]
+fn a_copy_with_what_the_primary_has_lost_is_made_anew() {
+    let mut before = primary(SECRET, 1);
+    (0..10).for_each(|at| set(&mut before, format!("key-{at}").as_bytes(), b"same"));
+    for (kept, is_lost) in [(10, false), (8, true)] {
+        let mut replica = Replica::new();
+        let mut feed = Feed::begin((&mut before, 1), &follow(&mut replica.follower), AskFor::Some);
+        let mut message = Vec::new();
+        // The link is cut at the end of the copy: no commit position has come.
+        while replica.follower.log().is_none() {
+            message.clear();
+            feed.next_message(&mut before, NOW, &mut message);
+            if !message.is_empty() {
+                replica.take(&message).unwrap();
+            }
+        }
+        feed.end(&mut before);
+        let mut after = restarted(kept, false);
+        let heard = hears(&mut replica, &mut after);
+        assert_eq!(heard == Heard::Lost { is_same_log: true }, is_lost, "{heard:?}");
+        if is_lost {
+            replica.follower.lose_place();
+        }
+        replica.link(&mut after, usize::MAX, |_| {});
+        same(&after, &replica.shard);
     }
 }
 

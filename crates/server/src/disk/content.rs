@@ -1,5 +1,6 @@
 //! What a data directory holds, on any disk.
 
+use remora_engine::{Past, PastEpoch};
 use remora_storage::{
     Found, GroupCommit, Identity, LogStart, LogWriter, Promise, SnapshotAt, StorageError, Volume,
     WriterOptions, find, find_snapshot, remove_leftovers,
@@ -42,6 +43,22 @@ impl<V: Volume> Content<V> {
     /// The epoch of the next life.
     pub fn epoch(&self) -> u64 {
         self.found.epoch().max(self.snapshot.as_ref().map_or(0, |at| at.epoch)) + 1
+    }
+
+    /// What the log of a shard was before the life that begins with these entries, as far as there
+    /// were as many shards.
+    pub fn past(&self, number: usize, first: &[u64], promise: Promise) -> Past {
+        let lives = &self.found.lives;
+        // A life with another number of shards had other logs, and so had those before it.
+        let others = lives.iter().rposition(|life| life.first.len() != first.len());
+        let same = &lives[others.map_or(0, |at| at + 1)..];
+        let epochs = same.iter().map(|life| PastEpoch {
+            epoch: life.epoch,
+            last: life.last[number],
+            is_empty: life.first[number] > life.last[number],
+        });
+        let promised_nothing = promise == Promise::Memory;
+        Past { epochs: epochs.collect(), first: first[number], promised_nothing }
     }
 
     /// The number of the next snapshot.

@@ -120,8 +120,8 @@ impl SnapshotSource {
         number: usize,
         (shard, before): (&mut Shard<J>, Option<Self>),
     ) -> Self {
-        if before.is_some() {
-            shard.abandon_snapshot();
+        if let Some(before) = before {
+            before.abandon(shard);
         }
         let last = shard.begin_snapshot().err().map(|why| match why {
             Status::TryAgain => Piece::GivenUp(UNDER_WAY),
@@ -140,7 +140,7 @@ impl SnapshotSource {
     /// One turn. False once the shard has nothing more to do for it.
     pub fn turn<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) -> bool {
         if self.port.is_over.load(Ordering::Acquire) {
-            shard.abandon_snapshot();
+            self.abandon(shard);
             return false;
         }
         if self.last.is_none() && self.gathered.len() < PIECE_BYTES {
@@ -159,6 +159,13 @@ impl SnapshotSource {
             };
         }
         self.hand_over()
+    }
+
+    /// Abandons the shard's snapshot if it is of this source: it may be the copy of a replica.
+    fn abandon<J: Journal>(&self, shard: &mut Shard<J>) {
+        if self.last.is_none() {
+            shard.abandon_snapshot();
+        }
     }
 
     /// Hands over what is gathered, as far as there is room. False once that is all.
@@ -216,6 +223,19 @@ mod tests {
             ended |= matches!(piece, Piece::End { .. });
         }
         assert!(ended && first.is_empty());
+    }
+
+    #[test]
+    fn a_copy_that_is_under_way_goes_on_when_a_snapshot_is_given_up() {
+        let mut shard = shard();
+        shard.begin_snapshot().unwrap();
+        let (first, second) = (port(), port());
+        let refused = SnapshotSource::begin(Arc::clone(&first), 0, (&mut shard, None));
+        first.give_up();
+        let mut source = SnapshotSource::begin(Arc::clone(&second), 0, (&mut shard, Some(refused)));
+        second.give_up();
+        assert!(!source.turn(&mut shard, Now::default()));
+        assert_eq!(shard.begin_snapshot(), Err(Status::TryAgain), "it is still under way");
     }
 
     #[test]

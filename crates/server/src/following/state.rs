@@ -48,6 +48,8 @@ pub struct Following {
     pub copies_for_room: AtomicU64,
     /// Copies since it is followed.
     pub copies: AtomicU64,
+    /// Times since then that a log of the primary went on without a copy.
+    pub resumes: AtomicU64,
     /// Links made since then.
     pub links: AtomicU64,
     /// Times that its thread waited, for messages or the next heartbeat.
@@ -97,6 +99,7 @@ impl Following {
             full_since_ms: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             copies_for_room: AtomicU64::new(0),
             copies: AtomicU64::new(0),
+            resumes: AtomicU64::new(0),
             links: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
             copy: CopyCounts::default(),

@@ -334,6 +334,7 @@ impl<H: Host> Worker<H> {
         }
         following.epoch.store(self.epoch(), Ordering::Relaxed);
         if !copies {
+            following.resumes.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         let copy = &following.copy;
@@ -450,6 +451,9 @@ impl<H: Host> Worker<H> {
 
     /// Says how far the replica has come with a log.
     fn acknowledge(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
+        if !self.logs[log].may_acknowledge() {
+            return Ok(());
+        }
         // Of the former numbers nothing counts. That something was received counts all the same.
         let (applied, durable) = match self.is_numbered(log) {
             true => {

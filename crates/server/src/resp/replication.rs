@@ -170,6 +170,7 @@ fn of_replica(shared: &Shared, following: &Following) -> Vec<Line> {
         ("slave_links", load(&following.links)),
         ("slave_copies", load(&following.copies)),
         ("slave_copies_for_room", load(&following.copies_for_room)),
+        ("slave_resumes", load(&following.resumes)),
         ("slave_sleeps", load(&following.sleeps)),
         ("slave_read_only", "1".into()),
         ("connected_slaves", "0".into()),

@@ -53,6 +53,7 @@ impl Disk {
             }
             self.lost += last.saturating_sub(found);
         }
+        self.kept.clone_from(found);
     }
 
     /// The fresh shards of an incarnation take in what was found, and its log begins.
@@ -72,6 +73,9 @@ impl Disk {
         for (number, shard) in shards.iter_mut().enumerate() {
             let recovered = recover_shard(content, (number, shard), &slots, &mut |_| Ok(()));
             first.push(recovered.unwrap_or_else(|stopped| panic!("no restart: {stopped:?}")));
+        }
+        for (number, shard) in shards.iter_mut().enumerate() {
+            shard.set_past(content.past(number, &first, self.swarm.promise));
         }
         let settings = (self.swarm.promise, self.swarm.segment_bytes);
         let commit = content.begin_log(first.clone(), settings, world.now_ns() / MS);

@@ -91,20 +91,16 @@ impl Snapshots {
                     }
                     Err(_) => probes.add(Probe::SnapshotGivenUp, 1),
                 }
-                self.end(shards, world, swarm);
+                self.end(world, swarm);
             }
             Ok(Some(under_way)) => {
                 self.under_way = Some(under_way);
                 let pace = 1_000..=swarm.snapshot_pace_ns;
                 self.due_ns = world.now_ns() + world.draw(|random| random.within(&pace));
             }
-            Ok(None) => {
+            Ok(None) | Err(_) => {
                 probes.add(Probe::SnapshotGivenUp, 1);
-                self.end(shards, world, swarm);
-            }
-            Err(_) => {
-                probes.add(Probe::SnapshotGivenUp, 1);
-                self.end(shards, world, swarm);
+                self.end(world, swarm);
             }
         }
         true
@@ -114,8 +110,13 @@ impl Snapshots {
         let (identity, epoch) = self.of;
         let of = (self.number, epoch, shards.len());
         let streams = SnapshotStreams::begin(self.volume.clone(), identity, of)?;
-        for shard in &mut *shards {
-            shard.begin_snapshot().expect("none is under way, and the log is applied");
+        let begins = shards.iter_mut().map(|shard| shard.begin_snapshot().is_ok());
+        let begun = begins.take_while(|begins| *begins).count();
+        if begun < shards.len() {
+            // The next one is being copied to a replica.
+            shards[..begun].iter_mut().for_each(Shard::abandon_snapshot);
+            streams.give_up();
+            return Ok(None);
         }
         Ok(Some(UnderWay { streams, has_ended: vec![false; shards.len()] }))
     }
@@ -128,7 +129,8 @@ impl Snapshots {
         (is_free, now, unix_ms): (&[bool], Now, u64),
         (world, swarm): (&SimWorld, &DiskSwarm),
     ) -> std::io::Result<Option<UnderWay>> {
-        for (number, shard) in shards.iter_mut().enumerate() {
+        for number in 0..shards.len() {
+            let shard = &mut shards[number];
             let is_slow = world.draw(|random| random.below(3)) == 0;
             if under_way.has_ended[number] || !is_free[number] || is_slow {
                 continue;
@@ -145,16 +147,24 @@ impl Snapshots {
                 _ => Ok(()),
             });
             if written.is_err() || turn == SnapshotTurn::GivenUp {
-                under_way.streams.give_up();
+                under_way.give_up(shards);
                 return written.map(|()| None);
             }
         }
         Ok(Some(under_way))
     }
 
-    fn end(&mut self, shards: &mut [Shard<SimJournal>], world: &SimWorld, swarm: &DiskSwarm) {
-        shards.iter_mut().for_each(Shard::abandon_snapshot);
+    fn end(&mut self, world: &SimWorld, swarm: &DiskSwarm) {
         self.number += 1;
         self.pause(world, swarm);
+    }
+}
+
+impl UnderWay {
+    /// Leaves the shards that have not come to the end. The others may be copied to a replica by now.
+    fn give_up(self, shards: &mut [Shard<SimJournal>]) {
+        let unended = shards.iter_mut().zip(&self.has_ended).filter(|(_, ended)| !**ended);
+        unended.for_each(|(shard, _)| shard.abandon_snapshot());
+        self.streams.give_up();
     }
 }

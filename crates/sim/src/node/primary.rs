@@ -1,11 +1,11 @@
 //! A simulated server as the primary of replicas: what it sends them, and what it takes for
 //! replicated; and the incarnation that was a replica before.
 
+use super::session::is_lost;
 use super::{Incarnation, Node, NodeOptions, NodeTime};
-use crate::replicas::Process;
+use crate::disk::Disk;
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_fabric::sim::SimJournal;
-use remora_server::ring_session::SessionError;
 use std::sync::atomic::Ordering;
 
 const MS: u64 = 1_000_000;
@@ -25,6 +25,12 @@ impl Node {
     pub fn forget_log(&mut self) {
         self.options.shard.epoch += 1;
         self.options.shard.log_secret += 1;
+    }
+
+    /// By shard, the last entry of the incarnation before that the disk has kept; none without a disk,
+    /// and at the first start.
+    pub fn kept(&self) -> &[u64] {
+        self.disk.as_ref().map_or(&[], Disk::kept)
     }
 
     /// A number that no incarnation has had.
@@ -49,14 +55,18 @@ impl Node {
         sessions.filter(|of| of.number == session).for_each(|of| of.cut());
     }
 
-    /// A replica becomes this server: its memory, under an epoch and with logs of its own. It has begun nothing
-    /// that it would have to end.
+    /// A replica becomes this server: its shards, under an epoch and with logs of their own. It has
+    /// begun nothing that it would have to end. `process`: its number, and when it began.
     ///
     /// # Panics
     /// An incarnation is there, or the replica has applied an entry of a later epoch.
-    pub fn take_over(&mut self, process: Process) {
+    pub fn take_over(
+        &mut self,
+        process: (u64, u64),
+        mut shards: Vec<Shard<SimJournal>>,
+        journals: Vec<SimJournal>,
+    ) {
         assert!(self.incarnation.is_none());
-        let Process { number, began_ns, mut shards, journals, .. } = process;
         self.options.shard.epoch += 1;
         self.options.shard.log_secret += 1;
         self.options.shards = shards.len();
@@ -64,7 +74,7 @@ impl Node {
         for shard in &mut shards {
             shard.promote(epoch, log_secret).expect("the epoch is a new one");
         }
-        self.begin_incarnation((number, began_ns), shards, journals);
+        self.begin_incarnation(process, shards, journals);
     }
 
     /// The checker reads what is new in the logs.
@@ -107,9 +117,4 @@ impl Incarnation {
         rings.any(|ring| ring.is_replica())
             && self.acknowledging.iter().any(|acknowledging| acknowledging.wants_ticks())
     }
-}
-
-/// A lost link, or half a frame that came before it was.
-pub(super) fn is_lost(error: &SessionError) -> bool {
-    matches!(error, SessionError::Link(_) | SessionError::TornForever)
 }

@@ -14,7 +14,7 @@ use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailb
 use remora_layout::slot::SlotTable;
 use remora_ring::WRITE_ID;
 use remora_server::ReplicaView;
-use remora_server::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession};
+use remora_server::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession, SessionError};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use zerocopy::FromZeros;
@@ -163,4 +163,9 @@ impl Session {
         self.heart.post(&[Work::Write { id: WRITE_ID, to, bytes: &bytes, imm: None }]);
         while self.heart.poll().is_some() {}
     }
+}
+
+/// A lost link, or half a frame that came before it was.
+pub(super) fn is_lost(error: &SessionError) -> bool {
+    matches!(error, SessionError::Link(_) | SessionError::TornForever)
 }

@@ -9,12 +9,15 @@
 //! The server's code for both ends runs: sessions and feeds at the primary, the worker that follows
 //! and the appliers of the shards at the replica. Simulated are their threads and the operator.
 
+mod counts;
 mod oracle;
 mod promotion;
 mod server;
+mod state;
 mod swarm;
 
+pub use counts::ReplicaCounts;
 pub use oracle::Oracle;
-pub use promotion::{ReplicaCounts, Replicas};
-pub use server::{Place, Process, Replica};
+pub use server::{Gone, Place, Process, Replica};
+pub use state::Replicas;
 pub use swarm::{MAX_REPLICAS, ReplicaSwarm};

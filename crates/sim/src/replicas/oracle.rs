@@ -14,59 +14,71 @@ use remora_fabric::sim::SimJournal;
 use remora_layout::slot::SlotTable;
 use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
 use remora_server::following::{Batch, Body, LogPart};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Logs of one life, among those of a reference.
 const LOGS: u32 = 256;
 /// Bytes of a reference's arena.
 const ARENA_BYTES: usize = 24 << 20;
 
-/// What one shard of a replica holds, of which life.
+/// What one shard of a replica holds.
 #[derive(Clone, Default)]
 pub struct Copied {
-    life: u64,
-    /// Logs of that life of which it has a whole copy.
-    whole: BTreeSet<usize>,
-    /// Shards of that primary.
+    /// Shards of the primary.
     logs: usize,
-    /// By log, how far it was.
-    applied: BTreeMap<usize, u64>,
+    of: BTreeMap<usize, CopiedLog>,
+}
+
+/// The same of one log.
+#[derive(Clone, Copy)]
+struct CopiedLog {
+    /// The life that it is of.
+    life: u64,
+    /// Whether its copy is whole.
+    is_whole: bool,
+    /// How far the shard was.
+    applied: u64,
 }
 
 impl Copied {
-    /// The shard is given a batch of the log of a primary.
-    pub fn take(&mut self, life: u64, batch: &Batch) {
+    /// The shard is given a batch of the log of a primary: its life, and that one's epoch.
+    pub fn take(&mut self, (life, epoch): (u64, u64), batch: &Batch) {
         let (log, logs, part) = match &batch.body {
-            Body::Clear { .. } => return self.whole.clear(),
+            Body::Clear { .. } => return self.of.clear(),
             Body::Gate(_) => return,
             Body::Log { log, logs, part, .. } => (*log, *logs, part),
         };
-        match part {
-            LogPart::Begin => {
-                if self.life != life || self.logs != logs {
-                    *self = Self { life, logs, ..Self::default() };
-                }
-                self.whole.remove(&log);
-                self.applied.remove(&log);
+        let is_whole = match part {
+            LogPart::Begin => false,
+            LogPart::Copied { epoch: of, .. } if *of != epoch => {
+                // A copy from the life before counts, now that this one has answered.
+                self.of.entry(log).and_modify(|of| of.is_whole = true);
+                return;
             }
-            LogPart::Copied { .. } => _ = self.whole.insert(log),
-            LogPart::Operations(_) | LogPart::Entries(_) => {}
+            // The end of a copy, or of the life before.
+            LogPart::Copied { .. } => true,
+            LogPart::Operations(_) | LogPart::Entries(_) => return,
+        };
+        if self.logs != logs {
+            *self = Self { logs, of: BTreeMap::new() };
         }
+        self.of.insert(log, CopiedLog { life, is_whole, applied: 0 });
     }
 
     /// Whether it has whole copies of the logs of this life, and each is so.
     pub fn has_all_of(&self, of: (usize, usize), life: u64, is_so: impl Fn(usize) -> bool) -> bool {
-        self.life == life && self.logs(of).is_some_and(|logs| logs.into_iter().all(is_so))
+        self.logs(of).is_some_and(|(own, logs)| own == life && logs.into_iter().all(is_so))
     }
 
-    /// The logs of the life that it follows, if it has copies of all.
-    fn logs(&self, (number, shards): (usize, usize)) -> Option<Vec<usize>> {
+    /// The life that it follows and its logs, if it has copies of all.
+    fn logs(&self, (number, shards): (usize, usize)) -> Option<(u64, Vec<usize>)> {
         let all: Vec<_> = match self.logs == shards {
             true => vec![number],
             false => (0..self.logs).collect(),
         };
-        let is_whole = self.logs > 0 && all.iter().all(|log| self.whole.contains(log));
-        is_whole.then_some(all)
+        let life = self.of.get(all.first()?)?.life;
+        let has = |log| self.of.get(log).is_some_and(|of| of.is_whole && of.life == life);
+        all.iter().all(has).then_some((life, all))
     }
 }
 
@@ -123,7 +135,8 @@ impl Oracle {
         Self { options, lives, references, broken: Vec::new(), compared: 0 }
     }
 
-    /// A primary begins. It continues `before` up to these entries, or has nothing.
+    /// A primary begins, with what is durable. It continues `before` up to these entries, or has
+    /// nothing.
     pub fn begin(
         &mut self,
         life: u64,
@@ -137,7 +150,7 @@ impl Oracle {
         });
         let is_unknown = past.iter().any(|(of, _)| self.lives[of].is_unknown);
         let logs = shards.iter().map(|shard| {
-            let last = shard.last_sequence();
+            let last = shard.durable_sequence().min(shard.last_sequence());
             Seen {
                 cursor: shard.log().cursor(last + 1).ok(),
                 assembler: Assembler::new(last + 1, usize::MAX),
@@ -148,6 +161,15 @@ impl Oracle {
         });
         let logs = logs.collect();
         self.lives.insert(life, Life { past, logs, is_unknown });
+    }
+
+    /// The disk of a primary that is gone has kept these entries: they count from now on.
+    pub fn keep(&mut self, life: u64, kept: &[u64]) {
+        for (seen, &kept) in
+            self.lives.get_mut(&life).iter_mut().flat_map(|of| &mut of.logs).zip(kept)
+        {
+            seen.durable = seen.durable.max(kept);
+        }
     }
 
     /// Reads what is new in the logs of a primary.
@@ -186,9 +208,9 @@ impl Oracle {
         copied: &mut Copied,
     ) {
         let (process, number, shards) = of;
-        let Some(logs) = copied.logs((number, shards)) else { return };
+        let Some((life, logs)) = copied.logs((number, shards)) else { return };
         for log in logs {
-            let (applied, life) = (shard.applied(log as u32), copied.life);
+            let applied = shard.applied(log as u32);
             let Some(seen) = self.lives[&life].logs.get(log) else { continue };
             if applied > seen.durable {
                 let seen = format!(
@@ -197,7 +219,8 @@ impl Oracle {
                 );
                 self.violate("a replica shows nothing beyond the commit position", seen);
             }
-            let before = copied.applied.insert(log, applied).unwrap_or(0);
+            let of = copied.of.get_mut(&log).expect("it has a copy");
+            let before = std::mem::replace(&mut of.applied, applied);
             if applied < before {
                 let seen = format!("log {log} at replica {process}: {before}, then {applied}");
                 self.violate("what a replica shows never goes back", seen);
@@ -212,8 +235,7 @@ impl Oracle {
         shard: &Shard<J>,
         copied: &Copied,
     ) {
-        let Some(logs) = copied.logs((number, shards)) else { return };
-        let life = copied.life;
+        let Some((life, logs)) = copied.logs((number, shards)) else { return };
         if self.lives[&life].is_unknown || shard.wants_release() {
             return;
         }

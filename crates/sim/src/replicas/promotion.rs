@@ -3,68 +3,25 @@
 //! Invariant, checked at each end of a primary: an acknowledged change lies in the memory of as many
 //! replicas as was asked for, but for those that have died since, or get a copy.
 
+use super::counts::ReplicaCounts;
 use super::oracle::Oracle;
-use super::server::{Order, Place, Replica};
+use super::server::{Gone, Order, Place, Replica};
 use crate::clock::HostClock;
 use crate::faults::Fault;
 use crate::tasks::Coroutines;
 use crate::world::World;
-use remora_fabric::sim::Tasks;
-use std::cell::{Cell, RefCell};
-use std::ops::AddAssign;
+use remora_layout::limits::SNAPSHOT_WAIT_S;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
 /// Longest wait for the workers of replicas to stop, ns: a stopped process goes on meanwhile.
 const STOPS_NS: u64 = 20_000 * MS;
-/// Longest time for replicas to get all that their primary has, ns.
-const SETTLES_NS: u64 = 60_000 * MS;
-
-/// What happened to the replicas of a world.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct ReplicaCounts {
-    /// Copies that began.
-    pub copies: u64,
-    /// Links that were made.
-    pub links: u64,
-    /// States that were compared.
-    pub compared: u64,
-    /// Replicas that took their primary's place.
-    pub promotions: u64,
-    /// Primaries that came back with nothing.
-    pub anew: u64,
-    /// Primaries of which no one replica had all that was acknowledged: each shard has a set of its
-    /// own.
-    pub split: u64,
-}
-
-impl AddAssign for ReplicaCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.copies += other.copies;
-        self.links += other.links;
-        self.compared += other.compared;
-        self.promotions += other.promotions;
-        self.anew += other.anew;
-        self.split += other.split;
-    }
-}
-
-/// The replicas of a world; none in most.
-#[derive(Default)]
-pub struct Replicas {
-    places: RefCell<Vec<Place>>,
-    oracle: RefCell<Option<Rc<RefCell<Oracle>>>>,
-    /// Replicas that have died: the life that they followed, and the ends of its logs then.
-    died: RefCell<Vec<(u64, Vec<u64>)>>,
-    counts: Cell<ReplicaCounts>,
-}
-
-/// A primary that is gone.
-pub struct Gone {
-    life: u64,
-    epoch: u64,
-    logs: usize,
-}
+/// Longest time until the operator looks after a replica, ns.
+const HELPS_NS: u64 = 3_000 * MS;
+/// Longest time for replicas to get all that their primary has, ns: a copy may have to wait for what
+/// a client has begun and left, and to begin anew.
+const SETTLES_NS: u64 = 3 * SNAPSHOT_WAIT_S * 1_000 * MS;
 
 impl World {
     /// Makes the replicas, and begins them.
@@ -90,11 +47,18 @@ impl World {
         }
     }
 
-    /// The checker learns of a primary that has begun with nothing.
-    pub(crate) fn note_primary(&self) {
+    /// The checker learns of a primary that has begun: with what its disk has of the one that is
+    /// gone, or with nothing.
+    pub(crate) fn note_primary(&self, gone: Option<&Gone>) {
         let node = self.node.borrow();
         if let (Some(oracle), Some(life)) = (&*self.replicas.oracle.borrow(), node.present()) {
-            oracle.borrow_mut().begin(life, node.shards(), None);
+            let mut oracle = oracle.borrow_mut();
+            let before =
+                gone.filter(|_| node.has_disks()).map(|of| (of.life, node.kept().to_vec()));
+            if let Some((of, kept)) = &before {
+                oracle.keep(*of, kept);
+            }
+            oracle.begin(life, node.shards(), before);
         }
     }
 
@@ -155,7 +119,7 @@ impl World {
     }
 
     /// The primary is gone, and the operator lets a replica take its place. False if there is none
-    /// that can, and the primary comes back with nothing.
+    /// that can, or the primary has a disk: it comes back.
     pub(crate) fn promote(self: &Rc<Self>, gone: &Gone) -> bool {
         let places = self.replicas.places.borrow().clone();
         let min_replicas = self.swarm.node.min_replicas;
@@ -174,7 +138,8 @@ impl World {
         let complete = (0..places.len())
             .filter(|&at| positions[at].as_ref().is_some_and(has_all))
             .max_by_key(|&at| positions[at].iter().flatten().sum::<u64>());
-        let wants = self.sim.draw(|random| random.below(4)) > 0;
+        let has_disk = self.node.borrow().has_disks();
+        let wants = !has_disk && self.sim.draw(|random| random.below(4)) > 0;
         let mut counts = self.replicas.counts.get();
         counts.split += u64::from(complete.is_none() && positions.iter().any(Option::is_some));
         counts.promotions += u64::from(wants && complete.is_some());
@@ -228,14 +193,36 @@ impl World {
         process.compare(&mut oracle.borrow_mut());
         oracle.borrow_mut().forget(process.number);
         let (life, mut node) = (process.number, self.node.borrow_mut());
-        node.take_over(process);
+        node.take_over((life, process.began_ns), process.shards, process.journals);
         oracle.borrow_mut().begin(life, node.shards(), Some((gone.life, ends)));
         drop(node);
         let begins_ns = self.sim.draw(|random| random.below(100 * MS));
         self.start_replica(place, begins_ns);
     }
 
-    /// The primary has come back with nothing: replicas keep what they have, until the operator
+    /// The primary is about to come back with what its disk has: replicas find their place in its
+    /// log. Those that cannot ask the operator for help.
+    pub(crate) fn keep_replicas(&self) {
+        let mut counts = self.replicas.counts.get();
+        counts.restarts += 1;
+        self.replicas.counts.set(counts);
+        self.replicas.places.borrow().iter().for_each(|place| self.help_later(place));
+    }
+
+    /// The operator looks after a replica some time later.
+    fn help_later(&self, place: &Place) {
+        let in_ns = self.sim.draw(|random| random.below(HELPS_NS));
+        let (place, counts) = (place.clone(), Rc::clone(&self.replicas.counts));
+        Coroutines::spawn(&self.sim, move || {
+            place.pause(in_ns);
+            if place.waits_for_order() {
+                place.begin_anew(Order::Another);
+                counts.set(ReplicaCounts { resyncs: counts.get().resyncs + 1, ..counts.get() });
+            }
+        });
+    }
+
+    /// The primary comes back with nothing: replicas keep what they have, until the operator
     /// restarts them.
     pub(crate) fn restart_replicas(&self) {
         let mut counts = self.replicas.counts.get();
@@ -269,7 +256,12 @@ impl World {
             let last: Vec<_> = node.shards().iter().map(|shard| shard.last_sequence()).collect();
             node.present().is_some_and(|life| place.has_all_of(life, &last))
         };
+        let mut helps_ns = self.sim.now_ns();
         while !places.iter().all(is_settled) {
+            if self.sim.now_ns() >= helps_ns {
+                helps_ns = self.sim.now_ns() + HELPS_NS;
+                places.iter().for_each(|place| self.help_later(place));
+            }
             if !self.sim.step(until_ns) {
                 let stuck: Vec<_> = places.iter().filter(|of| !is_settled(of)).collect();
                 let node = self.node.borrow();
@@ -301,9 +293,7 @@ impl World {
             counts.compared = oracle.borrow().compared;
         }
         for place in self.replicas.places.borrow().iter() {
-            let (copies, links) = place.replica.borrow().counts();
-            counts.copies += copies;
-            counts.links += links;
+            counts += place.replica.borrow().counts();
         }
         counts
     }
@@ -312,17 +302,5 @@ impl World {
     pub(crate) fn end_replicas(&self) {
         self.replicas.counts.set(self.replica_counts());
         self.replicas.places.borrow_mut().clear();
-    }
-}
-
-/// As [`Coroutines::current`], of the task that runs.
-pub(super) fn current_task() -> u64 {
-    Coroutines.current().expect("it runs as a task")
-}
-
-impl Gone {
-    /// Its epoch, and the number of its logs.
-    pub(super) fn logs(&self) -> (u64, usize) {
-        (self.epoch, self.logs)
     }
 }

@@ -1,8 +1,8 @@
 //! One replica of a world: the production worker that follows, over a simulated connection, and the
 //! production appliers of its shards. Its process may stand still, be slow, and die.
 
+use super::counts::ReplicaCounts;
 use super::oracle::{Copied, Oracle};
-use super::promotion::{Gone, current_task};
 use crate::clock::HostClock;
 use crate::faults::Faults;
 use crate::node::{Node, NodeOptions, NodeTime};
@@ -10,7 +10,7 @@ use crate::tasks::Coroutines;
 use remora_arena::Owner;
 use remora_client_core::{Client, Options, Subscriber};
 use remora_engine::{Digest, Shard, ShardOptions};
-use remora_fabric::sim::{SimJournal, SimWorld};
+use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::limits::{FOLLOW_AGAIN_MS, HEARTBEAT_MS, MAX_REGIONS};
 use remora_layout::slot::SlotTable;
 use remora_server::following::{Applier, Batch, Ended, Following, Gate, Host, Memory, Worker};
@@ -36,15 +36,15 @@ pub struct SimHost {
     memory: Memory,
 }
 
-/// Batches, and the primary that each is of.
-type Inbox = VecDeque<(u64, Arc<Batch>)>;
+/// Batches, and the incarnation and epoch of the primary that each is of.
+type Inbox = VecDeque<((u64, u64), Arc<Batch>)>;
 
 struct Inner {
     world: SimWorld,
     /// By shard, batches that it has not taken, and the primary that each is of.
     inboxes: RefCell<Vec<Inbox>>,
-    /// The incarnation of the primary that is followed.
-    life: Cell<u64>,
+    /// The incarnation of the primary that is followed, and its epoch.
+    life: Cell<(u64, u64)>,
     /// The task of the shards, while it sleeps.
     waiting: Mutex<Option<u64>>,
 }
@@ -54,7 +54,7 @@ impl SimHost {
         let inner = Inner {
             world: world.clone(),
             inboxes: RefCell::new(vec![VecDeque::new(); memory.shards]),
-            life: Cell::new(0),
+            life: Cell::new((0, 0)),
             waiting: Mutex::new(None),
         };
         Self { inner: Rc::new(inner), following: following(memory.shards), memory }
@@ -127,9 +127,8 @@ pub struct Process {
     stopped: Option<Worker<SimHost>>,
     is_to_stop: bool,
     ticks: u64,
-    /// Copies and links of primaries before the present one.
-    copies: u64,
-    links: u64,
+    /// What happened with the primaries before the present one.
+    counts: ReplicaCounts,
     /// The sum of its shards' sequences when they were compared last.
     compared: u64,
 }
@@ -169,8 +168,7 @@ impl Process {
             stopped: None,
             is_to_stop: false,
             ticks: 0,
-            copies: 0,
-            links: 0,
+            counts: ReplicaCounts::default(),
             compared: 0,
         }
     }
@@ -212,10 +210,17 @@ impl Process {
         worked
     }
 
-    fn counts(&self) -> (u64, u64) {
+    fn counts(&self) -> ReplicaCounts {
         let following = &self.host.following;
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        (self.copies + load(&following.copies), self.links + load(&following.links))
+        let mut counts = ReplicaCounts {
+            copies: load(&following.copies),
+            resumes: load(&following.resumes),
+            links: load(&following.links),
+            ..ReplicaCounts::default()
+        };
+        counts += self.counts;
+        counts
     }
 
     fn is_idle(&self) -> bool {
@@ -267,6 +272,16 @@ pub enum Order {
     Another,
 }
 
+/// A primary that is gone.
+pub struct Gone {
+    /// Its incarnation; 0 if it was down already.
+    pub life: u64,
+    /// Its epoch.
+    pub epoch: u64,
+    /// The number of its logs.
+    pub logs: usize,
+}
+
 /// A place for a replica: one process after another.
 pub struct Replica {
     world: SimWorld,
@@ -280,8 +295,8 @@ pub struct Replica {
     lives: u64,
     /// Its tasks.
     pub tasks: Vec<u64>,
-    /// Copies and links of processes that are gone.
-    counts: (u64, u64),
+    /// What happened to processes that are gone.
+    counts: ReplicaCounts,
 }
 
 /// What a task of a replica works with.
@@ -314,22 +329,22 @@ impl Replica {
             process: None,
             lives: 0,
             tasks: Vec::new(),
-            counts: (0, 0),
+            counts: ReplicaCounts::default(),
         }
     }
 
     /// The process, which is gone from here.
     fn take_process(&mut self) -> Option<Process> {
         let process = self.process.take()?;
-        let (copies, links) = process.counts();
-        self.counts = (self.counts.0 + copies, self.counts.1 + links);
+        self.counts += process.counts();
         Some(process)
     }
 
-    /// Copies and links of this place.
-    pub fn counts(&self) -> (u64, u64) {
-        let (copies, links) = self.process.as_ref().map_or((0, 0), Process::counts);
-        (self.counts.0 + copies, self.counts.1 + links)
+    /// What happened to its processes.
+    pub fn counts(&self) -> ReplicaCounts {
+        let mut counts = self.process.as_ref().map_or_else(ReplicaCounts::default, Process::counts);
+        counts += self.counts;
+        counts
     }
 }
 
@@ -368,16 +383,10 @@ impl Place {
     pub fn go_on(&self, order: Order) {
         self.with(|process| {
             process.is_to_stop = false;
-            if let Some(worker) = &mut process.stopped {
-                match order {
-                    Order::GoOn => {}
-                    Order::Another => {
-                        let (host, shards) = (process.host.of_another(), process.shards.len());
-                        process.links += process.host.following.links.load(Ordering::Relaxed);
-                        process.copies += process.host.following.copies.load(Ordering::Relaxed);
-                        (*worker, process.host) = (Worker::new(host.clone(), shards), host);
-                    }
-                }
+            if order == Order::Another && process.stopped.is_some() {
+                process.counts = process.counts();
+                process.host = process.host.of_another();
+                process.stopped = Some(Worker::new(process.host.clone(), process.shards.len()));
             }
         });
     }
@@ -406,7 +415,7 @@ impl Place {
     /// What it has received of each log of a primary that is gone; `None` if it is not its replica,
     /// or a copy is under way.
     pub fn positions(&self, gone: &Gone) -> Option<Vec<u64>> {
-        let (epoch, logs) = gone.logs();
+        let &Gone { epoch, logs, .. } = gone;
         let positions = self.with(|process| process.stopped.as_mut()?.positions())??;
         let is_of_it = positions.len() == logs && positions.iter().all(|of| of.0 == epoch);
         is_of_it.then(|| positions.iter().map(|of| of.1).collect())
@@ -430,6 +439,12 @@ impl Place {
     /// Whether it has all of this life, up to these entries.
     pub fn has_all_of(&self, life: u64, last: &[u64]) -> bool {
         self.with(|process| process.has_all_of(life, last)).unwrap_or(false)
+    }
+
+    /// Whether it waits for an order to copy: its primary does not know any more what it had kept.
+    pub fn waits_for_order(&self) -> bool {
+        let says = |process: &mut Process| process.host.following.trouble();
+        self.with(says).is_some_and(|trouble| trouble.contains("does not know any more"))
     }
 
     /// In words, for a failure.
@@ -565,15 +580,17 @@ impl Place {
         let clock = self.replica.borrow().clock.clone();
         let Some(parts) = self.node.borrow_mut().connect(&clock) else { return };
         let (session, life) = (parts.hello.session.get(), parts.hello.incarnation.get());
+        let epoch = parts.hello.epoch.get();
         let client = Client::over(parts, &Options::default()).expect("no process forks here");
         let mut link = Subscriber::of(&client);
-        host.inner.life.set(life);
+        host.inner.life.set((life, epoch));
         if let Some(process) = &mut self.replica.borrow_mut().process {
             process.session = Some(session);
         }
         if let Err(Ended::Failed(why)) = self.serve(worker, &mut link, lived) {
             host.following.set_trouble(&why);
         }
+        host.following.is_up.store(false, Ordering::Relaxed);
         if !self.is_gone(lived) {
             worker.take_rest(&mut link);
         }
@@ -617,4 +634,9 @@ impl Place {
         }
         Err(Ended::Called)
     }
+}
+
+/// As [`Coroutines::current`], of the task that runs.
+fn current_task() -> u64 {
+    Coroutines.current().expect("it runs as a task")
 }

@@ -1,0 +1,41 @@
+//! What happened to replicas.
+
+use std::ops::AddAssign;
+
+/// What happened to the replicas of a world.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct ReplicaCounts {
+    /// Copies of a log that began.
+    pub copies: u64,
+    /// Times that a log went on without a copy, over another link.
+    pub resumes: u64,
+    /// Links that were made.
+    pub links: u64,
+    /// States that were compared.
+    pub compared: u64,
+    /// Replicas that took their primary's place.
+    pub promotions: u64,
+    /// Primaries that came back with nothing.
+    pub anew: u64,
+    /// Primaries that came back with what their disk had.
+    pub restarts: u64,
+    /// Replicas that were told to copy, as such a primary did not know what it had kept.
+    pub resyncs: u64,
+    /// Primaries of which no one replica had all that was acknowledged: each shard has a set of its
+    /// own.
+    pub split: u64,
+}
+
+impl AddAssign for ReplicaCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.copies += other.copies;
+        self.resumes += other.resumes;
+        self.links += other.links;
+        self.compared += other.compared;
+        self.promotions += other.promotions;
+        self.anew += other.anew;
+        self.restarts += other.restarts;
+        self.resyncs += other.resyncs;
+        self.split += other.split;
+    }
+}
