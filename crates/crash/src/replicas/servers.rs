@@ -277,7 +277,9 @@ impl Servers {
         for replica in self.replicas().into_iter().filter(is_alive) {
             while self.nodes[replica].info()?.text("master_link_status") != "down" {
                 if began.elapsed() > LINK_DOWN_LIMIT {
-                    bail!("replica {replica} has a link to a dead primary after {LINK_DOWN_LIMIT:?}");
+                    bail!(
+                        "replica {replica} has a link to a dead primary after {LINK_DOWN_LIMIT:?}"
+                    );
                 }
                 std::thread::sleep(PAUSE);
             }
