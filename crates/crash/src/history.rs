@@ -267,11 +267,12 @@ mod tests {
         let (mut history, start) = history();
         let head = |value: &str| state(value).head_digest();
         assert_eq!(history.saw_a_copy(0, head("a"), start), Some(1));
-        assert_eq!(history.saw_a_copy(1, head("b"), start), Some(2));
+        let later = start + Duration::from_secs(1);
+        assert_eq!(history.saw_a_copy(1, head("b"), later), Some(2));
         assert_eq!(history.saw_a_copy(2, head("a"), start), None);
         assert_eq!(history.saw_a_copy(0, head("x"), start), None);
         let after = |seconds| history.known_at(start + Duration::from_secs(seconds));
-        assert_eq!([after(0), after(1), after(2)], [1, 2, 2], "a was seen at once, b too");
+        assert_eq!([after(0), after(1), after(2)], [1, 2, 2], "a was seen at once, b later");
         // A state that a copy showed is known from then on.
         assert_eq!(history.saw_a_copy(2, head("c"), start), Some(3));
         assert_eq!(history.judge(&state("b"), Promise::All), Verdict::Lost(1));

@@ -62,9 +62,11 @@ impl Replica {
 
     fn connect(&mut self) -> Result<(), Ended> {
         if self.link.is_none() {
-            let transport = self.shared.config.transport;
+            let (transport, rdma_packets) =
+                (self.shared.config.transport, self.shared.config.rdma_packets);
             // It sleeps between messages: a replica's cores are for its shards.
-            let options = Options { transport, wake: Wake::Hybrid, ..Options::default() };
+            let options =
+                Options { transport, wake: Wake::Hybrid, rdma_packets, ..Options::default() };
             let link = Subscriber::connect(self.following.primary.clone(), &options)?;
             let link = self.link.insert(link);
             if link.incarnation() == self.shared.incarnation {
