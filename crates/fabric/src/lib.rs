@@ -285,7 +285,7 @@ pub trait Link {
     /// completion has been taken.
     fn failure(&self) -> Option<LinkError>;
 
-    /// Whether [`Link::poll`] would find something new. A thread asks before it sleeps, while a
+    /// Whether [`Link::poll`] would find something. A thread asks before it sleeps, while a
     /// caller waits for the completions of its WRITEs ([`AnyLink::await_writes`]).
     fn has_completed(&self) -> bool;
 }

@@ -81,7 +81,7 @@ impl PendingOps {
     }
 
     /// Whether [`PendingOps::next`] has one.
-    fn has_next(&self) -> bool {
+    pub fn has_next(&self) -> bool {
         self.pending.front().is_some_and(|front| {
             front.unsent.is_some() || self.executed > 0 || self.broken.is_some()
         })

@@ -3,6 +3,7 @@
 use super::fixture::{Check, REGION, TestFixture, checks, ok, pattern, read, wait, write};
 use crate::{Link, RemoteAddress, Work};
 use remora_layout::limits::MAX_WRITE_BYTES;
+use std::time::Duration;
 
 pub(super) fn checks<B: TestFixture>() -> Vec<Check> {
     checks![
@@ -16,6 +17,7 @@ pub(super) fn checks<B: TestFixture>() -> Vec<Check> {
         immediates_arrive_once_after_their_bytes,
         a_long_batch_of_writes_keeps_its_order_and_is_told_of,
         an_empty_link_completes_nothing,
+        what_has_completed_is_told_before_it_is_taken,
     ]
 }
 
@@ -122,6 +124,25 @@ fn an_empty_link_completes_nothing<B: TestFixture>() {
     fixture.link().post(&[]);
     assert_eq!(fixture.link().poll(), None);
     assert_eq!(fixture.link().failure(), None);
+}
+
+/// A thread that waits for WRITEs looks before it sleeps.
+fn what_has_completed_is_told_before_it_is_taken<B: TestFixture>() {
+    const LOOKS: usize = 1_000;
+    let mut fixture = B::new(REGION);
+    let region = fixture.mailbox();
+    assert!(!fixture.link().has_completed());
+    for id in 0..20 {
+        fixture.link().post(&[write(id, region, 8 * id, &pattern(8, 8))]);
+        let mut looks = 0;
+        while !fixture.link().has_completed() {
+            assert!(looks < LOOKS, "a WRITE completes, and nothing tells");
+            looks += 1;
+            fixture.link().wait(Some(Duration::from_millis(10)));
+        }
+        assert_eq!(fixture.link().poll(), Some(ok(id)));
+        assert!(!fixture.link().has_completed());
+    }
 }
 
 /// A READ of the longest value, with a small one before and behind it, and the

@@ -214,6 +214,6 @@ impl Link for TcpLink {
     }
 
     fn has_completed(&self) -> bool {
-        self.handle.has_delivered()
+        self.pending_ops.has_next() || self.handle.has_delivered()
     }
 }

@@ -226,6 +226,6 @@ impl Link for VerbsLink {
 
     fn has_completed(&self) -> bool {
         self.connection.poll();
-        self.handle.has_delivered()
+        self.pending_ops.has_next() || self.handle.has_delivered()
     }
 }
