@@ -37,7 +37,8 @@ impl Acknowledging {
     /// The disk has the entries up to this one.
     pub fn set_kept<J: Journal>(&mut self, shard: &mut Shard<J>, kept: u64) {
         if self.kept != u64::MAX {
-            self.kept = self.kept.max(kept);
+            // What a later entry waits for is told later, whatever is claimed now.
+            self.kept = self.kept.max(kept.min(shard.last_sequence()));
             self.tell(shard);
         }
     }
