@@ -624,6 +624,12 @@ pub const MAX_MIN_REPLICAS: usize = 16;
 pub const MAX_COUNTED_REPLICAS: usize = 64;
 /// Messages to one replica in one turn of the shard.
 pub const FEED_MESSAGES_PER_TURN: usize = 4;
+/// Greatest epoch that a replica takes from a primary: the next one after it is a number, too. Each
+/// start of a server takes one, so none comes here.
+pub const MAX_EPOCH: u64 = 1 << 48;
+/// Greatest sequence that a replica takes from a primary: positions of all shards add up. Ten
+/// million entries a second reach it after a hundred years.
+pub const MAX_SEQUENCE: u64 = 1 << 55;
 /// Bytes of entries that a replica keeps while they wait for their commit position. At this bound it
 /// takes nothing more out of its ring, and the primary has to wait.
 pub const FEED_WAITING_BYTES: usize = 8 << 20;
