@@ -199,7 +199,7 @@ impl LogReceiver {
                 Ok(None) => {}
                 Ok(Some(entry)) => {
                     let entry = entry.to_owned();
-                    self.waiting_bytes += entry.operation().len();
+                    self.waiting_bytes += entry.memory_bytes();
                     self.waiting.push_back(entry);
                     self.failed = 0;
                 }
@@ -219,7 +219,7 @@ impl LogReceiver {
         if entry.sequence > self.commit {
             return None;
         }
-        self.waiting_bytes -= entry.operation().len();
+        self.waiting_bytes -= entry.memory_bytes();
         self.waiting.pop_front()
     }
 

@@ -47,7 +47,7 @@ pub enum Violation {
         /// The last entry that was sent.
         sent: u64,
     },
-    /// It has applied what it has not received, or goes back.
+    /// It has applied what it has not received, or has that on its disk, or goes back.
     #[error("the positions of a replica make no sense")]
     Order,
 }
@@ -246,11 +246,13 @@ impl LogSender {
         told: Acknowledge,
     ) -> Result<Result<(), Lost>, Violation> {
         let (received, applied) = (told.received.get(), told.applied.get());
+        let durable = told.durable.get();
         if received > self.most_sent {
             return Err(Violation::NotSent { told: received, sent: self.most_sent });
         }
         let before = self.told;
         if applied > received
+            || durable > received
             || received < before.received.get()
             || applied < before.applied.get()
             || told.clock.get() < before.clock.get()

@@ -4,7 +4,7 @@
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
 use remora_layout::limits::{FEED_BYTES, FEED_WAITING_BYTES, SNAPSHOT_OPERATION_BYTES};
-use remora_log::LogKey;
+use remora_log::{Log, LogKey, LogOptions, OwnedEntry, Part};
 use remora_protocol::message::Status;
 use remora_protocol::replication::{
     Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow,
@@ -178,6 +178,33 @@ fn what_waits_for_its_commit_position_is_bounded() {
         assert!(messages < 10_000, "it has room without end");
     }
     assert!(bytes < FEED_WAITING_BYTES + 2 * FEED_BYTES, "{bytes} bytes wait");
+}
+
+/// Entries without an operation take memory as well, and so do their parts.
+#[test]
+fn empty_entries_that_wait_are_bounded_too() {
+    for has_parts in [false, true] {
+        let key = LogKey::new(SECRET, 0);
+        let mut log = Log::new(LogOptions::new(key, 0, 1));
+        let mut cursor = log.cursor(1).unwrap();
+        let mut receiver = LogReceiver::new(key, 1);
+        while receiver.has_room() {
+            for _ in 0..64 {
+                let parts = [Part::new(0, log.last_sequence() + 1), Part::new(1, 1)];
+                match has_parts {
+                    true => log.append_part(&parts, [&[]; 3]),
+                    false => log.append([&[]; 3]),
+                };
+            }
+            let mut frames = Vec::new();
+            log.read(&mut cursor, FEED_BYTES, &mut frames).unwrap();
+            receiver.take(&message(FeedKind::Entries as u8, 0, &frames)).unwrap();
+            let least = size_of::<OwnedEntry>() + usize::from(has_parts) * size_of::<[Part; 2]>();
+            let bytes = receiver.received() as usize * least;
+            assert!(bytes < FEED_WAITING_BYTES + FEED_BYTES, "{bytes} bytes wait");
+        }
+        assert!(receiver.received() > 1_000);
+    }
 }
 
 #[test]

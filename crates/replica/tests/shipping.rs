@@ -321,6 +321,9 @@ fn a_replica_cannot_acknowledge_what_it_was_not_sent() {
     assert_eq!(sender.take(&mut primary, honest), Err(Violation::Order));
     let ahead = remora_protocol::replication::Acknowledge { applied: 2.into(), ..told };
     assert_eq!(sender.take(&mut primary, ahead), Err(Violation::Order));
+    let kept = remora_protocol::replication::Acknowledge { durable: 2.into(), ..told };
+    assert_eq!(sender.take(&mut primary, kept), Err(Violation::Order));
+    assert_eq!(sender.told().durable.get(), 0);
 }
 
 #[test]
