@@ -97,11 +97,7 @@ impl Feed {
             Some(GoesOn::HasMore { kept }) => (HAS_MORE, kept),
             Some(GoesOn::Unknown) => (UNKNOWN_EPOCH, oldest),
         };
-        let lost = LostLog {
-            is_same_log: is_same_log.into(),
-            oldest: oldest.into(),
-            next: (shard.last_sequence() + 1).into(),
-        };
+        let lost = LostLog { is_same_log: is_same_log.into(), oldest: oldest.into() };
         let answer = Some(message(FeedKind::Lost, lost.as_bytes()));
         Self { stage: Stage::Lost, answer, ask_for, has_begun: true }
     }
@@ -167,11 +163,7 @@ impl Feed {
     fn lose<J: Journal>(&mut self, shard: &mut Shard<J>, lost: Lost, out: &mut Vec<u8>) {
         self.end(shard);
         self.stage = Stage::Lost;
-        let lost = LostLog {
-            is_same_log: 1.into(),
-            oldest: lost.oldest.into(),
-            next: (shard.last_sequence() + 1).into(),
-        };
+        let lost = LostLog { is_same_log: 1.into(), oldest: lost.oldest.into() };
         *out = message(FeedKind::Lost, lost.as_bytes());
     }
 
