@@ -586,6 +586,10 @@ pub const APPLY_BATCHES: u64 = 16;
 pub const DURABLE_PLACES: usize = 1024;
 /// Entries, or operations of a copy, that a shard of a replica applies in one turn.
 pub const APPLY_TURN_ENTRIES: usize = 256;
+/// A copy for which a replica has made no room for so long begins anew, s: longer than read leases
+/// last, which a replica waits for first, and than it takes to remove what it had. The shard's snapshot
+/// is open meanwhile, and other copies and BGSAVE wait for it.
+pub const COPY_BLOCKED_S: u64 = 30;
 /// A replica that has no memory for an entry for so long copies its primary anew, ms: what may still
 /// free some, such as a download that ends, has had its time. Each further copy for that reason waits
 /// twice as long, up to [`COPY_FOR_ROOM_MAX_MS`], as it loads the primary and may not help either.

@@ -227,6 +227,19 @@ impl Feed {
         Ok(())
     }
 
+    /// Whether the snapshot of the shard is open for a copy.
+    pub fn is_copying(&self) -> bool {
+        matches!(self.stage, Stage::Copying(Copy { has_begun: true, ended: None, .. }))
+    }
+
+    /// Ends a copy that the replica does not take: the snapshot of the shard is for others, and the
+    /// replica has to ask anew.
+    pub fn give_up_copy<J: Journal>(&mut self, shard: &mut Shard<J>) {
+        let mut answer = Vec::new();
+        self.lose(shard, Lost { oldest: shard.last_sequence() + 1 }, &mut answer);
+        self.answer = Some(answer);
+    }
+
     /// Ends it: the shard keeps nothing more for the replica.
     pub fn end<J: Journal>(&mut self, shard: &mut Shard<J>) {
         match std::mem::replace(&mut self.stage, Stage::Lost) {
