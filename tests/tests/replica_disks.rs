@@ -148,6 +148,7 @@ fn a_replica_that_was_killed_goes_on_without_a_copy() {
             assert_eq!(of_replica.info("slave_copies"), 0, "{durability}, {shards} shards");
             let last = resp.info("master_repl_offset");
             wait_until("its disk has it", || of_replica.info("slave_durable_offset") == last);
+            wait_until("its primary knows that", || says(&mut resp, &format!("durable={last},")));
         }
     }
 }

@@ -53,6 +53,7 @@ mod command_codec;
 mod durable;
 mod durable_trees;
 mod followed;
+mod hostile_log;
 mod rebuild;
 mod refused_changes;
 mod replay;

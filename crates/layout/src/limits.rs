@@ -586,6 +586,10 @@ pub const APPLY_BATCHES: u64 = 16;
 pub const DURABLE_PLACES: usize = 1024;
 /// Entries, or operations of a copy, that a shard of a replica applies in one turn.
 pub const APPLY_TURN_ENTRIES: usize = 256;
+/// A copy for which a replica has made no room for so long begins anew, s: longer than read leases
+/// last, which a replica waits for first, and than it takes to remove what it had. The shard's snapshot
+/// is open meanwhile, and other copies and BGSAVE wait for it.
+pub const COPY_BLOCKED_S: u64 = 30;
 /// A replica that has no memory for an entry for so long copies its primary anew, ms: what may still
 /// free some, such as a download that ends, has had its time. Each further copy for that reason waits
 /// twice as long, up to [`COPY_FOR_ROOM_MAX_MS`], as it loads the primary and may not help either.
@@ -624,6 +628,12 @@ pub const MAX_MIN_REPLICAS: usize = 16;
 pub const MAX_COUNTED_REPLICAS: usize = 64;
 /// Messages to one replica in one turn of the shard.
 pub const FEED_MESSAGES_PER_TURN: usize = 4;
+/// Greatest epoch that a replica takes from a primary: the next one after it is a number, too. Each
+/// start of a server takes one, so none comes here.
+pub const MAX_EPOCH: u64 = 1 << 48;
+/// Greatest sequence that a replica takes from a primary: positions of all shards add up. Ten
+/// million entries a second reach it after a hundred years.
+pub const MAX_SEQUENCE: u64 = 1 << 55;
 /// Bytes of entries that a replica keeps while they wait for their commit position. At this bound it
 /// takes nothing more out of its ring, and the primary has to wait.
 pub const FEED_WAITING_BYTES: usize = 8 << 20;

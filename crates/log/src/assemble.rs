@@ -44,6 +44,11 @@ impl OwnedEntry {
     pub fn operation(&self) -> &[u8] {
         self.entry().operation
     }
+
+    /// Bytes of memory that it takes: an entry with an empty operation takes some, too.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.len()
+    }
 }
 
 impl Entry<'_> {
@@ -153,18 +158,16 @@ impl Assembler {
             self.bytes.extend_from_slice(frame.body);
             return Ok(None);
         }
-        self.next += 1;
         let whole = match std::mem::take(&mut self.piece) {
             0 => frame.body,
-            _ => self.finish(frame.body),
+            _ => {
+                self.bytes.extend_from_slice(frame.body);
+                &self.bytes
+            }
         };
         let (parts, operation) = Parts::split(whole, frame.parts).ok_or(AssembleError::Parts)?;
+        // One that is refused has not come.
+        self.next += 1;
         Ok(Some(Entry { sequence, epoch, parts, operation }))
-    }
-
-    /// The whole of an entry of several pieces, with the last of them.
-    fn finish(&mut self, last: &[u8]) -> &[u8] {
-        self.bytes.extend_from_slice(last);
-        &self.bytes
     }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use remora_log::{
-    AssembleError, Assembler, Cursor, CursorError, Entry, Frames, Hold, KnownLog, Log, LogKey,
+    AssembleError, Assembler, Cursor, CursorError, Entry, Frame, Frames, Hold, KnownLog, Log, LogKey,
     LogOptions, Part, consistent_cut,
 };
 use std::collections::BTreeMap;
@@ -421,6 +421,21 @@ fn an_assembler_takes_pieces_in_order_and_not_too_many() {
     assert_eq!(assembler.take(frames[0]), Ok(None));
     assert_eq!(assembler.take(frames[1]), Ok(None));
     assert_eq!(assembler.take(frames[2]), Err(AssembleError::TooLarge { limit }));
+}
+
+#[test]
+fn an_entry_without_its_parts_has_not_come() {
+    let (bytes, _) = written(&[2 * PIECE_BYTES, 0]);
+    let frames: Vec<_> = Frames::new(&bytes, key()).map(|frame| frame.unwrap()).collect();
+    for pieces in [&frames[2..], &frames[..2]] {
+        let next = pieces[0].sequence;
+        let mut assembler = Assembler::new(next, 4096);
+        let pieces = pieces.iter().map(|&piece| Frame { parts: 200, ..piece });
+        let taken: Vec<_> =
+            pieces.map(|piece| assembler.take(piece).map(|entry| entry.is_some())).collect();
+        assert_eq!(taken.last(), Some(&Err(AssembleError::Parts)));
+        assert_eq!(assembler.next_sequence(), next, "it has not come");
+    }
 }
 
 /// A hold keeps entries, and shows a shard how much room is left; beyond that its cursor reports

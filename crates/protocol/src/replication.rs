@@ -108,16 +108,6 @@ pub enum RefusalReason {
     IsReplica = 1,
 }
 
-impl RefusalReason {
-    /// The reason with this number; a later version may have others.
-    pub const fn from_number(number: u32) -> Option<Self> {
-        match number {
-            1 => Some(Self::IsReplica),
-            _ => None,
-        }
-    }
-}
-
 /// The body of [`FeedKind::Lost`].
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -128,8 +118,6 @@ pub struct LostLog {
     pub is_same_log: U64,
     /// The oldest entry that is kept; with [`HAS_MORE`] the last one of the replica's epoch that is.
     pub oldest: U64,
-    /// The sequence of the next entry.
-    pub next: U64,
 }
 
 /// The replica has more entries of its epoch than the primary, which was started again, had kept.

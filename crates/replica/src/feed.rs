@@ -97,11 +97,7 @@ impl Feed {
             Some(GoesOn::HasMore { kept }) => (HAS_MORE, kept),
             Some(GoesOn::Unknown) => (UNKNOWN_EPOCH, oldest),
         };
-        let lost = LostLog {
-            is_same_log: is_same_log.into(),
-            oldest: oldest.into(),
-            next: (shard.last_sequence() + 1).into(),
-        };
+        let lost = LostLog { is_same_log: is_same_log.into(), oldest: oldest.into() };
         let answer = Some(message(FeedKind::Lost, lost.as_bytes()));
         Self { stage: Stage::Lost, answer, ask_for, has_begun: true }
     }
@@ -167,11 +163,7 @@ impl Feed {
     fn lose<J: Journal>(&mut self, shard: &mut Shard<J>, lost: Lost, out: &mut Vec<u8>) {
         self.end(shard);
         self.stage = Stage::Lost;
-        let lost = LostLog {
-            is_same_log: 1.into(),
-            oldest: lost.oldest.into(),
-            next: (shard.last_sequence() + 1).into(),
-        };
+        let lost = LostLog { is_same_log: 1.into(), oldest: lost.oldest.into() };
         *out = message(FeedKind::Lost, lost.as_bytes());
     }
 
@@ -233,6 +225,19 @@ impl Feed {
             self.answer = Some(answer);
         }
         Ok(())
+    }
+
+    /// Whether the snapshot of the shard is open for a copy.
+    pub fn is_copying(&self) -> bool {
+        matches!(self.stage, Stage::Copying(Copy { has_begun: true, ended: None, .. }))
+    }
+
+    /// Ends a copy that the replica does not take: the snapshot of the shard is for others, and the
+    /// replica has to ask anew.
+    pub fn give_up_copy<J: Journal>(&mut self, shard: &mut Shard<J>) {
+        let mut answer = Vec::new();
+        self.lose(shard, Lost { oldest: shard.last_sequence() + 1 }, &mut answer);
+        self.answer = Some(answer);
     }
 
     /// Ends it: the shard keeps nothing more for the replica.

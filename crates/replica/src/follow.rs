@@ -3,7 +3,7 @@
 //! Invariant: a copy counts from its end on, and only whole. If it is interrupted, what was loaded
 //! of it goes away before the next one begins: no state is ever a mixture of two.
 
-use crate::receive::{FeedError, LogReceiver, Took};
+use crate::receive::{FeedError, LogReceiver, Took, check_epoch, check_sequence};
 use remora_engine::split_operation;
 use remora_layout::limits::{FEED_REASON_BYTES, SNAPSHOT_OPERATION_BYTES};
 use remora_log::{LogKey, OwnedEntry};
@@ -209,7 +209,7 @@ impl Follower {
                 let sequence = u64::read_from_bytes(body).map_err(|_| FeedError::Malformed)?;
                 let (key, epoch) = self.of.ok_or(FeedError::Malformed)?;
                 let key = LogKey::of_word(key);
-                let next = sequence.checked_add(1).ok_or(FeedError::Malformed)?;
+                let next = check_sequence(sequence)? + 1;
                 self.stage = Stage::Following(Box::new(LogReceiver::new(key, next)));
                 Ok(Heard::Copied { sequence, epoch })
             }
@@ -225,9 +225,10 @@ impl Follower {
     }
 
     fn begin(&mut self, begins: &Begins) -> Result<Heard, FeedError> {
+        let next = check_sequence(begins.next.get())?;
+        let of = (begins.key.get(), check_epoch(begins.epoch.get())?);
         self.is_asked = false;
-        let copies = begins.next.get() == 0;
-        let of = (begins.key.get(), begins.epoch.get());
+        let copies = next == 0;
         let primary = PrimaryFacts {
             arena_bytes: begins.arena_bytes.get(),
             used_bytes: begins.used_bytes.get(),
@@ -243,7 +244,7 @@ impl Follower {
             stage if copies => *stage = Stage::Copying(Vec::new()),
             Stage::Following(_) if self.of == Some(of) => {}
             Stage::Following(receiver) if is_next_epoch => {
-                let before = begins.next.get().checked_sub(1).ok_or(FeedError::Malformed)?;
+                let before = next.checked_sub(1).ok_or(FeedError::Malformed)?;
                 let rest = receiver.end_epoch(begins.kept.get()).ok_or(FeedError::Malformed)?;
                 let key = LogKey::of_word(of.0);
                 **receiver = LogReceiver::new(key, before + 1).committed(before);

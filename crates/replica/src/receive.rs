@@ -8,7 +8,7 @@
 //!   caller takes nothing out of the ring, and the primary has to wait.
 
 use crate::lag::{Freshness, Mark};
-use remora_layout::limits::{FEED_WAITING_BYTES, LOG_HELD_BYTES};
+use remora_layout::limits::{FEED_WAITING_BYTES, LOG_HELD_BYTES, MAX_EPOCH, MAX_SEQUENCE};
 use remora_log::{AssembleError, Assembler, FrameError, Frames, LogKey, OwnedEntry};
 use remora_protocol::replication::{Acknowledge, Echo, FEED_HEADER_BYTES, FeedHeader, FeedKind};
 use std::collections::VecDeque;
@@ -29,6 +29,19 @@ pub enum FeedError {
     /// Its frames make no entries.
     #[error(transparent)]
     Assemble(#[from] AssembleError),
+    /// Its epoch or a position is beyond what any server reaches: sums with it would overflow.
+    #[error("the primary names epoch or position {0}, which none reaches")]
+    TooGreat(u64),
+}
+
+/// Refuses an epoch that no server reaches.
+pub(crate) fn check_epoch(epoch: u64) -> Result<u64, FeedError> {
+    if epoch > MAX_EPOCH { Err(FeedError::TooGreat(epoch)) } else { Ok(epoch) }
+}
+
+/// Refuses a position that no log reaches.
+pub(crate) fn check_sequence(sequence: u64) -> Result<u64, FeedError> {
+    if sequence > MAX_SEQUENCE { Err(FeedError::TooGreat(sequence)) } else { Ok(sequence) }
 }
 
 /// The outcome of a message.
@@ -131,11 +144,12 @@ impl LogReceiver {
             }
             _ => return Err(FeedError::Malformed),
         };
+        let commit = check_sequence(header.commit.get())?;
         let took = self.take_frames(frames)?;
         // A later message does not take back what an earlier one has committed.
-        self.commit = self.commit.max(header.commit.get());
+        self.commit = self.commit.max(commit);
         if let Some(echo) = echo {
-            self.take_echo(header.commit.get(), &echo)?;
+            self.take_echo(commit, &echo)?;
         }
         let ask = header.ask.get();
         if ask != 0 {
@@ -179,11 +193,13 @@ impl LogReceiver {
                 // It came before: the primary went back further than it had to.
                 continue;
             }
+            check_epoch(frame.epoch)?;
+            check_sequence(frame.sequence)?;
             match self.assembler.take(frame) {
                 Ok(None) => {}
                 Ok(Some(entry)) => {
                     let entry = entry.to_owned();
-                    self.waiting_bytes += entry.operation().len();
+                    self.waiting_bytes += entry.memory_bytes();
                     self.waiting.push_back(entry);
                     self.failed = 0;
                 }
@@ -203,7 +219,7 @@ impl LogReceiver {
         if entry.sequence > self.commit {
             return None;
         }
-        self.waiting_bytes -= entry.operation().len();
+        self.waiting_bytes -= entry.memory_bytes();
         self.waiting.pop_front()
     }
 

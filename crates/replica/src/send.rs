@@ -47,7 +47,7 @@ pub enum Violation {
         /// The last entry that was sent.
         sent: u64,
     },
-    /// It has applied what it has not received, or goes back.
+    /// It has applied what it has not received, or has that on its disk, or goes back.
     #[error("the positions of a replica make no sense")]
     Order,
 }
@@ -69,17 +69,14 @@ pub struct LogSender {
     ask_for: AskFor,
     /// Entries since the last ask.
     unasked: u64,
-    /// The last ask, and the last one that was answered.
+    /// The last ask.
     asks: u32,
-    answered: u32,
     /// Messages that are under way: the number of the WRITE, and the last entry.
     under_way: VecDeque<(u64, u64)>,
     /// The last entry that lies in the memory of the replica.
     stored: u64,
     /// What the replica said last.
     told: Acknowledge,
-    /// Times that the replica made it go back.
-    rolled_back: u64,
 }
 
 impl LogSender {
@@ -106,7 +103,6 @@ impl LogSender {
             ask_for,
             unasked: 0,
             asks: 0,
-            answered: 0,
             under_way: VecDeque::new(),
             stored: before,
             told: Acknowledge {
@@ -118,7 +114,6 @@ impl LogSender {
                 ask: 0.into(),
                 zero: 0.into(),
             },
-            rolled_back: 0,
         })
     }
 
@@ -226,16 +221,6 @@ impl LogSender {
         &self.told
     }
 
-    /// Times that the replica made it go back.
-    pub fn rolled_back(&self) -> u64 {
-        self.rolled_back
-    }
-
-    /// Asks of the replica that it has not answered.
-    pub fn unanswered(&self) -> u32 {
-        self.asks.wrapping_sub(self.answered)
-    }
-
     /// The replica acknowledges.
     ///
     /// # Errors
@@ -246,11 +231,13 @@ impl LogSender {
         told: Acknowledge,
     ) -> Result<Result<(), Lost>, Violation> {
         let (received, applied) = (told.received.get(), told.applied.get());
+        let durable = told.durable.get();
         if received > self.most_sent {
             return Err(Violation::NotSent { told: received, sent: self.most_sent });
         }
         let before = self.told;
         if applied > received
+            || durable > received
             || received < before.received.get()
             || applied < before.applied.get()
             || told.clock.get() < before.clock.get()
@@ -260,7 +247,6 @@ impl LogSender {
         // A heartbeat, and not the answer to an ask.
         self.is_commit_due |= told.ask == before.ask;
         self.told = told;
-        self.answered = told.ask.get();
         // It lies there, whatever the transport has told.
         self.stored = self.stored.max(received);
         let failed = told.failed.get();
@@ -287,7 +273,6 @@ impl LogSender {
         // What came behind it was not taken: it comes again.
         self.under_way.clear();
         self.stored = failed - 1;
-        self.rolled_back += 1;
         Ok(())
     }
 

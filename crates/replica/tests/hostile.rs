@@ -4,9 +4,11 @@
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
 use remora_layout::limits::{FEED_BYTES, FEED_WAITING_BYTES, SNAPSHOT_OPERATION_BYTES};
-use remora_log::LogKey;
+use remora_log::{Log, LogKey, LogOptions, OwnedEntry, Part};
 use remora_protocol::message::Status;
-use remora_protocol::replication::{Acknowledge, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow};
+use remora_protocol::replication::{
+    Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow,
+};
 use remora_protocol::{Command, Condition, Expiry};
 use remora_replica::{AskFor, Feed, Follower, LogReceiver, LogSender};
 use remora_testing::Random;
@@ -55,6 +57,14 @@ fn message(kind: u8, commit: u64, body: &[u8]) -> Vec<u8> {
     header.kind = kind;
     header.commit = commit.into();
     [header.as_bytes(), body].concat()
+}
+
+/// What a primary answers that is asked for a copy.
+fn begins(primary: &mut Shard) -> Vec<u8> {
+    let mut feed = Feed::begin((primary, 1), &Follow::new_zeroed(), AskFor::Some);
+    let mut begins = Vec::new();
+    feed.next_message(primary, NOW, &mut begins);
+    begins
 }
 
 /// Numbers, or any bytes, or what an honest primary sends, damaged or not.
@@ -113,6 +123,44 @@ fn nothing_that_a_primary_sends_makes_a_replica_panic() {
     assert!(taken > 1_000 && refused > 1_000, "{taken} {refused}");
 }
 
+/// The epoch after it has to be a number: the replica takes that one when it is promoted.
+#[test]
+fn a_replica_takes_no_epoch_that_has_no_next_one() {
+    for (epoch, is_taken) in [(1 << 48, true), ((1 << 48) + 1, false), (u64::MAX, false)] {
+        let begins = begins(&mut shard());
+        let (header, body) = begins.split_at(FEED_HEADER_BYTES);
+        let mut body = Begins::read_from_bytes(body).unwrap();
+        body.epoch = epoch.into();
+        let mut follower = Follower::default();
+        let heard = follower.hear(&[header, body.as_bytes()].concat());
+        assert_eq!(heard.is_ok(), is_taken, "epoch {epoch}");
+        assert!(follower.epoch() <= 1 << 48);
+
+        let mut primary = shard();
+        primary.begin_applying();
+        primary.end_applying(epoch).unwrap();
+        set(&mut primary, b"key", b"value");
+        let mut receiver = LogReceiver::new(LogKey::new(SECRET, 0), 1);
+        let mut sender = LogSender::begin(&mut primary, 1, AskFor::Some).unwrap();
+        let mut message = Vec::new();
+        sender.next_message(&mut primary, NOW, &mut message).unwrap();
+        assert_eq!(receiver.take(&message).is_ok(), is_taken, "an entry of epoch {epoch}");
+    }
+}
+
+/// The positions of all logs are added up.
+#[test]
+fn a_replica_takes_no_position_that_no_log_reaches() {
+    let mut follower = Follower::default();
+    follower.hear(&begins(&mut shard())).unwrap();
+    let end_at = |sequence: u64| message(FeedKind::Copied as u8, 0, &sequence.to_le_bytes());
+    assert!(follower.hear(&end_at(u64::MAX - 1)).is_err());
+    follower.hear(&end_at(7)).unwrap();
+    assert!(follower.hear(&message(FeedKind::Entries as u8, u64::MAX, &[])).is_err());
+    follower.hear(&message(FeedKind::Entries as u8, 7, &[])).unwrap();
+    assert_eq!(follower.log().unwrap().commit(), 7);
+}
+
 #[test]
 fn what_waits_for_its_commit_position_is_bounded() {
     let mut primary = shard();
@@ -132,14 +180,38 @@ fn what_waits_for_its_commit_position_is_bounded() {
     assert!(bytes < FEED_WAITING_BYTES + 2 * FEED_BYTES, "{bytes} bytes wait");
 }
 
+/// Entries without an operation take memory as well, and so do their parts.
+#[test]
+fn empty_entries_that_wait_are_bounded_too() {
+    for has_parts in [false, true] {
+        let key = LogKey::new(SECRET, 0);
+        let mut log = Log::new(LogOptions::new(key, 0, 1));
+        let mut cursor = log.cursor(1).unwrap();
+        let mut receiver = LogReceiver::new(key, 1);
+        while receiver.has_room() {
+            for _ in 0..64 {
+                let parts = [Part::new(0, log.last_sequence() + 1), Part::new(1, 1)];
+                match has_parts {
+                    true => log.append_part(&parts, [&[]; 3]),
+                    false => log.append([&[]; 3]),
+                };
+            }
+            let mut frames = Vec::new();
+            log.read(&mut cursor, FEED_BYTES, &mut frames).unwrap();
+            receiver.take(&message(FeedKind::Entries as u8, 0, &frames)).unwrap();
+            let least = size_of::<OwnedEntry>() + usize::from(has_parts) * size_of::<[Part; 2]>();
+            let bytes = receiver.received() as usize * least;
+            assert!(bytes < FEED_WAITING_BYTES + FEED_BYTES, "{bytes} bytes wait");
+        }
+        assert!(receiver.received() > 1_000);
+    }
+}
+
 #[test]
 fn an_operation_of_a_copy_that_never_ends_is_refused() {
     let mut primary = shard();
-    let mut feed = Feed::begin((&mut primary, 1), &Follow::new_zeroed(), AskFor::Some);
-    let mut begins = Vec::new();
-    feed.next_message(&mut primary, NOW, &mut begins);
     let mut follower = Follower::default();
-    follower.hear(&begins).unwrap();
+    follower.hear(&begins(&mut primary)).unwrap();
     let part = vec![0xff; FEED_BYTES - FEED_HEADER_BYTES];
     let mut came = 0;
     while follower.hear(&message(FeedKind::Copy as u8, 0, &part)).is_ok() {

@@ -43,8 +43,8 @@ impl Acknowledging {
         }
     }
 
-    /// Looks at what the replicas have stored. Whether more has become durable: replies that wait
-    /// for it may leave.
+    /// Looks at what the replicas have stored, at this time of a monotonic clock. Whether more has
+    /// become durable: replies that wait for it may leave.
     pub fn look<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,

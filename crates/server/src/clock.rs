@@ -63,7 +63,9 @@ impl Clock {
         self.start
     }
 
-    fn since_ms(&self, instant: Instant) -> u64 {
+    /// The monotonic clock, ms since this one was started: how long something lasts, whatever the wall
+    /// clock does.
+    pub fn since_ms(&self, instant: Instant) -> u64 {
         instant.duration_since(self.start).as_millis() as u64
     }
 }

@@ -373,16 +373,19 @@ impl ShardLoop {
         self.has_more_to_feed =
             self.clients.feed_replicas(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
-        self.look_at_replicas(now);
+        self.look_at_replicas();
     }
 
     /// Lets replies leave that wait for what replicas have stored.
     #[inline]
-    fn look_at_replicas(&mut self, now: Now) {
-        let ShardHost { acknowledging, shard, large_jobs, .. } = self.connections.port_mut();
+    fn look_at_replicas(&mut self) {
+        let ShardHost { acknowledging, shard, large_jobs, shared, .. } =
+            self.connections.port_mut();
         if self.clients.has_replicas() || acknowledging.is_awake() {
             let replicas = self.clients.replica_positions();
-            self.has_released |= acknowledging.look(shard, replicas, now.unix_ms);
+            // How long a replica lags is no matter of the wall clock, which may be set.
+            let now_ms = shared.clock.since_ms(Instant::now());
+            self.has_released |= acknowledging.look(shard, replicas, now_ms);
             if large_jobs.awaits() {
                 large_jobs.release_awaited(shard);
             }
@@ -494,7 +497,7 @@ impl ShardLoop {
         let shard = (&mut self.connections.port_mut().shard, now);
         self.clients.abandon_stalled(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
-        self.look_at_replicas(now);
+        self.look_at_replicas();
         self.end_drain(instant);
         self.give_away_connection(instant);
         if !self.wants_ticks() {

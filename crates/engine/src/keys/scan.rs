@@ -58,13 +58,11 @@ fn at_places<J: Journal>(
     from: u32,
     now: Now,
 ) -> Vec<(u32, u32)> {
-    if store.flushes.include(bucket, database) {
-        return Vec::new();
-    }
     let slots = store.table.places(&store.owner, bucket).into_iter().map(|(_, word)| word.slot);
     let is_there = |slot: &u32| {
         database_of(&store.owner, *slot) == database
             && !has_expired(mutable_of(&store.owner, *slot), now)
+            && !store.is_flushed_in(bucket, *slot)
     };
     let place = |slot: u32| ((store.hash_in(slot).0 as u32).reverse_bits(), slot);
     let mut met: Vec<(u32, u32)> =

@@ -16,7 +16,7 @@
 use super::Shard;
 use super::progress::{Applied, AppliedLogs, ApplyError, Origin};
 use super::room::{given_bytes, release_turn};
-use crate::store::{Found, Now};
+use crate::store::{Found, LogKeys, Now};
 use remora_arena::Journal;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
@@ -60,12 +60,38 @@ impl<J: Journal> Shard<J> {
     pub(super) fn begin_copy_by(&mut self, step: AppliedStep, origin: &Origin<'_>, now: Now) {
         self.begin_applying();
         self.note_copy_begins(step);
-        // Bounded: a sweep that began before runs to its end.
+        self.flush_applied(None, step == AppliedStep::Clear, origin, now);
+        self.store.applies = None;
+    }
+
+    /// Removes the keys of a log: the caller of a shard that follows it gives the shard turns
+    /// ([`Shard::release_some`]) until [`Shard::is_flushing`] says that they are dead, and applies
+    /// nothing meanwhile. Commands find none of them at once. `is_all`: those of all logs.
+    fn flush_applied(
+        &mut self,
+        only: Option<Database>,
+        is_all: bool,
+        origin: &Origin<'_>,
+        now: Now,
+    ) {
+        // Bounded: a sweep that began before runs to its end. A caller with clients to serve has
+        // waited for it.
         while self.store.flushes.are_under_way() {
             release_turn(&mut self.store, &mut self.types, now);
         }
-        self.store.flush_some(None, origin.takes, now);
-        self.store.applies = None;
+        match self.followed.next.filter(|_| self.followed.is_live) {
+            Some(of) => {
+                let of_log = !is_all && usize::from(of.logs) != self.followed.shards();
+                let of_log = of_log.then(|| LogKeys::new(of.log.into(), of.logs.into()));
+                self.store.begin_flush_of(only, of_log, origin.takes);
+            }
+            None => self.store.flush_some(only, origin.takes, now),
+        }
+    }
+
+    /// Whether a flush is under way: what was applied last counts once it has ended.
+    pub fn is_flushing(&self) -> bool {
+        self.store.flushes.are_under_way()
     }
 
     /// Ends apply mode: the shard takes changes of its own again, under this epoch, after those
@@ -270,11 +296,7 @@ impl<J: Journal> Shard<J> {
         let status = match *command {
             Command::Flush | Command::FlushAll => {
                 let only = matches!(command, Command::Flush).then_some(database);
-                // Bounded: a sweep that began before apply mode runs to its end.
-                while self.store.flushes.are_under_way() {
-                    release_turn(&mut self.store, &mut self.types, now);
-                }
-                self.store.flush_some(only, origin.takes, now);
+                self.flush_applied(only, false, origin, now);
                 Status::Ok
             }
             Command::MultiSet { pairs } => {

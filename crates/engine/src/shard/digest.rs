@@ -100,8 +100,7 @@ impl DigestRead {
                     return None;
                 }
                 looked_at += 1;
-                let database = database_of(&store.owner, word.slot);
-                if store.flushes.include(self.bucket, database) {
+                if store.is_flushed_in(self.bucket, word.slot) {
                     self.record += 1;
                 } else if add_content((store, types), word.slot, &mut self.content) {
                     self.sum = self.sum.with(digest_of(store, word.slot, &self.content));

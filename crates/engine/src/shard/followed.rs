@@ -122,6 +122,11 @@ impl Followed {
         self.logs.get(&log).and_then(|of| of.values().next().copied())
     }
 
+    /// How many shards this server has.
+    pub fn shards(&self) -> usize {
+        self.writers.0
+    }
+
     /// The number of this shard.
     pub fn own(&self) -> u16 {
         self.writers.1.unwrap_or(0)

@@ -265,7 +265,7 @@ impl Sweep {
             self.keys += 1;
             for &slot in slots {
                 // A flush that is in the stream, or before it, removes it.
-                if !store.flushes.include(bucket, database_of(&store.owner, slot)) {
+                if !store.is_flushed_in(bucket, slot) {
                     self.write_key(of, slot);
                 }
             }

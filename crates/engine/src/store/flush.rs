@@ -10,10 +10,31 @@
 //! * Another flush of the same keys starts the sweep again, for keys that were set since, and both
 //!   are answered at its end. So there is at most one sweep for each database, and one for all.
 //!
+//! A shard that follows a log flushes in the same way. If it has the keys of several logs, the sweep
+//! is of those of one of them, whose number is not known before; nothing else is applied meanwhile.
+//!
 //! A bucket that a split makes is swept: the one that is split is swept before.
 
 use super::stats::KeyCounts;
 use remora_layout::database::{DATABASES, Database};
+use remora_layout::slot::SlotTable;
+
+/// The keys of one log among those that a shard applies.
+pub(crate) struct LogKeys {
+    log: usize,
+    table: Box<SlotTable>,
+}
+
+impl LogKeys {
+    /// Those of this log of so many.
+    pub fn new(log: usize, logs: usize) -> Self {
+        Self { log, table: Box::new(SlotTable::even(logs)) }
+    }
+
+    fn has(&self, key: &[u8]) -> bool {
+        self.table.shard_of(key) == self.log
+    }
+}
 
 /// A sweep under way.
 struct Sweep {
@@ -29,6 +50,8 @@ struct Sweep {
     early: Vec<u64>,
     /// The keys in buckets that are not swept yet, for each database. No other sweep counts them.
     keys: [u64; DATABASES],
+    /// Only the keys of this log are flushed: then `keys` counts none.
+    of_log: Option<LogKeys>,
 }
 
 /// Whether a flush is of a database.
@@ -43,6 +66,9 @@ impl Sweep {
     }
 
     fn is_swept(&self) -> bool {
+        if self.of_log.is_some() {
+            return self.cursor >= self.buckets;
+        }
         self.keys.iter().all(|keys| *keys == 0)
     }
 }
@@ -101,8 +127,18 @@ impl Flushes {
             keys[of] = counts[of].keys - self.keys_of(database);
         }
         let early = vec![0; buckets.div_ceil(64) as usize];
-        self.sweeps.push(Sweep { only, first, cursor: 0, buckets, early, keys });
+        self.sweeps.push(Sweep { only, first, cursor: 0, buckets, early, keys, of_log: None });
         self.begun
+    }
+
+    /// Begins a flush of the keys of one log, while none is under way.
+    pub fn begin_of_log(&mut self, only: Option<Database>, of_log: LogKeys, buckets: u64) {
+        debug_assert!(!self.are_under_way(), "one at a time");
+        self.begun += 1;
+        let (first, keys) = (self.begun, [0; DATABASES]);
+        let early = vec![0; buckets.div_ceil(64) as usize];
+        let of_log = Some(of_log);
+        self.sweeps.push(Sweep { only, first, cursor: 0, buckets, early, keys, of_log });
     }
 
     /// Whether a flush is at its end.
@@ -130,16 +166,20 @@ impl Flushes {
     pub fn note_taken_out(&mut self, bucket: u64, database: Database) {
         let mut sweeps = self.sweeps.iter_mut();
         // Keys that several flushes are to remove belong to the oldest one.
-        let of = sweeps.find(|sweep| is_of(sweep.only, database) && sweep.is_due(bucket));
+        let counts = |sweep: &Sweep| sweep.of_log.is_none() && is_of(sweep.only, database);
+        let of = sweeps.find(|sweep| counts(sweep) && sweep.is_due(bucket));
         if let Some(sweep) = of {
             sweep.keys[database.number() as usize] -= 1;
         }
     }
 
     /// Whether a key of this bucket and database is about to be removed.
-    pub fn include(&self, bucket: u64, database: Database) -> bool {
-        let mut sweeps = self.sweeps.iter();
-        sweeps.any(|sweep| is_of(sweep.only, database) && sweep.is_due(bucket))
+    pub fn include(&self, bucket: u64, database: Database, key: &[u8]) -> bool {
+        self.sweeps.iter().any(|sweep| {
+            is_of(sweep.only, database)
+                && sweep.is_due(bucket)
+                && sweep.of_log.as_ref().is_none_or(|of| of.has(key))
+        })
     }
 
     /// Whether the bucket still has to be swept.

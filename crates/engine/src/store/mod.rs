@@ -52,7 +52,7 @@ pub(crate) use defragment::{Room, free_bytes};
 pub use download::{Download, STREAM_CLASS};
 pub(crate) use durable::DependsOn;
 pub(crate) use expiry::{has_expired, is_allowed, with_expiry};
-pub(crate) use flush::Flush;
+pub(crate) use flush::{Flush, LogKeys};
 pub use heap::SetAside;
 pub(crate) use moves::{DumpAt, Load};
 pub use options::{Durability, ShardOptions, table_end};
@@ -74,10 +74,10 @@ use moves::Moves;
 use parts::AllParts;
 use record::Grave;
 use remora_arena::{
-    Journal, NoJournal, Owner, Slot, Slots, kind_of, lengths_of, mutable_of, set_mutable, slot_of,
-    state_in,
+    Journal, NoJournal, Owner, Slot, Slots, database_of, kind_of, lengths_of, mutable_of, set_mutable,
+    slot_of, state_in,
 };
-use remora_index::hash::{Table, TableRef};
+use remora_index::hash::{Table, TableRef, record_key};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, durable_word, word};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
@@ -361,7 +361,14 @@ impl<J: Journal> Store<J> {
 
     /// Whether the key with this record is about to be removed by a flush.
     pub(crate) fn is_flushed_at(&self, slot: u32) -> bool {
-        let is_it = |hash: KeyHash| self.flushes.include(self.table.bucket(hash), hash.database());
-        self.flushes.are_under_way() && is_it(self.hash_in(slot))
+        let bucket = |slot| self.table.bucket(self.hash_in(slot));
+        self.flushes.are_under_way() && self.is_flushed_in(bucket(slot), slot)
+    }
+
+    /// Whether the key with this record, in this bucket, is about to be removed by a flush.
+    #[inline]
+    pub(crate) fn is_flushed_in(&self, bucket: u64, slot: u32) -> bool {
+        let (database, key) = (database_of(&self.owner, slot), record_key(&self.owner, slot));
+        self.flushes.are_under_way() && self.flushes.include(bucket, database, key)
     }
 }

@@ -225,7 +225,7 @@ impl<J: Journal> Store<J> {
         let unleased = Mutable { lease_end_s: 0, popularity: 0, ..found.mutable };
         let found = Found { mutable: unleased, ..found };
         let bucket = self.table.bucket(hash);
-        if self.flushes.include(bucket, hash.database()) {
+        if self.flushes.include(bucket, hash.database(), key) {
             // The flush's entry covers this removal.
             self.take_out(found, now);
         } else {

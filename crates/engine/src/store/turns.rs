@@ -4,7 +4,7 @@
 use super::Store;
 use super::clock::Now;
 use super::expiry::has_expired;
-use super::flush::{Flush, is_of};
+use super::flush::{Flush, LogKeys, is_of};
 use super::record::Found;
 use remora_arena::{Journal, PieceSum, database_of, mutable_of, slot_of};
 use remora_index::hash::record_key;
@@ -127,7 +127,7 @@ impl<J: Journal> Store<J> {
         let mut keys = 0;
         for (place, slot) in self.table.places(&self.owner, bucket) {
             let database = database_of(&self.owner, slot.slot);
-            if self.flushes.include(bucket, database) {
+            if self.is_flushed_in(bucket, slot.slot) {
                 let mutable = mutable_of(&self.owner, slot.slot);
                 self.take_out(Found { place, slot, mutable }, now);
                 self.flushes.note_taken_out(bucket, database);
@@ -141,7 +141,28 @@ impl<J: Journal> Store<J> {
         keys
     }
 
-    /// Removes the keys that another shard flushed.
+    /// As [`Store::begin_flush`], of the keys that another shard flushed: all that this one has, or
+    /// those of one log. No other flush is under way.
+    pub(crate) fn begin_flush_of(
+        &mut self,
+        only: Option<Database>,
+        of_log: Option<LogKeys>,
+        is_flushed: &dyn Fn(&[u8]) -> bool,
+    ) {
+        let entry = if only.is_some() { Command::Flush } else { Command::FlushAll };
+        self.commit(only.unwrap_or_default(), &entry, |store| {
+            let (counts, buckets) = (&store.stats.databases, store.table.buckets());
+            match of_log {
+                None => {
+                    store.flushes.begin(only, counts, buckets);
+                }
+                Some(of_log) => store.flushes.begin_of_log(only, of_log, buckets),
+            }
+            store.bury_loads(only, is_flushed);
+        });
+    }
+
+    /// Removes the keys that another shard flushed, in one step: nobody is served meanwhile.
     pub(crate) fn flush_some(
         &mut self,
         only: Option<Database>,

@@ -2,6 +2,8 @@
 //!
 //! Invariants:
 //! * batches are carried out in the order in which they came, in bounded turns;
+//! * a flush, or the beginning of a copy, is swept in turns of the shard; until its end nothing else is
+//!   carried out, and it does not count as applied, as readers of the memory may still meet a key;
 //! * an entry that is refused because memory is full, or because the disk of this server is behind,
 //!   stays the next one, and is tried again.
 
@@ -21,7 +23,8 @@ use std::sync::atomic::Ordering;
 #[derive(Default)]
 pub struct Applier {
     batches: VecDeque<Arc<Batch>>,
-    /// Entries of the first batch that are applied, or bytes of its operations that are loaded.
+    /// Entries of the first batch that are applied, or bytes of its operations that are loaded; of a
+    /// beginning, whether it was carried out.
     at: usize,
     /// The first batch was refused: it is tried again with the shard's ticks.
     is_refused: bool,
@@ -132,10 +135,18 @@ impl Applier {
         left: &mut usize,
         now: Now,
     ) -> Result<bool, ApplyError> {
+        if shard.is_flushing() {
+            // The shard's loop sweeps on.
+            batch.following.sweep_turns.fetch_add(1, Ordering::Relaxed);
+            *left = 0;
+            return Ok(false);
+        }
         match &batch.body {
             Body::Clear { logs } => {
-                shard.clear_to_follow(*logs, now);
-                Ok(true)
+                if self.begins() {
+                    shard.clear_to_follow(*logs, now);
+                }
+                Ok(!shard.is_flushing())
             }
             Body::Gate(gate) => {
                 gate.pass(shard.last_epoch());
@@ -165,6 +176,10 @@ impl Applier {
                     let loaded = shard.keys().saturating_sub(keys);
                     batch.following.copy.loaded.fetch_add(loaded, Ordering::Relaxed);
                 }
+                if shard.is_flushing() {
+                    *left = 0;
+                    return ended.map(|_| false);
+                }
                 if ended == Ok(true) {
                     shard.log_progress();
                 }
@@ -177,6 +192,11 @@ impl Applier {
         }
     }
 
+    /// Whether the first batch, the beginning of something, was not carried out before.
+    fn begins(&mut self) -> bool {
+        std::mem::replace(&mut self.at, 1) == 0
+    }
+
     /// Carries out some of a part of a log. Whether that was the rest of it.
     fn take_part<J: Journal>(
         &mut self,
@@ -186,7 +206,11 @@ impl Applier {
         now: Now,
     ) -> Result<bool, ApplyError> {
         match part {
-            LogPart::Begin => shard.begin_copy(origin, now),
+            LogPart::Begin => {
+                if self.begins() {
+                    shard.begin_copy(origin, now);
+                }
+            }
             LogPart::Copied { sequence, epoch } => {
                 shard.follow_at(origin.log, (*sequence, *epoch));
             }
@@ -197,6 +221,9 @@ impl Applier {
                     }
                     shard.apply(&entry.entry(), origin, now)?;
                     (self.at, *left) = (self.at + 1, *left - 1);
+                    if shard.is_flushing() {
+                        return Ok(false);
+                    }
                 }
             }
             LogPart::Operations(stream) => return self.load(shard, (stream, origin), left, now),
@@ -224,3 +251,6 @@ impl Applier {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,8 @@ pub struct Following {
     pub is_copying: AtomicBool,
     /// By shard of this server, the batches that it has carried out.
     pub done: Vec<AtomicU64>,
+    /// Turns in which a shard of this server waited for the sweep of a flush.
+    pub sweep_turns: AtomicU64,
     /// By shard of this server, the last entry of each log of the primary that it has applied.
     pub applied: Vec<[AtomicU64; MAX_SHARDS]>,
     /// By shard of this server, the last entry of each log of the primary that is on its disk.
@@ -89,6 +91,7 @@ impl Following {
             follows: AtomicBool::new(false),
             is_copying: AtomicBool::new(false),
             done: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+            sweep_turns: AtomicU64::new(0),
             applied: (0..shards).map(|_| [const { AtomicU64::new(0) }; MAX_SHARDS]).collect(),
             durable: (0..shards).map(|_| [const { AtomicU64::new(0) }; MAX_SHARDS]).collect(),
             resume: Mutex::new(Resume::default()),
@@ -164,11 +167,12 @@ impl Following {
         least(&self.durable, log, shards)
     }
 
-    /// Batches that all shards have carried out, and operations that they have loaded: it grows
-    /// with all progress.
+    /// Batches that all shards have carried out, operations that they have loaded, and turns of their
+    /// sweeps: it grows with all progress.
     pub fn progress(&self) -> u64 {
         let done: u64 = self.done.iter().map(|done| done.load(Ordering::Acquire)).sum();
-        done.wrapping_add(self.copy.loaded.load(Ordering::Relaxed))
+        let others = [&self.copy.loaded, &self.sweep_turns];
+        others.into_iter().fold(done, |sum, of| sum.wrapping_add(of.load(Ordering::Relaxed)))
     }
 
     /// Milliseconds since it is followed.

@@ -52,6 +52,7 @@ impl RingSession {
             port,
             replica: follow.replica.get(),
             is_blocked: false,
+            blocked_since_s: 0,
             has_left: false,
             message: Vec::new(),
             counts: FeedCounts::default(),
@@ -121,8 +122,7 @@ impl RingSession {
                 return Ok(false);
             }
             if !self.replies.has_room(SET, FEED_BYTES)? {
-                if !of.is_blocked {
-                    of.is_blocked = true;
+                if of.block(shard, now) {
                     self.replies.say_stuck(SET, 1);
                 }
                 return Ok(false);

@@ -1,5 +1,8 @@
 //! The state of a session with a replica at its other end.
 
+use remora_arena::Journal;
+use remora_engine::{Now, Shard};
+use remora_layout::limits::COPY_BLOCKED_S;
 use remora_replica::Feed;
 
 /// What was sent to a replica and heard from it, since it asked for the log.
@@ -30,10 +33,92 @@ pub(super) struct ReplicaFeed {
     /// The number of its process.
     pub replica: u32,
     pub is_blocked: bool,
+    /// Since when, s after the start of the server.
+    pub blocked_since_s: u64,
     /// It takes nothing more out of its ring, or its link is lost: what lies there from now on is not
     /// stored.
     pub has_left: bool,
     /// Scratch memory of a message.
     pub message: Vec<u8>,
     pub counts: FeedCounts,
+}
+
+impl ReplicaFeed {
+    /// There is no credit for the next message. Whether that is news. A copy that has waited for too
+    /// long is given up.
+    pub fn block<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) -> bool {
+        if !std::mem::replace(&mut self.is_blocked, true) {
+            self.blocked_since_s = now.since_start_s;
+            return true;
+        }
+        let waited_s = now.since_start_s.saturating_sub(self.blocked_since_s);
+        if waited_s >= COPY_BLOCKED_S && self.feed.is_copying() {
+            tracing::warn!("a replica has taken nothing of its copy for {waited_s} s: it ends");
+            self.feed.give_up_copy(shard);
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_arena::{NoJournal, Owner};
+    use remora_engine::ShardOptions;
+    use remora_protocol::replication::Follow;
+    use remora_replica::{AskFor, Follower, Heard};
+    use zerocopy::FromZeros;
+
+    fn at(since_start_s: u64) -> Now {
+        Now { unix_ms: 1, since_start_s }
+    }
+
+    fn feed(shard: &mut Shard) -> ReplicaFeed {
+        ReplicaFeed {
+            feed: Feed::begin((shard, 1), &Follow::new_zeroed(), AskFor::Some),
+            port: 0,
+            replica: 0,
+            is_blocked: false,
+            blocked_since_s: 0,
+            has_left: false,
+            message: Vec::new(),
+            counts: FeedCounts::default(),
+        }
+    }
+
+    fn shard() -> Shard {
+        Shard::new(Owner::heap(8 << 20, NoJournal), ShardOptions::default())
+    }
+
+    #[test]
+    fn a_copy_that_is_not_taken_makes_room_for_others_after_a_while() {
+        let mut shard = shard();
+        for key in 0..20_000u32 {
+            let key = key.to_le_bytes();
+            let append = remora_protocol::Command::Append { key: &key, value: b"value" };
+            let hash = shard.hash(&key);
+            shard.execute(&append, hash, at(1));
+        }
+        let (mut of, mut follower) = (feed(&mut shard), Follower::default());
+        for _ in 0..2 {
+            let mut message = Vec::new();
+            of.feed.next_message(&mut shard, at(1), &mut message);
+            follower.hear(&message).unwrap();
+        }
+        assert!(of.feed.is_copying());
+        assert!(of.block(&mut shard, at(1)));
+        assert!(!of.block(&mut shard, at(COPY_BLOCKED_S)));
+        // It goes on, and blocks again: that is another while.
+        of.is_blocked = false;
+        assert!(of.block(&mut shard, at(20)));
+        assert!(!of.block(&mut shard, at(19 + COPY_BLOCKED_S)));
+        assert!(shard.begin_snapshot().is_err(), "it is open for the copy");
+        assert!(!of.block(&mut shard, at(20 + COPY_BLOCKED_S)));
+        assert!(!of.feed.is_copying());
+        assert_eq!(shard.begin_snapshot(), Ok(()));
+        let mut message = Vec::new();
+        of.feed.next_message(&mut shard, at(60), &mut message);
+        assert_eq!(follower.hear(&message), Ok(Heard::Lost { is_same_log: true }));
+        assert_eq!(follower.ask(0).next.get(), 0, "it asks for a copy anew");
+    }
 }

@@ -1,0 +1,96 @@
+//! A log that a hostile primary has made: whatever its entries and the operations of its copies are, a
+//! shard that follows it does not panic, and can be emptied.
+
+use crate::history::{Source, entries, shard};
+use remora_engine::{Applied, Eviction, FollowedLog, Now, Origin, Shard};
+use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
+use remora_log::Entry;
+use remora_protocol::Command;
+use remora_protocol::message::Status;
+use remora_testing::Random;
+
+const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 9 };
+
+/// An operation of an honest log, mostly damaged; or that of another place; or any bytes.
+fn operation(random: &mut Random, honest: &[Vec<u8>], at: usize) -> Vec<u8> {
+    let mut operation = honest[if random.one_in(6) { random.below(honest.len()) } else { at }].clone();
+    match random.below(12) {
+        0..6 => {}
+        6 => operation.truncate(random.below(operation.len() + 1)),
+        7 => operation = (0..random.below(60)).map(|_| random.bits() as u8).collect(),
+        _ => {
+            for _ in 0..random.within(1..4) {
+                // The words before a value, mostly.
+                let most = operation.len().min(if random.one_in(3) { usize::MAX } else { 40 });
+                if most > 0 {
+                    operation[random.below(most)] = match random.below(3) {
+                        0 => random.bits() as u8,
+                        1 => 0,
+                        _ => u8::MAX,
+                    };
+                }
+            }
+        }
+    }
+    operation
+}
+
+fn follow(shard: &mut Shard, keeps: bool) {
+    shard.begin_following((0, 1), keeps);
+    shard.follow_log(FollowedLog { log: 0, logs: 1, key: 7, position: None });
+}
+
+fn release(shard: &mut Shard) {
+    while shard.wants_release() {
+        shard.release_some(NOW);
+    }
+}
+
+#[test]
+fn no_operation_makes_a_shard_that_follows_panic() {
+    let (mut done, mut refused) = (0, 0);
+    for seed in 0..12 {
+        let mut source = Source::new(seed, 1, Eviction::None);
+        source.run(700);
+        let honest = entries(0, &source.logs[0]);
+        let operations: Vec<_> = honest.iter().map(|entry| entry.operation().to_vec()).collect();
+        let mut random = Random::new(seed);
+        // One with little memory refuses some for that.
+        let bytes = [1 << 20, 24 << 20][seed as usize % 2];
+        let mut copy = shard(100, bytes, Eviction::None);
+        follow(&mut copy, seed % 3 == 0);
+        for at in 0..operations.len() {
+            let operation = operation(&mut random, &operations, at);
+            let entry = honest[at].entry();
+            let sequence = copy.applied(0) + 1;
+            let entry = Entry { sequence, operation: &operation, ..entry };
+            // What is refused comes again, with each tick.
+            for _ in 0..3 {
+                let before = copy.last_sequence();
+                match copy.apply(&entry, &Origin::WHOLE, NOW) {
+                    Ok(Applied::Before) => break,
+                    Ok(_) => done += 1,
+                    Err(_) => {
+                        refused += 1;
+                        assert_eq!(copy.last_sequence(), before, "what is refused is not logged");
+                    }
+                }
+                copy.tick(NOW);
+            }
+            if random.one_in(4) {
+                let _ = copy.load(&operation, &Origin::WHOLE, NOW);
+            }
+        }
+        release(&mut copy);
+        // Its objects may make no sense, such as one without parts. They can be read and removed.
+        copy.digest();
+        copy.end_applying(u64::MAX >> 1).unwrap();
+        let hash = KeyHash::without_key(Database::ZERO);
+        assert_eq!(copy.execute(&Command::FlushAll, hash, NOW).status, Status::Ok);
+        release(&mut copy);
+        assert_eq!(copy.keys(), 0);
+        copy.audit().unwrap();
+    }
+    assert!(done > 2_000 && refused > 1_000, "{done} {refused}");
+}
