@@ -234,13 +234,13 @@ fn a_stage_without_objects_goes_too_and_snapshots_wait_no_longer() {
     let objects = Objects::parse(&[]).unwrap();
     let none = TreeCommand::Stage { load: 7, first: true, objects };
     assert_eq!(ask(&mut shard, b"t", none, now(1)).0, Status::Ok);
-    assert!(shard.wants_ticks());
     let next = |shard: &mut Shard, now: Now| {
         let mut turns = (0..1_000).map(|_| shard.snapshot_turn(now));
         turns.find(|turn| *turn != SnapshotTurn::More)
     };
     shard.begin_snapshot().unwrap();
     assert_eq!(next(&mut shard, now(1)), Some(SnapshotTurn::Waits));
+    assert!(shard.wants_ticks());
     for second in 2..STAGE_IDLE_S + 5 {
         shard.tick(now(second));
         shard.tick(now(second));

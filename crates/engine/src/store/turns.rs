@@ -46,6 +46,7 @@ impl<J: Journal> Store<J> {
             || self.slots.has_quarantine()
             || self.ask_only.wants_ticks()
             || self.cover.aside_bytes() > 0
+            || self.snapshot.is_some()
             || !self.moves.is_empty()
             || self.due_objects > 0
             || self.slots.over_bytes() > 0

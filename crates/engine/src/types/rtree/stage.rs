@@ -14,7 +14,7 @@ pub(super) struct Stage {
     pub build: Build,
     /// Pages that are set aside for it.
     pub aside: SetAside,
-    /// When objects came last, in [`Store::ticked_s`].
+    /// When objects came last, in [`Shard::ticked_s`](crate::Shard::ticked_s).
     pub last_s: u64,
     /// Some of the objects are in the log.
     pub is_logged: bool,

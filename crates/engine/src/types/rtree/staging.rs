@@ -48,10 +48,8 @@ impl Trees {
             };
             stage
         };
-        // Room for one object at least: a stage that takes none would never count as idle, and
-        // snapshots wait for its end.
-        let has_room = stage.make_room(store, objects.len().max(1), on.now);
-        if !has_room && objects.len() > 0 {
+        let has_room = stage.make_room(store, objects.len(), on.now);
+        if !has_room {
             self.refuse_stage(store, root, (stage, Status::OutOfMemory));
             return Reply::status(Status::OutOfMemory);
         }
@@ -151,12 +149,15 @@ impl Trees {
         true
     }
 
-    /// Drops stages that nothing was added to for too long.
+    /// Drops stages that nothing was added to for too long: once a second, where one takes memory or
+    /// a snapshot may wait for one that takes none.
     pub(super) fn drop_idle_stages<J: Journal>(&mut self, store: &mut Store<J>) {
-        if store.cover.aside_bytes() == 0 {
+        let ticked_s = store.ticked.get();
+        let matters = store.cover.aside_bytes() > 0 || store.snapshot.is_some();
+        if !matters || ticked_s == self.stages_looked_at_s {
             return;
         }
-        let ticked_s = store.ticked.get();
+        self.stages_looked_at_s = ticked_s;
         let is_idle = |stage: &mut Stage| ticked_s - stage.last_s > STAGE_IDLE_S;
         let all = self.by_root.iter_mut();
         let idle: Vec<(u32, Stage)> =

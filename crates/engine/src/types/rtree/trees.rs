@@ -38,6 +38,8 @@ pub(crate) struct Trees {
     pub(super) sweeps_from: Option<Due>,
     /// Stages that are over, and still hold something, by the root records of their trees.
     pub(super) ended_stages: Vec<(Slot, Stage)>,
+    /// When idle stages were last looked for, in [`Shard::ticked_s`](crate::Shard::ticked_s).
+    pub(super) stages_looked_at_s: u64,
     /// Bytes of the heap that trees took when they were counted last, and those that
     /// may have changed since.
     pub(super) counted_heap: u64,
