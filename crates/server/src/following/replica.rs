@@ -113,8 +113,8 @@ impl Replica {
     }
 
     /// The link is over. A primary that has gone sends nothing more: what it has sent lies in the
-    /// rings. INFO says that the link is down once its positions count that too: whoever chooses among
-    /// replicas compares them then.
+    /// rings. INFO says that the link is down once its positions count that too: an operator who chooses
+    /// among replicas compares them then.
     pub fn end_link(&mut self) {
         if let Some(mut link) = self.link.take() {
             self.worker.take_rest(&mut link);
