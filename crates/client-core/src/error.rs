@@ -164,6 +164,9 @@ fn status_text(status: Status) -> &'static str {
             "it is a replica and answers no reads: ask its primary, which its INFO names, or start it with --replica-reads stale"
         }
         Status::Copying => "it is a replica and copies its primary's data: ask again later",
+        Status::RoleChanged => {
+            "it became a replica before it could answer: whether a change outlives that is not known"
+        }
         Status::NotKept => "the disk of the server's log takes nothing: its INFO says why",
         Status::TooFewReplicas => {
             "too few of its replicas keep up: start or mend replicas, or lower its --min-replicas"

@@ -269,7 +269,12 @@ impl Refusal {
             Status::Outrun => Self::Outrun,
             Status::Stalled => Self::Stalled,
             Status::NeedsBuffer => Self::NeedsBuffer,
-            Status::Ok | Status::NotDone | Status::Malformed | Status::AskOwner => Self::Malformed,
+            // The last one never comes to a session, which ends instead.
+            Status::Ok
+            | Status::NotDone
+            | Status::Malformed
+            | Status::AskOwner
+            | Status::RoleChanged => Self::Malformed,
         }
     }
 }

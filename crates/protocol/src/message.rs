@@ -275,6 +275,9 @@ pub enum Status {
     NoReads = 27,
     /// The server is a replica that does not have all data of its primary yet.
     Copying = 28,
+    /// The server became a replica before the change was acknowledged: whether it outlives that is
+    /// not known.
+    RoleChanged = 29,
 }
 
 impl Status {
@@ -303,7 +306,7 @@ mod tests {
             let op = Op::from_number(number).map(|op| op as u8);
             assert_eq!(op, matches!(number, 1..=35 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
-            assert_eq!(status, (number <= Status::Copying as u8).then_some(number));
+            assert_eq!(status, (number <= Status::RoleChanged as u8).then_some(number));
         }
     }
 }

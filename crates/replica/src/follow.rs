@@ -37,7 +37,7 @@ pub enum Heard {
         asks: bool,
     },
     /// The primary does not keep what is to come next. If it is the same log, a copy helps; if not,
-    /// the primary has begun anew, and somebody has to decide.
+    /// the primary has begun anew, and the operator has to decide.
     Lost {
         /// Whether it is the log that was followed.
         is_same_log: bool,
@@ -52,15 +52,15 @@ pub enum Heard {
         at: (u64, u64),
     },
     /// The primary was started again, and its disk has less than this replica has: what it lacks
-    /// may have been acknowledged, so somebody has to decide.
+    /// may have been acknowledged, so the operator has to decide.
     HasMore {
-        /// The last entry that the replica has received.
+        /// The last entry that the replica has, or one of its shards.
         received: u64,
         /// The last one that the primary has.
         kept: u64,
     },
     /// The primary was started again since, and does not know whether it has all that this replica
-    /// has: somebody has to decide.
+    /// has: the operator has to decide.
     UnknownEpoch,
     /// The server's log is not to be followed: the reason, for people.
     Refused(String),
@@ -127,7 +127,7 @@ impl Follower {
             Stage::Following(receiver) => {
                 receiver.reconnected();
                 let received = receiver.received();
-                (received + 1, receiver.commit().min(received), receiver.uncommitted_copy())
+                (received + 1, receiver.known_committed(), receiver.uncommitted_copy())
             }
             Stage::Asked | Stage::Copying(_) => (0, 0, 0),
         };
@@ -191,7 +191,9 @@ impl Follower {
                 let lost = LostLog::read_from_bytes(body).map_err(|_| FeedError::Malformed)?;
                 Ok(match lost.is_same_log.get() {
                     HAS_MORE => {
-                        let received = self.log().map_or(0, |log| log.received());
+                        let most =
+                            |log: &mut LogReceiver| log.received().max(log.known_committed());
+                        let received = self.log().map_or(0, most);
                         Heard::HasMore { received, kept: lost.oldest.get() }
                     }
                     UNKNOWN_EPOCH => Heard::UnknownEpoch,

@@ -60,10 +60,14 @@ pub enum Took {
 pub struct LogReceiver {
     key: LogKey,
     assembler: Assembler,
-    /// The last entry before the first that it takes.
+    /// The last entry that is in a copy, or was given out before it was committed: it cannot be
+    /// dropped.
     copied: u64,
     /// The commit position of the primary.
     commit: u64,
+    /// The last entry of before a restart that is known to be committed, also where this receiver
+    /// starts behind it.
+    was_committed: u64,
     /// Whole entries that were not given out.
     waiting: VecDeque<OwnedEntry>,
     waiting_bytes: usize,
@@ -85,6 +89,7 @@ impl LogReceiver {
             assembler: Assembler::new(next, LOG_HELD_BYTES),
             copied: next - 1,
             commit: 0,
+            was_committed: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             ask: 0,
@@ -97,7 +102,7 @@ impl LogReceiver {
 
     /// The entries up to this one may be applied, as the primary has said before.
     pub(crate) fn committed(self, commit: u64) -> Self {
-        Self { commit, ..self }
+        Self { commit, was_committed: commit, ..self }
     }
 
     /// The last entry that lies whole in this memory.
@@ -110,8 +115,15 @@ impl LogReceiver {
         self.commit
     }
 
-    /// The last entry that was there before, if not all of that is known to be committed: the end of a
-    /// copy. Else 0.
+    /// The last entry that this replica has or had, and knows to be committed. Its shards may be at
+    /// different places after a restart: the one that is furthest counts, as what it has was
+    /// acknowledged, also where another shard lacks it.
+    pub(crate) fn known_committed(&self) -> u64 {
+        self.was_committed.max(self.commit.min(self.received()))
+    }
+
+    /// The last entry that cannot be dropped, if not all up to it is known to be committed: the end of
+    /// a copy, or of what [`LogReceiver::take_rest`] gave out. Else 0.
     pub(crate) fn uncommitted_copy(&self) -> u64 {
         if self.copied > self.commit { self.copied } else { 0 }
     }
@@ -234,9 +246,12 @@ impl LogReceiver {
     }
 
     /// All whole entries that are left, also those behind the commit position, and how many these
-    /// are: this replica is promoted, and its primary may have acknowledged them.
+    /// are: this replica is promoted, and its primary may have acknowledged them. If the promotion
+    /// fails, this receiver goes on: what was given out is like a copy, of which not all is committed.
     pub fn take_rest(&mut self) -> (Vec<OwnedEntry>, u64) {
         self.waiting_bytes = 0;
+        self.copied = self.copied.max(self.received());
+        self.freshness = Freshness::behind(self.received());
         let rest: Vec<_> = std::mem::take(&mut self.waiting).into();
         let beyond = rest.iter().filter(|entry| entry.sequence > self.commit).count();
         (rest, beyond as u64)

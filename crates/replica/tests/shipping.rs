@@ -228,6 +228,33 @@ fn no_entry_is_given_out_behind_the_commit_position() {
     assert!(!sender.has_news(&primary));
 }
 
+/// What is given out for a promotion that fails is shown once it is committed, as a copy is.
+#[test]
+fn a_failed_promotion_leaves_nothing_that_counts_as_fresh() {
+    let mut primary = shard(Durability::Told);
+    let (mut receiver, mut copy) = (receiver(1), copy());
+    let mut sender = LogSender::begin(&mut primary, 1, AskFor::Some).unwrap();
+    (0..3).for_each(|at| set(&mut primary, &[at], b"value"));
+    primary.set_durable(2);
+    receiver.take(&message(&mut sender, &mut primary)).unwrap();
+    assert_eq!(apply(&mut receiver, &mut copy), 2);
+    let mut hears = |receiver: &mut LogReceiver, clock_ns: u64, durable: u64| {
+        primary.set_durable(durable);
+        let told = receiver.acknowledge(2, 0, clock_ns);
+        sender.take(&mut primary, told).unwrap().unwrap();
+        receiver.take(&message(&mut sender, &mut primary)).unwrap();
+    };
+    hears(&mut receiver, 5, 2);
+    assert_eq!(receiver.fresh_at(2, NOW.unix_ms), Some(5));
+    let (rest, beyond) = receiver.take_rest();
+    assert_eq!((rest.len(), beyond), (1, 1));
+    assert_eq!(receiver.fresh_at(3, NOW.unix_ms), None, "it has what is not committed");
+    hears(&mut receiver, 7, 2);
+    assert_eq!(receiver.fresh_at(3, NOW.unix_ms), None);
+    hears(&mut receiver, 9, 3);
+    assert_eq!(receiver.fresh_at(3, NOW.unix_ms), Some(9));
+}
+
 /// A change costs one message, and not a second one for its commit position.
 #[test]
 fn a_commit_position_goes_with_the_next_entries_or_answers_a_heartbeat() {

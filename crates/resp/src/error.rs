@@ -315,6 +315,10 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
             .into(),
         Status::TooFewReplicas => "NOREPLICAS Not enough good replicas to write.".into(),
         Status::NothingKept => CommandError::NothingKept.to_string().into(),
+        // The code of Redis in this case; its text speaks of a blocking operation.
+        Status::RoleChanged => "UNBLOCKED the server became a replica before it could answer: \
+             whether a change outlives that is not known"
+            .into(),
         Status::ReadOnly => CommandError::ReadOnly.to_string().into(),
         // Sessions refuse such requests before a shard gets them.
         Status::NoReads | Status::Copying => {

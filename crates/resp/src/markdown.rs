@@ -51,7 +51,7 @@ fn section(page: &mut String, spec: &CommandSpec) {
     line(page, format_args!("\n### {}\n", title(spec)));
     line(page, format_args!("    {}\n", spec.syntax()));
     line(page, format_args!("{}\n", spec.summary));
-    let origin = spec.group.origin;
+    let origin = if spec.is_own { "Remora" } else { spec.group.origin };
     line(page, format_args!("Cost: {}. In {origin} since {}.", bare(spec.complexity), spec.since));
     if !spec.notes.is_empty() {
         line(page, format_args!("\n{}", spec.notes));
@@ -69,8 +69,8 @@ fn introduction() -> String {
 REMORA_UPDATE_DOCS=1. -->\n\n\
 Remora speaks RESP2 and RESP3, so any Redis client can be used. These are all the commands that it \
 knows. Their\nnames, options, replies and errors are those of Redis 7; where Remora differs, the \
-command's section says so.\nThose about trees of places (RTREE) are Remora's own: a tree is a \
-key of a type of its own, so that DEL, EXISTS,\nEXPIRE, TYPE and DBSIZE know it.\n\n\
+command's section says so.\nThose about trees of places (RTREE) and RESYNC are Remora's own: a \
+tree is a key of a type of its own, so that DEL, EXISTS,\nEXPIRE, TYPE and DBSIZE know it.\n\n\
 ## What holds for all\n\n\
 - Words may be in upper or lower case. In the syntax `[a]` may be left out, `a | b` is a choice, and\n  \
 `a [a ...]` may be repeated.\n\

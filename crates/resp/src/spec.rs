@@ -138,6 +138,8 @@ pub struct CommandSpec {
     pub categories: &'static [&'static str],
     /// The version of Redis that brought it; of Remora for its own.
     pub since: &'static str,
+    /// Remora's own, although Redis has the others of its chapter.
+    pub is_own: bool,
     /// Its chapter.
     pub group: Group,
     /// One sentence.
@@ -163,6 +165,7 @@ impl CommandSpec {
         keys: KeyPlaces::NONE,
         categories: &[],
         since: "1.0.0",
+        is_own: false,
         group: Group::SERVER,
         summary: "",
         complexity: "O(1)",

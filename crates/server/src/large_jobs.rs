@@ -146,6 +146,10 @@ struct Awaited {
 }
 
 impl Awaited {
+    fn wants_replicas(&self) -> bool {
+        matches!(self.wanted, Wanted::Replicas(of) | Wanted::Disks { replicas: of } if of > 0)
+    }
+
     /// Whether it is as wanted, and how it stands.
     fn look<J: Journal>(&self, shard: &Shard<J>, synced: u64) -> (bool, i64) {
         match self.wanted {
@@ -172,12 +176,14 @@ impl LargeJobs {
         !self.replies.ready.is_empty()
     }
 
-    /// What held replies wait for does not come any more: the server becomes a replica. They become
-    /// refusals.
-    pub fn refuse_held(&mut self) {
+    /// What replies and requests wait for does not come any more: the server becomes a replica. Held
+    /// replies become errors. These are no refusals: the changes were executed, and one that lies at a
+    /// replica may outlive the change of the role.
+    pub fn give_up_waiting<J: Journal>(&mut self, shard: &Shard<J>) {
+        self.answer_awaited(shard, |_, _| true);
         self.replies.held_bytes = 0;
         for (_, (token, _)) in std::mem::take(&mut self.replies.held) {
-            self.replies.ready.push_back((token, OwnedReply::status(Status::ReadOnly)));
+            self.replies.ready.push_back((token, OwnedReply::status(Status::RoleChanged)));
         }
     }
 
@@ -207,6 +213,10 @@ impl LargeJobs {
                     shard.want_sync();
                 }
                 self.awaited.push(Awaited { token: job.token, sequence, until_ms, wanted });
+                if shard.is_applying() {
+                    // A replica has no replicas.
+                    self.answer_awaited(shard, |of, _| of.wants_replicas());
+                }
                 return self.release_awaited(shard);
             }
         }

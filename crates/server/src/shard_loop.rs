@@ -287,9 +287,11 @@ impl ShardLoop {
     }
 
     /// The server becomes a replica: no replica will store the changes that wait for that. Nobody gets
-    /// an OK for them: what can be refused is refused, the other sessions and connections end.
+    /// an OK for them, nor a refusal, as they may lie at a replica: an error says that their fate is
+    /// not known, or the session or connection ends.
     fn give_up_pending(&mut self, now: Now) {
-        self.connections.port_mut().large_jobs.refuse_held();
+        let host = self.connections.port_mut();
+        host.large_jobs.give_up_waiting(&host.shard);
         let sleeper = &self.sleeper;
         self.connections.end_holding(|gone| sleeper.forget(gone.as_fd()));
         self.detach(now, RingSession::end_if_pending);

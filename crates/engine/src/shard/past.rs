@@ -56,12 +56,12 @@ pub enum GoesOn {
     /// With a copy: it misses entries that the log in memory has not, or its own copy has some that
     /// were not kept.
     Copy,
-    /// Nowhere, before somebody decides: it has entries that the disk of the primary has lost.
+    /// Nowhere, before the operator decides: it has entries that the disk of the primary has lost.
     HasMore {
         /// The last entry that was kept.
         kept: u64,
     },
-    /// Nowhere, before somebody decides: its epoch is not known any more.
+    /// Nowhere, before the operator decides: its epoch is not known any more.
     Unknown,
 }
 

@@ -223,24 +223,63 @@ fn behind_a_restart_of_the_primary_a_replica_goes_on_copies_or_keeps_what_it_has
     assert_eq!(hears(&mut replica, &mut after), Heard::UnknownEpoch);
 }
 
+/// A replica that has received ten entries, of which it knows that three are committed.
+fn with_uncommitted() -> Replica {
+    let mut before = primary(SECRET, 1);
+    let mut replica = Replica::new();
+    replica.link(&mut before, usize::MAX, |_| {});
+    (0..10).for_each(|at| set(&mut before, format!("key-{at}").as_bytes(), b"same"));
+    let mut feed = Feed::begin((&mut before, 1), &follow(&mut replica.follower), AskFor::Some);
+    let mut message = Vec::new();
+    while feed.has_news(&before) {
+        message.clear();
+        feed.next_message(&mut before, NOW, &mut message);
+        if FeedKind::from_number(message[0]) == Some(FeedKind::Entries) {
+            // The commit position stays behind.
+            message[8..16].copy_from_slice(&3u64.to_le_bytes());
+        }
+        replica.take(&message).unwrap();
+    }
+    replica
+}
+
+#[test]
+fn what_a_failed_promotion_has_applied_is_no_part_of_what_the_primary_goes_on_with() {
+    for (kept, is_lost) in [(10, false), (8, true)] {
+        let mut replica = with_uncommitted();
+        let (rest, beyond) = replica.follower.log().unwrap().take_rest();
+        assert_eq!((rest.len(), beyond), (7, 7));
+        for entry in &rest {
+            replica.shard.apply(&entry.entry(), &Origin::WHOLE, NOW).unwrap();
+        }
+        // It stays a replica, and its primary is started again.
+        let mut after = restarted(kept, false);
+        let heard = hears(&mut replica, &mut after);
+        assert_eq!(heard == Heard::Lost { is_same_log: true }, is_lost, "{heard:?}");
+        if is_lost {
+            replica.follower.lose_place();
+        }
+        replica.link(&mut after, usize::MAX, |_| {});
+        same(&after, &replica.shard);
+    }
+}
+
+/// A replica with another number of shards goes on from the one that is furthest behind.
+#[test]
+fn what_the_furthest_shard_of_a_replica_has_counts_as_committed() {
+    let key = primary(SECRET, 1).log().key().to_word();
+    let lost = Heard::Lost { is_same_log: true };
+    for (kept, answer) in [(10, Heard::HasMore { received: 12, kept: 10 }), (12, lost)] {
+        let follower = Follower::resumed(key, (8, 1), 12);
+        let mut replica = Replica { follower, ..Replica::new() };
+        assert_eq!(hears(&mut replica, &mut restarted(kept, false)), answer);
+    }
+}
+
 #[test]
 fn what_was_never_committed_goes_unless_it_may_have_been_acknowledged() {
     for (promised_nothing, kept, received) in [(false, 8, 10), (true, 8, 10), (false, 10, 10)] {
-        let mut before = primary(SECRET, 1);
-        let mut replica = Replica::new();
-        replica.link(&mut before, usize::MAX, |_| {});
-        (0..10).for_each(|at| set(&mut before, format!("key-{at}").as_bytes(), b"same"));
-        let mut feed = Feed::begin((&mut before, 1), &follow(&mut replica.follower), AskFor::Some);
-        let mut message = Vec::new();
-        while feed.has_news(&before) {
-            message.clear();
-            feed.next_message(&mut before, NOW, &mut message);
-            if FeedKind::from_number(message[0]) == Some(FeedKind::Entries) {
-                // The commit position stays behind.
-                message[8..16].copy_from_slice(&3u64.to_le_bytes());
-            }
-            replica.take(&message).unwrap();
-        }
+        let mut replica = with_uncommitted();
         assert_eq!(replica.follower.log().unwrap().received(), received);
         assert_eq!(replica.shard.applied(0), 3);
         let mut after = restarted(kept, promised_nothing);

@@ -65,8 +65,10 @@ const RESYNC: CommandSpec = CommandSpec {
     name: "resync",
     arity: 1,
     flags: &[Flag::Admin, Flag::NoScript, Flag::Stale],
-    summary: "Makes a replica forget what it has, and copy its primary anew.",
-    notes: "Also if the primary has come back empty, or another server is at its address: otherwise \
+    since: "0.1.0",
+    is_own: true,
+    summary: "Makes a replica copy its primary anew.",
+    notes: "What it has goes once the copy begins. Also if the primary has come back empty, or another server is at its address: otherwise \
 the replica keeps what it has, and says so. After RDMA_Mongo's `resync`.",
     parse: resync,
     ..CommandSpec::PLAIN

@@ -16,7 +16,8 @@ const WAIT: CommandSpec = CommandSpec {
     since: "3.0.0",
     summary: "Waits until so many replicas have stored the changes before it.",
     notes: "The timeout is in milliseconds; 0 waits without end. Returns the number of replicas that have \
-stored them: the smallest of those of the shards. Other connections do not wait.",
+stored them: the smallest of those of the shards. Other connections do not wait. A server that becomes a replica, or is one, \
+answers at once.",
     arguments: &[
         Argument::new("numreplicas", Kind::Integer),
         Argument::new("timeout", Kind::Integer),

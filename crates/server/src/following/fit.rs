@@ -1,10 +1,11 @@
-//! Whether a replica has room for all that its primary may ever have.
+//! Whether a replica has memory for all that its primary may ever have.
 //!
 //! Each shard of the primary has an arena, and the two servers divide the same slots evenly among
 //! their shards. A shard of the replica may get all keys of each shard of the primary with which it
 //! shares slots. So it needs as much memory as these have together: then no distribution of keys
-//! makes it run out of memory before the primary has. With as many shards, or a divisor, that is the
-//! primary's `max_memory` again.
+//! makes it hold more bytes than it has memory. With as many shards, or a divisor, that is the
+//! primary's `max_memory` again. Records may still find no place between others: a reserve helps, by
+//! measurement and not by proof.
 
 use crate::config::Config;
 use remora_layout::limits::MAX_SHARDS;
@@ -50,7 +51,7 @@ pub(super) fn check(own: Memory, (shards, arena_bytes): (u32, u64)) -> Result<()
     }
     let (own_shards, total) = (own.shards, needs.saturating_mul(own.shards as u64));
     Err(format!(
-        "this replica has too little memory: with {own_shards} shards it needs max_memory = {total} bytes for a primary with {shards} shards of {arena_bytes} bytes, so that it never runs out of memory before it"
+        "this replica has too little memory: with {own_shards} shards it needs max_memory = {total} bytes for a primary with {shards} shards of {arena_bytes} bytes, so that all that the primary can have fits"
     ))
 }
 

@@ -33,6 +33,13 @@ impl Replica {
         Self { shared, following, worker, link: None }
     }
 
+    /// The one that copies the same primary anew: see [`Worker::anew`].
+    pub fn anew(&self, following: Arc<Following>) -> Self {
+        let shared = Arc::clone(&self.shared);
+        let host = ReplicaHost { shared: Arc::clone(&shared), following: Arc::clone(&following) };
+        Self { shared, following, worker: self.worker.anew(host), link: None }
+    }
+
     /// Follows over one link, until that ends or `is_called` says that there is something else to
     /// do.
     pub fn follow(&mut self, is_called: impl FnMut() -> bool) -> Ended {
@@ -108,9 +115,9 @@ impl Replica {
     }
 
     /// The link is over. A primary that has gone sends nothing more: what it has sent lies in the
-    /// rings. INFO says that the link is down once its positions count that too: whoever chooses among
-    /// replicas compares them then.
-    fn end_link(&mut self) {
+    /// rings. INFO says that the link is down once its positions count that too: an operator who chooses
+    /// among replicas compares them then.
+    pub fn end_link(&mut self) {
         if let Some(mut link) = self.link.take() {
             self.worker.take_rest(&mut link);
         }

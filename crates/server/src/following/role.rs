@@ -38,7 +38,7 @@ pub enum RoleChange {
     Lead,
     /// A replica of the server at this address.
     Follow(Address),
-    /// It stays a replica, forgets what it has, and copies its primary anew.
+    /// It stays a replica, and copies its primary anew: what it has goes once the copy begins.
     Resync,
 }
 

@@ -147,6 +147,7 @@ impl Worker {
         // What was received and is not applied goes away.
         self.is_whole = false;
         self.epoch = self.epoch.max(before.epoch());
+        let next = before.anew(Arc::new(next));
         drop(before);
         if let Err(why) = self.begin(next) {
             tracing::warn!("{why}");
@@ -187,37 +188,40 @@ impl Worker {
             return Ok(());
         }
         self.check_new_primary(&primary)?;
-        if let Some(mut before) = self.replica.take() {
-            self.is_whole = before.is_whole(self.is_whole);
-            self.epoch = self.epoch.max(before.epoch());
-            // What it has received counts, if the new primary is never reached. Some of it may be
-            // acknowledged nowhere: nobody reads it.
-            std::thread::sleep(self.shared.view.hide());
-            if let Err(why) = before.end() {
-                tracing::warn!(
-                    "not all that came from {} is applied: {why}",
-                    before.following.primary
-                );
-                self.is_whole = false;
-            }
+        if let Some(before) = self.replica.take() {
+            self.leave(before);
         }
         tracing::info!("this server becomes a replica of {primary}, as it was told");
         self.begin_anew(primary)
     }
 
+    /// Leaves a primary. What it has sent counts, if the next one is never reached.
+    fn leave(&mut self, mut before: Replica) {
+        before.end_link();
+        self.is_whole = before.is_whole(self.is_whole);
+        self.epoch = self.epoch.max(before.epoch());
+        // Some of it may be acknowledged nowhere: nobody reads it.
+        std::thread::sleep(self.shared.view.hide());
+        if let Err(why) = before.end() {
+            let primary = &before.following.primary;
+            tracing::warn!("not all that came from {primary} is applied: {why}");
+            self.is_whole = false;
+        }
+    }
+
     /// Follows a primary, from nothing, as it was told.
     fn begin_anew(&mut self, primary: Address) -> Result<(), String> {
         self.room_patience_ms = COPY_FOR_ROOM_MS;
-        self.begin(Following::new(primary, self.shared.shards.len()))
+        let following = Arc::new(Following::new(primary, self.shared.shards.len()));
+        self.begin(Replica::new(Arc::clone(&self.shared), following))
     }
 
-    /// Follows a primary, from nothing.
-    fn begin(&mut self, following: Following) -> Result<(), String> {
-        let following = Arc::new(following);
-        self.shared.roles.set(Role::Replica(Arc::clone(&following)));
+    /// Follows a primary, by this replica, which has no link.
+    fn begin(&mut self, replica: Replica) -> Result<(), String> {
+        self.shared.roles.set(Role::Replica(Arc::clone(&replica.following)));
         // Its clients' leases lapse before anything goes that they have seen.
         self.shared.view.hide();
-        self.replica = Some(Replica::new(Arc::clone(&self.shared), following));
+        self.replica = Some(replica);
         self.step(RoleStep::Follow).map(|_| ())
     }
 
@@ -235,12 +239,20 @@ impl Worker {
     /// Becomes a primary: the promotion by hand. Nothing keeps the old primary from taking changes.
     fn lead(&mut self) -> Result<(), String> {
         let Some(mut replica) = self.replica.take() else { return Ok(()) };
-        if !replica.is_whole(self.is_whole) {
+        // A refusal leaves a copy alone that is under way. Whether the data are whole counts once the
+        // link has ended: no copy begins any more then.
+        let is_whole = replica.is_whole(self.is_whole) && {
+            replica.end_link();
+            replica.is_whole(self.is_whole)
+        };
+        if !is_whole {
             self.replica = Some(replica);
             return Err("ERR This replica has a part of a copy, and no whole data: let the copy end, follow another server, or restart this one".into());
         }
         let primary = replica.following.primary.clone();
         self.epoch = self.epoch.max(replica.epoch());
+        // Some of what comes may be acknowledged nowhere, and the promotion may fail: nobody reads it.
+        std::thread::sleep(self.shared.view.hide());
         let (beyond, epoch) = match replica.end() {
             Ok(ended) => ended,
             Err(why) => {
@@ -264,12 +276,11 @@ impl Worker {
     }
 
     fn resync(&mut self) -> Result<(), String> {
-        let Some(mut before) = self.replica.take() else {
+        let Some(before) = self.replica.take() else {
             return Err("ERR This server is a primary: there is nothing to copy".into());
         };
-        self.is_whole = before.is_whole(self.is_whole);
-        self.epoch = self.epoch.max(before.epoch());
         let primary = before.following.primary.clone();
+        self.leave(before);
         tracing::info!("{primary} is copied anew, as it was told");
         self.begin_anew(primary)
     }

@@ -73,6 +73,18 @@ impl<H: Host> Worker<H> {
         Self { host, logs, copied, given, renumbered, is_cleared, by: None, begins, copy_told }
     }
 
+    /// The one that copies the same primary anew: what the shards have stays until the copy begins, and
+    /// nobody else's logs are copied.
+    pub fn anew(&self, host: H) -> Self {
+        let follower = |of: &Follower| match of.key() {
+            0 => Follower::default(),
+            key => Follower::interrupted(key),
+        };
+        let logs: Vec<_> = self.logs.iter().map(follower).collect();
+        let (copied, begins) = (vec![None; logs.len()], vec![None; logs.len()]);
+        Self { logs, copied, begins, ..Self::new(host, self.given.len()) }
+    }
+
     /// How far the server has come.
     pub fn following(&self) -> &Arc<Following> {
         self.host.following()
@@ -163,8 +175,9 @@ impl<H: Host> Worker<H> {
         Ok(())
     }
 
-    /// The link is over: takes what lies in its rings, also of a copy. The primary may have
-    /// acknowledged it, as the WRITEs have completed.
+    /// The link is over: takes what lies in its rings, also of a copy that has begun. The primary may
+    /// have acknowledged it, as the WRITEs have completed. No copy begins any more: the rest of it
+    /// does not come, and what it would take away may be all that is left.
     pub fn take_rest(&mut self, link: &mut Subscriber) {
         link.leave();
         if link.shards() != self.logs.len() {
@@ -173,18 +186,19 @@ impl<H: Host> Worker<H> {
         }
         for log in 0..self.logs.len() {
             // Bounded by the ring. What is of no honest primary is asked for anew.
-            while self.begin_copy(log)
+            while self.begins[log].is_none()
                 && let Ok(Some(message)) = link.take_rest(log)
-                && let Ok(heard) = self.logs[log].hear(message)
-                && self.take_last(log, heard).is_ok()
+                && self.take_last(log, message).is_ok()
             {}
         }
     }
 
     /// As [`Worker::hear`], where nothing can be answered.
-    fn take_last(&mut self, log: usize, heard: Heard) -> Result<(), Ended> {
-        match heard {
-            Heard::Begins { copies, primary } => self.begun(log, copies, primary),
+    fn take_last(&mut self, log: usize, message: &[u8]) -> Result<(), Ended> {
+        match self.logs[log].hear(message)? {
+            // What comes behind it does not count.
+            Heard::Begins { copies: true, .. } => Err(Ended::Called),
+            Heard::Begins { copies: false, primary } => self.begun(log, false, primary),
             Heard::Operations(stream) => {
                 self.give(log, LogPart::Operations(stream));
                 Ok(())
@@ -551,3 +565,6 @@ fn send_if_room(link: &mut Subscriber, log: usize, (op, body): (u8, &[u8])) -> R
     };
     Ok(link.send(log, &[header.as_bytes(), body])?)
 }
+
+#[cfg(test)]
+mod tests;

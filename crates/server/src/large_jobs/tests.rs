@@ -578,3 +578,31 @@ fn a_job_that_has_waited_for_the_disk_leaves_the_shard_idle() {
         assert!(!world.jobs.has_work() && !world.jobs.awaits());
     }
 }
+
+/// A refusal would say that nothing was changed, and a client would change it again.
+#[test]
+fn a_server_that_becomes_a_replica_refuses_nothing_that_it_has_executed() {
+    let mut world = World::lagging();
+    world.job(1, 0, &set(b"k", b"1"));
+    world.job(2, 0, &Command::Get { key: b"k" });
+    assert!(!world.jobs.has_replies() && world.jobs.held_replies() == 2);
+    let wanted = [Wanted::Replicas(1), Wanted::Disks { replicas: 1 }];
+    let wait = |world: &mut World, connection, wanted| {
+        let token = Token { home: 0, connection, serial: 1, request: 0, part: 0, shard: 0 };
+        let job = Job::new(Order::Await { wanted, until_ms: 0 }, token);
+        world.jobs.execute(&mut world.shard, job, Now::default());
+    };
+    (3..).zip(wanted).for_each(|(connection, wanted)| wait(&mut world, connection, wanted));
+    assert!(world.jobs.awaits());
+    world.jobs.give_up_waiting(&world.shard);
+    let mut answers: Vec<_> = std::iter::from_fn(|| world.jobs.pop_reply()).collect();
+    answers.sort_by_key(|(token, _)| token.connection);
+    let answers: Vec<_> = answers.iter().map(|of| (of.0.connection, of.1.status)).collect();
+    let lost = Status::RoleChanged;
+    assert_eq!(answers, [(1, lost), (2, lost), (3, Status::Ok), (4, Status::Ok)]);
+    assert!(!world.jobs.awaits() && world.jobs.held_replies() == 0);
+    // Nor does anybody wait who comes later.
+    world.shard.begin_applying();
+    (5..).zip(wanted).for_each(|(connection, wanted)| wait(&mut world, connection, wanted));
+    assert!(world.jobs.has_replies() && !world.jobs.awaits());
+}

@@ -149,7 +149,7 @@ impl World {
         }
         let is_promoted = wants && complete.is_some();
         for place in &places {
-            // The new primary's log is another one: who followed the old one keeps what it has, until
+            // The new primary's log is another one: a replica of the old one keeps what it has, until
             // it is told to follow the new one.
             let waits = !is_promoted || self.sim.draw(|random| random.below(4)) > 0;
             place.go_on(if waits { Order::GoOn } else { Order::Another });

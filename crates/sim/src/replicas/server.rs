@@ -562,7 +562,7 @@ impl Place {
         self.replica.borrow().process.as_ref().is_some_and(|process| process.is_to_stop)
     }
 
-    /// Leaves the worker to whoever has told it to stop.
+    /// Leaves the worker to the operator who has told it to stop.
     fn leave_if_told(&self, worker: Worker<SimHost>, lived: u64) -> Option<Worker<SimHost>> {
         if self.is_gone(lived) || !self.is_to_stop() {
             return Some(worker);

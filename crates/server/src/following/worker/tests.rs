@@ -1,0 +1,121 @@
+use super::*;
+use crate::following::fit::Memory;
+use remora_protocol::replication::{Begins, FeedHeader, FeedKind};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A server of one shard, which writes down what it is given.
+#[derive(Clone)]
+struct Server {
+    following: Arc<Following>,
+    given: Rc<RefCell<Vec<Arc<Batch>>>>,
+}
+
+impl Server {
+    fn new() -> Self {
+        let primary = "/primary".parse().unwrap();
+        Self { following: Arc::new(Following::new(primary, 1)), given: Rc::default() }
+    }
+}
+
+impl Host for Server {
+    fn following(&self) -> &Arc<Following> {
+        &self.following
+    }
+
+    fn memory(&self) -> Memory {
+        Memory { shards: 1, arena_bytes: u64::MAX }
+    }
+
+    fn resp_port(&self) -> u16 {
+        0
+    }
+
+    fn give(&self, _shard: usize, batch: Arc<Batch>) {
+        self.given.borrow_mut().push(batch);
+    }
+
+    fn clock_ns(&self) -> u64 {
+        1
+    }
+
+    fn unix_ms(&self) -> u64 {
+        1
+    }
+
+    fn learn_time(&self, _time_ms: u64) {}
+
+    fn show(&self, _fresh_ns: Option<u64>) {}
+
+    fn hide(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// A worker that has asked a primary of one shard for its log.
+fn asked(server: &Server) -> Worker<Server> {
+    let mut worker = Worker::new(server.clone(), 1);
+    worker.logs = vec![Follower::default()];
+    (worker.copied, worker.begins) = (vec![None], vec![None]);
+    worker.logs[0].ask(0);
+    worker
+}
+
+/// A primary whose log has this key says that a copy comes.
+fn copy_begins(key: u64) -> Vec<u8> {
+    let header =
+        FeedHeader { kind: FeedKind::Begins as u8, zero: [0; 3], ask: 0.into(), commit: 0.into() };
+    let begins = Begins {
+        key: key.into(),
+        epoch: 1.into(),
+        next: 0.into(),
+        kept: 0.into(),
+        arena_bytes: 1.into(),
+        used_bytes: 1.into(),
+        keys: 1.into(),
+        shards: 1.into(),
+        zero: 0.into(),
+    };
+    [header.as_bytes(), begins.as_bytes()].concat()
+}
+
+/// REPLICAOF, and NO ONE before its thread has read the answer of that primary.
+#[test]
+fn no_copy_begins_once_its_link_is_over() {
+    let server = Server::new();
+    let mut worker = asked(&server);
+    assert!(worker.is_whole(true));
+    assert!(worker.take_last(0, &copy_begins(7)).is_err(), "what follows does not count");
+    worker.begin_copy(0);
+    assert!(server.given.borrow().is_empty(), "nothing goes away");
+    assert!(worker.is_whole(true) && !worker.is_whole(false));
+    // The same answer over a link that lasts.
+    let mut worker = asked(&server);
+    let heard = worker.logs[0].hear(&copy_begins(7)).unwrap();
+    assert!(matches!(heard, Heard::Begins { copies: true, .. }));
+    worker
+        .begun(0, true, PrimaryFacts { arena_bytes: 1, shards: 1, ..PrimaryFacts::default() })
+        .unwrap_or_else(|_| panic!("it has room"));
+    assert!(worker.begin_copy(0));
+    let given = server.given.borrow();
+    assert!(matches!(given[0].body, Body::Clear { logs: 1 }));
+    assert!(matches!(given[1].body, Body::Log { part: LogPart::Begin, key: 7, .. }));
+    drop(given);
+    assert!(!worker.is_whole(true));
+}
+
+/// A copy for want of memory: its primary may have come back empty meanwhile.
+#[test]
+fn another_log_is_not_copied_for_want_of_memory() {
+    let server = Server::new();
+    let mut worker = asked(&server);
+    worker.logs[0].hear(&copy_begins(7)).unwrap();
+    let mut next = worker.anew(server.clone());
+    let ask = next.logs[0].ask(0);
+    assert_eq!((ask.key.get(), ask.next.get()), (7, 0), "a copy of that log alone");
+    assert!(next.logs[0].hear(&copy_begins(8)).is_err());
+    assert!(!next.is_whole(false) && !next.is_cleared, "what there is goes with the first part");
+    // Of a log that was never heard of, the first one counts.
+    let next = asked(&server).anew(server.clone());
+    assert!(!next.logs[0].has_begun());
+}
