@@ -28,11 +28,11 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("replica", &[&["engine", "protocol", "log", "arena", "layout"]]),
     ("frontend", &[&["protocol", "layout"]]),
     ("resp", &[&["frontend", "protocol", "geometry", "layout"]]),
-    ("server", &[&["client-core", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS]),
     (
         "client-core",
         &[&["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
     ),
+    ("server", &[&["client-core", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS]),
     ("client", &[&["client-core", "protocol", "geometry", "layout"]]),
     (
         "sim",
