@@ -50,7 +50,7 @@ fn release(shard: &mut Shard) {
 #[test]
 fn no_operation_makes_a_shard_that_follows_panic() {
     let (mut done, mut refused) = (0, 0);
-    for seed in 0..12 {
+    for seed in 0..3000 {
         let mut source = Source::new(seed, 1, Eviction::None);
         source.run(700);
         let honest = entries(0, &source.logs[0]);
