@@ -5,16 +5,19 @@ use crate::history::{Source, entries, shard};
 use remora_engine::{Applied, Eviction, FollowedLog, Now, Origin, Shard};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
-use remora_log::Entry;
-use remora_protocol::Command;
+use remora_layout::kind::Kind;
+use remora_log::{Entry, Log, LogKey, LogOptions, OwnedEntry};
+use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::message::Status;
+use remora_protocol::{Command, Condition, Dumped};
 use remora_testing::Random;
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 9 };
 
 /// An operation of an honest log, mostly damaged; or that of another place; or any bytes.
 fn operation(random: &mut Random, honest: &[Vec<u8>], at: usize) -> Vec<u8> {
-    let mut operation = honest[if random.one_in(6) { random.below(honest.len()) } else { at }].clone();
+    let mut operation =
+        honest[if random.one_in(6) { random.below(honest.len()) } else { at }].clone();
     match random.below(12) {
         0..6 => {}
         6 => operation.truncate(random.below(operation.len() + 1)),
@@ -50,7 +53,7 @@ fn release(shard: &mut Shard) {
 #[test]
 fn no_operation_makes_a_shard_that_follows_panic() {
     let (mut done, mut refused) = (0, 0);
-    for seed in 0..12 {
+    for seed in 0..60 {
         let mut source = Source::new(seed, 1, Eviction::None);
         source.run(700);
         let honest = entries(0, &source.logs[0]);
@@ -92,5 +95,51 @@ fn no_operation_makes_a_shard_that_follows_panic() {
         assert_eq!(copy.keys(), 0);
         copy.audit().unwrap();
     }
-    assert!(done > 2_000 && refused > 1_000, "{done} {refused}");
+    assert!(done > 9_000 && refused > 3_000, "{done} {refused}");
+}
+
+fn entry(sequence: u64, operation: &[u8]) -> OwnedEntry {
+    let mut log = Log::new(LogOptions::new(LogKey::new(1, 0), 0, 1));
+    (1..sequence).for_each(|_| _ = log.pass());
+    log.append([operation, &[], &[]]);
+    log.entries().remove(0)
+}
+
+/// An honest primary logs each of them by itself.
+#[test]
+fn an_entry_of_several_changes_is_carried_out() {
+    let mut members = Vec::new();
+    for at in 0..3u8 {
+        let member = &[at][..];
+        Members::push(&mut members, &Member { score: at.into(), distance: 0.0, member });
+    }
+    let places = Members::parse(&members).unwrap();
+    let add = GeoCommand::Add { condition: Condition::Always, tell_changed: false, places };
+    let mut operation = Vec::new();
+    Command::Of { key: b"geo", request: add.request() }.encode_into(0, &mut operation);
+    let mut copy = shard(100, 1 << 20, Eviction::None);
+    follow(&mut copy, false);
+    assert_eq!(copy.apply(&entry(1, &operation).entry(), &Origin::WHOLE, NOW), Ok(Applied::Done));
+    assert_eq!((copy.applied(0), copy.last_sequence()), (1, 3));
+    copy.audit().unwrap();
+}
+
+/// A record that says of itself what it is not would be taken for a tree, or for nothing.
+#[test]
+fn a_key_is_restored_only_as_what_a_record_may_be() {
+    let mut copy = shard(100, 1 << 20, Eviction::None);
+    follow(&mut copy, false);
+    for kind in (0..=u8::MAX).map(Kind) {
+        let (mut dump, mut operation) = (Vec::new(), Vec::new());
+        Dumped::push(&mut dump, kind, 0, 0, b"value");
+        let Some(dumped) = Dumped::parse(&dump) else { continue };
+        let restore = Command::Restore { key: &[kind.0], dumped, replaces: true };
+        restore.encode_into(0, &mut operation);
+        let next = entry(copy.applied(0) + 1, &operation);
+        let may_be = [Kind::STRING, Kind::HASH.whole()].contains(&kind);
+        let applied = copy.apply(&next.entry(), &Origin::WHOLE, NOW);
+        assert_eq!(applied.is_ok(), may_be, "{kind:?}");
+    }
+    copy.digest();
+    copy.audit().unwrap();
 }

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use remora_log::{
-    AssembleError, Assembler, Cursor, CursorError, Entry, Frame, Frames, Hold, KnownLog, Log, LogKey,
-    LogOptions, Part, consistent_cut,
+    AssembleError, Assembler, Cursor, CursorError, Entry, Frame, Frames, Hold, KnownLog, Log,
+    LogKey, LogOptions, Part, consistent_cut,
 };
 use std::collections::BTreeMap;
 

@@ -33,6 +33,9 @@ pub(super) fn execute<'s, J: Journal>(
             let target = Target { to, database, replaces, keeps };
             keys::transfer(store, (key, hash), target, now)
         }
+        Command::Restore { dumped, .. } if !is_whole(types, dumped.kind) => {
+            Reply::status(Status::Malformed)
+        }
         Command::Restore { key, dumped, replaces } => {
             keys::restore(store, (key, hash), dumped, replaces, now)
         }
@@ -43,6 +46,12 @@ pub(super) fn execute<'s, J: Journal>(
         }
         _ => unreachable!("the shard executes it itself"),
     }
+}
+
+/// Whether a record of this kind is all of its key. A primary may send any other.
+fn is_whole<J: Journal>(types: &Types<J>, kind: Kind) -> bool {
+    let has_whole = || types.get(kind.of_type()).is_some_and(|of| of.has_whole());
+    kind == Kind::STRING || !kind.is_root() && has_whole()
 }
 
 /// The whole value of a key, which is then held if the caller wants that; or the beginning of a

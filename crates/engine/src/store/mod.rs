@@ -74,8 +74,8 @@ use moves::Moves;
 use parts::AllParts;
 use record::Grave;
 use remora_arena::{
-    Journal, NoJournal, Owner, Slot, Slots, database_of, kind_of, lengths_of, mutable_of, set_mutable,
-    slot_of, state_in,
+    Journal, NoJournal, Owner, Slot, Slots, database_of, kind_of, lengths_of, mutable_of,
+    set_mutable, slot_of, state_in,
 };
 use remora_index::hash::{Table, TableRef, record_key};
 use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, durable_word, word};

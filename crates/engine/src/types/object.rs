@@ -239,6 +239,11 @@ pub(crate) trait Type<J: Journal>: Send {
         false
     }
 
+    /// Whether a small object may be one record. What it holds is checked when it is read.
+    fn has_whole(&self) -> bool {
+        false
+    }
+
     /// Compares an object's parts. Returns the bytes of its slots, without its root record's.
     ///
     /// # Errors

@@ -154,6 +154,10 @@ impl<J: Journal> Type<J> for Hashes {
         true
     }
 
+    fn has_whole(&self) -> bool {
+        true
+    }
+
     fn audit(&self, store: &Store<J>) -> Result<u64, String> {
         store.parts.audit(&store.owner, &store.slots, Kind::HASH_FIELD)
     }
