@@ -63,11 +63,10 @@ fn no_operation_makes_a_shard_that_follows_panic() {
         let bytes = [1 << 20, 24 << 20][seed as usize % 2];
         let mut copy = shard(100, bytes, Eviction::None);
         follow(&mut copy, seed % 3 == 0);
-        for at in 0..operations.len() {
+        for (at, entry) in honest.iter().enumerate() {
             let operation = operation(&mut random, &operations, at);
-            let entry = honest[at].entry();
             let sequence = copy.applied(0) + 1;
-            let entry = Entry { sequence, operation: &operation, ..entry };
+            let entry = Entry { sequence, operation: &operation, ..entry.entry() };
             // What is refused comes again, with each tick.
             for _ in 0..3 {
                 let before = copy.last_sequence();
