@@ -11,6 +11,7 @@
 //! * pages without a used slot serve any size again.
 
 mod give;
+mod lending;
 mod reserve;
 mod stats;
 mod take;
@@ -117,8 +118,8 @@ impl Slots {
         let kept = free.min(reserve.keep_free);
         SlotStats {
             uncarved_bytes: bytes(free - kept),
-            reserve_bytes: bytes(reserve.pages() - reserve.lent() + kept),
-            lent_bytes: bytes(reserve.lent()),
+            reserve_bytes: bytes(reserve.len() - reserve.lent + kept),
+            lent_bytes: bytes(reserve.lent),
             ..self.stats
         }
     }
