@@ -166,6 +166,7 @@ fn a_change_that_waits_for_replicas_is_not_acknowledged_by_a_new_replica() {
     // it leaves the set a second later, and then changes are refused.
     let mut pending: Vec<Resp> = (0..8).map(|_| one.resp()).collect();
     let (mut session, mut resp) = (one.server.session(), one.resp());
+    wait_until("both shards take changes", || resp.info("in_sync_replicas") == 1);
     two.server.signal(Signal::STOP);
     for (at, resp) in pending.iter_mut().enumerate() {
         resp.send_raw(format!("INCR pending-{at}\r\n").as_bytes()).unwrap();
