@@ -1,4 +1,4 @@
-//! Nothing unfinished and nothing of one machine stays in the source.
+//! Nothing unfinished, nothing of one machine and no half of a merge stays in the source.
 //! (The words are put together from halves, so that this file passes.)
 
 use crate::rust_text::has_word;
@@ -13,6 +13,8 @@ const MARKS: &[&str] = &[
     concat!("unimple", "mented!"),
     concat!("to", "do!"),
 ];
+/// Beginnings of lines that a merge leaves where two changes met.
+const CONFLICTS: &[&str] = &[concat!("<<<<", "<<< "), concat!(">>>>", ">>> ")];
 /// Beginnings of paths that exist on one machine only.
 const MACHINE_PATHS: &[&str] = &[
     concat!("/wo", "rk/"),
@@ -21,13 +23,17 @@ const MACHINE_PATHS: &[&str] = &[
     concat!("../sha", "red"),
 ];
 
-/// No mark and no machine path in any text file.
+/// No mark, no conflict and no machine path in any text file.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.texts() {
         for (at, line) in text.lines().enumerate() {
             for mark in MARKS.iter().filter(|mark| has_mark(line, mark)) {
                 let message = format!("{mark}: finish it, or file an issue and take the mark away");
+                found.push(Violation::at(path, at + 1, message));
+            }
+            if CONFLICTS.iter().any(|start| line.starts_with(start)) {
+                let message = "two changes met here in a merge: say which counts".to_owned();
                 found.push(Violation::at(path, at + 1, message));
             }
             for start in MACHINE_PATHS.iter().filter(|start| has_path(line, start)) {
@@ -68,6 +74,13 @@ mod tests {
             assert_eq!(lines(&format!("fine\n// {mark}{call}\n")), [2], "{mark}");
         }
         assert_eq!(lines("mktemp -d /tmp/a.XXXXXX\nautodos\n"), [0usize; 0]);
+    }
+
+    #[test]
+    fn conflicts_are_caught() {
+        for start in CONFLICTS {
+            assert_eq!(lines(&format!("fine\n{start}HEAD\n  {start}\n")), [2], "{start}");
+        }
     }
 
     #[test]
