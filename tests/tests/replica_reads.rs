@@ -464,23 +464,52 @@ fn nothing_partial_is_seen_while_a_copy_is_under_way() {
     assert!(refused > 0);
 }
 
+/// A replica that has received `SET counter 2`, which its primary has not committed: the disk of that
+/// does not sync.
+struct Uncommitted {
+    disk: UnreliableDisk,
+    /// Waits for the reply to the SET.
+    resp: Resp,
+    /// Flags for another replica.
+    flags: Vec<String>,
+    replica: ServerProcess,
+    _primary: ServerProcess,
+}
+
+impl Uncommitted {
+    /// With so many shards of the primary and of the replica.
+    fn start(primary_shards: usize, shards: usize) -> Self {
+        let disk = UnreliableDisk::new();
+        let primary = disk.serve(&[&format!("--shards={primary_shards}"), "--durability=fsync"]);
+        let mut resp = primary.resp();
+        assert_eq!(resp.call("SET counter 1"), Value::ok());
+        let own = [
+            format!("--shards={shards}"),
+            "--replica-reads=stale".into(),
+            format!("--replica-of={}", primary.socket().display()),
+        ];
+        let flags: Vec<String> = LARGER.map(str::to_owned).into_iter().chain(own).collect();
+        let replica = start_with(&flags);
+        let mut of_replica = replica.resp();
+        wait_until("it follows", || of_replica.call("GET counter") == Value::bulk("1"));
+        disk.set_fault(Some(Fault::Sync));
+        // Its reply waits for the disk.
+        resp.send(&[b"SET", b"counter", b"2"]).unwrap();
+        wait_until("the entry came", || {
+            of_replica.info("slave_received_offset") > of_replica.info("slave_commit_offset")
+        });
+        Self { disk, resp, flags, replica, _primary: primary }
+    }
+}
+
+fn start_with(flags: &[String]) -> ServerProcess {
+    ServerProcess::start(&flags.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
 #[test]
 fn what_the_primary_has_not_committed_is_not_shown() {
-    let disk = UnreliableDisk::new();
-    let primary = disk.serve(&["--shards=2", "--durability=fsync"]);
-    let mut resp = primary.resp();
-    assert_eq!(resp.call("SET counter 1"), Value::ok());
-    let of = format!("--replica-of={}", primary.socket().display());
-    let flags = [&LARGER[..], &["--shards=3", "--replica-reads=stale", &of]].concat();
-    let replica = ServerProcess::start(&flags);
-    let mut of_replica = replica.resp();
-    wait_until("it follows", || of_replica.call("GET counter") == Value::bulk("1"));
-    disk.set_fault(Some(Fault::Sync));
-    // Its reply waits for the disk.
-    resp.send(&[b"SET", b"counter", b"2"]).unwrap();
-    wait_until("the entry came", || {
-        of_replica.info("slave_received_offset") > of_replica.info("slave_commit_offset")
-    });
+    let mut scene = Uncommitted::start(2, 3);
+    let (replica, mut of_replica) = (&scene.replica, scene.replica.resp());
     let mut session = replica.session();
     for _ in 0..50 {
         assert_eq!(of_replica.call("GET counter"), Value::bulk("1"));
@@ -489,15 +518,15 @@ fn what_the_primary_has_not_committed_is_not_shown() {
         }
     }
     // Nor does a replica that copies what the primary has in its memory.
-    let other = ServerProcess::start(&flags);
+    let other = start_with(&scene.flags);
     let mut of_other = other.resp();
     wait_until("it has a copy", || of_other.info("slave_copies") >= 2);
     for _ in 0..50 {
         let shown = of_other.call("GET counter");
         assert!(shown.is_error() || shown == Value::bulk("1"), "{shown:?}");
     }
-    disk.set_fault(None);
-    assert_eq!(resp.receive().unwrap(), Value::ok());
+    scene.disk.set_fault(None);
+    assert_eq!(scene.resp.receive().unwrap(), Value::ok());
     for resp in [&mut of_replica, &mut of_other] {
         wait_until("it is committed", || resp.call("GET counter") == Value::bulk("2"));
     }
@@ -507,22 +536,11 @@ fn what_the_primary_has_not_committed_is_not_shown() {
 /// primary has acknowledged it.
 #[test]
 fn what_was_not_committed_is_not_shown_either_when_another_primary_is_named() {
-    let disk = UnreliableDisk::new();
-    let primary = disk.serve(&["--shards=1", "--durability=fsync"]);
-    let mut resp = primary.resp();
-    assert_eq!(resp.call("SET counter 1"), Value::ok());
-    let of = format!("--replica-of={}", primary.socket().display());
-    let flags = [&LARGER[..], &["--shards=1", "--replica-reads=stale", &of]].concat();
-    let replica = ServerProcess::start(&flags);
+    let scene = Uncommitted::start(1, 1);
+    let replica = &scene.replica;
     let (mut told, mut asked) = (replica.resp(), replica.resp());
-    wait_until("it follows", || told.call("GET counter") == Value::bulk("1"));
     let mut session = replica.session();
     assert_eq!(session.get(KEY, Path::Read).unwrap().value, Some(&b"1"[..]));
-    disk.set_fault(Some(Fault::Sync));
-    resp.send(&[b"SET", b"counter", b"2"]).unwrap();
-    wait_until("the entry came", || {
-        told.info("slave_received_offset") > told.info("slave_commit_offset")
-    });
     let nowhere = format!("127.0.0.1:{}", free_port());
     let reads = AtomicU64::new(0);
     std::thread::scope(|scope| {

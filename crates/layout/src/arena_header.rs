@@ -54,8 +54,8 @@ pub mod word {
 }
 
 /// The reserve behind an arena of so many bytes, for a shard that applies the log of another
-/// (docs/decisions/0061). Nobody touches its pages before that, so that every server has one, whatever it
-/// becomes. It is smaller where slot numbers would end.
+/// (docs/decisions/0061). Its pages are not touched before that and cost no memory, so every server has
+/// one: `REPLICAOF` may make it a replica. It is smaller where slot numbers would end.
 pub const fn reserve_bytes(arena_bytes: u64) -> u64 {
     let share = arena_bytes.div_ceil(RESERVE_SHARE).next_multiple_of(PAGE_BYTES as u64);
     let most = MAX_ARENA_BYTES.saturating_sub(arena_bytes);

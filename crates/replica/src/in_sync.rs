@@ -111,9 +111,9 @@ impl InSyncSet {
         self.followers.retain(|of| follows(of.session));
     }
 
-    /// Looks at what was stored, at this time of a monotonic clock, with the log ending so. Whether the replicated
-    /// position has moved. The caller first passes on what it knows of every replica: one whose
-    /// word was not taken yet is not to be taken for a laggard.
+    /// Looks at what was stored, at this time of a monotonic clock, with the log ending so. Whether the
+    /// replicated position has moved. The caller first passes on what it knows of every replica: one
+    /// whose word was not taken yet is not to be taken for a laggard.
     pub fn tick(&mut self, last: u64, now_ms: u64) -> bool {
         self.last = self.last.max(last);
         let stood_still = now_ms.saturating_sub(self.ticked_ms) > IN_SYNC_STALL_MS;

@@ -37,7 +37,7 @@ impl Acknowledging {
     /// The disk has the entries up to this one.
     pub fn set_kept<J: Journal>(&mut self, shard: &mut Shard<J>, kept: u64) {
         if self.kept != u64::MAX {
-            // What a later entry waits for is told later, whatever is claimed now.
+            // A position beyond the end of the log says nothing of the entries that come.
             self.kept = self.kept.max(kept.min(shard.last_sequence()));
             self.tell(shard);
         }

@@ -2,8 +2,8 @@
 //! 0061).
 //!
 //! Invariants:
-//! * pages that were never lent are never given out, so nobody touches them, and they cost no memory
-//!   of the machine unless a device registers them;
+//! * pages that were never lent are never given out, so they are never touched, and cost no memory of
+//!   the machine unless a device registers them;
 //! * [`Slots::lend`] makes more pages free. Once lending has ended, as many pages must stay free as
 //!   are lent: what is in use is again at most the memory without the reserve, wherever it lies.
 

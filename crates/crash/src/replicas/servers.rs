@@ -157,7 +157,7 @@ impl Servers {
     }
 
     /// Starts all that are dead as replicas. Half of them have lost their disk. One whose disk has data
-    /// of a former primary keeps them until it is told to copy the new one.
+    /// of a former primary keeps them until `RESYNC` lets it copy the new one.
     pub fn bring_back(&mut self) -> anyhow::Result<()> {
         for replica in self.replicas() {
             if !self.nodes[replica].is_alive() {

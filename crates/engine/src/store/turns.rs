@@ -162,7 +162,7 @@ impl<J: Journal> Store<J> {
         });
     }
 
-    /// Removes the keys that another shard flushed, in one step: nobody is served meanwhile.
+    /// Removes the keys that another shard flushed, in one step: no client is served meanwhile.
     pub(crate) fn flush_some(
         &mut self,
         only: Option<Database>,

@@ -243,6 +243,18 @@ fn with_uncommitted() -> Replica {
     replica
 }
 
+/// Its primary is started again, with so many entries: the replica goes on, or copies it.
+fn goes_on_or_copies(mut replica: Replica, kept: u64, copies: bool) {
+    let mut after = restarted(kept, false);
+    let heard = hears(&mut replica, &mut after);
+    assert_eq!(heard == Heard::Lost { is_same_log: true }, copies, "{heard:?}");
+    if copies {
+        replica.follower.lose_place();
+    }
+    replica.link(&mut after, usize::MAX, |_| {});
+    same(&after, &replica.shard);
+}
+
 #[test]
 fn what_a_failed_promotion_has_applied_is_no_part_of_what_the_primary_goes_on_with() {
     for (kept, is_lost) in [(10, false), (8, true)] {
@@ -253,14 +265,7 @@ fn what_a_failed_promotion_has_applied_is_no_part_of_what_the_primary_goes_on_wi
             replica.shard.apply(&entry.entry(), &Origin::WHOLE, NOW).unwrap();
         }
         // It stays a replica, and its primary is started again.
-        let mut after = restarted(kept, false);
-        let heard = hears(&mut replica, &mut after);
-        assert_eq!(heard == Heard::Lost { is_same_log: true }, is_lost, "{heard:?}");
-        if is_lost {
-            replica.follower.lose_place();
-        }
-        replica.link(&mut after, usize::MAX, |_| {});
-        same(&after, &replica.shard);
+        goes_on_or_copies(replica, kept, is_lost);
     }
 }
 
@@ -314,14 +319,7 @@ fn a_copy_with_what_the_primary_has_lost_is_made_anew() {
             }
         }
         feed.end(&mut before);
-        let mut after = restarted(kept, false);
-        let heard = hears(&mut replica, &mut after);
-        assert_eq!(heard == Heard::Lost { is_same_log: true }, is_lost, "{heard:?}");
-        if is_lost {
-            replica.follower.lose_place();
-        }
-        replica.link(&mut after, usize::MAX, |_| {});
-        same(&after, &replica.shard);
+        goes_on_or_copies(replica, kept, is_lost);
     }
 }
 

@@ -200,7 +200,7 @@ impl Worker {
         before.end_link();
         self.is_whole = before.is_whole(self.is_whole);
         self.epoch = self.epoch.max(before.epoch());
-        // Some of it may be acknowledged nowhere: nobody reads it.
+        // Some of it may be acknowledged nowhere: no reader sees it.
         std::thread::sleep(self.shared.view.hide());
         if let Err(why) = before.end() {
             let primary = &before.following.primary;
@@ -251,7 +251,7 @@ impl Worker {
         }
         let primary = replica.following.primary.clone();
         self.epoch = self.epoch.max(replica.epoch());
-        // Some of what comes may be acknowledged nowhere, and the promotion may fail: nobody reads it.
+        // Some of what comes may be acknowledged nowhere, and the promotion may fail: no reader sees it.
         std::thread::sleep(self.shared.view.hide());
         let (beyond, epoch) = match replica.end() {
             Ok(ended) => ended,

@@ -73,8 +73,8 @@ impl<H: Host> Worker<H> {
         Self { host, logs, copied, given, renumbered, is_cleared, by: None, begins, copy_told }
     }
 
-    /// The one that copies the same primary anew: what the shards have stays until the copy begins, and
-    /// nobody else's logs are copied.
+    /// The one that copies the same primary anew: what the shards have stays until the copy begins,
+    /// and logs of another server are not copied.
     pub fn anew(&self, host: H) -> Self {
         let follower = |of: &Follower| match of.key() {
             0 => Follower::default(),
