@@ -56,8 +56,8 @@ serve_remora() {
 }
 follow() {
   case "$3" in
-    shm) serve_remora "$1" "$1" --replica-of "$work/$2.socket" ;;
-    tcp) serve_remora "$1" "$1" --replica-of "127.0.0.1:${fabric[$2]}" ;;
+    shm) serve_remora "$1" "$1" --replica-of "$work/$2.socket" --replica-reads stale ;;
+    tcp) serve_remora "$1" "$1" --replica-of "127.0.0.1:${fabric[$2]}" --replica-reads stale ;;
   esac
 }
 end() {
