@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const SMALL: [&str; 3] = ["--max-memory=64MiB", "--pin=false", "--wake=event"];
 /// A laggard leaves after this and little more.
-const PATIENCE: Duration = Duration::from_millis(1000);
+const TIMEOUT: Duration = Duration::from_millis(1000);
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -134,16 +134,16 @@ fn a_stopped_replica_holds_changes_up_until_it_leaves_the_set_and_comes_back_by_
     let mut resp = primary.server.resp();
     let (reply, usual) = timed(&mut resp, "SET key 1");
     assert_eq!(reply, Value::ok());
-    assert!(usual < PATIENCE, "{usual:?}");
+    assert!(usual < TIMEOUT, "{usual:?}");
 
     stop(&stopped);
     let (reply, took) = timed(&mut resp, "SET key 2");
     assert_eq!(reply, Value::ok());
-    assert!(took > PATIENCE - Duration::from_millis(100), "it was waited for: {took:?}");
+    assert!(took > TIMEOUT - Duration::from_millis(100), "it was waited for: {took:?}");
     // The key's shard does without it now.
     let (reply, took) = timed(&mut resp, "SET key 3");
     assert_eq!(reply, Value::ok());
-    assert!(took < PATIENCE / 2, "{took:?}");
+    assert!(took < TIMEOUT / 2, "{took:?}");
     assert!(resp.info("replicas_lagged") >= 1);
 
     stopped.signal(Signal::CONT);
@@ -190,7 +190,7 @@ fn over_shared_memory_a_replica_has_stored_what_lies_in_its_memory() {
     let mut resp = primary.server.resp();
     stop(&replica);
     let (reply, took) = timed(&mut resp, "SET key 1");
-    assert_eq!((reply, took < PATIENCE), (Value::ok(), true), "{took:?}");
+    assert_eq!((reply, took < TIMEOUT), (Value::ok(), true), "{took:?}");
     // The primary dies before the replica has looked.
     let mut primary = primary;
     primary.server.kill();
@@ -212,7 +212,7 @@ fn a_strict_primary_waits_for_the_thread_of_the_replica() {
     stop(&stopped);
     let (reply, took) = timed(&mut resp, "SET key 1");
     assert_eq!(reply, Value::ok());
-    assert!(took > PATIENCE - Duration::from_millis(100), "{took:?}");
+    assert!(took > TIMEOUT - Duration::from_millis(100), "{took:?}");
     stopped.signal(Signal::CONT);
     primary.has_in_sync(2);
 }

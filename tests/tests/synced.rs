@@ -40,31 +40,41 @@ fn serve(disk: &UnreliableDisk, durability: &str) -> ServerProcess {
 fn what_a_session_has_waited_for_survives_a_power_cut() {
     for durability in DURABILITIES {
         let mut disk = UnreliableDisk::new();
-        for (life, transport) in TRANSPORTS.into_iter().enumerate() {
+        for (incarnation, transport) in TRANSPORTS.into_iter().enumerate() {
             let mut server = serve(&disk, durability);
             let mut session = session(&server, transport);
             for at in 0..60 {
-                session.set(format!("{life}-{at}").as_bytes(), durability.as_bytes()).unwrap();
+                session
+                    .set(format!("{incarnation}-{at}").as_bytes(), durability.as_bytes())
+                    .unwrap();
             }
-            session.hash(b"hash").unwrap().set(&[(b"life", &[life as u8][..])]).unwrap();
+            session
+                .hash(b"hash")
+                .unwrap()
+                .set(&[(b"incarnation", &[incarnation as u8][..])])
+                .unwrap();
             session.wait_synced(LONG).unwrap();
             assert_eq!(server.resp().info("log_unsynced_bytes"), 0);
             let asked = session.counts().asked;
             session.wait_synced(LONG).unwrap();
             assert_eq!(session.counts().asked, asked, "it has changed nothing since");
             server.kill();
-            disk.cut_power(life as u64);
+            disk.cut_power(incarnation as u64);
         }
         let server = serve(&disk, durability);
         let mut session = session(&server, Transport::Shm);
-        for life in 0..TRANSPORTS.len() {
+        for incarnation in 0..TRANSPORTS.len() {
             for at in 0..60 {
-                let got = session.get(format!("{life}-{at}").as_bytes()).unwrap();
-                assert_eq!(got.value, Some(durability.as_bytes()), "{durability} {life}-{at}");
+                let got = session.get(format!("{incarnation}-{at}").as_bytes()).unwrap();
+                assert_eq!(
+                    got.value,
+                    Some(durability.as_bytes()),
+                    "{durability} {incarnation}-{at}"
+                );
             }
         }
-        let life = session.hash(b"hash").unwrap().get(b"life").unwrap();
-        assert_eq!(life.value, Some(&[1][..]));
+        let incarnation = session.hash(b"hash").unwrap().get(b"incarnation").unwrap();
+        assert_eq!(incarnation.value, Some(&[1][..]));
     }
 }
 

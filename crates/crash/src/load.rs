@@ -56,14 +56,14 @@ pub enum By {
 
 /// Where the server is.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ServerAddress {
     /// RESP.
     pub resp: SocketAddr,
     /// The client's socket.
     pub socket: PathBuf,
 }
 
-impl Place {
+impl ServerAddress {
     /// A RESP connection.
     pub fn resp(&self) -> anyhow::Result<Connection> {
         Connection::connect(&self.resp.to_string())
@@ -90,7 +90,7 @@ pub struct Round<'a> {
     /// All keys.
     pub keys: &'a [Key],
     /// Where the server is.
-    pub place: Place,
+    pub place: ServerAddress,
     /// The server is about to end: an error is its end.
     pub is_ending: AtomicBool,
     /// All threads are to end, though the server goes on.

@@ -3,7 +3,7 @@
 use crate::args::{CrashArgs, Durability};
 use crate::history::Promise;
 use crate::layer::{Fault, Layer};
-use crate::load::{By, Place, Round, read_keys};
+use crate::load::{By, Round, ServerAddress, read_keys};
 use crate::small_disk::{self, SmallDisk};
 use crate::totals::Totals;
 use crate::types::KeyType;
@@ -358,12 +358,12 @@ impl<'a> Run<'a> {
     }
 }
 
-fn place(server: &ServerProcess) -> Place {
-    Place { resp: server.resp_address(), socket: server.socket_path().to_owned() }
+fn place(server: &ServerProcess) -> ServerAddress {
+    ServerAddress { resp: server.resp_address(), socket: server.socket_path().to_owned() }
 }
 
 /// The longest sync of the server so far, as it says itself.
-fn longest_sync(place: &Place) -> Option<Duration> {
+fn longest_sync(place: &ServerAddress) -> Option<Duration> {
     let text = place.info("persistence").ok()?;
     let mut fields = text.lines().filter_map(|line| line.split_once(':'));
     let (_, ms) = fields.find(|(name, _)| *name == "log_longest_sync_ms")?;

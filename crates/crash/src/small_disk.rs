@@ -4,7 +4,7 @@
 //! write, to a new file, to a rename. The directory keeps its path, so a server does not notice the
 //! change. Mounting needs root, or `sudo` without a password.
 
-use crate::load::{Place, Round};
+use crate::load::{Round, ServerAddress};
 use crate::types::ask;
 use anyhow::{Context, bail};
 use remora_client::Path as Way;
@@ -120,7 +120,7 @@ impl Drop for SmallDisk {
 }
 
 /// Makes the disk small, and sets what is read while it is full. Call it before the load begins.
-pub fn prepare(place: &Place, disk: &SmallDisk) -> anyhow::Result<()> {
+pub fn prepare(place: &ServerAddress, disk: &SmallDisk) -> anyhow::Result<()> {
     disk.fill(FREE_BYTES)?;
     ask(&mut place.resp()?, &[b"SET", STILL, b"here"]).map(drop)
 }
@@ -184,7 +184,7 @@ fn read_still(round: &Round<'_>, session: &mut remora_client::Session) -> anyhow
 }
 
 /// Whether INFO says that the log cannot be written, and why.
-fn says_full(place: &Place) -> anyhow::Result<bool> {
+fn says_full(place: &ServerAddress) -> anyhow::Result<bool> {
     let text = place.info("persistence")?;
     let has = |line: &str| text.lines().any(|of| of.starts_with(line));
     Ok(has("log_status:err") && text.contains("No space left on device"))

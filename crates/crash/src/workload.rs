@@ -1,7 +1,7 @@
 //! The keys of a run and their writers, and what is judged of the keys after each round.
 
 use crate::history::{History, Promise, Verdict};
-use crate::load::{By, Key, Place, Writer};
+use crate::load::{By, Key, ServerAddress, Writer};
 use crate::state::{State, head_digest};
 use crate::totals::Totals;
 use crate::types::{self, KeyType};
@@ -50,7 +50,7 @@ impl Workload {
     /// Looks at all keys and judges what they hold. `at` says when, for the notes.
     pub fn judge(
         &mut self,
-        place: &Place,
+        place: &ServerAddress,
         promise: Promise,
         totals: &mut Totals,
         at: &str,

@@ -17,9 +17,9 @@ pub mod types;
 pub use evict::Eviction;
 pub use outcome::Outcome;
 pub use shard::{
-    Applied, ApplyError, BadOperation, Digest, DigestRead, FollowedLog, GoesOn, HasOf,
-    OperationCount, Origin, Past, PastEpoch, ReplicaMarks, Shard, SnapshotTurn, SplitOperation,
-    split_operation,
+    Applied, ApplyError, BadOperation, Digest, DigestRead, EpochHistory, FollowedLog, LogHistory,
+    OperationCount, Origin, ReplicaMarks, ReplicaPosition, Resumption, Shard, SnapshotTurn,
+    SplitOperation, split_operation,
 };
 pub use store::{
     Download, Durability, KeyCounts, Now, STREAM_CLASS, SetAside, ShardOptions, ShardStats,

@@ -12,8 +12,8 @@ mod followed;
 #[cfg(test)]
 mod kind_tests;
 mod large;
+mod log_history;
 mod moves;
-mod past;
 mod progress;
 mod rebuild;
 mod replica_marks;
@@ -25,7 +25,7 @@ pub use replica_marks::ReplicaMarks;
 
 pub use digest::{Digest, DigestRead};
 pub use followed::FollowedLog;
-pub use past::{GoesOn, HasOf, Past, PastEpoch};
+pub use log_history::{EpochHistory, LogHistory, ReplicaPosition, Resumption};
 pub use progress::{Applied, ApplyError, Origin};
 pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};
 
@@ -60,7 +60,7 @@ pub struct Shard<J: Journal = NoJournal> {
     /// See [`Shard::own_since`].
     own_since: u64,
     /// What its log was before the start of the server.
-    past: Past,
+    log_history: LogHistory,
     /// Parts of objects have expired and are still there, as far as is known.
     sweeps: bool,
     /// The value that the last change replied with.
@@ -84,7 +84,7 @@ impl<J: Journal> Shard<J> {
             applied: AppliedLogs::default(),
             followed: Followed::default(),
             own_since: 0,
-            past: Past::default(),
+            log_history: LogHistory::default(),
             sweeps: false,
             written_value: Vec::new(),
             written_snapshot: Vec::new(),

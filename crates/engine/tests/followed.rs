@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 const NOW: Now = Now { unix_ms: START.unix_ms * 2, since_start_s: 9 };
 const KEY: u64 = 0x5e7;
 
-/// What one life of the replica has left on its disk.
+/// What one incarnation of the replica has left on its disk.
 #[derive(Default)]
-struct Life {
+struct Incarnation {
     shards: usize,
     /// By shard, the operations of a snapshot, and the sequence at which it is exact.
     snapshot: Option<Vec<(Vec<Vec<u8>>, u64)>>,
@@ -29,7 +29,7 @@ struct Life {
     first: Vec<u64>,
 }
 
-impl Life {
+impl Incarnation {
     /// The whole entries of a shard that the snapshot has not.
     fn entries(&self, of: usize) -> Vec<OwnedEntry> {
         let mut assembler = Assembler::new(self.first[of], usize::MAX);
@@ -52,13 +52,13 @@ struct Replica {
     cursors: Vec<(Cursor, Hold)>,
     /// Logs of the primary.
     logs: usize,
-    disk: Vec<Life>,
+    disk: Vec<Incarnation>,
     taken: Option<Taken>,
     counts: BTreeMap<&'static str, u64>,
 }
 
 impl Replica {
-    fn start(mut disk: Vec<Life>, shards: usize, logs: usize) -> Self {
+    fn start(mut disk: Vec<Incarnation>, shards: usize, logs: usize) -> Self {
         let made = (0..shards as u32).map(|at| shard(100 + at, 64 << 20, Eviction::S3Fifo));
         let mut all: Vec<Shard> = made.collect();
         for (number, shard) in all.iter_mut().enumerate() {
@@ -73,7 +73,7 @@ impl Replica {
             (cursor, hold)
         };
         let cursors = all.iter_mut().map(cursor).collect();
-        disk.push(Life { shards, snapshot: None, logs: vec![Vec::new(); shards], first });
+        disk.push(Incarnation { shards, snapshot: None, logs: vec![Vec::new(); shards], first });
         Self { shards: all, cursors, logs, disk, taken: None, counts: BTreeMap::new() }
     }
 
@@ -162,19 +162,19 @@ impl Replica {
         }
         if taken.iter().all(|(_, ended)| ended.is_some()) {
             let taken = self.taken.take().unwrap().into_iter();
-            let life = self.disk.pop().unwrap();
+            let incarnation = self.disk.pop().unwrap();
             let snapshot = taken.map(|(stream, ended)| (operations(&stream), ended.unwrap()));
-            self.disk = vec![Life { snapshot: Some(snapshot.collect()), ..life }];
+            self.disk = vec![Incarnation { snapshot: Some(snapshot.collect()), ..incarnation }];
             self.count("snapshots");
         }
     }
 
     /// It dies. Of each shard's log the end is lost, in the middle of an entry, too.
-    fn crash(mut self, random: &mut Random) -> Vec<Life> {
-        let life = self.disk.last_mut().unwrap();
-        for (at, log) in life.logs.iter_mut().enumerate() {
+    fn crash(mut self, random: &mut Random) -> Vec<Incarnation> {
+        let incarnation = self.disk.last_mut().unwrap();
+        for (at, log) in incarnation.logs.iter_mut().enumerate() {
             // What a snapshot covers was on the disk before.
-            let covered = life.snapshot.as_ref().map_or(0, |snapshot| snapshot[at].1);
+            let covered = incarnation.snapshot.as_ref().map_or(0, |snapshot| snapshot[at].1);
             let least = frames_up_to(log, at, covered);
             let lost = random.below(1 + (log.len() - least).min(40_000) as u64) as usize;
             log.truncate(log.len() - if random.one_in(2) { lost } else { 0 });
@@ -205,24 +205,25 @@ fn operations(mut stream: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Brings a fresh shard to what the disk has, as the server does.
-fn recover(disk: &[Life], (number, shards): (usize, usize), shard: &mut Shard) {
+fn recover(disk: &[Incarnation], (number, shards): (usize, usize), shard: &mut Shard) {
     shard.begin_applying();
-    for (at, life) in disk.iter().enumerate() {
-        let is_same = life.shards == shards;
+    for (at, incarnation) in disk.iter().enumerate() {
+        let is_same = incarnation.shards == shards;
         let mut has_begun = false;
-        for of in (0..life.shards).filter(|&of| !is_same || of == number) {
+        for of in (0..incarnation.shards).filter(|&of| !is_same || of == number) {
             let takes = |key: &[u8]| {
-                home(key, shards) == number && (is_same || home(key, life.shards) == of)
+                home(key, shards) == number && (is_same || home(key, incarnation.shards) == of)
             };
             let origin = Origin { log: (at * 64 + of) as u32, takes: &takes, cut: 0 };
             let mut begin = |shard: &mut Shard| {
                 if !std::mem::replace(&mut has_begun, true) {
-                    shard.begin_recovered_life(life.shards, is_same.then_some(number));
+                    shard
+                        .begin_recovered_incarnation(incarnation.shards, is_same.then_some(number));
                 }
                 shard.recover_from(of);
             };
-            let mut covered = life.first[of] - 1;
-            if let Some(snapshot) = &life.snapshot {
+            let mut covered = incarnation.first[of] - 1;
+            if let Some(snapshot) = &incarnation.snapshot {
                 begin(shard);
                 covered = snapshot[of].1;
                 for operation in &snapshot[of].0 {
@@ -233,7 +234,7 @@ fn recover(disk: &[Life], (number, shards): (usize, usize), shard: &mut Shard) {
                 }
             }
             shard.begin_applying_at(origin.log, (covered, 1));
-            for entry in life.entries(of) {
+            for entry in incarnation.entries(of) {
                 begin(shard);
                 let applied = shard.apply(&entry.entry(), &origin, NOW);
                 assert!(applied.is_ok(), "{applied:?} {} {:?}", entry.sequence, name(&entry));
@@ -517,7 +518,7 @@ fn a_shard_that_was_promoted_has_no_place_in_the_log_of_its_primary_any_more() {
     let recovered = |log: Vec<OwnedEntry>| {
         let mut again = self::shard(100, 8 << 20, Eviction::None);
         again.begin_applying();
-        again.begin_recovered_life(1, Some(0));
+        again.begin_recovered_incarnation(1, Some(0));
         again.recover_from(0);
         for entry in &log {
             again.apply(&entry.entry(), &Origin::WHOLE, NOW).unwrap();

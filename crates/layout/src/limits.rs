@@ -606,7 +606,7 @@ pub const FEED_REASON_BYTES: usize = 256;
 pub const ROLE_CHANGES_WAITING: usize = 16;
 /// Time that a change of the role waits for the shards, ms, counted from their last progress: a
 /// turn of a shard takes far less.
-pub const ROLE_PATIENCE_MS: u64 = 10_000;
+pub const ROLE_TIMEOUT_MS: u64 = 10_000;
 /// How often a replica tells the log how far the copy of its primary has come, ms.
 pub const COPY_TOLD_EVERY_MS: u64 = 2_000;
 /// While fewer bytes of log are left, nothing is kept for replicas that lag: before changes are
@@ -614,12 +614,12 @@ pub const COPY_TOLD_EVERY_MS: u64 = 2_000;
 pub const FEED_ROOM_BYTES: usize = LOG_HELD_BYTES - (64 << 20);
 /// A replica that has not stored an entry for this long leaves the in-sync set, ms: longer than a
 /// pause of the network or of the scheduler, shorter than a client waits for a reply.
-pub const IN_SYNC_PATIENCE_MS: u64 = 1000;
+pub const IN_SYNC_TIMEOUT_MS: u64 = 1000;
 /// Time between two looks at how far the log was, ms: so much longer a laggard may stay, and so
 /// little a replica may lag that comes back.
 pub const IN_SYNC_LOOK_MS: u64 = 50;
 /// A shard that has not looked for so long has stood still itself, ms: its replicas get so much more
-/// time, once in a patience.
+/// time, once in a timeout.
 pub const IN_SYNC_STALL_MS: u64 = 250;
 /// Most replicas that a server may ask for before it acknowledges.
 pub const MAX_MIN_REPLICAS: usize = 16;
@@ -792,7 +792,7 @@ const _: () = assert!(LOG_PIECE_BYTES + 64 <= FEED_BYTES && ASK_ENTRIES > 1);
 const _: () = assert!(LOG_ROOM_BYTES < FEED_ROOM_BYTES);
 const _: () = assert!(MAX_MIN_REPLICAS < MAX_COUNTED_REPLICAS);
 const _: () = assert!(LAG_UNIT_US * 10 <= HEARTBEAT_MS * 1_000 && LAG_MARKS > 2);
-const _: () = assert!(IN_SYNC_LOOK_MS < IN_SYNC_STALL_MS && IN_SYNC_STALL_MS < IN_SYNC_PATIENCE_MS);
+const _: () = assert!(IN_SYNC_LOOK_MS < IN_SYNC_STALL_MS && IN_SYNC_STALL_MS < IN_SYNC_TIMEOUT_MS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
 const _: () = assert!(LOG_ROOM_BYTES + 4 * OPLOG_BYTES < LOG_EXPIRY_ROOM_BYTES);
 const _: () = assert!(LOG_RUN_BYTES <= LOG_GROUP_BYTES && LOG_GROUP_BYTES <= LOG_UNSYNCED_BYTES);

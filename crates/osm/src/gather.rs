@@ -37,7 +37,7 @@ pub struct Kept {
     /// Nodes that are wanted, some of them several times.
     pub nodes: Vec<i64>,
     /// As many as this are sorted out before it is said that they are too many.
-    patience: usize,
+    wait_until_nodes: usize,
 }
 
 impl Kept {
@@ -49,7 +49,7 @@ impl Kept {
             relations: Vec::new(),
             ways: HashMap::new(),
             nodes: Vec::new(),
-            patience: 0,
+            wait_until_nodes: 0,
         }
     }
 
@@ -89,13 +89,13 @@ impl Kept {
             self.ways.insert(id, list);
         }
         let room = self.limits.kept_bytes.saturating_sub(self.bytes) / NODE_BYTES;
-        if self.nodes.len() > room.max(self.patience) {
+        if self.nodes.len() > room.max(self.wait_until_nodes) {
             sort(&mut self.nodes);
             if self.nodes.len() > room {
                 return Err(Error::TooMuch(self.limits.kept_bytes).into());
             }
             // Twice as many, or it would be sorted for each way.
-            self.patience = 2 * self.nodes.len();
+            self.wait_until_nodes = 2 * self.nodes.len();
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 
 use crate::send::{AskFor, LogSender, Violation};
 use remora_arena::Journal;
-use remora_engine::{GoesOn, HasOf, Now, Shard, SnapshotTurn};
+use remora_engine::{Now, ReplicaPosition, Resumption, Shard, SnapshotTurn};
 use remora_layout::limits::{FEED_BYTES, FEED_REASON_BYTES};
 use remora_log::{CursorError, Lost};
 use remora_protocol::replication::{
@@ -70,13 +70,13 @@ impl Feed {
             return begun(Stage::Copying(Copy::default()), begins);
         }
         let is_same_epoch = follow.epoch.get() == epoch;
-        let goes_on = match is_same_log {
+        let resumption = match is_same_log {
             true if is_same_epoch => Some(match next <= shard.own_since() {
                 // What it has followed went away, when this shard followed another one.
-                true => GoesOn::Copy,
-                false => GoesOn::From { kept: next - 1 },
+                true => Resumption::Copy,
+                false => Resumption::From { kept: next - 1 },
             }),
-            true => Some(shard.past().goes_on(HasOf {
+            true => Some(shard.history().resumption(ReplicaPosition {
                 epoch: follow.epoch.get(),
                 received: next - 1,
                 committed: follow.committed.get(),
@@ -84,18 +84,18 @@ impl Feed {
             })),
             false => None,
         };
-        if let Some(GoesOn::From { kept }) = goes_on {
-            let next = if is_same_epoch { next } else { shard.past().first };
+        if let Some(Resumption::From { kept }) = resumption {
+            let next = if is_same_epoch { next } else { shard.history().first };
             if let Ok(sender) = LogSender::begin(shard, next, ask_for) {
                 return begun(Stage::Shipping(sender), begins_of(shard, shards, (next, kept)));
             }
         }
         let oldest = shard.log().oldest_sequence();
-        let (is_same_log, oldest) = match goes_on {
+        let (is_same_log, oldest) = match resumption {
             None => (0, oldest),
-            Some(GoesOn::From { .. } | GoesOn::Copy) => (1, oldest),
-            Some(GoesOn::HasMore { kept }) => (HAS_MORE, kept),
-            Some(GoesOn::Unknown) => (UNKNOWN_EPOCH, oldest),
+            Some(Resumption::From { .. } | Resumption::Copy) => (1, oldest),
+            Some(Resumption::HasMore { kept }) => (HAS_MORE, kept),
+            Some(Resumption::Unknown) => (UNKNOWN_EPOCH, oldest),
         };
         let lost = LostLog { is_same_log: is_same_log.into(), oldest: oldest.into() };
         let answer = Some(message(FeedKind::Lost, lost.as_bytes()));

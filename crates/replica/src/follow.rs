@@ -3,7 +3,7 @@
 //! Invariant: a copy counts from its end on, and only whole. If it is interrupted, what was loaded
 //! of it goes away before the next one begins: no state is ever a mixture of two.
 
-use crate::receive::{FeedError, LogReceiver, Took, check_epoch, check_sequence};
+use crate::receive::{FeedError, LogReceiver, Received, check_epoch, check_sequence};
 use remora_engine::split_operation;
 use remora_layout::limits::{FEED_REASON_BYTES, SNAPSHOT_OPERATION_BYTES};
 use remora_log::{LogKey, OwnedEntry};
@@ -14,7 +14,7 @@ use zerocopy::FromBytes;
 
 /// What a message says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Heard {
+pub enum FollowEvent {
     /// The shard answers: its log comes, behind a copy or not.
     Begins {
         /// Whether a copy comes first. Then all that was copied before goes away.
@@ -43,7 +43,7 @@ pub enum Heard {
         is_same_log: bool,
     },
     /// The primary was started again, and its log goes on where it had ended for this replica.
-    GoesOn {
+    Resumes {
         /// What the primary says of itself.
         primary: PrimaryFacts,
         /// The rest of the entries before, all of them committed.
@@ -177,7 +177,7 @@ impl Follower {
     ///
     /// # Errors
     /// See [`FeedError`]: the link is to be ended.
-    pub fn hear(&mut self, message: &[u8]) -> Result<Heard, FeedError> {
+    pub fn hear(&mut self, message: &[u8]) -> Result<FollowEvent, FeedError> {
         let header = FeedHeader::read_from_prefix(message);
         let (header, body) = header.map_err(|_| FeedError::Malformed)?;
         let kind = FeedKind::from_number(header.kind).ok_or(FeedError::Malformed)?;
@@ -194,17 +194,17 @@ impl Follower {
                         let most =
                             |log: &mut LogReceiver| log.received().max(log.known_committed());
                         let received = self.log().map_or(0, most);
-                        Heard::HasMore { received, kept: lost.oldest.get() }
+                        FollowEvent::HasMore { received, kept: lost.oldest.get() }
                     }
-                    UNKNOWN_EPOCH => Heard::UnknownEpoch,
-                    number => Heard::Lost { is_same_log: number == 1 },
+                    UNKNOWN_EPOCH => FollowEvent::UnknownEpoch,
+                    number => FollowEvent::Lost { is_same_log: number == 1 },
                 })
             }
             (FeedKind::Refused, _) => {
                 let (_, text) =
                     body.split_at_checked(size_of::<u32>()).ok_or(FeedError::Malformed)?;
                 let text = &text[..text.len().min(FEED_REASON_BYTES)];
-                Ok(Heard::Refused(String::from_utf8_lossy(text).into_owned()))
+                Ok(FollowEvent::Refused(String::from_utf8_lossy(text).into_owned()))
             }
             (FeedKind::Copy, Stage::Copying(rest)) => whole_operations(rest, body),
             (FeedKind::Copied, Stage::Copying(rest)) if rest.is_empty() => {
@@ -213,20 +213,20 @@ impl Follower {
                 let key = LogKey::of_word(key);
                 let next = check_sequence(sequence)? + 1;
                 self.stage = Stage::Following(Box::new(LogReceiver::new(key, next)));
-                Ok(Heard::Copied { sequence, epoch })
+                Ok(FollowEvent::Copied { sequence, epoch })
             }
             (FeedKind::Entries | FeedKind::Echo, Stage::Following(receiver)) => {
                 let asks = match receiver.take(message)? {
-                    Took::Entries { asks } => asks,
-                    Took::Gap => true,
+                    Received::Entries { asks } => asks,
+                    Received::Gap => true,
                 };
-                Ok(Heard::Entries { asks })
+                Ok(FollowEvent::Entries { asks })
             }
             _ => Err(FeedError::Malformed),
         }
     }
 
-    fn begin(&mut self, begins: &Begins) -> Result<Heard, FeedError> {
+    fn begin(&mut self, begins: &Begins) -> Result<FollowEvent, FeedError> {
         let next = check_sequence(begins.next.get())?;
         let of = (begins.key.get(), check_epoch(begins.epoch.get())?);
         self.is_asked = false;
@@ -251,17 +251,17 @@ impl Follower {
                 let key = LogKey::of_word(of.0);
                 **receiver = LogReceiver::new(key, before + 1).committed(before);
                 self.of = Some(of);
-                return Ok(Heard::GoesOn { primary, rest, at: (before, of.1) });
+                return Ok(FollowEvent::Resumes { primary, rest, at: (before, of.1) });
             }
             _ => return Err(FeedError::Malformed),
         }
         self.of = Some(of);
-        Ok(Heard::Begins { copies, primary })
+        Ok(FollowEvent::Begins { copies, primary })
     }
 }
 
 /// The whole operations of what has come; the beginning of one that goes on stays in `rest`.
-fn whole_operations(rest: &mut Vec<u8>, more: &[u8]) -> Result<Heard, FeedError> {
+fn whole_operations(rest: &mut Vec<u8>, more: &[u8]) -> Result<FollowEvent, FeedError> {
     rest.extend_from_slice(more);
     let mut left = &rest[..];
     while let Some((_, behind)) = split_operation(left).map_err(|_| FeedError::Malformed)? {
@@ -272,5 +272,5 @@ fn whole_operations(rest: &mut Vec<u8>, more: &[u8]) -> Result<Heard, FeedError>
     if behind.len() > SNAPSHOT_OPERATION_BYTES + size_of::<u64>() {
         return Err(FeedError::Malformed);
     }
-    Ok(Heard::Operations(std::mem::replace(rest, behind)))
+    Ok(FollowEvent::Operations(std::mem::replace(rest, behind)))
 }

@@ -6,7 +6,7 @@
 //!             |                                                v
 //!   join -> Behind --- keeps up ---> Joining --- has stored --> InSync
 //!             ^                         |    what is replicated    |
-//!             '----- has not stored an entry for the patience -----'
+//!             '----- has not stored an entry for the timeout -----'
 //! ```
 //! An entry is *replicated* once every member has stored it, and there are enough members. A replica
 //! that is joining holds that position up, as members do, and does not count as one.
@@ -15,13 +15,13 @@
 //! * every member has stored every replicated entry: a replica becomes a member only then, and the
 //!   position moves only to what all members have stored;
 //! * the position never goes back;
-//! * no replica holds it up for longer than [`IN_SYNC_PATIENCE_MS`] and two looks, and
+//! * no replica holds it up for longer than [`IN_SYNC_TIMEOUT_MS`] and two looks, and
 //!   [`IN_SYNC_STALL_MS`] more if the shard itself stood still.
 //!
 //! The set is of this shard and of this life of it: nobody else knows it, and nothing decides by it
 //! which replica becomes a primary.
 
-use remora_layout::limits::{IN_SYNC_LOOK_MS, IN_SYNC_PATIENCE_MS, IN_SYNC_STALL_MS};
+use remora_layout::limits::{IN_SYNC_LOOK_MS, IN_SYNC_STALL_MS, IN_SYNC_TIMEOUT_MS};
 use std::collections::VecDeque;
 
 /// Where a replica stands.
@@ -37,7 +37,7 @@ pub enum Standing {
 
 /// A replica that follows the log.
 #[derive(Clone, Copy, Debug)]
-struct Follower {
+struct ReplicaState {
     session: u64,
     /// The last entry that it has stored.
     stored: u64,
@@ -54,12 +54,12 @@ struct Look {
 /// See the module's text.
 pub struct InSyncSet {
     min_replicas: usize,
-    followers: Vec<Follower>,
+    followers: Vec<ReplicaState>,
     /// The last entry of the log.
     last: u64,
     replicated: u64,
     /// The log's end of late, oldest first: one look each [`IN_SYNC_LOOK_MS`], none much older than
-    /// the patience.
+    /// the timeout.
     looks: VecDeque<Look>,
     /// The log's end at the newest look that was forgotten.
     looked: u64,
@@ -96,7 +96,7 @@ impl InSyncSet {
             Some(of) => of.stored = sequence,
             None => {
                 let standing = Standing::Behind;
-                self.followers.push(Follower { session, stored: sequence, standing });
+                self.followers.push(ReplicaState { session, stored: sequence, standing });
             }
         }
     }
@@ -117,7 +117,7 @@ impl InSyncSet {
     pub fn tick(&mut self, last: u64, now_ms: u64) -> bool {
         self.last = self.last.max(last);
         let stood_still = now_ms.saturating_sub(self.ticked_ms) > IN_SYNC_STALL_MS;
-        if stood_still && now_ms >= self.lenient_until_ms + IN_SYNC_PATIENCE_MS {
+        if stood_still && now_ms >= self.lenient_until_ms + IN_SYNC_TIMEOUT_MS {
             // It was the shard that did not look: its replicas had no chance to be seen. A shard that
             // is always late is lenient only now and then.
             self.lenient_until_ms = now_ms + IN_SYNC_STALL_MS;
@@ -132,7 +132,7 @@ impl InSyncSet {
     fn leave_laggards(&mut self) {
         while self.ticked_ms >= self.lenient_until_ms
             && let Some(&Look { at_ms, last }) = self.looks.front()
-            && at_ms + IN_SYNC_PATIENCE_MS <= self.ticked_ms
+            && at_ms + IN_SYNC_TIMEOUT_MS <= self.ticked_ms
         {
             self.looks.pop_front();
             self.looked = last;

@@ -27,8 +27,8 @@ mod receive;
 mod send;
 
 pub use feed::Feed;
-pub use follow::{Follower, Heard, PrimaryFacts};
+pub use follow::{FollowEvent, Follower, PrimaryFacts};
 pub use in_sync::{InSyncSet, Standing};
 pub use lag::{Freshness, Mark};
-pub use receive::{FeedError, LogReceiver, Took};
+pub use receive::{FeedError, LogReceiver, Received};
 pub use send::{AskFor, LogSender, Violation};

@@ -46,7 +46,7 @@ pub(crate) fn check_sequence(sequence: u64) -> Result<u64, FeedError> {
 
 /// The outcome of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Took {
+pub enum Received {
     /// It follows on what came before; an acknowledgement is to be sent if it asks for one.
     Entries {
         /// Whether the primary waits for an acknowledgement.
@@ -143,7 +143,7 @@ impl LogReceiver {
     ///
     /// # Errors
     /// See [`FeedError`]: the connection is to be ended. Entries that were received stay.
-    pub fn take(&mut self, message: &[u8]) -> Result<Took, FeedError> {
+    pub fn take(&mut self, message: &[u8]) -> Result<Received, FeedError> {
         let (header, body) =
             FeedHeader::read_from_prefix(message).map_err(|_| FeedError::Malformed)?;
         debug_assert_eq!(message.len() - body.len(), FEED_HEADER_BYTES);
@@ -168,8 +168,8 @@ impl LogReceiver {
             self.ask = ask;
         }
         Ok(match took {
-            Took::Entries { .. } => Took::Entries { asks: ask != 0 },
-            Took::Gap => Took::Gap,
+            Received::Entries { .. } => Received::Entries { asks: ask != 0 },
+            Received::Gap => Received::Gap,
         })
     }
 
@@ -198,7 +198,7 @@ impl LogReceiver {
         self.freshness.at_ns()
     }
 
-    fn take_frames(&mut self, frames: &[u8]) -> Result<Took, FeedError> {
+    fn take_frames(&mut self, frames: &[u8]) -> Result<Received, FeedError> {
         for frame in Frames::new(frames, self.key) {
             let frame = frame?;
             if frame.sequence < self.assembler.next_sequence() {
@@ -217,12 +217,12 @@ impl LogReceiver {
                 }
                 Err(AssembleError::Gap { expected, .. }) => {
                     self.failed = expected;
-                    return Ok(Took::Gap);
+                    return Ok(Received::Gap);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Took::Entries { asks: false })
+        Ok(Received::Entries { asks: false })
     }
 
     /// The next entry that may be applied.

@@ -5,7 +5,7 @@ use remora_arena::{NoJournal, Owner};
 use remora_engine::{Now, Shard, ShardOptions};
 use remora_protocol::replication::{Acknowledge, Follow};
 use remora_protocol::{Command, Condition, Expiry};
-use remora_replica::{AskFor, Feed, Follower, Heard};
+use remora_replica::{AskFor, Feed, FollowEvent, Follower};
 use zerocopy::FromZeros;
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
@@ -93,7 +93,7 @@ fn a_replica_with_a_copy_counts_once_it_has_said_that_it_has_taken_it_whole() {
         let message = send(&mut feed, &mut shard, writes);
         feed.completed(writes);
         assert_eq!(feed.stored(), None, "it lies in a ring that goes with its link");
-        if let Heard::Copied { sequence, .. } = follower.hear(&message).unwrap() {
+        if let FollowEvent::Copied { sequence, .. } = follower.hear(&message).unwrap() {
             assert_eq!(sequence, 1);
             break;
         }

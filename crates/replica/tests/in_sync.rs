@@ -1,6 +1,6 @@
 //! The in-sync set against an oracle that knows what lies in the memory of each replica.
 
-use remora_layout::limits::{IN_SYNC_LOOK_MS, IN_SYNC_PATIENCE_MS, IN_SYNC_STALL_MS};
+use remora_layout::limits::{IN_SYNC_LOOK_MS, IN_SYNC_STALL_MS, IN_SYNC_TIMEOUT_MS};
 use remora_replica::{InSyncSet, Standing};
 use remora_testing::Random;
 use std::collections::BTreeMap;
@@ -60,14 +60,14 @@ impl World {
             let memory = self.oracle.memories[member];
             assert!(memory >= replicated, "member {member} has {memory} of {replicated}");
             let missing = self.oracle.appended_ms.get(memory as usize);
-            let slack = IN_SYNC_PATIENCE_MS + 2 * IN_SYNC_LOOK_MS + IN_SYNC_STALL_MS;
+            let slack = IN_SYNC_TIMEOUT_MS + 2 * IN_SYNC_LOOK_MS + IN_SYNC_STALL_MS;
             assert!(missing.is_none_or(|at| self.now_ms <= at + slack), "a laggard is a member");
         }
         for gone in before.iter().filter(|of| !members.contains(of)) {
             // A laggard: who has lost something was no member by then.
             let memory = self.oracle.memories[gone];
             let missing = self.oracle.appended_ms.get(memory as usize);
-            let lacks = missing.is_some_and(|at| self.now_ms >= at + IN_SYNC_PATIENCE_MS);
+            let lacks = missing.is_some_and(|at| self.now_ms >= at + IN_SYNC_TIMEOUT_MS);
             assert!(lacks, "{gone} has left, and lacks nothing old");
             self.left += 1;
         }
@@ -181,7 +181,7 @@ fn pair() -> InSyncSet {
 }
 
 #[test]
-fn a_laggard_holds_an_entry_up_for_the_patience_and_no_longer() {
+fn a_laggard_holds_an_entry_up_for_the_timeout_and_no_longer() {
     let mut set = pair();
     set.stored(1, 11);
     let mut now_ms = 1001;
@@ -191,8 +191,8 @@ fn a_laggard_holds_an_entry_up_for_the_patience_and_no_longer() {
         set.tick(11, now_ms);
     }
     let took = now_ms - 1001;
-    let most = IN_SYNC_PATIENCE_MS + IN_SYNC_LOOK_MS + 10;
-    assert!((IN_SYNC_PATIENCE_MS..=most).contains(&took), "{took} ms");
+    let most = IN_SYNC_TIMEOUT_MS + IN_SYNC_LOOK_MS + 10;
+    assert!((IN_SYNC_TIMEOUT_MS..=most).contains(&took), "{took} ms");
     assert_eq!((set.members(), set.replicated(), set.laggards()), (1, 11, 1));
     assert_eq!(set.standing(2), Some(Standing::Behind));
     // It is back by itself, once it has stored all.
@@ -277,7 +277,7 @@ fn a_shard_that_is_always_late_gives_a_laggard_up_too() {
     while set.members() == 2 {
         now_ms += 2 * IN_SYNC_STALL_MS;
         set.tick(11, now_ms);
-        assert!(now_ms < 1010 + IN_SYNC_PATIENCE_MS + 6 * IN_SYNC_STALL_MS, "{now_ms}");
+        assert!(now_ms < 1010 + IN_SYNC_TIMEOUT_MS + 6 * IN_SYNC_STALL_MS, "{now_ms}");
     }
     assert_eq!(set.replicated(), 11);
 }

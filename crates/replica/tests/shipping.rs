@@ -10,7 +10,7 @@ use remora_log::LogKey;
 use remora_protocol::message::Status;
 use remora_protocol::replication::{Echo, FEED_HEADER_BYTES};
 use remora_protocol::{Command, Condition, Expiry};
-use remora_replica::{AskFor, LogReceiver, LogSender, Took, Violation};
+use remora_replica::{AskFor, LogReceiver, LogSender, Received, Violation};
 use remora_testing::Random;
 use std::collections::VecDeque;
 
@@ -137,7 +137,7 @@ impl Replica {
             }
             4..6 => {
                 if let Some(message) = self.ring.pop_front() {
-                    assert!(matches!(self.receiver.take(&message), Ok(Took::Entries { .. })));
+                    assert!(matches!(self.receiver.take(&message), Ok(Received::Entries { .. })));
                 }
             }
             6 => {
@@ -161,7 +161,7 @@ impl Replica {
                 }
                 while let Some(message) = self.ring.pop_front() {
                     let took = self.receiver.take(&message).unwrap();
-                    assert!(matches!(took, Took::Entries { .. }), "nothing is missing");
+                    assert!(matches!(took, Received::Entries { .. }), "nothing is missing");
                 }
             }
             apply(&mut self.receiver, &mut self.copy);
@@ -300,12 +300,12 @@ fn the_primary_goes_back_to_the_first_entry_that_failed() {
     }
     receiver.take(&messages[0]).unwrap();
     // The second one does not come.
-    assert_eq!(receiver.take(&messages[2]), Ok(Took::Gap));
+    assert_eq!(receiver.take(&messages[2]), Ok(Received::Gap));
     let told = receiver.acknowledge(1, 0, 1);
     assert_eq!((told.received.get(), told.failed.get()), (1, 2));
     sender.take(&mut primary, told).unwrap().unwrap();
     // What was under way before that comes all the same.
-    assert_eq!(receiver.take(&messages[3]), Ok(Took::Gap));
+    assert_eq!(receiver.take(&messages[3]), Ok(Received::Gap));
     receiver.take(&message(&mut sender, &mut primary)).unwrap();
     assert_eq!((receiver.received(), apply(&mut receiver, &mut copy)), (4, 4));
     assert_eq!(receiver.acknowledge(4, 0, 1).failed.get(), 0);
@@ -325,7 +325,7 @@ fn a_relaxed_primary_asks_after_some_tens_of_entries_and_a_strict_one_each_time(
         for at in 0..100 {
             set(&mut primary, &[at], b"value");
             let took = receiver.take(&message(&mut sender, &mut primary)).unwrap();
-            asks += u64::from(took == Took::Entries { asks: true });
+            asks += u64::from(took == Received::Entries { asks: true });
         }
         assert_eq!(asks, asked, "{ask_for:?}");
     }

@@ -377,7 +377,7 @@ fn shard_options(config: &Config) -> ShardOptions {
     }
 }
 
-/// Brings the shards to the state that a data directory holds, and begins the log of this life in
+/// Brings the shards to the state that a data directory holds, and begins the log of this incarnation in
 /// it.
 fn begin_disk(
     config: &Config,
@@ -396,7 +396,7 @@ fn begin_disk(
         leave_primary(&mut shards).map_err(refused)?;
     }
     for (number, shard) in shards.iter_mut().enumerate() {
-        shard.set_past(data.content.past(number, &first, settings.promise));
+        shard.set_history(data.content.history(number, &first, settings.promise));
     }
     let commit = data.begin_log(first.clone()).map_err(|error| refused(error.into()))?;
     let disk = Disk::new(settings.directory.clone(), settings.promise, first);

@@ -270,18 +270,18 @@ impl ShardLoop {
     /// The role of the server changes.
     fn take_role_step(&mut self, step: RoleStep, now: Now) {
         match step {
-            RoleStep::Follow(gate) => {
+            RoleStep::Follow(barrier) => {
                 self.give_up_pending(now);
                 let host = self.connections.port_mut();
                 host.begin_following();
                 let refusal = host.shared.roles.refusal();
                 self.clients.refuse_replicas(&mut host.shard, &refusal);
-                gate.pass(host.shard.last_epoch());
+                barrier.pass(host.shard.last_epoch());
             }
-            RoleStep::Lead { epoch, log_secret, gate } => {
+            RoleStep::Lead { epoch, log_secret, barrier } => {
                 let host = self.connections.port_mut();
                 host.shard.promote(epoch, log_secret).expect("the epoch is a new one");
-                gate.pass(epoch);
+                barrier.pass(epoch);
             }
         }
     }

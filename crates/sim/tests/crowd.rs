@@ -40,7 +40,7 @@ fn run_with(
     swarm.node.shard.eviction = Eviction::None;
     swarm.resp.clients = connections;
     swarm.resp.most_under_way = under_way;
-    swarm.resp.patience_ns = u64::MAX;
+    swarm.resp.timeout_ns = u64::MAX;
     swarm.resp.stream_bytes = 1 << 20;
     swarm.resp.most_ns = 5_000;
     swarm.faults = faults.iter().copied().collect();

@@ -6,7 +6,7 @@
 //! next one says how many bytes count, and all of them must be whole.
 //!
 //! Nothing may be missing either: without a snapshot the log begins with segment 1, and with one it
-//! has the life that wrote the snapshot, from the snapshot's sequences on.
+//! has the incarnation that wrote the snapshot, from the snapshot's sequences on.
 //!
 //! Invariant: nothing is changed here.
 
@@ -44,9 +44,9 @@ pub struct SegmentAt {
     pub(crate) header: SegmentHeader,
 }
 
-/// What one life of a server has written.
+/// What one incarnation of a server has written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Life {
+pub struct Incarnation {
     /// Its epoch.
     pub epoch: u64,
     /// Its segments, oldest first.
@@ -62,7 +62,7 @@ pub struct Life {
     pub used_bytes: Vec<u64>,
 }
 
-impl Life {
+impl Incarnation {
     /// The first entry of a shard of which its segments have all.
     pub fn first_entry(&self, shard: usize) -> u64 {
         self.first[shard].saturating_add(self.starts_mid[shard].into())
@@ -93,8 +93,8 @@ impl std::fmt::Display for Notice {
 /// The log in a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Found {
-    /// Lives, oldest first.
-    pub lives: Vec<Life>,
+    /// Incarnations, oldest first.
+    pub incarnations: Vec<Incarnation>,
     /// What was torn.
     pub notices: Vec<Notice>,
     /// Numbers of segments that the snapshot covers whole: left there by a crash.
@@ -106,19 +106,19 @@ pub struct Found {
 impl Found {
     /// Numbers of all segments.
     pub fn numbers(&self) -> Vec<u64> {
-        let segments = self.lives.iter().flat_map(|life| &life.segments);
+        let segments = self.incarnations.iter().flat_map(|incarnation| &incarnation.segments);
         let numbers = segments.map(|segment| segment.number);
         self.left.iter().copied().chain(numbers).collect()
     }
 
-    /// The epoch of the last life; 0 if there is none.
+    /// The epoch of the last incarnation; 0 if there is none.
     pub fn epoch(&self) -> u64 {
-        self.lives.last().map_or(0, |life| life.epoch)
+        self.incarnations.last().map_or(0, |incarnation| incarnation.epoch)
     }
 
     /// Bytes of all runs that count.
     pub fn bytes(&self) -> u64 {
-        let segments = self.lives.iter().flat_map(|life| &life.segments);
+        let segments = self.incarnations.iter().flat_map(|incarnation| &incarnation.segments);
         segments.map(|segment| segment.bytes - SEGMENT_HEADER_BYTES as u64).sum()
     }
 }
@@ -138,7 +138,7 @@ pub fn find<V: Volume>(
     expect_contiguous(&headers)?;
     expect_beginning(volume, &headers, &left, covered.0)?;
     let found = Found { left, ..Found::default() };
-    let mut scan = Scan { volume, identity, found, lives: Vec::new() };
+    let mut scan = Scan { volume, identity, found, incarnations: Vec::new() };
     for (at, header) in headers.iter().enumerate() {
         scan.segment(header, headers.get(at + 1))?;
     }
@@ -225,7 +225,7 @@ fn expect_beginning<V: Volume>(
         ),
         Some(first) if snapshot_epoch != 0 && first.epoch != snapshot_epoch => missing(
             first.number - 1,
-            "the segment is missing: the snapshot needs the log of the life that wrote it",
+            "the segment is missing: the snapshot needs the log of the incarnation that wrote it",
         ),
         Some(_) => Ok(()),
     }
@@ -240,9 +240,9 @@ pub(crate) fn expect_no_log<V: Volume>(volume: &V) -> Result<(), StorageError> {
     }
 }
 
-/// A life that is looked through.
+/// An incarnation that is looked through.
 struct Open {
-    life: Life,
+    incarnation: Incarnation,
     is_mid: Vec<bool>,
     /// By shard, the entries of several shards, by sequence.
     shared: Vec<BTreeMap<u64, Vec<Part>>>,
@@ -254,7 +254,7 @@ struct Scan<'a, V> {
     volume: &'a V,
     identity: &'a Identity,
     found: Found,
-    lives: Vec<Open>,
+    incarnations: Vec<Open>,
 }
 
 impl<V: Volume> Scan<'_, V> {
@@ -264,7 +264,7 @@ impl<V: Volume> Scan<'_, V> {
         next: Option<&SegmentHeader>,
     ) -> Result<(), StorageError> {
         let name = segment_name(header.number);
-        self.begin_life_of(header, &name)?;
+        self.begin_incarnation_of(header, &name)?;
         let failed = |source| StorageError::io("read", &name, source);
         let file = self.volume.open(&name).map_err(failed)?;
         let file_bytes = file.bytes().map_err(failed)?;
@@ -300,8 +300,8 @@ impl<V: Volume> Scan<'_, V> {
             }
         }
         let (number, bytes, header) = (header.number, offset, header.clone());
-        let open = self.lives.last_mut().expect("begun above");
-        open.life.segments.push(SegmentAt {
+        let open = self.incarnations.last_mut().expect("begun above");
+        open.incarnation.segments.push(SegmentAt {
             number,
             name,
             bytes,
@@ -313,35 +313,39 @@ impl<V: Volume> Scan<'_, V> {
         Ok(())
     }
 
-    /// The life of a segment begins, or goes on.
-    fn begin_life_of(&mut self, header: &SegmentHeader, name: &str) -> Result<(), StorageError> {
+    /// The incarnation of a segment begins, or goes on.
+    fn begin_incarnation_of(
+        &mut self,
+        header: &SegmentHeader,
+        name: &str,
+    ) -> Result<(), StorageError> {
         let shards = header.first.len();
-        match self.lives.last().filter(|open| open.life.epoch == header.epoch) {
+        match self.incarnations.last().filter(|open| open.incarnation.epoch == header.epoch) {
             Some(open) => {
                 let goes_on = open
-                    .life
+                    .incarnation
                     .last
                     .iter()
                     .zip(&header.first)
                     .all(|(last, first)| last.wrapping_add(1) == *first);
-                if !goes_on || open.life.first.len() != shards {
+                if !goes_on || open.incarnation.first.len() != shards {
                     return Err(StorageError::corrupt(name, 0, "entries before it are missing"));
                 }
             }
             None => {
                 let last = header.first.iter().map(|first| first.wrapping_sub(1)).collect();
                 let first = header.first.clone();
-                let life = Life {
+                let incarnation = Incarnation {
                     epoch: header.epoch,
                     first,
                     last,
                     used_bytes: vec![0; shards],
                     starts_mid: vec![false; shards],
-                    ..Life::default()
+                    ..Incarnation::default()
                 };
                 let (is_mid, shared) = (vec![false; shards], vec![BTreeMap::new(); shards]);
                 let assemblers = (0..shards).map(|_| None).collect();
-                self.lives.push(Open { life, is_mid, shared, assemblers });
+                self.incarnations.push(Open { incarnation, is_mid, shared, assemblers });
             }
         }
         Ok(())
@@ -358,20 +362,21 @@ impl<V: Volume> Scan<'_, V> {
         if header.is_mark() {
             return Ok(header);
         }
-        let open = self.lives.last_mut().expect("a life is under way");
+        let open = self.incarnations.last_mut().expect("an incarnation is under way");
         let shard = header.shard();
-        let last = *open.life.last.get(shard).ok_or("the run is of a shard that is not there")?;
+        let last =
+            *open.incarnation.last.get(shard).ok_or("the run is of a shard that is not there")?;
         if last.checked_add(1) != Some(header.first()) {
             return Err("the run does not go on where the one before ended");
         }
-        if header.first() == open.life.first[shard] && !open.is_mid[shard] {
+        if header.first() == open.incarnation.first[shard] && !open.is_mid[shard] {
             let key = LogKey::new(self.identity.secret, shard as u32);
             let frame = Frames::new(frames, key).next().and_then(Result::ok);
-            open.life.starts_mid[shard] = frame.is_some_and(|frame| !frame.is_first);
+            open.incarnation.starts_mid[shard] = frame.is_some_and(|frame| !frame.is_first);
         }
-        open.life.last[shard] = header.last();
+        open.incarnation.last[shard] = header.last();
         open.is_mid[shard] = !header.ends_entry();
-        open.life.used_bytes[shard] = header.used_bytes();
+        open.incarnation.used_bytes[shard] = header.used_bytes();
         if header.has_parts() || open.assemblers[shard].is_some() {
             let key = LogKey::new(self.identity.secret, shard as u32);
             note_parts(open, shard, frames, key)?;
@@ -408,22 +413,23 @@ impl<V: Volume> Scan<'_, V> {
         Ok(false)
     }
 
-    /// The log of the life that wrote the snapshot goes at least as far as the snapshot, which
+    /// The log of the incarnation that wrote the snapshot goes at least as far as the snapshot, which
     /// counts only once the log is on the disk up to there.
     fn expect_covered(&self, (epoch, covered): (u64, &[u64])) -> Result<(), StorageError> {
-        let Some(open) = self.lives.first().filter(|open| open.life.epoch == epoch) else {
+        let Some(open) = self.incarnations.first().filter(|open| open.incarnation.epoch == epoch)
+        else {
             return Ok(());
         };
-        let life = &open.life;
-        let segment = life.segments.last().expect("a life has one");
-        let is_short = life.last.iter().zip(covered).any(|(last, covered)| last < covered);
+        let incarnation = &open.incarnation;
+        let segment = incarnation.segments.last().expect("an incarnation has one");
+        let is_short = incarnation.last.iter().zip(covered).any(|(last, covered)| last < covered);
         let corrupt =
             |name: &str, offset, reason: &str| Err(StorageError::corrupt(name, offset, reason));
-        match life.last.len() == covered.len() {
+        match incarnation.last.len() == covered.len() {
             false => corrupt(&segment.name, 0, "the snapshot is of another number of shards"),
             true if !is_short => Ok(()),
-            // The next life follows: it is this segment's end that is missing.
-            true if self.lives.len() > 1 => {
+            // The next incarnation follows: it is this segment's end that is missing.
+            true if self.incarnations.len() > 1 => {
                 corrupt(&segment.name, segment.bytes, "entries that the snapshot has are missing")
             }
             true => corrupt(
@@ -434,33 +440,34 @@ impl<V: Volume> Scan<'_, V> {
         }
     }
 
-    /// Decides for each life how far it counts.
+    /// Decides for each incarnation how far it counts.
     fn finish(mut self, (epoch, covered): (u64, &[u64])) -> Result<Found, StorageError> {
         self.expect_covered((epoch, covered))?;
-        for at in 0..self.lives.len() {
-            let next = self.lives.get(at + 1).map(|next| &next.life.segments[0].header);
+        for at in 0..self.incarnations.len() {
+            let next =
+                self.incarnations.get(at + 1).map(|next| &next.incarnation.segments[0].header);
             let cut = match next {
                 Some(next) => next.cut.clone(),
                 None => {
-                    let open = &self.lives[at];
-                    cut_of(open, if open.life.epoch == epoch { covered } else { &[] })
+                    let open = &self.incarnations[at];
+                    cut_of(open, if open.incarnation.epoch == epoch { covered } else { &[] })
                 }
             };
-            let life = &mut self.lives[at].life;
-            let name = &life.segments[0].name;
-            let is_known = cut.len() == life.last.len()
-                && cut.iter().zip(&life.last).all(|(cut, last)| cut <= last);
+            let incarnation = &mut self.incarnations[at].incarnation;
+            let name = &incarnation.segments[0].name;
+            let is_known = cut.len() == incarnation.last.len()
+                && cut.iter().zip(&incarnation.last).all(|(cut, last)| cut <= last);
             if !is_known {
                 return Err(StorageError::corrupt(name, 0, "entries behind it are missing"));
             }
-            life.last = cut;
+            incarnation.last = cut;
             let starts_late = |shard: usize| {
-                let covered = if life.epoch == epoch { covered.get(shard) } else { None };
-                covered.map_or(life.starts_mid[shard], |&covered| {
-                    life.first_entry(shard).saturating_sub(1) > covered
+                let covered = if incarnation.epoch == epoch { covered.get(shard) } else { None };
+                covered.map_or(incarnation.starts_mid[shard], |&covered| {
+                    incarnation.first_entry(shard).saturating_sub(1) > covered
                 })
             };
-            if (0..life.first.len()).any(starts_late) {
+            if (0..incarnation.first.len()).any(starts_late) {
                 return Err(StorageError::corrupt(
                     name,
                     0,
@@ -468,7 +475,8 @@ impl<V: Volume> Scan<'_, V> {
                 ));
             }
         }
-        self.found.lives = self.lives.into_iter().map(|open| open.life).collect();
+        self.found.incarnations =
+            self.incarnations.into_iter().map(|open| open.incarnation).collect();
         Ok(self.found)
     }
 }
@@ -514,13 +522,14 @@ fn note_parts(
 
 /// By shard, the last sequence up to which no entry of several shards is torn.
 fn cut_of(open: &Open, covered: &[u64]) -> Vec<u64> {
-    let logs =
-        open.shared.iter().zip(&open.life.last).enumerate().map(|(shard, (shared, &last))| {
+    let logs = open.shared.iter().zip(&open.incarnation.last).enumerate().map(
+        |(shard, (shared, &last))| {
             let covered = covered.get(shard).copied().unwrap_or(0);
             (shard as u32, KnownLog { covered, last, shared: shared.clone() })
-        });
+        },
+    );
     let cuts = consistent_cut(&logs.collect());
-    open.life
+    open.incarnation
         .last
         .iter()
         .enumerate()

@@ -119,7 +119,7 @@ impl FileHead {
         self.shards.get() as usize
     }
 
-    /// The life that wrote it.
+    /// The incarnation that wrote it.
     pub fn epoch(&self) -> u64 {
         self.epoch.get()
     }

@@ -41,7 +41,7 @@ mod writer;
 pub use backup::{FileSum, copy_data};
 pub use directory::{Directory, Lock};
 pub use error::StorageError;
-pub use find::{Found, Life, Notice, SegmentAt, find};
+pub use find::{Found, Incarnation, Notice, SegmentAt, find};
 pub use group::{GroupCommit, Promise};
 pub use head::LAYOUT;
 pub use identity::Identity;

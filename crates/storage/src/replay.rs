@@ -1,7 +1,7 @@
 //! The entries of a directory's log, for one shard after the other or for all of them at once.
 
 use crate::error::StorageError;
-use crate::find::{Found, Life, run_bytes};
+use crate::find::{Found, Incarnation, run_bytes};
 use crate::identity::Identity;
 use crate::runs::{RUN_HEADER_BYTES, RunHeader};
 use crate::segment::SEGMENT_HEADER_BYTES;
@@ -9,7 +9,7 @@ use crate::volume::{Volume, VolumeFile};
 use crate::window::Window;
 use remora_log::{Assembler, Entry, Frames, LogKey};
 
-/// The log of one shard in one life: the life's index in [`Found::lives`], and the shard.
+/// The log of one shard in one incarnation: the incarnation's index in [`Found::incarnations`], and the shard.
 pub type LogNumber = (usize, usize);
 
 /// Frames that are looked at before the first of them is given.
@@ -20,7 +20,7 @@ pub enum Replayed<'a> {
     /// The operation of an entry that comes soon, to fetch what it needs.
     Ahead(&'a [u8]),
     /// The next entry.
-    Entry(LogNumber, &'a Life, Entry<'a>),
+    Entry(LogNumber, &'a Incarnation, Entry<'a>),
 }
 
 /// Gives the entries that count, of the logs that `wants` names, in the order in which they were
@@ -35,10 +35,10 @@ pub fn replay<V: Volume, E: From<StorageError>>(
     wants: impl Fn(LogNumber) -> bool,
     mut each: impl FnMut(Replayed<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    for (at, life) in found.lives.iter().enumerate() {
-        let assembler = |shard| Assembler::new(life.first_entry(shard), usize::MAX);
-        let mut assemblers: Vec<Assembler> = (0..life.first.len()).map(assembler).collect();
-        for segment in &life.segments {
+    for (at, incarnation) in found.incarnations.iter().enumerate() {
+        let assembler = |shard| Assembler::new(incarnation.first_entry(shard), usize::MAX);
+        let mut assemblers: Vec<Assembler> = (0..incarnation.first.len()).map(assembler).collect();
+        for segment in &incarnation.segments {
             let mut runs =
                 Runs::open(volume, identity, (&segment.name, segment.number, segment.bytes))?;
             while let Some(header) = runs.next_header()? {
@@ -56,7 +56,7 @@ pub fn replay<V: Volume, E: From<StorageError>>(
                 while !frames.rest().is_empty() {
                     for frame in frames.by_ref().take(FRAMES_AHEAD) {
                         let frame = frame.map_err(|error| corrupt(error.to_string()))?;
-                        if frame.sequence < life.first_entry(shard) {
+                        if frame.sequence < incarnation.first_entry(shard) {
                             // The end of an entry that the snapshot has.
                             continue;
                         }
@@ -69,9 +69,9 @@ pub fn replay<V: Volume, E: From<StorageError>>(
                         let entry = assemblers[shard].take(frame);
                         let entry = entry.map_err(|error| corrupt(error.to_string()))?;
                         if let Some(entry) = entry
-                            && entry.sequence <= life.last[shard]
+                            && entry.sequence <= incarnation.last[shard]
                         {
-                            each(Replayed::Entry((at, shard), life, entry))?;
+                            each(Replayed::Entry((at, shard), incarnation, entry))?;
                         }
                     }
                 }

@@ -10,7 +10,7 @@
 //! 1088 zeros up to 4096, then runs
 //! ```
 //! `previous`: bytes of the segment before that count. What lies behind them was torn by a crash,
-//! or its sync failed and this segment has it again. An epoch is one life of a server: its first
+//! or its sync failed and this segment has it again. An epoch is one incarnation of a server: its first
 //! segment cuts the epoch before, and sequences begin where the header says.
 //!
 //! Invariant: a segment has its name only once its header is on the disk.

@@ -82,7 +82,7 @@ pub struct ShardSnapshot {
 pub struct SnapshotAt {
     /// Its number.
     pub number: u64,
-    /// The life that wrote it.
+    /// The incarnation that wrote it.
     pub epoch: u64,
     /// By shard.
     pub shards: Vec<ShardSnapshot>,

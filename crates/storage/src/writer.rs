@@ -54,14 +54,14 @@ pub struct LogStart {
 impl LogStart {
     /// Behind all that was found; the shards begin with these sequences.
     pub fn behind(found: &Found, first: Vec<u64>) -> Self {
-        let last = found.lives.last();
-        let segment = last.and_then(|life| life.segments.last());
+        let last = found.incarnations.last();
+        let segment = last.and_then(|incarnation| incarnation.segments.last());
         Self {
             number: segment.map_or(0, |segment| segment.number) + 1,
             previous_bytes: segment.map_or(0, |segment| segment.entry_bytes),
             previous_synced: segment.map_or(0, |segment| segment.synced),
             first,
-            cut: last.map(|life| life.last.clone()).unwrap_or_default(),
+            cut: last.map(|incarnation| incarnation.last.clone()).unwrap_or_default(),
             older: found.numbers(),
         }
     }

@@ -107,7 +107,7 @@ fn a_snapshot_that_is_replaced_at_any_moment_is_copied_whole() {
             assert_eq!(stream, [found.number as u8; 3000]);
         }
         let log = find(&copy, &IDENTITY, (1, &found.covered())).unwrap();
-        assert_eq!((log.lives[0].last[0], log.notices.len()), (9, 0));
+        assert_eq!((log.incarnations[0].last[0], log.notices.len()), (9, 0));
     }
     assert!((1..16).contains(&old), "{old}");
 }

@@ -6,7 +6,7 @@ use remora_storage::sim::SimVolume;
 use remora_storage::{Promise, StorageError};
 use remora_testing::Random;
 
-/// A disk with two lives of two shards, and all that is synced. `is_marked`: the second life was
+/// A disk with two incarnations of two shards, and all that is synced. `is_marked`: the second incarnation was
 /// quiet for a moment at its end.
 fn written(seed: u64, is_marked: bool) -> SimVolume {
     let (mut random, volume) = (Random::new(seed), SimVolume::default());
@@ -34,7 +34,7 @@ fn a_changed_byte_is_refused_with_its_file_or_leaves_a_prefix() {
         let names = volume.all();
         let name = &names[random.below(names.len() as u64) as usize];
         let found = look(&volume).unwrap();
-        let segments = found.lives.iter().flat_map(|life| &life.segments);
+        let segments = found.incarnations.iter().flat_map(|incarnation| &incarnation.segments);
         let bytes = segments.clone().find(|segment| segment.name == *name).unwrap().bytes;
         let last = segments.last().unwrap();
         let (is_last, entry_bytes) = (last.name == *name, last.entry_bytes);

@@ -1,4 +1,4 @@
-//! Random histories of several lives: whatever the disk does, what was promised is there, and all
+//! Random histories of several incarnations: whatever the disk does, what was promised is there, and all
 //! that is there was written.
 
 use crate::support::{OfLife, Operation, Server, entries, look};
@@ -6,7 +6,7 @@ use remora_storage::Promise;
 use remora_storage::sim::{DiskFault, SimVolume};
 use remora_testing::Random;
 
-/// Runs one life; returns its disk after its end, and checks what is there.
+/// Runs one incarnation; returns its disk after its end, and checks what is there.
 fn live(
     volume: &SimVolume,
     before: &mut Vec<OfLife>,
@@ -64,7 +64,7 @@ fn live(
     withhold_torn_parts(&server, &mut promised);
     let found = look(&after).unwrap_or_else(|error| panic!("{error}"));
     let all = entries(&after, &found).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(all[..all.len() - 1], before[..], "earlier lives stay");
+    assert_eq!(all[..all.len() - 1], before[..], "earlier incarnations stay");
     let own = all.last().unwrap();
     for shard in 0..shards {
         let kept = &own[shard];
@@ -101,7 +101,7 @@ fn withhold_torn_parts(server: &Server, promised: &mut [u64]) {
 
 #[test]
 fn what_was_promised_is_there_whatever_the_disk_does() {
-    let mut lives = 0;
+    let mut incarnations = 0;
     for seed in 0..600 {
         let mut random = Random::new(seed);
         let promise =
@@ -110,10 +110,10 @@ fn what_was_promised_is_there_whatever_the_disk_does() {
         for _ in 0..1 + random.below(4) {
             volume.set_fault(DiskFault::None);
             volume = live(&volume, &mut before, &mut random, promise);
-            lives += 1;
+            incarnations += 1;
         }
     }
-    assert!(lives > 600);
+    assert!(incarnations > 600);
 }
 
 /// One write and one sync for all that waits, however many shards there are.
@@ -194,10 +194,10 @@ fn segments_that_a_crash_has_left_go_with_the_next_ones() {
     live(&look(&volume).unwrap());
     let second = live(&look(&volume).unwrap());
     let covered: Vec<u64> = (0..2).map(|shard| second.commit.synced(shard)).collect();
-    // A snapshot of the second life counts, and nothing was removed.
+    // A snapshot of the second incarnation counts, and nothing was removed.
     let find = |epoch| remora_storage::find(&volume, &crate::support::IDENTITY, (epoch, &covered));
     let found = find(2).unwrap();
-    assert_eq!((found.lives.len(), found.numbers().len()), (1, volume.all().len()));
+    assert_eq!((found.incarnations.len(), found.numbers().len()), (1, volume.all().len()));
     let mut third = live(&found);
     let covered: Vec<u64> = (0..2).map(|shard| third.commit.synced(shard)).collect();
     third.commit.drop_covered(&covered).unwrap();
@@ -222,7 +222,8 @@ fn a_segment_ends_though_writes_never_pause() {
         server.now_ms += 300;
     }
     let found = look(&volume).unwrap();
-    let bytes: Vec<u64> = found.lives[0].segments.iter().map(|segment| segment.bytes).collect();
+    let bytes: Vec<u64> =
+        found.incarnations[0].segments.iter().map(|segment| segment.bytes).collect();
     // Segments of 6 KiB, and what was written during two syncs.
     assert!(bytes.len() > 20 && bytes.iter().all(|bytes| *bytes < 16 << 10), "{bytes:?}");
     let covered: Vec<u64> = (0..2).map(|shard| server.commit.synced(shard)).collect();

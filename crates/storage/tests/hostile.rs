@@ -43,7 +43,7 @@ fn read_all(volume: &SimVolume) -> Result<(), StorageError> {
     identity.and(manifest).map(drop)
 }
 
-/// Two lives, a snapshot of the second, an identity and a manifest.
+/// Two incarnations, a snapshot of the second, an identity and a manifest.
 fn written() -> SimVolume {
     let (mut random, volume) = (Random::new(9), SimVolume::default());
     IDENTITY.write(&volume).unwrap();
@@ -139,7 +139,7 @@ fn a_hole_at_the_end_of_a_segment_takes_no_memory() {
     for name in whole.all().into_iter().filter(|name| name.starts_with("log-")) {
         put_real(&volume, &name, &contents(&whole, &name));
     }
-    let last = look(&whole).unwrap().lives[1].segments.last().unwrap().clone();
+    let last = look(&whole).unwrap().incarnations[1].segments.last().unwrap().clone();
     let path = root.path().join(&last.name);
     // As long as an address space of which a part is in use.
     let bytes = 2 << 30;

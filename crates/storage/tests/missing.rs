@@ -9,7 +9,7 @@ use remora_storage::{
 };
 use remora_testing::Random;
 
-/// Some more of a life of two shards, all of it synced.
+/// Some more of an incarnation of two shards, all of it synced.
 fn go_on(server: &mut Server, random: &mut Random) {
     for _ in 0..40 {
         server.append(random.below(2) as usize, random);
@@ -18,8 +18,8 @@ fn go_on(server: &mut Server, random: &mut Random) {
     }
 }
 
-/// A disk with three lives, and what each had synced, by shard.
-fn three_lives() -> (SimVolume, Vec<Vec<u64>>) {
+/// A disk with three incarnations, and what each had synced, by shard.
+fn three_incarnations() -> (SimVolume, Vec<Vec<u64>>) {
     let (mut random, volume) = (Random::new(2), SimVolume::default());
     let mut synced = Vec::new();
     for _ in 0..3 {
@@ -39,33 +39,34 @@ fn refused(found: Result<Found, StorageError>, name: &str) -> String {
 
 #[test]
 fn any_missing_segment_but_the_last_is_named() {
-    let segments = three_lives().0.all();
+    let segments = three_incarnations().0.all();
     assert!(segments.len() > 6, "{segments:?}");
     for name in &segments[..segments.len() - 1] {
-        let volume = three_lives().0;
+        let volume = three_incarnations().0;
         volume.remove(name).unwrap();
         refused(look(&volume), name);
     }
 }
 
 #[test]
-fn with_a_snapshot_the_log_of_its_life_has_to_be_there() {
-    let (volume, synced) = three_lives();
-    let of_life = |volume: &SimVolume, epoch: u64| -> Vec<String> {
+fn with_a_snapshot_the_log_of_its_incarnation_has_to_be_there() {
+    let (volume, synced) = three_incarnations();
+    let of_incarnation = |volume: &SimVolume, epoch: u64| -> Vec<String> {
         let found = look(volume).unwrap();
-        let life = found.lives.into_iter().find(|life| life.epoch == epoch).unwrap();
-        life.segments.into_iter().map(|segment| segment.name).collect()
+        let incarnation =
+            found.incarnations.into_iter().find(|incarnation| incarnation.epoch == epoch).unwrap();
+        incarnation.segments.into_iter().map(|segment| segment.name).collect()
     };
-    let names: Vec<Vec<String>> = (1..=3).map(|epoch| of_life(&volume, epoch)).collect();
+    let names: Vec<Vec<String>> = (1..=3).map(|epoch| of_incarnation(&volume, epoch)).collect();
     for epoch in 1..=3 {
         let covered = (epoch as u64, &synced[epoch - 1][..]);
-        let (volume, _) = three_lives();
+        let (volume, _) = three_incarnations();
         assert!(find(&volume, &IDENTITY, covered).is_ok());
         for name in names[epoch - 1].iter() {
             volume.remove(name).unwrap();
         }
         let last = names[epoch - 1].last().unwrap();
-        // Of the last life only its number is not known.
+        // Of the last incarnation only its number is not known.
         let text = refused(
             find(&volume, &IDENTITY, covered),
             match epoch {
@@ -76,12 +77,12 @@ fn with_a_snapshot_the_log_of_its_life_has_to_be_there() {
         assert!(text.contains("snapshot"), "{text}");
     }
     // Its end is missing: the snapshot has more than the log.
-    let life = look(&volume).unwrap().lives.pop().unwrap();
-    let last = life.segments.iter().rposition(|segment| segment.runs > 0).unwrap();
-    for segment in &life.segments[last..] {
+    let incarnation = look(&volume).unwrap().incarnations.pop().unwrap();
+    let last = incarnation.segments.iter().rposition(|segment| segment.runs > 0).unwrap();
+    for segment in &incarnation.segments[last..] {
         volume.remove(&segment.name).unwrap();
     }
-    refused(find(&volume, &IDENTITY, (3, &synced[2])), &life.segments[last].name);
+    refused(find(&volume, &IDENTITY, (3, &synced[2])), &incarnation.segments[last].name);
 }
 
 /// Some of the names that were removed are there again after a power cut, and others are not.
@@ -104,7 +105,7 @@ fn a_gap_in_what_the_snapshot_covers_does_no_harm() {
         let found = find(&volume, &IDENTITY, (1, &covered)).unwrap();
         assert_eq!(found.left.len(), first_lost + 1);
         assert_eq!(found.numbers().len(), volume.all().len());
-        // The next life goes on, and removes them with its snapshot.
+        // The next incarnation goes on, and removes them with its snapshot.
         let mut next = Server::begin(&volume, &found, 2, Promise::Synced);
         go_on(&mut next, &mut random);
         let covered: Vec<u64> = (0..2).map(|shard| next.commit.synced(shard)).collect();
@@ -152,10 +153,10 @@ fn a_snapshot_is_left_whenever_the_power_goes() {
 fn a_log_that_is_gone_whole_is_missed() {
     let volume = SimVolume::default();
     IDENTITY.write(&volume).unwrap();
-    assert!(look(&volume).unwrap().lives.is_empty());
+    assert!(look(&volume).unwrap().incarnations.is_empty());
     Server::begin(&volume, &look(&volume).unwrap(), 2, Promise::Synced);
     IDENTITY.note_log(&volume).unwrap();
-    assert_eq!(look(&volume).unwrap().lives.len(), 1);
+    assert_eq!(look(&volume).unwrap().incarnations.len(), 1);
     volume.remove("log-0000000000000001").unwrap();
     refused(look(&volume), "log-0000000000000001");
 }

@@ -59,8 +59,9 @@ impl Fixture {
     }
 
     fn last(&self) -> u64 {
-        find(&Directory::existing(&self.path()).unwrap(), &IDENTITY, (0, &[])).unwrap().lives[0]
-            .last[0]
+        find(&Directory::existing(&self.path()).unwrap(), &IDENTITY, (0, &[])).unwrap().incarnations
+            [0]
+        .last[0]
     }
 
     /// Nothing counts until `back` was called, and then everything.

@@ -12,10 +12,10 @@ use std::io;
 
 pub const IDENTITY: Identity = Identity { cluster: 0xc1, secret: 0x5ec };
 
-/// An operation's bytes: life, shard, number, and some more.
+/// An operation's bytes: incarnation, shard, number, and some more.
 pub type Operation = Vec<u8>;
 
-/// One life of a server.
+/// One incarnation of a server.
 pub struct Server {
     pub logs: Vec<Log>,
     cursors: Vec<Cursor>,
@@ -151,21 +151,24 @@ impl Server {
     }
 }
 
-/// The entries of one life, by shard, with their sequences.
+/// The entries of one incarnation, by shard, with their sequences.
 pub type OfLife = Vec<Vec<(u64, Operation)>>;
 
-/// The entries that a directory holds, by life.
+/// The entries that a directory holds, by incarnation.
 pub fn entries(volume: &SimVolume, found: &Found) -> Result<Vec<OfLife>, StorageError> {
-    let mut all: Vec<OfLife> =
-        found.lives.iter().map(|life| vec![Vec::new(); life.first.len()]).collect();
+    let mut all: Vec<OfLife> = found
+        .incarnations
+        .iter()
+        .map(|incarnation| vec![Vec::new(); incarnation.first.len()])
+        .collect();
     replay(
         volume,
         &IDENTITY,
         found,
         |_| true,
         |replayed| {
-            if let Replayed::Entry((life, shard), _, entry) = replayed {
-                all[life][shard].push((entry.sequence, entry.operation.to_vec()));
+            if let Replayed::Entry((incarnation, shard), _, entry) = replayed {
+                all[incarnation][shard].push((entry.sequence, entry.operation.to_vec()));
             }
             Ok::<(), StorageError>(())
         },

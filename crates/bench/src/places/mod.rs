@@ -40,7 +40,7 @@ const LISTED_WINDOWS: usize = 1000;
 /// index from ids to objects. Unused memory is not touched.
 const OBJECT_BYTES: u64 = 256;
 /// How long a reply may take: building a tree of 50 M objects is one request.
-const PATIENCE: Duration = Duration::from_secs(900);
+const TIMEOUT: Duration = Duration::from_secs(900);
 /// Free memory beside.
 const SPARE_BYTES: u64 = 512 << 20;
 
@@ -142,7 +142,7 @@ fn with_server(args: &PlacesArgs, input: &Input, address: &Address) -> anyhow::R
         rdma_packets: args.packets.packets()?,
         wake: search.wake.into(),
         pointer_cache: PointerCacheKind::Off,
-        timeout: PATIENCE,
+        timeout: TIMEOUT,
         policy: search.policy.into(),
         concurrency_limit,
         ..Options::default()

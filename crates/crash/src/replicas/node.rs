@@ -1,7 +1,7 @@
 //! One server of a run with replicas: its process, and what the run says to it.
 
 use crate::args::Durability;
-use crate::load::Place;
+use crate::load::ServerAddress;
 use crate::types::ask;
 use anyhow::{Context, bail};
 use remora_command_line::{Connection, ServerProcess, Wake};
@@ -127,9 +127,9 @@ impl Node {
     }
 
     /// Where it is.
-    pub fn place(&self) -> anyhow::Result<Place> {
+    pub fn place(&self) -> anyhow::Result<ServerAddress> {
         let resp = format!("{}:{}", self.home.host, self.home.port);
-        Ok(Place { resp: resp.parse()?, socket: self.socket() })
+        Ok(ServerAddress { resp: resp.parse()?, socket: self.socket() })
     }
 
     fn socket(&self) -> PathBuf {

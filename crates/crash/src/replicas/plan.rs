@@ -135,7 +135,7 @@ impl Plan {
             }
         };
         let load = Duration::from_secs_f64(seconds * rng.random_range(0.1..1.0));
-        // Shorter and longer than a laggard's patience, and than a link's.
+        // Shorter and longer than a laggard's timeout, and than a link's.
         let lasts = Duration::from_secs_f64(rng.random_range(0.1..3.0));
         let then_kills_primary =
             matches!(kind, Kind::StopReplicas | Kind::CutLinks) && rng.random();
@@ -179,7 +179,7 @@ fn cuts(primary: usize, replicas: &[usize], rng: &mut ChaCha8Rng) -> Vec<OneWay>
 
 /// How the run goes on once the primary is dead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GoesOn {
+pub enum Recovery {
     /// The replica with the greatest position is promoted.
     Promotion,
     /// The primary starts again, on its disk or empty.
@@ -193,13 +193,13 @@ pub enum GoesOn {
 pub fn after_primary(
     (min_replicas, durability): (u32, Durability),
     (lost, alive): (usize, usize),
-) -> (GoesOn, Promise) {
+) -> (Recovery, Promise) {
     let has_disk = durability != Durability::Memory;
     match (lost < min_replicas as usize, alive > 0, has_disk) {
-        (true, true, _) => (GoesOn::Promotion, Promise::All),
-        (_, _, true) => (GoesOn::Restart, Promise::All),
-        (_, true, false) => (GoesOn::Promotion, Promise::Nothing),
-        (_, false, false) => (GoesOn::Restart, Promise::Nothing),
+        (true, true, _) => (Recovery::Promotion, Promise::All),
+        (_, _, true) => (Recovery::Restart, Promise::All),
+        (_, true, false) => (Recovery::Promotion, Promise::Nothing),
+        (_, false, false) => (Recovery::Restart, Promise::Nothing),
     }
 }
 
@@ -261,16 +261,16 @@ mod tests {
 
     #[test]
     fn what_is_promised_depends_on_the_replicas_that_are_lost() {
-        use {Durability as D, GoesOn as G, Promise as P};
+        use {Durability as D, Promise as P, Recovery as R};
         for (min_replicas, durability, lost, alive, expected) in [
-            (1, D::Memory, 0, 1, (G::Promotion, P::All)),
-            (1, D::Memory, 1, 1, (G::Promotion, P::Nothing)),
-            (2, D::Memory, 1, 1, (G::Promotion, P::All)),
-            (0, D::Memory, 0, 2, (G::Promotion, P::Nothing)),
-            (1, D::Memory, 1, 0, (G::Restart, P::Nothing)),
-            (1, D::Fsync, 1, 1, (G::Restart, P::All)),
-            (0, D::Everysec, 0, 1, (G::Restart, P::All)),
-            (2, D::Fsync, 1, 1, (G::Promotion, P::All)),
+            (1, D::Memory, 0, 1, (R::Promotion, P::All)),
+            (1, D::Memory, 1, 1, (R::Promotion, P::Nothing)),
+            (2, D::Memory, 1, 1, (R::Promotion, P::All)),
+            (0, D::Memory, 0, 2, (R::Promotion, P::Nothing)),
+            (1, D::Memory, 1, 0, (R::Restart, P::Nothing)),
+            (1, D::Fsync, 1, 1, (R::Restart, P::All)),
+            (0, D::Everysec, 0, 1, (R::Restart, P::All)),
+            (2, D::Fsync, 1, 1, (R::Promotion, P::All)),
         ] {
             let found = after_primary((min_replicas, durability), (lost, alive));
             assert_eq!(found, expected, "{min_replicas} {durability} {lost} {alive}");

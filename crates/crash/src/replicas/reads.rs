@@ -1,7 +1,7 @@
 //! Readers at replicas: what a replica shows does not go back in time for one reader, is not older
 //! than the lag that the replica tells, and stays when the replica's primary dies.
 
-use crate::load::{By, Key, Place, Round};
+use crate::load::{By, Key, Round, ServerAddress};
 use crate::state::head_digest;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -20,7 +20,7 @@ pub struct ReplicaReader<'a> {
     /// The number of the server.
     pub number: usize,
     /// Where it is.
-    pub place: Place,
+    pub place: ServerAddress,
     /// How it reads.
     pub by: By,
     /// What it draws from.

@@ -2,7 +2,7 @@
 
 use super::network::{self, Network};
 use super::node::Promises;
-use super::plan::{self, Deck, Fault, GoesOn, Plan};
+use super::plan::{self, Deck, Fault, Plan, Recovery};
 use super::reads::ReplicaReader;
 use super::servers::Servers;
 use crate::args::{CrashArgs, Durability};
@@ -313,7 +313,7 @@ fn suffer(
         return Ok((Promise::All, 0, String::new()));
     }
     let lost = plan.replicas_lost(primary);
-    let (goes_on, promise) = plan::after_primary(
+    let (recovery, promise) = plan::after_primary(
         (promises.min_replicas, promises.durability),
         (lost, servers.promotable()?),
     );
@@ -321,8 +321,8 @@ fn suffer(
         // What replicas show may go back from here on.
         ends.store(true, Ordering::Relaxed);
     }
-    let words = servers.go_on(goes_on)?;
-    let failovers = u64::from(goes_on == GoesOn::Promotion);
+    let words = servers.go_on(recovery)?;
+    let failovers = u64::from(recovery == Recovery::Promotion);
     let words =
         format!(": {words}{}", if promise == Promise::All { "" } else { ", nothing promised" });
     Ok((promise, failovers, words))

@@ -2,7 +2,7 @@
 
 use super::network::{FABRIC_PORT, Network};
 use super::node::{Home, Link, Memory, Node, Position, Promises, Start};
-use super::plan::{Disturbance, Fault, GoesOn, Plan};
+use super::plan::{Disturbance, Fault, Plan, Recovery};
 use crate::load::Round;
 use anyhow::{Context, bail};
 use rand::RngExt;
@@ -306,10 +306,10 @@ impl Servers {
     }
 
     /// Goes on after the primary's death. Returns what it did.
-    pub fn go_on(&mut self, how: GoesOn) -> anyhow::Result<String> {
+    pub fn go_on(&mut self, how: Recovery) -> anyhow::Result<String> {
         let words = match how {
-            GoesOn::Promotion => self.promote()?,
-            GoesOn::Restart => {
+            Recovery::Promotion => self.promote()?,
+            Recovery::Restart => {
                 self.start_primary()?;
                 format!("server {} began again", self.primary)
             }
@@ -326,7 +326,7 @@ impl Servers {
                     .follow(&address)
                     .with_context(|| format!("server {replica} is to follow"))?;
             }
-            self.former[replica] = how == GoesOn::Promotion && !self.nodes[replica].is_alive();
+            self.former[replica] = how == Recovery::Promotion && !self.nodes[replica].is_alive();
         }
         Ok(words)
     }

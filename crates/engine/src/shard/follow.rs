@@ -9,7 +9,7 @@
 
 use super::Shard;
 use super::followed::{Followed, FollowedLog};
-use super::past::Past;
+use super::log_history::LogHistory;
 use super::progress::{Applied, AppliedLogs, ApplyError, Origin};
 use crate::store::Now;
 use remora_arena::Journal;
@@ -24,7 +24,7 @@ impl<J: Journal> Shard<J> {
     /// on where its log has ended before a restart. `is_kept`: the log goes to a disk.
     pub fn begin_following(&mut self, (number, shards): (usize, usize), is_kept: bool) {
         self.begin_applying();
-        self.followed.begin_life((shards, Some(number as u16)));
+        self.followed.begin_incarnation((shards, Some(number as u16)));
         (self.followed.is_kept, self.followed.is_live) = (is_kept, true);
         self.store.logs_applied = is_kept;
         self.applied = AppliedLogs::default();
@@ -118,13 +118,13 @@ impl<J: Journal> Shard<J> {
     }
 
     /// What the log of the shard was before the start of the server.
-    pub fn set_past(&mut self, past: Past) {
-        self.past = past;
+    pub fn set_history(&mut self, history: LogHistory) {
+        self.log_history = history;
     }
 
-    /// See [`Shard::set_past`].
-    pub fn past(&self) -> &Past {
-        &self.past
+    /// See [`Shard::set_history`].
+    pub fn history(&self) -> &LogHistory {
+        &self.log_history
     }
 
     /// The last entry of the log before the shard has changes of its own only, since the start; 0 if
@@ -182,8 +182,8 @@ impl<J: Journal> Shard<J> {
 
     /// What comes next was logged by a server with so many shards; `own` is the number of this shard
     /// if it has as many today. For a restart.
-    pub fn begin_recovered_life(&mut self, shards: usize, own: Option<usize>) {
-        self.followed.begin_life((shards, own.map(|own| own as u16)));
+    pub fn begin_recovered_incarnation(&mut self, shards: usize, own: Option<usize>) {
+        self.followed.begin_incarnation((shards, own.map(|own| own as u16)));
     }
 
     /// What comes next was logged by the shard with this number. For a restart.
@@ -194,7 +194,7 @@ impl<J: Journal> Shard<J> {
     /// All is recovered, by this shard of so many.
     pub fn end_recovery(&mut self, (number, shards): (usize, usize)) {
         self.followed.recovers = None;
-        self.followed.begin_life((shards, Some(number as u16)));
+        self.followed.begin_incarnation((shards, Some(number as u16)));
     }
 
     /// Carries out what a shard of a replica has logged.

@@ -76,7 +76,7 @@ fn writers_of((shards, own): Writers, (log, logs): (u16, u16)) -> Range<u16> {
 impl Followed {
     /// What comes next was written by that many shards, or will be. `own` is the number of this
     /// shard if as many are here.
-    pub fn begin_life(&mut self, writers: Writers) {
+    pub fn begin_incarnation(&mut self, writers: Writers) {
         if writers == self.writers {
             return;
         }
@@ -112,7 +112,7 @@ impl Followed {
         });
     }
 
-    /// The logs. Those of a present life have one position at most.
+    /// The logs. Those of a present incarnation have one position at most.
     pub fn logs(&self) -> impl Iterator<Item = FollowedLog> {
         self.logs.values().filter_map(|of| of.values().next().copied())
     }
@@ -155,9 +155,9 @@ mod tests {
     #[test]
     fn as_many_shards_go_on_where_they_were() {
         let mut followed = Followed::default();
-        followed.begin_life((2, Some(1)));
+        followed.begin_incarnation((2, Some(1)));
         followed.note(1, at(1, 40));
-        followed.begin_life((2, Some(1)));
+        followed.begin_incarnation((2, Some(1)));
         assert_eq!(positions(&followed), [(1, Some(40))]);
     }
 
@@ -165,11 +165,11 @@ mod tests {
     fn other_shards_go_on_only_from_one_position() {
         for (second, expected) in [(40, Some(40)), (41, None)] {
             let mut followed = Followed::default();
-            followed.begin_life((3, None));
+            followed.begin_incarnation((3, None));
             for (writer, sequence) in [(0, 40), (1, second), (2, 40)] {
                 followed.note(writer, at(1, sequence));
             }
-            followed.begin_life((1, Some(0)));
+            followed.begin_incarnation((1, Some(0)));
             assert_eq!(positions(&followed), [(1, expected)]);
             assert_eq!(followed.is_copying(), expected.is_none());
         }
@@ -178,16 +178,16 @@ mod tests {
     #[test]
     fn a_shard_that_has_said_nothing_has_no_position() {
         let mut followed = Followed::default();
-        followed.begin_life((3, None));
+        followed.begin_incarnation((3, None));
         followed.note(0, at(1, 40));
-        followed.begin_life((1, Some(0)));
+        followed.begin_incarnation((1, Some(0)));
         assert_eq!(positions(&followed), [(1, None)]);
     }
 
     #[test]
     fn a_primary_with_other_shards_takes_the_place_of_the_one_before() {
         let mut followed = Followed::default();
-        followed.begin_life((3, Some(2)));
+        followed.begin_incarnation((3, Some(2)));
         followed.note(2, at(0, 40));
         followed.note(2, at(1, 41));
         followed.note(2, FollowedLog { logs: 4, log: 3, key: 5, position: None });
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn what_was_to_be_copied_is_forgotten_once_a_copy_begins() {
         let mut followed = Followed::default();
-        followed.begin_life((2, Some(1)));
+        followed.begin_incarnation((2, Some(1)));
         followed.note(1, FollowedLog { logs: 2, ..FollowedLog::default() });
         assert!(followed.is_copying());
         followed.note(1, FollowedLog { position: None, ..at(1, 0) });
@@ -212,12 +212,12 @@ mod tests {
     #[test]
     fn a_shard_leaves_the_logs_of_which_it_has_no_keys() {
         let mut followed = Followed::default();
-        followed.begin_life((3, None));
+        followed.begin_incarnation((3, None));
         for writer in 0..3 {
             followed.note(writer, at(0, 40));
             followed.note(writer, at(1, 50));
         }
-        followed.begin_life((2, Some(1)));
+        followed.begin_incarnation((2, Some(1)));
         assert_eq!(positions(&followed), [(1, Some(50))]);
     }
 }

@@ -17,7 +17,7 @@ use crate::recovery_bar::RecoveryBar;
 use anyhow::{Context, ensure};
 use clap::Args;
 use live::LiveServer;
-use place::Place;
+use place::EmptyDirectory;
 use remora_command_line::{Address, DEFAULT_SERVER, Size, note, usage};
 use remora_server::{Loaded, LoadedData};
 use remora_storage::{Directory, Identity, Manifest, StorageError, copy_data};
@@ -101,7 +101,7 @@ impl Report {
 /// Makes a backup.
 pub fn backup(args: &BackupArgs) -> anyhow::Result<()> {
     // Before the server is asked to write anything.
-    let place = Place::empty(&args.to, "--to")?;
+    let place = EmptyDirectory::empty(&args.to, "--to")?;
     let from = match &args.data_dir {
         Some(directory) => directory.clone(),
         None => LiveServer::at(&args.server)?.snapshot()?,

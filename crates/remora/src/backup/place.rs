@@ -6,12 +6,12 @@ use remora_storage::Directory;
 use std::path::{Path, PathBuf};
 
 /// An empty directory, or one that is not there yet.
-pub struct Place {
+pub struct EmptyDirectory {
     path: PathBuf,
     was_there: bool,
 }
 
-impl Place {
+impl EmptyDirectory {
     /// The directory that this flag names.
     pub fn empty(path: &Path, flag: &str) -> anyhow::Result<Self> {
         let named = path.display();

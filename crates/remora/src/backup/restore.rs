@@ -1,6 +1,6 @@
 //! A data directory from a backup, or its keys in a server that runs.
 
-use super::place::Place;
+use super::place::EmptyDirectory;
 use super::restore_live::{Target, TargetArgs};
 use super::{CheckArgs, Report, read_every_byte};
 use anyhow::{Context, ensure};
@@ -32,8 +32,11 @@ pub struct RestoreArgs {
 
 /// Makes a data directory from a backup, gives its keys to a server, or only checks the backup.
 pub fn restore(args: &RestoreArgs) -> anyhow::Result<()> {
-    let place =
-        args.data_dir.as_deref().map(|path| Place::empty(path, "--data-dir")).transpose()?;
+    let place = args
+        .data_dir
+        .as_deref()
+        .map(|path| EmptyDirectory::empty(path, "--data-dir"))
+        .transpose()?;
     let target = args.target.server.as_ref().map(|_| Target::at(&args.target)).transpose()?;
     let from = Directory::existing(&args.backup).map_err(|error| usage(error.to_string()))?;
     let named = args.backup.display();

@@ -9,7 +9,7 @@ pub use data::{Data, Operation};
 use remora_log::Entry;
 use remora_protocol::Command;
 use remora_protocol::applied::LogPosition;
-use remora_storage::{Life, SnapshotAt, StorageError, snapshot_name};
+use remora_storage::{Incarnation, SnapshotAt, StorageError, snapshot_name};
 use serde_json::{Value, json};
 use std::fmt::{self, Write as _};
 use std::io::{BufWriter, Write};
@@ -21,7 +21,7 @@ const NAME_CHARS: usize = 40;
 /// What can be done with a data directory.
 #[derive(Debug, Subcommand)]
 pub enum LogCommand {
-    /// Tells which lives, segments and snapshots there are.
+    /// Tells which incarnations, segments and snapshots there are.
     Inspect(LogArgs),
     /// Reads every byte, and tells whether the directory is whole.
     Verify(LogArgs),
@@ -57,13 +57,13 @@ pub fn run(command: &LogCommand) -> anyhow::Result<()> {
 }
 
 fn inspect_json(data: &Data) -> anyhow::Result<()> {
-    let of_life = |life: &Life| {
-        let segments = life.segments.iter();
+    let of_incarnation = |incarnation: &Incarnation| {
+        let segments = incarnation.segments.iter();
         let segments =
             segments.map(|at| json!({"name": at.name, "bytes": at.bytes, "runs": at.runs}));
         json!({
-            "epoch": life.epoch, "shards": life.first.len(), "first": life.first,
-            "last": life.last, "used_bytes": life.used_bytes.iter().sum::<u64>(),
+            "epoch": incarnation.epoch, "shards": incarnation.first.len(), "first": incarnation.first,
+            "last": incarnation.last, "used_bytes": incarnation.used_bytes.iter().sum::<u64>(),
             "segments": segments.collect::<Vec<_>>(),
         })
     };
@@ -76,11 +76,11 @@ fn inspect_json(data: &Data) -> anyhow::Result<()> {
             "bytes": sum(|shard| shard.bytes), "used_bytes": sum(|shard| shard.used_bytes),
         })
     };
-    let lives: Vec<Value> = data.found.lives.iter().map(of_life).collect();
+    let incarnations: Vec<Value> = data.found.incarnations.iter().map(of_incarnation).collect();
     let torn: Vec<String> = data.found.notices.iter().map(ToString::to_string).collect();
     let cluster = format!("{:016x}", data.identity.cluster);
     let snapshot = data.snapshot.as_ref().map(of_snapshot);
-    let all = json!({"cluster": cluster, "snapshot": snapshot, "lives": lives, "torn": torn});
+    let all = json!({"cluster": cluster, "snapshot": snapshot, "incarnations": incarnations, "torn": torn});
     Ok(writeln!(std::io::stdout(), "{all}")?)
 }
 
@@ -98,17 +98,17 @@ fn inspect(data: &Data) -> anyhow::Result<()> {
             )?;
         }
     }
-    for life in &data.found.lives {
-        let (used, shards) = (life.used_bytes.iter().sum::<u64>(), life.first.len());
+    for incarnation in &data.found.incarnations {
+        let (used, shards) = (incarnation.used_bytes.iter().sum::<u64>(), incarnation.first.len());
         writeln!(
             out,
             "epoch {}: {shards} shard(s), {used} bytes of memory at its end",
-            life.epoch
+            incarnation.epoch
         )?;
-        for (shard, (first, last)) in life.first.iter().zip(&life.last).enumerate() {
+        for (shard, (first, last)) in incarnation.first.iter().zip(&incarnation.last).enumerate() {
             writeln!(out, "  shard {shard}: sequences {first} to {last}")?;
         }
-        for segment in &life.segments {
+        for segment in &incarnation.segments {
             writeln!(out, "  {}: {} bytes, {} runs", segment.name, segment.bytes, segment.runs)?;
         }
     }

@@ -3,11 +3,11 @@
 
 use super::{NOW, SECRET, append, set};
 use remora_arena::{NoJournal, Owner};
-use remora_engine::{Origin, Past, PastEpoch, Shard, ShardOptions, split_operation};
+use remora_engine::{EpochHistory, LogHistory, Origin, Shard, ShardOptions, split_operation};
 use remora_layout::limits::FEED_REASON_BYTES;
 use remora_protocol::replication::{FeedKind, Follow, RefusalReason};
 use remora_protocol::{Command, message::Status};
-use remora_replica::{AskFor, Feed, FeedError, Follower, Heard};
+use remora_replica::{AskFor, Feed, FeedError, FollowEvent, Follower};
 use remora_testing::Random;
 use zerocopy::FromZeros;
 
@@ -49,40 +49,40 @@ impl Replica {
     }
 
     /// Takes one message, as a server does.
-    fn take(&mut self, message: &[u8]) -> Result<Heard, FeedError> {
+    fn take(&mut self, message: &[u8]) -> Result<FollowEvent, FeedError> {
         let heard = self.follower.hear(message)?;
         match &heard {
-            Heard::Begins { copies: true, .. } => {
+            FollowEvent::Begins { copies: true, .. } => {
                 self.copies += 1;
                 self.shard.begin_copy(&Origin::WHOLE, NOW);
             }
-            Heard::Operations(stream) => {
+            FollowEvent::Operations(stream) => {
                 let mut left = &stream[..];
                 while let Ok(Some((operation, rest))) = split_operation(left) {
                     self.shard.load(operation, &Origin::WHOLE, NOW).unwrap();
                     left = rest;
                 }
             }
-            Heard::Copied { sequence, epoch } => {
+            FollowEvent::Copied { sequence, epoch } => {
                 self.shard.begin_applying_at(0, (*sequence, *epoch));
             }
-            Heard::Entries { .. } => {
+            FollowEvent::Entries { .. } => {
                 let log = self.follower.log().expect("it follows");
                 while let Some(entry) = log.next_entry() {
                     self.shard.apply(&entry.entry(), &Origin::WHOLE, NOW).unwrap();
                 }
             }
-            Heard::GoesOn { rest, at, .. } => {
+            FollowEvent::Resumes { rest, at, .. } => {
                 for entry in rest {
                     self.shard.apply(&entry.entry(), &Origin::WHOLE, NOW).unwrap();
                 }
                 self.shard.follow_at(0, *at);
             }
-            Heard::Begins { copies: false, .. }
-            | Heard::Lost { .. }
-            | Heard::HasMore { .. }
-            | Heard::UnknownEpoch
-            | Heard::Refused(_) => {}
+            FollowEvent::Begins { copies: false, .. }
+            | FollowEvent::Lost { .. }
+            | FollowEvent::HasMore { .. }
+            | FollowEvent::UnknownEpoch
+            | FollowEvent::Refused(_) => {}
         }
         Ok(heard)
     }
@@ -101,7 +101,7 @@ impl Replica {
             if message.is_empty() {
                 continue;
             }
-            if let Ok(Heard::Lost { is_same_log: true }) = self.take(&message) {
+            if let Ok(FollowEvent::Lost { is_same_log: true }) = self.take(&message) {
                 self.follower.lose_place();
                 break;
             }
@@ -143,20 +143,20 @@ fn an_interrupted_copy_begins_anew_and_leaves_no_mixture() {
 }
 
 /// A primary that was started again with the first entries of an earlier epoch, which it counts anew.
-fn restarted(kept: u64, promised_nothing: bool) -> Shard {
+fn restarted(kept: u64, memory_only: bool) -> Shard {
     let mut after = primary(SECRET, 2);
     (0..kept).for_each(|at| set(&mut after, format!("key-{at}").as_bytes(), b"same"));
     // It has no entries of before in its log, which begins with other numbers.
     set(&mut after, b"more", b"than an entry for each");
     del(&mut after, b"more");
     let first = after.last_sequence() + 1;
-    let epochs = vec![PastEpoch { epoch: 1, last: kept, is_empty: false }];
-    after.set_past(Past { epochs, first, promised_nothing });
+    let epochs = vec![EpochHistory { epoch: 1, last: kept, is_empty: false }];
+    after.set_history(LogHistory { epochs, first, memory_only });
     after
 }
 
 /// What a replica with so many entries hears of that primary, all of them committed or none.
-fn hears(replica: &mut Replica, after: &mut Shard) -> Heard {
+fn hears(replica: &mut Replica, after: &mut Shard) -> FollowEvent {
     let mut feed = Feed::begin((after, 1), &follow(&mut replica.follower), AskFor::Some);
     let mut message = Vec::new();
     feed.next_message(after, NOW, &mut message);
@@ -210,7 +210,7 @@ fn behind_a_restart_of_the_primary_a_replica_goes_on_copies_or_keeps_what_it_has
     let before = replica.shard.digest();
     for _ in 0..2 {
         let heard = hears(&mut replica, &mut after);
-        assert_eq!(heard, Heard::HasMore { received: 10, kept: 8 });
+        assert_eq!(heard, FollowEvent::HasMore { received: 10, kept: 8 });
         assert_eq!(replica.shard.digest(), before);
     }
     // Until it is told.
@@ -219,8 +219,8 @@ fn behind_a_restart_of_the_primary_a_replica_goes_on_copies_or_keeps_what_it_has
     same(&after, &replica.shard);
     // The epoch is too long ago.
     let mut replica = replica_of(8);
-    after.set_past(Past::default());
-    assert_eq!(hears(&mut replica, &mut after), Heard::UnknownEpoch);
+    after.set_history(LogHistory::default());
+    assert_eq!(hears(&mut replica, &mut after), FollowEvent::UnknownEpoch);
 }
 
 /// A replica that has received ten entries, of which it knows that three are committed.
@@ -247,7 +247,7 @@ fn with_uncommitted() -> Replica {
 fn goes_on_or_copies(mut replica: Replica, kept: u64, copies: bool) {
     let mut after = restarted(kept, false);
     let heard = hears(&mut replica, &mut after);
-    assert_eq!(heard == Heard::Lost { is_same_log: true }, copies, "{heard:?}");
+    assert_eq!(heard == FollowEvent::Lost { is_same_log: true }, copies, "{heard:?}");
     if copies {
         replica.follower.lose_place();
     }
@@ -273,8 +273,8 @@ fn what_a_failed_promotion_has_applied_is_no_part_of_what_the_primary_goes_on_wi
 #[test]
 fn what_the_furthest_shard_of_a_replica_has_counts_as_committed() {
     let key = primary(SECRET, 1).log().key().to_word();
-    let lost = Heard::Lost { is_same_log: true };
-    for (kept, answer) in [(10, Heard::HasMore { received: 12, kept: 10 }), (12, lost)] {
+    let lost = FollowEvent::Lost { is_same_log: true };
+    for (kept, answer) in [(10, FollowEvent::HasMore { received: 12, kept: 10 }), (12, lost)] {
         let follower = Follower::resumed(key, (8, 1), 12);
         let mut replica = Replica { follower, ..Replica::new() };
         assert_eq!(hears(&mut replica, &mut restarted(kept, false)), answer);
@@ -283,15 +283,15 @@ fn what_the_furthest_shard_of_a_replica_has_counts_as_committed() {
 
 #[test]
 fn what_was_never_committed_goes_unless_it_may_have_been_acknowledged() {
-    for (promised_nothing, kept, received) in [(false, 8, 10), (true, 8, 10), (false, 10, 10)] {
+    for (memory_only, kept, received) in [(false, 8, 10), (true, 8, 10), (false, 10, 10)] {
         let mut replica = with_uncommitted();
         assert_eq!(replica.follower.log().unwrap().received(), received);
         assert_eq!(replica.shard.applied(0), 3);
-        let mut after = restarted(kept, promised_nothing);
+        let mut after = restarted(kept, memory_only);
         match hears(&mut replica, &mut after) {
-            Heard::HasMore { .. } => assert!(promised_nothing),
-            Heard::GoesOn { rest, .. } => {
-                assert!(!promised_nothing);
+            FollowEvent::HasMore { .. } => assert!(memory_only),
+            FollowEvent::Resumes { rest, .. } => {
+                assert!(!memory_only);
                 assert_eq!(rest.len() as u64, kept - 3);
                 set(&mut after, b"next", b"1");
                 replica.link(&mut after, usize::MAX, |_| {});
@@ -335,7 +335,7 @@ fn another_log_is_never_copied_unasked() {
         let mut feed = Feed::begin((&mut other, 1), &follow(&mut replica.follower), AskFor::Some);
         let mut message = Vec::new();
         feed.next_message(&mut other, NOW, &mut message);
-        assert_eq!(replica.take(&message), Ok(Heard::Lost { is_same_log: false }));
+        assert_eq!(replica.take(&message), Ok(FollowEvent::Lost { is_same_log: false }));
         assert_eq!(replica.shard.digest(), before);
         // Nor if the other server answers as if it were asked to.
         let mut feed = Feed::begin((&mut other, 1), &Follow::new_zeroed(), AskFor::Some);
@@ -377,7 +377,7 @@ fn a_refusal_is_bounded_and_says_why() {
     let mut message = Vec::new();
     feed.next_message(&mut of, NOW, &mut message);
     let mut replica = Replica::new();
-    let Ok(Heard::Refused(why)) = replica.take(&message) else { panic!("it refuses") };
+    let Ok(FollowEvent::Refused(why)) = replica.take(&message) else { panic!("it refuses") };
     assert_eq!(why.len(), FEED_REASON_BYTES);
     assert!(!feed.has_news(&of));
 }

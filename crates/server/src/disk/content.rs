@@ -1,6 +1,6 @@
 //! What a data directory holds, on any disk.
 
-use remora_engine::{Past, PastEpoch};
+use remora_engine::{EpochHistory, LogHistory};
 use remora_storage::{
     Found, GroupCommit, Identity, LogStart, LogWriter, Promise, SnapshotAt, StorageError, Volume,
     WriterOptions, find, find_snapshot, remove_leftovers,
@@ -40,25 +40,26 @@ impl<V: Volume> Content<V> {
         Ok(Self { identity, snapshot, found, volume })
     }
 
-    /// The epoch of the next life.
+    /// The epoch of the next incarnation.
     pub fn epoch(&self) -> u64 {
         self.found.epoch().max(self.snapshot.as_ref().map_or(0, |at| at.epoch)) + 1
     }
 
-    /// What the log of a shard was before the life that begins with these entries, as far as there
+    /// What the log of a shard was before the incarnation that begins with these entries, as far as there
     /// were as many shards.
-    pub fn past(&self, number: usize, first: &[u64], promise: Promise) -> Past {
-        let lives = &self.found.lives;
-        // A life with another number of shards had other logs, and so had those before it.
-        let others = lives.iter().rposition(|life| life.first.len() != first.len());
-        let same = &lives[others.map_or(0, |at| at + 1)..];
-        let epochs = same.iter().map(|life| PastEpoch {
-            epoch: life.epoch,
-            last: life.last[number],
-            is_empty: life.first[number] > life.last[number],
+    pub fn history(&self, number: usize, first: &[u64], promise: Promise) -> LogHistory {
+        let incarnations = &self.found.incarnations;
+        // An incarnation with another number of shards had other logs, and so had those before it.
+        let others =
+            incarnations.iter().rposition(|incarnation| incarnation.first.len() != first.len());
+        let same = &incarnations[others.map_or(0, |at| at + 1)..];
+        let epochs = same.iter().map(|incarnation| EpochHistory {
+            epoch: incarnation.epoch,
+            last: incarnation.last[number],
+            is_empty: incarnation.first[number] > incarnation.last[number],
         });
-        let promised_nothing = promise == Promise::Memory;
-        Past { epochs: epochs.collect(), first: first[number], promised_nothing }
+        let memory_only = promise == Promise::Memory;
+        LogHistory { epochs: epochs.collect(), first: first[number], memory_only }
     }
 
     /// The number of the next snapshot.
@@ -67,12 +68,16 @@ impl<V: Volume> Content<V> {
     }
 
     /// The most bytes of memory that the data took when the snapshot was written, or at the end of a
-    /// life since then; 0 if nothing is known. A life, or a shard, that has written nothing tells
+    /// incarnation since then; 0 if nothing is known. An incarnation, or a shard, that has written nothing tells
     /// nothing.
     pub fn used_bytes(&self) -> u64 {
-        let of_lives = self.found.lives.iter().map(|life| life.used_bytes.iter().sum());
+        let of_incarnations =
+            self.found.incarnations.iter().map(|incarnation| incarnation.used_bytes.iter().sum());
         let of_snapshot = self.snapshot.iter().flat_map(|at| &at.shards);
-        of_snapshot.map(|shard| shard.used_bytes).sum::<u64>().max(of_lives.max().unwrap_or(0))
+        of_snapshot
+            .map(|shard| shard.used_bytes)
+            .sum::<u64>()
+            .max(of_incarnations.max().unwrap_or(0))
     }
 
     /// The latest time of the server's clock that the directory knows, Unix ms; 0 for none.
@@ -88,20 +93,21 @@ impl<V: Volume> Content<V> {
     /// The number of shards that wrote last; 1 if nothing was written.
     pub fn shards(&self) -> usize {
         let of_snapshot = self.snapshot.as_ref().map(|at| at.shards.len());
-        let of_log = self.found.lives.last().map(|life| life.first.len());
+        let of_log = self.found.incarnations.last().map(|incarnation| incarnation.first.len());
         of_log.or(of_snapshot).unwrap_or(1)
     }
 
     /// Entries of the log and operations of the snapshot, at most.
     pub fn entries(&self) -> u64 {
-        let lives = self.found.lives.iter();
-        let shards = lives.flat_map(|life| life.first.iter().zip(&life.last));
+        let incarnations = self.found.incarnations.iter();
+        let shards =
+            incarnations.flat_map(|incarnation| incarnation.first.iter().zip(&incarnation.last));
         let of_log: u64 = shards.map(|(first, last)| last + 1 - first).sum();
         let of_snapshot = self.snapshot.iter().flat_map(|at| &at.shards);
         of_log + of_snapshot.map(|shard| shard.operations).sum::<u64>()
     }
 
-    /// Begins the log of the next life, whose shards begin with these sequences.
+    /// Begins the log of the next incarnation, whose shards begin with these sequences.
     ///
     /// # Errors
     /// The disk refuses.

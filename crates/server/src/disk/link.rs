@@ -24,7 +24,7 @@ pub struct Disk {
     pub bell: Arc<ThreadBell>,
     /// By shard, the last sequence that is on the disk.
     pub synced: Vec<AtomicU64>,
-    /// By shard, the first sequence of this life.
+    /// By shard, the first sequence of this incarnation.
     pub first: Vec<u64>,
     /// Snapshots.
     pub snapshots: Snapshots,

@@ -66,7 +66,7 @@ impl DataDirectory {
         Self { content, promise, lock }
     }
 
-    /// Begins the log of this life, whose shards begin with these sequences.
+    /// Begins the log of this incarnation, whose shards begin with these sequences.
     ///
     /// # Errors
     /// The disk refuses.

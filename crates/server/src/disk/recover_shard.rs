@@ -91,13 +91,13 @@ fn recover_state<V: Volume, J: Journal>(
 ) -> Result<u64, Stopped> {
     let now = Now::default();
     shard.begin_applying();
-    let lives = &content.found.lives;
+    let incarnations = &content.found.incarnations;
     let tables: Vec<SlotTable> =
-        lives.iter().map(|life| SlotTable::even(life.first.len())).collect();
+        incarnations.iter().map(|incarnation| SlotTable::even(incarnation.first.len())).collect();
     // With the same number of shards a shard's log has all of its keys, and no others.
-    let is_same = |life: usize| tables[life].shards() == slots.shards();
-    let wants = |(life, of): LogNumber| !is_same(life) || of == number;
-    let mut present_life = None;
+    let is_same = |incarnation: usize| tables[incarnation].shards() == slots.shards();
+    let wants = |(incarnation, of): LogNumber| !is_same(incarnation) || of == number;
+    let mut present_incarnation = None;
     let covered = match &content.snapshot {
         Some(at) => {
             load_snapshot(content, at, (number, shard), slots, count)?;
@@ -106,24 +106,28 @@ fn recover_state<V: Volume, J: Journal>(
         None => (0, Vec::new()),
     };
     replay(&content.volume, &content.identity, &content.found, wants, |replayed| {
-        let (log, life, entry) = match replayed {
+        let (log, incarnation, entry) = match replayed {
             Replayed::Ahead(operation) => {
                 shard.prefetch_operation(operation);
                 return Ok(());
             }
-            Replayed::Entry(log, life, entry) => (log, life, entry),
+            Replayed::Entry(log, incarnation, entry) => (log, incarnation, entry),
         };
-        if present_life.replace(log.0) != Some(log.0) {
-            shard.begin_recovered_life(tables[log.0].shards(), is_same(log.0).then_some(number));
+        if present_incarnation.replace(log.0) != Some(log.0) {
+            shard.begin_recovered_incarnation(
+                tables[log.0].shards(),
+                is_same(log.0).then_some(number),
+            );
         }
         shard.recover_from(log.1);
         let takes = |key: &[u8]| {
             slots.shard_of(key) == number
                 && (is_same(log.0) || tables[log.0].shard_of(key) == log.1)
         };
-        let origin = Origin { log: origin_number(log), takes: &takes, cut: life.last[log.1] };
-        if entry.sequence == life.first_entry(log.1) {
-            let covered = if life.epoch == covered.0 { covered.1[log.1] } else { 0 };
+        let origin =
+            Origin { log: origin_number(log), takes: &takes, cut: incarnation.last[log.1] };
+        if entry.sequence == incarnation.first_entry(log.1) {
+            let covered = if incarnation.epoch == covered.0 { covered.1[log.1] } else { 0 };
             let before = covered.max(entry.sequence - 1);
             shard.begin_applying_at(origin.log, (before, entry.epoch));
         }
@@ -147,7 +151,7 @@ fn load_snapshot<V: Volume, J: Journal>(
 ) -> Result<(), Stopped> {
     let old = SlotTable::even(at.shards.len());
     let is_same = old.shards() == slots.shards();
-    shard.begin_recovered_life(old.shards(), is_same.then_some(number));
+    shard.begin_recovered_incarnation(old.shards(), is_same.then_some(number));
     for of in (0..at.shards.len()).filter(|&of| !is_same || of == number) {
         let takes =
             |key: &[u8]| is_same || (slots.shard_of(key) == number && old.shard_of(key) == of);
@@ -217,7 +221,7 @@ fn settle<J: Journal>(shard: &mut Shard<J>, now: Now) {
     }
 }
 
-/// A number for the log of a shard in a life.
-fn origin_number((life, shard): LogNumber) -> u32 {
-    (life * MAX_SHARDS + shard) as u32
+/// A number for the log of a shard in an incarnation.
+fn origin_number((incarnation, shard): LogNumber) -> u32 {
+    (incarnation * MAX_SHARDS + shard) as u32
 }

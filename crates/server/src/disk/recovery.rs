@@ -92,8 +92,8 @@ fn start_error(content: &Content<Directory>, reason: Stopped) -> StartError {
                 content.used_bytes()
             ))
         }
-        Stopped::Refused { number: (life, shard), sequence, error } => {
-            let name = content.found.lives[life].segments[0].name.clone();
+        Stopped::Refused { number: (incarnation, shard), sequence, error } => {
+            let name = content.found.incarnations[incarnation].segments[0].name.clone();
             let reason =
                 format!("entry {sequence} of shard {shard} cannot be carried out: {error}");
             StorageError::Corrupt { name, offset: 0, reason }.into()

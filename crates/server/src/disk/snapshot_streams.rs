@@ -16,7 +16,7 @@ pub struct SnapshotStreams<V: Volume> {
 }
 
 impl<V: Volume> SnapshotStreams<V> {
-    /// Begins a snapshot with this number, in this life, of so many shards.
+    /// Begins a snapshot with this number, in this incarnation, of so many shards.
     ///
     /// # Errors
     /// The disk refuses.

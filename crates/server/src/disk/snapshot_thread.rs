@@ -35,7 +35,7 @@ pub struct SnapshotPlace {
     pub volume: Directory,
     /// Which data these are.
     pub identity: Identity,
-    /// The server's life.
+    /// The server's incarnation.
     pub epoch: u64,
     /// The number of the next snapshot.
     pub number: u64,

@@ -25,9 +25,9 @@ fn snapshot<V: Volume>(volume: &V, epoch: u64, stream: &[u8], ended: ShardSnapsh
     writer.finish().unwrap();
 }
 
-/// A life that writes nothing tells neither a time nor a size; the snapshot and the lives before do.
+/// An incarnation that writes nothing tells neither a time nor a size; the snapshot and the incarnations before do.
 #[test]
-fn an_idle_life_forgets_neither_time_nor_size() {
+fn an_idle_incarnation_forgets_neither_time_nor_size() {
     let volume = SimVolume::default();
     let (fresh, mut commit) = begin(&volume);
     assert_eq!((fresh.time_ms(), fresh.snapshot_time_ms(), fresh.used_bytes()), (0, None, 0));

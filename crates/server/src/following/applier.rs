@@ -148,8 +148,8 @@ impl Applier {
                 }
                 Ok(!shard.is_flushing())
             }
-            Body::Gate(gate) => {
-                gate.pass(shard.last_epoch());
+            Body::StepBarrier(barrier) => {
+                barrier.pass(shard.last_epoch());
                 Ok(true)
             }
             Body::Log { log, logs, key, part } => {

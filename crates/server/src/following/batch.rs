@@ -1,7 +1,7 @@
 //! What the thread that follows hands over to the shards' threads.
 
-use super::gate::Gate;
 use super::state::Following;
+use super::step_barrier::StepBarrier;
 use remora_log::OwnedEntry;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub enum Body {
         part: LogPart,
     },
     /// All that came before is done.
-    Gate(Arc<Gate>),
+    StepBarrier(Arc<StepBarrier>),
 }
 
 /// See [`Body::Log`].

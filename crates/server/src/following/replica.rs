@@ -1,13 +1,13 @@
 //! A replica's links to its primary, one after another.
 
-use super::gate::{Gate, ProgressWait};
 use super::host::ReplicaHost;
 use super::state::Following;
+use super::step_barrier::{ProgressWait, StepBarrier};
 use super::worker::{Ended, Worker};
 use crate::shared::Shared;
 use remora_client_core::{Options, Subscriber};
 use remora_fabric::Wake;
-use remora_layout::limits::{HEARTBEAT_MS, ROLE_PATIENCE_MS};
+use remora_layout::limits::{HEARTBEAT_MS, ROLE_TIMEOUT_MS};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -132,11 +132,11 @@ impl Replica {
     /// The shards have not applied it; why.
     pub fn end(&mut self) -> Result<(u64, u64), String> {
         self.end_link();
-        let gate = Gate::new(self.shared.shards.len());
-        let beyond = self.worker.give_rest(&gate);
-        let mut wait = ProgressWait::new(Duration::from_millis(ROLE_PATIENCE_MS));
+        let barrier = StepBarrier::new(self.shared.shards.len());
+        let beyond = self.worker.give_rest(&barrier);
+        let mut wait = ProgressWait::new(Duration::from_millis(ROLE_TIMEOUT_MS));
         let (shared, following) = (&self.shared, &self.following);
-        match gate.wait(|| !shared.is_stopping() && wait.goes_on(following.progress())) {
+        match barrier.wait(|| !shared.is_stopping() && wait.goes_on(following.progress())) {
             Some(epoch) => Ok((beyond, epoch)),
             None => Err(match following.trouble() {
                 none if none.is_empty() => "its shards have not applied what it received".into(),

@@ -13,7 +13,7 @@ pub struct Resume(Vec<Vec<FollowedLog>>);
 
 /// One log of the primary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum ResumePoint {
     /// Its key, the last entry that all shards have, its epoch, and the last that one has.
     At { key: u64, least: (u64, u64), most: u64 },
     /// Its key. No whole copy of it is there.
@@ -38,7 +38,7 @@ impl Resume {
 
     /// Whether the shards have all of a primary, and not a part of a copy.
     pub fn is_whole(&self) -> bool {
-        (0..self.logs()).all(|log| matches!(self.place(log), Some(Place::At { .. })))
+        (0..self.logs()).all(|log| matches!(self.place(log), Some(ResumePoint::At { .. })))
     }
 
     /// Shard, log, and the last entry of it that the shard has applied.
@@ -52,14 +52,14 @@ impl Resume {
     /// What takes the messages of each log of the primary.
     pub fn followers(&self) -> Vec<Follower> {
         let follower = |log| match self.place(log) {
-            Some(Place::At { key, least, most }) => Follower::resumed(key, least, most),
-            Some(Place::Interrupted { key }) => Follower::interrupted(key),
+            Some(ResumePoint::At { key, least, most }) => Follower::resumed(key, least, most),
+            Some(ResumePoint::Interrupted { key }) => Follower::interrupted(key),
             None => Follower::default(),
         };
         (0..self.logs()).map(follower).collect()
     }
 
-    fn place(&self, log: usize) -> Option<Place> {
+    fn place(&self, log: usize) -> Option<ResumePoint> {
         let logs = self.logs();
         let is_it = |of: &&FollowedLog| usize::from(of.log) == log && usize::from(of.logs) == logs;
         let known: Vec<Option<&FollowedLog>> = match logs == self.0.len() {
@@ -71,14 +71,14 @@ impl Resume {
         let is_of_it = |of: &&FollowedLog| of.key == key;
         let places: Option<Vec<(u64, u64)>> =
             known.iter().map(|of| of.filter(is_of_it).and_then(|of| of.position)).collect();
-        let Some(places) = places else { return Some(Place::Interrupted { key }) };
+        let Some(places) = places else { return Some(ResumePoint::Interrupted { key }) };
         // Of several epochs of one log the numbers say nothing.
         let epoch = places.first()?.1;
         if places.iter().any(|of| of.1 != epoch) {
-            return Some(Place::Interrupted { key });
+            return Some(ResumePoint::Interrupted { key });
         }
         let of = || places.iter().map(|of| of.0);
-        Some(Place::At { key, least: (of().min()?, epoch), most: of().max()? })
+        Some(ResumePoint::At { key, least: (of().min()?, epoch), most: of().max()? })
     }
 }
 
@@ -94,14 +94,14 @@ mod tests {
     fn as_many_shards_go_on_each_from_its_own_place() {
         let resume = Resume::of(vec![vec![at(0, 2, 10)], vec![at(1, 2, 20)]]);
         assert!(resume.is_whole() && !resume.is_empty());
-        assert_eq!(resume.place(1), Some(Place::At { key: 7, least: (20, 2), most: 20 }));
+        assert_eq!(resume.place(1), Some(ResumePoint::At { key: 7, least: (20, 2), most: 20 }));
         assert_eq!(resume.positions().collect::<Vec<_>>(), [(0, 0, 10), (1, 1, 20)]);
     }
 
     #[test]
     fn other_shards_go_on_from_the_one_that_is_furthest_behind() {
         let resume = Resume::of(vec![vec![at(0, 1, 10)], vec![at(0, 1, 8)], vec![at(0, 1, 12)]]);
-        assert_eq!(resume.place(0), Some(Place::At { key: 7, least: (8, 2), most: 12 }));
+        assert_eq!(resume.place(0), Some(ResumePoint::At { key: 7, least: (8, 2), most: 12 }));
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
             [vec![], vec![copying], vec![cleared], vec![FollowedLog { key: 8, ..at(0, 1, 10) }]]
         {
             let resume = Resume::of(vec![vec![at(0, 1, 10)], other]);
-            assert_eq!(resume.place(0), Some(Place::Interrupted { key: 7 }));
+            assert_eq!(resume.place(0), Some(ResumePoint::Interrupted { key: 7 }));
             assert!(!resume.is_whole());
         }
         let not_begun = Resume::of(vec![vec![cleared], vec![]]);

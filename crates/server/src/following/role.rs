@@ -13,8 +13,8 @@
 //! * a server is a primary for all its shards, or for none, except for the time of a change: then
 //!   its shards refuse changes of their data.
 
-use super::gate::Gate;
 use super::state::Following;
+use super::step_barrier::StepBarrier;
 use remora_fabric::Address;
 use remora_frontend::Token;
 use remora_layout::limits::ROLE_CHANGES_WAITING;
@@ -54,7 +54,7 @@ pub(super) enum Asked {
 pub enum RoleStep {
     /// The shard takes no changes from now on, feeds no replica, and drops what it was given to
     /// apply.
-    Follow(Arc<Gate>),
+    Follow(Arc<StepBarrier>),
     /// The shard takes changes again.
     Lead {
         /// The epoch of its entries.
@@ -62,7 +62,7 @@ pub enum RoleStep {
         /// The secret of the key of its log.
         log_secret: u64,
         /// The step.
-        gate: Arc<Gate>,
+        barrier: Arc<StepBarrier>,
     },
 }
 

@@ -4,10 +4,10 @@
 //! looks for changes meanwhile. A change is carried out from its beginning to its end before
 //! anything else, and then answered.
 
-use super::gate::{Gate, ProgressWait};
 use super::replica::Replica;
 use super::role::{Asked, Role, RoleChange, RoleStep};
 use super::state::Following;
+use super::step_barrier::{ProgressWait, StepBarrier};
 use super::worker::Ended;
 use crate::inbox::Message;
 use crate::random::random_u64;
@@ -16,7 +16,7 @@ use remora_fabric::{Address, vital_thread};
 use remora_frontend::{OwnedReply, Token};
 use remora_layout::limits::{
     COPY_FOR_ROOM_MAX_MS, COPY_FOR_ROOM_MS, FOLLOW_AGAIN_MAX_MS, FOLLOW_AGAIN_MS, HEARTBEAT_MS,
-    ROLE_PATIENCE_MS,
+    ROLE_TIMEOUT_MS,
 };
 use remora_protocol::message::Status;
 use std::io;
@@ -40,14 +40,14 @@ impl RoleThread {
     pub fn start(shared: Arc<Shared>) -> io::Result<Self> {
         let changes = shared.roles.take_changes().expect("there is one such thread");
         let replica = shared.roles.following().map(|of| Replica::new(Arc::clone(&shared), of));
-        let worker = Worker {
+        let worker = RoleWorker {
             shared: Arc::clone(&shared),
             changes,
             replica,
             is_whole: true,
             epoch: 0,
             asked: None,
-            room_patience_ms: COPY_FOR_ROOM_MS,
+            copy_for_room_ms: COPY_FOR_ROOM_MS,
         };
         Ok(Self { thread: vital_thread::spawn("role", move || worker.run())?, shared })
     }
@@ -59,7 +59,7 @@ impl RoleThread {
     }
 }
 
-struct Worker {
+struct RoleWorker {
     shared: Arc<Shared>,
     changes: Receiver<Asked>,
     /// The link to the primary, at a replica.
@@ -71,10 +71,10 @@ struct Worker {
     /// What it was asked while it followed.
     asked: Option<Asked>,
     /// For how long a shard may have no memory, until the primary is copied anew, ms.
-    room_patience_ms: u64,
+    copy_for_room_ms: u64,
 }
 
-impl Worker {
+impl RoleWorker {
     fn run(mut self) {
         // Bounded by the life of the server.
         loop {
@@ -128,19 +128,19 @@ impl Worker {
 
     /// Whether a shard has had no memory for an entry for too long.
     fn has_no_room(&self, following: &Following) -> bool {
-        following.full_ms() >= self.room_patience_ms
+        following.full_ms() >= self.copy_for_room_ms
     }
 
     /// Copies the primary anew: the copy lies together, and leaves no places between records. The
     /// next such copy comes later.
     fn copy_for_room(&mut self, before: Replica) -> Replica {
         let Following { primary, copies_for_room, .. } = &*before.following;
-        let (why, waited_ms) = (before.following.trouble(), self.room_patience_ms);
+        let (why, waited_ms) = (before.following.trouble(), self.copy_for_room_ms);
         let copies = copies_for_room.load(Ordering::Relaxed) + 1;
         tracing::warn!(
             "{primary} is copied anew, time {copies} for this reason, as {waited_ms} ms did not help: {why}"
         );
-        self.room_patience_ms = (2 * waited_ms).min(COPY_FOR_ROOM_MAX_MS);
+        self.copy_for_room_ms = (2 * waited_ms).min(COPY_FOR_ROOM_MAX_MS);
         let next = Following::new(primary.clone(), self.shared.shards.len());
         next.copies_for_room.store(copies, Ordering::Relaxed);
         next.set_trouble(&format!("the primary is copied anew: {why}"));
@@ -211,7 +211,7 @@ impl Worker {
 
     /// Follows a primary, from nothing, as it was told.
     fn begin_anew(&mut self, primary: Address) -> Result<(), String> {
-        self.room_patience_ms = COPY_FOR_ROOM_MS;
+        self.copy_for_room_ms = COPY_FOR_ROOM_MS;
         let following = Arc::new(Following::new(primary, self.shared.shards.len()));
         self.begin(Replica::new(Arc::clone(&self.shared), following))
     }
@@ -265,7 +265,7 @@ impl Worker {
         self.epoch = self.epoch.max(epoch).max(self.shared.roles.epoch()) + 1;
         let (epoch, log_secret) = (self.epoch, random_u64());
         self.shared.roles.begin_epoch(epoch);
-        let stepped = self.step(|gate| RoleStep::Lead { epoch, log_secret, gate });
+        let stepped = self.step(|barrier| RoleStep::Lead { epoch, log_secret, barrier });
         self.shared.roles.set(Role::Primary);
         self.is_whole = true;
         self.shared.view.be_primary();
@@ -286,13 +286,13 @@ impl Worker {
     }
 
     /// Each shard takes this step. The latest epoch that one of them knows.
-    fn step(&self, step: impl Fn(Arc<Gate>) -> RoleStep) -> Result<u64, String> {
-        let gate = Gate::new(self.shared.shards.len());
+    fn step(&self, step: impl Fn(Arc<StepBarrier>) -> RoleStep) -> Result<u64, String> {
+        let barrier = StepBarrier::new(self.shared.shards.len());
         for shard in &self.shared.shards {
-            shard.inbox.push(Message::Role(step(Arc::clone(&gate))));
+            shard.inbox.push(Message::Role(step(Arc::clone(&barrier))));
         }
-        let mut wait = ProgressWait::new(Duration::from_millis(ROLE_PATIENCE_MS));
-        let passed = gate.wait(|| !self.shared.is_stopping() && wait.goes_on(0));
+        let mut wait = ProgressWait::new(Duration::from_millis(ROLE_TIMEOUT_MS));
+        let passed = barrier.wait(|| !self.shared.is_stopping() && wait.goes_on(0));
         passed.ok_or_else(|| "ERR A shard has not answered in time: the change goes on".into())
     }
 }

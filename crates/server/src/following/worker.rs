@@ -10,16 +10,16 @@
 
 use super::batch::{Batch, Body, LogPart};
 use super::fit::check;
-use super::gate::Gate;
 use super::host::Host;
 use super::state::Following;
+use super::step_barrier::StepBarrier;
 use remora_client_core::Subscriber;
 use remora_fabric::Transport;
 use remora_layout::limits::{APPLY_BATCHES, COPY_TOLD_EVERY_MS, FEED_MESSAGES_PER_TURN};
 use remora_log::OwnedEntry;
 use remora_protocol::message::{ACKNOWLEDGE, FOLLOW, RequestHeader};
 use remora_protocol::replication::Follow;
-use remora_replica::{Follower, Heard, LogReceiver, PrimaryFacts};
+use remora_replica::{FollowEvent, Follower, LogReceiver, PrimaryFacts};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -197,29 +197,29 @@ impl<H: Host> Worker<H> {
     fn take_last(&mut self, log: usize, message: &[u8]) -> Result<(), Ended> {
         match self.logs[log].hear(message)? {
             // What comes behind it does not count.
-            Heard::Begins { copies: true, .. } => Err(Ended::Called),
-            Heard::Begins { copies: false, primary } => self.begun(log, false, primary),
-            Heard::Operations(stream) => {
+            FollowEvent::Begins { copies: true, .. } => Err(Ended::Called),
+            FollowEvent::Begins { copies: false, primary } => self.begun(log, false, primary),
+            FollowEvent::Operations(stream) => {
                 self.give(log, LogPart::Operations(stream));
                 Ok(())
             }
-            Heard::Copied { sequence, epoch } => {
+            FollowEvent::Copied { sequence, epoch } => {
                 self.copied[log] = Some((sequence, epoch));
                 Ok(())
             }
-            Heard::Entries { .. } => Ok(()),
-            Heard::GoesOn { primary, rest, at } => self.go_on(log, primary, (rest, at)),
-            Heard::Lost { .. }
-            | Heard::HasMore { .. }
-            | Heard::UnknownEpoch
-            | Heard::Refused(_) => Err(Ended::Called),
+            FollowEvent::Entries { .. } => Ok(()),
+            FollowEvent::Resumes { primary, rest, at } => self.go_on(log, primary, (rest, at)),
+            FollowEvent::Lost { .. }
+            | FollowEvent::HasMore { .. }
+            | FollowEvent::UnknownEpoch
+            | FollowEvent::Refused(_) => Err(Ended::Called),
         }
     }
 
     /// Gives the shards all that was received, also beyond the commit position (design: "A promoted
-    /// replica applies the rest"), and then this gate. The entries beyond the commit position that
+    /// replica applies the rest"), and then this barrier. The entries beyond the commit position that
     /// are among it.
-    pub fn give_rest(&mut self, gate: &Arc<Gate>) -> u64 {
+    pub fn give_rest(&mut self, barrier: &Arc<StepBarrier>) -> u64 {
         let mut beyond = 0;
         for log in 0..self.logs.len() {
             let Some(receiver) = self.logs[log].log() else { continue };
@@ -230,7 +230,7 @@ impl<H: Host> Worker<H> {
                 self.give(log, LogPart::Entries(rest));
             }
         }
-        self.give_all(|| Body::Gate(Arc::clone(gate)));
+        self.give_all(|| Body::StepBarrier(Arc::clone(barrier)));
         beyond
     }
 
@@ -273,39 +273,43 @@ impl<H: Host> Worker<H> {
         &mut self,
         link: &mut Subscriber,
         log: usize,
-        (heard, bytes): (Heard, usize),
+        (heard, bytes): (FollowEvent, usize),
     ) -> Result<(), Ended> {
         match heard {
-            Heard::Begins { copies, primary } => return self.begun(log, copies, primary),
-            Heard::Operations(stream) => {
+            FollowEvent::Begins { copies, primary } => return self.begun(log, copies, primary),
+            FollowEvent::Operations(stream) => {
                 let came = &self.following().copy.came_bytes;
                 came.fetch_add(bytes as u64, Ordering::Relaxed);
                 self.give(log, LogPart::Operations(stream));
             }
-            Heard::Copied { sequence, epoch } => {
+            FollowEvent::Copied { sequence, epoch } => {
                 tracing::info!("the copy of shard {log} has come, at sequence {sequence}");
                 self.copied[log] = Some((sequence, epoch));
             }
-            Heard::Entries { asks: false } => {}
-            Heard::Entries { asks: true } => self.acknowledge(link, log)?,
-            Heard::Lost { is_same_log: true } => {
+            FollowEvent::Entries { asks: false } => {}
+            FollowEvent::Entries { asks: true } => self.acknowledge(link, log)?,
+            FollowEvent::Lost { is_same_log: true } => {
                 tracing::info!("the primary keeps too little of its log for shard {log}");
                 self.logs[log].lose_place();
                 self.ask(link, log)?;
             }
-            Heard::Lost { is_same_log: false } => return Err(Ended::Failed(another_server())),
-            Heard::GoesOn { primary, rest, at } => return self.go_on(log, primary, (rest, at)),
-            Heard::HasMore { received, kept } => {
+            FollowEvent::Lost { is_same_log: false } => {
+                return Err(Ended::Failed(another_server()));
+            }
+            FollowEvent::Resumes { primary, rest, at } => {
+                return self.go_on(log, primary, (rest, at));
+            }
+            FollowEvent::HasMore { received, kept } => {
                 return Err(Ended::Failed(format!(
                     "its disk has lost entries of shard {log}: it has them up to {kept}, and this replica up to {received}. What is here is kept. REPLICAOF NO ONE makes a primary of it, RESYNC copies what the primary has"
                 )));
             }
-            Heard::UnknownEpoch => {
+            FollowEvent::UnknownEpoch => {
                 return Err(Ended::Failed(format!(
                     "it was started again, and does not know any more whether it has all of shard {log} that this replica has. What is here is kept. RESYNC copies what the primary has"
                 )));
             }
-            Heard::Refused(why) => return Err(Ended::Failed(format!("it refuses: {why}"))),
+            FollowEvent::Refused(why) => return Err(Ended::Failed(format!("it refuses: {why}"))),
         }
         Ok(())
     }

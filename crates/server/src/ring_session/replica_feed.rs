@@ -66,7 +66,7 @@ mod tests {
     use remora_arena::{NoJournal, Owner};
     use remora_engine::ShardOptions;
     use remora_protocol::replication::Follow;
-    use remora_replica::{AskFor, Follower, Heard};
+    use remora_replica::{AskFor, FollowEvent, Follower};
     use zerocopy::FromZeros;
 
     fn at(since_start_s: u64) -> Now {
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(shard.begin_snapshot(), Ok(()));
         let mut message = Vec::new();
         of.feed.next_message(&mut shard, at(60), &mut message);
-        assert_eq!(follower.hear(&message), Ok(Heard::Lost { is_same_log: true }));
+        assert_eq!(follower.hear(&message), Ok(FollowEvent::Lost { is_same_log: true }));
         assert_eq!(follower.ask(0).next.get(), 0, "it asks for a copy anew");
     }
 }

@@ -15,7 +15,7 @@ use remora_layout::limits::FRAMES_PER_TURN;
 use remora_log::LogKey;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Condition, Expiry};
-use remora_replica::{AskFor, LogReceiver, LogSender, Took};
+use remora_replica::{AskFor, LogReceiver, LogSender, Received};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
@@ -181,7 +181,7 @@ impl Model {
         replica.free_ns = from_ns + takes_ns;
         let took = replica.receiver.take(bytes).expect("the primary is honest");
         while replica.receiver.next_entry().is_some() {}
-        if took == (Took::Entries { asks: true }) {
+        if took == (Received::Entries { asks: true }) {
             replica.free_ns += POST_NS;
             replica.acknowledgements += 1;
             let told = replica.receiver.acknowledge(0, 0, 0);

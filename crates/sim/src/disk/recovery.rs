@@ -8,7 +8,7 @@ use remora_engine::Shard;
 use remora_fabric::sim::{SimJournal, SimWorld};
 use remora_layout::slot::SlotTable;
 use remora_server::disk::{Content, RunSource, recover_shard};
-use remora_storage::Life;
+use remora_storage::Incarnation;
 use remora_storage::sim::{DiskFault, SimVolume};
 
 /// Calls that a start makes before it serves, at most.
@@ -41,9 +41,10 @@ impl Disk {
         self.probes.add(Probe::TornTail, torn);
         self.probes.add(Probe::SnapshotLoaded, content.snapshot.is_some() as u64);
         let Some(Lived { epoch, durable, last }) = self.lived.take() else { return };
-        let life = content.found.lives.iter().find(|life| life.epoch == epoch);
+        let incarnation =
+            content.found.incarnations.iter().find(|incarnation| incarnation.epoch == epoch);
         let none = vec![0; last.len()];
-        let found = life.map_or(&none, |life| &life.last);
+        let found = incarnation.map_or(&none, |incarnation| &incarnation.last);
         for (shard, &found) in found.iter().enumerate() {
             let (durable, last) = (durable[shard], last[shard]);
             if !(durable..=last).contains(&found) {
@@ -64,10 +65,11 @@ impl Disk {
         world: &SimWorld,
     ) {
         let slots = SlotTable::even(shards.len());
-        let with_entries =
-            |life: &&Life| life.first.iter().zip(&life.last).any(|(first, last)| first <= last);
-        let mut lives = content.found.lives.iter().filter(with_entries);
-        let has_other = lives.any(|life| life.first.len() != shards.len());
+        let with_entries = |incarnation: &&Incarnation| {
+            incarnation.first.iter().zip(&incarnation.last).any(|(first, last)| first <= last)
+        };
+        let mut incarnations = content.found.incarnations.iter().filter(with_entries);
+        let has_other = incarnations.any(|incarnation| incarnation.first.len() != shards.len());
         self.probes.add(Probe::ShardsChanged, has_other as u64);
         let mut first = Vec::new();
         for (number, shard) in shards.iter_mut().enumerate() {
@@ -75,7 +77,7 @@ impl Disk {
             first.push(recovered.unwrap_or_else(|stopped| panic!("no restart: {stopped:?}")));
         }
         for (number, shard) in shards.iter_mut().enumerate() {
-            shard.set_past(content.past(number, &first, self.swarm.promise));
+            shard.set_history(content.history(number, &first, self.swarm.promise));
         }
         let settings = (self.swarm.promise, self.swarm.segment_bytes);
         let commit = content.begin_log(first.clone(), settings, world.now_ns() / MS);

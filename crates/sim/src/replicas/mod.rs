@@ -18,6 +18,6 @@ mod swarm;
 
 pub use counts::ReplicaCounts;
 pub use oracle::Oracle;
-pub use server::{Gone, Place, Process, Replica};
+pub use server::{Gone, Process, Replica, ReplicaTask};
 pub use state::Replicas;
 pub use swarm::{MAX_REPLICAS, ReplicaSwarm};

@@ -5,7 +5,7 @@
 
 use super::counts::ReplicaCounts;
 use super::oracle::Oracle;
-use super::server::{Gone, Order, Place, Replica};
+use super::server::{Gone, Order, Replica, ReplicaTask};
 use crate::clock::HostClock;
 use crate::faults::Fault;
 use crate::tasks::Coroutines;
@@ -35,7 +35,7 @@ impl World {
             let clock = HostClock::new(&self.sim, base_ns, gains_ppm);
             let time = self.node.borrow().time().clone();
             let replica = Replica::new(&self.sim, time, clock, (shards, swarm.turn_ns));
-            let place = Place {
+            let place = ReplicaTask {
                 replica: Rc::new(RefCell::new(replica)),
                 node: Rc::clone(&self.node),
                 oracle: Rc::clone(&oracle),
@@ -51,14 +51,15 @@ impl World {
     /// gone, or with nothing.
     pub(crate) fn note_primary(&self, gone: Option<&Gone>) {
         let node = self.node.borrow();
-        if let (Some(oracle), Some(life)) = (&*self.replicas.oracle.borrow(), node.present()) {
+        if let (Some(oracle), Some(incarnation)) = (&*self.replicas.oracle.borrow(), node.present())
+        {
             let mut oracle = oracle.borrow_mut();
             let before =
-                gone.filter(|_| node.has_disks()).map(|of| (of.life, node.kept().to_vec()));
+                gone.filter(|_| node.has_disks()).map(|of| (of.incarnation, node.kept().to_vec()));
             if let Some((of, kept)) = &before {
                 oracle.keep(*of, kept);
             }
-            oracle.begin(life, node.shards(), before);
+            oracle.begin(incarnation, node.shards(), before);
         }
     }
 
@@ -94,16 +95,19 @@ impl World {
     }
 
     /// The process of a replica dies, and a new one begins with nothing.
-    fn restart_replica(&self, place: &Place, down_ns: u64) {
+    fn restart_replica(&self, place: &ReplicaTask, down_ns: u64) {
         let node = self.node.borrow();
         let ends = node.shards().iter().map(|shard| shard.last_sequence()).collect();
-        self.replicas.died.borrow_mut().extend(node.present().map(|life| (life, ends)));
+        self.replicas
+            .died
+            .borrow_mut()
+            .extend(node.present().map(|incarnation| (incarnation, ends)));
         drop(node);
         place.crash();
         self.start_replica(place, down_ns);
     }
 
-    fn start_replica(&self, place: &Place, in_ns: u64) {
+    fn start_replica(&self, place: &ReplicaTask, in_ns: u64) {
         let place = place.clone();
         Coroutines::spawn(&self.sim, move || {
             place.pause(in_ns);
@@ -114,8 +118,8 @@ impl World {
     /// The primary is about to die.
     pub(crate) fn gone(&self) -> Gone {
         let node = self.node.borrow();
-        let life = node.present().unwrap_or(0);
-        Gone { life, epoch: node.options().shard.epoch, logs: node.shards().len() }
+        let incarnation = node.present().unwrap_or(0);
+        Gone { incarnation, epoch: node.options().shard.epoch, logs: node.shards().len() }
     }
 
     /// The primary is gone, and the operator lets a replica take its place. False if there is none
@@ -126,14 +130,14 @@ impl World {
         if places.is_empty() || min_replicas == 0 {
             return false;
         }
-        places.iter().for_each(Place::stop);
+        places.iter().for_each(ReplicaTask::stop);
         let until_ns = self.sim.now_ns() + STOPS_NS;
-        while !places.iter().all(Place::has_stopped) && self.sim.now_ns() < until_ns {
+        while !places.iter().all(ReplicaTask::has_stopped) && self.sim.now_ns() < until_ns {
             places[0].pause(MS);
         }
         let positions: Vec<_> = places.iter().map(|place| place.positions(gone)).collect();
         self.check_holders(gone, &positions);
-        let durable = self.oracle().borrow().durable(gone.life);
+        let durable = self.oracle().borrow().durable(gone.incarnation);
         let has_all = |of: &Vec<u64>| of.iter().zip(&durable).all(|(has, wants)| has >= wants);
         let complete = (0..places.len())
             .filter(|&at| positions[at].as_ref().is_some_and(has_all))
@@ -166,18 +170,19 @@ impl World {
 
     /// Whether enough replicas have what was acknowledged.
     fn check_holders(&self, gone: &Gone, positions: &[Option<Vec<u64>>]) {
-        let durable = self.oracle().borrow().durable(gone.life);
+        let durable = self.oracle().borrow().durable(gone.incarnation);
         let away = positions.iter().filter(|of| of.is_none()).count();
         for (log, &durable) in durable.iter().enumerate() {
             let died = self.replicas.died.borrow();
-            let died =
-                died.iter().filter(|(life, ends)| *life == gone.life && ends[log] >= durable);
+            let died = died.iter().filter(|(incarnation, ends)| {
+                *incarnation == gone.incarnation && ends[log] >= durable
+            });
             let wants = self.swarm.node.min_replicas.saturating_sub(away + died.count());
             let has = positions.iter().flatten().filter(|of| of[log] >= durable).count();
             if has < wants && durable > 0 {
                 let seen = format!(
                     "entry {durable} of log {log} of {}: {has} replicas have it, of {wants}: {positions:?}",
-                    gone.life
+                    gone.incarnation
                 );
                 self.history
                     .borrow_mut()
@@ -187,14 +192,14 @@ impl World {
     }
 
     /// A replica becomes the primary, and its place gets a new one.
-    fn take_place(&self, place: &Place, gone: &Gone) {
+    fn take_place(&self, place: &ReplicaTask, gone: &Gone) {
         let (process, ends) = place.succeed();
         let oracle = self.oracle();
         process.compare(&mut oracle.borrow_mut());
         oracle.borrow_mut().forget(process.number);
-        let (life, mut node) = (process.number, self.node.borrow_mut());
-        node.take_over((life, process.began_ns), process.shards, process.journals);
-        oracle.borrow_mut().begin(life, node.shards(), Some((gone.life, ends)));
+        let (incarnation, mut node) = (process.number, self.node.borrow_mut());
+        node.take_over((incarnation, process.began_ns), process.shards, process.journals);
+        oracle.borrow_mut().begin(incarnation, node.shards(), Some((gone.incarnation, ends)));
         drop(node);
         let begins_ns = self.sim.draw(|random| random.below(100 * MS));
         self.start_replica(place, begins_ns);
@@ -210,7 +215,7 @@ impl World {
     }
 
     /// The operator looks after a replica some time later.
-    fn help_later(&self, place: &Place) {
+    fn help_later(&self, place: &ReplicaTask) {
         let in_ns = self.sim.draw(|random| random.below(HELPS_NS));
         let (place, counts) = (place.clone(), Rc::clone(&self.replicas.counts));
         Coroutines::spawn(&self.sim, move || {
@@ -234,7 +239,7 @@ impl World {
     }
 
     /// The operator tells a replica one of these, some time later.
-    fn order_later(&self, place: &Place, orders: &[Order]) {
+    fn order_later(&self, place: &ReplicaTask, orders: &[Order]) {
         let (in_ns, order) = self.sim.draw(|random| {
             let longest = [MS, 100 * MS, 2_000 * MS][random.below(3) as usize];
             let in_ns = random.below(longest);
@@ -251,10 +256,10 @@ impl World {
     pub(crate) fn settle(&self) {
         let until_ns = self.sim.now_ns() + SETTLES_NS;
         let places = self.replicas.places.borrow().clone();
-        let is_settled = |place: &Place| {
+        let is_settled = |place: &ReplicaTask| {
             let node = self.node.borrow();
             let last: Vec<_> = node.shards().iter().map(|shard| shard.last_sequence()).collect();
-            node.present().is_some_and(|life| place.has_all_of(life, &last))
+            node.present().is_some_and(|incarnation| place.has_all_of(incarnation, &last))
         };
         let mut helps_ns = self.sim.now_ns();
         while !places.iter().all(is_settled) {
@@ -267,10 +272,11 @@ impl World {
                 let node = self.node.borrow();
                 let had =
                     node.shards().iter().map(|of| (of.last_sequence(), of.durable_sequence()));
-                let (had, life): (Vec<_>, _) = (had.collect(), node.present());
+                let (had, incarnation): (Vec<_>, _) = (had.collect(), node.present());
                 let (many, state) = (stuck.len(), stuck[0].state());
-                let seen =
-                    format!("{many} replicas of {life:?}, which has {had:?}, do not: {state}");
+                let seen = format!(
+                    "{many} replicas of {incarnation:?}, which has {had:?}, do not: {state}"
+                );
                 let promise = "without faults a replica gets all that its primary has";
                 return self.history.borrow_mut().violate(promise, seen);
             }

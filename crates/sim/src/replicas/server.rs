@@ -13,7 +13,9 @@ use remora_engine::{Digest, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::limits::{FOLLOW_AGAIN_MS, HEARTBEAT_MS, MAX_REGIONS};
 use remora_layout::slot::SlotTable;
-use remora_server::following::{Applier, Batch, Ended, Following, Gate, Host, Memory, Worker};
+use remora_server::following::{
+    Applier, Batch, Ended, Following, Host, Memory, StepBarrier, Worker,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -44,7 +46,7 @@ struct Inner {
     /// By shard, batches that it has not taken, and the primary that each is of.
     inboxes: RefCell<Vec<Inbox>>,
     /// The incarnation of the primary that is followed, and its epoch.
-    life: Cell<(u64, u64)>,
+    incarnation: Cell<(u64, u64)>,
     /// The task of the shards, while it sleeps.
     waiting: Mutex<Option<u64>>,
 }
@@ -54,7 +56,7 @@ impl SimHost {
         let inner = Inner {
             world: world.clone(),
             inboxes: RefCell::new(vec![VecDeque::new(); memory.shards]),
-            life: Cell::new((0, 0)),
+            incarnation: Cell::new((0, 0)),
             waiting: Mutex::new(None),
         };
         Self { inner: Rc::new(inner), following: following(memory.shards), memory }
@@ -84,7 +86,7 @@ impl Host for SimHost {
     }
 
     fn give(&self, shard: usize, batch: Arc<Batch>) {
-        self.inner.inboxes.borrow_mut()[shard].push_back((self.inner.life.get(), batch));
+        self.inner.inboxes.borrow_mut()[shard].push_back((self.inner.incarnation.get(), batch));
         self.inner.world.wake(&self.inner.waiting);
     }
 
@@ -106,7 +108,7 @@ impl Host for SimHost {
     }
 }
 
-/// One life of its process.
+/// One incarnation of its process.
 pub struct Process {
     /// Its number, which is that of its incarnation too.
     pub number: u64,
@@ -196,8 +198,8 @@ impl Process {
             }
             if self.appliers[at].is_empty() {
                 let next = self.host.inner.inboxes.borrow_mut()[at].pop_front();
-                let Some((life, batch)) = next else { continue };
-                self.copied[at].take(life, &batch);
+                let Some((incarnation, batch)) = next else { continue };
+                self.copied[at].take(incarnation, &batch);
                 self.appliers[at].take(batch);
             }
             if self.appliers[at].has_work() {
@@ -251,12 +253,12 @@ impl Process {
         }
     }
 
-    /// Whether it follows this life, with nothing on its way to its shards.
-    pub fn has_all_of(&self, life: u64, last: &[u64]) -> bool {
+    /// Whether it follows this incarnation, with nothing on its way to its shards.
+    pub fn has_all_of(&self, incarnation: u64, last: &[u64]) -> bool {
         let mut shards = self.shards.iter().zip(&self.copied).enumerate();
         self.is_idle()
             && shards.all(|(at, (shard, copied))| {
-                copied.has_all_of((at, self.shards.len()), life, |log| {
+                copied.has_all_of((at, self.shards.len()), incarnation, |log| {
                     shard.applied(log as u32) >= last[log]
                 })
             })
@@ -275,7 +277,7 @@ pub enum Order {
 /// A primary that is gone.
 pub struct Gone {
     /// Its incarnation; 0 if it was down already.
-    pub life: u64,
+    pub incarnation: u64,
     /// Its epoch.
     pub epoch: u64,
     /// The number of its logs.
@@ -292,7 +294,7 @@ pub struct Replica {
     /// `None` while it is down.
     process: Option<Process>,
     /// Processes of this place that have begun.
-    lives: u64,
+    incarnations: u64,
     /// Its tasks.
     pub tasks: Vec<u64>,
     /// What happened to processes that are gone.
@@ -301,7 +303,7 @@ pub struct Replica {
 
 /// What a task of a replica works with.
 #[derive(Clone)]
-pub struct Place {
+pub struct ReplicaTask {
     /// The replica.
     pub replica: Rc<RefCell<Replica>>,
     /// Its primary.
@@ -327,7 +329,7 @@ impl Replica {
             shards,
             turn_ns,
             process: None,
-            lives: 0,
+            incarnations: 0,
             tasks: Vec::new(),
             counts: ReplicaCounts::default(),
         }
@@ -348,7 +350,7 @@ impl Replica {
     }
 }
 
-impl Place {
+impl ReplicaTask {
     /// A process begins, with nothing.
     pub fn start(&self) {
         let (mut replica, mut node) = (self.replica.borrow_mut(), self.node.borrow_mut());
@@ -356,7 +358,7 @@ impl Place {
             let number = node.new_number();
             let of = (node.options(), replica.shards);
             replica.process = Some(Process::begin(&replica.world, &replica.time, number, of));
-            replica.lives += 1;
+            replica.incarnations += 1;
         }
     }
 
@@ -430,15 +432,15 @@ impl Place {
         let mut worker = process.stopped.take().expect("it has stopped");
         let ends = worker.positions().expect("it has no copy under way");
         let ends = ends.into_iter().map(|(_, received)| received).collect();
-        worker.give_rest(&Gate::new(process.shards.len()));
+        worker.give_rest(&StepBarrier::new(process.shards.len()));
         while process.apply_some(&time, |_, _, _| {}) {}
         assert!(process.is_idle(), "it has room for all that its primary had");
         (process, ends)
     }
 
-    /// Whether it has all of this life, up to these entries.
-    pub fn has_all_of(&self, life: u64, last: &[u64]) -> bool {
-        self.with(|process| process.has_all_of(life, last)).unwrap_or(false)
+    /// Whether it has all of this incarnation, up to these entries.
+    pub fn has_all_of(&self, incarnation: u64, last: &[u64]) -> bool {
+        self.with(|process| process.has_all_of(incarnation, last)).unwrap_or(false)
     }
 
     /// Whether it waits for an order to copy: its primary does not know any more what it had kept.
@@ -526,15 +528,15 @@ impl Place {
         let mut lived = 0;
         let mut worker = None;
         loop {
-            let lives = self.replica.borrow().lives;
+            let incarnations = self.replica.borrow().incarnations;
             let host = self.replica.borrow().process.as_ref().map(|process| process.host.clone());
             let Some(host) = host else {
                 self.pause(MS);
                 continue;
             };
-            if lived != lives {
+            if lived != incarnations {
                 let shards = self.replica.borrow().shards;
-                (lived, worker) = (lives, Some(Worker::new(host.clone(), shards)));
+                (lived, worker) = (incarnations, Some(Worker::new(host.clone(), shards)));
             }
             if worker.is_none() && !self.is_to_stop() {
                 worker = self.with(|process| process.stopped.take()).flatten();
@@ -555,7 +557,7 @@ impl Place {
     /// Whether the process of this task is gone.
     fn is_gone(&self, lived: u64) -> bool {
         let replica = self.replica.borrow();
-        replica.lives != lived || replica.process.is_none()
+        replica.incarnations != lived || replica.process.is_none()
     }
 
     fn is_to_stop(&self) -> bool {
@@ -579,11 +581,11 @@ impl Place {
         }
         let clock = self.replica.borrow().clock.clone();
         let Some(parts) = self.node.borrow_mut().connect(&clock) else { return };
-        let (session, life) = (parts.hello.session.get(), parts.hello.incarnation.get());
+        let (session, incarnation) = (parts.hello.session.get(), parts.hello.incarnation.get());
         let epoch = parts.hello.epoch.get();
         let client = Client::over(parts, &Options::default()).expect("no process forks here");
         let mut link = Subscriber::of(&client);
-        host.inner.life.set((life, epoch));
+        host.inner.incarnation.set((incarnation, epoch));
         if let Some(process) = &mut self.replica.borrow_mut().process {
             process.session = Some(session);
         }

@@ -241,8 +241,8 @@ impl RespClient {
 
     /// Waits until something has come. False if it took too long.
     fn wait(&self, pipeline: &Pipeline) -> bool {
-        let patience_ns = self.world.swarm.resp.patience_ns;
-        let until_ns = self.world.sim.now_ns().saturating_add(patience_ns);
+        let timeout_ns = self.world.swarm.resp.timeout_ns;
+        let until_ns = self.world.sim.now_ns().saturating_add(timeout_ns);
         pipeline.stream.set_waiting(Some(self.task));
         self.world.sim.suspend_until(self.task, until_ns);
         pipeline.stream.set_waiting(None);

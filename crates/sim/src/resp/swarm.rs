@@ -71,7 +71,7 @@ pub struct RespSwarm {
     /// Bytes that a stream holds for a client that does not read.
     pub stream_bytes: usize,
     /// How long a client waits for a reply before it gives its connection up, ns.
-    pub patience_ns: u64,
+    pub timeout_ns: u64,
     /// Longest time that an optimistic read of one piece lasts, ns.
     pub read_ns: u64,
 }
@@ -95,7 +95,7 @@ impl RespSwarm {
             weights,
             most_ns: [5_000, 500_000][draw(0..=1) as usize],
             stream_bytes: [64, 4_096, 1 << 20][draw(0..=2) as usize],
-            patience_ns: [20_000_000, u64::MAX][draw(0..=1) as usize],
+            timeout_ns: [20_000_000, u64::MAX][draw(0..=1) as usize],
             read_ns: [500, 5_000, 200_000][draw(0..=2) as usize],
         }
     }

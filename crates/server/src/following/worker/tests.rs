@@ -92,7 +92,7 @@ fn no_copy_begins_once_its_link_is_over() {
     // The same answer over a link that lasts.
     let mut worker = asked(&server);
     let heard = worker.logs[0].hear(&copy_begins(7)).unwrap();
-    assert!(matches!(heard, Heard::Begins { copies: true, .. }));
+    assert!(matches!(heard, FollowEvent::Begins { copies: true, .. }));
     worker
         .begun(0, true, PrimaryFacts { arena_bytes: 1, shards: 1, ..PrimaryFacts::default() })
         .unwrap_or_else(|_| panic!("it has room"));

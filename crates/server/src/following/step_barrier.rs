@@ -5,30 +5,30 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// See the module's text.
-pub struct Gate {
-    state: Mutex<GateState>,
+pub struct StepBarrier {
+    state: Mutex<BarrierState>,
     all: Condvar,
 }
 
 #[derive(Clone, Copy)]
-struct GateState {
+struct BarrierState {
     /// Shards that have not come.
     left: usize,
     /// The latest epoch that those which have come know.
     epoch: u64,
 }
 
-impl Gate {
+impl StepBarrier {
     /// For so many shards.
     pub fn new(shards: usize) -> Arc<Self> {
-        let state = Mutex::new(GateState { left: shards, epoch: 0 });
+        let state = Mutex::new(BarrierState { left: shards, epoch: 0 });
         Arc::new(Self { state, all: Condvar::new() })
     }
 
     /// A shard has taken the step. It knows of this epoch.
     pub fn pass(&self, epoch: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = GateState { left: state.left.saturating_sub(1), epoch: state.epoch.max(epoch) };
+        *state = BarrierState { left: state.left.saturating_sub(1), epoch: state.epoch.max(epoch) };
         if state.left == 0 {
             self.all.notify_all();
         }
@@ -77,12 +77,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_waits_for_all_and_gives_the_latest_epoch() {
-        let gate = Gate::new(2);
-        gate.pass(3);
-        assert_eq!(gate.wait(|| false), None);
-        gate.pass(2);
-        assert_eq!(gate.wait(|| false), Some(3));
+    fn a_barrier_waits_for_all_and_gives_the_latest_epoch() {
+        let barrier = StepBarrier::new(2);
+        barrier.pass(3);
+        assert_eq!(barrier.wait(|| false), None);
+        barrier.pass(2);
+        assert_eq!(barrier.wait(|| false), Some(3));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 
 /// An epoch that is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PastEpoch {
+pub struct EpochHistory {
     /// Its number.
     pub epoch: u64,
     /// Its last entry that was kept.
@@ -20,19 +20,19 @@ pub struct PastEpoch {
 
 /// See the module's text.
 #[derive(Clone, Debug, Default)]
-pub struct Past {
+pub struct LogHistory {
     /// The oldest first.
-    pub epochs: Vec<PastEpoch>,
+    pub epochs: Vec<EpochHistory>,
     /// The sequence of the first entry of this epoch.
     pub first: u64,
     /// Entries may have been acknowledged that the disk has not kept, although they were committed
     /// nowhere: replies did not wait for the disk.
-    pub promised_nothing: bool,
+    pub memory_only: bool,
 }
 
 /// What a replica has of an earlier epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HasOf {
+pub struct ReplicaPosition {
     /// The epoch.
     pub epoch: u64,
     /// The last entry that it has received.
@@ -46,7 +46,7 @@ pub struct HasOf {
 
 /// Where such a replica goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum GoesOn {
+pub enum Resumption {
     /// With the first entry of this epoch, once it has applied up to this one. What it has received
     /// behind that was never acknowledged.
     From {
@@ -65,24 +65,24 @@ pub enum GoesOn {
     Unknown,
 }
 
-impl Past {
+impl LogHistory {
     /// Where a replica goes on.
-    pub fn goes_on(&self, has: HasOf) -> GoesOn {
+    pub fn resumption(&self, has: ReplicaPosition) -> Resumption {
         let Some(at) = self.epochs.iter().position(|of| of.epoch == has.epoch) else {
-            return GoesOn::Unknown;
+            return Resumption::Unknown;
         };
         let kept = self.epochs[at].last;
-        let most = if self.promised_nothing { has.received } else { has.committed };
+        let most = if self.memory_only { has.received } else { has.committed };
         if most.max(has.committed) > kept {
-            return GoesOn::HasMore { kept };
+            return Resumption::HasMore { kept };
         }
         if has.copied > kept {
-            return GoesOn::Copy;
+            return Resumption::Copy;
         }
         let is_all = self.epochs[at + 1..].iter().all(|of| of.is_empty);
         match is_all && has.received >= kept {
-            true => GoesOn::From { kept },
-            false => GoesOn::Copy,
+            true => Resumption::From { kept },
+            false => Resumption::Copy,
         }
     }
 }
@@ -91,48 +91,48 @@ impl Past {
 mod tests {
     use super::*;
 
-    fn past(lasts: &[(u64, u64, bool)]) -> Past {
-        let epoch = |&(epoch, last, is_empty)| PastEpoch { epoch, last, is_empty };
-        Past { epochs: lasts.iter().map(epoch).collect(), first: 7, promised_nothing: false }
+    fn history(lasts: &[(u64, u64, bool)]) -> LogHistory {
+        let epoch = |&(epoch, last, is_empty)| EpochHistory { epoch, last, is_empty };
+        LogHistory { epochs: lasts.iter().map(epoch).collect(), first: 7, memory_only: false }
     }
 
-    fn has(epoch: u64, received: u64, committed: u64) -> HasOf {
-        HasOf { epoch, received, committed, copied: 0 }
+    fn has(epoch: u64, received: u64, committed: u64) -> ReplicaPosition {
+        ReplicaPosition { epoch, received, committed, copied: 0 }
     }
 
     #[test]
     fn a_replica_with_all_that_was_kept_goes_on_and_drops_what_was_not_committed() {
-        let past = past(&[(3, 100, false)]);
-        assert_eq!(past.goes_on(has(3, 100, 100)), GoesOn::From { kept: 100 });
-        assert_eq!(past.goes_on(has(3, 120, 90)), GoesOn::From { kept: 100 });
-        assert_eq!(past.goes_on(has(3, 99, 99)), GoesOn::Copy);
+        let history = history(&[(3, 100, false)]);
+        assert_eq!(history.resumption(has(3, 100, 100)), Resumption::From { kept: 100 });
+        assert_eq!(history.resumption(has(3, 120, 90)), Resumption::From { kept: 100 });
+        assert_eq!(history.resumption(has(3, 99, 99)), Resumption::Copy);
     }
 
     #[test]
     fn a_copy_with_what_was_not_kept_is_made_anew() {
-        let past = past(&[(3, 100, false)]);
-        let with_copy = |copied| HasOf { copied, ..has(3, 110, 90) };
-        assert_eq!(past.goes_on(with_copy(100)), GoesOn::From { kept: 100 });
-        assert_eq!(past.goes_on(with_copy(101)), GoesOn::Copy);
+        let history = history(&[(3, 100, false)]);
+        let with_copy = |copied| ReplicaPosition { copied, ..has(3, 110, 90) };
+        assert_eq!(history.resumption(with_copy(100)), Resumption::From { kept: 100 });
+        assert_eq!(history.resumption(with_copy(101)), Resumption::Copy);
     }
 
     #[test]
     fn a_replica_with_more_than_was_kept_goes_nowhere() {
-        let mut past = past(&[(3, 100, false)]);
-        assert_eq!(past.goes_on(has(3, 120, 101)), GoesOn::HasMore { kept: 100 });
-        past.promised_nothing = true;
-        assert_eq!(past.goes_on(has(3, 101, 90)), GoesOn::HasMore { kept: 100 });
-        assert_eq!(past.goes_on(has(3, 100, 90)), GoesOn::From { kept: 100 });
+        let mut history = history(&[(3, 100, false)]);
+        assert_eq!(history.resumption(has(3, 120, 101)), Resumption::HasMore { kept: 100 });
+        history.memory_only = true;
+        assert_eq!(history.resumption(has(3, 101, 90)), Resumption::HasMore { kept: 100 });
+        assert_eq!(history.resumption(has(3, 100, 90)), Resumption::From { kept: 100 });
     }
 
     #[test]
     fn epochs_in_between_count_if_they_have_entries() {
-        let empty = past(&[(3, 100, false), (4, 0, true)]);
-        assert_eq!(empty.goes_on(has(3, 100, 100)), GoesOn::From { kept: 100 });
-        let full = past(&[(3, 100, false), (4, 50, false)]);
-        assert_eq!(full.goes_on(has(3, 100, 100)), GoesOn::Copy);
-        assert_eq!(full.goes_on(has(3, 100, 101)), GoesOn::HasMore { kept: 100 });
-        assert_eq!(full.goes_on(has(4, 50, 50)), GoesOn::From { kept: 50 });
-        assert_eq!(full.goes_on(has(2, 1, 1)), GoesOn::Unknown);
+        let empty = history(&[(3, 100, false), (4, 0, true)]);
+        assert_eq!(empty.resumption(has(3, 100, 100)), Resumption::From { kept: 100 });
+        let full = history(&[(3, 100, false), (4, 50, false)]);
+        assert_eq!(full.resumption(has(3, 100, 100)), Resumption::Copy);
+        assert_eq!(full.resumption(has(3, 100, 101)), Resumption::HasMore { kept: 100 });
+        assert_eq!(full.resumption(has(4, 50, 50)), Resumption::From { kept: 50 });
+        assert_eq!(full.resumption(has(2, 1, 1)), Resumption::Unknown);
     }
 }
