@@ -164,6 +164,9 @@ fn status_text(status: Status) -> &'static str {
             "it is a replica and answers no reads: ask its primary, which its INFO names, or start it with --replica-reads stale"
         }
         Status::Copying => "it is a replica and copies its primary's data: ask again later",
+        Status::Fenced => {
+            "it has not reached the coordinator of its cluster for too long, and another server may lead"
+        }
         Status::RoleChanged => {
             "it became a replica before it could answer: whether a change outlives that is not known"
         }

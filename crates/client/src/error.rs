@@ -216,6 +216,11 @@ pub enum Refusal {
     /// The server is a replica that does not have all data of its primary yet.
     #[error("it is a replica and copies its primary's data: ask again later")]
     Copying,
+    /// The server is a primary of a cluster without its lease: another one may lead.
+    #[error(
+        "it has not reached the coordinator of its cluster for too long, and another server may lead"
+    )]
+    Fenced,
     /// The disk of the server's log takes nothing more; nothing was changed.
     #[error("the disk of the server's log takes nothing: its INFO says why")]
     NotKept,
@@ -262,6 +267,7 @@ impl Refusal {
             Status::ReadOnly => Self::ReadOnly,
             Status::NoReads => Self::NoReads,
             Status::Copying => Self::Copying,
+            Status::Fenced => Self::Fenced,
             Status::NotKept => Self::NotKept,
             Status::TooFewReplicas => Self::TooFewReplicas,
             Status::NothingKept => Self::NothingKept,

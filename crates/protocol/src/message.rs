@@ -278,6 +278,8 @@ pub enum Status {
     /// The server became a replica before the change was acknowledged: whether it outlives that is
     /// not known.
     RoleChanged = 29,
+    /// The server is a primary of a cluster whose lease has ended: another one may lead.
+    Fenced = 30,
 }
 
 impl Status {
@@ -306,7 +308,7 @@ mod tests {
             let op = Op::from_number(number).map(|op| op as u8);
             assert_eq!(op, matches!(number, 1..=35 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
-            assert_eq!(status, (number <= Status::RoleChanged as u8).then_some(number));
+            assert_eq!(status, (number <= Status::Fenced as u8).then_some(number));
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! to the replica   0 kind 1 | 0 3 | ask 4 | commit 8 | body
-//!   begins           key 8 | epoch 8 | next 8 | kept 8 | arena 8 | used 8 | keys 8 | shards 4 | 0 4
+//!   begins           key 8 | epoch 8 | next 8 | kept 8 | former 8 | arena 8 | used 8 | keys 8 | shards 4 | 0 4
 //!   entries          frames of the log
 //!   echo             clock 8 | time 8 | frames of the log
 //!   lost             is_same_log 8 | oldest 8 | next 8
@@ -86,6 +86,9 @@ pub struct Begins {
     /// Under another epoch than the replica has followed: its entries up to this one count, and are
     /// all that there were before `next`. Under the same, the entry before `next`.
     pub kept: U64,
+    /// The key of the log that the replica has followed, if this shard has followed it, too, and goes
+    /// on with it as a primary; 0 if the replica has followed this log, or comes anew.
+    pub former: U64,
     /// Bytes of memory that the shard has for data: a replica needs as many.
     pub arena_bytes: U64,
     /// Bytes that its data take now.
@@ -170,5 +173,5 @@ pub struct Acknowledge {
 }
 
 const _: () = assert!(FEED_HEADER_BYTES == 16 && size_of::<Echo>() == 16);
-const _: () = assert!(size_of::<Begins>() == 64 && size_of::<Follow>() == 48);
+const _: () = assert!(size_of::<Begins>() == 72 && size_of::<Follow>() == 48);
 const _: () = assert!(size_of::<Acknowledge>() == 48);

@@ -69,25 +69,33 @@ impl Feed {
         if next == 0 && (is_same_log || follow.key.get() == 0) {
             return begun(Stage::Copying(Copy::default()), begins);
         }
-        let is_same_epoch = follow.epoch.get() == epoch;
-        let resumption = match is_same_log {
-            true if is_same_epoch => Some(match next <= shard.own_since() {
+        let goes_on = is_same_log && follow.epoch.get() == epoch;
+        let is_former = match shard.history().of {
+            None => is_same_log && !goes_on,
+            Some(former) => former == follow.key.get(),
+        };
+        let resumption = match () {
+            () if goes_on => Some(match next <= shard.own_since() {
                 // What it has followed went away, when this shard followed another one.
                 true => Resumption::Copy,
                 false => Resumption::From { kept: next - 1 },
             }),
-            true => Some(shard.history().resumption(ReplicaPosition {
+            () if is_former => Some(shard.history().resumption(ReplicaPosition {
                 epoch: follow.epoch.get(),
-                received: next - 1,
+                received: next.saturating_sub(1),
                 committed: follow.committed.get(),
                 copied: follow.copied.get(),
             })),
-            false => None,
+            () if is_same_log => Some(Resumption::Unknown),
+            () => None,
         };
         if let Some(Resumption::From { kept }) = resumption {
-            let next = if is_same_epoch { next } else { shard.history().first };
+            let next = if goes_on { next } else { shard.history().first };
             if let Ok(sender) = LogSender::begin(shard, next, ask_for) {
-                return begun(Stage::Shipping(sender), begins_of(shard, shards, (next, kept)));
+                let former = shard.history().of.filter(|_| !goes_on).unwrap_or(0);
+                let begins = begins_of(shard, shards, (next, kept));
+                let begins = Begins { former: former.into(), ..begins };
+                return begun(Stage::Shipping(sender), begins);
             }
         }
         let oldest = shard.log().oldest_sequence();
@@ -300,6 +308,7 @@ fn begins_of<J: Journal>(shard: &Shard<J>, shards: usize, (next, kept): (u64, u6
         epoch: shard.log().epoch().into(),
         next: next.into(),
         kept: kept.into(),
+        former: 0.into(),
         arena_bytes: shard.memory_bytes().into(),
         used_bytes: shard.used_bytes().into(),
         keys: shard.keys().into(),

@@ -42,7 +42,8 @@ pub enum FollowEvent {
         /// Whether it is the log that was followed.
         is_same_log: bool,
     },
-    /// The primary was started again, and its log goes on where it had ended for this replica.
+    /// The primary was started again, or a replica of it has taken its place: its log goes on where it
+    /// had ended for this replica.
     Resumes {
         /// What the primary says of itself.
         primary: PrimaryFacts,
@@ -241,7 +242,11 @@ impl Follower {
             // A primary of ours says that the log is another one.
             return Err(FeedError::Malformed);
         }
-        let is_next_epoch = self.of.is_some_and(|(key, epoch)| key == of.0 && epoch < of.1);
+        let former = begins.former.get();
+        let is_next_epoch = self.of.is_some_and(|(key, epoch)| match former {
+            0 => key == of.0 && epoch < of.1,
+            former => key == former,
+        });
         match &mut self.stage {
             stage if copies => *stage = Stage::Copying(Vec::new()),
             Stage::Following(_) if self.of == Some(of) => {}

@@ -18,8 +18,10 @@
 //! * no replica holds it up for longer than [`IN_SYNC_TIMEOUT_MS`] and two looks, and
 //!   [`IN_SYNC_STALL_MS`] more if the shard itself stood still.
 //!
-//! The set is of this shard and of this life of it: nobody else knows it, and nothing decides by it
-//! which replica becomes a primary.
+//! Without a coordinator the set is of this shard and of this incarnation of it: nobody else knows it,
+//! and nothing decides by it which replica becomes a primary. In a cluster it is recorded
+//! ([`Membership::Recorded`]): a replica of the record may become primary, so the position waits for each
+//! of them, whether it lags or is gone, until the record is without it; and only they count as members.
 
 use remora_layout::limits::{IN_SYNC_LOOK_MS, IN_SYNC_STALL_MS, IN_SYNC_TIMEOUT_MS};
 use std::collections::VecDeque;
@@ -35,10 +37,40 @@ pub enum Standing {
     InSync,
 }
 
+/// Who is in the set.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Membership {
+    /// The replicas that keep up: there is no coordinator.
+    #[default]
+    KeepsUp,
+    /// The coordinator has not said: nothing is replicated, and no change is taken.
+    Unknown,
+    /// What it has recorded.
+    Recorded(RecordedSet),
+}
+
+/// A recorded in-sync set, by the numbers of the replicas' processes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RecordedSet {
+    /// The members.
+    pub members: Vec<u32>,
+    /// Those that are about to be recorded, or may have been: they are waited for as members are, and
+    /// do not count.
+    pub proposed: Vec<u32>,
+}
+
+impl RecordedSet {
+    fn waits_for(&self, replica: u32) -> bool {
+        self.members.contains(&replica) || self.proposed.contains(&replica)
+    }
+}
+
 /// A replica that follows the log.
 #[derive(Clone, Copy, Debug)]
 struct ReplicaState {
     session: u64,
+    /// The number of its process.
+    replica: u32,
     /// The last entry that it has stored.
     stored: u64,
     standing: Standing,
@@ -54,6 +86,7 @@ struct Look {
 /// See the module's text.
 pub struct InSyncSet {
     min_replicas: usize,
+    membership: Membership,
     followers: Vec<ReplicaState>,
     /// The last entry of the log.
     last: u64,
@@ -75,6 +108,7 @@ impl InSyncSet {
     pub fn new(min_replicas: usize, last: u64) -> Self {
         Self {
             min_replicas,
+            membership: Membership::default(),
             followers: Vec::new(),
             last,
             replicated: last,
@@ -86,9 +120,28 @@ impl InSyncSet {
         }
     }
 
-    /// The replica of this session follows the log, and has stored the entries up to this one. One
-    /// that has less than before has begun anew.
-    pub fn stored(&mut self, session: u64, sequence: u64) {
+    /// Who is in the set from now on.
+    pub fn set_membership(&mut self, membership: Membership) {
+        self.membership = membership;
+    }
+
+    /// Where each replica that follows stands, by the number of its process. In a cluster one that
+    /// is not waited for, whatever it stores, is no member: it is joining at most.
+    pub fn standings(&self) -> impl Iterator<Item = (u32, Standing)> {
+        let is_waited_for = |replica| match &self.membership {
+            Membership::KeepsUp => true,
+            Membership::Unknown => false,
+            Membership::Recorded(of) => of.waits_for(replica),
+        };
+        self.followers.iter().map(move |of| match of.standing {
+            Standing::InSync if !is_waited_for(of.replica) => (of.replica, Standing::Joining),
+            standing => (of.replica, standing),
+        })
+    }
+
+    /// The replica of this session, with this number of its process, follows the log, and has stored the
+    /// entries up to this one. One that has less than before has begun anew.
+    pub fn stored(&mut self, (session, replica): (u64, u32), sequence: u64) {
         match self.followers.iter_mut().find(|of| of.session == session) {
             Some(of) if sequence < of.stored => {
                 (of.stored, of.standing) = (sequence, Standing::Behind);
@@ -96,7 +149,8 @@ impl InSyncSet {
             Some(of) => of.stored = sequence,
             None => {
                 let standing = Standing::Behind;
-                self.followers.push(ReplicaState { session, stored: sequence, standing });
+                let of = ReplicaState { session, replica, stored: sequence, standing };
+                self.followers.push(of);
             }
         }
     }
@@ -173,26 +227,55 @@ impl InSyncSet {
         if !self.may_change() {
             return false;
         }
-        let waited_for = self.followers.iter().filter(|of| of.standing != Standing::Behind);
-        let Some(stored) = waited_for.map(|of| of.stored).min() else { return false };
+        let waited_for = |of: &&ReplicaState| {
+            of.standing != Standing::Behind || self.waits_for_recorded(of.replica)
+        };
+        let stored = self.followers.iter().filter(waited_for).map(|of| of.stored).min();
+        let stored = match &self.membership {
+            Membership::KeepsUp => stored,
+            // A primary alone, as its record says, has all of itself.
+            Membership::Recorded(_) if self.has_each_recorded() => stored.or(Some(self.last)),
+            Membership::Recorded(_) | Membership::Unknown => None,
+        };
+        let Some(stored) = stored else { return false };
         let before = self.replicated;
         self.replicated = before.max(stored.min(self.last));
         self.replicated > before
     }
 
+    fn waits_for_recorded(&self, replica: u32) -> bool {
+        matches!(&self.membership, Membership::Recorded(of) if of.waits_for(replica))
+    }
+
+    /// Whether each replica of the record follows.
+    fn has_each_recorded(&self) -> bool {
+        let Membership::Recorded(of) = &self.membership else { return false };
+        let follows = |replica: &u32| self.followers.iter().any(|of| of.replica == *replica);
+        of.members.iter().chain(&of.proposed).all(follows)
+    }
+
     /// The last entry that is replicated; without a limit if no replica is asked for.
     pub fn replicated(&self) -> u64 {
-        if self.min_replicas == 0 { u64::MAX } else { self.replicated }
+        match self.membership {
+            Membership::KeepsUp if self.min_replicas == 0 => u64::MAX,
+            _ => self.replicated,
+        }
     }
 
     /// Whether changes may be taken: there are enough members.
     pub fn may_change(&self) -> bool {
-        self.members() >= self.min_replicas
+        self.membership != Membership::Unknown && self.members() >= self.min_replicas
     }
 
     /// Members of the set.
     pub fn members(&self) -> usize {
-        self.followers.iter().filter(|of| of.standing == Standing::InSync).count()
+        let counts = |of: &&ReplicaState| match &self.membership {
+            Membership::KeepsUp => true,
+            Membership::Unknown => false,
+            Membership::Recorded(recorded) => recorded.members.contains(&of.replica),
+        };
+        let in_sync = |of: &&ReplicaState| of.standing == Standing::InSync;
+        self.followers.iter().filter(in_sync).filter(counts).count()
     }
 
     /// Replicas that follow the log.

@@ -28,7 +28,7 @@ mod send;
 
 pub use feed::Feed;
 pub use follow::{FollowEvent, Follower, PrimaryFacts};
-pub use in_sync::{InSyncSet, Standing};
+pub use in_sync::{InSyncSet, Membership, RecordedSet, Standing};
 pub use lag::{Freshness, Mark};
 pub use receive::{FeedError, LogReceiver, Received};
 pub use send::{AskFor, LogSender, Violation};

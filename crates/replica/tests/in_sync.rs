@@ -1,7 +1,7 @@
 //! The in-sync set against an oracle that knows what lies in the memory of each replica.
 
 use remora_layout::limits::{IN_SYNC_LOOK_MS, IN_SYNC_STALL_MS, IN_SYNC_TIMEOUT_MS};
-use remora_replica::{InSyncSet, Standing};
+use remora_replica::{InSyncSet, Membership, RecordedSet, Standing};
 use remora_testing::Random;
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ impl World {
     /// A WRITE has completed: up to that entry the memory has them all.
     fn store(&mut self, session: u64, sequence: u64) {
         self.oracle.memories.insert(session, sequence);
-        self.set.stored(session, sequence);
+        self.set.stored((session, session as u32), sequence);
     }
 
     fn some_session(&mut self) -> Option<u64> {
@@ -173,8 +173,8 @@ fn every_member_has_every_acknowledged_entry_whoever_lags_leaves_or_comes_back()
 /// A set of one that is asked for, and two replicas that have stored ten entries.
 fn pair() -> InSyncSet {
     let mut set = InSyncSet::new(1, 0);
-    set.stored(1, 10);
-    set.stored(2, 10);
+    set.stored((1, 1), 10);
+    set.stored((2, 2), 10);
     set.tick(10, 1000);
     assert_eq!((set.members(), set.replicated()), (2, 10));
     set
@@ -183,7 +183,7 @@ fn pair() -> InSyncSet {
 #[test]
 fn a_laggard_holds_an_entry_up_for_the_timeout_and_no_longer() {
     let mut set = pair();
-    set.stored(1, 11);
+    set.stored((1, 1), 11);
     let mut now_ms = 1001;
     while set.replicated() == 10 {
         assert_eq!(set.members(), 2, "{now_ms}");
@@ -196,7 +196,7 @@ fn a_laggard_holds_an_entry_up_for_the_timeout_and_no_longer() {
     assert_eq!((set.members(), set.replicated(), set.laggards()), (1, 11, 1));
     assert_eq!(set.standing(2), Some(Standing::Behind));
     // It is back by itself, once it has stored all.
-    set.stored(2, 11);
+    set.stored((2, 2), 11);
     set.tick(11, now_ms + 1);
     assert_eq!((set.members(), set.standing(2)), (2, Some(Standing::InSync)));
 }
@@ -208,8 +208,8 @@ fn a_replica_comes_back_under_load_although_it_never_has_the_very_last_entry() {
     let mut went = |set: &mut InSyncSet, lag: u64, until_ms: u64| {
         while now_ms < until_ms {
             (last, now_ms) = (last + 100, now_ms + 10);
-            set.stored(1, last);
-            set.stored(2, last.saturating_sub(lag).max(10));
+            set.stored((1, 1), last);
+            set.stored((2, 2), last.saturating_sub(lag).max(10));
             set.tick(last, now_ms);
         }
     };
@@ -225,14 +225,14 @@ fn a_replica_comes_back_under_load_although_it_never_has_the_very_last_entry() {
 fn nothing_is_acknowledged_while_a_joining_replica_lacks_what_is() {
     let mut set = pair();
     set.leave(2);
-    set.stored(1, 20);
+    set.stored((1, 1), 20);
     assert!(set.tick(20, 1010));
     // It has what there was a look ago, and lacks some of what is replicated.
-    set.stored(2, 15);
-    set.stored(1, 30);
+    set.stored((2, 2), 15);
+    set.stored((1, 1), 30);
     assert!(!set.tick(30, 1020));
     assert_eq!((set.standing(2), set.replicated()), (Some(Standing::Joining), 20));
-    set.stored(2, 25);
+    set.stored((2, 2), 25);
     assert!(set.tick(30, 1021));
     assert_eq!((set.standing(2), set.replicated()), (Some(Standing::InSync), 25));
 }
@@ -241,17 +241,17 @@ fn nothing_is_acknowledged_while_a_joining_replica_lacks_what_is() {
 fn too_few_members_take_no_changes_and_what_is_pending_waits_for_their_return() {
     let mut set = InSyncSet::new(2, 0);
     assert!(!set.may_change());
-    set.stored(1, 0);
+    set.stored((1, 1), 0);
     set.tick(0, 1000);
     assert_eq!((set.may_change(), set.replicated()), (false, 0));
-    set.stored(2, 0);
+    set.stored((2, 2), 0);
     set.tick(0, 1001);
     assert!(set.may_change());
     set.leave(2);
-    set.stored(1, 5);
+    set.stored((1, 1), 5);
     assert!(!set.tick(5, 1002));
     assert_eq!((set.may_change(), set.replicated()), (false, 0));
-    set.stored(3, 5);
+    set.stored((3, 3), 5);
     assert!(set.tick(5, 1003));
     assert_eq!(set.replicated(), 5);
 }
@@ -259,12 +259,12 @@ fn too_few_members_take_no_changes_and_what_is_pending_waits_for_their_return() 
 #[test]
 fn a_shard_that_stood_still_does_not_take_its_replicas_for_laggards() {
     let mut set = pair();
-    set.stored(1, 11);
+    set.stored((1, 1), 11);
     set.tick(11, 1010);
     // The process was stopped for a minute: what the replicas said meanwhile is not taken yet.
     set.tick(11, 61_010);
     assert_eq!(set.members(), 2);
-    set.stored(2, 11);
+    set.stored((2, 2), 11);
     assert!(set.tick(11, 61_011));
     assert_eq!((set.members(), set.replicated()), (2, 11));
 }
@@ -272,7 +272,7 @@ fn a_shard_that_stood_still_does_not_take_its_replicas_for_laggards() {
 #[test]
 fn a_shard_that_is_always_late_gives_a_laggard_up_too() {
     let mut set = pair();
-    set.stored(1, 11);
+    set.stored((1, 1), 11);
     let mut now_ms = 1010;
     while set.members() == 2 {
         now_ms += 2 * IN_SYNC_STALL_MS;
@@ -286,7 +286,60 @@ fn a_shard_that_is_always_late_gives_a_laggard_up_too() {
 fn without_a_minimum_there_is_no_limit() {
     let mut set = InSyncSet::new(0, 0);
     assert_eq!((set.replicated(), set.may_change()), (u64::MAX, true));
-    set.stored(1, 3);
+    set.stored((1, 1), 3);
     set.tick(7, 1000);
     assert_eq!((set.replicated(), set.count_stored(3), set.count_stored(4)), (u64::MAX, 1, 0));
+}
+
+fn recorded(members: &[u32], proposed: &[u32]) -> Membership {
+    Membership::Recorded(RecordedSet { members: members.into(), proposed: proposed.into() })
+}
+
+/// A replica of the record may become primary at any time: it is waited for until the record is
+/// without it, and one that keeps up counts once it is recorded.
+#[test]
+fn a_recorded_set_is_waited_for_until_the_record_changes() {
+    let mut set = InSyncSet::new(1, 10);
+    set.set_membership(Membership::Unknown);
+    set.stored((1, 1), 10);
+    set.tick(10, 1000);
+    set.tick(10, 1000 + IN_SYNC_LOOK_MS);
+    assert_eq!(set.standing(1), Some(Standing::InSync));
+    assert_eq!(set.standings().next(), Some((1, Standing::Joining)), "nothing waits for it");
+    assert_eq!((set.may_change(), set.members()), (false, 0), "nobody has said who counts");
+    set.set_membership(recorded(&[], &[1]));
+    set.tick(10, 1100);
+    assert_eq!(set.standings().next(), Some((1, Standing::InSync)));
+    assert!(!set.may_change(), "it is not recorded yet");
+    set.set_membership(recorded(&[1], &[]));
+    set.stored((1, 1), 11);
+    assert!(set.tick(11, 1200) && set.may_change());
+    assert_eq!(set.replicated(), 11);
+    // It lags, and later it is gone.
+    for now_ms in (1200..1200 + 3 * IN_SYNC_TIMEOUT_MS).step_by(IN_SYNC_LOOK_MS as usize) {
+        assert!(!set.tick(12, now_ms));
+    }
+    assert_eq!(set.standing(1), Some(Standing::Behind));
+    set.leave(1);
+    set.stored((2, 2), 12);
+    for now_ms in (5000..5200).step_by(IN_SYNC_LOOK_MS as usize) {
+        assert!(!set.tick(12, now_ms), "a new one does not take its place");
+    }
+    assert_eq!(set.replicated(), 11);
+    set.set_membership(recorded(&[2], &[]));
+    assert!(set.tick(12, 5300));
+    assert_eq!(set.replicated(), 12);
+}
+
+#[test]
+fn a_primary_that_is_alone_by_its_record_acknowledges_by_itself() {
+    let mut set = InSyncSet::new(0, 10);
+    set.set_membership(Membership::Unknown);
+    assert!(!set.tick(11, 1000) && !set.may_change());
+    assert_eq!(set.replicated(), 10);
+    set.set_membership(recorded(&[], &[]));
+    assert!(set.tick(11, 1010) && set.may_change());
+    set.set_membership(recorded(&[1], &[]));
+    assert!(!set.tick(12, 1020), "the record has a replica, which does not follow");
+    assert_eq!(set.replicated(), 11);
 }

@@ -64,6 +64,11 @@ pub enum CommandError {
         /// The address of the primary.
         primary: String,
     },
+    /// A primary of a cluster without its lease.
+    #[error(
+        "CLUSTERDOWN this server has not reached the coordinator for too long, and another one may lead"
+    )]
+    Fenced,
     /// Unknown options, or options that exclude each other.
     #[error("ERR syntax error")]
     Syntax,
@@ -319,6 +324,7 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::RoleChanged => "UNBLOCKED the server became a replica before it could answer: \
              whether a change outlives that is not known"
             .into(),
+        Status::Fenced => CommandError::Fenced.to_string().into(),
         Status::ReadOnly => CommandError::ReadOnly.to_string().into(),
         // Sessions refuse such requests before a shard gets them.
         Status::NoReads | Status::Copying => {

@@ -11,7 +11,8 @@ use crate::ring_session::ReplicaPositions;
 use remora_arena::Journal;
 use remora_engine::{ReplicaMarks, Shard};
 use remora_layout::limits::MAX_COUNTED_REPLICAS;
-use remora_replica::InSyncSet;
+use remora_replica::{InSyncSet, Membership, Standing};
+use std::sync::Arc;
 
 /// See the module's text.
 pub struct Acknowledging {
@@ -21,17 +22,74 @@ pub struct Acknowledging {
     asks_replicas: bool,
     /// What the replicas had at the last look.
     replicas: Vec<ReplicaPositions>,
+    /// What the thread of the cluster has said.
+    requirement: Arc<Requirement>,
+}
+
+/// What acknowledgements of a server of a cluster need, as the thread of the cluster says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Requirement {
+    /// Grows with each; 0 before the first.
+    pub number: u64,
+    /// Who has to have stored a change.
+    pub membership: Membership,
+    /// Whether changes are taken. Those that were are acknowledged.
+    pub takes_changes: bool,
+}
+
+/// What a shard of a server of a cluster says of itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ShardReport {
+    /// The number of the requirement that the shard goes by.
+    pub requirement: u64,
+    /// The epoch of its log, the last entry of that, and the last one that is acknowledged.
+    pub epoch: u64,
+    /// See [`ShardReport::epoch`].
+    pub last: u64,
+    /// See [`ShardReport::epoch`].
+    pub durable: u64,
+    /// Where each replica stands, by the number of its process.
+    pub standings: Vec<(u32, Standing)>,
 }
 
 impl Acknowledging {
     /// For a shard whose changes so far are as durable as configured. `awaits_disk`: replies wait
-    /// for what [`Acknowledging::set_kept`] says.
-    pub fn new<J: Journal>(shard: &mut Shard<J>, min_replicas: usize, awaits_disk: bool) -> Self {
+    /// for what [`Acknowledging::set_kept`] says. `is_clustered`: they wait for those replicas that
+    /// [`Acknowledging::require`] names, and for all until it does.
+    pub fn new<J: Journal>(
+        shard: &mut Shard<J>,
+        (min_replicas, is_clustered): (usize, bool),
+        awaits_disk: bool,
+    ) -> Self {
         let kept = if awaits_disk { shard.durable_sequence() } else { u64::MAX };
-        let set = InSyncSet::new(min_replicas, shard.last_sequence());
-        let of = Self { kept, set, asks_replicas: min_replicas > 0, replicas: Vec::new() };
+        let mut set = InSyncSet::new(min_replicas, shard.last_sequence());
+        let membership = match is_clustered {
+            true => Membership::Unknown,
+            false => Membership::KeepsUp,
+        };
+        set.set_membership(membership.clone());
+        let requirement = Arc::new(Requirement { number: 0, membership, takes_changes: true });
+        let asks_replicas = min_replicas > 0 || is_clustered;
+        let of = Self { kept, set, asks_replicas, replicas: Vec::new(), requirement };
         of.tell(shard);
         of
+    }
+
+    /// What an acknowledgement needs from now on, in a cluster.
+    pub fn require<J: Journal>(&mut self, shard: &mut Shard<J>, requirement: Arc<Requirement>) {
+        self.set.set_membership(requirement.membership.clone());
+        self.requirement = requirement;
+        self.tell(shard);
+    }
+
+    /// What the thread of the cluster wants to know.
+    pub fn report<J: Journal>(&self, shard: &Shard<J>, report: &mut ShardReport) {
+        report.requirement = self.requirement.number;
+        report.epoch = shard.log().epoch();
+        report.last = shard.last_sequence();
+        report.durable = shard.durable_sequence();
+        report.standings.clear();
+        report.standings.extend(self.set.standings());
     }
 
     /// The disk has the entries up to this one.
@@ -44,19 +102,23 @@ impl Acknowledging {
     }
 
     /// Looks at what the replicas have stored, at this time of a monotonic clock. Whether more has
-    /// become durable: replies that wait for it may leave.
+    /// become durable: replies that wait for it may leave. Nothing has, at a primary of a cluster that
+    /// may not acknowledge now.
     pub fn look<J: Journal>(
         &mut self,
         shard: &mut Shard<J>,
         replicas: impl Iterator<Item = ReplicaPositions>,
-        now_ms: u64,
+        (now_ms, may_acknowledge): (u64, bool),
     ) -> bool {
         self.replicas.clear();
         self.replicas.extend(replicas.take(MAX_COUNTED_REPLICAS));
         keep_newest(&mut self.replicas);
-        let following = || self.replicas.iter().filter_map(|of| Some((of.session, of.stored?)));
-        self.set.retain(|session| following().any(|(of, _)| of == session));
-        following().for_each(|(session, stored)| self.set.stored(session, stored));
+        let following = || {
+            let with_log = self.replicas.iter().filter_map(|of| Some((of, of.stored?)));
+            with_log.map(|(of, stored)| ((of.session, of.replica), stored))
+        };
+        self.set.retain(|session| following().any(|((of, _), _)| of == session));
+        following().for_each(|(of, stored)| self.set.stored(of, stored));
         shard.set_replicas(
             self.replicas
                 .iter()
@@ -65,6 +127,11 @@ impl Acknowledging {
         if shard.is_applying() {
             // The primary of this shard has acknowledged what it applies.
             self.set.begin_at(shard.last_sequence());
+        }
+        if !may_acknowledge {
+            // A primary without its lease: another one may lead.
+            shard.set_has_replicas(false);
+            return false;
         }
         self.set.tick(shard.last_sequence(), now_ms);
         let before = shard.durable_sequence();
@@ -91,7 +158,7 @@ impl Acknowledging {
 
     fn tell<J: Journal>(&self, shard: &mut Shard<J>) {
         shard.set_durable(self.kept.min(self.set.replicated()));
-        shard.set_has_replicas(self.set.may_change());
+        shard.set_has_replicas(self.requirement.takes_changes && self.set.may_change());
     }
 }
 
@@ -141,34 +208,34 @@ mod tests {
     #[test]
     fn both_the_disk_and_the_replicas_are_waited_for() {
         let mut shard = shard();
-        let mut of = Acknowledging::new(&mut shard, 1, true);
-        of.look(&mut shard, [positions(1, 7, 0)].into_iter(), 1000);
+        let mut of = Acknowledging::new(&mut shard, (1, false), true);
+        of.look(&mut shard, [positions(1, 7, 0)].into_iter(), (1000, true));
         for _ in 0..3 {
             set(&mut shard);
         }
-        assert!(!of.look(&mut shard, [positions(1, 7, 2)].into_iter(), 1001));
+        assert!(!of.look(&mut shard, [positions(1, 7, 2)].into_iter(), (1001, true)));
         assert_eq!(shard.durable_sequence(), 0, "the disk has nothing");
         of.set_kept(&mut shard, 1);
         assert_eq!(shard.durable_sequence(), 1);
         of.set_kept(&mut shard, 3);
         assert_eq!(shard.durable_sequence(), 2, "the replica lacks one");
-        assert!(of.look(&mut shard, [positions(1, 7, 3)].into_iter(), 1002));
+        assert!(of.look(&mut shard, [positions(1, 7, 3)].into_iter(), (1002, true)));
         assert_eq!(shard.durable_sequence(), 3);
     }
 
     #[test]
     fn a_replica_with_two_sessions_counts_once() {
         let mut shard = shard();
-        let mut of = Acknowledging::new(&mut shard, 2, false);
+        let mut of = Acknowledging::new(&mut shard, (2, false), false);
         // The session before has not ended yet; both have stored all.
         let twice = [positions(1, 7, 0), positions(2, 7, 0)];
-        of.look(&mut shard, twice.into_iter(), 1000);
-        of.look(&mut shard, twice.into_iter(), 1000 + IN_SYNC_LOOK_MS);
+        of.look(&mut shard, twice.into_iter(), (1000, true));
+        of.look(&mut shard, twice.into_iter(), (1000 + IN_SYNC_LOOK_MS, true));
         assert_eq!(
             (of.set().members(), of.set().may_change(), shard.count_stored(0)),
             (1, false, 1)
         );
-        of.look(&mut shard, twice.into_iter().chain([positions(3, 8, 0)]), 1100);
+        of.look(&mut shard, twice.into_iter().chain([positions(3, 8, 0)]), (1100, true));
         assert_eq!((of.set().members(), of.set().may_change()), (2, true));
     }
 }

@@ -29,6 +29,9 @@ pub struct Config {
     pub replica_of: Option<Address>,
     /// Whether it answers reads while it is a replica.
     pub replica_reads: ReplicaReads,
+    /// The server is of a cluster, whose coordinator says what it does: it begins as a replica without
+    /// a primary.
+    pub is_clustered: bool,
     /// Replicas that must have stored a change before it is acknowledged: up to
     /// [`remora_layout::limits::MAX_MIN_REPLICAS`]; 0: it is acknowledged without them.
     pub min_replicas: usize,
@@ -83,4 +86,11 @@ pub struct Config {
     /// READs that one client over RDMA may have under way: 1 to
     /// [`remora_layout::limits::MAX_READS_PER_CLIENT`].
     pub reads_per_client: u8,
+}
+
+impl Config {
+    /// Whether the server is no primary when it starts.
+    pub(crate) fn begins_as_replica(&self) -> bool {
+        self.replica_of.is_some() || self.is_clustered
+    }
 }

@@ -9,6 +9,7 @@
 //!
 //! The protocol of the rings wakes the receiver: [`remora_fabric::shm::asleep`].
 
+use crate::acknowledging::Requirement;
 use crate::disk::SnapshotPort;
 use crate::following::{Batch, RoleStep};
 use crate::mail_queues::{MailQueues, bits};
@@ -44,6 +45,8 @@ pub enum Message {
     Apply(Arc<Batch>),
     /// A step of a change of the server's role.
     Role(RoleStep),
+    /// In a cluster, what an acknowledgement needs from now on.
+    Requirement(Arc<Requirement>),
     /// The answer to a request for such a change.
     RoleAnswer(Token, OwnedReply),
     /// Whether the disk of the log takes entries.

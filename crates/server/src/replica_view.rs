@@ -6,6 +6,7 @@
 //!   rate of its own: readers judge expiries by it. It is never ahead, but for the drift of two
 //!   clocks since then;
 //! * a time of freshness is stored after what it promises is applied, and is visible with it;
+//! * a primary of a cluster shows nothing once its lease has ended, whichever thread notices it first;
 //! * while a replica shows nothing, no clock is echoed and no reply renews a read lease. Before its
 //!   data change in a way that no primary has committed, it waits until all leases have lapsed.
 
@@ -36,12 +37,14 @@ impl ReplicaReads {
     }
 }
 
-/// Values of the word: a primary, a replica that answers no reads, and one whose data are not whole.
+/// Values of the word: a primary, a replica that answers no reads, one whose data are not whole, and a
+/// primary of a cluster, for as long as its lease lasts.
 const PRIMARY: u64 = 0;
 const REFUSES: u64 = 1;
 const HIDDEN: u64 = 2;
+const LEASED: u64 = 3;
 /// Greater ones: this, and the time in ns since `started` as of which the replica is fresh.
-const FRESH: u64 = 3;
+const FRESH: u64 = 4;
 
 /// How long read leases may last after the last one was renewed.
 const LEASES_LAPSE: Duration = Duration::from_millis(READ_LEASE_MS + READ_LEASE_MARGIN_MS);
@@ -59,6 +62,8 @@ pub struct ReplicaView {
     /// ms; and when that was found, ms of the latter plus 1, 0 for never.
     ahead_ms: AtomicI64,
     ahead_at_ms: AtomicU64,
+    /// Until when the lease of a primary of a cluster lasts, ns since `started`.
+    leased_ns: AtomicU64,
     /// The last time at which readers may have been answered, ns since `started`; 0 for never.
     shown_ns: AtomicU64,
 }
@@ -78,6 +83,7 @@ impl ReplicaView {
             fresh_ns: 0.into(),
             ahead_ms: 0.into(),
             ahead_at_ms: 0.into(),
+            leased_ns: 0.into(),
             shown_ns: 0.into(),
         }
     }
@@ -103,6 +109,28 @@ impl ReplicaView {
         self.word.store(PRIMARY, Ordering::SeqCst);
     }
 
+    /// The server is a primary of a cluster from now on, and its lease lasts until this time of
+    /// [`ReplicaView::now_ns`]. A lease that was renewed may last longer: a later time counts.
+    pub fn lease(&self, until_ns: u64) {
+        self.leased_ns.fetch_max(until_ns, Ordering::SeqCst);
+        self.fresh_ns.store(0, Ordering::Relaxed);
+        self.word.store(LEASED, Ordering::SeqCst);
+    }
+
+    /// The lease of this server is over for good: it leads no more, or under a later epoch.
+    pub fn end_lease(&self) {
+        self.leased_ns.store(0, Ordering::SeqCst);
+    }
+
+    /// Whether a primary may acknowledge changes and answer reads now: it has its lease, or needs none.
+    #[inline]
+    pub fn has_lease(&self) -> bool {
+        match self.word.load(Ordering::Acquire) {
+            LEASED => self.now_ns() < self.leased_ns.load(Ordering::SeqCst),
+            _ => true,
+        }
+    }
+
     /// The replica is as fresh as at this time, or it is not known how fresh it is. What `fresh_ns`
     /// promises is applied.
     pub fn show(&self, fresh_ns: Option<u64>) {
@@ -113,6 +141,7 @@ impl ReplicaView {
             (ReplicaReads::Stale, Some(fresh_ns)) => FRESH + fresh_ns,
         };
         let before = self.word.swap(word, Ordering::SeqCst);
+        self.leased_ns.store(0, Ordering::SeqCst);
         if !matches!(before, REFUSES | HIDDEN) {
             // Read after the swap: no reader is answered later.
             self.shown_ns.store(self.now_ns(), Ordering::Relaxed);
@@ -165,6 +194,8 @@ impl ReplicaView {
     fn lag_of(&self, word: u64) -> Lag {
         match word {
             REFUSES | HIDDEN => Lag::UNKNOWN,
+            LEASED if self.has_lease() => Lag::PRIMARY,
+            LEASED => Lag::UNKNOWN,
             fresh => Lag::of_ns(self.now_ns().saturating_sub(fresh - FRESH)),
         }
     }
@@ -175,6 +206,7 @@ impl ReplicaView {
         match self.word.load(Ordering::Acquire) {
             REFUSES => Some(Status::NoReads),
             HIDDEN => Some(Status::Copying),
+            LEASED if !self.has_lease() => Some(Status::Fenced),
             _ => None,
         }
     }
@@ -182,7 +214,7 @@ impl ReplicaView {
     /// Whether the server is a replica.
     #[inline]
     pub fn is_replica(&self) -> bool {
-        self.word.load(Ordering::Relaxed) != PRIMARY
+        !matches!(self.word.load(Ordering::Relaxed), PRIMARY | LEASED)
     }
 
     /// The lag, us, whether readers are answered or not; `None` of a primary, and while it is not
@@ -201,6 +233,25 @@ mod tests {
     fn a_primary_has_no_lag_and_refuses_nothing() {
         let view = ReplicaView::new(Instant::now(), ReplicaReads::None, false);
         assert_eq!((view.lag(), view.refusal(), view.lag_us()), (Lag::PRIMARY, None, None));
+    }
+
+    #[test]
+    fn a_primary_without_its_lease_answers_nothing_and_renews_no_read_lease() {
+        let view = ReplicaView::new(Instant::now(), ReplicaReads::None, true);
+        view.lease(view.now_ns() + 20_000_000);
+        assert_eq!((view.lag(), view.refusal(), view.is_replica()), (Lag::PRIMARY, None, false));
+        assert!(view.has_lease());
+        std::thread::sleep(Duration::from_millis(25));
+        let fenced = (Lag::UNKNOWN, Some(Status::Fenced), false);
+        assert_eq!((view.lag(), view.refusal(), view.has_lease()), fenced);
+        view.lease(view.now_ns() + 10_000_000_000);
+        // An older renewal that comes late.
+        view.lease(view.now_ns());
+        assert_eq!((view.lag(), view.refusal()), (Lag::PRIMARY, None));
+        view.end_lease();
+        assert_eq!(view.refusal(), Some(Status::Fenced));
+        view.show(None);
+        assert_eq!((view.refusal(), view.is_replica()), (Some(Status::NoReads), true));
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Server {
         watch: &dyn Fn(Progress),
     ) -> Result<Self, StartError> {
         check(&config)?;
-        let is_told = awaits_disk || config.min_replicas > 0;
+        let is_told = awaits_disk || config.min_replicas > 0 || config.is_clustered;
         let durability = if is_told { Durability::Told } else { Durability::Memory };
         let shards = config.shards;
         let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
@@ -128,9 +128,9 @@ impl Server {
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
         let data = config.data.as_ref().map(DataDirectory::open).transpose()?;
         let kept_ms = data.as_ref().map_or(0, |data| data.content.time_ms());
-        let clock = match config.replica_of {
-            None => Clock::start_after(kept_ms),
-            Some(_) => Clock::start_at(kept_ms),
+        let clock = match config.begins_as_replica() {
+            false => Clock::start_after(kept_ms),
+            true => Clock::start_at(kept_ms),
         };
         let (incarnation, hash_seed) = (random_u64() | 1, random_u64());
         let epoch = data.as_ref().map_or(1, |data| data.content.epoch());
@@ -153,7 +153,7 @@ impl Server {
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
         let role = first_role(&config, disk.is_some(), &mut loops);
-        let is_replica = config.replica_of.is_some();
+        let is_replica = config.begins_as_replica();
         let view = Arc::new(ReplicaView::new(clock.started(), config.replica_reads, is_replica));
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let verbs = rdma_devices(&config, &handles)?;
@@ -388,7 +388,7 @@ fn begin_disk(
     let started = Instant::now();
     let mut shards: Vec<&mut Shard<NoJournal>> = loops.iter_mut().map(|(shard, _)| shard).collect();
     let refused = |error| StartError::of_data(error, &settings.directory);
-    let is_replica = config.replica_of.is_some();
+    let is_replica = config.begins_as_replica();
     let role = if is_replica { RecoverAs::Replica } else { RecoverAs::Primary };
     let recovered = recover(&data.content, (&mut shards, role), slots, watch);
     let (entries, first) = recovered.map_err(refused)?;
@@ -413,8 +413,11 @@ fn begin_disk(
 /// What a server begins as. The shards of a replica follow their primary, from where they were.
 fn first_role(config: &Config, has_disk: bool, loops: &mut [Own]) -> Role {
     let shards = loops.len();
-    let Some(primary) = config.replica_of.clone() else { return Role::Primary };
-    let mut following = Following::new(primary, shards);
+    let mut following = match &config.replica_of {
+        Some(primary) => Following::new(primary.clone(), shards),
+        None if config.is_clustered => Following::unled(shards),
+        None => return Role::Primary,
+    };
     if !has_disk {
         let each = loops.iter_mut().enumerate();
         each.for_each(|(number, (shard, _))| shard.begin_following((number, shards), false));
@@ -495,6 +498,7 @@ fn make_shard(
         in_sync_replicas: 0.into(),
         replicated: 0.into(),
         laggards: 0.into(),
+        cluster: Mutex::default(),
         replicas: Mutex::default(),
         found_bytes: 0.into(),
         searches: Arc::default(),

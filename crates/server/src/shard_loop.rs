@@ -254,6 +254,10 @@ impl ShardLoop {
                 Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
                 Message::Apply(batch) => self.connections.port_mut().take_batch(batch),
                 Message::Role(step) => self.take_role_step(step, now),
+                Message::Requirement(requirement) => {
+                    let host = self.connections.port_mut();
+                    host.acknowledging.require(&mut host.shard, requirement);
+                }
                 Message::RoleAnswer(token, reply) => self.connections.take_reply(token, reply),
                 Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),
                 Message::Drain(done) => {
@@ -387,7 +391,8 @@ impl ShardLoop {
             let replicas = self.clients.replica_positions();
             // How long a replica lags is no matter of the wall clock, which may be set.
             let now_ms = shared.clock.since_ms(Instant::now());
-            self.has_released |= acknowledging.look(shard, replicas, now_ms);
+            let may_acknowledge = shared.view.has_lease();
+            self.has_released |= acknowledging.look(shard, replicas, (now_ms, may_acknowledge));
             if large_jobs.awaits() {
                 large_jobs.release_awaited(shard);
             }
@@ -567,6 +572,11 @@ impl ShardLoop {
         handle.in_sync_replicas.store(set.members() as u64, Ordering::Relaxed);
         handle.replicated.store(replicated, Ordering::Relaxed);
         handle.laggards.store(set.laggards(), Ordering::Relaxed);
+        if host.shared.config.is_clustered
+            && let Ok(mut state) = handle.cluster.lock()
+        {
+            host.acknowledging.report(&host.shard, &mut state);
+        }
         if let Ok(mut replicas) = handle.replicas.lock() {
             replicas.clear();
             replicas.extend(self.clients.replica_positions());

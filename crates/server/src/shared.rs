@@ -1,5 +1,6 @@
 //! State that all threads of the server share.
 
+use crate::acknowledging::ShardReport;
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::Clock;
@@ -74,6 +75,8 @@ pub struct ShardHandle {
     pub replicated: AtomicU64,
     /// Replicas that left the set because they lagged.
     pub laggards: AtomicU64,
+    /// In a cluster, what the thread of the cluster wants to know of it, some milliseconds old at most.
+    pub cluster: Mutex<ShardReport>,
     /// The replicas that it feeds, some milliseconds ago at most.
     pub replicas: Mutex<Vec<ReplicaPositions>>,
     /// Bytes that its jobs under way have found and not replied yet.

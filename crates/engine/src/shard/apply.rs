@@ -14,6 +14,7 @@
 //! disk logs each entry that it carries out ([`super::follow`]).
 
 use super::Shard;
+use super::log_history::{EpochHistory, LogHistory};
 use super::progress::{Applied, AppliedLogs, ApplyError, Origin};
 use super::room::{given_bytes, release_turn};
 use crate::store::{Found, LogKeys, Now};
@@ -122,17 +123,36 @@ impl<J: Journal> Shard<J> {
     /// next ones. A log on a disk goes on, and [`Shard::own_since`] tells where it is the shard's own
     /// again.
     ///
+    /// If the shard has followed one log, of as many shards, a replica of the same primary may go on
+    /// behind what this one has applied of it ([`Shard::history`]).
+    ///
     /// # Errors
     /// As of [`Shard::end_applying`].
     pub fn promote(&mut self, epoch: u64, log_secret: u64) -> Result<(), ApplyError> {
-        let goes_on = self.followed.is_kept;
+        let (goes_on, former) = (self.followed.is_kept, self.former_log());
         self.end_applying(epoch)?;
-        if goes_on {
-            return Ok(());
+        if !goes_on {
+            let key = LogKey::new(log_secret, self.store.options.log_shard);
+            self.store.log.begin_anew(key, epoch);
         }
-        let key = LogKey::new(log_secret, self.store.options.log_shard);
-        self.store.log.begin_anew(key, epoch);
+        if let Some((key, (last, epoch))) = former {
+            self.log_history = LogHistory {
+                of: Some(key),
+                epochs: vec![EpochHistory { epoch, last, is_empty: false }],
+                first: self.last_sequence() + 1,
+                memory_only: false,
+            };
+        }
         Ok(())
+    }
+
+    /// The log that the shard has followed, if its state is of that one alone: the key, and the
+    /// sequence and epoch of the last entry that was applied.
+    fn former_log(&self) -> Option<(u64, (u64, u64))> {
+        let of = self.followed.next.filter(|of| usize::from(of.logs) == self.followed.shards())?;
+        let own = self.followed.log(of.log)?;
+        own.position?;
+        Some((own.key, self.applied.position(of.log.into())?))
     }
 
     /// The latest epoch that the shard has written or applied an entry of.

@@ -1,8 +1,8 @@
-//! The epochs of the log of a shard before the start of its server: where a replica that has followed
-//! one of them goes on.
+//! The epochs before the present one: where a replica that has followed one of them goes on.
 //!
 //! A restart carries all entries out again and counts them anew, so an entry is known by its epoch and
-//! its sequence. The shard knows of each epoch the last entry that its disk had kept.
+//! its sequence. The shard knows of each epoch the last entry that its disk had kept. A replica that
+//! becomes a primary knows the last entry of the primary before it that it has applied.
 //!
 //! Invariant: a replica that has more than was kept is never told to go on, nor to copy: what it has
 //! may have been acknowledged, and nobody else has it.
@@ -21,6 +21,9 @@ pub struct EpochHistory {
 /// See the module's text.
 #[derive(Clone, Debug, Default)]
 pub struct LogHistory {
+    /// The key of the log that had these epochs, if it is another server's: this shard has followed
+    /// it, and was promoted. `None`: they are of its own log.
+    pub of: Option<u64>,
     /// The oldest first.
     pub epochs: Vec<EpochHistory>,
     /// The sequence of the first entry of this epoch.
@@ -93,7 +96,8 @@ mod tests {
 
     fn history(lasts: &[(u64, u64, bool)]) -> LogHistory {
         let epoch = |&(epoch, last, is_empty)| EpochHistory { epoch, last, is_empty };
-        LogHistory { epochs: lasts.iter().map(epoch).collect(), first: 7, memory_only: false }
+        let epochs = lasts.iter().map(epoch).collect();
+        LogHistory { epochs, first: 7, ..LogHistory::default() }
     }
 
     fn has(epoch: u64, received: u64, committed: u64) -> ReplicaPosition {

@@ -3,7 +3,9 @@
 
 use super::{NOW, SECRET, append, set};
 use remora_arena::{NoJournal, Owner};
-use remora_engine::{EpochHistory, LogHistory, Origin, Shard, ShardOptions, split_operation};
+use remora_engine::{
+    Durability, EpochHistory, FollowedLog, LogHistory, Origin, Shard, ShardOptions, split_operation,
+};
 use remora_layout::limits::FEED_REASON_BYTES;
 use remora_protocol::replication::{FeedKind, Follow, RefusalReason};
 use remora_protocol::{Command, message::Status};
@@ -14,7 +16,12 @@ use zerocopy::FromZeros;
 const PORT: u16 = 6379;
 
 fn primary(log_secret: u64, epoch: u64) -> Shard {
+    durable_as(Durability::Memory, log_secret, epoch)
+}
+
+fn durable_as(durability: Durability, log_secret: u64, epoch: u64) -> Shard {
     let options = ShardOptions {
+        durability,
         hash_seed: 3,
         record_secret: 7,
         log_secret,
@@ -44,17 +51,22 @@ struct Replica {
 impl Replica {
     fn new() -> Self {
         let mut shard = primary(1, 1);
-        shard.begin_applying();
+        shard.begin_following((0, 1), false);
         Self { follower: Follower::default(), shard, copies: 0 }
     }
 
     /// Takes one message, as a server does.
     fn take(&mut self, message: &[u8]) -> Result<FollowEvent, FeedError> {
         let heard = self.follower.hear(message)?;
+        let key = self.follower.key();
+        self.shard.follow_log(FollowedLog { log: 0, logs: 1, key, position: None });
         match &heard {
             FollowEvent::Begins { copies: true, .. } => {
                 self.copies += 1;
                 self.shard.begin_copy(&Origin::WHOLE, NOW);
+                while self.shard.is_flushing() {
+                    self.shard.release_some(NOW);
+                }
             }
             FollowEvent::Operations(stream) => {
                 let mut left = &stream[..];
@@ -64,7 +76,7 @@ impl Replica {
                 }
             }
             FollowEvent::Copied { sequence, epoch } => {
-                self.shard.begin_applying_at(0, (*sequence, *epoch));
+                self.shard.follow_at(0, (*sequence, *epoch));
             }
             FollowEvent::Entries { .. } => {
                 let log = self.follower.log().expect("it follows");
@@ -151,7 +163,7 @@ fn restarted(kept: u64, memory_only: bool) -> Shard {
     del(&mut after, b"more");
     let first = after.last_sequence() + 1;
     let epochs = vec![EpochHistory { epoch: 1, last: kept, is_empty: false }];
-    after.set_history(LogHistory { epochs, first, memory_only });
+    after.set_history(LogHistory { of: None, epochs, first, memory_only });
     after
 }
 
@@ -367,6 +379,56 @@ fn a_promoted_shard_has_another_log_under_a_later_epoch() {
     old.shard.begin_applying();
     old.link(&mut replica.shard, usize::MAX, |_| {});
     same(&replica.shard, &old.shard);
+}
+
+/// Two replicas of one primary, which dies: the one that has more of it is promoted. The other goes on
+/// behind it, without a copy, if it has as much of the old log, and drops what it has beyond.
+#[test]
+fn a_replica_goes_on_with_another_one_that_was_promoted() {
+    for (first, second, copies) in [(20, 20, 1), (20, 23, 1), (20, 19, 2)] {
+        let mut of = durable_as(Durability::Told, SECRET, 3);
+        let (mut promoted, mut other) = (Replica::new(), Replica::new());
+        promoted.link(&mut of, usize::MAX, |_| {});
+        other.link(&mut of, usize::MAX, |_| {});
+        for at in 0..first.max(second) {
+            set(&mut of, format!("key-{at}").as_bytes(), b"v");
+            // Neither has acknowledged more, so no commit position is beyond.
+            of.set_durable(of.last_sequence().min(first.min(second)));
+            let has = of.last_sequence();
+            for (replica, most) in [(&mut promoted, first), (&mut other, second)] {
+                if has <= most {
+                    replica.link(&mut of, usize::MAX, |_| {});
+                }
+            }
+        }
+        let (rest, _) = promoted.follower.log().unwrap().take_rest();
+        for entry in rest {
+            promoted.shard.apply(&entry.entry(), &Origin::WHOLE, NOW).unwrap();
+        }
+        promoted.shard.promote(promoted.shard.last_epoch() + 1, 5).unwrap();
+        set(&mut promoted.shard, b"new", b"1");
+        other.link(&mut promoted.shard, usize::MAX, |_| {});
+        if copies == 2 {
+            assert!(other.follower.log().is_none(), "it has lost its place");
+            other.follower = Follower::default();
+            other.link(&mut promoted.shard, usize::MAX, |_| {});
+        }
+        assert_eq!(other.copies, copies, "{first} and {second}");
+        same(&promoted.shard, &other.shard);
+        // It has the log of the new one from now on.
+        set(&mut promoted.shard, b"new", b"2");
+        other.link(&mut promoted.shard, usize::MAX, |_| {});
+        same(&promoted.shard, &other.shard);
+        assert_eq!(other.copies, copies);
+        // What has followed another log does not.
+        let mut stranger = Replica::new();
+        stranger.link(&mut primary(SECRET + 1, 3), usize::MAX, |_| {});
+        let mut feed =
+            Feed::begin((&mut promoted.shard, 1), &follow(&mut stranger.follower), AskFor::Some);
+        let mut message = Vec::new();
+        feed.next_message(&mut promoted.shard, NOW, &mut message);
+        assert_eq!(stranger.take(&message), Ok(FollowEvent::Lost { is_same_log: false }));
+    }
 }
 
 #[test]

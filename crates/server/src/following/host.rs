@@ -25,6 +25,12 @@ pub trait Host {
         0
     }
 
+    /// Whether the primary is known to have every acknowledged entry, so that it is copied whatever
+    /// its log is: the coordinator of a cluster has named it. Else an operator has to say so.
+    fn copies_any(&self) -> bool {
+        false
+    }
+
     /// A copy is complete: a disk had better have a snapshot behind it than what was there before, and
     /// the copy.
     fn copied(&self) {}
@@ -69,6 +75,10 @@ impl Host for ReplicaHost {
 
     fn number(&self) -> u32 {
         (self.shared.incarnation >> 32) as u32
+    }
+
+    fn copies_any(&self) -> bool {
+        self.shared.config.is_clustered
     }
 
     fn copied(&self) {

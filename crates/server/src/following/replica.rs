@@ -6,7 +6,7 @@ use super::step_barrier::{ProgressWait, StepBarrier};
 use super::worker::{Ended, Worker};
 use crate::shared::Shared;
 use remora_client_core::{Options, Subscriber};
-use remora_fabric::Wake;
+use remora_fabric::{Address, Wake};
 use remora_layout::limits::{HEARTBEAT_MS, ROLE_TIMEOUT_MS};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,6 +38,29 @@ impl Replica {
         let shared = Arc::clone(&self.shared);
         let host = ReplicaHost { shared: Arc::clone(&shared), following: Arc::clone(&following) };
         Self { shared, following, worker: self.worker.anew(host), link: None }
+    }
+
+    /// The one that follows another primary from here: see [`Worker::moved`]. It is settled.
+    pub fn moved(self, primary: Address) -> Self {
+        let following = Arc::new(self.following.moved(primary));
+        let (shared, host) = (&self.shared, &following);
+        let host = ReplicaHost { shared: Arc::clone(shared), following: Arc::clone(host) };
+        Self { following, worker: self.worker.moved(host), link: None, ..self }
+    }
+
+    /// See [`Worker::positions`].
+    pub fn positions(&mut self) -> Option<Vec<(u64, u64)>> {
+        self.worker.positions()
+    }
+
+    /// Waits until the shards have carried out what they were given. There is no link.
+    ///
+    /// # Errors
+    /// They have not; why.
+    pub fn settle(&mut self) -> Result<(), String> {
+        let barrier = StepBarrier::new(self.shared.shards.len());
+        self.worker.give_barrier(&barrier);
+        self.wait_for_shards(&barrier).map(|_| ())
     }
 
     /// Follows over one link, until that ends or `is_called` says that there is something else to
@@ -134,10 +157,15 @@ impl Replica {
         self.end_link();
         let barrier = StepBarrier::new(self.shared.shards.len());
         let beyond = self.worker.give_rest(&barrier);
+        self.wait_for_shards(&barrier).map(|epoch| (beyond, epoch))
+    }
+
+    /// Waits until all shards have come to this barrier. The latest epoch that one of them knows.
+    fn wait_for_shards(&self, barrier: &StepBarrier) -> Result<u64, String> {
         let mut wait = ProgressWait::new(Duration::from_millis(ROLE_TIMEOUT_MS));
         let (shared, following) = (&self.shared, &self.following);
         match barrier.wait(|| !shared.is_stopping() && wait.goes_on(following.progress())) {
-            Some(epoch) => Ok((beyond, epoch)),
+            Some(epoch) => Ok(epoch),
             None => Err(match following.trouble() {
                 none if none.is_empty() => "its shards have not applied what it received".into(),
                 trouble => trouble,

@@ -42,10 +42,38 @@ pub enum RoleChange {
     Resync,
 }
 
+/// What a server of a cluster is to do, as the coordinator has recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// It neither leads nor follows: its log rings are withdrawn from its primary, and what they hold
+    /// is taken out. Nothing beyond the commit position is applied.
+    Hold,
+    /// It follows the server at this address, from where it is, or with a copy. The coordinator knows
+    /// that this one has every acknowledged change, so no operator has to say so.
+    Follow(Address),
+    /// It leads, with all that it has received.
+    Lead,
+}
+
+/// What has become of an order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ordered {
+    /// By shard of the primary, the epoch and the sequence of the last entry of its log that was
+    /// received. `None` without a whole copy.
+    pub positions: Option<Vec<(u64, u64)>>,
+    /// The epoch of the logs that the server writes.
+    pub epoch: u64,
+}
+
+/// The answer to an [`Order`], or why it is not carried out.
+pub type OrderAnswer = Result<Ordered, String>;
+
 /// What the thread of the role is asked.
 pub(super) enum Asked {
     /// A change, and the request that waits for the answer.
     Change(RoleChange, Token),
+    /// An order, and where the answer goes.
+    Order(Order, SyncSender<OrderAnswer>),
     /// The server is stopping.
     Stop,
 }
@@ -123,6 +151,20 @@ impl Roles {
     pub fn ask(&self, change: RoleChange, token: Token) -> Result<(), &'static str> {
         match self.asked.try_send(Asked::Change(change, token)) {
             Ok(()) => Ok(()),
+            Err(TrySendError::Full(_)) => Err("TRYAGAIN Other changes of the role are under way"),
+            Err(TrySendError::Disconnected(_)) => Err("ERR The server is stopping"),
+        }
+    }
+
+    /// As [`Roles::ask`], for the thread of the cluster. The answer comes through the channel; if its
+    /// other end is gone, the server is stopping.
+    ///
+    /// # Errors
+    /// As of [`Roles::ask`].
+    pub fn order(&self, order: Order) -> Result<Receiver<OrderAnswer>, &'static str> {
+        let (answer, answered) = sync_channel(1);
+        match self.asked.try_send(Asked::Order(order, answer)) {
+            Ok(()) => Ok(answered),
             Err(TrySendError::Full(_)) => Err("TRYAGAIN Other changes of the role are under way"),
             Err(TrySendError::Disconnected(_)) => Err("ERR The server is stopping"),
         }

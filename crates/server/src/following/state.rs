@@ -4,6 +4,7 @@ use super::resume::Resume;
 use remora_fabric::Address;
 use remora_layout::limits::MAX_SHARDS;
 use remora_replica::Follower;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -109,6 +110,27 @@ impl Following {
             heard_ms: AtomicU64::new(0),
             trouble: Mutex::default(),
         }
+    }
+
+    /// Of a server of a cluster with so many shards, which has no primary yet.
+    pub fn unled(shards: usize) -> Self {
+        let following = Self::new(Address::Unix(PathBuf::new()), shards);
+        following.set_trouble("the coordinator has not said which server leads");
+        following
+    }
+
+    /// Another primary takes the place of this one's. Its shards have carried out all that they were
+    /// given.
+    pub fn moved(&self, primary: Address) -> Self {
+        let next = Self::new(primary, self.done.len());
+        let pairs = |of: &[[AtomicU64; MAX_SHARDS]], to: &[[AtomicU64; MAX_SHARDS]]| {
+            for (of, to) in of.iter().flatten().zip(to.iter().flatten()) {
+                to.store(of.load(Ordering::Acquire), Ordering::Relaxed);
+            }
+        };
+        pairs(&self.applied, &next.applied);
+        pairs(&self.durable, &next.durable);
+        next
     }
 
     /// Why it does not follow; empty if it does.

@@ -14,28 +14,28 @@ pub struct StepBarrier {
 struct BarrierState {
     /// Shards that have not come.
     left: usize,
-    /// The latest epoch that those which have come know.
-    epoch: u64,
+    /// The greatest number that one of those which have come has given: the latest epoch that it knows.
+    most: u64,
 }
 
 impl StepBarrier {
     /// For so many shards.
     pub fn new(shards: usize) -> Arc<Self> {
-        let state = Mutex::new(BarrierState { left: shards, epoch: 0 });
+        let state = Mutex::new(BarrierState { left: shards, most: 0 });
         Arc::new(Self { state, all: Condvar::new() })
     }
 
-    /// A shard has taken the step. It knows of this epoch.
-    pub fn pass(&self, epoch: u64) {
+    /// A shard has taken the step, and gives this number: the latest epoch that it knows.
+    pub fn pass(&self, number: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        *state = BarrierState { left: state.left.saturating_sub(1), epoch: state.epoch.max(epoch) };
+        *state = BarrierState { left: state.left.saturating_sub(1), most: state.most.max(number) };
         if state.left == 0 {
             self.all.notify_all();
         }
     }
 
-    /// Waits until all shards have come, while `goes_on` says so. The latest epoch that any of them
-    /// knows; `None` if the wait was given up.
+    /// Waits until all shards have come, while `goes_on` says so. The greatest number that any of them
+    /// has given; `None` if the wait was given up.
     pub fn wait(&self, mut goes_on: impl FnMut() -> bool) -> Option<u64> {
         const LOOK: Duration = Duration::from_millis(10);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +46,7 @@ impl StepBarrier {
             let waited = self.all.wait_timeout(state, LOOK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        Some(state.epoch)
+        Some(state.most)
     }
 }
 

@@ -1,11 +1,11 @@
 //! The thread that changes the role of a server, and follows the primary of a replica.
 //!
-//! It is in one of two states: it waits for a change (a primary), or it follows (a replica), and
-//! looks for changes meanwhile. A change is carried out from its beginning to its end before
-//! anything else, and then answered.
+//! It is in one of three states: it waits for a change (a primary), it follows (a replica), or it is
+//! held (a server of a cluster that has no link). It looks for changes meanwhile. A change is carried
+//! out from its beginning to its end before anything else, and then answered.
 
 use super::replica::Replica;
-use super::role::{Asked, Role, RoleChange, RoleStep};
+use super::role::{Asked, Order, OrderAnswer, Ordered, Role, RoleChange, RoleStep};
 use super::state::Following;
 use super::step_barrier::{ProgressWait, StepBarrier};
 use super::worker::Ended;
@@ -48,6 +48,7 @@ impl RoleThread {
             epoch: 0,
             asked: None,
             copy_for_room_ms: COPY_FOR_ROOM_MS,
+            is_held: shared.config.is_clustered,
         };
         Ok(Self { thread: vital_thread::spawn("role", move || worker.run())?, shared })
     }
@@ -72,6 +73,8 @@ struct RoleWorker {
     asked: Option<Asked>,
     /// For how long a shard may have no memory, until the primary is copied anew, ms.
     copy_for_room_ms: u64,
+    /// It makes no link, until it is ordered to.
+    is_held: bool,
 }
 
 impl RoleWorker {
@@ -80,6 +83,10 @@ impl RoleWorker {
         loop {
             match self.next_asked() {
                 Some(Asked::Change(change, token)) => self.change(change, token),
+                Some(Asked::Order(order, answer)) => {
+                    // Its other end is gone only if the server is stopping.
+                    let _ = answer.send(self.carry_out(order));
+                }
                 Some(Asked::Stop) | None => return,
             }
         }
@@ -89,6 +96,9 @@ impl RoleWorker {
     fn next_asked(&mut self) -> Option<Asked> {
         let Some(mut replica) = self.replica.take() else { return self.changes.recv().ok() };
         let mut pause_ms = FOLLOW_AGAIN_MS;
+        while self.is_held && !self.is_called() {
+            self.pause(&mut replica, Duration::from_millis(HEARTBEAT_MS));
+        }
         // Bounded by the life of the server.
         while self.asked.is_none() {
             let began = Instant::now();
@@ -180,6 +190,51 @@ impl RoleWorker {
         let reply =
             OwnedReply { number, value: Some(text.into_bytes()), ..OwnedReply::status(Status::Ok) };
         self.shared.shards[token.home].inbox.push(Message::RoleAnswer(token, reply));
+    }
+
+    fn carry_out(&mut self, order: Order) -> OrderAnswer {
+        match order {
+            Order::Hold => self.hold(),
+            Order::Follow(primary) => self.follow_ordered(primary),
+            Order::Lead => self.lead().map(|()| self.is_held = false),
+        }?;
+        let positions = self.replica.as_mut().and_then(Replica::positions);
+        Ok(Ordered { positions, epoch: self.shared.roles.epoch() })
+    }
+
+    /// Neither leads nor follows. What lies in the rings is taken out, and nothing comes any more: the
+    /// old primary sees that, and counts no entry as stored here.
+    fn hold(&mut self) -> Result<(), String> {
+        match &mut self.replica {
+            Some(replica) => replica.end_link(),
+            None => {
+                tracing::info!("this server leads no more, as the coordinator says");
+                let following = Arc::new(Following::unled(self.shared.shards.len()));
+                self.begin(Replica::new(Arc::clone(&self.shared), following))?;
+            }
+        }
+        self.is_held = true;
+        Ok(())
+    }
+
+    /// Follows this server, from where it is with the log of the primary before.
+    fn follow_ordered(&mut self, primary: Address) -> Result<(), String> {
+        let is_same = |of: &Replica| of.following.primary == primary;
+        if !self.is_held && self.replica.as_ref().is_some_and(is_same) {
+            return Ok(());
+        }
+        self.hold()?;
+        let mut before = self.replica.take().expect("it is held");
+        if let Err(why) = before.settle() {
+            self.replica = Some(before);
+            return Err(why);
+        }
+        tracing::info!("this server follows {primary}, as the coordinator says");
+        self.epoch = self.epoch.max(before.epoch());
+        let next = before.moved(primary);
+        self.shared.roles.set(Role::Replica(Arc::clone(&next.following)));
+        (self.replica, self.is_held) = (Some(next), false);
+        Ok(())
     }
 
     /// Becomes the replica of another server.

@@ -85,6 +85,13 @@ impl<H: Host> Worker<H> {
         Self { logs, copied, begins, ..Self::new(host, self.given.len()) }
     }
 
+    /// The one that follows another primary, which has every acknowledged entry: it goes on from
+    /// where this one is. The shards have carried out all that they were given.
+    pub fn moved(self, host: H) -> Self {
+        let (given, begins) = (vec![0; self.given.len()], vec![None; self.logs.len()]);
+        Self { host, given, begins, renumbered: Vec::new(), by: None, ..self }
+    }
+
     /// How far the server has come.
     pub fn following(&self) -> &Arc<Following> {
         self.host.following()
@@ -125,11 +132,12 @@ impl<H: Host> Worker<H> {
     pub fn begin(&mut self, link: &mut Subscriber) -> Result<(), Ended> {
         let shards = link.shards();
         if self.logs.len() != shards {
-            if self.logs.iter().any(Follower::has_begun) {
+            if self.logs.iter().any(Follower::has_begun) && !self.host.copies_any() {
                 return Err(Ended::Failed(another_server()));
             }
             self.logs = (0..shards).map(|_| Follower::default()).collect();
             self.copied = vec![None; shards];
+            self.is_cleared = false;
         }
         // What was waited for comes anew.
         self.begins = vec![None; shards];
@@ -230,8 +238,13 @@ impl<H: Host> Worker<H> {
                 self.give(log, LogPart::Entries(rest));
             }
         }
-        self.give_all(|| Body::StepBarrier(Arc::clone(barrier)));
+        self.give_barrier(barrier);
         beyond
+    }
+
+    /// Gives the shards this barrier, behind all that they were given.
+    pub fn give_barrier(&mut self, barrier: &Arc<StepBarrier>) {
+        self.give_all(|| Body::StepBarrier(Arc::clone(barrier)));
     }
 
     /// The shards of this server that have keys of a log.
@@ -288,6 +301,13 @@ impl<H: Host> Worker<H> {
             }
             FollowEvent::Entries { asks: false } => {}
             FollowEvent::Entries { asks: true } => self.acknowledge(link, log)?,
+            FollowEvent::Lost { .. } | FollowEvent::HasMore { .. } | FollowEvent::UnknownEpoch
+                if self.host.copies_any() =>
+            {
+                tracing::info!("shard {log} is copied: the primary cannot go on from what is here");
+                self.logs[log] = Follower::default();
+                self.ask(link, log)?;
+            }
             FollowEvent::Lost { is_same_log: true } => {
                 tracing::info!("the primary keeps too little of its log for shard {log}");
                 self.logs[log].lose_place();

@@ -61,9 +61,9 @@ impl ShardHost {
             disk.shipper(number, &mut shard)
         });
         let outbox = Outbox::new(number, shared.shards.len());
-        let of = (shared.config.min_replicas, shared.awaits_disk);
+        let of = (shared.config.min_replicas, shared.config.is_clustered);
         Self {
-            acknowledging: Acknowledging::new(&mut shard, of.0, of.1),
+            acknowledging: Acknowledging::new(&mut shard, of, shared.awaits_disk),
             now: shared.clock.now(),
             shared,
             number,
@@ -324,6 +324,7 @@ impl Host for ShardHost {
         let primary = following.map(|of| of.primary.to_string()).unwrap_or_default();
         Some(match refusal {
             Status::NoReads => CommandError::NoReads { primary },
+            Status::Fenced => CommandError::Fenced,
             _ => CommandError::Copying { primary },
         })
     }

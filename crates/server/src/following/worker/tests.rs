@@ -70,6 +70,7 @@ fn copy_begins(key: u64) -> Vec<u8> {
         epoch: 1.into(),
         next: 0.into(),
         kept: 0.into(),
+        former: 0.into(),
         arena_bytes: 1.into(),
         used_bytes: 1.into(),
         keys: 1.into(),
