@@ -675,6 +675,24 @@ pub const DIGEST_RESTARTS: u32 = 8;
 /// Longest body of one of the log's frames: the log splits a longer entry into pieces.
 pub const LOG_PIECE_BYTES: usize = 64 << 10;
 
+// Clusters.
+
+/// Members of a cluster: with their addresses they fit one node of the coordinator.
+pub const MAX_MEMBERS: usize = 2048;
+/// Groups of a cluster: half as many, as a group without a replica has nothing to fail over to.
+pub const MAX_GROUPS: usize = MAX_MEMBERS / 2;
+/// Longest name of a group, bytes: longer than people type.
+pub const MAX_GROUP_NAME_BYTES: usize = 32;
+/// Longest address of a member, bytes: most hosts' names with a port, or the path of a Unix socket,
+/// which ends at 107.
+pub const MAX_MEMBER_ADDRESS_BYTES: usize = 128;
+/// Longest topology, bytes. A ZooKeeper refuses requests of 1 MiB (`jute.maxbuffer`); the rest is for
+/// the head of a request.
+pub const MAX_TOPOLOGY_BYTES: usize = 1_000_000;
+/// Requests of one member to the coordinator that wait for their answers: it has a handful of things
+/// to ask, each again some times at most.
+pub const COORDINATOR_REQUESTS: usize = 64;
+
 // RESP connections, and the work that a shard's thread does for them.
 
 /// Arguments of one RESP command, as Redis.
@@ -791,6 +809,7 @@ const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= FEED_BYTES && ASK_ENTRIES > 1);
 const _: () = assert!(LOG_ROOM_BYTES < FEED_ROOM_BYTES);
 const _: () = assert!(MAX_MIN_REPLICAS < MAX_COUNTED_REPLICAS);
+const _: () = assert!(MAX_TOPOLOGY_BYTES < (1 << 20) - 1024);
 const _: () = assert!(LAG_UNIT_US * 10 <= HEARTBEAT_MS * 1_000 && LAG_MARKS > 2);
 const _: () = assert!(IN_SYNC_LOOK_MS < IN_SYNC_STALL_MS && IN_SYNC_STALL_MS < IN_SYNC_TIMEOUT_MS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
