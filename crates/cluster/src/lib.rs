@@ -14,5 +14,11 @@
 #![forbid(unsafe_code)]
 
 pub mod coordinator;
+mod leadership;
+pub mod lease;
+pub mod member;
 pub mod memory;
+pub mod message;
 pub mod topology;
+
+pub use leadership::{ReplicaStanding, Required};

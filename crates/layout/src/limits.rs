@@ -692,6 +692,44 @@ pub const MAX_TOPOLOGY_BYTES: usize = 1_000_000;
 /// Requests of one member to the coordinator that wait for their answers: it has a handful of things
 /// to ask, each again some times at most.
 pub const COORDINATOR_REQUESTS: usize = 64;
+/// How long a primary may acknowledge and echo clocks without the word of its in-sync set, ms, from
+/// when it asked: ten heartbeats, so that a busy machine may lose some.
+pub const PRIMARY_LEASE_MS: u64 = 10 * HEARTBEAT_MS;
+/// Subtracted from that lease for clock drift, and added to the time that a new primary waits, ms.
+pub const PRIMARY_LEASE_MARGIN_MS: u64 = PRIMARY_LEASE_MS * CLOCK_DRIFT_PERCENT / 100;
+/// Of the time between two ticks no more counts as passed, ms, where a clock that jumps forward could
+/// do harm: a late tick or two.
+pub const FENCE_TICK_MAX_MS: u64 = 3 * HEARTBEAT_MS;
+/// A member of the in-sync set that has not confirmed the lease for so long leaves the set, ms: longer
+/// than a busy machine stands still. Nothing is acknowledged meanwhile.
+pub const SILENT_REPLICA_MS: u64 = 500;
+/// A replica that left the in-sync set comes back after this, ms, and after twice as much each
+/// further time, as it makes all changes wait each time that it leaves,
+pub const RETURN_BACKOFF_MS: u64 = 1_000;
+/// up to this, ms. Behind so long a time without leaving it begins anew.
+pub const RETURN_BACKOFF_MAX_MS: u64 = 60_000;
+/// A member asks the coordinator this often to be present, ms, while another session is: its own of
+/// before, mostly.
+pub const ENTER_AGAIN_MS: u64 = 100;
+/// A member whose proposal was overtaken makes another within this time, ms,
+pub const PROPOSE_AGAIN_MS: u64 = 8;
+/// which doubles this often: 1,000 members that start at once are recorded within seconds.
+pub const PROPOSE_AGAIN_DOUBLINGS: u32 = 8;
+/// A primary that hands its epoch over waits so long for what is in flight, ms, and leads on then.
+pub const HAND_OVER_TIMEOUT_MS: u64 = 1_000;
+/// A primary that has released its epoch waits so long for the next one, ms, and then lets its
+/// instance end, which makes a watcher choose.
+pub const RELEASED_TIMEOUT_MS: u64 = 2_000;
+/// A watcher asks a member to withdraw its ring again after this, ms.
+pub const WITHDRAW_AGAIN_MS: u64 = 50;
+/// A watcher waits so long for all of an in-sync set that could lead, ms, then for one.
+pub const WITHDRAW_ALL_MS: u64 = 200;
+/// Failovers that a watcher has under way at once; the others wait.
+pub const FAILOVERS_AT_ONCE: usize = 16;
+/// A group that fails over again soon waits so long first, ms, twice as long each further time,
+pub const FAILOVER_BACKOFF_MS: u64 = 100;
+/// up to this, ms. After so long a time without one it begins anew.
+pub const FAILOVER_BACKOFF_MAX_MS: u64 = 10_000;
 
 // RESP connections, and the work that a shard's thread does for them.
 
@@ -838,6 +876,12 @@ const _: () = assert!(
     (READ_LEASE_MS - READ_LEASE_MARGIN_MS) * (100 + CLOCK_DRIFT_PERCENT)
         <= (READ_LEASE_MS + READ_LEASE_MARGIN_MS) * (100 - CLOCK_DRIFT_PERCENT)
 );
+// So does the lease of a primary.
+const _: () = assert!(
+    (PRIMARY_LEASE_MS - PRIMARY_LEASE_MARGIN_MS) * (100 + CLOCK_DRIFT_PERCENT)
+        <= (PRIMARY_LEASE_MS + PRIMARY_LEASE_MARGIN_MS) * (100 - CLOCK_DRIFT_PERCENT)
+);
+const _: () = assert!(PRIMARY_LEASE_MS + FENCE_TICK_MAX_MS < SILENT_REPLICA_MS);
 // A fast server's clock that is slewed forward stays within the margin that a slow reader adds.
 const _: () = assert!(
     (100 + CLOCK_DRIFT_PERCENT) * (1_000_000 + CLOCK_SLEW_PPM) * 100
