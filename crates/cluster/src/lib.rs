@@ -20,5 +20,6 @@ pub mod member;
 pub mod memory;
 pub mod message;
 pub mod topology;
+pub mod watcher;
 
 pub use leadership::{ReplicaStanding, Required};

@@ -501,7 +501,7 @@ impl Member {
             Message::HandOver { group, epoch } if group == self.joining.group => {
                 self.hand_over(from, epoch, now_ns);
             }
-            Message::Begun { epoch, is_released: true } => {
+            Message::Begun { group, epoch, is_released: true } if group == self.joining.group => {
                 if let Role::Leads(of) = &mut self.role
                     && of.epoch == epoch
                 {
@@ -562,7 +562,8 @@ impl Member {
         }
         self.fence.get_or_insert(Stopwatch::begin(now_ns));
         if let (Some(watcher), Some(positions)) = (self.watcher, positions) {
-            let message = Message::Withdrawn { epoch, positions };
+            let group = self.joining.group;
+            let message = Message::Withdrawn { group, epoch, positions };
             self.actions.push(Action::Send(watcher, message));
         }
     }
@@ -587,7 +588,8 @@ impl Member {
         self.role = Role::Released { epoch, since: Stopwatch::begin(now_ns) };
         self.say(Notice::HandedOver(epoch));
         if let Some(watcher) = self.watcher {
-            self.actions.push(Action::Send(watcher, Message::Released { epoch, positions }));
+            let group = self.joining.group;
+            self.actions.push(Action::Send(watcher, Message::Released { group, epoch, positions }));
         }
     }
 

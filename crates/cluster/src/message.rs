@@ -41,6 +41,8 @@ pub enum Message {
     /// To the watcher: the sender has withdrawn the ring of every epoch below, and its log of each
     /// shard ends so.
     Withdrawn {
+        /// The group.
+        group: GroupId,
         /// The epoch that is to begin.
         epoch: u64,
         /// By shard.
@@ -56,6 +58,8 @@ pub enum Message {
     /// To the watcher: the sender leads this epoch no more, nothing waits to be acknowledged, and no
     /// read lease of its clients lasts. It will not lead it again.
     Released {
+        /// The group.
+        group: GroupId,
         /// The epoch that it has led.
         epoch: u64,
         /// By shard.
@@ -63,6 +67,8 @@ pub enum Message {
     },
     /// From the watcher, to a new primary: the epoch is recorded.
     Begun {
+        /// The group.
+        group: GroupId,
         /// The epoch that has begun.
         epoch: u64,
         /// The primary of the epoch before has released it: there is nothing to wait out.

@@ -183,7 +183,8 @@ pub struct Promotion {
 }
 
 /// An instance of the recorded in-sync set becomes primary, under the next epoch. The former primary
-/// is in no set behind it.
+/// may be in the set behind it only if it has handed its epoch over: otherwise it may have changes
+/// that the new one lacks.
 ///
 /// In a group that has had no primary, any member may become one: nothing was acknowledged there.
 ///
@@ -196,11 +197,12 @@ pub fn promote(topology: &Topology, promotion: Promotion) -> Result<Topology, Re
     if of.primary == Some(*to) {
         return Err(Refusal::LeadsAlready(*to));
     }
-    for instance in in_sync.iter().chain([to]) {
-        let is_first = of.epoch == 0 && instance == to;
-        if !is_first && !of.in_sync.contains(instance) {
-            return Err(Refusal::NotInSync(*instance));
-        }
+    let is_first = of.epoch == 0;
+    if !is_first && !of.in_sync.contains(to) {
+        return Err(Refusal::NotInSync(*to));
+    }
+    if let Some(instance) = in_sync.iter().find(|instance| !of.has_all_acknowledged(**instance)) {
+        return Err(Refusal::NotInSync(*instance));
     }
     begin_epoch(topology, promotion)
 }
