@@ -675,6 +675,62 @@ pub const DIGEST_RESTARTS: u32 = 8;
 /// Longest body of one of the log's frames: the log splits a longer entry into pieces.
 pub const LOG_PIECE_BYTES: usize = 64 << 10;
 
+// Clusters.
+
+/// Members of a cluster: with their addresses they fit one node of the coordinator.
+pub const MAX_MEMBERS: usize = 2048;
+/// Groups of a cluster: half as many, as a group without a replica has nothing to fail over to.
+pub const MAX_GROUPS: usize = MAX_MEMBERS / 2;
+/// Longest name of a group, bytes: longer than people type.
+pub const MAX_GROUP_NAME_BYTES: usize = 32;
+/// Longest address of a member, bytes: most hosts' names with a port, or the path of a Unix socket,
+/// which ends at 107.
+pub const MAX_MEMBER_ADDRESS_BYTES: usize = 128;
+/// Longest topology, bytes. A ZooKeeper refuses requests of 1 MiB (`jute.maxbuffer`); the rest is for
+/// the head of a request.
+pub const MAX_TOPOLOGY_BYTES: usize = 1_000_000;
+/// Requests of one member to the coordinator that wait for their answers: it has a handful of things
+/// to ask, each again some times at most.
+pub const COORDINATOR_REQUESTS: usize = 64;
+/// How long a primary may acknowledge and echo clocks without the word of its in-sync set, ms, from
+/// when it asked: ten heartbeats, so that a busy machine may lose some.
+pub const PRIMARY_LEASE_MS: u64 = 10 * HEARTBEAT_MS;
+/// Subtracted from that lease for clock drift, and added to the time that a new primary waits, ms.
+pub const PRIMARY_LEASE_MARGIN_MS: u64 = PRIMARY_LEASE_MS * CLOCK_DRIFT_PERCENT / 100;
+/// Of the time between two ticks no more counts as passed, ms, where a clock that jumps forward could
+/// do harm: a late tick or two.
+pub const FENCE_TICK_MAX_MS: u64 = 3 * HEARTBEAT_MS;
+/// A member of the in-sync set that has not confirmed the lease for so long leaves the set, ms: longer
+/// than a busy machine stands still. Nothing is acknowledged meanwhile.
+pub const SILENT_REPLICA_MS: u64 = 500;
+/// A replica that left the in-sync set comes back after this, ms, and after twice as much each
+/// further time, as it makes all changes wait each time that it leaves,
+pub const RETURN_BACKOFF_MS: u64 = 1_000;
+/// up to this, ms. Behind so long a time without leaving it begins anew.
+pub const RETURN_BACKOFF_MAX_MS: u64 = 60_000;
+/// A member asks the coordinator this often to be present, ms, while another session is: its own of
+/// before, mostly.
+pub const ENTER_AGAIN_MS: u64 = 100;
+/// A member whose proposal was overtaken makes another within this time, ms,
+pub const PROPOSE_AGAIN_MS: u64 = 8;
+/// which doubles this often: 1,000 members that start at once are recorded within seconds.
+pub const PROPOSE_AGAIN_DOUBLINGS: u32 = 8;
+/// A primary that hands its epoch over waits so long for what is in flight, ms, and leads on then.
+pub const HAND_OVER_TIMEOUT_MS: u64 = 1_000;
+/// A primary that has released its epoch waits so long for the next one, ms, and then lets its
+/// instance end, which makes a watcher choose.
+pub const RELEASED_TIMEOUT_MS: u64 = 2_000;
+/// A watcher asks a member to withdraw its ring again after this, ms.
+pub const WITHDRAW_AGAIN_MS: u64 = 50;
+/// A watcher waits so long for all of an in-sync set that could lead, ms, then for one.
+pub const WITHDRAW_ALL_MS: u64 = 200;
+/// Failovers that a watcher has under way at once; the others wait.
+pub const FAILOVERS_AT_ONCE: usize = 16;
+/// A group that fails over again soon waits so long first, ms, twice as long each further time,
+pub const FAILOVER_BACKOFF_MS: u64 = 100;
+/// up to this, ms. After so long a time without one it begins anew.
+pub const FAILOVER_BACKOFF_MAX_MS: u64 = 10_000;
+
 // RESP connections, and the work that a shard's thread does for them.
 
 /// Arguments of one RESP command, as Redis.
@@ -791,6 +847,7 @@ const _: () = assert!(LOG_PIECE_BYTES + 64 <= OPLOG_BYTES / LOG_SEGMENTS);
 const _: () = assert!(LOG_PIECE_BYTES + 64 <= FEED_BYTES && ASK_ENTRIES > 1);
 const _: () = assert!(LOG_ROOM_BYTES < FEED_ROOM_BYTES);
 const _: () = assert!(MAX_MIN_REPLICAS < MAX_COUNTED_REPLICAS);
+const _: () = assert!(MAX_TOPOLOGY_BYTES < (1 << 20) - 1024);
 const _: () = assert!(LAG_UNIT_US * 10 <= HEARTBEAT_MS * 1_000 && LAG_MARKS > 2);
 const _: () = assert!(IN_SYNC_LOOK_MS < IN_SYNC_STALL_MS && IN_SYNC_STALL_MS < IN_SYNC_TIMEOUT_MS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
@@ -819,6 +876,12 @@ const _: () = assert!(
     (READ_LEASE_MS - READ_LEASE_MARGIN_MS) * (100 + CLOCK_DRIFT_PERCENT)
         <= (READ_LEASE_MS + READ_LEASE_MARGIN_MS) * (100 - CLOCK_DRIFT_PERCENT)
 );
+// So does the lease of a primary.
+const _: () = assert!(
+    (PRIMARY_LEASE_MS - PRIMARY_LEASE_MARGIN_MS) * (100 + CLOCK_DRIFT_PERCENT)
+        <= (PRIMARY_LEASE_MS + PRIMARY_LEASE_MARGIN_MS) * (100 - CLOCK_DRIFT_PERCENT)
+);
+const _: () = assert!(PRIMARY_LEASE_MS + FENCE_TICK_MAX_MS < SILENT_REPLICA_MS);
 // A fast server's clock that is slewed forward stays within the margin that a slow reader adds.
 const _: () = assert!(
     (100 + CLOCK_DRIFT_PERCENT) * (1_000_000 + CLOCK_SLEW_PPM) * 100

@@ -19,6 +19,7 @@ const DRIVEN: &[&str] = &[
     "crates/walk/src/",
     "crates/index/src/",
     "crates/engine/src/",
+    "crates/cluster/src/",
     "crates/client-core/src/",
     "crates/server/src/ring_session/",
     "crates/server/src/resp/",

@@ -18,6 +18,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("log", &[&["layout"]]),
     ("storage", &[&["log", "layout"]]),
     ("protocol", &[&["geometry", "layout"]]),
+    ("cluster", &[&["protocol", "layout"]]),
     ("arena", &[&["layout"]]),
     ("verbs-sys", &[]),
     ("fabric", &[&["verbs-sys", "arena", "layout"]]),

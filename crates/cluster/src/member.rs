@@ -1,0 +1,723 @@
+//! What one member of a cluster does: whom it follows, whether it leads, and whom its leadership
+//! waits for. Events and time come in, actions go out.
+//!
+//! ```text
+//!            the topology names another            the topology names this instance
+//!   Follows <------------------------- Holds ----------------------------------> Leads
+//!      |                                 ^                                         |
+//!      '--- a watcher asks to withdraw --+---- an epoch above, or handed over -----'
+//! ```
+//! Invariants:
+//! * it takes part in no epoch below that for which it has withdrawn its ring: it takes no entries of
+//!   such a primary, and confirms no lease of it;
+//! * it leads an epoch only if the recorded topology names this instance, and never one that it gave
+//!   up. A process that was started again is another instance: it resumes nothing by itself;
+//! * it serves only behind the wait for the leases of the epoch before, counted from its own
+//!   withdrawal, with all that it had received applied, and while its own lease holds;
+//! * the coordinator's session decides nothing here: a primary whose session is lost leads on while
+//!   its in-sync set confirms it, as nobody else can be promoted meanwhile.
+//!
+//! The server carries the actions out in their order, and answers where it says so. It calls
+//! [`Member::handle`] with [`Event::Tick`] at least every heartbeat.
+
+use crate::coordinator::{self, Outcome, Refused, SessionState};
+use crate::leadership::{Leadership, ReplicaStanding, Required, Step};
+use crate::lease::{LeaseAsk, Stopwatch};
+use crate::message::{Message, Position};
+use crate::topology::change::{self, Joining};
+use crate::topology::{Group, GroupId, Instance, Topology};
+use remora_layout::limits::{
+    ENTER_AGAIN_MS, PROPOSE_AGAIN_DOUBLINGS, PROPOSE_AGAIN_MS, RELEASED_TIMEOUT_MS,
+};
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// What a member hears.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// Time has passed.
+    Tick,
+    /// From the coordinator, but for its answers.
+    Coordinator(coordinator::Event),
+    /// What has become of [`Action::Propose`].
+    Proposed(Outcome),
+    /// What has become of [`Action::Enter`].
+    Entered(Outcome),
+    /// Another instance has sent this to this instance.
+    Message(Instance, Message),
+    /// [`Action::Withdraw`] has happened: no entry of a primary below this epoch enters the memory of
+    /// this member any more, and its log ends so.
+    Withdrawn {
+        /// The epoch of the action.
+        epoch: u64,
+        /// By shard, what was received, applied or not; `None` if the member has a part of a copy
+        /// only, and could not lead.
+        positions: Option<Vec<Position>>,
+    },
+    /// All is applied that [`Action::Prepare`] of this epoch asked for.
+    Applied(u64),
+    /// [`Action::StopChanges`] of this epoch has happened: every change is acknowledged that was
+    /// taken, and the log ends so.
+    Drained {
+        /// The epoch of the action.
+        epoch: u64,
+        /// By shard.
+        positions: Vec<Position>,
+    },
+    /// How a replica stands, at a primary.
+    Replica(Instance, ReplicaStanding),
+    /// The server cannot lead this epoch; the reason is for people.
+    CannotLead(u64, String),
+}
+
+/// What the server does. The order counts.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    /// Ask the coordinator to make this instance present; answered by [`Event::Entered`].
+    Enter,
+    /// Propose a topology to the coordinator; answered by [`Event::Proposed`].
+    Propose(Topology),
+    /// Send a message to another instance. It may be lost.
+    Send(Instance, Message),
+    /// Neither take changes nor answer reads nor echo clocks, and follow nobody. What is in flight is
+    /// `unknown` to its client.
+    Hold,
+    /// Withdraw the ring of any primary below this epoch, and answer by [`Event::Withdrawn`].
+    Withdraw(u64),
+    /// Follow this primary, and take entries of this epoch from it only.
+    Follow {
+        /// The primary. Its address is in the topology.
+        primary: Instance,
+        /// Its epoch.
+        epoch: u64,
+    },
+    /// Begin this epoch: apply all that was received, let replicas follow, take no changes yet;
+    /// answered by [`Event::Applied`].
+    Prepare(u64),
+    /// Take changes and answer reads in this epoch, whenever the lease holds.
+    Serve(u64),
+    /// What an acknowledgement needs from now on.
+    Require(Required),
+    /// Serve, and renew no client's read lease: neither by heartbeats nor by replies.
+    StopEchoes(u64),
+    /// Take no changes; answered by [`Event::Drained`].
+    StopChanges(u64),
+    /// Give this instance up, and begin anew as another one: with another incarnation, a new
+    /// [`Member`] and another presence at the coordinator. The data stay.
+    BeginAnew,
+    /// For the log: a transition with its reason.
+    Say(Notice),
+}
+
+/// A transition, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// It follows a primary.
+    Follows(Instance, u64),
+    /// A watcher has asked it to withdraw the rings below this epoch.
+    Withdraws(u64),
+    /// It was promoted, and waits until it may serve.
+    Takes(u64),
+    /// It serves.
+    Serves(u64),
+    /// Its epoch is over: another one has begun.
+    Deposed(u64, u64),
+    /// It has handed its epoch over.
+    HandedOver(u64),
+    /// A hand-over took too long: it leads on.
+    LeadsOn(u64),
+    /// The lease of this epoch has lapsed: nothing is acknowledged, and no read is answered.
+    LeaseLapsed(u64),
+    /// The lease holds again.
+    LeaseHolds(u64),
+    /// It asks to record this in-sync set.
+    ChangesSet(Vec<Instance>, Vec<Instance>),
+    /// It is cut off from its replicas, which can go on without it: it gives up.
+    CutOff(u64),
+    /// It gives up, as it cannot lead.
+    CannotLead(u64, String),
+    /// It released an epoch, and no other has begun.
+    NobodyTook(u64),
+    /// Another session has the presence of this member.
+    IsPresentElsewhere,
+}
+
+impl Display for Notice {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Follows(primary, epoch) => {
+                write!(f, "following {primary}, which leads epoch {epoch}")
+            }
+            Self::Withdraws(epoch) => {
+                write!(f, "a watcher asks: the log ring of every epoch below {epoch} is withdrawn")
+            }
+            Self::Takes(epoch) => write!(
+                f,
+                "this server is promoted to lead epoch {epoch}, and waits until the leases of the epoch before have ended"
+            ),
+            Self::Serves(epoch) => write!(f, "this server leads epoch {epoch}, and serves"),
+            Self::Deposed(epoch, next) => {
+                write!(f, "this server leads epoch {epoch} no more: epoch {next} has begun")
+            }
+            Self::HandedOver(epoch) => write!(f, "this server has handed epoch {epoch} over"),
+            Self::LeadsOn(epoch) => {
+                write!(f, "the hand-over of epoch {epoch} took too long: this server leads on")
+            }
+            Self::LeaseLapsed(epoch) => write!(
+                f,
+                "the lease of epoch {epoch} has lapsed, as not all of the in-sync set answers: nothing is acknowledged until it does, or the coordinator has recorded a smaller set"
+            ),
+            Self::LeaseHolds(epoch) => write!(f, "the lease of epoch {epoch} holds"),
+            Self::ChangesSet(from, to) => {
+                let text = |of: &[Instance]| {
+                    of.iter().map(|of| of.member.to_string()).collect::<Vec<_>>().join(" ")
+                };
+                write!(f, "the in-sync set is to be [{}], and was [{}]", text(to), text(from))
+            }
+            Self::CutOff(epoch) => write!(
+                f,
+                "this server gives epoch {epoch} up: it reaches too few replicas, and they could go on without it"
+            ),
+            Self::CannotLead(epoch, why) => write!(f, "this server gives epoch {epoch} up: {why}"),
+            Self::NobodyTook(epoch) => {
+                write!(f, "this server has released epoch {epoch}, and nobody has begun another")
+            }
+            Self::IsPresentElsewhere => write!(
+                f,
+                "another process, or a session before this one, is present at the coordinator as this server: trying again"
+            ),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Role {
+    Holds,
+    Follows {
+        primary: Instance,
+        epoch: u64,
+    },
+    Leads(Box<Leadership>),
+    /// It has released this epoch, and waits for the next.
+    Released {
+        epoch: u64,
+        since: Stopwatch,
+    },
+    /// It has said [`Action::BeginAnew`].
+    Ended,
+}
+
+/// What the member is, for status.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// It has no part in the present epoch.
+    Holds,
+    /// It follows this primary in this epoch.
+    Follows(Instance, u64),
+    /// It leads this epoch, and does not serve yet, or its lease has lapsed.
+    Waits(u64),
+    /// It leads this epoch, and serves.
+    Serves(u64),
+}
+
+/// See the module's text. Times are ns of a monotonic clock.
+#[derive(Clone, Debug)]
+pub struct Member {
+    me: Instance,
+    joining: Joining,
+    topology: Option<Arc<Topology>>,
+    live: Vec<Instance>,
+    session: SessionState,
+    /// Whether the coordinator has to be asked for a presence, and since when it was not.
+    must_enter: bool,
+    entered: Option<Stopwatch>,
+    role: Role,
+    /// It takes part in no epoch below this one.
+    fenced: u64,
+    /// Since it has withdrawn the rings below that, if a watcher has asked for it,
+    fence: Option<Stopwatch>,
+    /// by a topology of this version.
+    fence_version: u64,
+    /// It leads no epoch up to this one.
+    given_up: u64,
+    /// Proposals in a row that were not recorded, and since when the last one was not.
+    refusals: u32,
+    refused: Option<Stopwatch>,
+    /// The version of a proposal whose end is not known.
+    proposed: Option<u64>,
+    /// That end will not be told: the next topology behind a new connection decides.
+    is_unknown: bool,
+    watcher: Option<Instance>,
+    lease_held: bool,
+    actions: Vec<Action>,
+}
+
+impl Member {
+    /// An instance that was just started, and takes no part yet.
+    pub fn new(joining: Joining) -> Self {
+        Self {
+            me: joining.instance,
+            joining,
+            topology: None,
+            live: Vec::new(),
+            session: SessionState::Suspended,
+            must_enter: true,
+            entered: None,
+            role: Role::Holds,
+            fenced: 0,
+            fence: None,
+            fence_version: 0,
+            given_up: 0,
+            refusals: 0,
+            refused: None,
+            proposed: None,
+            is_unknown: false,
+            watcher: None,
+            lease_held: true,
+            actions: Vec::new(),
+        }
+    }
+
+    /// This instance.
+    pub fn instance(&self) -> Instance {
+        self.me
+    }
+
+    /// The newest topology that it knows.
+    pub fn topology(&self) -> Option<&Arc<Topology>> {
+        self.topology.as_ref()
+    }
+
+    /// The group whose keys it holds.
+    pub fn group(&self) -> GroupId {
+        self.joining.group
+    }
+
+    /// What it is at this time.
+    pub fn part(&mut self, now_ns: u64) -> Part {
+        match &mut self.role {
+            Role::Follows { primary, epoch } => Part::Follows(*primary, *epoch),
+            Role::Leads(of) => match of.serves(now_ns) {
+                true => Part::Serves(of.epoch),
+                false => Part::Waits(of.epoch),
+            },
+            Role::Holds | Role::Released { .. } | Role::Ended => Part::Holds,
+        }
+    }
+
+    /// Whether it may acknowledge changes, answer reads and echo clocks at this time, in this epoch.
+    /// Look at it *behind* what it is to protect: see [`crate::lease`].
+    pub fn serves(&mut self, epoch: u64, now_ns: u64) -> bool {
+        match &mut self.role {
+            Role::Leads(of) => of.epoch == epoch && of.serves(now_ns),
+            _ => false,
+        }
+    }
+
+    /// Until when [`Member::serves`] says so, if nothing happens meanwhile; 0 if it does not. For
+    /// threads that compare a number with their clock.
+    pub fn serves_until_ns(&mut self, now_ns: u64) -> u64 {
+        match &mut self.role {
+            Role::Leads(of) => match of.serves(now_ns) {
+                true => of.lease.until_ns(),
+                false => 0,
+            },
+            _ => 0,
+        }
+    }
+
+    /// Takes an event, at this time. What the server is to do.
+    pub fn handle(&mut self, now_ns: u64, event: Event) -> Vec<Action> {
+        let clocks = [&mut self.fence, &mut self.entered, &mut self.refused];
+        clocks.into_iter().flatten().for_each(|clock| clock.tick(now_ns));
+        match event {
+            Event::Tick => self.tick(now_ns),
+            Event::Coordinator(event) => self.hear_coordinator(event, now_ns),
+            Event::Proposed(outcome) => self.proposed(outcome, now_ns),
+            Event::Entered(outcome) => self.entered(outcome),
+            Event::Message(from, message) => self.hear(from, message, now_ns),
+            Event::Withdrawn { epoch, positions } => self.withdrawn(epoch, positions, now_ns),
+            Event::Applied(epoch) => {
+                if let Role::Leads(of) = &mut self.role
+                    && of.epoch == epoch
+                {
+                    of.applied();
+                }
+            }
+            Event::Drained { epoch, positions } => self.drained(epoch, positions, now_ns),
+            Event::Replica(instance, standing) => {
+                if let Role::Leads(of) = &mut self.role {
+                    of.set_standing(instance, standing, now_ns);
+                }
+            }
+            Event::CannotLead(epoch, why) => self.cannot_lead(epoch, why),
+        }
+        self.require();
+        std::mem::take(&mut self.actions)
+    }
+
+    fn hear_coordinator(&mut self, event: coordinator::Event, now_ns: u64) {
+        match event {
+            coordinator::Event::Session(state) => {
+                self.session = state;
+                if state != SessionState::Suspended {
+                    (self.must_enter, self.entered) = (true, None);
+                }
+            }
+            coordinator::Event::Topology(topology) => self.hear_topology(topology, now_ns),
+            coordinator::Event::Members(live) => {
+                let is_present = live.contains(&self.me);
+                self.must_enter |= !is_present;
+                self.live = live;
+            }
+            // A watcher's business, or the server's.
+            coordinator::Event::NoTopology
+            | coordinator::Event::UnreadableTopology(_)
+            | coordinator::Event::Standing(_)
+            | coordinator::Event::Answer(..) => {}
+        }
+    }
+
+    fn proposed(&mut self, outcome: Outcome, now_ns: u64) {
+        match outcome {
+            Outcome::Unknown => self.is_unknown = true,
+            // The topology that was recorded, this one or another, was delivered before.
+            Outcome::Done => {
+                (self.refusals, self.refused) = (0, None);
+                self.end_proposal();
+            }
+            Outcome::Refused(_) | Outcome::NotSent => {
+                self.refusals = self.refusals.saturating_add(1);
+                self.refused = Some(Stopwatch::begin(now_ns));
+                self.end_proposal();
+            }
+        }
+    }
+
+    /// Whether it may propose again. Many members propose at once when all were started, and one of
+    /// them is recorded: the others come again at times that differ, and are further apart each time.
+    fn has_backed_off(&self) -> bool {
+        let longest = PROPOSE_AGAIN_MS << self.refusals.min(PROPOSE_AGAIN_DOUBLINGS);
+        let mixed =
+            (self.me.incarnation ^ u64::from(self.refusals)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let wait_ns = (mixed >> 32) % (longest * NS_PER_MS);
+        self.refused.is_none_or(|since| since.has_passed(wait_ns))
+    }
+
+    fn end_proposal(&mut self) {
+        (self.proposed, self.is_unknown) = (None, false);
+        if let Role::Leads(of) = &mut self.role {
+            of.end_proposal();
+        }
+    }
+
+    fn entered(&mut self, outcome: Outcome) {
+        self.must_enter = outcome != Outcome::Done;
+        if outcome == Outcome::Refused(Refused::IsPresent) {
+            self.say(Notice::IsPresentElsewhere);
+        }
+    }
+
+    fn hear_topology(&mut self, topology: Arc<Topology>, now_ns: u64) {
+        let before = self.topology.as_ref();
+        if before.is_some_and(|of| of.version > topology.version || of.cluster != topology.cluster)
+        {
+            return;
+        }
+        // Behind an unknown end, only a topology that was read over a new connection tells.
+        let is_decided = self.proposed.is_some_and(|version| topology.version >= version)
+            || (self.is_unknown && self.session == SessionState::Connected);
+        self.topology = Some(Arc::clone(&topology));
+        if let Some(group) = topology.group(self.joining.group) {
+            self.take_part(&topology, group, now_ns);
+        }
+        if is_decided {
+            self.end_proposal();
+        }
+    }
+
+    /// Takes the part that the topology gives to this instance.
+    fn take_part(&mut self, topology: &Topology, group: &Group, now_ns: u64) {
+        let is_out = topology.version > self.fence_version && !group.has_all_acknowledged(self.me);
+        if group.epoch + 1 == self.fenced && is_out {
+            // It was to be withdrawn for an election, and cannot be elected any more.
+            (self.fenced, self.fence) = (group.epoch, None);
+        }
+        let own_epoch = match &self.role {
+            Role::Leads(of) => of.epoch,
+            Role::Follows { epoch, .. } | Role::Released { epoch, .. } => *epoch,
+            Role::Holds => 0,
+            Role::Ended => return,
+        };
+        let is_new = group.epoch > own_epoch;
+        if is_new && matches!(self.role, Role::Leads(_)) {
+            self.give_up(own_epoch);
+            self.say(Notice::Deposed(own_epoch, group.epoch));
+        }
+        let Some(primary) = group.primary.filter(|_| group.epoch >= self.fenced) else { return };
+        match &mut self.role {
+            Role::Leads(of) if primary == self.me => of.recorded(group, now_ns),
+            _ if !is_new => {}
+            _ if primary != self.me => self.follow(primary, group.epoch),
+            _ if group.epoch > self.given_up => self.take(group, now_ns),
+            _ => {}
+        }
+    }
+
+    fn follow(&mut self, primary: Instance, epoch: u64) {
+        (self.fenced, self.fence) = (epoch, None);
+        self.role = Role::Follows { primary, epoch };
+        self.actions.push(Action::Follow { primary, epoch });
+        self.say(Notice::Follows(primary, epoch));
+    }
+
+    /// This instance is promoted.
+    fn take(&mut self, group: &Group, now_ns: u64) {
+        if self.fenced != group.epoch || self.fence.is_none() {
+            // Nobody asked it to withdraw: it does so now, and waits from then on.
+            self.actions.push(Action::Withdraw(group.epoch));
+            (self.fenced, self.fence) = (group.epoch, None);
+        }
+        self.role = Role::Leads(Box::new(Leadership::new(self.me, group, self.fence, now_ns)));
+        self.lease_held = true;
+        self.actions.push(Action::Prepare(group.epoch));
+        self.say(Notice::Takes(group.epoch));
+    }
+
+    /// Leads this epoch no more.
+    fn give_up(&mut self, epoch: u64) {
+        self.given_up = self.given_up.max(epoch);
+        self.role = Role::Holds;
+        self.actions.push(Action::Hold);
+    }
+
+    fn hear(&mut self, from: Instance, message: Message, now_ns: u64) {
+        match message {
+            Message::Withdraw { group, epoch, version } if group == self.joining.group => {
+                self.withdraw(from, epoch, version);
+            }
+            Message::HandOver { group, epoch } if group == self.joining.group => {
+                self.hand_over(from, epoch, now_ns);
+            }
+            Message::Begun { group, epoch, is_released: true } if group == self.joining.group => {
+                if let Role::Leads(of) = &mut self.role
+                    && of.epoch == epoch
+                {
+                    of.need_not_wait();
+                }
+            }
+            Message::AskLease(ask) => self.confirm_lease(from, ask),
+            Message::ConfirmLease(ask) => {
+                if let Role::Leads(of) = &mut self.role {
+                    of.confirm(from, ask, now_ns);
+                }
+            }
+            // To watchers, to another group, or nothing.
+            Message::Withdraw { .. }
+            | Message::HandOver { .. }
+            | Message::Begun { .. }
+            | Message::Withdrawn { .. }
+            | Message::Released { .. } => {}
+        }
+    }
+
+    fn confirm_lease(&mut self, from: Instance, ask: LeaseAsk) {
+        let is_its = matches!(self.role, Role::Follows { primary, epoch } if primary == from && epoch == ask.epoch);
+        if is_its && ask.epoch >= self.fenced {
+            self.actions.push(Action::Send(from, Message::ConfirmLease(ask)));
+        }
+    }
+
+    /// A watcher asks to withdraw the rings below this epoch.
+    fn withdraw(&mut self, watcher: Instance, epoch: u64, version: u64) {
+        let group = self.topology.as_ref().and_then(|of| of.group(self.joining.group));
+        let is_old = group.is_some_and(|of| of.epoch >= epoch) || epoch < self.fenced;
+        // Watchers ask those that could be promoted. A primary goes by the topology.
+        if is_old || !matches!(self.role, Role::Holds | Role::Follows { .. }) {
+            return;
+        }
+        if epoch > self.fenced {
+            if matches!(self.role, Role::Follows { .. }) {
+                self.role = Role::Holds;
+                self.actions.push(Action::Hold);
+            }
+            (self.fenced, self.fence) = (epoch, None);
+            self.say(Notice::Withdraws(epoch));
+        }
+        self.fence_version = self.fence_version.max(version);
+        self.watcher = Some(watcher);
+        self.actions.push(Action::Withdraw(epoch));
+    }
+
+    fn withdrawn(&mut self, epoch: u64, positions: Option<Vec<Position>>, now_ns: u64) {
+        if epoch != self.fenced {
+            return;
+        }
+        match &mut self.role {
+            Role::Leads(of) if of.epoch == epoch => return of.withdrawn(now_ns),
+            Role::Holds => {}
+            _ => return,
+        }
+        self.fence.get_or_insert(Stopwatch::begin(now_ns));
+        if let (Some(watcher), Some(positions)) = (self.watcher, positions) {
+            let group = self.joining.group;
+            let message = Message::Withdrawn { group, epoch, positions };
+            self.actions.push(Action::Send(watcher, message));
+        }
+    }
+
+    fn hand_over(&mut self, watcher: Instance, epoch: u64, now_ns: u64) {
+        if let Role::Leads(of) = &mut self.role
+            && of.epoch == epoch
+            && of.hand_over(now_ns)
+        {
+            self.watcher = Some(watcher);
+            self.actions.push(Action::StopEchoes(epoch));
+        }
+    }
+
+    /// All is acknowledged: the epoch is released.
+    fn drained(&mut self, epoch: u64, positions: Vec<Position>, now_ns: u64) {
+        let is_it = matches!(&self.role, Role::Leads(of) if of.epoch == epoch && of.is_draining());
+        if !is_it {
+            return;
+        }
+        self.give_up(epoch);
+        self.role = Role::Released { epoch, since: Stopwatch::begin(now_ns) };
+        self.say(Notice::HandedOver(epoch));
+        if let Some(watcher) = self.watcher {
+            let group = self.joining.group;
+            self.actions.push(Action::Send(watcher, Message::Released { group, epoch, positions }));
+        }
+    }
+
+    fn cannot_lead(&mut self, epoch: u64, why: String) {
+        if matches!(&self.role, Role::Leads(of) if of.epoch == epoch) {
+            self.say(Notice::CannotLead(epoch, why));
+            self.begin_anew(epoch);
+        }
+    }
+
+    /// The epoch ends only with another instance: this one is given up.
+    fn begin_anew(&mut self, epoch: u64) {
+        self.give_up(epoch);
+        self.role = Role::Ended;
+        self.actions.push(Action::BeginAnew);
+    }
+
+    fn tick(&mut self, now_ns: u64) {
+        let is_due = self.entered.is_none_or(|at| at.has_passed(ENTER_AGAIN_MS * NS_PER_MS));
+        if self.session == SessionState::Connected && self.must_enter && is_due {
+            self.entered = Some(Stopwatch::begin(now_ns));
+            self.actions.push(Action::Enter);
+        }
+        self.join();
+        match &mut self.role {
+            Role::Leads(_) => self.lead(now_ns),
+            Role::Released { epoch, since } => {
+                since.tick(now_ns);
+                if since.has_passed(RELEASED_TIMEOUT_MS * NS_PER_MS) {
+                    let epoch = *epoch;
+                    self.say(Notice::NobodyTook(epoch));
+                    self.begin_anew(epoch);
+                }
+            }
+            Role::Holds | Role::Follows { .. } | Role::Ended => {}
+        }
+    }
+
+    /// Joins the cluster, if the topology does not have this instance, at its addresses.
+    fn join(&mut self) {
+        let Some(topology) = self.topology.clone() else { return };
+        let has_joined = topology.member(self.me.member).is_some_and(|of| {
+            of.incarnation == self.me.incarnation
+                && of.fabric_address == self.joining.fabric_address
+                && of.resp_address == self.joining.resp_address
+        });
+        if !has_joined
+            && self.may_propose()
+            && let Ok(next) = change::join(&topology, self.joining.clone())
+        {
+            self.propose(next);
+        }
+    }
+
+    fn may_propose(&self) -> bool {
+        let is_ended = matches!(self.role, Role::Ended);
+        let is_free = self.proposed.is_none() && self.session == SessionState::Connected;
+        is_free && !is_ended && self.has_backed_off()
+    }
+
+    fn propose(&mut self, next: Topology) {
+        self.proposed = Some(next.version);
+        self.actions.push(Action::Propose(next));
+    }
+
+    fn lead(&mut self, now_ns: u64) {
+        let Role::Leads(of) = &mut self.role else { return };
+        let epoch = of.epoch;
+        let ask = of.lease.ask(now_ns);
+        let asks = of.lease.asked().map(|to| Action::Send(to, Message::AskLease(ask)));
+        self.actions.extend(asks);
+        match of.tick(now_ns) {
+            Some(Step::Serve) => {
+                self.actions.push(Action::Serve(epoch));
+                self.say(Notice::Serves(epoch));
+            }
+            Some(Step::StopChanges) => self.actions.push(Action::StopChanges(epoch)),
+            Some(Step::ServeAgain) => {
+                self.actions.push(Action::Serve(epoch));
+                self.say(Notice::LeadsOn(epoch));
+            }
+            None => {}
+        }
+        self.watch_lease(epoch, now_ns);
+        self.change_set(now_ns);
+    }
+
+    fn watch_lease(&mut self, epoch: u64, now_ns: u64) {
+        let Role::Leads(of) = &mut self.role else { return };
+        let holds = of.lease.holds(now_ns);
+        if holds != self.lease_held {
+            self.lease_held = holds;
+            self.say(if holds { Notice::LeaseHolds(epoch) } else { Notice::LeaseLapsed(epoch) });
+        }
+    }
+
+    /// Asks to record another in-sync set, if there is a reason to.
+    fn change_set(&mut self, now_ns: u64) {
+        let Some(topology) = self.topology.clone() else { return };
+        let may_propose = self.may_propose();
+        let Role::Leads(of) = &mut self.role else { return };
+        of.admit(&topology);
+        let Some(set) = of.wanted_set(&topology, now_ns) else { return };
+        if of.is_cut_off(&set, &self.live, now_ns) {
+            let epoch = of.epoch;
+            self.say(Notice::CutOff(epoch));
+            self.begin_anew(epoch);
+            return;
+        }
+        let (author, group) = ((self.me, of.epoch), self.joining.group);
+        if may_propose && let Ok(next) = change::set_in_sync(&topology, group, author, set.clone())
+        {
+            of.propose(set.clone());
+            let before = topology.group(group).map(|of| of.in_sync.clone()).unwrap_or_default();
+            self.say(Notice::ChangesSet(before, set));
+            self.propose(next);
+        }
+    }
+
+    fn require(&mut self) {
+        if let Role::Leads(of) = &mut self.role
+            && let Some(required) = of.changed_requirement()
+        {
+            self.actions.push(Action::Require(required));
+        }
+    }
+
+    fn say(&mut self, notice: Notice) {
+        self.actions.push(Action::Say(notice));
+    }
+}
