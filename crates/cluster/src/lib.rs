@@ -21,5 +21,6 @@ pub mod memory;
 pub mod message;
 pub mod topology;
 pub mod watcher;
+pub mod wire;
 
 pub use leadership::{ReplicaStanding, Required};

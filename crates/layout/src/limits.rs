@@ -708,6 +708,16 @@ pub const SILENT_REPLICA_MS: u64 = 500;
 pub const RETURN_BACKOFF_MS: u64 = 1_000;
 /// up to this, ms. Behind so long a time without leaving it begins anew.
 pub const RETURN_BACKOFF_MAX_MS: u64 = 60_000;
+/// Servers of its cluster to which a server keeps connections for messages: the members of a group,
+/// and watchers.
+pub const PEER_LINKS: usize = 64;
+/// Messages that wait for each of them; more are dropped, as a network would.
+pub const PEER_MESSAGES: usize = 64;
+/// A server that does not take a message within this time, ms, gets it no more: a fence has to be
+/// answered in less.
+pub const PEER_TIMEOUT_MS: u64 = 300;
+/// Messages of other servers that wait for the thread of the cluster; more are dropped.
+pub const CLUSTER_MAIL: usize = 256;
 /// A member asks the coordinator this often to be present, ms, while another session is: its own of
 /// before, mostly.
 pub const ENTER_AGAIN_MS: u64 = 100;

@@ -20,6 +20,7 @@ mod agent;
 mod agent_inbox;
 mod balance;
 mod clock;
+pub mod cluster;
 mod config;
 mod control;
 mod cores;

@@ -3,6 +3,7 @@
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::{Clock, wall_unix_ms};
+use crate::cluster::{ClusterInbox, ClusterThread};
 use crate::config::{Config, Data, Wanted};
 use crate::control::{self, Control};
 use crate::disk::{
@@ -63,6 +64,7 @@ pub struct Server {
     snapshots: Option<SnapshotThread>,
     /// Changes the role, and follows the primary of a replica.
     role: Option<RoleThread>,
+    cluster: Option<ClusterThread>,
     lock: Option<Lock>,
 }
 
@@ -114,7 +116,7 @@ impl Server {
         watch: &dyn Fn(Progress),
     ) -> Result<Self, StartError> {
         check(&config)?;
-        let is_told = awaits_disk || config.min_replicas > 0 || config.is_clustered;
+        let is_told = awaits_disk || config.min_replicas > 0 || config.is_clustered();
         let durability = if is_told { Durability::Told } else { Durability::Memory };
         let shards = config.shards;
         let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
@@ -171,6 +173,9 @@ impl Server {
             view,
             awaits_disk,
             roles: Arc::new(Roles::new(role, epoch)),
+            cluster: ClusterInbox::default(),
+            topology: Mutex::default(),
+            topology_version: 0.into(),
             pointer_table,
             verbs,
             stopping: false.into(),
@@ -183,6 +188,9 @@ impl Server {
         let mut server = Self::begin(shared, (socket, commit), data)?;
         server.spawn(loops, &places, unix, fabric, listener)?;
         server.role = Some(RoleThread::start(Arc::clone(&server.shared))?);
+        if let Some(settings) = server.shared.config.cluster.clone() {
+            server.cluster = Some(ClusterThread::start(Arc::clone(&server.shared), settings)?);
+        }
         Ok(server)
     }
 
@@ -205,8 +213,8 @@ impl Server {
         let snapshots =
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
         let lock = data.and_then(DataDirectory::into_lock);
-        let (shards, control, acceptor, role) = (Vec::new(), None, None, None);
-        Ok(Self { socket, shared, shards, control, acceptor, log, snapshots, role, lock })
+        let (shards, control, acceptor, role, cluster) = (Vec::new(), None, None, None, None);
+        Ok(Self { socket, shared, shards, control, acceptor, log, snapshots, role, cluster, lock })
     }
 
     fn spawn(
@@ -297,6 +305,9 @@ impl Server {
 
     fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
+        if let Some(cluster) = self.cluster.take() {
+            cluster.join();
+        }
         if let Some(role) = self.role.take() {
             role.stop();
         }
@@ -415,7 +426,7 @@ fn first_role(config: &Config, has_disk: bool, loops: &mut [Own]) -> Role {
     let shards = loops.len();
     let mut following = match &config.replica_of {
         Some(primary) => Following::new(primary.clone(), shards),
-        None if config.is_clustered => Following::unled(shards),
+        None if config.is_clustered() => Following::unled(shards),
         None => return Role::Primary,
     };
     if !has_disk {

@@ -572,7 +572,7 @@ impl ShardLoop {
         handle.in_sync_replicas.store(set.members() as u64, Ordering::Relaxed);
         handle.replicated.store(replicated, Ordering::Relaxed);
         handle.laggards.store(set.laggards(), Ordering::Relaxed);
-        if host.shared.config.is_clustered
+        if host.shared.config.is_clustered()
             && let Ok(mut state) = handle.cluster.lock()
         {
             host.acknowledging.report(&host.shard, &mut state);

@@ -4,6 +4,7 @@ use crate::acknowledging::ShardReport;
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::Clock;
+use crate::cluster::ClusterInbox;
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::following::Roles;
@@ -15,6 +16,7 @@ use crate::thread_counts::{ThreadCounts, count};
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use remora_arena::{ReadView, Region};
+use remora_cluster::topology::Topology;
 use remora_engine::ShardStats;
 use remora_fabric::shm::mark::{ReadyMark, RungClients};
 use remora_fabric::{Transport, tcp, verbs};
@@ -161,6 +163,12 @@ pub struct Shared {
     pub awaits_disk: bool,
     /// What this server is: a primary, or a replica.
     pub roles: Arc<Roles>,
+    /// Messages of other servers of the cluster.
+    pub cluster: ClusterInbox,
+    /// The topology of the cluster, once it is known.
+    pub topology: Mutex<Option<Arc<Topology>>>,
+    /// Its version; 0 before.
+    pub topology_version: AtomicU64,
     /// Counts of the server.
     pub counts: ServerCounts,
     /// Counts of each agent, by number.

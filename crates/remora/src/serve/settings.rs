@@ -471,7 +471,7 @@ impl Settings {
             eviction: self.eviction.into(),
             data: self.data(),
             replica_of: self.primary().and_then(Result::ok),
-            is_clustered: false,
+            cluster: None,
             replica_reads: self.replica_reads.into(),
             min_replicas: self.min_replicas,
             replica_acks: self.replica_acks.into(),

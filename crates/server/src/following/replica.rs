@@ -41,7 +41,7 @@ impl Replica {
     }
 
     /// The one that follows another primary from here: see [`Worker::moved`]. It is settled.
-    pub fn moved(self, primary: Address) -> Self {
+    pub fn moved(self, primary: (Address, u64)) -> Self {
         let following = Arc::new(self.following.moved(primary));
         let (shared, host) = (&self.shared, &following);
         let host = ReplicaHost { shared: Arc::clone(shared), following: Arc::clone(host) };
@@ -102,6 +102,12 @@ impl Replica {
             if link.incarnation() == self.shared.incarnation {
                 return Err(Ended::Failed(
                     "this is the address of the replica itself: name its primary's".into(),
+                ));
+            }
+            if !self.following.is_of(link.incarnation()) {
+                self.link = None;
+                return Err(Ended::Failed(
+                    "another process answers at its address than the coordinator names".into(),
                 ));
             }
             self.worker.begin(link)?;

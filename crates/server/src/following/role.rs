@@ -48,9 +48,9 @@ pub enum Order {
     /// It neither leads nor follows: its log rings are withdrawn from its primary, and what they hold
     /// is taken out. Nothing beyond the commit position is applied.
     Hold,
-    /// It follows the server at this address, from where it is, or with a copy. The coordinator knows
-    /// that this one has every acknowledged change, so no operator has to say so.
-    Follow(Address),
+    /// It follows the server at this address, of this incarnation, from where it is, or with a copy.
+    /// The coordinator knows that this one has every acknowledged change, so no operator has to say so.
+    Follow(Address, u64),
     /// It leads, with all that it has received.
     Lead,
 }
@@ -69,7 +69,7 @@ pub struct Ordered {
 pub type OrderAnswer = Result<Ordered, String>;
 
 /// What the thread of the role is asked.
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// A change, and the request that waits for the answer.
     Change(RoleChange, Token),
     /// An order, and where the answer goes.
@@ -176,7 +176,7 @@ impl Roles {
     }
 
     /// For the one thread that changes the role.
-    pub(super) fn take_changes(&self) -> Option<Receiver<Asked>> {
+    pub(crate) fn take_changes(&self) -> Option<Receiver<Asked>> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

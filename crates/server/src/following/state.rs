@@ -14,6 +14,8 @@ use std::time::Instant;
 pub struct Following {
     /// The address of the primary.
     pub primary: Address,
+    /// The only incarnation of it that is followed; 0: any.
+    expected: u64,
     /// Since when it is to be followed.
     since: Instant,
     /// The incarnation of the primary; 0 before the first link.
@@ -85,6 +87,7 @@ impl Following {
     pub fn new(primary: Address, shards: usize) -> Self {
         Self {
             primary,
+            expected: 0,
             since: Instant::now(),
             incarnation: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
@@ -119,10 +122,15 @@ impl Following {
         following
     }
 
+    /// Whether this incarnation of the primary may be followed.
+    pub fn is_of(&self, incarnation: u64) -> bool {
+        self.expected == 0 || self.expected == incarnation
+    }
+
     /// Another primary takes the place of this one's. Its shards have carried out all that they were
     /// given.
-    pub fn moved(&self, primary: Address) -> Self {
-        let next = Self::new(primary, self.done.len());
+    pub fn moved(&self, (primary, expected): (Address, u64)) -> Self {
+        let next = Self { expected, ..Self::new(primary, self.done.len()) };
         let pairs = |of: &[[AtomicU64; MAX_SHARDS]], to: &[[AtomicU64; MAX_SHARDS]]| {
             for (of, to) in of.iter().flatten().zip(to.iter().flatten()) {
                 to.store(of.load(Ordering::Acquire), Ordering::Relaxed);

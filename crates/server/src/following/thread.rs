@@ -48,7 +48,7 @@ impl RoleThread {
             epoch: 0,
             asked: None,
             copy_for_room_ms: COPY_FOR_ROOM_MS,
-            is_held: shared.config.is_clustered,
+            is_held: shared.config.is_clustered(),
         };
         Ok(Self { thread: vital_thread::spawn("role", move || worker.run())?, shared })
     }
@@ -195,7 +195,7 @@ impl RoleWorker {
     fn carry_out(&mut self, order: Order) -> OrderAnswer {
         match order {
             Order::Hold => self.hold(),
-            Order::Follow(primary) => self.follow_ordered(primary),
+            Order::Follow(address, incarnation) => self.follow_ordered((address, incarnation)),
             Order::Lead => self.lead().map(|()| self.is_held = false),
         }?;
         let positions = self.replica.as_mut().and_then(Replica::positions);
@@ -218,8 +218,9 @@ impl RoleWorker {
     }
 
     /// Follows this server, from where it is with the log of the primary before.
-    fn follow_ordered(&mut self, primary: Address) -> Result<(), String> {
-        let is_same = |of: &Replica| of.following.primary == primary;
+    fn follow_ordered(&mut self, (primary, incarnation): (Address, u64)) -> Result<(), String> {
+        let is_same =
+            |of: &Replica| of.following.primary == primary && of.following.is_of(incarnation);
         if !self.is_held && self.replica.as_ref().is_some_and(is_same) {
             return Ok(());
         }
@@ -231,7 +232,7 @@ impl RoleWorker {
         }
         tracing::info!("this server follows {primary}, as the coordinator says");
         self.epoch = self.epoch.max(before.epoch());
-        let next = before.moved(primary);
+        let next = before.moved((primary, incarnation));
         self.shared.roles.set(Role::Replica(Arc::clone(&next.following)));
         (self.replica, self.is_held) = (Some(next), false);
         Ok(())
@@ -323,7 +324,11 @@ impl RoleWorker {
         let stepped = self.step(|barrier| RoleStep::Lead { epoch, log_secret, barrier });
         self.shared.roles.set(Role::Primary);
         self.is_whole = true;
-        self.shared.view.be_primary();
+        match self.shared.config.is_clustered() {
+            // It serves once it has a lease.
+            true => self.shared.view.lease(0),
+            false => self.shared.view.be_primary(),
+        }
         tracing::info!(
             "this server leads, as it was told, under epoch {epoch}: it was a replica of {primary}, and has applied all that it received, {beyond} entries beyond the commit position"
         );

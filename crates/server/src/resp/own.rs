@@ -55,6 +55,10 @@ impl<H: Host> RespExecutor<H> {
             Request::BgSave => self.begin_save(responder),
             Request::ChangeRole(change) => self.change_role(responder, change),
             Request::Role => self.role(responder),
+            Request::Deliver(message) => match self.host.deliver(message) {
+                Ok(()) => responder.reply(|out, _| encode::ok(out)),
+                Err(why) => responder.reply(|out, _| encode::error(out, why)),
+            },
             Request::LastSave => self.last_save(responder),
             Request::ConfigGet(patterns) => {
                 let parameters = self.host.parameters();

@@ -1,0 +1,42 @@
+//! What a server of a cluster is told at its start.
+
+use remora_cluster::coordinator::Coordinator;
+use remora_cluster::topology::MemberId;
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
+
+/// Opens a session at the coordinator. The error is for people.
+pub type Connect = Arc<dyn Fn() -> Result<Box<dyn Coordinator + Send>, String> + Send + Sync>;
+
+/// See the module's text.
+#[derive(Clone)]
+pub struct ClusterSettings {
+    /// This server, as the cluster knows it: kept with its data, so that one that has lost them is
+    /// another one.
+    pub member: MemberId,
+    /// The name of its group.
+    pub group: String,
+    /// `HOST:PORT` where Redis clients reach it; `None`: where it listens.
+    pub announced_resp: Option<String>,
+    /// `HOST:PORT` where Remora's clients and other members reach it; `None`: where it listens.
+    pub announced_fabric: Option<String>,
+    /// Where the coordinator is, for people.
+    pub coordinator: String,
+    /// Opens a session there.
+    pub connect: Connect,
+    /// The process is to begin anew, with the same settings: as this instance it can take no part any
+    /// more. It is called once.
+    pub begin_anew: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Debug for ClusterSettings {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterSettings")
+            .field("member", &self.member)
+            .field("group", &self.group)
+            .field("announced_resp", &self.announced_resp)
+            .field("announced_fabric", &self.announced_fabric)
+            .field("coordinator", &self.coordinator)
+            .finish_non_exhaustive()
+    }
+}
