@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 pub mod coordinator;
 pub mod memory;
 pub mod topology;
