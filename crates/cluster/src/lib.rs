@@ -17,3 +17,4 @@ pub mod conformance;
 pub mod coordinator;
 pub mod memory;
 pub mod topology;
+pub mod view;
