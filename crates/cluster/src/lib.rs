@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 pub mod coordinator;
 mod leadership;
 pub mod lease;
@@ -24,3 +25,4 @@ pub mod watcher;
 pub mod wire;
 
 pub use leadership::{ReplicaStanding, Required};
+pub mod view;
