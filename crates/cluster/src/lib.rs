@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 pub mod coordinator;
 mod leadership;
 pub mod lease;

@@ -1,1 +1,3 @@
 //! The topology of a cluster, and the coordinator in memory.
+
+mod memory;
