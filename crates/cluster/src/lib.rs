@@ -20,6 +20,7 @@ pub mod lease;
 pub mod member;
 pub mod memory;
 pub mod message;
+pub mod tail;
 pub mod topology;
 pub mod watcher;
 pub mod wire;

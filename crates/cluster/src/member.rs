@@ -104,8 +104,8 @@ pub enum Action {
     StopEchoes(u64),
     /// Take no changes; answered by [`Event::Drained`].
     StopChanges(u64),
-    /// Give this instance up, and begin anew as another one: with another incarnation, a new
-    /// [`Member`] and another presence at the coordinator. The data stay.
+    /// Give this instance up: end its presence at the coordinator, then call [`Member::begin_anew`] with
+    /// another incarnation. The data stay.
     BeginAnew,
     /// For the log: a transition with its reason.
     Say(Notice),
@@ -245,10 +245,12 @@ pub struct Member {
     /// Proposals in a row that were not recorded, and since when the last one was not.
     refusals: u32,
     refused: Option<Stopwatch>,
-    /// The version of a proposal whose end is not known.
-    proposed: Option<u64>,
-    /// That end will not be told: the next topology behind a new connection decides.
-    is_unknown: bool,
+    /// The version of the last proposal, and whether its answer has not come.
+    proposed: u64,
+    in_flight: bool,
+    /// Some proposal of that version may be recorded, and its answer will not come. What a member reads
+    /// may be old, so that only a topology of that version, or a later one, tells.
+    is_unsure: bool,
     watcher: Option<Instance>,
     lease_held: bool,
     actions: Vec<Action>,
@@ -272,12 +274,27 @@ impl Member {
             given_up: 0,
             refusals: 0,
             refused: None,
-            proposed: None,
-            is_unknown: false,
+            proposed: 0,
+            in_flight: false,
+            is_unsure: false,
             watcher: None,
             lease_held: true,
             actions: Vec::new(),
         }
+    }
+
+    /// Begins anew as another instance, with the data of this one; see [`Action::BeginAnew`].
+    pub fn begin_anew(&mut self, incarnation: u64, now_ns: u64) -> Vec<Action> {
+        let instance = Instance { incarnation, ..self.me };
+        let mut next = Self::new(Joining { instance, ..self.joining.clone() });
+        next.session = self.session;
+        next.live = std::mem::take(&mut self.live);
+        let topology = self.topology.take();
+        *self = next;
+        if let Some(topology) = topology {
+            self.hear_topology(topology, now_ns);
+        }
+        std::mem::take(&mut self.actions)
     }
 
     /// This instance.
@@ -381,18 +398,30 @@ impl Member {
     }
 
     fn proposed(&mut self, outcome: Outcome, now_ns: u64) {
+        self.in_flight = false;
         match outcome {
-            Outcome::Unknown => self.is_unknown = true,
-            // The topology that was recorded, this one or another, was delivered before.
-            Outcome::Done => {
-                (self.refusals, self.refused) = (0, None);
-                self.end_proposal();
+            Outcome::Unknown => {
+                self.is_unsure = true;
+                if let Role::Leads(of) = &mut self.role {
+                    of.be_unsure();
+                }
             }
+            // The topology that was recorded, this one or another, was delivered before.
+            Outcome::Done => (self.refusals, self.refused) = (0, None),
             Outcome::Refused(_) | Outcome::NotSent => {
                 self.refusals = self.refusals.saturating_add(1);
                 self.refused = Some(Stopwatch::begin(now_ns));
-                self.end_proposal();
             }
+        }
+        if !self.is_unsure {
+            self.end_proposal();
+        }
+    }
+
+    fn end_proposal(&mut self) {
+        self.is_unsure = false;
+        if let Role::Leads(of) = &mut self.role {
+            of.end_proposal();
         }
     }
 
@@ -404,13 +433,6 @@ impl Member {
             (self.me.incarnation ^ u64::from(self.refusals)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let wait_ns = (mixed >> 32) % (longest * NS_PER_MS);
         self.refused.is_none_or(|since| since.has_passed(wait_ns))
-    }
-
-    fn end_proposal(&mut self) {
-        (self.proposed, self.is_unknown) = (None, false);
-        if let Role::Leads(of) = &mut self.role {
-            of.end_proposal();
-        }
     }
 
     fn entered(&mut self, outcome: Outcome) {
@@ -426,9 +448,8 @@ impl Member {
         {
             return;
         }
-        // Behind an unknown end, only a topology that was read over a new connection tells.
-        let is_decided = self.proposed.is_some_and(|version| topology.version >= version)
-            || (self.is_unknown && self.session == SessionState::Connected);
+        // What was proposed is recorded by now, or never will be.
+        let is_decided = topology.version >= self.proposed;
         self.topology = Some(Arc::clone(&topology));
         if let Some(group) = topology.group(self.joining.group) {
             self.take_part(&topology, group, now_ns);
@@ -460,6 +481,8 @@ impl Member {
         match &mut self.role {
             Role::Leads(of) if primary == self.me => of.recorded(group, now_ns),
             _ if !is_new => {}
+            // A process of this server before this one: a watcher chooses another.
+            _ if primary != self.me && primary.member == self.me.member => {}
             _ if primary != self.me => self.follow(primary, group.epoch),
             _ if group.epoch > self.given_up => self.take(group, now_ns),
             _ => {}
@@ -596,12 +619,12 @@ impl Member {
     fn cannot_lead(&mut self, epoch: u64, why: String) {
         if matches!(&self.role, Role::Leads(of) if of.epoch == epoch) {
             self.say(Notice::CannotLead(epoch, why));
-            self.begin_anew(epoch);
+            self.end_instance(epoch);
         }
     }
 
     /// The epoch ends only with another instance: this one is given up.
-    fn begin_anew(&mut self, epoch: u64) {
+    fn end_instance(&mut self, epoch: u64) {
         self.give_up(epoch);
         self.role = Role::Ended;
         self.actions.push(Action::BeginAnew);
@@ -621,7 +644,7 @@ impl Member {
                 if since.has_passed(RELEASED_TIMEOUT_MS * NS_PER_MS) {
                     let epoch = *epoch;
                     self.say(Notice::NobodyTook(epoch));
-                    self.begin_anew(epoch);
+                    self.end_instance(epoch);
                 }
             }
             Role::Holds | Role::Follows { .. } | Role::Ended => {}
@@ -646,12 +669,12 @@ impl Member {
 
     fn may_propose(&self) -> bool {
         let is_ended = matches!(self.role, Role::Ended);
-        let is_free = self.proposed.is_none() && self.session == SessionState::Connected;
+        let is_free = !self.in_flight && self.session == SessionState::Connected;
         is_free && !is_ended && self.has_backed_off()
     }
 
     fn propose(&mut self, next: Topology) {
-        self.proposed = Some(next.version);
+        (self.proposed, self.in_flight) = (next.version, true);
         self.actions.push(Action::Propose(next));
     }
 
@@ -696,7 +719,7 @@ impl Member {
         if of.is_cut_off(&set, &self.live, now_ns) {
             let epoch = of.epoch;
             self.say(Notice::CutOff(epoch));
-            self.begin_anew(epoch);
+            self.end_instance(epoch);
             return;
         }
         let (author, group) = ((self.me, of.epoch), self.joining.group);
