@@ -22,8 +22,8 @@ pub mod memory;
 pub mod message;
 pub mod tail;
 pub mod topology;
+pub mod view;
 pub mod watcher;
 pub mod wire;
 
 pub use leadership::{ReplicaStanding, Required};
-pub mod view;

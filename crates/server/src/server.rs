@@ -23,18 +23,20 @@ use crate::start_error::StartError;
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use remora_arena::{MapError, NoJournal, ReadView, Region, RegionKind};
+use remora_cluster::topology::MemberId;
 use remora_engine::{Durability, Shard, ShardOptions, table_end};
 use remora_fabric::shm::{Bell, Sleeper};
 use remora_fabric::verbs::{self, VerbsError};
 use remora_fabric::vital_thread;
 use remora_layout::arena_header::{reserve_bytes, word};
+use remora_layout::hash::checksum;
 use remora_layout::limits::{
     LEASE_CONFIG_MAX_S, LOG_HELD_BYTES, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_SHARDS,
     MIN_ARENA_BYTES, POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS,
     SMALLEST_CHUNK_BUCKETS,
 };
 use remora_layout::slot::SlotTable;
-use remora_storage::{Directory, GroupCommit, Lock, Promise};
+use remora_storage::{Directory, GroupCommit, Identity, Lock, Promise};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
@@ -136,6 +138,10 @@ impl Server {
         };
         let (incarnation, hash_seed) = (random_u64() | 1, random_u64());
         let epoch = data.as_ref().map_or(1, |data| data.content.epoch());
+        let member = MemberId(match &data {
+            Some(data) => of_identity(&data.content.identity),
+            None => random_u64() | 1,
+        });
         let topology = Topology::of_this_process();
         let places = topology.places(shards, config.pin);
         numa::tell(&topology, &places);
@@ -173,6 +179,7 @@ impl Server {
             view,
             awaits_disk,
             roles: Arc::new(Roles::new(role, epoch)),
+            member,
             cluster: ClusterInbox::default(),
             topology: Mutex::default(),
             topology_version: 0.into(),
@@ -454,6 +461,12 @@ fn leave_primary(shards: &mut [&mut Shard<NoJournal>]) -> Result<(), StartError>
     );
     shards.iter_mut().for_each(|shard| shard.forget_followed());
     Ok(())
+}
+
+/// A number for the owner of these data, and of no copy of them in another directory that has data of its
+/// own.
+fn of_identity(identity: &Identity) -> u64 {
+    checksum(&identity.cluster.to_le_bytes(), identity.secret) | 1
 }
 
 /// Memory for a shard, on this node if it can be had there.

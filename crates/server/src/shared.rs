@@ -16,7 +16,7 @@ use crate::thread_counts::{ThreadCounts, count};
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use remora_arena::{ReadView, Region};
-use remora_cluster::topology::Topology;
+use remora_cluster::topology::{MemberId, Topology};
 use remora_engine::ShardStats;
 use remora_fabric::shm::mark::{ReadyMark, RungClients};
 use remora_fabric::{Transport, tcp, verbs};
@@ -163,6 +163,9 @@ pub struct Shared {
     pub awaits_disk: bool,
     /// What this server is: a primary, or a replica.
     pub roles: Arc<Roles>,
+    /// This server, as a cluster knows it. It goes with its data: one that has lost them, or keeps none,
+    /// is another member.
+    pub member: MemberId,
     /// Messages of other servers of the cluster.
     pub cluster: ClusterInbox,
     /// The topology of the cluster, once it is known.

@@ -1,7 +1,6 @@
 //! What a server of a cluster is told at its start.
 
 use remora_cluster::coordinator::Coordinator;
-use remora_cluster::topology::MemberId;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
@@ -11,15 +10,13 @@ pub type Connect = Arc<dyn Fn() -> Result<Box<dyn Coordinator + Send>, String> +
 /// See the module's text.
 #[derive(Clone)]
 pub struct ClusterSettings {
-    /// This server, as the cluster knows it: kept with its data, so that one that has lost them is
-    /// another one.
-    pub member: MemberId,
     /// The name of its group.
     pub group: String,
     /// `HOST:PORT` where Redis clients reach it; `None`: where it listens.
     pub announced_resp: Option<String>,
-    /// `HOST:PORT` where Remora's clients and other members reach it; `None`: where it listens.
-    pub announced_fabric: Option<String>,
+    /// The host at which Remora's clients and other members reach it, at the port where it listens;
+    /// `None`: where it listens.
+    pub announced_host: Option<String>,
     /// Where the coordinator is, for people.
     pub coordinator: String,
     /// Opens a session there.
@@ -32,10 +29,9 @@ pub struct ClusterSettings {
 impl Debug for ClusterSettings {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClusterSettings")
-            .field("member", &self.member)
             .field("group", &self.group)
             .field("announced_resp", &self.announced_resp)
-            .field("announced_fabric", &self.announced_fabric)
+            .field("announced_host", &self.announced_host)
             .field("coordinator", &self.coordinator)
             .finish_non_exhaustive()
     }

@@ -224,7 +224,7 @@ impl Worker {
     }
 
     fn me(&self) -> Instance {
-        Instance { member: self.settings.member, incarnation: self.shared.incarnation }
+        Instance { member: self.shared.member, incarnation: self.shared.incarnation }
     }
 
     /// The lease as it is now. It may be shorter than before: a replica more has to confirm it.
@@ -289,11 +289,13 @@ impl Worker {
             return;
         };
         let shared = &self.shared;
-        let fabric = shared.fabric_address.map(|address| address.to_string());
-        let (resp_address, fabric_address) = (
-            self.settings.announced_resp.clone().unwrap_or(shared.resp_address.to_string()),
-            self.settings.announced_fabric.clone().or(fabric).unwrap_or_default(),
-        );
+        let ClusterSettings { announced_resp, announced_host, .. } = &self.settings;
+        let resp_address = announced_resp.clone().unwrap_or(shared.resp_address.to_string());
+        let fabric = shared.fabric_address.map(|address| match announced_host {
+            Some(host) => format!("{host}:{}", address.port()),
+            None => address.to_string(),
+        });
+        let fabric_address = fabric.unwrap_or_default();
         let joining =
             Joining { instance: self.me(), group: group.id, fabric_address, resp_address };
         self.member = Some(Member::new(joining));
