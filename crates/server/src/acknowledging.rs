@@ -27,12 +27,14 @@ pub struct Acknowledging {
 }
 
 /// What acknowledgements of a server of a cluster need, as the thread of the cluster says.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Requirement {
     /// Grows with each; 0 before the first.
     pub number: u64,
     /// Who has to have stored a change.
     pub membership: Membership,
+    /// How many of the members there have to be.
+    pub min_replicas: usize,
     /// Whether changes are taken. Those that were are acknowledged.
     pub takes_changes: bool,
 }
@@ -67,8 +69,10 @@ impl Acknowledging {
             true => Membership::Unknown,
             false => Membership::KeepsUp,
         };
-        set.set_membership(membership.clone());
-        let requirement = Arc::new(Requirement { number: 0, membership, takes_changes: true });
+        set.require(membership.clone(), min_replicas);
+        let takes_changes = true;
+        let requirement =
+            Arc::new(Requirement { number: 0, membership, min_replicas, takes_changes });
         let asks_replicas = min_replicas > 0 || is_clustered;
         let of = Self { kept, set, asks_replicas, replicas: Vec::new(), requirement };
         of.tell(shard);
@@ -77,7 +81,7 @@ impl Acknowledging {
 
     /// What an acknowledgement needs from now on, in a cluster.
     pub fn require<J: Journal>(&mut self, shard: &mut Shard<J>, requirement: Arc<Requirement>) {
-        self.set.set_membership(requirement.membership.clone());
+        self.set.require(requirement.membership.clone(), requirement.min_replicas);
         self.requirement = requirement;
         self.tell(shard);
     }

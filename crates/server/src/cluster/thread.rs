@@ -17,7 +17,7 @@ use remora_cluster::watcher::{self, Watcher};
 use remora_cluster::wire::{Envelope, Letter};
 use remora_cluster::{ReplicaStanding, Required};
 use remora_fabric::{Address, vital_thread};
-use remora_layout::limits::{CLUSTER_MAIL, HEARTBEAT_MS};
+use remora_layout::limits::{CLUSTER_MAIL, HEARTBEAT_MS, IN_SYNC_TIMEOUT_MS};
 use remora_replica::{Membership, RecordedSet};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -29,6 +29,8 @@ use std::time::Duration;
 
 /// Between two turns, if nothing comes.
 const TURN: Duration = Duration::from_millis(HEARTBEAT_MS / 2);
+/// Between two ticks of the state machines, ns.
+const TICK_NS: u64 = HEARTBEAT_MS * 1_000_000;
 /// Between two tries to open a session at the coordinator.
 const CONNECT_AGAIN: Duration = Duration::from_secs(1);
 
@@ -138,6 +140,9 @@ struct Worker {
     required: Required,
     requirement: Requirement,
     standings: BTreeMap<Instance, ReplicaStanding>,
+    /// When it began to lead; 0 while it does not.
+    led_since_ns: u64,
+    ticked_ns: u64,
     /// The epoch in which it serves.
     serves: Option<u64>,
     /// The epoch whose changes are to be acknowledged, and no more taken.
@@ -152,8 +157,7 @@ impl Worker {
         settings: ClusterSettings,
         coordinator: Box<dyn Coordinator + Send>,
     ) -> Self {
-        let requirement =
-            Requirement { number: 0, membership: Membership::Unknown, takes_changes: true };
+        let requirement = Requirement { membership: Membership::Unknown, ..Requirement::default() };
         Self {
             shared,
             settings,
@@ -169,6 +173,8 @@ impl Worker {
             required: Required::default(),
             requirement,
             standings: BTreeMap::new(),
+            led_since_ns: 0,
+            ticked_ns: 0,
             serves: None,
             drains: None,
             has_ended: false,
@@ -214,9 +220,14 @@ impl Worker {
         while let Some((purpose, answer)) = self.orders.turn(&self.shared.roles) {
             self.ordered(purpose, answer);
         }
-        self.look_at_shards();
-        self.tell_member(member::Event::Tick);
-        self.tell_watcher(watcher::Event::Tick);
+        // Not with each message: a lease would be asked for as often as it is confirmed.
+        let now_ns = self.now_ns();
+        if now_ns.saturating_sub(self.ticked_ns) >= TICK_NS {
+            self.ticked_ns = now_ns;
+            self.look_at_shards();
+            self.tell_member(member::Event::Tick);
+            self.tell_watcher(watcher::Event::Tick);
+        }
         while let Some(message) = self.own.pop_front() {
             self.take_message(self.me(), message);
         }
@@ -413,7 +424,6 @@ impl Worker {
     fn end_serving(&mut self) {
         (self.serves, self.drains) = (None, None);
         self.shared.view.end_lease();
-        self.standings.clear();
     }
 
     fn follow(&mut self, primary: Instance) {
@@ -447,8 +457,11 @@ impl Worker {
         let proposed = wait_for.iter().filter(|of| !is_counted(of)).map(|of| number_of(*of));
         let set = RecordedSet { members, proposed: proposed.collect() };
         let number = self.requirement.number + 1;
-        self.requirement =
-            Requirement { number, membership: Membership::Recorded(set), takes_changes };
+        let group = self.member.as_ref().map(Member::group);
+        let group = group.and_then(|id| self.topology.as_ref()?.group(id));
+        let min_replicas = group.map_or(0, |of| of.min_replicas.into());
+        let membership = Membership::Recorded(set);
+        self.requirement = Requirement { number, membership, min_replicas, takes_changes };
         let requirement = Arc::new(self.requirement.clone());
         for shard in &self.shared.shards {
             shard.inbox.push(ToShard::Requirement(Arc::clone(&requirement)));
@@ -483,14 +496,26 @@ impl Worker {
             matches!(member.part(now_ns), member::Part::Waits(_) | member::Part::Serves(_))
         });
         if !leads {
+            self.led_since_ns = 0;
+            self.standings.clear();
             return;
         }
+        let now_ns = self.now_ns();
+        if self.led_since_ns == 0 {
+            self.led_since_ns = now_ns;
+        }
+        // Replicas of the primary before need some time to find this one.
+        let is_new = now_ns - self.led_since_ns < IN_SYNC_TIMEOUT_MS * 1_000_000;
         let report = |shard: &crate::shared::ShardHandle| {
             shard.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone()
         };
         let reports: Vec<ShardReport> = self.shared.shards.iter().map(report).collect();
         for replica in self.replicas() {
             let standing = standing_of(&reports, self.requirement.number, replica);
+            let is_first = !self.standings.contains_key(&replica);
+            if standing == ReplicaStanding::Behind && is_first && is_new {
+                continue;
+            }
             if self.standings.insert(replica, standing) != Some(standing) {
                 self.tell_member(member::Event::Replica(replica, standing));
             }
