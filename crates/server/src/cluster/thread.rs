@@ -483,7 +483,10 @@ impl Worker {
                 tracing::warn!("the ring is not withdrawn for epoch {epoch}: {why}");
                 return self.orders.push(Order::Hold, purpose);
             }
-            (Purpose::Prepare(epoch), Ok(_)) => member::Event::Applied(epoch),
+            (Purpose::Prepare(epoch), Ok(_)) => {
+                tracing::info!("epoch {epoch}: all that was received is applied");
+                member::Event::Applied(epoch)
+            }
             (Purpose::Prepare(epoch), Err(why)) => member::Event::CannotLead(epoch, why),
         };
         self.tell_member(event);
