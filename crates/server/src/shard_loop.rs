@@ -276,6 +276,7 @@ impl ShardLoop {
         match step {
             RoleStep::Follow(barrier) => {
                 self.give_up_pending(now);
+                self.report_to_cluster();
                 let host = self.connections.port_mut();
                 host.begin_following();
                 let refusal = host.shared.roles.refusal();
@@ -555,6 +556,14 @@ impl ShardLoop {
         }
     }
 
+    /// Shows the thread of the cluster where the shard's log is, and who has it.
+    fn report_to_cluster(&self) {
+        let host = self.connections.port();
+        if let Ok(mut report) = host.handle().cluster.lock() {
+            host.acknowledging.report(&host.shard, &mut report);
+        }
+    }
+
     /// Shows the shard's counts to the other threads.
     fn publish_stats(&mut self) {
         let rung = self.clients.take_rung();
@@ -572,11 +581,11 @@ impl ShardLoop {
         handle.in_sync_replicas.store(set.members() as u64, Ordering::Relaxed);
         handle.replicated.store(replicated, Ordering::Relaxed);
         handle.laggards.store(set.laggards(), Ordering::Relaxed);
-        if host.shared.config.is_clustered()
-            && let Ok(mut state) = handle.cluster.lock()
-        {
-            host.acknowledging.report(&host.shard, &mut state);
+        if host.shared.config.is_clustered() {
+            self.report_to_cluster();
         }
+        let host = self.connections.port();
+        let handle = host.handle();
         if let Ok(mut replicas) = handle.replicas.lock() {
             replicas.clear();
             replicas.extend(self.clients.replica_positions());
