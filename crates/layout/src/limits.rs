@@ -708,6 +708,9 @@ pub const SILENT_REPLICA_MS: u64 = 500;
 pub const RETURN_BACKOFF_MS: u64 = 1_000;
 /// up to this, ms. Behind so long a time without leaving it begins anew.
 pub const RETURN_BACKOFF_MAX_MS: u64 = 60_000;
+/// Bytes of the log of one shard of its primary, as it came, that a replica keeps in memory: if it is
+/// promoted, the others need no copy if they lack no more than that.
+pub const FEED_TAIL_BYTES: usize = 1 << 20;
 /// Servers of its cluster to which a server keeps connections for messages: the members of a group,
 /// and watchers.
 pub const PEER_LINKS: usize = 64;

@@ -283,9 +283,13 @@ impl ShardLoop {
                 self.clients.refuse_replicas(&mut host.shard, &refusal);
                 barrier.pass(host.shard.last_epoch());
             }
-            RoleStep::Lead { epoch, log_secret, barrier } => {
+            RoleStep::Lead { epoch, log_secret, tails, barrier } => {
                 let host = self.connections.port_mut();
                 host.shard.promote(epoch, log_secret).expect("the epoch is a new one");
+                // One log is then of one shard: with other numbers there is no history of it.
+                if let Some(tail) = tails.get(host.number) {
+                    host.shard.set_tail(tail.clone());
+                }
                 barrier.pass(epoch);
             }
         }

@@ -6,6 +6,7 @@ use super::step_barrier::{ProgressWait, StepBarrier};
 use super::worker::{Ended, Worker};
 use crate::shared::Shared;
 use remora_client_core::{Options, Subscriber};
+use remora_engine::TailPiece;
 use remora_fabric::{Address, Wake};
 use remora_layout::limits::{HEARTBEAT_MS, ROLE_TIMEOUT_MS};
 use std::sync::Arc;
@@ -51,6 +52,11 @@ impl Replica {
     /// See [`Worker::positions`].
     pub fn positions(&mut self) -> Option<Vec<(u64, u64)>> {
         self.worker.positions()
+    }
+
+    /// See [`Worker::take_tails`].
+    pub fn take_tails(&mut self) -> Vec<Vec<TailPiece>> {
+        self.worker.take_tails()
     }
 
     /// Waits until the shards have carried out what they were given. There is no link.

@@ -15,6 +15,7 @@
 
 use super::state::Following;
 use super::step_barrier::StepBarrier;
+use remora_engine::TailPiece;
 use remora_fabric::Address;
 use remora_frontend::Token;
 use remora_layout::limits::ROLE_CHANGES_WAITING;
@@ -89,6 +90,8 @@ pub enum RoleStep {
         epoch: u64,
         /// The secret of the key of its log.
         log_secret: u64,
+        /// By shard of the primary before, the last entries of its log.
+        tails: Arc<Vec<Vec<TailPiece>>>,
         /// The step.
         barrier: Arc<StepBarrier>,
     },

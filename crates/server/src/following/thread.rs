@@ -340,7 +340,11 @@ impl RoleWorker {
         self.epoch = self.epoch.max(epoch).max(self.shared.roles.epoch()) + 1;
         let (epoch, log_secret) = (self.epoch, random_u64());
         self.shared.roles.begin_epoch(epoch);
-        let stepped = self.step(|barrier| RoleStep::Lead { epoch, log_secret, barrier });
+        let tails = Arc::new(replica.take_tails());
+        let stepped = self.step(|barrier| {
+            let tails = Arc::clone(&tails);
+            RoleStep::Lead { epoch, log_secret, tails, barrier }
+        });
         self.shared.roles.set(Role::Primary);
         self.is_whole = true;
         match self.shared.config.is_clustered() {

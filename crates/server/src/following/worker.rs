@@ -14,6 +14,7 @@ use super::host::Host;
 use super::state::Following;
 use super::step_barrier::StepBarrier;
 use remora_client_core::Subscriber;
+use remora_engine::TailPiece;
 use remora_fabric::Transport;
 use remora_layout::limits::{APPLY_BATCHES, COPY_TOLD_EVERY_MS, FEED_MESSAGES_PER_TURN};
 use remora_log::OwnedEntry;
@@ -123,6 +124,12 @@ impl<H: Host> Worker<H> {
     /// whole.
     pub fn positions(&mut self) -> Option<Vec<(u64, u64)>> {
         self.logs.iter_mut().map(|log| Some((log.epoch(), log.log()?.received()))).collect()
+    }
+
+    /// For each log, the last entries that came of it.
+    pub fn take_tails(&mut self) -> Vec<Vec<TailPiece>> {
+        let tail = |log: &mut Follower| log.log().map(LogReceiver::take_tail).unwrap_or_default();
+        self.logs.iter_mut().map(tail).collect()
     }
 
     /// Asks each shard of the primary for its log: a link was made.
