@@ -56,8 +56,10 @@ pub enum Event {
         /// only, and could not lead.
         positions: Option<Vec<Position>>,
     },
-    /// All is applied that [`Action::Prepare`] of this epoch asked for.
-    Applied(u64),
+    /// What [`Action::Prepare`] of this epoch asked for has happened: all that was received is applied,
+    /// and every instance of [`Required::wait_for`] has stored it. Until then nobody knows which of it
+    /// was acknowledged, so that no read could be answered.
+    Ready(u64),
     /// [`Action::StopChanges`] of this epoch has happened: every change is acknowledged that was
     /// taken, and the log ends so.
     Drained {
@@ -94,7 +96,7 @@ pub enum Action {
         epoch: u64,
     },
     /// Begin this epoch: apply all that was received, let replicas follow, take no changes yet;
-    /// answered by [`Event::Applied`].
+    /// answered by [`Event::Ready`].
     Prepare(u64),
     /// Take changes and answer reads in this epoch, whenever the lease holds.
     Serve(u64),
@@ -356,11 +358,11 @@ impl Member {
             Event::Entered(outcome) => self.entered(outcome),
             Event::Message(from, message) => self.hear(from, message, now_ns),
             Event::Withdrawn { epoch, positions } => self.withdrawn(epoch, positions, now_ns),
-            Event::Applied(epoch) => {
+            Event::Ready(epoch) => {
                 if let Role::Leads(of) = &mut self.role
                     && of.epoch == epoch
                 {
-                    of.applied();
+                    of.be_ready();
                 }
             }
             Event::Drained { epoch, positions } => self.drained(epoch, positions, now_ns),
