@@ -25,3 +25,4 @@ pub mod topology;
 pub mod watcher;
 
 pub use leadership::{ReplicaStanding, Required};
+pub mod view;

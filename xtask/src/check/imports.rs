@@ -19,6 +19,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("storage", &[&["log", "layout"]]),
     ("protocol", &[&["geometry", "layout"]]),
     ("cluster", &[&["protocol", "layout"]]),
+    ("zookeeper", &[&["cluster", "layout"]]),
     ("arena", &[&["layout"]]),
     ("verbs-sys", &[]),
     ("fabric", &[&["verbs-sys", "arena", "layout"]]),

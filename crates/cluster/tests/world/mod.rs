@@ -13,7 +13,7 @@ use node::{Node, Packet, Sent, Turn};
 use oracle::Oracle;
 use remora_cluster::coordinator::Coordinator;
 use remora_cluster::memory::MemoryEnsemble;
-use remora_cluster::topology::{GroupId, Instance, Topology, change};
+use remora_cluster::topology::{GroupId, Instance, Topology};
 use remora_testing::Random;
 use replication::Shipped;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -37,7 +37,6 @@ pub struct Sum {
 
 /// See the module's text.
 pub struct World {
-    seed: u64,
     random: Random,
     now_ms: u64,
     ensemble: MemoryEnsemble,
@@ -81,7 +80,6 @@ impl World {
         let nodes: Vec<_> = ids.map(node).collect();
         let oracles = (1..=groups).map(|id| (GroupId(id), Oracle::default())).collect();
         let mut world = Self {
-            seed,
             random,
             now_ms: 200,
             ensemble,
@@ -405,9 +403,4 @@ impl World {
             self.crash(at, until_ms);
         }
     }
-}
-
-/// A drained member gets no part: used by tests of draining.
-pub fn drained(topology: &Topology, of: Instance) -> Topology {
-    change::drain(topology, of.member).unwrap()
 }

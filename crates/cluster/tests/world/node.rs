@@ -70,7 +70,7 @@ enum Asked {
     MemberProposes,
     Stand,
     WatcherProposes,
-    Leave,
+    Nothing,
 }
 
 /// What a server does as a primary.
@@ -289,7 +289,7 @@ impl Node {
             Some(Asked::WatcherProposes) => {
                 self.watcher_hears(watcher::Event::Proposed(outcome), clock_ns, turn);
             }
-            Some(Asked::Leave) | None => {}
+            Some(Asked::Nothing) | None => {}
         }
         let _: Outcome = outcome;
     }
@@ -404,6 +404,14 @@ impl Node {
                 let id = process.coordinator.enter(local_ms, me);
                 process.asked.insert(id, Asked::Enter);
             }
+            member::Action::Leave => {
+                let id = process.coordinator.leave(local_ms);
+                process.asked.insert(id, Asked::Nothing);
+            }
+            member::Action::Refresh(version) => {
+                let id = process.coordinator.renew(local_ms, version);
+                process.asked.insert(id, Asked::Nothing);
+            }
             member::Action::Propose(topology) => {
                 let id = process.coordinator.propose(local_ms, &Proposal { topology, term: None });
                 process.asked.insert(id, Asked::MemberProposes);
@@ -449,8 +457,6 @@ impl Node {
                     .for_each(|of| (of.takes_changes, of.drains) = (false, true));
             }
             member::Action::BeginAnew => {
-                let id = process.coordinator.leave(local_ms);
-                process.asked.insert(id, Asked::Leave);
                 let actions = process.member.begin_anew(turn.random.bits() | 1, clock_ns);
                 for action in actions {
                     self.act(action, clock_ns, turn);

@@ -1,0 +1,5 @@
+//! The coordinator over a real ZooKeeper server (Debian's package `zookeeper`, 3.8).
+
+mod conformance;
+mod proxy;
+mod server;
