@@ -27,3 +27,7 @@ pub mod watcher;
 pub mod wire;
 
 pub use leadership::{ReplicaStanding, Required};
+<<<<<<< HEAD
+=======
+pub mod view;
+>>>>>>> d22

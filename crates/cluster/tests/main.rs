@@ -1,3 +1,4 @@
-//! The topology of a cluster, and the coordinator in memory.
+//! The topology of a cluster, the coordinator in memory, and worlds of whole clusters.
 
 mod memory;
+mod world;

@@ -724,6 +724,8 @@ pub const CLUSTER_MAIL: usize = 256;
 /// A member asks the coordinator this often to be present, ms, while another session is: its own of
 /// before, mostly.
 pub const ENTER_AGAIN_MS: u64 = 100;
+/// A member that has heard of a later epoch than it knows asks for the newest topology this often, ms.
+pub const REFRESH_MS: u64 = 100;
 /// A member whose proposal was overtaken makes another within this time, ms,
 pub const PROPOSE_AGAIN_MS: u64 = 8;
 /// which doubles this often: 1,000 members that start at once are recorded within seconds.
