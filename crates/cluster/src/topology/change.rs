@@ -196,7 +196,7 @@ pub fn promote(topology: &Topology, promotion: Promotion) -> Result<Topology, Re
     if of.primary == Some(*to) {
         return Err(Refusal::LeadsAlready(*to));
     }
-    for instance in in_sync.iter().chain([to]) {
+    for instance in [to].into_iter().chain(in_sync) {
         let is_first = of.epoch == 0 && instance == to;
         if !is_first && !of.in_sync.contains(instance) {
             return Err(Refusal::NotInSync(*instance));
