@@ -1,5 +1,6 @@
 //! The topology of a cluster, and the coordinator in memory.
 
 mod encoding;
+mod histories;
 mod memory;
 mod topology;
