@@ -294,6 +294,15 @@ fn a_promotion_is_out_of_the_recorded_set_and_under_its_epoch() {
     assert_eq!(late, Err(Refusal::NotPrimary(first)));
     assert_eq!(change::promote(&next, to(first, 2)), Err(Refusal::NotInSync(first)));
     assert_eq!(next.role(first), Some(GroupRole::Behind));
+
+    // Nor does it when it leads again: what it asked in its former epoch is of the past.
+    let next = change::set_in_sync(&next, GROUP, (second, 2), vec![first]).expect("it leads");
+    let again = Promotion { in_sync: Vec::new(), ..to(first, 2) };
+    let next = change::promote(&next, again.clone()).expect("it is in sync");
+    let third_epoch = Refusal::OtherEpoch { group: GROUP, epoch: 3 };
+    let late = change::set_in_sync(&next, GROUP, (first, 1), vec![third]);
+    assert_eq!(late, Err(third_epoch.clone()));
+    assert_eq!(change::promote(&next, again), Err(third_epoch));
 }
 
 #[test]
