@@ -4,3 +4,4 @@ mod encoding;
 mod histories;
 mod memory;
 mod topology;
+mod view;
