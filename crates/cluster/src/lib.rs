@@ -27,7 +27,3 @@ pub mod watcher;
 pub mod wire;
 
 pub use leadership::{ReplicaStanding, Required};
-<<<<<<< HEAD
-=======
-pub mod view;
->>>>>>> d22
