@@ -118,6 +118,12 @@ impl LogReceiver {
         self.assembler.next_sequence() - 1
     }
 
+    /// The last entry that was given out, or is in a copy: it cannot be dropped any more.
+    pub fn given(&self) -> u64 {
+        let waits = self.waiting.front().map_or(self.received() + 1, |entry| entry.sequence);
+        self.copied.max(waits - 1)
+    }
+
     /// The commit position of the primary.
     pub fn commit(&self) -> u64 {
         self.commit

@@ -145,6 +145,8 @@ struct Worker {
     ticked_ns: u64,
     /// The epoch in which it serves.
     serves: Option<u64>,
+    /// The epoch whose beginning is applied, and not stored yet by all that it waits for.
+    prepared: Option<u64>,
     /// The epoch whose changes are to be acknowledged, and no more taken.
     drains: Option<u64>,
     has_ended: bool,
@@ -176,6 +178,7 @@ impl Worker {
             led_since_ns: 0,
             ticked_ns: 0,
             serves: None,
+            prepared: None,
             drains: None,
             has_ended: false,
             group_is_missed: false,
@@ -379,6 +382,9 @@ impl Worker {
                 let id = self.coordinator.enter(now_ms, self.me());
                 self.asked.insert(id, Asked::Enter);
             }
+            Action::Leave => _ = self.coordinator.leave(now_ms),
+            // The answer says nothing new.
+            Action::Refresh(version) => _ = self.coordinator.renew(now_ms, version),
             Action::Propose(topology) => {
                 let proposal = coordinator::Proposal { topology, term: None };
                 let id = self.coordinator.propose(now_ms, &proposal);
@@ -422,7 +428,7 @@ impl Worker {
     }
 
     fn end_serving(&mut self) {
-        (self.serves, self.drains) = (None, None);
+        (self.serves, self.prepared, self.drains) = (None, None, None);
         self.shared.view.end_lease();
     }
 
@@ -474,16 +480,14 @@ impl Worker {
             (Purpose::Hold | Purpose::Follow, Err(why)) => {
                 return tracing::warn!("the role of this server is not changed: {why}");
             }
-            (Purpose::Withdraw(epoch), Ok(ordered)) => {
-                let position = |(epoch, sequence)| Position { epoch, sequence };
-                let positions = ordered.positions.map(|of| of.into_iter().map(position).collect());
+            (Purpose::Withdraw(epoch), Ok(positions)) => {
                 member::Event::Withdrawn { epoch, positions }
             }
             (Purpose::Withdraw(epoch), Err(why)) => {
                 tracing::warn!("the ring is not withdrawn for epoch {epoch}: {why}");
                 return self.orders.push(Order::Hold, purpose);
             }
-            (Purpose::Prepare(epoch), Ok(_)) => member::Event::Applied(epoch),
+            (Purpose::Prepare(epoch), Ok(_)) => return self.prepared = Some(epoch),
             (Purpose::Prepare(epoch), Err(why)) => member::Event::CannotLead(epoch, why),
         };
         self.tell_member(event);
@@ -520,11 +524,24 @@ impl Worker {
                 self.tell_member(member::Event::Replica(replica, standing));
             }
         }
+        // What was received beyond the commit position may have been acknowledged, or not: nobody reads it
+        // before each that could be promoted has it.
+        let is_in_sync = |of: &Instance| self.standings.get(of) == Some(&ReplicaStanding::InSync);
+        if let Some(epoch) = self.prepared
+            && self.required.wait_for.iter().all(is_in_sync)
+            && reports.iter().all(|of| of.requirement == self.requirement.number)
+        {
+            self.prepared = None;
+            self.tell_member(member::Event::Ready(epoch));
+        }
         let is_drained =
             |of: &ShardReport| of.requirement == self.requirement.number && of.durable >= of.last;
         if let Some(epoch) = self.drains.filter(|_| reports.iter().all(is_drained)) {
             self.drains = None;
-            let position = |of: &ShardReport| Position { epoch: of.epoch, sequence: of.last };
+            let position = |of: &ShardReport| {
+                let (epoch, sequence) = (of.epoch, of.last);
+                Position { epoch, sequence, applied: sequence }
+            };
             let positions = reports.iter().map(position).collect();
             self.tell_member(member::Event::Drained { epoch, positions });
         }

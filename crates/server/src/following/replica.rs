@@ -6,6 +6,7 @@ use super::step_barrier::{ProgressWait, StepBarrier};
 use super::worker::{Ended, Worker};
 use crate::shared::Shared;
 use remora_client_core::{Options, Subscriber};
+use remora_cluster::message::Position;
 use remora_engine::TailPiece;
 use remora_fabric::{Address, Wake};
 use remora_layout::limits::{HEARTBEAT_MS, ROLE_TIMEOUT_MS};
@@ -49,9 +50,9 @@ impl Replica {
         Self { following, worker: self.worker.moved(host), link: None, ..self }
     }
 
-    /// See [`Worker::positions`].
-    pub fn positions(&mut self) -> Option<Vec<(u64, u64)>> {
-        self.worker.positions()
+    /// See [`Worker::ends`].
+    pub fn ends(&mut self) -> Option<Vec<Position>> {
+        self.worker.ends()
     }
 
     /// See [`Worker::take_tails`].

@@ -6,7 +6,7 @@
 
 use super::replica::Replica;
 use super::resume::Resume;
-use super::role::{Asked, Order, OrderAnswer, Ordered, Role, RoleChange, RoleStep};
+use super::role::{Asked, Order, OrderAnswer, Role, RoleChange, RoleStep};
 use super::state::Following;
 use super::step_barrier::{ProgressWait, StepBarrier};
 use super::worker::Ended;
@@ -200,8 +200,7 @@ impl RoleWorker {
             Order::Follow(address, incarnation) => self.follow_ordered((address, incarnation)),
             Order::Lead => self.lead().map(|()| self.is_held = false),
         }?;
-        let positions = self.replica.as_mut().and_then(Replica::positions);
-        Ok(Ordered { positions, epoch: self.shared.roles.epoch() })
+        Ok(self.replica.as_mut().and_then(Replica::ends))
     }
 
     /// Neither leads nor follows. What lies in the rings is taken out, and nothing comes any more: the
