@@ -135,12 +135,12 @@ impl Acknowledging {
             // The primary of this shard has acknowledged what it applies.
             self.set.begin_at(shard.last_sequence());
         }
+        self.set.tick(shard.last_sequence(), now_ms);
         if !may_acknowledge {
-            // A primary without its lease: another one may lead.
+            // A primary without its lease: another one may lead. It knows all the same who has what.
             shard.set_has_replicas(false);
             return false;
         }
-        self.set.tick(shard.last_sequence(), now_ms);
         let before = shard.durable_sequence();
         self.tell(shard);
         shard.durable_sequence() > before
