@@ -4,7 +4,7 @@ use crate::acknowledging::ShardReport;
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::Clock;
-use crate::cluster::ClusterInbox;
+use crate::cluster::ClusterState;
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::following::Roles;
@@ -16,7 +16,6 @@ use crate::thread_counts::{ThreadCounts, count};
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use remora_arena::{ReadView, Region};
-use remora_cluster::topology::{MemberId, Topology};
 use remora_engine::ShardStats;
 use remora_fabric::shm::mark::{ReadyMark, RungClients};
 use remora_fabric::{Transport, tcp, verbs};
@@ -163,15 +162,8 @@ pub struct Shared {
     pub awaits_disk: bool,
     /// What this server is: a primary, or a replica.
     pub roles: Arc<Roles>,
-    /// This server, as a cluster knows it. It goes with its data: one that has lost them, or keeps none,
-    /// is another member.
-    pub member: MemberId,
-    /// Messages of other servers of the cluster.
-    pub cluster: ClusterInbox,
-    /// The topology of the cluster, once it is known.
-    pub topology: Mutex<Option<Arc<Topology>>>,
-    /// Its version; 0 before.
-    pub topology_version: AtomicU64,
+    /// What there is of the cluster, if the server is of one.
+    pub cluster: ClusterState,
     /// Counts of the server.
     pub counts: ServerCounts,
     /// Counts of each agent, by number.

@@ -21,9 +21,8 @@ use remora_layout::limits::{CLUSTER_MAIL, HEARTBEAT_MS, IN_SYNC_TIMEOUT_MS};
 use remora_replica::{Membership, RecordedSet};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -33,37 +32,6 @@ const TURN: Duration = Duration::from_millis(HEARTBEAT_MS / 2);
 const TICK_NS: u64 = HEARTBEAT_MS * 1_000_000;
 /// Between two tries to open a session at the coordinator.
 const CONNECT_AGAIN: Duration = Duration::from_secs(1);
-
-/// Where messages of other servers wait for the thread.
-pub struct ClusterInbox {
-    sender: SyncSender<Envelope>,
-    /// For the thread, which takes it when it starts.
-    receiver: Mutex<Option<Receiver<Envelope>>>,
-}
-
-impl Default for ClusterInbox {
-    fn default() -> Self {
-        let (sender, receiver) = sync_channel(CLUSTER_MAIL);
-        Self { sender, receiver: Mutex::new(Some(receiver)) }
-    }
-}
-
-impl ClusterInbox {
-    /// Takes what another server has sent. While too much waits it is dropped, as a network would.
-    ///
-    /// # Errors
-    /// It is no message.
-    pub fn deliver(&self, bytes: &[u8]) -> Result<(), &'static str> {
-        let envelope =
-            Envelope::decode(bytes).ok_or("ERR not a message of a server of a cluster")?;
-        let _ = self.sender.try_send(envelope);
-        Ok(())
-    }
-
-    fn take(&self) -> Option<Receiver<Envelope>> {
-        self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
 
 /// The thread, as its owner has it.
 pub struct ClusterThread {
@@ -76,7 +44,7 @@ impl ClusterThread {
     /// # Errors
     /// The kernel gives no thread.
     pub fn start(shared: Arc<Shared>, settings: ClusterSettings) -> io::Result<Self> {
-        let mail = shared.cluster.take().expect("there is one such thread");
+        let mail = shared.cluster.take_mails().expect("there is one such thread");
         Ok(Self { thread: vital_thread::spawn("cluster", move || run(&shared, settings, &mail))? })
     }
 
@@ -238,7 +206,7 @@ impl Worker {
     }
 
     fn me(&self) -> Instance {
-        Instance { member: self.shared.member, incarnation: self.shared.incarnation }
+        Instance { member: self.shared.cluster.member, incarnation: self.shared.incarnation }
     }
 
     /// The lease as it is now. It may be shorter than before: a replica more has to confirm it.
@@ -260,7 +228,7 @@ impl Worker {
             }
             Event::Topology(topology) => {
                 self.topology = Some(Arc::clone(topology));
-                self.shared.show_topology(topology);
+                self.shared.cluster.set_topology(topology);
                 self.begin(topology);
             }
             Event::NoTopology => {
@@ -559,13 +527,5 @@ impl Worker {
         all.sort();
         all.dedup();
         all
-    }
-}
-
-impl Shared {
-    /// The topology that is recorded, for the threads that answer clients.
-    pub(crate) fn show_topology(&self, topology: &Arc<Topology>) {
-        *self.topology.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(topology));
-        self.topology_version.store(topology.version, Ordering::Release);
     }
 }

@@ -55,10 +55,7 @@ impl<H: Host> RespExecutor<H> {
             Request::BgSave => self.begin_save(responder),
             Request::ChangeRole(change) => self.change_role(responder, change),
             Request::Role => self.role(responder),
-            Request::Deliver(message) => match self.host.deliver(message) {
-                Ok(()) => responder.reply(|out, _| encode::ok(out)),
-                Err(why) => responder.reply(|out, _| encode::error(out, why)),
-            },
+            Request::Deliver(message) => self.deliver(responder, message),
             Request::LastSave => self.last_save(responder),
             Request::ConfigGet(patterns) => {
                 let parameters = self.host.parameters();
@@ -86,6 +83,14 @@ impl<H: Host> RespExecutor<H> {
             // Data requests never come here.
             _ => responder.reply(|out, _| encode::ok(out)),
         }
+    }
+
+    fn deliver(&self, responder: &mut Responder, message: &[u8]) {
+        let delivered = self.host.deliver(message);
+        responder.reply(|out, _| match delivered {
+            Ok(()) => encode::ok(out),
+            Err(why) => encode::error(out, why),
+        });
     }
 
     fn role(&self, responder: &mut Responder) {
