@@ -20,6 +20,7 @@ mod agent;
 mod agent_inbox;
 mod balance;
 mod clock;
+mod cluster_facts;
 mod config;
 mod control;
 mod cores;
