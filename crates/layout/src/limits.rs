@@ -771,6 +771,9 @@ pub const CONNECTION_PAUSE_JOB_BYTES: usize = 1 << 20;
 /// longest reply, with the lengths of its parts, fits behind the output at which the connection
 /// pauses and the requests that came before the pause.
 pub const CONNECTION_MAX_OUTPUT_BYTES: usize = 160 << 20;
+/// Bytes of messages that answer no request, as a subscriber's, that a connection may leave unread
+/// before it is closed: some ten thousand of them.
+pub const CONNECTION_MAX_PUSHED_BYTES: usize = 1 << 20;
 /// Unparsed bytes of one RESP command after which the server closes the connection: the longest key
 /// and value, with most of 1 MiB in hand.
 pub const MAX_REQUEST_BYTES: usize = 65 << 20;

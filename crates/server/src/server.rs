@@ -36,6 +36,7 @@ use remora_layout::limits::{
     SMALLEST_CHUNK_BUCKETS,
 };
 use remora_layout::slot::SlotTable;
+use remora_resp::cluster::ClusterFacts;
 use remora_storage::{Directory, GroupCommit, Lock, Promise};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -91,7 +92,8 @@ impl Server {
             None | Some(Data { promise: Promise::Memory, .. }) => false,
             Some(_) => true,
         };
-        Self::start_with(config, awaits_disk, watch)
+        let knows_cluster = config.is_clustered();
+        Self::start_with(config, (awaits_disk, knows_cluster), watch)
     }
 
     /// As [`Server::start`]; changes are durable once [`Server::set_durable`] says
@@ -101,7 +103,23 @@ impl Server {
     /// See [`StartError`].
     #[doc(hidden)]
     pub fn start_told(config: Config) -> Result<Self, StartError> {
-        Self::start_with(config, true, &Progress::logger())
+        Self::start_with(config, (true, false), &Progress::logger())
+    }
+
+    /// As [`Server::start`]; to Redis clients the server is of a cluster that
+    /// [`Server::set_cluster_facts`] tells of, although nobody tells it what to do. For tests.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    #[doc(hidden)]
+    pub fn start_with_cluster_facts(config: Config) -> Result<Self, StartError> {
+        Self::start_with(config, (false, true), &Progress::logger())
+    }
+
+    /// What Redis clients are told of the cluster from now on. For tests.
+    #[doc(hidden)]
+    pub fn set_cluster_facts(&self, facts: ClusterFacts) {
+        self.shared.set_cluster_facts(facts);
     }
 
     /// A shard's changes up to this sequence are durable.
@@ -114,7 +132,7 @@ impl Server {
 
     fn start_with(
         mut config: Config,
-        awaits_disk: bool,
+        (awaits_disk, knows_cluster): (bool, bool),
         watch: &dyn Fn(Progress),
     ) -> Result<Self, StartError> {
         check(&config)?;
@@ -178,6 +196,7 @@ impl Server {
             verbs,
             stopping: false.into(),
             control: OnceLock::new(),
+            cluster_facts: knows_cluster.then(Arc::default),
             counts: ServerCounts::default(),
             agents: (0..shards).map(|_| AgentCounts::default()).collect(),
             tcp_traffic: TrafficSums::default(),

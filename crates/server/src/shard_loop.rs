@@ -258,6 +258,10 @@ impl ShardLoop {
                     let host = self.connections.port_mut();
                     host.acknowledging.require(&mut host.shard, requirement);
                 }
+                Message::ClusterFacts => {
+                    let sleeper = &self.sleeper;
+                    self.connections.tell(|gone| sleeper.forget(gone.as_fd()));
+                }
                 Message::RoleAnswer(token, reply) => self.connections.take_reply(token, reply),
                 Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),
                 Message::Drain(done) => {

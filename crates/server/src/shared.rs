@@ -5,10 +5,11 @@ use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::Clock;
 use crate::cluster::ClusterState;
+use crate::cluster_facts::ClusterFactsCell;
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::following::Roles;
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Message};
 use crate::other_searches::OtherSearches;
 use crate::replica_view::ReplicaView;
 use crate::ring_session::ReplicaPositions;
@@ -21,6 +22,7 @@ use remora_fabric::shm::mark::{ReadyMark, RungClients};
 use remora_fabric::{Transport, tcp, verbs};
 use remora_layout::immediate::{self, Kind};
 use remora_layout::slot::SlotTable;
+use remora_resp::cluster::ClusterFacts;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -164,6 +166,8 @@ pub struct Shared {
     pub roles: Arc<Roles>,
     /// What there is of the cluster, if the server is of one.
     pub cluster: ClusterState,
+    /// In a cluster, what this server knows of it for Redis clients.
+    pub cluster_facts: Option<Arc<ClusterFactsCell>>,
     /// Counts of the server.
     pub counts: ServerCounts,
     /// Counts of each agent, by number.
@@ -232,6 +236,15 @@ impl Shared {
         if let Some(waker) = self.control.get() {
             // Fails only if the poll is gone, and then no thread waits.
             let _ = waker.wake();
+        }
+    }
+
+    /// Redis clients get these facts of the cluster from now on, and subscribers and clients of a
+    /// server that leads no more are told. At a server of no cluster nothing happens.
+    pub fn set_cluster_facts(&self, facts: ClusterFacts) {
+        let has_news = self.cluster_facts.as_ref().is_some_and(|cell| cell.set(facts));
+        if has_news {
+            self.shards.iter().for_each(|shard| shard.inbox.push(Message::ClusterFacts));
         }
     }
 

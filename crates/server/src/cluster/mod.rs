@@ -13,6 +13,7 @@
 //! * a server serves only while the lease word of `replica_view` says so, and this thread alone
 //!   writes it: a thread that stands still lets it lapse.
 
+mod facts;
 mod orders;
 mod peers;
 mod settings;
@@ -20,6 +21,7 @@ mod standings;
 mod state;
 mod thread;
 
+pub(crate) use facts::lines_of;
 pub use settings::{ClusterSettings, Connect};
 pub(crate) use state::ClusterState;
 pub(crate) use thread::ClusterThread;

@@ -1,5 +1,6 @@
 //! The thread of the cluster.
 
+use super::facts::{Known, facts_of};
 use super::orders::{Orders, Purpose};
 use super::peers::Peers;
 use super::settings::ClusterSettings;
@@ -101,6 +102,9 @@ struct Worker {
     /// What the coordinator has said before there was a member: the last of each kind.
     before: [Option<coordinator::Event>; 2],
     topology: Option<Arc<Topology>>,
+    /// The instances that are present.
+    live: Vec<Instance>,
+    is_connected: bool,
     orders: Orders,
     peers: Peers,
     /// Messages of this server to itself.
@@ -137,6 +141,8 @@ impl Worker {
             watcher: Watcher::new(),
             before: [None, None],
             topology: None,
+            live: Vec::new(),
+            is_connected: false,
             orders: Orders::default(),
             peers: Peers::default(),
             own: VecDeque::new(),
@@ -241,10 +247,13 @@ impl Worker {
                 tracing::error!("the topology of the cluster cannot be read: {error}");
             }
             Event::Session(state) => {
+                self.is_connected = *state == coordinator::SessionState::Connected;
                 tracing::info!("the session at {} is {state:?}", self.settings.coordinator);
             }
-            Event::Members(_) | Event::Standing(_) => {}
+            Event::Members(live) => self.live.clone_from(live),
+            Event::Standing(_) => {}
         }
+        self.show();
         if self.member.is_none() {
             match &event {
                 Event::Session(_) => self.before[0] = Some(event.clone()),
@@ -254,6 +263,15 @@ impl Worker {
         }
         self.tell_member(member::Event::Coordinator(event.clone()));
         self.tell_watcher(watcher::Event::Coordinator(event));
+    }
+
+    /// What Redis clients are told from now on.
+    fn show(&self) {
+        let Some(topology) = &self.topology else { return };
+        let (own, live) = (self.me(), &self.live[..]);
+        let own_offset = self.shared.shards.iter().map(|shard| shard.stats().last_sequence).sum();
+        let known = Known { live, own, own_offset, has_coordinator: self.is_connected };
+        self.shared.set_cluster_facts(facts_of(topology, &known));
     }
 
     /// This server becomes a member, once its group is known.
