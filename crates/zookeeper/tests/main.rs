@@ -1,1 +1,4 @@
-//! x
+//! The coordinator over a real ZooKeeper server (Debian's package `zookeeper`, 3.8).
+
+mod conformance;
+mod proxy;

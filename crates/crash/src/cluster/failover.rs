@@ -2,10 +2,10 @@
 //! times.
 //!
 //! ```text
-//!   kill -9      a watcher      the chosen one    all is       it serves    first acknowledged
-//!      |         begins         is told           applied         |         change
-//!      |            |              |                |             |             |
-//!      '-detection--'---election---'-----replay-----'---fencing---'---notice----'
+//!   kill -9    a watcher   the chosen   all is    replicas    it         first
+//!      |       begins      one takes    applied   have it     serves     acknowledged change
+//!      |          |           |            |          |          |          |
+//!      '-detection'--election-'---replay---'--copies--'-fencing--'--notice--'
 //! ```
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,14 +16,22 @@ const DAY_US: u64 = 24 * 60 * 60 * 1_000_000;
 const BEGINS: &str = "is to get another primary";
 const TAKES: &str = "this server is promoted to lead epoch";
 const APPLIED: &str = "all that was received is applied";
+const COPIED: &str = "each replica that could be promoted has all of it";
 const SERVES: &str = ", and serves";
 
 /// Names of the parts, in their order, with the sum behind them.
-pub const PARTS: [&str; 6] =
-    ["detection_ms", "election_ms", "replay_ms", "fencing_ms", "notice_ms", "total_ms"];
+pub const PARTS: [&str; 7] = [
+    "detection_ms",
+    "election_ms",
+    "replay_ms",
+    "copies_ms",
+    "fencing_ms",
+    "notice_ms",
+    "total_ms",
+];
 
 /// The parts of one failover, ms: see [`PARTS`].
-pub type Parts = [f64; 6];
+pub type Parts = [f64; PARTS.len()];
 
 /// The parts of a failover between the kill and the first acknowledged change, from the logs of all
 /// servers; `None` if a line is missing.
@@ -40,14 +48,15 @@ pub fn parts(killed: SystemTime, acknowledged: SystemTime, logs: &[String]) -> O
     let takes = first(TAKES, begins)?;
     let serves = first(SERVES, takes)?;
     let applied = first(APPLIED, takes)?.min(serves);
-    let ends = [begins, takes, applied, serves, total];
-    let mut parts = [0.0; 6];
+    let copied = first(COPIED, applied)?.min(serves);
+    let ends = [begins, takes, applied, copied, serves, total];
+    let mut parts = [0.0; PARTS.len()];
     let mut before = 0;
     for (part, end) in parts.iter_mut().zip(ends) {
         *part = (end - before) as f64 / 1000.0;
         before = end;
     }
-    parts[5] = total as f64 / 1000.0;
+    parts[PARTS.len() - 1] = total as f64 / 1000.0;
     Some(parts)
 }
 
@@ -92,13 +101,14 @@ mod tests {
         1970-01-02T00:00:01.000000Z  INFO a: group 1 is to get another primary: its primary is gone\n";
     const CHOSEN: &str = "1970-01-02T00:00:01.020000Z  INFO a: this server is promoted to lead epoch 2, and waits\n\
         1970-01-02T00:00:01.025000Z  INFO a: epoch 2: all that was received is applied\n\
+        1970-01-02T00:00:01.060000Z  INFO a: epoch 2: each replica that could be promoted has all of it\n\
         1970-01-02T00:00:01.200000Z  INFO a: this server leads epoch 2, and serves\n";
 
     #[test]
     fn parts_are_told_apart_over_midnight() {
         let logs = [WATCHER.to_owned(), CHOSEN.to_owned()];
         let parts = parts(at(0), at(2210), &logs).unwrap();
-        assert_eq!(parts, [2000.0, 20.0, 5.0, 175.0, 10.0, 2210.0]);
+        assert_eq!(parts, [2000.0, 20.0, 5.0, 35.0, 140.0, 10.0, 2210.0]);
     }
 
     #[test]
@@ -110,8 +120,8 @@ mod tests {
 
     #[test]
     fn the_median_and_the_worst() {
-        let all = [[3.0; 6], [1.0; 6], [9.0; 6]];
+        let all = [[3.0; PARTS.len()], [1.0; PARTS.len()], [9.0; PARTS.len()]];
         assert_eq!(summary(&all)[0], ("detection_ms", 3.0, 9.0));
-        assert_eq!(summary(&[])[5], ("total_ms", 0.0, 0.0));
+        assert_eq!(summary(&[])[PARTS.len() - 1], ("total_ms", 0.0, 0.0));
     }
 }
