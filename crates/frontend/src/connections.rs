@@ -85,6 +85,12 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         self.executor.port_mut()
     }
 
+    /// The executor, for tests.
+    #[cfg(test)]
+    pub(crate) const fn executor(&mut self) -> &mut E {
+        &mut self.executor
+    }
+
     /// How many there are.
     pub fn open(&self) -> usize {
         self.slots.len() - self.free.len()
