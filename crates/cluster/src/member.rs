@@ -27,7 +27,8 @@ use crate::message::{Message, Position};
 use crate::topology::change::{self, Joining};
 use crate::topology::{Group, GroupId, Instance, Topology};
 use remora_layout::limits::{
-    ENTER_AGAIN_MS, PROPOSE_AGAIN_DOUBLINGS, PROPOSE_AGAIN_MS, REFRESH_MS, RELEASED_TIMEOUT_MS,
+    CUT_OFF_MS, ENTER_AGAIN_MS, PROPOSE_AGAIN_DOUBLINGS, PROPOSE_AGAIN_MS, REFRESH_MS,
+    RELEASED_TIMEOUT_MS,
 };
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -43,8 +44,8 @@ pub enum Event {
     Coordinator(coordinator::Event),
     /// What has become of [`Action::Propose`].
     Proposed(Outcome),
-    /// What has become of [`Action::Enter`].
-    Entered(Outcome),
+    /// What has become of [`Action::Enter`] of this instance.
+    Entered(Instance, Outcome),
     /// Another instance has sent this to this instance.
     Message(Instance, Message),
     /// [`Action::Withdraw`] has happened: no entry of a primary below this epoch enters the memory of
@@ -78,7 +79,7 @@ pub enum Event {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     /// Ask the coordinator to make this instance present; answered by [`Event::Entered`].
-    Enter,
+    Enter(Instance),
     /// Ask the coordinator to end the presence of this session: that of an instance that was given up.
     Leave,
     /// Have the newest topology delivered: let the coordinator renew by this version, and drop the
@@ -262,6 +263,8 @@ pub struct Member {
     is_unsure: bool,
     watcher: Option<Instance>,
     lease_held: bool,
+    /// Since the lease of this leadership lapsed.
+    lapsed: Option<Stopwatch>,
     /// An epoch that this instance may begin at once: that before it was released.
     released: u64,
     refreshed: Option<Stopwatch>,
@@ -295,6 +298,7 @@ impl Member {
             is_unsure: false,
             watcher: None,
             lease_held: true,
+            lapsed: None,
             released: 0,
             refreshed: None,
             now: Stopwatch::begin(0),
@@ -307,6 +311,8 @@ impl Member {
         let instance = Instance { incarnation, ..self.me };
         let mut next = Self::new(Joining { instance, ..self.joining.clone() });
         (next.session, next.must_leave) = (self.session, true);
+        // The answer is still to come.
+        (next.proposed, next.in_flight) = (self.proposed, self.in_flight);
         next.live = std::mem::take(&mut self.live);
         let topology = self.topology.take();
         *self = next;
@@ -373,7 +379,8 @@ impl Member {
             Event::Tick => self.tick(now_ns),
             Event::Coordinator(event) => self.hear_coordinator(event, now_ns),
             Event::Proposed(outcome) => self.proposed(outcome, now_ns),
-            Event::Entered(outcome) => self.entered(outcome),
+            Event::Entered(of, outcome) if of == self.me => self.entered(outcome),
+            Event::Entered(..) => {}
             Event::Message(from, message) => self.hear(from, message, now_ns),
             Event::Withdrawn { epoch, positions } => self.withdrawn(epoch, positions, now_ns),
             Event::Ready(epoch) => {
@@ -526,7 +533,7 @@ impl Member {
             (self.fenced, self.fence) = (group.epoch, None);
         }
         self.role = Role::Leads(Box::new(Leadership::new(self.me, group, self.fence, now_ns)));
-        self.lease_held = true;
+        (self.lease_held, self.lapsed) = (true, None);
         self.actions.push(Action::Prepare(group.epoch));
         self.use_release();
         self.say(Notice::Takes(group.epoch));
@@ -686,7 +693,7 @@ impl Member {
             if self.must_leave {
                 self.actions.push(Action::Leave);
             }
-            self.actions.push(Action::Enter);
+            self.actions.push(Action::Enter(self.me));
         }
         self.join();
         match &mut self.role {
@@ -757,7 +764,8 @@ impl Member {
     fn watch_lease(&mut self, epoch: u64, now_ns: u64) {
         let Role::Leads(of) = &mut self.role else { return };
         let holds = of.lease.holds(now_ns);
-        if holds != self.lease_held {
+        self.lapsed = if holds { None } else { self.lapsed.or(Some(self.now)) };
+        if holds != self.lease_held && !of.is_taking() {
             self.lease_held = holds;
             self.say(if holds { Notice::LeaseHolds(epoch) } else { Notice::LeaseLapsed(epoch) });
         }
@@ -770,7 +778,8 @@ impl Member {
         let Role::Leads(of) = &mut self.role else { return };
         of.admit(&topology);
         let Some(set) = of.wanted_set(&topology, now_ns) else { return };
-        if of.is_cut_off(&set, &self.live, now_ns) {
+        let has_lapsed = self.lapsed.is_some_and(|at| at.has_passed(CUT_OFF_MS * NS_PER_MS));
+        if has_lapsed && of.is_cut_off(&set, &self.live) {
             let epoch = of.epoch;
             self.say(Notice::CutOff(epoch));
             self.end_instance(epoch);

@@ -122,7 +122,7 @@ impl World {
             }
         }
         let Some(whole_ms) = whole_ms else {
-            panic!("not all groups came back by themselves: {:#?}", self.ensemble.topology());
+            panic!("not all groups came back by themselves");
         };
         let sum = |of: fn(&Oracle) -> u64| self.oracles.values().map(of).sum();
         Sum {
@@ -250,6 +250,27 @@ impl World {
         }
         self.coordinator_cuts.clear();
         self.quorum_lost_until_ms = self.now_ms;
+    }
+
+    /// Adds to the trace how all stands.
+    pub fn say_state(&mut self) {
+        let (members, watcher) = (self.ensemble.members(), self.ensemble.watcher());
+        self.say(&format!("present: {members:?}, watcher: {watcher:?}"));
+        if let Some(topology) = self.ensemble.topology() {
+            for group in topology.groups() {
+                self.say(&format!("recorded: {group:?}"));
+            }
+            for member in topology.members() {
+                self.say(&format!("member: {member:?}"));
+            }
+        }
+        let now_ms = self.now_ms;
+        for at in 0..self.nodes.len() {
+            let clock_ns = self.nodes[at].clock.read_ns(now_ms);
+            let memory = self.nodes[at].memory.last();
+            let part = self.nodes[at].process.as_mut().map(|of| of.member.part(clock_ns));
+            self.say(&format!("{} has {memory} entries: {part:?}", self.nodes[at].name));
+        }
     }
 
     fn say(&mut self, text: &str) {

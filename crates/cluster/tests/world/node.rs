@@ -66,7 +66,7 @@ impl Clock {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asked {
-    Enter,
+    Enter(Instance),
     MemberProposes,
     Stand,
     WatcherProposes,
@@ -279,7 +279,9 @@ impl Node {
             return self.member(member::Event::Coordinator(event), clock_ns, turn);
         };
         match process.asked.remove(&id) {
-            Some(Asked::Enter) => self.member(member::Event::Entered(outcome), clock_ns, turn),
+            Some(Asked::Enter(of)) => {
+                self.member(member::Event::Entered(of, outcome), clock_ns, turn);
+            }
             Some(Asked::MemberProposes) => {
                 self.member(member::Event::Proposed(outcome), clock_ns, turn);
             }
@@ -400,9 +402,9 @@ impl Node {
         let me = process.member.instance();
         let local_ms = self.latest_ms;
         match action {
-            member::Action::Enter => {
-                let id = process.coordinator.enter(local_ms, me);
-                process.asked.insert(id, Asked::Enter);
+            member::Action::Enter(of) => {
+                let id = process.coordinator.enter(local_ms, of);
+                process.asked.insert(id, Asked::Enter(of));
             }
             member::Action::Leave => {
                 let id = process.coordinator.leave(local_ms);
