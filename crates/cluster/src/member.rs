@@ -373,7 +373,13 @@ impl Member {
     /// Takes an event, at this time. What the server is to do.
     pub fn handle(&mut self, now_ns: u64, event: Event) -> Vec<Action> {
         self.now = Stopwatch::begin(now_ns);
-        let clocks = [&mut self.fence, &mut self.entered, &mut self.refused, &mut self.refreshed];
+        let clocks = [
+            &mut self.fence,
+            &mut self.entered,
+            &mut self.refused,
+            &mut self.refreshed,
+            &mut self.lapsed,
+        ];
         clocks.into_iter().flatten().for_each(|clock| clock.tick(now_ns));
         match event {
             Event::Tick => self.tick(now_ns),

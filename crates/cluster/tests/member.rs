@@ -402,7 +402,7 @@ fn a_primary_that_is_cut_off_lets_the_others_go_on() {
     member.give(present(&[1, 2, 3]));
     member.confirm.clear();
     let actions = member.wait_ms(SILENT_REPLICA_MS + 2 * HEARTBEAT_MS);
-    assert!(actions.contains(&Action::BeginAnew) && proposals(&actions).is_empty());
+    assert!(actions.contains(&Action::BeginAnew) && proposals(&actions).is_empty(), "{actions:?}");
     // Only one is: it could do no better.
     let mut member = Fixture::primary(&[2, 3]);
     member.give(present(&[1, 2]));
