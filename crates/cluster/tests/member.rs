@@ -304,7 +304,7 @@ fn nobody_knows_what_was_recorded_until_a_topology_tells() {
     member.wait_ms(HEARTBEAT_MS);
     member.give(Event::Replica(instance(3), ReplicaStanding::InSync));
     let both = vec![instance(2), instance(3)];
-    assert_eq!(proposals(&member.wait_ms(2 * HEARTBEAT_MS)), [both.clone()]);
+    assert_eq!(proposals(&member.wait_ms(2 * HEARTBEAT_MS)), [both]);
     let session = |state| Event::Coordinator(coordinator::Event::Session(state));
     member.give(session(SessionState::Suspended));
     member.give(Event::Proposed(Outcome::Unknown));

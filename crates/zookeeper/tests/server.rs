@@ -21,29 +21,57 @@ pub struct Server {
     process: Option<Child>,
 }
 
+/// Whether the tests are to do without ZooKeeper (`REMORA_SKIP` names it).
+pub fn is_skipped() -> bool {
+    let skip = std::env::var("REMORA_SKIP").unwrap_or_default();
+    let is_skipped = skip.split(',').any(|name| name.trim() == JAR);
+    if is_skipped {
+        println!("not run: ZooKeeper is missing, as REMORA_SKIP says");
+    }
+    is_skipped
+}
+
 impl Server {
-    /// A server that answers; `None` if the tests are to do without it (`REMORA_SKIP` names it).
-    pub fn start() -> Option<Self> {
-        let skipped = std::env::var("REMORA_SKIP").unwrap_or_default();
-        if skipped.split(',').any(|name| name == JAR) {
-            println!("not run: ZooKeeper is missing, as REMORA_SKIP says");
-            return None;
-        }
+    /// A server alone, which answers.
+    pub fn start() -> Self {
+        let mut server = Self::with("");
+        server.resume();
+        server
+    }
+
+    /// Three servers that are one ensemble. They answer as soon as two of them have found each other.
+    pub fn start_three() -> [Self; 3] {
+        let ports: Vec<_> = (0..6).map(|_| free_port()).collect();
+        let line = |id: usize| {
+            let (peer, election) = (ports[2 * id], ports[2 * id + 1]);
+            format!("server.{}=127.0.0.1:{peer}:{election}\n", id + 1)
+        };
+        let more = format!("initLimit=20\nsyncLimit=10\n{}{}{}", line(0), line(1), line(2));
+        [1, 2, 3].map(|id| {
+            let mut server = Self::with(&more);
+            let data = server.directory.path().join("data");
+            std::fs::create_dir(&data).expect("its data");
+            std::fs::write(data.join("myid"), id.to_string()).expect("its id");
+            server.resume();
+            server
+        })
+    }
+
+    /// A server with these settings beside the usual ones, not started.
+    fn with(more: &str) -> Self {
         assert!(Path::new(JAR).exists(), "{JAR} is missing: apt-get install zookeeper");
         let directory = tempfile::tempdir().expect("a temporary directory");
         let port = free_port();
         let settings = format!(
             "tickTime={TICK_MS}\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
              maxSessionTimeout={}\nmaxClientCnxns=0\nadmin.enableServer=false\n\
-             4lw.commands.whitelist=ruok\n",
+             4lw.commands.whitelist=ruok\n{more}",
             directory.path().join("data").display(),
             TICK_MS * 400,
         );
         std::fs::write(directory.path().join("zoo.cfg"), settings)
             .expect("the settings are written");
-        let mut server = Self { directory, port, process: None };
-        server.resume();
-        Some(server)
+        Self { directory, port, process: None }
     }
 
     /// Starts the server again, with what it had.
@@ -58,7 +86,8 @@ impl Server {
             .expect("a file for its output");
         let process = Command::new("java")
             .args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
-            .args(["-Dzookeeper.jmx.log4j.disable=true", "-cp", JAR])
+            // A kill of a process loses nothing that it wrote: nothing here needs the disk.
+            .args(["-Dzookeeper.forceSync=no", "-Dzookeeper.jmx.log4j.disable=true", "-cp", JAR])
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(self.directory.path().join("zoo.cfg"))
             .stdin(Stdio::null())

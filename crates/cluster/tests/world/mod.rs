@@ -332,7 +332,8 @@ impl World {
         let any = self.random.below(self.nodes.len());
         let primary = self.primary_of(group).unwrap_or(any);
         let at = if self.random.one_in(2) { primary } else { any };
-        let for_ms = self.random.mostly_below(600, &[600..4_000]) + 20;
+        let is_long = self.random.one_in(13);
+        let for_ms = self.random.within(20..if is_long { 4_000 } else { 620 });
         let until_ms = self.now_ms + for_ms;
         match self.random.below(16) {
             0..5 => self.crash(at, until_ms),

@@ -172,7 +172,6 @@ impl Node {
         }
         // A restart loses what was not synced, and knows no commit position.
         let kept = self.memory.last().saturating_sub(turn.random.below(4));
-        let kept = if self.has_disk { kept.max(0) } else { 0 };
         let log = self.memory.log[..kept as usize].to_vec();
         self.readers_until_ms = 0;
         self.memory = Memory {
