@@ -10,8 +10,9 @@
 //! Invariants:
 //! * it takes part in no epoch below that for which it has withdrawn its ring: it takes no entries of
 //!   such a primary, and confirms no lease of it;
-//! * it leads an epoch only if the recorded topology names this instance, and never one that it gave
-//!   up. A process that was started again is another instance: it resumes nothing by itself;
+//! * it leads an epoch only if the recorded topology names this instance, and takes it once: to give
+//!   it up is to end the instance, or to wait for the next epoch. A process that was started again is
+//!   another instance: it resumes nothing by itself;
 //! * it serves only behind the wait for the leases of the epoch before, counted from its own
 //!   withdrawal, with all that it had received applied, and while its own lease holds;
 //! * the coordinator's session decides nothing here: a primary whose session is lost leads on while
@@ -250,8 +251,6 @@ pub struct Member {
     fence: Option<Stopwatch>,
     /// by a topology of this version.
     fence_version: u64,
-    /// It leads no epoch up to this one.
-    given_up: u64,
     /// Proposals in a row that were not recorded, and since when the last one was not.
     refusals: u32,
     refused: Option<Stopwatch>,
@@ -290,7 +289,6 @@ impl Member {
             fenced: 0,
             fence: None,
             fence_version: 0,
-            given_up: 0,
             refusals: 0,
             refused: None,
             proposed: 0,
@@ -509,7 +507,7 @@ impl Member {
         };
         let is_new = group.epoch > own_epoch;
         if is_new && matches!(self.role, Role::Leads(_)) {
-            self.give_up(own_epoch);
+            self.give_up();
             self.say(Notice::Deposed(own_epoch, group.epoch));
         }
         let Some(primary) = group.primary.filter(|_| group.epoch >= self.fenced) else { return };
@@ -519,8 +517,7 @@ impl Member {
             // A process of this server before this one: a watcher chooses another.
             _ if primary != self.me && primary.member == self.me.member => {}
             _ if primary != self.me => self.follow(primary, group.epoch),
-            _ if group.epoch > self.given_up => self.take(group, now_ns),
-            _ => {}
+            _ => self.take(group, now_ns),
         }
     }
 
@@ -545,9 +542,8 @@ impl Member {
         self.say(Notice::Takes(group.epoch));
     }
 
-    /// Leads this epoch no more.
-    fn give_up(&mut self, epoch: u64) {
-        self.given_up = self.given_up.max(epoch);
+    /// Leads no more.
+    fn give_up(&mut self) {
         self.role = Role::Holds;
         self.actions.push(Action::Hold);
     }
@@ -669,7 +665,7 @@ impl Member {
         if !is_it {
             return;
         }
-        self.give_up(epoch);
+        self.give_up();
         self.role = Role::Released { epoch, since: Stopwatch::begin(now_ns) };
         self.say(Notice::HandedOver(epoch));
         if let Some(watcher) = self.watcher {
@@ -681,13 +677,13 @@ impl Member {
     fn cannot_lead(&mut self, epoch: u64, why: String) {
         if matches!(&self.role, Role::Leads(of) if of.epoch == epoch) {
             self.say(Notice::CannotLead(epoch, why));
-            self.end_instance(epoch);
+            self.end_instance();
         }
     }
 
     /// The epoch ends only with another instance: this one is given up.
-    fn end_instance(&mut self, epoch: u64) {
-        self.give_up(epoch);
+    fn end_instance(&mut self) {
+        self.give_up();
         self.role = Role::Ended;
         self.actions.push(Action::BeginAnew);
     }
@@ -709,7 +705,7 @@ impl Member {
                 if since.has_passed(RELEASED_TIMEOUT_MS * NS_PER_MS) {
                     let epoch = *epoch;
                     self.say(Notice::NobodyTook(epoch));
-                    self.end_instance(epoch);
+                    self.end_instance();
                 }
             }
             // Elected perhaps, and nobody has told.
@@ -788,7 +784,7 @@ impl Member {
         if has_lapsed && of.is_cut_off(&set, &self.live) {
             let epoch = of.epoch;
             self.say(Notice::CutOff(epoch));
-            self.end_instance(epoch);
+            self.end_instance();
             return;
         }
         let (author, group) = ((self.me, of.epoch), self.joining.group);
