@@ -179,7 +179,7 @@ impl Node {
             log,
             commit: 0,
             is_part: self.memory.is_part,
-            ring: None,
+            ..Memory::default()
         };
         let coordinator = ensemble.connect(SESSION_MS);
         ensemble.delay(coordinator.link(), turn.random.within(1..4), turn.random.within(1..6));
@@ -441,6 +441,7 @@ impl Node {
                 process.follows = None;
                 process.leads = Some(Leads { epoch, since_ms: turn.now_ms, ..Leads::default() });
                 self.memory.applied = self.memory.last();
+                self.memory.is_ring_left = self.memory.ring.is_some();
             }
             member::Action::Serve(epoch) => self.serve(epoch, turn),
             member::Action::Require(required) => {
