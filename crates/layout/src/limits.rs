@@ -703,6 +703,9 @@ pub const FENCE_TICK_MAX_MS: u64 = 3 * HEARTBEAT_MS;
 /// A member of the in-sync set that has not confirmed the lease for so long leaves the set, ms: longer
 /// than a busy machine stands still. Nothing is acknowledged meanwhile.
 pub const SILENT_REPLICA_MS: u64 = 500;
+/// A primary whose lease has lapsed for so long, ms, gives up if its replicas could go on without it:
+/// before it would leave them out, and not at once when it stood still itself.
+pub const CUT_OFF_MS: u64 = 300;
 /// A replica that left the in-sync set comes back after this, ms, and after twice as much each
 /// further time, as it makes all changes wait each time that it leaves,
 pub const RETURN_BACKOFF_MS: u64 = 1_000;
@@ -899,7 +902,7 @@ const _: () = assert!(
     (PRIMARY_LEASE_MS - PRIMARY_LEASE_MARGIN_MS) * (100 + CLOCK_DRIFT_PERCENT)
         <= (PRIMARY_LEASE_MS + PRIMARY_LEASE_MARGIN_MS) * (100 - CLOCK_DRIFT_PERCENT)
 );
-const _: () = assert!(PRIMARY_LEASE_MS + FENCE_TICK_MAX_MS < SILENT_REPLICA_MS);
+const _: () = assert!(PRIMARY_LEASE_MS + CUT_OFF_MS + 2 * FENCE_TICK_MAX_MS < SILENT_REPLICA_MS);
 // A fast server's clock that is slewed forward stays within the margin that a slow reader adds.
 const _: () = assert!(
     (100 + CLOCK_DRIFT_PERCENT) * (1_000_000 + CLOCK_SLEW_PPM) * 100

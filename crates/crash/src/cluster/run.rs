@@ -95,9 +95,9 @@ pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<(
         );
     }
     match no_links {
-        Some(reason) => Err(usage(format!(
-            "no links were cut: {reason}; --without-links leaves cuts out"
-        ))),
+        Some(reason) => {
+            Err(usage(format!("no links were cut: {reason}; --without-links leaves cuts out")))
+        }
         None => Ok(()),
     }
 }
@@ -241,9 +241,8 @@ impl Run<'_> {
             writeln!(out, "{totals}")?;
             return Ok(());
         }
-        let of = |(name, median, worst)| {
-            (name, serde_json::json!({ "median": median, "worst": worst }))
-        };
+        let of =
+            |(name, median, worst)| (name, serde_json::json!({ "median": median, "worst": worst }));
         let mut parts: std::collections::BTreeMap<&str, serde_json::Value> =
             parts.into_iter().map(of).collect();
         parts.insert("kills", self.failovers.len().into());

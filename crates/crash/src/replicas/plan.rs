@@ -2,9 +2,9 @@
 //!
 //! Every kind of fault has its turn before any comes again, in an order that the seed draws.
 
-use crate::network::OneWay;
 use crate::args::Durability;
 use crate::history::Promise;
+use crate::network::OneWay;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, RngExt};

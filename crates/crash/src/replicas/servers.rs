@@ -1,9 +1,9 @@
 //! The servers of a run: a primary and its replicas, what happens to them, and how they come back.
 
-use crate::network::{FABRIC_PORT, Network, OneWay};
 use super::node::{Home, Link, Memory, Node, Position, Promises, Start};
 use super::plan::{Disturbance, Fault, Plan, Recovery};
 use crate::load::Round;
+use crate::network::{FABRIC_PORT, Network, OneWay};
 use anyhow::{Context, bail};
 use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
@@ -258,10 +258,7 @@ impl Servers {
             Disturbance::Cut => {
                 let network = self.network.as_mut().context("no links to cut")?;
                 let (from, to) = (self.primary, replica);
-                network.cut(&[
-                    OneWay { from, to },
-                    OneWay { from: to, to: from },
-                ])?;
+                network.cut(&[OneWay { from, to }, OneWay { from: to, to: from }])?;
                 std::thread::sleep(plan.lasts);
                 network.heal()
             }
