@@ -183,6 +183,7 @@ impl Server {
             cluster: ClusterInbox::default(),
             topology: Mutex::default(),
             topology_version: 0.into(),
+            told_topology: Arc::default(),
             pointer_table,
             verbs,
             stopping: false.into(),

@@ -4,7 +4,7 @@ use crate::acknowledging::ShardReport;
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::Clock;
-use crate::cluster::ClusterInbox;
+use crate::cluster::{ClusterInbox, ToldTopology};
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::following::Roles;
@@ -172,6 +172,8 @@ pub struct Shared {
     pub topology: Mutex<Option<Arc<Topology>>>,
     /// Its version; 0 before.
     pub topology_version: AtomicU64,
+    /// What clients are told of it.
+    pub told_topology: Arc<ToldTopology>,
     /// Counts of the server.
     pub counts: ServerCounts,
     /// Counts of each agent, by number.

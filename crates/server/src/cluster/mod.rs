@@ -18,7 +18,9 @@ mod peers;
 mod settings;
 mod standings;
 mod thread;
+mod told;
 
 pub use remora_cluster as api;
 pub use settings::{ClusterSettings, Connect};
 pub(crate) use thread::{ClusterInbox, ClusterThread};
+pub(crate) use told::ToldTopology;

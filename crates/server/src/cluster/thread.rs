@@ -257,6 +257,8 @@ impl Worker {
             }
             Event::Topology(topology) => {
                 self.topology = Some(Arc::clone(topology));
+                let group = topology.group_named(&self.settings.group).map(|of| of.id);
+                self.shared.told_topology.tell(topology, group);
                 self.shared.show_topology(topology);
                 self.begin(topology);
             }
