@@ -46,8 +46,8 @@ pub struct Required {
 /// Where the leadership is.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// The epoch is recorded. The member applies what it has, and waits.
-    Taking { is_applied: bool, wait_ns: u64 },
+    /// The epoch is recorded. The member applies what it has, brings it to the set, and waits.
+    Taking { is_ready: bool, wait_ns: u64 },
     /// It serves, while the lease holds.
     Serving,
     /// It serves and echoes no clocks, so that the read leases end.
@@ -124,7 +124,7 @@ impl Leadership {
         let mut new = Self {
             me,
             epoch: group.epoch,
-            stage: Stage::Taking { is_applied: false, wait_ns },
+            stage: Stage::Taking { is_ready: false, wait_ns },
             lease: PrimaryLease::new(group.epoch, now_ns),
             min_replicas: group.min_replicas.into(),
             recorded: Vec::new(),
@@ -193,10 +193,10 @@ impl Leadership {
         }
     }
 
-    /// All that this member has received is applied.
-    pub fn applied(&mut self) {
-        if let Stage::Taking { is_applied, .. } = &mut self.stage {
-            *is_applied = true;
+    /// All that this member has received is applied, and stored by those that it waits for.
+    pub fn be_ready(&mut self) {
+        if let Stage::Taking { is_ready, .. } = &mut self.stage {
+            *is_ready = true;
         }
     }
 
@@ -241,7 +241,7 @@ impl Leadership {
             replica.away.tick(now_ns);
         }
         let (stage, step) = match self.stage {
-            Stage::Taking { is_applied: true, wait_ns }
+            Stage::Taking { is_ready: true, wait_ns }
                 if self.fence.is_some_and(|fence| fence.has_passed(wait_ns)) =>
             {
                 (Stage::Serving, Step::Serve)

@@ -27,7 +27,7 @@ use crate::message::{Message, Position};
 use crate::topology::change::{self, Joining};
 use crate::topology::{Group, GroupId, Instance, Topology};
 use remora_layout::limits::{
-    ENTER_AGAIN_MS, PROPOSE_AGAIN_DOUBLINGS, PROPOSE_AGAIN_MS, RELEASED_TIMEOUT_MS,
+    ENTER_AGAIN_MS, PROPOSE_AGAIN_DOUBLINGS, PROPOSE_AGAIN_MS, REFRESH_MS, RELEASED_TIMEOUT_MS,
 };
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -56,8 +56,10 @@ pub enum Event {
         /// only, and could not lead.
         positions: Option<Vec<Position>>,
     },
-    /// All is applied that [`Action::Prepare`] of this epoch asked for.
-    Applied(u64),
+    /// What [`Action::Prepare`] of this epoch asked for has happened: all that was received is applied,
+    /// and every instance of [`Required::wait_for`] has stored it. Until then nobody knows which of it
+    /// was acknowledged, so that no read could be answered.
+    Ready(u64),
     /// [`Action::StopChanges`] of this epoch has happened: every change is acknowledged that was
     /// taken, and the log ends so.
     Drained {
@@ -77,6 +79,11 @@ pub enum Event {
 pub enum Action {
     /// Ask the coordinator to make this instance present; answered by [`Event::Entered`].
     Enter,
+    /// Ask the coordinator to end the presence of this session: that of an instance that was given up.
+    Leave,
+    /// Have the newest topology delivered: let the coordinator renew by this version, and drop the
+    /// answer. A member may read at a server of the coordinator that lags.
+    Refresh(u64),
     /// Propose a topology to the coordinator; answered by [`Event::Proposed`].
     Propose(Topology),
     /// Send a message to another instance. It may be lost.
@@ -94,7 +101,7 @@ pub enum Action {
         epoch: u64,
     },
     /// Begin this epoch: apply all that was received, let replicas follow, take no changes yet;
-    /// answered by [`Event::Applied`].
+    /// answered by [`Event::Ready`].
     Prepare(u64),
     /// Take changes and answer reads in this epoch, whenever the lease holds.
     Serve(u64),
@@ -104,8 +111,7 @@ pub enum Action {
     StopEchoes(u64),
     /// Take no changes; answered by [`Event::Drained`].
     StopChanges(u64),
-    /// Give this instance up: end its presence at the coordinator, then call [`Member::begin_anew`] with
-    /// another incarnation. The data stay.
+    /// Give this instance up: call [`Member::begin_anew`] with another incarnation. The data stay.
     BeginAnew,
     /// For the log: a transition with its reason.
     Say(Notice),
@@ -233,6 +239,9 @@ pub struct Member {
     /// Whether the coordinator has to be asked for a presence, and since when it was not.
     must_enter: bool,
     entered: Option<Stopwatch>,
+    /// Whether this session may have the presence of an instance that was given up.
+    must_leave: bool,
+    is_present_elsewhere: bool,
     role: Role,
     /// It takes part in no epoch below this one.
     fenced: u64,
@@ -253,6 +262,11 @@ pub struct Member {
     is_unsure: bool,
     watcher: Option<Instance>,
     lease_held: bool,
+    /// An epoch that this instance may begin at once: that before it was released.
+    released: u64,
+    refreshed: Option<Stopwatch>,
+    /// Begun with this event.
+    now: Stopwatch,
     actions: Vec<Action>,
 }
 
@@ -267,6 +281,8 @@ impl Member {
             session: SessionState::Suspended,
             must_enter: true,
             entered: None,
+            must_leave: false,
+            is_present_elsewhere: false,
             role: Role::Holds,
             fenced: 0,
             fence: None,
@@ -279,6 +295,9 @@ impl Member {
             is_unsure: false,
             watcher: None,
             lease_held: true,
+            released: 0,
+            refreshed: None,
+            now: Stopwatch::begin(0),
             actions: Vec::new(),
         }
     }
@@ -287,7 +306,7 @@ impl Member {
     pub fn begin_anew(&mut self, incarnation: u64, now_ns: u64) -> Vec<Action> {
         let instance = Instance { incarnation, ..self.me };
         let mut next = Self::new(Joining { instance, ..self.joining.clone() });
-        next.session = self.session;
+        (next.session, next.must_leave) = (self.session, true);
         next.live = std::mem::take(&mut self.live);
         let topology = self.topology.take();
         *self = next;
@@ -347,7 +366,8 @@ impl Member {
 
     /// Takes an event, at this time. What the server is to do.
     pub fn handle(&mut self, now_ns: u64, event: Event) -> Vec<Action> {
-        let clocks = [&mut self.fence, &mut self.entered, &mut self.refused];
+        self.now = Stopwatch::begin(now_ns);
+        let clocks = [&mut self.fence, &mut self.entered, &mut self.refused, &mut self.refreshed];
         clocks.into_iter().flatten().for_each(|clock| clock.tick(now_ns));
         match event {
             Event::Tick => self.tick(now_ns),
@@ -356,11 +376,11 @@ impl Member {
             Event::Entered(outcome) => self.entered(outcome),
             Event::Message(from, message) => self.hear(from, message, now_ns),
             Event::Withdrawn { epoch, positions } => self.withdrawn(epoch, positions, now_ns),
-            Event::Applied(epoch) => {
+            Event::Ready(epoch) => {
                 if let Role::Leads(of) = &mut self.role
                     && of.epoch == epoch
                 {
-                    of.applied();
+                    of.be_ready();
                 }
             }
             Event::Drained { epoch, positions } => self.drained(epoch, positions, now_ns),
@@ -437,7 +457,9 @@ impl Member {
 
     fn entered(&mut self, outcome: Outcome) {
         self.must_enter = outcome != Outcome::Done;
-        if outcome == Outcome::Refused(Refused::IsPresent) {
+        self.must_leave &= self.must_enter;
+        let is_elsewhere = outcome == Outcome::Refused(Refused::IsPresent);
+        if is_elsewhere && !std::mem::replace(&mut self.is_present_elsewhere, is_elsewhere) {
             self.say(Notice::IsPresentElsewhere);
         }
     }
@@ -506,6 +528,7 @@ impl Member {
         self.role = Role::Leads(Box::new(Leadership::new(self.me, group, self.fence, now_ns)));
         self.lease_held = true;
         self.actions.push(Action::Prepare(group.epoch));
+        self.use_release();
         self.say(Notice::Takes(group.epoch));
     }
 
@@ -524,14 +547,13 @@ impl Member {
             Message::HandOver { group, epoch } if group == self.joining.group => {
                 self.hand_over(from, epoch, now_ns);
             }
-            Message::Begun { group, epoch, is_released: true } if group == self.joining.group => {
-                if let Role::Leads(of) = &mut self.role
-                    && of.epoch == epoch
-                {
-                    of.need_not_wait();
-                }
+            Message::Begun { group, epoch, is_released } if group == self.joining.group => {
+                self.begun(epoch, is_released);
             }
-            Message::AskLease(ask) => self.confirm_lease(from, ask),
+            Message::AskLease(ask) => {
+                self.know_epoch(ask.epoch);
+                self.confirm_lease(from, ask);
+            }
             Message::ConfirmLease(ask) => {
                 if let Role::Leads(of) = &mut self.role {
                     of.confirm(from, ask, now_ns);
@@ -543,6 +565,33 @@ impl Member {
             | Message::Begun { .. }
             | Message::Withdrawn { .. }
             | Message::Released { .. } => {}
+        }
+    }
+
+    /// A watcher says that this instance was promoted.
+    fn begun(&mut self, epoch: u64, is_released: bool) {
+        self.released = self.released.max(if is_released { epoch } else { 0 });
+        self.know_epoch(epoch);
+        self.use_release();
+    }
+
+    /// The primary of the epoch before has released it: there is nothing to wait out.
+    fn use_release(&mut self) {
+        if let Role::Leads(of) = &mut self.role
+            && of.epoch == self.released
+        {
+            of.need_not_wait();
+        }
+    }
+
+    /// There is such an epoch: has the topology delivered that says so.
+    fn know_epoch(&mut self, epoch: u64) {
+        let Some(topology) = &self.topology else { return };
+        let known = topology.group(self.joining.group).map_or(0, |of| of.epoch);
+        let is_due = self.refreshed.is_none_or(|at| at.has_passed(REFRESH_MS * NS_PER_MS));
+        if epoch > known && is_due && self.session == SessionState::Connected {
+            self.refreshed = Some(self.now);
+            self.actions.push(Action::Refresh(topology.version));
         }
     }
 
@@ -634,6 +683,9 @@ impl Member {
         let is_due = self.entered.is_none_or(|at| at.has_passed(ENTER_AGAIN_MS * NS_PER_MS));
         if self.session == SessionState::Connected && self.must_enter && is_due {
             self.entered = Some(Stopwatch::begin(now_ns));
+            if self.must_leave {
+                self.actions.push(Action::Leave);
+            }
             self.actions.push(Action::Enter);
         }
         self.join();
@@ -647,7 +699,9 @@ impl Member {
                     self.end_instance(epoch);
                 }
             }
-            Role::Holds | Role::Follows { .. } | Role::Ended => {}
+            // Elected perhaps, and nobody has told.
+            Role::Holds => self.know_epoch(self.fenced),
+            Role::Follows { .. } | Role::Ended => {}
         }
     }
 

@@ -129,15 +129,15 @@ mod tests {
                 let mut log = logs[leads].clone();
                 log.extend(vec![epoch; random.below(4)]);
                 logs[leads] = log.clone();
-                for at in 0..logs.len() {
+                for replica in &mut logs {
                     if random.one_in(2) {
                         continue;
                     }
-                    let shared = shape(&logs[at]).shared_with(&shape(&log)) as usize;
-                    let common = logs[at].iter().zip(&log).take_while(|(own, its)| own == its);
+                    let shared = shape(replica).shared_with(&shape(&log)) as usize;
+                    let common = replica.iter().zip(&log).take_while(|(own, its)| own == its);
                     assert_eq!(shared, common.count(), "seed {seed}");
                     let end = random.within(shared..log.len() + 1);
-                    logs[at] = log[..end].to_vec();
+                    *replica = log[..end].to_vec();
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! ```text
 //!   format 4 | kind 4 | cluster 8 | from: member 8, incarnation 8 | to: member 8, incarnation 8 | body
 //!   withdraw       group 4 | 0 4 | epoch 8 | version 8
-//!   withdrawn      group 4 | 0 4 | epoch 8 | count 8 | count times: epoch 8, sequence 8
+//!   withdrawn      group 4 | 0 4 | epoch 8 | count 8 | count times: epoch 8, sequence 8, applied 8
 //!   hand over      group 4 | 0 4 | epoch 8
 //!   released       as withdrawn
 //!   begun          group 4 | 0 4 | epoch 8 | is_released 8
@@ -21,7 +21,7 @@ use remora_layout::limits::{MAX_EPOCH, MAX_SEQUENCE, MAX_SHARDS};
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 48;
 /// Most bytes of an envelope.
-pub const MAX_ENVELOPE_BYTES: usize = HEADER_BYTES + 24 + MAX_SHARDS * 16;
+pub const MAX_ENVELOPE_BYTES: usize = HEADER_BYTES + 24 + MAX_SHARDS * 24;
 
 /// A message and its address.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -109,8 +109,7 @@ impl Writer {
         self.word(epoch);
         self.word(positions.len() as u64);
         for of in positions {
-            self.word(of.epoch);
-            self.word(of.sequence);
+            [of.epoch, of.sequence, of.applied].into_iter().for_each(|word| self.word(word));
         }
     }
 
@@ -191,8 +190,9 @@ impl Reader<'_> {
     fn positions(&mut self) -> Option<Vec<Position>> {
         let count = self.word().filter(|count| *count <= MAX_SHARDS as u64)?;
         let position = |of: &mut Self| {
-            let (epoch, sequence) = (of.epoch()?, of.word()?);
-            (sequence <= MAX_SEQUENCE).then_some(Position { epoch, sequence })
+            let (epoch, sequence, applied) = (of.epoch()?, of.word()?, of.word()?);
+            let is_one = applied <= sequence && sequence <= MAX_SEQUENCE;
+            is_one.then_some(Position { epoch, sequence, applied })
         };
         (0..count).map(|_| position(self)).collect()
     }
@@ -245,7 +245,7 @@ mod tests {
     fn all() -> Vec<Letter> {
         let group = GroupId(3);
         let ask = LeaseAsk { epoch: 7, round: 2, clock_ns: 1 << 60 };
-        let positions = vec![Position { epoch: 1, sequence: 2 }, Position::default()];
+        let positions = vec![Position { epoch: 1, sequence: 2, applied: 2 }, Position::default()];
         let messages = [
             Message::Withdraw { group, epoch: 7, version: 9 },
             Message::Withdrawn { group, epoch: 7, positions: positions.clone() },

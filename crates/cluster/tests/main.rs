@@ -1,3 +1,8 @@
-//! The topology of a cluster, and the coordinator in memory.
+//! The topology of a cluster, the coordinator in memory, and worlds of whole clusters.
 
+mod encoding;
+mod histories;
 mod memory;
+mod topology;
+mod view;
+mod world;

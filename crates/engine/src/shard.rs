@@ -25,7 +25,7 @@ pub use replica_marks::ReplicaMarks;
 
 pub use digest::{Digest, DigestRead};
 pub use followed::FollowedLog;
-pub use log_history::{EpochHistory, LogHistory, ReplicaPosition, Resumption};
+pub use log_history::{EpochHistory, LogHistory, ReplicaPosition, Resumption, TailPiece};
 pub use progress::{Applied, ApplyError, Origin};
 pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};
 

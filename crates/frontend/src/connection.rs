@@ -308,9 +308,10 @@ impl<P: Protocol> Connection<P> {
         self.input.len() >= self.need
     }
 
-    /// Whether another thread may continue it: it waits for no shard, and no reply is unsent.
+    /// Whether another thread may continue it: it waits for no shard, no reply is unsent, and it is
+    /// told nothing: each thread tells its own connections.
     pub(crate) fn may_move(&self) -> bool {
-        self.responder.is_answered() && !self.is_closing
+        self.responder.is_answered() && !self.is_closing && !self.responder.takes_pushes()
     }
 
     /// Executes whole requests, as many as a turn may. The bytes that they took.

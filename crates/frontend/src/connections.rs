@@ -2,7 +2,7 @@
 //! thread provides their streams.
 
 use crate::connection::{Connection, Flow, Lent, Taken};
-use crate::executor::Executor;
+use crate::executor::{Executor, News};
 use crate::job::{Job, Order, OwnedReply, Token};
 use crate::port::ShardPort;
 use crate::protocol::Protocol;
@@ -310,6 +310,29 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         };
         self.with(slot, stop).into_iter().for_each(closed);
         self.scratch = scratch;
+    }
+
+    /// Tells connections what has happened, and ends those that are to connect anew. The caller calls
+    /// it once for each change that the executor may have to tell.
+    pub fn tell(&mut self, mut closed: impl FnMut(S)) {
+        let news = self.executor.news();
+        if news == News::default() {
+            return;
+        }
+        for slot in 0..self.slots.len() {
+            let Some(of) = self.slots[slot].as_ref() else { continue };
+            if !of.connection.responder().takes_pushes() {
+                if news.ends_others {
+                    self.stop_reading_of(slot, &mut closed);
+                }
+            } else if news.has_pushes {
+                let push = |of: &mut Slot<S, E::Protocol>, executor: &mut E, _: &mut _| {
+                    executor.push(of.connection.responder_mut());
+                    Flow::Again
+                };
+                self.with(slot, push).into_iter().for_each(&mut closed);
+            }
+        }
     }
 
     /// Lets a connection do something, and gives its stream back if it is over.

@@ -7,6 +7,16 @@ use crate::protocol::Protocol;
 use crate::responder::Responder;
 use remora_layout::hash::KeyHash;
 
+/// What has happened that concerns connections although none of them has asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct News {
+    /// There are messages for those that take them ([`Responder::take_pushes`]).
+    pub has_pushes: bool,
+    /// The others end, once what they have sent is answered: their clients connect anew, and
+    /// perhaps elsewhere.
+    pub ends_others: bool,
+}
+
 /// Carries out the requests of all connections of one thread.
 pub trait Executor {
     /// The connections' protocol.
@@ -45,4 +55,12 @@ pub trait Executor {
     /// the connection; `None` if something must be asked first, or if the executor asked for its
     /// own purposes.
     fn take(&mut self, token: Token, reply: OwnedReply, is_there: bool) -> Option<OwnedReply>;
+
+    /// What has happened since the last call. For executors that tell connections nothing: nothing.
+    fn news(&mut self) -> News {
+        News::default()
+    }
+
+    /// Pushes the messages of the last [`News`] to a connection that takes them.
+    fn push(&mut self, _: &mut Responder<Self::Protocol>) {}
 }

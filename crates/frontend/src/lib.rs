@@ -51,7 +51,7 @@ mod responder;
 pub use connection::Connection;
 pub use connections::{Connections, READ_BYTES};
 pub use counts::{ConnectionCounts, Counter};
-pub use executor::Executor;
+pub use executor::{Executor, News};
 pub use in_flight::{Question, What, group};
 pub use job::{Job, Order, OwnedReply, Token, Wanted};
 pub use key_batch::{

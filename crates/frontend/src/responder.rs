@@ -13,8 +13,8 @@ use crate::protocol::{Dialect, Protocol, ReplyForm, ShardAnswer};
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    CONNECTION_MAX_OUTPUT_BYTES, CONNECTION_PAUSE_JOB_BYTES, CONNECTION_PAUSE_OUTPUT_BYTES,
-    CONNECTION_PAUSE_PENDING, MAX_REPLY_BYTES,
+    CONNECTION_MAX_OUTPUT_BYTES, CONNECTION_MAX_PUSHED_BYTES, CONNECTION_PAUSE_JOB_BYTES,
+    CONNECTION_PAUSE_OUTPUT_BYTES, CONNECTION_PAUSE_PENDING, MAX_REPLY_BYTES,
 };
 use remora_protocol::message::Status;
 use smallvec::SmallVec;
@@ -54,6 +54,12 @@ pub struct Responder<P: Protocol> {
     broken_off: Option<Status>,
     /// Nothing that was read behind the present request is executed.
     has_quit: bool,
+    /// It is told what happens ([`Responder::push`]).
+    takes_pushes: bool,
+    /// Messages that answer no request, and wait until no reply does.
+    pushes: Vec<u8>,
+    /// Bytes of such messages since the client had read all of its output.
+    pushed_bytes: usize,
 }
 
 impl<P: Protocol> Responder<P> {
@@ -76,6 +82,9 @@ impl<P: Protocol> Responder<P> {
             rest_due: None,
             broken_off: None,
             has_quit: false,
+            takes_pushes: false,
+            pushes: Vec::new(),
+            pushed_bytes: 0,
         }
     }
 
@@ -125,6 +134,32 @@ impl<P: Protocol> Responder<P> {
     #[inline]
     pub fn reply_answer(&mut self, form: P::Form, answer: ShardAnswer<'_>) {
         self.reply(|out, dialect| form.write(out, dialect, &[answer]));
+    }
+
+    /// Whether the client is to be told what happens, by [`Executor::push`](crate::Executor::push).
+    /// Its connection stays in its thread meanwhile.
+    pub const fn take_pushes(&mut self, takes: bool) {
+        self.takes_pushes = takes;
+    }
+
+    pub(crate) const fn takes_pushes(&self) -> bool {
+        self.takes_pushes
+    }
+
+    /// Appends a message that answers no request, behind all replies that wait. A client that leaves
+    /// more than [`CONNECTION_MAX_PUSHED_BYTES`] of them unread loses its connection.
+    pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>, Dialect<P>)) {
+        let (dialect, before) = (self.dialect(), self.pushes.len());
+        write(&mut self.pushes, dialect);
+        self.pushed_bytes += self.pushes.len() - before;
+        self.settle();
+    }
+
+    /// Moves messages into the output: no reply waits.
+    #[cold]
+    fn settle_pushes(&mut self) {
+        self.output.bytes_mut().append(&mut self.pushes);
+        self.pushes = Vec::new();
     }
 
     /// Whether a reply that waits for its own shard can be written at once: nothing waits before
@@ -328,6 +363,7 @@ impl<P: Protocol> Responder<P> {
                         Piece::Last => self.held_bytes -= writing.bytes(),
                     }
                 }
+                None if !self.pushes.is_empty() => return self.settle_pushes(),
                 _ => return,
             }
             self.pending.pop_front();
@@ -408,8 +444,13 @@ impl<P: Protocol> Responder<P> {
     /// Sends as much as the stream takes, up to a turn's limit. False if the connection is over:
     /// its stream is broken, it reads too little, or a reply cannot be written to its end.
     pub(crate) fn flush(&mut self, stream: &mut impl Write, counts: &ConnectionCounts) -> bool {
-        let goes_on = self.output.send(stream, counts)
+        let is_sent = self.output.send(stream, counts);
+        if self.output.is_empty() && self.pushes.is_empty() {
+            self.pushed_bytes = 0;
+        }
+        let goes_on = is_sent
             && self.unsent_bytes() <= CONNECTION_MAX_OUTPUT_BYTES
+            && self.pushed_bytes <= CONNECTION_MAX_PUSHED_BYTES
             && self.broken_off.is_none();
         if !goes_on {
             self.count_over(counts);
@@ -421,7 +462,7 @@ impl<P: Protocol> Responder<P> {
     #[cold]
     fn count_over(&self, counts: &ConnectionCounts) {
         let (serial, peer, unread) = (self.serial, self.peer, self.unsent_bytes());
-        if unread > CONNECTION_MAX_OUTPUT_BYTES {
+        if unread > CONNECTION_MAX_OUTPUT_BYTES || self.pushed_bytes > CONNECTION_MAX_PUSHED_BYTES {
             counts.output_cut_off.add(1);
             tracing::info!(serial, unread, "a connection that does not read was cut off");
         }

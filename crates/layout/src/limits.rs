@@ -711,6 +711,9 @@ pub const SILENT_REPLICA_MS: u64 = 500;
 pub const RETURN_BACKOFF_MS: u64 = 1_000;
 /// up to this, ms. Behind so long a time without leaving it begins anew.
 pub const RETURN_BACKOFF_MAX_MS: u64 = 60_000;
+/// Bytes of the log of one shard of its primary, as it came, that a replica keeps in memory: if it is
+/// promoted, the others need no copy if they lack no more than that.
+pub const FEED_TAIL_BYTES: usize = 1 << 20;
 /// Servers of its cluster to which a server keeps connections for messages: the members of a group,
 /// and watchers.
 pub const PEER_LINKS: usize = 64;
@@ -724,6 +727,8 @@ pub const CLUSTER_MAIL: usize = 256;
 /// A member asks the coordinator this often to be present, ms, while another session is: its own of
 /// before, mostly.
 pub const ENTER_AGAIN_MS: u64 = 100;
+/// A member that has heard of a later epoch than it knows asks for the newest topology this often, ms.
+pub const REFRESH_MS: u64 = 100;
 /// A member whose proposal was overtaken makes another within this time, ms,
 pub const PROPOSE_AGAIN_MS: u64 = 8;
 /// which doubles this often: 1,000 members that start at once are recorded within seconds.
@@ -769,6 +774,9 @@ pub const CONNECTION_PAUSE_JOB_BYTES: usize = 1 << 20;
 /// longest reply, with the lengths of its parts, fits behind the output at which the connection
 /// pauses and the requests that came before the pause.
 pub const CONNECTION_MAX_OUTPUT_BYTES: usize = 160 << 20;
+/// Bytes of messages that answer no request, as a subscriber's, that a connection may leave unread
+/// before it is closed: some ten thousand of them.
+pub const CONNECTION_MAX_PUSHED_BYTES: usize = 1 << 20;
 /// Unparsed bytes of one RESP command after which the server closes the connection: the longest key
 /// and value, with most of 1 MiB in hand.
 pub const MAX_REQUEST_BYTES: usize = 65 << 20;

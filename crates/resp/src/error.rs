@@ -1,6 +1,8 @@
 //! Errors of commands, in the words of Redis 7: clients match on them.
 
-use crate::limits::{MAX_COMMAND_NAMES, MAX_CONFIG_PATTERNS};
+use crate::limits::{
+    MAX_COMMAND_NAMES, MAX_CONFIG_PATTERNS, MAX_SUBSCRIBED_PATTERN_BYTES, MAX_SUBSCRIBED_PATTERNS,
+};
 use crate::wire::{Words, encode};
 use remora_layout::limits::{
     MAX_COMMAND_ITEMS, MAX_FIELDS, MAX_FIELDS_BYTES, MAX_KEY_BYTES, MAX_NODE_ENTRIES,
@@ -69,6 +71,52 @@ pub enum CommandError {
         "CLUSTERDOWN this server has not reached the coordinator for too long, and another one may lead"
     )]
     Fenced,
+    /// In a cluster: another server leads the slot of the keys.
+    #[error("MOVED {slot} {address}")]
+    Moved {
+        /// The slot.
+        slot: u16,
+        /// Host and port of the server.
+        address: String,
+    },
+    /// In a cluster: keys of several slots.
+    #[error("CROSSSLOT Keys in request don't hash to the same slot")]
+    CrossSlot,
+    /// In a cluster: no server leads the slot of the keys.
+    #[error("CLUSTERDOWN Hash slot not served")]
+    NotServed,
+    /// A command of clusters, at a server that is in none.
+    #[error("ERR This instance has cluster support disabled")]
+    NoCluster,
+    /// Another database than 0, in a cluster.
+    #[error("ERR {0} is not allowed in cluster mode")]
+    OneDatabase(&'static str),
+    /// ASKING: no slot is ever on its way from one group to another.
+    #[error(
+        "ERR ASKING is of no use here: no slot of this cluster is on its way, so no reply is an ASK"
+    )]
+    NoAsking,
+    /// A command that a connection of RESP2 cannot send while it is subscribed.
+    #[error(
+        "ERR Can't execute '{0}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT are \
+         allowed in this context"
+    )]
+    Subscribed(&'static str),
+    /// SUBSCRIBE to a channel that is none of Sentinel's.
+    #[error("ERR no such channel: this server has only those of Sentinel, as +switch-master")]
+    NoChannel,
+    /// SUBSCRIBE at a server of no cluster.
+    #[error("ERR a server of no cluster has no channels")]
+    NoChannels,
+    /// PSUBSCRIBE to too many patterns, or to one that is too long to keep.
+    #[error(
+        "ERR a connection subscribes to at most {MAX_SUBSCRIBED_PATTERNS} patterns of at most \
+         {MAX_SUBSCRIBED_PATTERN_BYTES} bytes"
+    )]
+    TooManySubscribed,
+    /// A master that Sentinel's clients ask for by a name that no group has.
+    #[error("ERR No such master with that name")]
+    NoMaster,
     /// Unknown options, or options that exclude each other.
     #[error("ERR syntax error")]
     Syntax,

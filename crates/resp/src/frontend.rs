@@ -1,6 +1,7 @@
 //! RESP as the frontend's connections speak it.
 
 use crate::form::ReplyForm;
+use crate::subscriptions::Subscriptions;
 use crate::wire::{Args, ProtocolError, RespVersion, Skip, encode, parse, peek_key, peek_words};
 use remora_frontend::{self as frontend, Parsed, ParsedRequest, Skipped};
 
@@ -16,6 +17,10 @@ pub struct RespClient {
     pub name: Vec<u8>,
     /// Its library's name and version.
     pub library: [Vec<u8>; 2],
+    /// It has said READONLY: a replica of a cluster may answer its reads.
+    pub reads_replicas: bool,
+    /// What it is subscribed to; `None` for nothing.
+    pub subscriptions: Option<Box<Subscriptions>>,
 }
 
 impl frontend::Protocol for Resp {

@@ -17,6 +17,7 @@
 //!   spec    arguments    object_reply      what an entry is, what several groups share
 //!        \         |
 //!         request   form    keys           plain data
+//!         cluster   subscriptions
 //!               \    |
 //!              error    wire               texts of errors; RESP2 and RESP3
 //! ```
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+pub mod cluster;
 pub mod commands;
 mod dispatch;
 pub mod error;
@@ -36,6 +38,7 @@ mod object_reply;
 mod reply;
 pub mod request;
 pub mod spec;
+pub mod subscriptions;
 pub mod table;
 pub mod wire;
 

@@ -9,3 +9,9 @@ pub(crate) const MAX_CONFIG_PATTERNS: usize = 64;
 
 /// Bytes of a number's text at most: any f64 fits, with all its digits.
 pub(crate) const MAX_NUMBER_BYTES: usize = 1200;
+
+/// Patterns that one connection subscribes to at most: each event is compared with all of them.
+pub(crate) const MAX_SUBSCRIBED_PATTERNS: usize = 16;
+
+/// Bytes of such a pattern at most: the connection keeps it.
+pub(crate) const MAX_SUBSCRIBED_PATTERN_BYTES: usize = 128;

@@ -147,6 +147,59 @@ pub enum Request<'a> {
     Transfer(Transfer<'a>),
     /// CLUSTER KEYSLOT.
     KeySlot(&'a [u8]),
+    /// CLUSTER, but for KEYSLOT and HELP.
+    Cluster(ClusterQuestion),
+    /// READONLY (true) and READWRITE.
+    ReplicaReads(bool),
+    /// SENTINEL, but for HELP.
+    Sentinel(SentinelQuestion<'a>),
+    /// SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE and PUNSUBSCRIBE.
+    Subscribe(SubscriptionChange<'a>),
+}
+
+/// What CLUSTER asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClusterQuestion {
+    /// INFO.
+    Info,
+    /// MYID.
+    MyId,
+    /// NODES.
+    Nodes,
+    /// SHARDS.
+    Shards,
+    /// SLOTS.
+    Slots,
+}
+
+/// What SENTINEL asks; the bytes are the name of a master.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SentinelQuestion<'a> {
+    /// CKQUORUM.
+    CheckQuorum(&'a [u8]),
+    /// GET-MASTER-ADDR-BY-NAME.
+    MasterAddress(&'a [u8]),
+    /// MASTER.
+    Master(&'a [u8]),
+    /// MASTERS.
+    Masters,
+    /// MYID.
+    MyId,
+    /// REPLICAS and SLAVES.
+    Replicas(&'a [u8]),
+    /// SENTINELS.
+    Sentinels(&'a [u8]),
+}
+
+/// A change of what a connection is subscribed to.
+#[derive(Clone, Debug)]
+pub struct SubscriptionChange<'a> {
+    /// Whether it begins; otherwise it ends.
+    pub begins: bool,
+    /// Whether the names are patterns of channels.
+    pub is_pattern: bool,
+    /// The names; none ends all subscriptions of the kind.
+    pub names: Keys<'a>,
 }
 
 /// What a server is to become.

@@ -4,6 +4,7 @@
 use crate::error::CommandError;
 use crate::request::Request;
 use crate::wire::Words;
+use remora_layout::slot::slot_of;
 
 /// The result of a parser.
 pub(crate) type ParseResult<'a> = Result<Request<'a>, CommandError>;
@@ -33,6 +34,8 @@ pub enum Flag {
     Stale,
     /// Is answered before authentication.
     NoAuth,
+    /// Is about channels.
+    PubSub,
 }
 
 impl Flag {
@@ -48,6 +51,7 @@ impl Flag {
             Self::Loading => "loading",
             Self::Stale => "stale",
             Self::NoAuth => "no_auth",
+            Self::PubSub => "pubsub",
         }
     }
 }
@@ -80,6 +84,12 @@ impl Group {
     pub(crate) const GENERIC: Self = Self::new("generic", "Keys");
     /// About the connection.
     pub(crate) const CONNECTION: Self = Self::new("connection", "The connection");
+    /// About the cluster.
+    pub(crate) const CLUSTER: Self = Self::new("cluster", "The cluster");
+    /// For clients of Sentinel.
+    pub(crate) const SENTINEL: Self = Self::new("sentinel", "Sentinel");
+    /// About channels.
+    pub(crate) const PUBSUB: Self = Self::new("pubsub", "Channels");
     /// About the server.
     pub(crate) const SERVER: Self = Self::new("server", "The server");
 }
@@ -180,6 +190,19 @@ impl CommandSpec {
     pub const fn accepts(&self, count: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { count >= arity } else { count == arity }
+    }
+
+    /// The slot of the keys among words that call this command; `None` if there are no keys.
+    ///
+    /// # Errors
+    /// They have several slots.
+    pub fn slot(&self, words: Words<'_>) -> Result<Option<u16>, CommandError> {
+        let mut slots = self.keys.positions(words.len()).map(|at| slot_of(words.get(at)));
+        let Some(first) = slots.next() else { return Ok(None) };
+        match slots.all(|slot| slot == first) {
+            true => Ok(Some(first)),
+            false => Err(CommandError::CrossSlot),
+        }
     }
 
     /// The subcommand with this name, in whatever case.

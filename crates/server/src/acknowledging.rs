@@ -44,6 +44,8 @@ pub struct Requirement {
 pub struct ShardReport {
     /// The number of the requirement that the shard goes by.
     pub requirement: u64,
+    /// The key of its log.
+    pub key: u64,
     /// The epoch of its log, the last entry of that, and the last one that is acknowledged.
     pub epoch: u64,
     /// See [`ShardReport::epoch`].
@@ -89,6 +91,7 @@ impl Acknowledging {
     /// What the thread of the cluster wants to know.
     pub fn report<J: Journal>(&self, shard: &Shard<J>, report: &mut ShardReport) {
         report.requirement = self.requirement.number;
+        report.key = shard.log().key().to_word();
         report.epoch = shard.log().epoch();
         report.last = shard.last_sequence();
         report.durable = shard.durable_sequence();
@@ -132,12 +135,12 @@ impl Acknowledging {
             // The primary of this shard has acknowledged what it applies.
             self.set.begin_at(shard.last_sequence());
         }
+        self.set.tick(shard.last_sequence(), now_ms);
         if !may_acknowledge {
-            // A primary without its lease: another one may lead.
+            // A primary without its lease: another one may lead. It knows all the same who has what.
             shard.set_has_replicas(false);
             return false;
         }
-        self.set.tick(shard.last_sequence(), now_ms);
         let before = shard.durable_sequence();
         self.tell(shard);
         shard.durable_sequence() > before

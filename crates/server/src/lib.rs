@@ -21,6 +21,7 @@ mod agent_inbox;
 mod balance;
 mod clock;
 pub mod cluster;
+mod cluster_facts;
 mod config;
 mod control;
 mod cores;

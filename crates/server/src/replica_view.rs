@@ -140,6 +140,11 @@ impl ReplicaView {
         }
     }
 
+    /// Whether this is a primary of a cluster that has its lease.
+    pub fn leads_now(&self) -> bool {
+        self.word.load(Ordering::Acquire) == LEASED && self.has_lease()
+    }
+
     /// The replica is as fresh as at this time, or it is not known how fresh it is. What `fresh_ns`
     /// promises is applied.
     pub fn show(&self, fresh_ns: Option<u64>) {

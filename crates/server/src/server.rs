@@ -3,7 +3,7 @@
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::{Clock, wall_unix_ms};
-use crate::cluster::{ClusterInbox, ClusterThread};
+use crate::cluster::{ClusterState, ClusterThread};
 use crate::config::{Config, Data, Wanted};
 use crate::control::{self, Control};
 use crate::disk::{
@@ -36,7 +36,8 @@ use remora_layout::limits::{
     SMALLEST_CHUNK_BUCKETS,
 };
 use remora_layout::slot::SlotTable;
-use remora_storage::{Directory, GroupCommit, Identity, Lock, Promise};
+use remora_resp::cluster::ClusterFacts;
+use remora_storage::{Directory, GroupCommit, Lock, Promise};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
@@ -91,7 +92,8 @@ impl Server {
             None | Some(Data { promise: Promise::Memory, .. }) => false,
             Some(_) => true,
         };
-        Self::start_with(config, awaits_disk, watch)
+        let knows_cluster = config.is_clustered();
+        Self::start_with(config, (awaits_disk, knows_cluster), watch)
     }
 
     /// As [`Server::start`]; changes are durable once [`Server::set_durable`] says
@@ -101,7 +103,23 @@ impl Server {
     /// See [`StartError`].
     #[doc(hidden)]
     pub fn start_told(config: Config) -> Result<Self, StartError> {
-        Self::start_with(config, true, &Progress::logger())
+        Self::start_with(config, (true, false), &Progress::logger())
+    }
+
+    /// As [`Server::start`]; to Redis clients the server is of a cluster that
+    /// [`Server::set_cluster_facts`] tells of, although nobody tells it what to do. For tests.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    #[doc(hidden)]
+    pub fn start_with_cluster_facts(config: Config) -> Result<Self, StartError> {
+        Self::start_with(config, (false, true), &Progress::logger())
+    }
+
+    /// What Redis clients are told of the cluster from now on. For tests.
+    #[doc(hidden)]
+    pub fn set_cluster_facts(&self, facts: ClusterFacts) {
+        self.shared.set_cluster_facts(facts);
     }
 
     /// A shard's changes up to this sequence are durable.
@@ -114,7 +132,7 @@ impl Server {
 
     fn start_with(
         mut config: Config,
-        awaits_disk: bool,
+        (awaits_disk, knows_cluster): (bool, bool),
         watch: &dyn Fn(Progress),
     ) -> Result<Self, StartError> {
         check(&config)?;
@@ -132,16 +150,11 @@ impl Server {
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
         let data = config.data.as_ref().map(DataDirectory::open).transpose()?;
         let kept_ms = data.as_ref().map_or(0, |data| data.content.time_ms());
-        let clock = match config.begins_as_replica() {
-            false => Clock::start_after(kept_ms),
-            true => Clock::start_at(kept_ms),
-        };
+        let is_replica = config.begins_as_replica();
+        let clock = if is_replica { Clock::start_at(kept_ms) } else { Clock::start_after(kept_ms) };
         let (incarnation, hash_seed) = (random_u64() | 1, random_u64());
         let epoch = data.as_ref().map_or(1, |data| data.content.epoch());
-        let member = MemberId(match &data {
-            Some(data) => of_identity(&data.content.identity),
-            None => random_u64() | 1,
-        });
+        let member = member_of(data.as_ref());
         let topology = Topology::of_this_process();
         let places = topology.places(shards, config.pin);
         numa::tell(&topology, &places);
@@ -161,7 +174,6 @@ impl Server {
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
         let role = first_role(&config, disk.is_some(), &mut loops);
-        let is_replica = config.begins_as_replica();
         let view = Arc::new(ReplicaView::new(clock.started(), config.replica_reads, is_replica));
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let verbs = rdma_devices(&config, &handles)?;
@@ -179,15 +191,12 @@ impl Server {
             view,
             awaits_disk,
             roles: Arc::new(Roles::new(role, epoch)),
-            member,
-            cluster: ClusterInbox::default(),
-            topology: Mutex::default(),
-            topology_version: 0.into(),
-            told_topology: Arc::default(),
+            cluster: ClusterState::new(member),
             pointer_table,
             verbs,
             stopping: false.into(),
             control: OnceLock::new(),
+            cluster_facts: knows_cluster.then(Arc::default),
             counts: ServerCounts::default(),
             agents: (0..shards).map(|_| AgentCounts::default()).collect(),
             tcp_traffic: TrafficSums::default(),
@@ -195,11 +204,18 @@ impl Server {
         });
         let mut server = Self::begin(shared, (socket, commit), data)?;
         server.spawn(loops, &places, unix, fabric, listener)?;
-        server.role = Some(RoleThread::start(Arc::clone(&server.shared))?);
-        if let Some(settings) = server.shared.config.cluster.clone() {
-            server.cluster = Some(ClusterThread::start(Arc::clone(&server.shared), settings)?);
-        }
+        server.begin_roles()?;
         Ok(server)
+    }
+
+    /// Starts the threads that change the server's role.
+    fn begin_roles(&mut self) -> Result<(), StartError> {
+        let shared = &self.shared;
+        self.role = Some(RoleThread::start(Arc::clone(shared))?);
+        if let Some(settings) = shared.config.cluster.clone() {
+            self.cluster = Some(ClusterThread::start(Arc::clone(shared), settings)?);
+        }
+        Ok(())
     }
 
     /// A server whose shards do not run yet: with the threads of its disk, if it has one, and once
@@ -464,10 +480,12 @@ fn leave_primary(shards: &mut [&mut Shard<NoJournal>]) -> Result<(), StartError>
     Ok(())
 }
 
-/// A number for the owner of these data, and of no copy of them in another directory that has data of its
-/// own.
-fn of_identity(identity: &Identity) -> u64 {
-    checksum(&identity.cluster.to_le_bytes(), identity.secret) | 1
+/// The server, as a cluster knows it: by its data, or by chance if it keeps none.
+fn member_of(data: Option<&DataDirectory>) -> MemberId {
+    MemberId(match data.map(|data| &data.content.identity) {
+        Some(identity) => checksum(&identity.cluster.to_le_bytes(), identity.secret) | 1,
+        None => random_u64() | 1,
+    })
 }
 
 /// Memory for a shard, on this node if it can be had there.

@@ -258,6 +258,10 @@ impl ShardLoop {
                     let host = self.connections.port_mut();
                     host.acknowledging.require(&mut host.shard, requirement);
                 }
+                Message::ClusterFacts => {
+                    let sleeper = &self.sleeper;
+                    self.connections.tell(|gone| sleeper.forget(gone.as_fd()));
+                }
                 Message::RoleAnswer(token, reply) => self.connections.take_reply(token, reply),
                 Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),
                 Message::Drain(done) => {
@@ -276,15 +280,20 @@ impl ShardLoop {
         match step {
             RoleStep::Follow(barrier) => {
                 self.give_up_pending(now);
+                self.report_to_cluster();
                 let host = self.connections.port_mut();
                 host.begin_following();
                 let refusal = host.shared.roles.refusal();
                 self.clients.refuse_replicas(&mut host.shard, &refusal);
                 barrier.pass(host.shard.last_epoch());
             }
-            RoleStep::Lead { epoch, log_secret, barrier } => {
+            RoleStep::Lead { epoch, log_secret, tails, barrier } => {
                 let host = self.connections.port_mut();
                 host.shard.promote(epoch, log_secret).expect("the epoch is a new one");
+                // One log is then of one shard: with other numbers there is no history of it.
+                if let Some(tail) = tails.get(host.number) {
+                    host.shard.set_tail(tail.clone());
+                }
                 barrier.pass(epoch);
             }
         }
@@ -555,6 +564,14 @@ impl ShardLoop {
         }
     }
 
+    /// Shows the thread of the cluster where the shard's log is, and who has it.
+    fn report_to_cluster(&self) {
+        let host = self.connections.port();
+        if let Ok(mut report) = host.handle().cluster.lock() {
+            host.acknowledging.report(&host.shard, &mut report);
+        }
+    }
+
     /// Shows the shard's counts to the other threads.
     fn publish_stats(&mut self) {
         let rung = self.clients.take_rung();
@@ -572,11 +589,11 @@ impl ShardLoop {
         handle.in_sync_replicas.store(set.members() as u64, Ordering::Relaxed);
         handle.replicated.store(replicated, Ordering::Relaxed);
         handle.laggards.store(set.laggards(), Ordering::Relaxed);
-        if host.shared.config.is_clustered()
-            && let Ok(mut state) = handle.cluster.lock()
-        {
-            host.acknowledging.report(&host.shard, &mut state);
+        if host.shared.config.is_clustered() {
+            self.report_to_cluster();
         }
+        let host = self.connections.port();
+        let handle = host.handle();
         if let Ok(mut replicas) = handle.replicas.lock() {
             replicas.clear();
             replicas.extend(self.clients.replica_positions());

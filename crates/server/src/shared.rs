@@ -4,11 +4,12 @@ use crate::acknowledging::ShardReport;
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::Clock;
-use crate::cluster::{ClusterInbox, ToldTopology};
+use crate::cluster::ClusterState;
+use crate::cluster_facts::ClusterFactsCell;
 use crate::config::Config;
 use crate::disk::Disk;
 use crate::following::Roles;
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, Message};
 use crate::other_searches::OtherSearches;
 use crate::replica_view::ReplicaView;
 use crate::ring_session::ReplicaPositions;
@@ -16,12 +17,12 @@ use crate::thread_counts::{ThreadCounts, count};
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use remora_arena::{ReadView, Region};
-use remora_cluster::topology::{MemberId, Topology};
 use remora_engine::ShardStats;
 use remora_fabric::shm::mark::{ReadyMark, RungClients};
 use remora_fabric::{Transport, tcp, verbs};
 use remora_layout::immediate::{self, Kind};
 use remora_layout::slot::SlotTable;
+use remora_resp::cluster::ClusterFacts;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -163,17 +164,10 @@ pub struct Shared {
     pub awaits_disk: bool,
     /// What this server is: a primary, or a replica.
     pub roles: Arc<Roles>,
-    /// This server, as a cluster knows it. It goes with its data: one that has lost them, or keeps none,
-    /// is another member.
-    pub member: MemberId,
-    /// Messages of other servers of the cluster.
-    pub cluster: ClusterInbox,
-    /// The topology of the cluster, once it is known.
-    pub topology: Mutex<Option<Arc<Topology>>>,
-    /// Its version; 0 before.
-    pub topology_version: AtomicU64,
-    /// What clients are told of it.
-    pub told_topology: Arc<ToldTopology>,
+    /// What there is of the cluster, if the server is of one.
+    pub cluster: ClusterState,
+    /// In a cluster, what this server knows of it for Redis clients.
+    pub cluster_facts: Option<Arc<ClusterFactsCell>>,
     /// Counts of the server.
     pub counts: ServerCounts,
     /// Counts of each agent, by number.
@@ -242,6 +236,15 @@ impl Shared {
         if let Some(waker) = self.control.get() {
             // Fails only if the poll is gone, and then no thread waits.
             let _ = waker.wake();
+        }
+    }
+
+    /// Redis clients get these facts of the cluster from now on, and subscribers and clients of a
+    /// server that leads no more are told. At a server of no cluster nothing happens.
+    pub fn set_cluster_facts(&self, facts: ClusterFacts) {
+        let has_news = self.cluster_facts.as_ref().is_some_and(|cell| cell.set(facts));
+        if has_news {
+            self.shards.iter().for_each(|shard| shard.inbox.push(Message::ClusterFacts));
         }
     }
 

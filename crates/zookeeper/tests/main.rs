@@ -1,1 +1,5 @@
-//! x
+//! The coordinator over a real ZooKeeper server (Debian's package `zookeeper`, 3.8).
+
+mod conformance;
+mod proxy;
+mod server;

@@ -34,7 +34,13 @@ const CRATES: &[(&str, &[&[&str]])] = &[
         "client-core",
         &[&["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
     ),
-    ("server", &[&["client-core", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS]),
+    (
+        "server",
+        &[
+            &["client-core", "resp", "frontend", "replica", "cluster", "storage", "log"],
+            FOUNDATIONS,
+        ],
+    ),
     ("client", &[&["client-core", "protocol", "geometry", "layout"]]),
     (
         "sim",
@@ -47,7 +53,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
         "remora",
         &[
             &["bench", "crash", "command-line", "client-core", "server", "storage", "log"],
-            &["resp", "osm"],
+            &["resp", "osm", "cluster", "zookeeper"],
             FOUNDATIONS,
         ],
     ),

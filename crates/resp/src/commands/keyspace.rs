@@ -4,7 +4,7 @@ use crate::arguments::{PATTERN, cursor, pattern};
 use crate::error::CommandError;
 use crate::form::CombinedReply;
 use crate::request::{KeyFilter, Request};
-use crate::spec::{Argument, CommandSpec, Flag, Group, Kind, ParseResult, help};
+use crate::spec::{Argument, CommandSpec, Flag, Group, Kind, ParseResult};
 use crate::wire::{RespVersion, Words, encode};
 use remora_frontend::ShardAnswer;
 use remora_protocol::ScannedKeys;
@@ -191,48 +191,5 @@ fn flushed<'a>(words: Words<'a>, request: Request<'a>) -> ParseResult<'a> {
     }
 }
 
-const CLUSTER: CommandSpec = CommandSpec {
-    name: "cluster",
-    arity: -2,
-    categories: &[],
-    since: "3.0.0",
-    group: Group::SERVER,
-    summary: "Holds the commands about slots.",
-    complexity: "Depends on the subcommand.",
-    subcommands: &[CLUSTER_HELP, CLUSTER_KEYSLOT],
-    ..CommandSpec::PLAIN
-};
-
-const CLUSTER_HELP: CommandSpec = CommandSpec {
-    name: "cluster|help",
-    arity: 2,
-    flags: &[Flag::Loading, Flag::Stale],
-    categories: &[],
-    since: "5.0.0",
-    group: Group::SERVER,
-    summary: "Lists the subcommands.",
-    parse: help,
-    ..CommandSpec::PLAIN
-};
-
-const CLUSTER_KEYSLOT: CommandSpec = CommandSpec {
-    name: "cluster|keyslot",
-    arity: 3,
-    flags: &[Flag::Stale],
-    categories: &[],
-    since: "3.0.0",
-    group: Group::SERVER,
-    summary: "Returns the slot of a key, 0 to 16383.",
-    notes: "Redis answers this in cluster mode only.",
-    arguments: &[Argument::new("key", Kind::String)],
-    parse: cluster_keyslot,
-    ..CommandSpec::PLAIN
-};
-
-fn cluster_keyslot(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    Ok(Request::KeySlot(words.get(2)))
-}
-
 /// The commands.
-pub(super) const COMMANDS: &[CommandSpec] =
-    &[CLUSTER, DBSIZE, FLUSHALL, FLUSHDB, KEYS, RANDOMKEY, SCAN];
+pub(super) const COMMANDS: &[CommandSpec] = &[DBSIZE, FLUSHALL, FLUSHDB, KEYS, RANDOMKEY, SCAN];

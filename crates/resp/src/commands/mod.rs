@@ -1,6 +1,7 @@
 //! The commands: a file or a folder for each group. It has each command's entry in the table, its
 //! parser and its reply's writer together.
 
+pub mod cluster;
 pub mod connection;
 pub(crate) mod expiry;
 pub mod geo;
@@ -10,14 +11,17 @@ pub mod keyspace;
 pub mod persistence;
 pub mod replication;
 pub mod rtree;
+pub mod sentinel;
 pub mod server;
 pub mod strings;
+pub mod subscribe;
 pub mod wait;
 
 use crate::spec::CommandSpec;
 
 /// Their commands, one line each.
 pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
+    cluster::COMMANDS,
     connection::COMMANDS,
     expiry::COMMANDS,
     geo::members::COMMANDS,
@@ -29,7 +33,9 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     replication::COMMANDS,
     rtree::objects::COMMANDS,
     rtree::search::COMMANDS,
+    sentinel::COMMANDS,
     server::COMMANDS,
     strings::COMMANDS,
+    subscribe::COMMANDS,
     wait::COMMANDS,
 ];

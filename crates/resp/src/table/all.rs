@@ -66,7 +66,7 @@ pub fn all() -> impl Iterator<Item = &'static CommandSpec> {
 /// the server.
 pub fn groups() -> Vec<Group> {
     let mut all = vec![Group::STRING, Group::GENERIC];
-    let last = [Group::CONNECTION, Group::SERVER];
+    let last = [Group::CONNECTION, Group::CLUSTER, Group::SENTINEL, Group::PUBSUB, Group::SERVER];
     for spec in TABLE.iter() {
         if !all.contains(&spec.group) && !last.contains(&spec.group) {
             all.push(spec.group);

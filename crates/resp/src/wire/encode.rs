@@ -104,6 +104,14 @@ pub fn map(out: &mut Vec<u8>, version: RespVersion, pairs: usize) {
     }
 }
 
+/// Opens a message out of band of `items` values; an array in RESP2.
+pub fn push(out: &mut Vec<u8>, version: RespVersion, items: usize) {
+    match version {
+        RespVersion::Resp2 => array(out, items),
+        RespVersion::Resp3 => header(out, b'>', items as i64),
+    }
+}
+
 /// Opens a set of `items` values; an array in RESP2.
 #[inline]
 pub fn set(out: &mut Vec<u8>, version: RespVersion, items: usize) {

@@ -10,17 +10,20 @@
 //! ```
 //! Invariants:
 //! * one thread has the state machines; actions are carried out in their order;
-//! * a server serves only while the lease word of [`crate::replica_view`] says so, and this thread alone
+//! * a server serves only while the lease word of `replica_view` says so, and this thread alone
 //!   writes it: a thread that stands still lets it lapse.
 
+mod facts;
 mod orders;
 mod peers;
 mod settings;
 mod standings;
+mod state;
 mod thread;
 mod told;
 
-pub use remora_cluster as api;
+pub(crate) use facts::lines_of;
 pub use settings::{ClusterSettings, Connect};
-pub(crate) use thread::{ClusterInbox, ClusterThread};
+pub(crate) use state::ClusterState;
+pub(crate) use thread::ClusterThread;
 pub(crate) use told::ToldTopology;

@@ -1,5 +1,6 @@
 //! The thread of the cluster.
 
+use super::facts::{Known, facts_of};
 use super::orders::{Orders, Purpose};
 use super::peers::Peers;
 use super::settings::ClusterSettings;
@@ -21,9 +22,8 @@ use remora_layout::limits::{CLUSTER_MAIL, HEARTBEAT_MS, IN_SYNC_TIMEOUT_MS};
 use remora_replica::{Membership, RecordedSet};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -33,37 +33,6 @@ const TURN: Duration = Duration::from_millis(HEARTBEAT_MS / 2);
 const TICK_NS: u64 = HEARTBEAT_MS * 1_000_000;
 /// Between two tries to open a session at the coordinator.
 const CONNECT_AGAIN: Duration = Duration::from_secs(1);
-
-/// Where messages of other servers wait for the thread.
-pub struct ClusterInbox {
-    sender: SyncSender<Envelope>,
-    /// For the thread, which takes it when it starts.
-    receiver: Mutex<Option<Receiver<Envelope>>>,
-}
-
-impl Default for ClusterInbox {
-    fn default() -> Self {
-        let (sender, receiver) = sync_channel(CLUSTER_MAIL);
-        Self { sender, receiver: Mutex::new(Some(receiver)) }
-    }
-}
-
-impl ClusterInbox {
-    /// Takes what another server has sent. While too much waits it is dropped, as a network would.
-    ///
-    /// # Errors
-    /// It is no message.
-    pub fn deliver(&self, bytes: &[u8]) -> Result<(), &'static str> {
-        let envelope =
-            Envelope::decode(bytes).ok_or("ERR not a message of a server of a cluster")?;
-        let _ = self.sender.try_send(envelope);
-        Ok(())
-    }
-
-    fn take(&self) -> Option<Receiver<Envelope>> {
-        self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
 
 /// The thread, as its owner has it.
 pub struct ClusterThread {
@@ -76,7 +45,7 @@ impl ClusterThread {
     /// # Errors
     /// The kernel gives no thread.
     pub fn start(shared: Arc<Shared>, settings: ClusterSettings) -> io::Result<Self> {
-        let mail = shared.cluster.take().expect("there is one such thread");
+        let mail = shared.cluster.take_mails().expect("there is one such thread");
         Ok(Self { thread: vital_thread::spawn("cluster", move || run(&shared, settings, &mail))? })
     }
 
@@ -133,6 +102,9 @@ struct Worker {
     /// What the coordinator has said before there was a member: the last of each kind.
     before: [Option<coordinator::Event>; 2],
     topology: Option<Arc<Topology>>,
+    /// The instances that are present.
+    live: Vec<Instance>,
+    is_connected: bool,
     orders: Orders,
     peers: Peers,
     /// Messages of this server to itself.
@@ -145,6 +117,8 @@ struct Worker {
     ticked_ns: u64,
     /// The epoch in which it serves.
     serves: Option<u64>,
+    /// The epoch whose beginning is applied, and not stored yet by all that it waits for.
+    prepared: Option<u64>,
     /// The epoch whose changes are to be acknowledged, and no more taken.
     drains: Option<u64>,
     has_ended: bool,
@@ -167,6 +141,8 @@ impl Worker {
             watcher: Watcher::new(),
             before: [None, None],
             topology: None,
+            live: Vec::new(),
+            is_connected: false,
             orders: Orders::default(),
             peers: Peers::default(),
             own: VecDeque::new(),
@@ -176,6 +152,7 @@ impl Worker {
             led_since_ns: 0,
             ticked_ns: 0,
             serves: None,
+            prepared: None,
             drains: None,
             has_ended: false,
             group_is_missed: false,
@@ -235,7 +212,7 @@ impl Worker {
     }
 
     fn me(&self) -> Instance {
-        Instance { member: self.shared.member, incarnation: self.shared.incarnation }
+        Instance { member: self.shared.cluster.member, incarnation: self.shared.incarnation }
     }
 
     /// The lease as it is now. It may be shorter than before: a replica more has to confirm it.
@@ -258,8 +235,7 @@ impl Worker {
             Event::Topology(topology) => {
                 self.topology = Some(Arc::clone(topology));
                 let group = topology.group_named(&self.settings.group).map(|of| of.id);
-                self.shared.told_topology.tell(topology, group);
-                self.shared.show_topology(topology);
+                self.shared.cluster.set_topology(topology, group);
                 self.begin(topology);
             }
             Event::NoTopology => {
@@ -272,10 +248,13 @@ impl Worker {
                 tracing::error!("the topology of the cluster cannot be read: {error}");
             }
             Event::Session(state) => {
+                self.is_connected = *state == coordinator::SessionState::Connected;
                 tracing::info!("the session at {} is {state:?}", self.settings.coordinator);
             }
-            Event::Members(_) | Event::Standing(_) => {}
+            Event::Members(live) => self.live.clone_from(live),
+            Event::Standing(_) => {}
         }
+        self.show();
         if self.member.is_none() {
             match &event {
                 Event::Session(_) => self.before[0] = Some(event.clone()),
@@ -285,6 +264,15 @@ impl Worker {
         }
         self.tell_member(member::Event::Coordinator(event.clone()));
         self.tell_watcher(watcher::Event::Coordinator(event));
+    }
+
+    /// What Redis clients are told from now on.
+    fn show(&self) {
+        let Some(topology) = &self.topology else { return };
+        let (own, live) = (self.me(), &self.live[..]);
+        let own_offset = self.shared.shards.iter().map(|shard| shard.stats().last_sequence).sum();
+        let known = Known { live, own, own_offset, has_coordinator: self.is_connected };
+        self.shared.set_cluster_facts(facts_of(topology, &known));
     }
 
     /// This server becomes a member, once its group is known.
@@ -381,6 +369,9 @@ impl Worker {
                 let id = self.coordinator.enter(now_ms, self.me());
                 self.asked.insert(id, Asked::Enter);
             }
+            Action::Leave => _ = self.coordinator.leave(now_ms),
+            // The answer says nothing new.
+            Action::Refresh(version) => _ = self.coordinator.renew(now_ms, version),
             Action::Propose(topology) => {
                 let proposal = coordinator::Proposal { topology, term: None };
                 let id = self.coordinator.propose(now_ms, &proposal);
@@ -424,7 +415,7 @@ impl Worker {
     }
 
     fn end_serving(&mut self) {
-        (self.serves, self.drains) = (None, None);
+        (self.serves, self.prepared, self.drains) = (None, None, None);
         self.shared.view.end_lease();
     }
 
@@ -476,16 +467,14 @@ impl Worker {
             (Purpose::Hold | Purpose::Follow, Err(why)) => {
                 return tracing::warn!("the role of this server is not changed: {why}");
             }
-            (Purpose::Withdraw(epoch), Ok(ordered)) => {
-                let position = |(epoch, sequence)| Position { epoch, sequence };
-                let positions = ordered.positions.map(|of| of.into_iter().map(position).collect());
+            (Purpose::Withdraw(epoch), Ok(positions)) => {
                 member::Event::Withdrawn { epoch, positions }
             }
             (Purpose::Withdraw(epoch), Err(why)) => {
                 tracing::warn!("the ring is not withdrawn for epoch {epoch}: {why}");
                 return self.orders.push(Order::Hold, purpose);
             }
-            (Purpose::Prepare(epoch), Ok(_)) => member::Event::Applied(epoch),
+            (Purpose::Prepare(epoch), Ok(_)) => return self.prepared = Some(epoch),
             (Purpose::Prepare(epoch), Err(why)) => member::Event::CannotLead(epoch, why),
         };
         self.tell_member(event);
@@ -522,11 +511,24 @@ impl Worker {
                 self.tell_member(member::Event::Replica(replica, standing));
             }
         }
+        // What was received beyond the commit position may have been acknowledged, or not: nobody reads it
+        // before each that could be promoted has it.
+        let is_in_sync = |of: &Instance| self.standings.get(of) == Some(&ReplicaStanding::InSync);
+        if let Some(epoch) = self.prepared
+            && self.required.wait_for.iter().all(is_in_sync)
+            && reports.iter().all(|of| of.requirement == self.requirement.number)
+        {
+            self.prepared = None;
+            self.tell_member(member::Event::Ready(epoch));
+        }
         let is_drained =
             |of: &ShardReport| of.requirement == self.requirement.number && of.durable >= of.last;
         if let Some(epoch) = self.drains.filter(|_| reports.iter().all(is_drained)) {
             self.drains = None;
-            let position = |of: &ShardReport| Position { epoch: of.epoch, sequence: of.last };
+            let position = |of: &ShardReport| {
+                let (epoch, sequence) = (of.epoch, of.last);
+                Position { epoch, sequence, applied: sequence }
+            };
             let positions = reports.iter().map(position).collect();
             self.tell_member(member::Event::Drained { epoch, positions });
         }
@@ -544,13 +546,5 @@ impl Worker {
         all.sort();
         all.dedup();
         all
-    }
-}
-
-impl Shared {
-    /// The topology that is recorded, for the threads that answer clients.
-    pub(crate) fn show_topology(&self, topology: &Arc<Topology>) {
-        *self.topology.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(topology));
-        self.topology_version.store(topology.version, Ordering::Release);
     }
 }

@@ -6,6 +6,8 @@ use super::step_barrier::{ProgressWait, StepBarrier};
 use super::worker::{Ended, Worker};
 use crate::shared::Shared;
 use remora_client_core::{Options, Subscriber};
+use remora_cluster::message::Position;
+use remora_engine::TailPiece;
 use remora_fabric::{Address, Wake};
 use remora_layout::limits::{HEARTBEAT_MS, ROLE_TIMEOUT_MS};
 use std::sync::Arc;
@@ -48,9 +50,14 @@ impl Replica {
         Self { following, worker: self.worker.moved(host), link: None, ..self }
     }
 
-    /// See [`Worker::positions`].
-    pub fn positions(&mut self) -> Option<Vec<(u64, u64)>> {
-        self.worker.positions()
+    /// See [`Worker::ends`].
+    pub fn ends(&mut self) -> Option<Vec<Position>> {
+        self.worker.ends()
+    }
+
+    /// See [`Worker::take_tails`].
+    pub fn take_tails(&mut self) -> Vec<Vec<TailPiece>> {
+        self.worker.take_tails()
     }
 
     /// Waits until the shards have carried out what they were given. There is no link.

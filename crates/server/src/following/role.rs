@@ -15,6 +15,8 @@
 
 use super::state::Following;
 use super::step_barrier::StepBarrier;
+use remora_cluster::message::Position;
+use remora_engine::TailPiece;
 use remora_fabric::Address;
 use remora_frontend::Token;
 use remora_layout::limits::ROLE_CHANGES_WAITING;
@@ -55,18 +57,9 @@ pub enum Order {
     Lead,
 }
 
-/// What has become of an order.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ordered {
-    /// By shard of the primary, the epoch and the sequence of the last entry of its log that was
-    /// received. `None` without a whole copy.
-    pub positions: Option<Vec<(u64, u64)>>,
-    /// The epoch of the logs that the server writes.
-    pub epoch: u64,
-}
-
-/// The answer to an [`Order`], or why it is not carried out.
-pub type OrderAnswer = Result<Ordered, String>;
+/// The answer to an [`Order`], or why it is not carried out: by shard of the primary, where what was
+/// received of its log ends; `None` without a whole copy.
+pub type OrderAnswer = Result<Option<Vec<Position>>, String>;
 
 /// What the thread of the role is asked.
 pub(crate) enum Asked {
@@ -89,6 +82,8 @@ pub enum RoleStep {
         epoch: u64,
         /// The secret of the key of its log.
         log_secret: u64,
+        /// By shard of the primary before, the last entries of its log.
+        tails: Arc<Vec<Vec<TailPiece>>>,
         /// The step.
         barrier: Arc<StepBarrier>,
     },

@@ -5,19 +5,28 @@ use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::trees::places::TreePlaces;
 use remora_frontend::{
-    Each, Executor, KeyCommand, ManyKeys, OwnedReply, PartRequest, Token, Wanted,
+    Each, Executor, KeyCommand, ManyKeys, News, OwnedReply, PartRequest, Token, Wanted,
 };
 use remora_layout::hash::KeyHash;
 use remora_protocol::{Command, Request as On};
+use remora_resp::cluster::Standing;
 use remora_resp::commands::{server, strings, wait};
 use remora_resp::keys::Keys;
-use remora_resp::request::Request;
-use remora_resp::spec::Flag;
-use remora_resp::wire::{Args, Made, Words};
-use remora_resp::{CommandError, ReplyForm, Resp, command, request};
+use remora_resp::request::{Request, Transfer};
+use remora_resp::spec::{CommandSpec, Flag};
+use remora_resp::wire::{Args, Made, RespVersion, Words};
+use remora_resp::{CommandError, ReplyForm, Resp, RespClient, command, request};
 
 /// Room for a record that is kept between requests.
 const KEEP_RECORD_BYTES: usize = 256 << 10;
+
+/// Whether a connection that is subscribed may send a command: over RESP2 its client could not tell
+/// the reply from a message.
+fn may_subscribed(client: &RespClient, spec: &CommandSpec) -> bool {
+    client.version == RespVersion::Resp3
+        || spec.flags.contains(&Flag::PubSub)
+        || matches!(spec.name, "ping" | "quit")
+}
 
 impl<H: Host> Executor for RespExecutor<H> {
     type Protocol = Resp;
@@ -48,8 +57,8 @@ impl<H: Host> Executor for RespExecutor<H> {
         self.set_first_key(args.get(1, bytes), at);
         self.host.thread_counts().commands.add(1);
         self.begin(responder.database);
-        if self.host.is_replica()
-            && let Some(refused) = self.refused(args, bytes)
+        if self.host.is_guarded()
+            && let Some(refused) = self.refused(&responder.client, args, bytes)
         {
             responder.reply(|out, _| refused.write(out));
         } else {
@@ -60,6 +69,22 @@ impl<H: Host> Executor for RespExecutor<H> {
         if self.record.capacity() > KEEP_RECORD_BYTES {
             self.record = Vec::new();
         }
+    }
+
+    fn news(&mut self) -> News {
+        let Some(facts) = self.host.cluster() else { return News::default() };
+        self.events = self.announcer.events(facts);
+        let leads = facts.own_node().is_some_and(|node| node.is_primary);
+        let led = std::mem::replace(&mut self.led, leads);
+        News { has_pushes: !self.events.is_empty(), ends_others: led && !leads }
+    }
+
+    fn push(&mut self, responder: &mut Responder) {
+        let Some(of) = responder.client.subscriptions.take() else { return };
+        for event in &self.events {
+            responder.push(|out, version| of.write(out, version, event));
+        }
+        responder.client.subscriptions = Some(of);
     }
 
     fn go_on_with_keys(
@@ -82,18 +107,37 @@ impl<H: Host> Executor for RespExecutor<H> {
 }
 
 impl<H: Host> RespExecutor<H> {
-    /// Why a replica refuses a request, if it does.
-    #[cold]
-    fn refused(&self, args: &Args, bytes: &[u8]) -> Option<CommandError> {
+    /// Why a replica, or a server of a cluster, refuses a request, if it does.
+    #[inline(never)]
+    fn refused(&mut self, client: &RespClient, args: &Args, bytes: &[u8]) -> Option<CommandError> {
+        let made = Made::default();
+        let words = Words::new(args, bytes, &made);
         // What is no command at all is refused as everywhere.
-        let spec = command(Words::new(args, bytes, &Made::default())).ok()?;
+        let spec = command(words).ok()?;
         let has = |flag| spec.flags.contains(&flag);
-        if has(Flag::Write) {
-            return Some(CommandError::ReadOnly);
+        if client.subscriptions.is_some() && !may_subscribed(client, spec) {
+            return Some(CommandError::Subscribed(spec.name));
         }
         // DEBUG DIGEST and its like are for operators, who compare a replica with its primary.
         let reads = has(Flag::ReadOnly) && !has(Flag::Admin);
-        self.host.read_refusal().filter(|_| reads)
+        let leads = !self.host.is_replica();
+        let refusal = if reads { self.host.read_refusal() } else { None };
+        let may_read = reads && client.reads_replicas && refusal.is_none();
+        if (reads || has(Flag::Write))
+            && let Some(facts) = self.host.cluster()
+        {
+            let elsewhere = spec.slot(words).map(|slot| {
+                slot.and_then(|slot| facts.refusal(slot, Standing { leads, may_read }))
+            });
+            match elsewhere {
+                Ok(None) => {}
+                Ok(Some(error)) | Err(error) => return Some(error),
+            }
+        }
+        match has(Flag::Write) && !leads {
+            true => Some(CommandError::ReadOnly),
+            false => refusal,
+        }
     }
 
     /// Executes a request, or writes the parser's error. Takes the `Result` by value: moving
@@ -143,6 +187,12 @@ impl<H: Host> RespExecutor<H> {
             }
             Request::KeysOf(filter) => self.keys_of(responder, &filter),
             Request::RandomKey => self.random_key(responder),
+            Request::Transfer(Transfer { database: Some(_), keeps, .. })
+                if self.host.cluster().is_some() =>
+            {
+                let what = if keeps { "Copying to another database" } else { "MOVE" };
+                responder.reply(|out, _| CommandError::OneDatabase(what).write(out));
+            }
             Request::Transfer(transfer) => self.transfer(responder, &transfer),
             Request::FlushAll => {
                 self.ask_all(responder, &Command::FlushAll, ReplyForm::AllOk("flushall"));

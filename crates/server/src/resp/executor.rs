@@ -11,6 +11,7 @@ use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::node::Home;
 use remora_resp::Resp;
+use remora_resp::subscriptions::{Announcer, Event};
 
 /// The reply side of a RESP connection.
 pub type Responder = remora_frontend::Responder<Resp>;
@@ -37,6 +38,12 @@ pub struct RespExecutor<H> {
     pub(super) geo_answers: GeoAnswers,
     /// The next steps after answers about the key space.
     pub(super) key_answers: KeyAnswers,
+    /// Finds what subscribers are told of the cluster.
+    pub(super) announcer: Announcer,
+    /// The last events, for them.
+    pub(super) events: Vec<Event>,
+    /// The server was the primary of its group when they were told last.
+    pub(super) led: bool,
     /// Unix ms of the present turn's requests.
     pub(super) now_ms: u64,
     /// The database of the present request.
@@ -58,6 +65,9 @@ impl<H: Host> RespExecutor<H> {
             tree_places: TreePlaces::default(),
             geo_answers: GeoAnswers::default(),
             key_answers: KeyAnswers::default(),
+            announcer: Announcer::default(),
+            events: Vec::new(),
+            led: false,
             now_ms: 0,
             database: Database::ZERO,
             first_key: None,

@@ -7,9 +7,11 @@ use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
 use remora_resp::CommandError;
+use remora_resp::cluster::ClusterFacts;
 use remora_resp::commands::replication::RoleFacts;
 use remora_resp::request::{RoleRequest, Sections};
 use remora_walk::Memory;
+use std::sync::Arc;
 
 /// The server's interface for the RESP connections of one thread: beside the shards' interface for
 /// every protocol, the shards' memory, and the facts for INFO.
@@ -43,6 +45,18 @@ pub trait Host: ShardPort {
     #[inline]
     fn is_replica(&self) -> bool {
         false
+    }
+
+    /// Whether requests may have to be refused for what the server is: it is a replica, or of a
+    /// cluster.
+    #[inline]
+    fn is_guarded(&self) -> bool {
+        self.is_replica()
+    }
+
+    /// What is known of the cluster now; `None` at a server of no cluster.
+    fn cluster(&mut self) -> Option<&Arc<ClusterFacts>> {
+        None
     }
 
     /// Why a replica refuses reads; `None` if it answers them.

@@ -3,6 +3,7 @@
 use super::executor::Responder;
 use super::info_lines::{Line, lines, load};
 use super::replication;
+use crate::cluster;
 use crate::config::{Eviction, Promise, Wanted};
 use crate::shared::{AgentCounts, ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
@@ -39,6 +40,10 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
     let counts = [facts.connections(), facts.rings(), facts.networks(), facts.threads_of_shards()];
     section("Persistence", facts.persistence());
     section("Replication", replication::lines_of(shared));
+    let has_cluster = u8::from(shared.cluster_facts.is_some());
+    let mut of_cluster = lines([("cluster_enabled", has_cluster.to_string())]);
+    of_cluster.extend(lines(cluster::lines_of(shared)));
+    section("Cluster", of_cluster);
     section("Stats", counts.into_iter().flatten().collect());
     section("Keyspace", keyspace(&facts.stats));
     text
@@ -79,8 +84,10 @@ impl Facts<'_> {
     }
 
     fn server(&self) -> Vec<Line> {
+        let has_cluster = self.shared.cluster_facts.is_some();
         lines([
             ("remora_version", env!("CARGO_PKG_VERSION").into()),
+            ("redis_mode", if has_cluster { "cluster" } else { "standalone" }.into()),
             ("process_id", std::process::id().to_string()),
             ("tcp_port", self.shared.resp_address.port().to_string()),
             ("socket", self.shared.config.socket_path.display().to_string()),

@@ -4,16 +4,23 @@ use super::executor::{RespExecutor, Responder};
 use super::host::{Host, Save};
 use super::info;
 use remora_frontend::{Question, Waiting, What};
+use remora_layout::database::Database;
 use remora_resp::commands::replication::RoleFacts;
-use remora_resp::commands::{connection, replication, server};
-use remora_resp::request::{ClientAttribute, Hello, Request, RoleRequest};
-use remora_resp::wire::encode;
+use remora_resp::commands::{cluster, connection, replication, sentinel, server, subscribe};
+use remora_resp::request::{ClientAttribute, Hello, Request, RoleRequest, SubscriptionChange};
+use remora_resp::wire::{RespVersion, encode};
 use remora_resp::{CommandError, ReplyForm, table};
 
 impl<H: Host> RespExecutor<H> {
     /// Answers a request that concerns only the session.
     pub(super) fn own_answer(&mut self, responder: &mut Responder, request: Request<'_>) {
         match request {
+            Request::Ping(text)
+                if responder.client.subscriptions.is_some()
+                    && responder.client.version == RespVersion::Resp2 =>
+            {
+                responder.reply(|out, _| subscribe::write_pong(out, text.unwrap_or_default()));
+            }
             Request::Ping(None) => responder.reply(|out, _| encode::simple(out, "PONG")),
             Request::Ping(Some(text)) | Request::Echo(text) => {
                 responder.reply(|out, _| encode::bulk(out, text));
@@ -55,10 +62,7 @@ impl<H: Host> RespExecutor<H> {
             Request::BgSave => self.begin_save(responder),
             Request::ChangeRole(change) => self.change_role(responder, change),
             Request::Role => self.role(responder),
-            Request::Deliver(message) => match self.host.deliver(message) {
-                Ok(()) => responder.reply(|out, _| encode::ok(out)),
-                Err(why) => responder.reply(|out, _| encode::error(out, why)),
-            },
+            Request::Deliver(message) => self.deliver(responder, message),
             Request::LastSave => self.last_save(responder),
             Request::ConfigGet(patterns) => {
                 let parameters = self.host.parameters();
@@ -75,6 +79,11 @@ impl<H: Host> RespExecutor<H> {
                 responder.reply(|out, _| encode::ok(out));
                 responder.quit();
             }
+            Request::Select(database)
+                if database != Database::ZERO && self.host.cluster().is_some() =>
+            {
+                responder.reply(|out, _| CommandError::OneDatabase("SELECT").write(out));
+            }
             Request::Select(database) => {
                 responder.database = database;
                 responder.reply(|out, _| encode::ok(out));
@@ -83,9 +92,49 @@ impl<H: Host> RespExecutor<H> {
                 let slot = remora_layout::slot::slot_of(key);
                 responder.reply(|out, _| encode::integer(out, slot.into()));
             }
+            Request::Cluster(question) => {
+                let facts = self.host.cluster().map(|facts| &**facts);
+                responder.reply(|out, version| cluster::answer(out, version, facts, question));
+            }
+            Request::Sentinel(question) => {
+                let facts = self.host.cluster().map(|facts| &**facts);
+                responder.reply(|out, version| sentinel::answer(out, version, facts, question));
+            }
+            Request::ReplicaReads(reads) => match self.host.cluster() {
+                None => responder.reply(|out, _| CommandError::NoCluster.write(out)),
+                Some(_) => {
+                    responder.client.reads_replicas = reads;
+                    responder.reply(|out, _| encode::ok(out));
+                }
+            },
+            Request::Subscribe(change) => self.subscribe(responder, &change),
             // Data requests never come here.
             _ => responder.reply(|out, _| encode::ok(out)),
         }
+    }
+
+    fn deliver(&self, responder: &mut Responder, message: &[u8]) {
+        let delivered = self.host.deliver(message);
+        responder.reply(|out, _| match delivered {
+            Ok(()) => encode::ok(out),
+            Err(why) => encode::error(out, why),
+        });
+    }
+
+    /// Changes what the connection is subscribed to.
+    fn subscribe(&mut self, responder: &mut Responder, change: &SubscriptionChange<'_>) {
+        if change.begins && self.host.cluster().is_none() {
+            return responder.reply(|out, _| CommandError::NoChannels.write(out));
+        }
+        let mut of = responder.client.subscriptions.take().unwrap_or_default();
+        responder.reply(|out, version| {
+            if let Err(error) = of.change(out, version, change) {
+                error.write(out);
+            }
+        });
+        let has_some = of.count() > 0;
+        responder.client.subscriptions = has_some.then_some(of);
+        responder.take_pushes(has_some);
     }
 
     fn role(&self, responder: &mut Responder) {
@@ -121,7 +170,7 @@ impl<H: Host> RespExecutor<H> {
         });
     }
 
-    fn hello(&self, responder: &mut Responder, hello: &Hello<'_>) {
+    fn hello(&mut self, responder: &mut Responder, hello: &Hello<'_>) {
         // There are no users: the default one has no password, and any other
         // is refused rather than believed.
         if hello.auth.is_some_and(|(user, _)| user != b"default") {
@@ -137,7 +186,7 @@ impl<H: Host> RespExecutor<H> {
             server: "remora",
             version: env!("CARGO_PKG_VERSION"),
             connection: responder.serial() as i64,
-            mode: "standalone",
+            mode: if self.host.cluster().is_some() { "cluster" } else { "standalone" },
             role: match self.host.role() {
                 RoleFacts::Primary { .. } => "master",
                 RoleFacts::Replica { .. } => "replica",

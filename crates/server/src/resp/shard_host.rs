@@ -4,6 +4,7 @@
 use super::host::{Host, Prefetch, Save};
 use super::{info, replication};
 use crate::acknowledging::Acknowledging;
+use crate::cluster_facts::ClusterFactsView;
 use crate::disk::{LogShipper, SnapshotPort, SnapshotSource};
 use crate::following::{Applier, Batch, RoleChange};
 use crate::inbox::{Mail, Outbox};
@@ -21,6 +22,7 @@ use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_resp::CommandError;
+use remora_resp::cluster::ClusterFacts;
 use remora_resp::commands::replication::RoleFacts;
 use remora_resp::request::{RoleRequest, Sections};
 use std::collections::VecDeque;
@@ -51,6 +53,8 @@ pub struct ShardHost {
     snapshot: Option<SnapshotSource>,
     /// Applies the log of the primary, at a replica.
     applier: Applier,
+    /// In a cluster, what is known of it.
+    cluster: Option<ClusterFactsView>,
 }
 
 impl ShardHost {
@@ -60,6 +64,7 @@ impl ShardHost {
             shard.set_synced(disk.synced[number].load(Ordering::Acquire));
             disk.shipper(number, &mut shard)
         });
+        let cluster = shared.cluster_facts.clone().map(ClusterFactsView::new);
         let outbox = Outbox::new(number, shared.shards.len());
         let of = (shared.config.min_replicas, shared.config.is_clustered());
         Self {
@@ -74,6 +79,7 @@ impl ShardHost {
             shipper,
             snapshot: None,
             applier: Applier::default(),
+            cluster,
         }
     }
 
@@ -316,6 +322,16 @@ impl Host for ShardHost {
     #[inline]
     fn is_replica(&self) -> bool {
         self.shared.view.is_replica()
+    }
+
+    #[inline]
+    fn is_guarded(&self) -> bool {
+        self.cluster.is_some() || self.is_replica()
+    }
+
+    #[inline]
+    fn cluster(&mut self) -> Option<&Arc<ClusterFacts>> {
+        self.cluster.as_mut().map(ClusterFactsView::facts)
     }
 
     fn read_refusal(&self) -> Option<CommandError> {
