@@ -689,6 +689,9 @@ pub const MAX_MEMBER_ADDRESS_BYTES: usize = 128;
 /// Longest topology, bytes. A ZooKeeper refuses requests of 1 MiB (`jute.maxbuffer`); the rest is for
 /// the head of a request.
 pub const MAX_TOPOLOGY_BYTES: usize = 1_000_000;
+/// A client gets a topology in parts of so many bytes: one frame for each, and most topologies are
+/// shorter.
+pub const TOPOLOGY_PART_BYTES: usize = 64 << 10;
 /// Requests of one member to the coordinator that wait for their answers: it has a handful of things
 /// to ask, each again some times at most.
 pub const COORDINATOR_REQUESTS: usize = 64;
@@ -869,6 +872,7 @@ const _: () = assert!(LOG_PIECE_BYTES + 64 <= FEED_BYTES && ASK_ENTRIES > 1);
 const _: () = assert!(LOG_ROOM_BYTES < FEED_ROOM_BYTES);
 const _: () = assert!(MAX_MIN_REPLICAS < MAX_COUNTED_REPLICAS);
 const _: () = assert!(MAX_TOPOLOGY_BYTES < (1 << 20) - 1024);
+const _: () = assert!(TOPOLOGY_PART_BYTES <= MAX_INLINE_BYTES);
 const _: () = assert!(LAG_UNIT_US * 10 <= HEARTBEAT_MS * 1_000 && LAG_MARKS > 2);
 const _: () = assert!(IN_SYNC_LOOK_MS < IN_SYNC_STALL_MS && IN_SYNC_STALL_MS < IN_SYNC_TIMEOUT_MS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);

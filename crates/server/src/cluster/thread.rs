@@ -234,7 +234,8 @@ impl Worker {
             }
             Event::Topology(topology) => {
                 self.topology = Some(Arc::clone(topology));
-                self.shared.cluster.set_topology(topology);
+                let group = topology.group_named(&self.settings.group).map(|of| of.id);
+                self.shared.cluster.set_topology(topology, group);
                 self.begin(topology);
             }
             Event::NoTopology => {
