@@ -106,15 +106,15 @@ pub fn run(command: ClusterCommand) -> anyhow::Result<()> {
             let say = |of: &Member| {
                 format!("{} will lead no more, and leave the in-sync set of its group", name_of(of))
             };
-            change_member(&args, say, |topology, id| change::drain(topology, id))
+            change_member(&args, say, change::drain)
         }
         ClusterCommand::Undrain(args) => {
             let say = |of: &Member| format!("{} may lead again", name_of(of));
-            change_member(&args, say, |topology, id| change::undrain(topology, id))
+            change_member(&args, say, change::undrain)
         }
         ClusterCommand::Leave(args) => {
             let say = |of: &Member| format!("the cluster will forget {}", name_of(of));
-            change_member(&args, say, |topology, id| change::leave(topology, id))
+            change_member(&args, say, change::leave)
         }
         ClusterCommand::Promote(args) => promote(&args),
     }
