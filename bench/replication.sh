@@ -315,6 +315,11 @@ one_copy() {
   wait "$ended" || true
   keep "copy.$kind.s" "$(per $(($(cat "$work/copied.at") - began)) 1000000000)"
   keep "copy.$kind.rate" "$(per "$records" "$(last "copy.$kind.s")")"
+  if [ "$kind" = remora ]; then
+    keep copy.turns "$(info copied replica_copy_turns)"
+    keep copy.turn "$(info copied replica_copy_longest_turn_us)"
+    keep copy.turn_cpu "$(info copied replica_copy_longest_turn_cpu_us)"
+  fi
   end_group copied 1
   memory=2GiB
 }
@@ -333,6 +338,8 @@ print_copy() {
       "$(cell "copy.$kind.before.p99" 2) | $(cell "copy.$kind.during.p99" 2) |" \
       "$(most "copy.$kind.before.max") | $(most "copy.$kind.during.max") |"
   done
+  printf '\nThe longest of %s turns of the shard with the copy: %s us; the most CPU time of one: %s us.\n' \
+    "$(cell copy.turns 0)" "$(most copy.turn)" "$(most copy.turn_cpu)"
 }
 
 # The lag at the full write rate.

@@ -21,6 +21,7 @@ use crate::socket_file::SocketFile;
 use crate::start_error::StartError;
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
+use crate::turn_times::TurnTimes;
 use remora_arena::{MapError, NoJournal, ReadView, Region, RegionKind};
 use remora_engine::{Durability, Shard, ShardOptions, table_end};
 use remora_fabric::shm::{Bell, Sleeper};
@@ -495,6 +496,7 @@ fn make_shard(
         in_sync_replicas: 0.into(),
         replicated: 0.into(),
         laggards: 0.into(),
+        copy_turns: TurnTimes::default(),
         replicas: Mutex::default(),
         found_bytes: 0.into(),
         searches: Arc::default(),
