@@ -579,6 +579,10 @@ pub const PRIMARY_TIME_MS: u64 = 1_000;
 pub const LAG_MARKS: usize = 256;
 /// Longest message to a replica: it has room for the longest frame of the log.
 pub const FEED_BYTES: usize = MAX_FRAME_BYTES - FRAME_ALIGN_BYTES;
+/// A replica's thread is woken over shared memory once a message has so many bytes, together with
+/// those before it for which it was not. Otherwise it is woken once a millisecond at most, as each
+/// signal costs the primary more than an entry: what lies in its memory counts without it.
+pub const FEED_WAKE_BYTES: usize = RING_BYTES / 8;
 /// Batches of entries on their way to one shard of a replica.
 pub const APPLY_BATCHES: u64 = 16;
 /// Places in the log of a primary that a shard of a replica knows while they are on their way to its
@@ -596,6 +600,9 @@ pub const COPY_BLOCKED_S: u64 = 30;
 pub const COPY_FOR_ROOM_MS: u64 = 5_000;
 /// See [`COPY_FOR_ROOM_MS`].
 pub const COPY_FOR_ROOM_MAX_MS: u64 = 600_000;
+/// An entry that a shard of a replica refuses for a reason that time does not mend is tried again
+/// with the next tick, after a second, and then after twice as long each time, up to this, s.
+pub const APPLY_AGAIN_MAX_S: u64 = 64;
 /// Time until a replica that has lost its primary tries again, at first and at most, ms.
 pub const FOLLOW_AGAIN_MS: u64 = 50;
 /// See [`FOLLOW_AGAIN_MS`].

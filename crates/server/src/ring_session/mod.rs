@@ -103,6 +103,8 @@ pub struct RingSession {
     touched: Arc<[Arc<TouchHints>]>,
     /// Scratch memory of a search.
     search_scratch: Vec<u8>,
+    /// Scratch memory: replies that were held back.
+    released: Vec<Vec<u8>>,
     searches: Arc<OtherSearches>,
     /// Threads of the client that have asked something here: it gives them the
     /// lowest numbers that are free.
@@ -205,6 +207,7 @@ impl RingSession {
             topology: None,
             frames: Vec::new(),
             search_scratch: Vec::new(),
+            released: Vec::new(),
             threads_seen: 0,
             client: parts.client,
             to_server: parts.to_server,
