@@ -118,8 +118,10 @@ impl Feed {
         Self { stage: Stage::Lost, answer, ask_for, has_begun: true }
     }
 
-    /// Before its answer the replica gets what it lacks of the log that it has followed, up to `kept`.
+    /// Before its answer the replica gets what it lacks of the log that it has followed, up to `kept`. It
+    /// has stored nothing before it says that it has taken that.
     fn send_tail<J: Journal>(&mut self, shard: &Shard<J>, received: u64, kept: u64) {
+        self.has_begun = false;
         let pieces = shard.history().tail_behind(received).unwrap_or_default();
         for (at, piece) in pieces.iter().enumerate() {
             // All of it is applied here.
