@@ -392,15 +392,23 @@ impl ShardLoop {
             true => shared.shards[*number].copy_turns.time(feed),
             false => feed(),
         };
+        self.end_lost(lost, now);
         self.look_at_replicas();
         if self.has_released {
-            let shard = (&mut self.connections.port_mut().shard, now);
-            self.clients.release(shard, |session, error| lost.add(session, error));
-            // What has not found room is looked at again, as all work of clients is.
-            self.has_released =
-                self.connections.holds_replies() || self.host().large_jobs.held_replies() > 0;
+            self.release_replies(now);
         }
+    }
+
+    /// Changes became durable: sends the replies on rings that waited for them. Those of connections
+    /// and jobs leave in the next turn.
+    fn release_replies(&mut self, now: Now) {
+        let mut lost = Lost::default();
+        let shard = (&mut self.connections.port_mut().shard, now);
+        self.clients.release(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
+        // What has found no room is looked at again, as all work of clients is.
+        self.has_released =
+            self.connections.holds_replies() || self.host().large_jobs.held_replies() > 0;
     }
 
     /// Lets replies leave that wait for what replicas have stored.

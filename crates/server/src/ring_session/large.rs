@@ -324,13 +324,17 @@ impl Large {
                 break;
             }
         }
+        self.put_back(session, items);
+        Ok(Some(session))
+    }
+
+    /// Puts what is left for a session behind the others: their turn comes first.
+    fn put_back(&mut self, session: u16, items: VecDeque<Item>) {
         if !items.is_empty() {
-            // The others' turn comes first.
             self.outgoing.push_back((session, items));
         } else if items.capacity() <= SPARE_ITEMS && self.spare.len() < SPARE_QUEUES {
             self.spare.push(items);
         }
-        Ok(Some(session))
     }
 
     /// The client has taken the content of a part of its buffer.
