@@ -10,6 +10,7 @@ redis-benchmark | redis-tools | - | tests that drive the server with redis-bench
 redis-server | redis-server | redis-server | tests that hold our replies against those of a real redis-server
 osmium | osmium-tool | - | tests that hold our OpenStreetMap files against those of osmium
 /usr/lib/python3/dist-packages/redis | python3-redis | - | tests that drive the server with redis-py
+/usr/share/java/zookeeper.jar | zookeeper | - | tests of clusters with a real ZooKeeper
 '
 # shellcheck disable=SC2034
 needs_of_rxe='

@@ -26,7 +26,7 @@
 //!    with each [`SessionState::Connected`]; some may be left out. While the session is connected the
 //!    newest one comes in the end.
 //! 4. **Before the answer.** Behind [`Outcome::Done`] of a proposal, that topology or a newer one was
-//!    delivered before. Behind [`Refused::Outdated`], a newer one was.
+//!    delivered before. Behind [`Refused::Outdated`], another one was, or one that cannot be read.
 //! 5. **Presence.** An instance is present from its [`Outcome::Done`] on, until it leaves or its session
 //!    ends. One member has one presence: another session's is refused until then.
 //! 6. **Renewal.** [`Outcome::Done`] of a renewal says: at one moment after it was sent, the session

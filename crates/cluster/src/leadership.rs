@@ -46,8 +46,8 @@ pub struct Required {
 /// Where the leadership is.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// The epoch is recorded. The member applies what it has, and waits.
-    Taking { is_applied: bool, wait_ns: u64 },
+    /// The epoch is recorded. The member applies what it has, brings it to the set, and waits.
+    Taking { is_ready: bool, wait_ns: u64 },
     /// It serves, while the lease holds.
     Serving,
     /// It serves and echoes no clocks, so that the read leases end.
@@ -106,8 +106,10 @@ pub(crate) struct Leadership {
     pub lease: PrimaryLease,
     min_replicas: usize,
     recorded: Vec<Instance>,
-    /// What was asked to be recorded, and may be.
-    proposed: Option<Vec<Instance>>,
+    /// What was asked to be recorded, and may be: more than one set, if an answer did not come.
+    proposed: Vec<Vec<Instance>>,
+    /// The answer to one of them did not come.
+    is_unsure: bool,
     replicas: BTreeMap<Instance, Replica>,
     /// Since the member withdrew its ring of the epoch before; `None` until it has.
     fence: Option<Stopwatch>,
@@ -122,11 +124,12 @@ impl Leadership {
         let mut new = Self {
             me,
             epoch: group.epoch,
-            stage: Stage::Taking { is_applied: false, wait_ns },
+            stage: Stage::Taking { is_ready: false, wait_ns },
             lease: PrimaryLease::new(group.epoch, now_ns),
             min_replicas: group.min_replicas.into(),
             recorded: Vec::new(),
-            proposed: None,
+            proposed: Vec::new(),
+            is_unsure: false,
             replicas: BTreeMap::new(),
             fence,
             required: None,
@@ -153,9 +156,15 @@ impl Leadership {
         self.set_grantors();
     }
 
+    /// Nobody knows whether what was proposed is recorded.
+    pub fn be_unsure(&mut self) {
+        self.is_unsure = !self.proposed.is_empty();
+    }
+
     /// What was proposed is recorded, or will never be.
     pub fn end_proposal(&mut self) {
-        self.proposed = None;
+        self.proposed.clear();
+        self.is_unsure = false;
         for (instance, replica) in &mut self.replicas {
             let lags = replica.standing == Some(ReplicaStanding::Behind);
             replica.is_admitted &= self.recorded.contains(instance) || !lags;
@@ -184,10 +193,10 @@ impl Leadership {
         }
     }
 
-    /// All that this member has received is applied.
-    pub fn applied(&mut self) {
-        if let Stage::Taking { is_applied, .. } = &mut self.stage {
-            *is_applied = true;
+    /// All that this member has received is applied, and stored by those that it waits for.
+    pub fn be_ready(&mut self) {
+        if let Stage::Taking { is_ready, .. } = &mut self.stage {
+            *is_ready = true;
         }
     }
 
@@ -219,7 +228,12 @@ impl Leadership {
 
     /// Whether the member may acknowledge, and answer reads, at this time.
     pub fn serves(&mut self, now_ns: u64) -> bool {
-        !matches!(self.stage, Stage::Taking { .. }) && self.lease.holds(now_ns)
+        !self.is_taking() && self.lease.holds(now_ns)
+    }
+
+    /// Whether it has not begun to serve.
+    pub fn is_taking(&self) -> bool {
+        matches!(self.stage, Stage::Taking { .. })
     }
 
     /// Time has passed. What follows of it.
@@ -232,7 +246,7 @@ impl Leadership {
             replica.away.tick(now_ns);
         }
         let (stage, step) = match self.stage {
-            Stage::Taking { is_applied: true, wait_ns }
+            Stage::Taking { is_ready: true, wait_ns }
                 if self.fence.is_some_and(|fence| fence.has_passed(wait_ns)) =>
             {
                 (Stage::Serving, Step::Serve)
@@ -277,7 +291,7 @@ impl Leadership {
 
     /// What an acknowledgement needs, if that is not what was told before.
     pub fn changed_requirement(&mut self) -> Option<Required> {
-        let stays = |of: &&Instance| self.proposed.as_ref().is_none_or(|set| set.contains(of));
+        let stays = |of: &&Instance| self.proposed.iter().all(|set| set.contains(of));
         let counted = self.recorded.iter().filter(stays).copied().collect();
         let required = Required { wait_for: self.waited_for().collect(), counted };
         if self.required.as_ref() == Some(&required) {
@@ -287,9 +301,9 @@ impl Leadership {
         Some(required)
     }
 
-    /// The set that should be recorded, if it is another one and none is proposed.
+    /// The set that should be recorded, if it is another one, or nobody knows which one is.
     pub fn wanted_set(&self, topology: &Topology, now_ns: u64) -> Option<Vec<Instance>> {
-        if self.proposed.is_some() || matches!(self.stage, Stage::Draining { .. }) {
+        if matches!(self.stage, Stage::Draining { .. }) {
             return None;
         }
         let is_in =
@@ -307,19 +321,21 @@ impl Leadership {
         if set.iter().filter(|of| stays(of)).count() >= self.min_replicas {
             set.retain(stays);
         }
-        (set != self.recorded).then_some(set)
+        (set != self.recorded || self.is_unsure).then_some(set)
     }
 
     /// Whether the primary is cut off from its replicas, which could go on without it: others that
     /// could lead are present at the coordinator, enough of them for one to lead the others.
-    pub fn is_cut_off(&mut self, wanted: &[Instance], live: &[Instance], now_ns: u64) -> bool {
+    pub fn is_cut_off(&self, wanted: &[Instance], live: &[Instance]) -> bool {
         let others = self.recorded.iter().filter(|of| live.contains(of)).count();
-        wanted.len() < self.min_replicas && others > self.min_replicas && !self.lease.holds(now_ns)
+        wanted.len() < self.min_replicas && others > self.min_replicas
     }
 
     /// It is proposed to record this set.
     pub fn propose(&mut self, set: Vec<Instance>) {
-        self.proposed = Some(set);
+        if !self.proposed.contains(&set) {
+            self.proposed.push(set);
+        }
         self.set_grantors();
     }
 
@@ -331,7 +347,7 @@ impl Leadership {
     }
 
     fn is_needed(&self, instance: &Instance) -> bool {
-        let is_proposed = self.proposed.as_ref().is_some_and(|set| set.contains(instance));
+        let is_proposed = self.proposed.iter().any(|set| set.contains(instance));
         is_proposed || self.recorded.contains(instance)
     }
 

@@ -13,13 +13,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 pub mod coordinator;
 mod leadership;
 pub mod lease;
 pub mod member;
 pub mod memory;
 pub mod message;
+pub mod tail;
 pub mod topology;
+pub mod view;
 pub mod watcher;
+pub mod wire;
 
 pub use leadership::{ReplicaStanding, Required};

@@ -10,8 +10,9 @@
 //! Invariants:
 //! * it takes part in no epoch below that for which it has withdrawn its ring: it takes no entries of
 //!   such a primary, and confirms no lease of it;
-//! * it leads an epoch only if the recorded topology names this instance, and never one that it gave
-//!   up. A process that was started again is another instance: it resumes nothing by itself;
+//! * it leads an epoch only if the recorded topology names this instance, and takes it once: to give
+//!   it up is to end the instance, or to wait for the next epoch. A process that was started again is
+//!   another instance: it resumes nothing by itself;
 //! * it serves only behind the wait for the leases of the epoch before, counted from its own
 //!   withdrawal, with all that it had received applied, and while its own lease holds;
 //! * the coordinator's session decides nothing here: a primary whose session is lost leads on while
@@ -27,7 +28,8 @@ use crate::message::{Message, Position};
 use crate::topology::change::{self, Joining};
 use crate::topology::{Group, GroupId, Instance, Topology};
 use remora_layout::limits::{
-    ENTER_AGAIN_MS, PROPOSE_AGAIN_DOUBLINGS, PROPOSE_AGAIN_MS, RELEASED_TIMEOUT_MS,
+    CUT_OFF_MS, ENTER_AGAIN_MS, PROPOSE_AGAIN_DOUBLINGS, PROPOSE_AGAIN_MS, REFRESH_MS,
+    RELEASED_TIMEOUT_MS,
 };
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -43,8 +45,8 @@ pub enum Event {
     Coordinator(coordinator::Event),
     /// What has become of [`Action::Propose`].
     Proposed(Outcome),
-    /// What has become of [`Action::Enter`].
-    Entered(Outcome),
+    /// What has become of [`Action::Enter`] of this instance.
+    Entered(Instance, Outcome),
     /// Another instance has sent this to this instance.
     Message(Instance, Message),
     /// [`Action::Withdraw`] has happened: no entry of a primary below this epoch enters the memory of
@@ -56,8 +58,10 @@ pub enum Event {
         /// only, and could not lead.
         positions: Option<Vec<Position>>,
     },
-    /// All is applied that [`Action::Prepare`] of this epoch asked for.
-    Applied(u64),
+    /// What [`Action::Prepare`] of this epoch asked for has happened: all that was received is applied,
+    /// and every instance of [`Required::wait_for`] has stored it. Until then nobody knows which of it
+    /// was acknowledged, so that no read could be answered.
+    Ready(u64),
     /// [`Action::StopChanges`] of this epoch has happened: every change is acknowledged that was
     /// taken, and the log ends so.
     Drained {
@@ -76,7 +80,12 @@ pub enum Event {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     /// Ask the coordinator to make this instance present; answered by [`Event::Entered`].
-    Enter,
+    Enter(Instance),
+    /// Ask the coordinator to end the presence of this session: that of an instance that was given up.
+    Leave,
+    /// Have the newest topology delivered: let the coordinator renew by this version, and drop the
+    /// answer. A member may read at a server of the coordinator that lags.
+    Refresh(u64),
     /// Propose a topology to the coordinator; answered by [`Event::Proposed`].
     Propose(Topology),
     /// Send a message to another instance. It may be lost.
@@ -94,7 +103,7 @@ pub enum Action {
         epoch: u64,
     },
     /// Begin this epoch: apply all that was received, let replicas follow, take no changes yet;
-    /// answered by [`Event::Applied`].
+    /// answered by [`Event::Ready`].
     Prepare(u64),
     /// Take changes and answer reads in this epoch, whenever the lease holds.
     Serve(u64),
@@ -104,8 +113,7 @@ pub enum Action {
     StopEchoes(u64),
     /// Take no changes; answered by [`Event::Drained`].
     StopChanges(u64),
-    /// Give this instance up, and begin anew as another one: with another incarnation, a new
-    /// [`Member`] and another presence at the coordinator. The data stay.
+    /// Give this instance up: call [`Member::begin_anew`] with another incarnation. The data stay.
     BeginAnew,
     /// For the log: a transition with its reason.
     Say(Notice),
@@ -233,6 +241,9 @@ pub struct Member {
     /// Whether the coordinator has to be asked for a presence, and since when it was not.
     must_enter: bool,
     entered: Option<Stopwatch>,
+    /// Whether this session may have the presence of an instance that was given up.
+    must_leave: bool,
+    is_present_elsewhere: bool,
     role: Role,
     /// It takes part in no epoch below this one.
     fenced: u64,
@@ -240,17 +251,24 @@ pub struct Member {
     fence: Option<Stopwatch>,
     /// by a topology of this version.
     fence_version: u64,
-    /// It leads no epoch up to this one.
-    given_up: u64,
     /// Proposals in a row that were not recorded, and since when the last one was not.
     refusals: u32,
     refused: Option<Stopwatch>,
-    /// The version of a proposal whose end is not known.
-    proposed: Option<u64>,
-    /// That end will not be told: the next topology behind a new connection decides.
-    is_unknown: bool,
+    /// The version of the last proposal, and whether its answer has not come.
+    proposed: u64,
+    in_flight: bool,
+    /// Some proposal of that version may be recorded, and its answer will not come. What a member reads
+    /// may be old, so that only a topology of that version, or a later one, tells.
+    is_unsure: bool,
     watcher: Option<Instance>,
     lease_held: bool,
+    /// Since the lease of this leadership lapsed.
+    lapsed: Option<Stopwatch>,
+    /// An epoch that this instance may begin at once: that before it was released.
+    released: u64,
+    refreshed: Option<Stopwatch>,
+    /// Begun with this event.
+    now: Stopwatch,
     actions: Vec<Action>,
 }
 
@@ -265,19 +283,41 @@ impl Member {
             session: SessionState::Suspended,
             must_enter: true,
             entered: None,
+            must_leave: false,
+            is_present_elsewhere: false,
             role: Role::Holds,
             fenced: 0,
             fence: None,
             fence_version: 0,
-            given_up: 0,
             refusals: 0,
             refused: None,
-            proposed: None,
-            is_unknown: false,
+            proposed: 0,
+            in_flight: false,
+            is_unsure: false,
             watcher: None,
             lease_held: true,
+            lapsed: None,
+            released: 0,
+            refreshed: None,
+            now: Stopwatch::begin(0),
             actions: Vec::new(),
         }
+    }
+
+    /// Begins anew as another instance, with the data of this one; see [`Action::BeginAnew`].
+    pub fn begin_anew(&mut self, incarnation: u64, now_ns: u64) -> Vec<Action> {
+        let instance = Instance { incarnation, ..self.me };
+        let mut next = Self::new(Joining { instance, ..self.joining.clone() });
+        (next.session, next.must_leave) = (self.session, true);
+        // The answer is still to come.
+        (next.proposed, next.in_flight) = (self.proposed, self.in_flight);
+        next.live = std::mem::take(&mut self.live);
+        let topology = self.topology.take();
+        *self = next;
+        if let Some(topology) = topology {
+            self.hear_topology(topology, now_ns);
+        }
+        std::mem::take(&mut self.actions)
     }
 
     /// This instance.
@@ -330,20 +370,28 @@ impl Member {
 
     /// Takes an event, at this time. What the server is to do.
     pub fn handle(&mut self, now_ns: u64, event: Event) -> Vec<Action> {
-        let clocks = [&mut self.fence, &mut self.entered, &mut self.refused];
+        self.now = Stopwatch::begin(now_ns);
+        let clocks = [
+            &mut self.fence,
+            &mut self.entered,
+            &mut self.refused,
+            &mut self.refreshed,
+            &mut self.lapsed,
+        ];
         clocks.into_iter().flatten().for_each(|clock| clock.tick(now_ns));
         match event {
             Event::Tick => self.tick(now_ns),
             Event::Coordinator(event) => self.hear_coordinator(event, now_ns),
             Event::Proposed(outcome) => self.proposed(outcome, now_ns),
-            Event::Entered(outcome) => self.entered(outcome),
+            Event::Entered(of, outcome) if of == self.me => self.entered(outcome),
+            Event::Entered(..) => {}
             Event::Message(from, message) => self.hear(from, message, now_ns),
             Event::Withdrawn { epoch, positions } => self.withdrawn(epoch, positions, now_ns),
-            Event::Applied(epoch) => {
+            Event::Ready(epoch) => {
                 if let Role::Leads(of) = &mut self.role
                     && of.epoch == epoch
                 {
-                    of.applied();
+                    of.be_ready();
                 }
             }
             Event::Drained { epoch, positions } => self.drained(epoch, positions, now_ns),
@@ -381,18 +429,30 @@ impl Member {
     }
 
     fn proposed(&mut self, outcome: Outcome, now_ns: u64) {
+        self.in_flight = false;
         match outcome {
-            Outcome::Unknown => self.is_unknown = true,
-            // The topology that was recorded, this one or another, was delivered before.
-            Outcome::Done => {
-                (self.refusals, self.refused) = (0, None);
-                self.end_proposal();
+            Outcome::Unknown => {
+                self.is_unsure = true;
+                if let Role::Leads(of) = &mut self.role {
+                    of.be_unsure();
+                }
             }
+            // The topology that was recorded, this one or another, was delivered before.
+            Outcome::Done => (self.refusals, self.refused) = (0, None),
             Outcome::Refused(_) | Outcome::NotSent => {
                 self.refusals = self.refusals.saturating_add(1);
                 self.refused = Some(Stopwatch::begin(now_ns));
-                self.end_proposal();
             }
+        }
+        if !self.is_unsure {
+            self.end_proposal();
+        }
+    }
+
+    fn end_proposal(&mut self) {
+        self.is_unsure = false;
+        if let Role::Leads(of) = &mut self.role {
+            of.end_proposal();
         }
     }
 
@@ -406,16 +466,11 @@ impl Member {
         self.refused.is_none_or(|since| since.has_passed(wait_ns))
     }
 
-    fn end_proposal(&mut self) {
-        (self.proposed, self.is_unknown) = (None, false);
-        if let Role::Leads(of) = &mut self.role {
-            of.end_proposal();
-        }
-    }
-
     fn entered(&mut self, outcome: Outcome) {
         self.must_enter = outcome != Outcome::Done;
-        if outcome == Outcome::Refused(Refused::IsPresent) {
+        self.must_leave &= self.must_enter;
+        let is_elsewhere = outcome == Outcome::Refused(Refused::IsPresent);
+        if is_elsewhere && !std::mem::replace(&mut self.is_present_elsewhere, is_elsewhere) {
             self.say(Notice::IsPresentElsewhere);
         }
     }
@@ -426,9 +481,8 @@ impl Member {
         {
             return;
         }
-        // Behind an unknown end, only a topology that was read over a new connection tells.
-        let is_decided = self.proposed.is_some_and(|version| topology.version >= version)
-            || (self.is_unknown && self.session == SessionState::Connected);
+        // What was proposed is recorded by now, or never will be.
+        let is_decided = topology.version >= self.proposed;
         self.topology = Some(Arc::clone(&topology));
         if let Some(group) = topology.group(self.joining.group) {
             self.take_part(&topology, group, now_ns);
@@ -453,16 +507,17 @@ impl Member {
         };
         let is_new = group.epoch > own_epoch;
         if is_new && matches!(self.role, Role::Leads(_)) {
-            self.give_up(own_epoch);
+            self.give_up();
             self.say(Notice::Deposed(own_epoch, group.epoch));
         }
         let Some(primary) = group.primary.filter(|_| group.epoch >= self.fenced) else { return };
         match &mut self.role {
             Role::Leads(of) if primary == self.me => of.recorded(group, now_ns),
             _ if !is_new => {}
+            // A process of this server before this one: a watcher chooses another.
+            _ if primary != self.me && primary.member == self.me.member => {}
             _ if primary != self.me => self.follow(primary, group.epoch),
-            _ if group.epoch > self.given_up => self.take(group, now_ns),
-            _ => {}
+            _ => self.take(group, now_ns),
         }
     }
 
@@ -481,14 +536,14 @@ impl Member {
             (self.fenced, self.fence) = (group.epoch, None);
         }
         self.role = Role::Leads(Box::new(Leadership::new(self.me, group, self.fence, now_ns)));
-        self.lease_held = true;
+        (self.lease_held, self.lapsed) = (true, None);
         self.actions.push(Action::Prepare(group.epoch));
+        self.use_release();
         self.say(Notice::Takes(group.epoch));
     }
 
-    /// Leads this epoch no more.
-    fn give_up(&mut self, epoch: u64) {
-        self.given_up = self.given_up.max(epoch);
+    /// Leads no more.
+    fn give_up(&mut self) {
         self.role = Role::Holds;
         self.actions.push(Action::Hold);
     }
@@ -501,14 +556,13 @@ impl Member {
             Message::HandOver { group, epoch } if group == self.joining.group => {
                 self.hand_over(from, epoch, now_ns);
             }
-            Message::Begun { group, epoch, is_released: true } if group == self.joining.group => {
-                if let Role::Leads(of) = &mut self.role
-                    && of.epoch == epoch
-                {
-                    of.need_not_wait();
-                }
+            Message::Begun { group, epoch, is_released } if group == self.joining.group => {
+                self.begun(epoch, is_released);
             }
-            Message::AskLease(ask) => self.confirm_lease(from, ask),
+            Message::AskLease(ask) => {
+                self.know_epoch(ask.epoch);
+                self.confirm_lease(from, ask);
+            }
             Message::ConfirmLease(ask) => {
                 if let Role::Leads(of) = &mut self.role {
                     of.confirm(from, ask, now_ns);
@@ -520,6 +574,33 @@ impl Member {
             | Message::Begun { .. }
             | Message::Withdrawn { .. }
             | Message::Released { .. } => {}
+        }
+    }
+
+    /// A watcher says that this instance was promoted.
+    fn begun(&mut self, epoch: u64, is_released: bool) {
+        self.released = self.released.max(if is_released { epoch } else { 0 });
+        self.know_epoch(epoch);
+        self.use_release();
+    }
+
+    /// The primary of the epoch before has released it: there is nothing to wait out.
+    fn use_release(&mut self) {
+        if let Role::Leads(of) = &mut self.role
+            && of.epoch == self.released
+        {
+            of.need_not_wait();
+        }
+    }
+
+    /// There is such an epoch: has the topology delivered that says so.
+    fn know_epoch(&mut self, epoch: u64) {
+        let Some(topology) = &self.topology else { return };
+        let known = topology.group(self.joining.group).map_or(0, |of| of.epoch);
+        let is_due = self.refreshed.is_none_or(|at| at.has_passed(REFRESH_MS * NS_PER_MS));
+        if epoch > known && is_due && self.session == SessionState::Connected {
+            self.refreshed = Some(self.now);
+            self.actions.push(Action::Refresh(topology.version));
         }
     }
 
@@ -584,7 +665,7 @@ impl Member {
         if !is_it {
             return;
         }
-        self.give_up(epoch);
+        self.give_up();
         self.role = Role::Released { epoch, since: Stopwatch::begin(now_ns) };
         self.say(Notice::HandedOver(epoch));
         if let Some(watcher) = self.watcher {
@@ -596,13 +677,13 @@ impl Member {
     fn cannot_lead(&mut self, epoch: u64, why: String) {
         if matches!(&self.role, Role::Leads(of) if of.epoch == epoch) {
             self.say(Notice::CannotLead(epoch, why));
-            self.begin_anew(epoch);
+            self.end_instance();
         }
     }
 
     /// The epoch ends only with another instance: this one is given up.
-    fn begin_anew(&mut self, epoch: u64) {
-        self.give_up(epoch);
+    fn end_instance(&mut self) {
+        self.give_up();
         self.role = Role::Ended;
         self.actions.push(Action::BeginAnew);
     }
@@ -611,7 +692,10 @@ impl Member {
         let is_due = self.entered.is_none_or(|at| at.has_passed(ENTER_AGAIN_MS * NS_PER_MS));
         if self.session == SessionState::Connected && self.must_enter && is_due {
             self.entered = Some(Stopwatch::begin(now_ns));
-            self.actions.push(Action::Enter);
+            if self.must_leave {
+                self.actions.push(Action::Leave);
+            }
+            self.actions.push(Action::Enter(self.me));
         }
         self.join();
         match &mut self.role {
@@ -621,10 +705,12 @@ impl Member {
                 if since.has_passed(RELEASED_TIMEOUT_MS * NS_PER_MS) {
                     let epoch = *epoch;
                     self.say(Notice::NobodyTook(epoch));
-                    self.begin_anew(epoch);
+                    self.end_instance();
                 }
             }
-            Role::Holds | Role::Follows { .. } | Role::Ended => {}
+            // Elected perhaps, and nobody has told.
+            Role::Holds => self.know_epoch(self.fenced),
+            Role::Follows { .. } | Role::Ended => {}
         }
     }
 
@@ -646,12 +732,12 @@ impl Member {
 
     fn may_propose(&self) -> bool {
         let is_ended = matches!(self.role, Role::Ended);
-        let is_free = self.proposed.is_none() && self.session == SessionState::Connected;
+        let is_free = !self.in_flight && self.session == SessionState::Connected;
         is_free && !is_ended && self.has_backed_off()
     }
 
     fn propose(&mut self, next: Topology) {
-        self.proposed = Some(next.version);
+        (self.proposed, self.in_flight) = (next.version, true);
         self.actions.push(Action::Propose(next));
     }
 
@@ -680,7 +766,8 @@ impl Member {
     fn watch_lease(&mut self, epoch: u64, now_ns: u64) {
         let Role::Leads(of) = &mut self.role else { return };
         let holds = of.lease.holds(now_ns);
-        if holds != self.lease_held {
+        self.lapsed = if holds { None } else { self.lapsed.or(Some(self.now)) };
+        if holds != self.lease_held && !of.is_taking() {
             self.lease_held = holds;
             self.say(if holds { Notice::LeaseHolds(epoch) } else { Notice::LeaseLapsed(epoch) });
         }
@@ -693,10 +780,11 @@ impl Member {
         let Role::Leads(of) = &mut self.role else { return };
         of.admit(&topology);
         let Some(set) = of.wanted_set(&topology, now_ns) else { return };
-        if of.is_cut_off(&set, &self.live, now_ns) {
+        let has_lapsed = self.lapsed.is_some_and(|at| at.has_passed(CUT_OFF_MS * NS_PER_MS));
+        if has_lapsed && of.is_cut_off(&set, &self.live) {
             let epoch = of.epoch;
             self.say(Notice::CutOff(epoch));
-            self.begin_anew(epoch);
+            self.end_instance();
             return;
         }
         let (author, group) = ((self.me, of.epoch), self.joining.group);

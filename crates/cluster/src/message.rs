@@ -22,6 +22,9 @@ pub struct Position {
     pub epoch: u64,
     /// Its sequence; 0 before the first.
     pub sequence: u64,
+    /// The last entry that is in the data of the member, and cannot be cut any more. At a replica that
+    /// is mostly the commit position, at a primary the last entry.
+    pub applied: u64,
 }
 
 /// One message. Its sender and its receiver are instances: one for another process of a member is
@@ -86,4 +89,11 @@ pub enum Message {
 pub fn rank(positions: &[Position]) -> (u64, u128) {
     let epoch = positions.iter().map(|of| of.epoch).max().unwrap_or(0);
     (epoch, positions.iter().map(|of| u128::from(of.sequence)).sum())
+}
+
+/// Whether a member can follow another one without a copy, by how their logs end: it has applied
+/// nothing that the other has not received.
+pub fn can_follow(replica: &[Position], primary: &[Position]) -> bool {
+    let mut pairs = replica.iter().zip(primary);
+    replica.len() == primary.len() && pairs.all(|(own, its)| own.applied <= its.sequence)
 }

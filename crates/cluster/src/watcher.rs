@@ -21,7 +21,7 @@
 
 use crate::coordinator::{self, Outcome, Proposal, Refused, SessionState, Standing, Term};
 use crate::lease::Stopwatch;
-use crate::message::{Message, Position, rank};
+use crate::message::{Message, Position, can_follow, rank};
 use crate::topology::change::{self, Promotion};
 use crate::topology::{Group, GroupId, Instance, Member, MemberId, Topology};
 use remora_layout::limits::{
@@ -202,30 +202,25 @@ impl Failover {
         self.since.has_passed(ms * NS_PER_MS)
     }
 
-    /// Of those that have answered: the one that is wanted, or the one that has received most.
+    /// Of those that have answered the one that has received most; of equal ones that which is wanted.
     fn choose(&self, candidates: &[Instance]) -> Option<Instance> {
+        let is_wanted = |of: &Instance| self.reason == Reason::Asked(of.member);
         let answered = candidates.iter().filter_map(|of| Some((*of, self.answers.get(of)?)));
-        if let Reason::Asked(member) = self.reason
-            && let Some((wanted, _)) = answered.clone().find(|(of, _)| of.member == member)
-        {
-            return Some(wanted);
-        }
-        answered.max_by_key(|(of, positions)| (rank(positions), Reverse(*of))).map(|(of, _)| of)
+        let best =
+            answered.max_by_key(|(of, positions)| (rank(positions), is_wanted(of), Reverse(*of)));
+        best.map(|(of, _)| of)
     }
 
     /// For whom the new primary is to wait: those that have withdrawn the ring too, and a primary that
-    /// has handed over just what the new one has.
+    /// has handed over. None of them needs a copy.
     fn next_set(&self, group: &Group, to: Instance, live: &[Instance]) -> Vec<Instance> {
-        let answered = |of: &&Instance| self.answers.contains_key(of) && live.contains(of);
-        let mut set: Vec<_> = group.in_sync.iter().filter(answered).copied().collect();
-        set.retain(|of| *of != to);
-        if let Some((primary, positions)) = &self.released
-            && self.answers.get(&to) == Some(positions)
-            && live.contains(primary)
-        {
-            set.push(*primary);
-        }
-        set
+        let Some(received) = self.answers.get(&to) else { return Vec::new() };
+        let in_sync = group.in_sync.iter().filter_map(|of| Some((*of, self.answers.get(of)?)));
+        let released = self.released.iter().map(|(of, positions)| (*of, positions));
+        let fits = |(of, positions): &(Instance, &Vec<Position>)| {
+            *of != to && live.contains(of) && can_follow(positions, received)
+        };
+        in_sync.chain(released).filter(fits).map(|(of, _)| of).collect()
     }
 }
 

@@ -7,11 +7,13 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod cluster;
 mod disk;
 mod history;
 mod journal;
 mod layer;
 mod load;
+mod network;
 mod replicas;
 mod rounds;
 mod small_disk;
@@ -21,7 +23,10 @@ mod types;
 mod workload;
 
 pub use args::{CrashArgs, Durability};
+pub use cluster::{ClusterPlan, Members, Status};
 pub use layer::{Fault, Layer};
+pub use load::ServerAddress;
+pub use network::Network;
 
 use anyhow::{Context, bail};
 use remora_command_line::note;
@@ -36,6 +41,9 @@ use std::io::Write;
 /// sense.
 pub fn run(args: &CrashArgs) -> anyhow::Result<()> {
     let types = args.checked()?;
+    if args.cluster.is_some() {
+        return cluster::run(args, &types);
+    }
     if args.replicas > 0 {
         return replicas::run(args, &types);
     }

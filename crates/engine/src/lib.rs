@@ -19,7 +19,7 @@ pub use outcome::Outcome;
 pub use shard::{
     Applied, ApplyError, BadOperation, Digest, DigestRead, EpochHistory, FollowedLog, LogHistory,
     OperationCount, Origin, ReplicaMarks, ReplicaPosition, Resumption, Shard, SnapshotTurn,
-    SplitOperation, split_operation,
+    SplitOperation, TailPiece, split_operation,
 };
 pub use store::{
     Download, Durability, KeyCounts, Now, STREAM_CLASS, SetAside, ShardOptions, ShardStats,

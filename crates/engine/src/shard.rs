@@ -25,7 +25,7 @@ pub use replica_marks::ReplicaMarks;
 
 pub use digest::{Digest, DigestRead};
 pub use followed::FollowedLog;
-pub use log_history::{EpochHistory, LogHistory, ReplicaPosition, Resumption};
+pub use log_history::{EpochHistory, LogHistory, ReplicaPosition, Resumption, TailPiece};
 pub use progress::{Applied, ApplyError, Origin};
 pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};
 
@@ -359,6 +359,8 @@ impl<J: Journal> Shard<J> {
             }
             Command::Synced { until, begins } => self.execute_synced(until, begins),
             Command::Replicated { until, replicas } => self.execute_replicated(until, replicas),
+            // A shard knows of no cluster.
+            Command::Topology { .. } => Reply::status(Status::NotFound),
             Command::Dump { .. }
             | Command::DumpPart { .. }
             | Command::Load { .. }

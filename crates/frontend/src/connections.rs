@@ -160,6 +160,12 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         some
     }
 
+    /// Whether some connections hold replies back.
+    #[inline]
+    pub fn holds_replies(&self) -> bool {
+        !self.holding.is_empty()
+    }
+
     /// Lets connections send what has become durable.
     fn release(&mut self) {
         if self.holding.is_empty() {

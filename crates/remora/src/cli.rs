@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::backup::{BackupArgs, RestoreArgs};
+use crate::cluster::ClusterCommand;
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainArgs;
@@ -46,6 +47,9 @@ pub enum Command {
     /// Does an operation some times, and tells which way it went, why, and what
     /// was expected of asking and of reading.
     Explain(Box<ExplainArgs>),
+    /// Makes a cluster, shows it, and changes who leads.
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Loads real places into a server process and compares three ways to get them.
     Demo(DemoArgs),
     /// Kills real servers, cuts their power, and checks that nothing promised is lost.

@@ -1,5 +1,5 @@
 //! The binary: `remora serve`, `bench`, `explain`, `import`, `export`, `backup`, `restore`, `log`,
-//! `demo`, `crash`, `doctor`, `version`.
+//! `cluster`, `demo`, `crash`, `doctor`, `version`.
 //!
 //! Invariant of this crate: with `--json` standard output is exactly one JSON object and all other
 //! output goes to standard error; the exit code is 0 done, 1 failed, 2 usage, 3 transport
@@ -9,6 +9,7 @@
 
 mod backup;
 mod cli;
+mod cluster;
 mod demo;
 mod doctor;
 mod explain;
@@ -46,6 +47,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Backup(args) => backup::backup(&args),
         Command::Restore(args) => backup::restore(&args),
         Command::Log(command) => log::run(&command),
+        Command::Cluster(command) => cluster::run(command),
         Command::Demo(args) => demo::run(args),
         Command::Crash(args) => remora_crash::run(&args),
         Command::Doctor(args) => doctor::run(&args),

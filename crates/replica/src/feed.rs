@@ -5,7 +5,7 @@
 //! goes on with the next one. A copy that is interrupted is of no use; the replica asks anew. The
 //! replica has stored nothing before it says that it has taken its copy whole.
 
-use crate::send::{AskFor, LogSender, Violation};
+use crate::send::{AskFor, LogSender, Urgency, Violation};
 use remora_arena::Journal;
 use remora_engine::{Now, ReplicaPosition, Resumption, Shard, SnapshotTurn};
 use remora_layout::limits::{FEED_BYTES, FEED_REASON_BYTES};
@@ -14,13 +14,15 @@ use remora_protocol::replication::{
     Acknowledge, Begins, FEED_HEADER_BYTES, FeedHeader, FeedKind, Follow, HAS_MORE, LostLog,
     RefusalReason, UNKNOWN_EPOCH,
 };
+use std::collections::VecDeque;
 use zerocopy::IntoBytes;
 
 /// See the module's text.
 pub struct Feed {
     stage: Stage,
-    /// The answer to the request, until it is sent.
-    answer: Option<Vec<u8>>,
+    /// The answer to the request, until it is sent: the last message of it. What comes before is the
+    /// tail of the log that the replica has followed.
+    answer: VecDeque<Vec<u8>>,
     ask_for: AskFor,
     /// The replica has what comes before the log. If that is a copy, it has said so: with its link
     /// it would lose the part that it has not taken out of its ring.
@@ -61,7 +63,7 @@ impl Feed {
         let begins = begins_of(shard, shards, (next, next.saturating_sub(1)));
         let begun = |stage, begins: Begins| Self {
             stage,
-            answer: Some(message(FeedKind::Begins, begins.as_bytes())),
+            answer: [message(FeedKind::Begins, begins.as_bytes())].into(),
             ask_for,
             has_begun: next != 0,
         };
@@ -89,25 +91,46 @@ impl Feed {
             () if is_same_log => Some(Resumption::Unknown),
             () => None,
         };
-        if let Some(Resumption::From { kept }) = resumption {
+        if let Some(Resumption::From { kept } | Resumption::Tail { kept }) = resumption {
             let next = if goes_on { next } else { shard.history().first };
             if let Ok(sender) = LogSender::begin(shard, next, ask_for) {
                 let former = shard.history().of.filter(|_| !goes_on).unwrap_or(0);
                 let begins = begins_of(shard, shards, (next, kept));
                 let begins = Begins { former: former.into(), ..begins };
-                return begun(Stage::Shipping(sender), begins);
+                let mut feed = begun(Stage::Shipping(sender), begins);
+                if let Some(Resumption::Tail { .. }) = resumption {
+                    feed.send_tail(shard, follow.next.get() - 1, kept);
+                }
+                return feed;
             }
         }
         let oldest = shard.log().oldest_sequence();
         let (is_same_log, oldest) = match resumption {
             None => (0, oldest),
-            Some(Resumption::From { .. } | Resumption::Copy) => (1, oldest),
+            Some(Resumption::From { .. } | Resumption::Tail { .. } | Resumption::Copy) => {
+                (1, oldest)
+            }
             Some(Resumption::HasMore { kept }) => (HAS_MORE, kept),
             Some(Resumption::Unknown) => (UNKNOWN_EPOCH, oldest),
         };
         let lost = LostLog { is_same_log: is_same_log.into(), oldest: oldest.into() };
-        let answer = Some(message(FeedKind::Lost, lost.as_bytes()));
+        let answer = [message(FeedKind::Lost, lost.as_bytes())].into();
         Self { stage: Stage::Lost, answer, ask_for, has_begun: true }
+    }
+
+    /// Before its answer the replica gets what it lacks of the log that it has followed, up to `kept`.
+    fn send_tail<J: Journal>(&mut self, shard: &Shard<J>, received: u64, kept: u64) {
+        let pieces = shard.history().tail_behind(received).unwrap_or_default();
+        for (at, piece) in pieces.iter().enumerate() {
+            // All of it is applied here.
+            let header = FeedHeader {
+                kind: FeedKind::Entries as u8,
+                zero: [0; 3],
+                ask: 0.into(),
+                commit: kept.into(),
+            };
+            self.answer.insert(at, [header.as_bytes(), &piece.frames].concat());
+        }
     }
 
     /// The server's log is not to be followed, with the reason as a text for people: nothing else
@@ -118,7 +141,7 @@ impl Feed {
             end -= 1;
         }
         let body = [&(reason as u32).to_le_bytes(), &text.as_bytes()[..end]].concat();
-        let answer = Some(message(FeedKind::Refused, &body));
+        let answer = [message(FeedKind::Refused, &body)].into();
         Self { stage: Stage::Lost, answer, ask_for: AskFor::default(), has_begun: false }
     }
 
@@ -130,7 +153,7 @@ impl Feed {
     /// Whether there is something to send.
     #[inline]
     pub fn has_news<J: Journal>(&self, shard: &Shard<J>) -> bool {
-        self.answer.is_some()
+        !self.answer.is_empty()
             || match &self.stage {
                 Stage::Copying(_) => true,
                 Stage::Shipping(sender) => sender.has_news(shard),
@@ -146,11 +169,16 @@ impl Feed {
     }
 
     /// Writes the next message into `out`, which is empty: at most [`FEED_BYTES`]. It stays empty
-    /// if a copy has nothing to send yet.
-    pub fn next_message<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now, out: &mut Vec<u8>) {
-        if let Some(answer) = self.answer.take() {
+    /// if a copy has nothing to send yet. Returns when the replica has to look at it.
+    pub fn next_message<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> Urgency {
+        if let Some(answer) = self.answer.pop_front() {
             *out = answer;
-            return;
+            return Urgency::Now;
         }
         match &mut self.stage {
             Stage::Copying(copy) => match copy.next_message(shard, (now, self.ask_for), out) {
@@ -158,14 +186,16 @@ impl Feed {
                 Ok(None) => {}
                 Err(lost) => self.lose(shard, lost, out),
             },
-            Stage::Shipping(sender) => {
-                if let Err(lost) = sender.next_message(shard, now, out) {
+            Stage::Shipping(sender) => match sender.next_message(shard, now, out) {
+                Ok(urgency) => return urgency,
+                Err(lost) => {
                     out.clear();
                     self.lose(shard, lost, out);
                 }
-            }
+            },
             Stage::Lost => {}
         }
+        Urgency::Now
     }
 
     fn lose<J: Journal>(&mut self, shard: &mut Shard<J>, lost: Lost, out: &mut Vec<u8>) {
@@ -230,9 +260,15 @@ impl Feed {
         if let Err(lost) = sender.take(shard, told)? {
             let mut answer = Vec::new();
             self.lose(shard, lost, &mut answer);
-            self.answer = Some(answer);
+            self.answer = [answer].into();
         }
         Ok(())
+    }
+
+    /// Whether the replica gets a copy.
+    #[inline]
+    pub fn has_copy(&self) -> bool {
+        matches!(self.stage, Stage::Copying(_))
     }
 
     /// Whether the snapshot of the shard is open for a copy.
@@ -245,7 +281,7 @@ impl Feed {
     pub fn give_up_copy<J: Journal>(&mut self, shard: &mut Shard<J>) {
         let mut answer = Vec::new();
         self.lose(shard, Lost { oldest: shard.last_sequence() + 1 }, &mut answer);
-        self.answer = Some(answer);
+        self.answer = [answer].into();
     }
 
     /// Ends it: the shard keeps nothing more for the replica.

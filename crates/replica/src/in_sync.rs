@@ -120,9 +120,9 @@ impl InSyncSet {
         }
     }
 
-    /// Who is in the set from now on.
-    pub fn set_membership(&mut self, membership: Membership) {
-        self.membership = membership;
+    /// Who is in the set from now on, and how many of them there have to be.
+    pub fn require(&mut self, membership: Membership, min_replicas: usize) {
+        (self.membership, self.min_replicas) = (membership, min_replicas);
     }
 
     /// Where each replica that follows stands, by the number of its process. In a cluster one that

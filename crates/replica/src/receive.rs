@@ -8,7 +8,10 @@
 //!   caller takes nothing out of the ring, and the primary has to wait.
 
 use crate::lag::{Freshness, Mark};
-use remora_layout::limits::{FEED_WAITING_BYTES, LOG_HELD_BYTES, MAX_EPOCH, MAX_SEQUENCE};
+use remora_engine::TailPiece;
+use remora_layout::limits::{
+    FEED_TAIL_BYTES, FEED_WAITING_BYTES, LOG_HELD_BYTES, MAX_EPOCH, MAX_SEQUENCE,
+};
 use remora_log::{AssembleError, Assembler, FrameError, Frames, LogKey, OwnedEntry};
 use remora_protocol::replication::{Acknowledge, Echo, FEED_HEADER_BYTES, FeedHeader, FeedKind};
 use std::collections::VecDeque;
@@ -71,6 +74,9 @@ pub struct LogReceiver {
     /// Whole entries that were not given out.
     waiting: VecDeque<OwnedEntry>,
     waiting_bytes: usize,
+    /// The last frames that came, and their bytes.
+    tail: VecDeque<TailPiece>,
+    tail_bytes: usize,
     /// The newest ask.
     ask: u32,
     failed: u64,
@@ -92,6 +98,8 @@ impl LogReceiver {
             was_committed: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            tail: VecDeque::new(),
+            tail_bytes: 0,
             ask: 0,
             failed: 0,
             clock: 0,
@@ -108,6 +116,12 @@ impl LogReceiver {
     /// The last entry that lies whole in this memory.
     pub fn received(&self) -> u64 {
         self.assembler.next_sequence() - 1
+    }
+
+    /// The last entry that was given out, or is in a copy: it cannot be dropped any more.
+    pub fn given(&self) -> u64 {
+        let waits = self.waiting.front().map_or(self.received() + 1, |entry| entry.sequence);
+        self.copied.max(waits - 1)
     }
 
     /// The commit position of the primary.
@@ -157,7 +171,9 @@ impl LogReceiver {
             _ => return Err(FeedError::Malformed),
         };
         let commit = check_sequence(header.commit.get())?;
+        let first = self.assembler.next_sequence();
         let took = self.take_frames(frames)?;
+        self.keep_tail(first, frames);
         // A later message does not take back what an earlier one has committed.
         self.commit = self.commit.max(commit);
         if let Some(echo) = echo {
@@ -171,6 +187,26 @@ impl LogReceiver {
             Received::Entries { .. } => Received::Entries { asks: ask != 0 },
             Received::Gap => Received::Gap,
         })
+    }
+
+    /// Keeps the last frames: if this replica is promoted, another one may have a little less.
+    fn keep_tail(&mut self, first: u64, frames: &[u8]) {
+        if frames.is_empty() || self.failed != 0 {
+            return;
+        }
+        self.tail_bytes += frames.len();
+        self.tail.push_back(TailPiece { first, frames: frames.to_vec() });
+        while self.tail_bytes > FEED_TAIL_BYTES
+            && let Some(oldest) = self.tail.pop_front()
+        {
+            self.tail_bytes -= oldest.frames.len();
+        }
+    }
+
+    /// The last frames that came, the oldest first.
+    pub fn take_tail(&mut self) -> Vec<TailPiece> {
+        self.tail_bytes = 0;
+        std::mem::take(&mut self.tail).into()
     }
 
     fn take_echo(&mut self, commit: u64, echo: &Echo) -> Result<(), FeedError> {

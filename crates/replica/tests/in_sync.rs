@@ -300,18 +300,18 @@ fn recorded(members: &[u32], proposed: &[u32]) -> Membership {
 #[test]
 fn a_recorded_set_is_waited_for_until_the_record_changes() {
     let mut set = InSyncSet::new(1, 10);
-    set.set_membership(Membership::Unknown);
+    set.require(Membership::Unknown, 1);
     set.stored((1, 1), 10);
     set.tick(10, 1000);
     set.tick(10, 1000 + IN_SYNC_LOOK_MS);
     assert_eq!(set.standing(1), Some(Standing::InSync));
     assert_eq!(set.standings().next(), Some((1, Standing::Joining)), "nothing waits for it");
     assert_eq!((set.may_change(), set.members()), (false, 0), "nobody has said who counts");
-    set.set_membership(recorded(&[], &[1]));
+    set.require(recorded(&[], &[1]), 1);
     set.tick(10, 1100);
     assert_eq!(set.standings().next(), Some((1, Standing::InSync)));
     assert!(!set.may_change(), "it is not recorded yet");
-    set.set_membership(recorded(&[1], &[]));
+    set.require(recorded(&[1], &[]), 1);
     set.stored((1, 1), 11);
     assert!(set.tick(11, 1200) && set.may_change());
     assert_eq!(set.replicated(), 11);
@@ -326,7 +326,7 @@ fn a_recorded_set_is_waited_for_until_the_record_changes() {
         assert!(!set.tick(12, now_ms), "a new one does not take its place");
     }
     assert_eq!(set.replicated(), 11);
-    set.set_membership(recorded(&[2], &[]));
+    set.require(recorded(&[2], &[]), 1);
     assert!(set.tick(12, 5300));
     assert_eq!(set.replicated(), 12);
 }
@@ -334,12 +334,12 @@ fn a_recorded_set_is_waited_for_until_the_record_changes() {
 #[test]
 fn a_primary_that_is_alone_by_its_record_acknowledges_by_itself() {
     let mut set = InSyncSet::new(0, 10);
-    set.set_membership(Membership::Unknown);
+    set.require(Membership::Unknown, 0);
     assert!(!set.tick(11, 1000) && !set.may_change());
     assert_eq!(set.replicated(), 10);
-    set.set_membership(recorded(&[], &[]));
+    set.require(recorded(&[], &[]), 0);
     assert!(set.tick(11, 1010) && set.may_change());
-    set.set_membership(recorded(&[1], &[]));
+    set.require(recorded(&[1], &[]), 0);
     assert!(!set.tick(12, 1020), "the record has a replica, which does not follow");
     assert_eq!(set.replicated(), 11);
 }

@@ -51,6 +51,8 @@ pub enum Request<'a> {
     ChangeRole(RoleRequest<'a>),
     /// ROLE.
     Role,
+    /// MEMBER.DELIVER: a message of another server of the cluster.
+    Deliver(&'a [u8]),
     /// WAITAOF.
     WaitAof {
         /// Whether the server's own disk counts.

@@ -27,12 +27,14 @@ pub struct Acknowledging {
 }
 
 /// What acknowledgements of a server of a cluster need, as the thread of the cluster says.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Requirement {
     /// Grows with each; 0 before the first.
     pub number: u64,
     /// Who has to have stored a change.
     pub membership: Membership,
+    /// How many of the members there have to be.
+    pub min_replicas: usize,
     /// Whether changes are taken. Those that were are acknowledged.
     pub takes_changes: bool,
 }
@@ -42,6 +44,8 @@ pub struct Requirement {
 pub struct ShardReport {
     /// The number of the requirement that the shard goes by.
     pub requirement: u64,
+    /// The key of its log.
+    pub key: u64,
     /// The epoch of its log, the last entry of that, and the last one that is acknowledged.
     pub epoch: u64,
     /// See [`ShardReport::epoch`].
@@ -67,8 +71,10 @@ impl Acknowledging {
             true => Membership::Unknown,
             false => Membership::KeepsUp,
         };
-        set.set_membership(membership.clone());
-        let requirement = Arc::new(Requirement { number: 0, membership, takes_changes: true });
+        set.require(membership.clone(), min_replicas);
+        let takes_changes = true;
+        let requirement =
+            Arc::new(Requirement { number: 0, membership, min_replicas, takes_changes });
         let asks_replicas = min_replicas > 0 || is_clustered;
         let of = Self { kept, set, asks_replicas, replicas: Vec::new(), requirement };
         of.tell(shard);
@@ -77,7 +83,7 @@ impl Acknowledging {
 
     /// What an acknowledgement needs from now on, in a cluster.
     pub fn require<J: Journal>(&mut self, shard: &mut Shard<J>, requirement: Arc<Requirement>) {
-        self.set.set_membership(requirement.membership.clone());
+        self.set.require(requirement.membership.clone(), requirement.min_replicas);
         self.requirement = requirement;
         self.tell(shard);
     }
@@ -85,6 +91,7 @@ impl Acknowledging {
     /// What the thread of the cluster wants to know.
     pub fn report<J: Journal>(&self, shard: &Shard<J>, report: &mut ShardReport) {
         report.requirement = self.requirement.number;
+        report.key = shard.log().key().to_word();
         report.epoch = shard.log().epoch();
         report.last = shard.last_sequence();
         report.durable = shard.durable_sequence();
@@ -128,12 +135,12 @@ impl Acknowledging {
             // The primary of this shard has acknowledged what it applies.
             self.set.begin_at(shard.last_sequence());
         }
+        self.set.tick(shard.last_sequence(), now_ms);
         if !may_acknowledge {
-            // A primary without its lease: another one may lead.
+            // A primary without its lease: another one may lead. It knows all the same who has what.
             shard.set_has_replicas(false);
             return false;
         }
-        self.set.tick(shard.last_sequence(), now_ms);
         let before = shard.durable_sequence();
         self.tell(shard);
         shard.durable_sequence() > before

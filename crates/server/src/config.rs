@@ -1,5 +1,6 @@
 //! The server's settings. The binary decides where the values come from (flags, environment, file).
 
+pub use crate::cluster::ClusterSettings;
 pub use crate::replica_view::ReplicaReads;
 pub use remora_engine::Eviction;
 pub use remora_fabric::detect::Wanted;
@@ -29,9 +30,9 @@ pub struct Config {
     pub replica_of: Option<Address>,
     /// Whether it answers reads while it is a replica.
     pub replica_reads: ReplicaReads,
-    /// The server is of a cluster, whose coordinator says what it does: it begins as a replica without
-    /// a primary.
-    pub is_clustered: bool,
+    /// The cluster that the server is of, whose coordinator says what it does: it begins as a replica
+    /// without a primary. `None`: it is alone.
+    pub cluster: Option<ClusterSettings>,
     /// Replicas that must have stored a change before it is acknowledged: up to
     /// [`remora_layout::limits::MAX_MIN_REPLICAS`]; 0: it is acknowledged without them.
     pub min_replicas: usize,
@@ -91,6 +92,11 @@ pub struct Config {
 impl Config {
     /// Whether the server is no primary when it starts.
     pub(crate) fn begins_as_replica(&self) -> bool {
-        self.replica_of.is_some() || self.is_clustered
+        self.replica_of.is_some() || self.is_clustered()
+    }
+
+    /// Whether the server is of a cluster.
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.cluster.is_some()
     }
 }

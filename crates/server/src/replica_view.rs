@@ -14,7 +14,7 @@ use remora_layout::lag::Lag;
 use remora_layout::limits::{PRIMARY_TIME_MS, READ_LEASE_MARGIN_MS, READ_LEASE_MS};
 use remora_protocol::message::Status;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Whether replicas answer reads.
@@ -64,6 +64,8 @@ pub struct ReplicaView {
     ahead_at_ms: AtomicU64,
     /// Until when the lease of a primary of a cluster lasts, ns since `started`.
     leased_ns: AtomicU64,
+    /// Whether such a primary renews read leases.
+    echoes: AtomicBool,
     /// The last time at which readers may have been answered, ns since `started`; 0 for never.
     shown_ns: AtomicU64,
 }
@@ -84,6 +86,7 @@ impl ReplicaView {
             ahead_ms: 0.into(),
             ahead_at_ms: 0.into(),
             leased_ns: 0.into(),
+            echoes: true.into(),
             shown_ns: 0.into(),
         }
     }
@@ -110,9 +113,9 @@ impl ReplicaView {
     }
 
     /// The server is a primary of a cluster from now on, and its lease lasts until this time of
-    /// [`ReplicaView::now_ns`]. A lease that was renewed may last longer: a later time counts.
+    /// [`ReplicaView::now_ns`], later or earlier than before.
     pub fn lease(&self, until_ns: u64) {
-        self.leased_ns.fetch_max(until_ns, Ordering::SeqCst);
+        self.leased_ns.store(until_ns, Ordering::SeqCst);
         self.fresh_ns.store(0, Ordering::Relaxed);
         self.word.store(LEASED, Ordering::SeqCst);
     }
@@ -122,6 +125,12 @@ impl ReplicaView {
         self.leased_ns.store(0, Ordering::SeqCst);
     }
 
+    /// Whether a primary of a cluster echoes clocks and renews read leases, while it has its own: not
+    /// when it is about to hand its epoch over.
+    pub fn echo(&self, echoes: bool) {
+        self.echoes.store(echoes, Ordering::SeqCst);
+    }
+
     /// Whether a primary may acknowledge changes and answer reads now: it has its lease, or needs none.
     #[inline]
     pub fn has_lease(&self) -> bool {
@@ -129,6 +138,11 @@ impl ReplicaView {
             LEASED => self.now_ns() < self.leased_ns.load(Ordering::SeqCst),
             _ => true,
         }
+    }
+
+    /// Whether this is a primary of a cluster that has its lease.
+    pub fn leads_now(&self) -> bool {
+        self.word.load(Ordering::Acquire) == LEASED && self.has_lease()
     }
 
     /// The replica is as fresh as at this time, or it is not known how fresh it is. What `fresh_ns`
@@ -194,7 +208,7 @@ impl ReplicaView {
     fn lag_of(&self, word: u64) -> Lag {
         match word {
             REFUSES | HIDDEN => Lag::UNKNOWN,
-            LEASED if self.has_lease() => Lag::PRIMARY,
+            LEASED if self.has_lease() && self.echoes.load(Ordering::SeqCst) => Lag::PRIMARY,
             LEASED => Lag::UNKNOWN,
             fresh => Lag::of_ns(self.now_ns().saturating_sub(fresh - FRESH)),
         }
@@ -245,9 +259,10 @@ mod tests {
         let fenced = (Lag::UNKNOWN, Some(Status::Fenced), false);
         assert_eq!((view.lag(), view.refusal(), view.has_lease()), fenced);
         view.lease(view.now_ns() + 10_000_000_000);
-        // An older renewal that comes late.
-        view.lease(view.now_ns());
         assert_eq!((view.lag(), view.refusal()), (Lag::PRIMARY, None));
+        view.echo(false);
+        assert_eq!((view.lag(), view.refusal()), (Lag::UNKNOWN, None), "it ends read leases");
+        view.echo(true);
         view.end_lease();
         assert_eq!(view.refusal(), Some(Status::Fenced));
         view.show(None);

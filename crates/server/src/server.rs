@@ -3,6 +3,7 @@
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::{Clock, wall_unix_ms};
+use crate::cluster::{ClusterState, ClusterThread};
 use crate::config::{Config, Data, Wanted};
 use crate::control::{self, Control};
 use crate::disk::{
@@ -21,12 +22,15 @@ use crate::socket_file::SocketFile;
 use crate::start_error::StartError;
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
+use crate::turn_times::TurnTimes;
 use remora_arena::{MapError, NoJournal, ReadView, Region, RegionKind};
+use remora_cluster::topology::MemberId;
 use remora_engine::{Durability, Shard, ShardOptions, table_end};
 use remora_fabric::shm::{Bell, Sleeper};
 use remora_fabric::verbs::{self, VerbsError};
 use remora_fabric::vital_thread;
 use remora_layout::arena_header::{reserve_bytes, word};
+use remora_layout::hash::checksum;
 use remora_layout::limits::{
     LEASE_CONFIG_MAX_S, LOG_HELD_BYTES, MAX_ARENA_BYTES, MAX_MIN_REPLICAS, MAX_SHARDS,
     MIN_ARENA_BYTES, POINTER_TABLE_BYTES, READ_LEASE_MARGIN_MS, READ_LEASE_MS,
@@ -64,6 +68,7 @@ pub struct Server {
     snapshots: Option<SnapshotThread>,
     /// Changes the role, and follows the primary of a replica.
     role: Option<RoleThread>,
+    cluster: Option<ClusterThread>,
     lock: Option<Lock>,
 }
 
@@ -88,7 +93,7 @@ impl Server {
             None | Some(Data { promise: Promise::Memory, .. }) => false,
             Some(_) => true,
         };
-        let knows_cluster = config.is_clustered;
+        let knows_cluster = config.is_clustered();
         Self::start_with(config, (awaits_disk, knows_cluster), watch)
     }
 
@@ -132,7 +137,7 @@ impl Server {
         watch: &dyn Fn(Progress),
     ) -> Result<Self, StartError> {
         check(&config)?;
-        let is_told = awaits_disk || config.min_replicas > 0 || config.is_clustered;
+        let is_told = awaits_disk || config.min_replicas > 0 || config.is_clustered();
         let durability = if is_told { Durability::Told } else { Durability::Memory };
         let shards = config.shards;
         let arena_bytes = (config.max_memory_bytes / shards as u64) & !4095;
@@ -146,12 +151,11 @@ impl Server {
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
         let data = config.data.as_ref().map(DataDirectory::open).transpose()?;
         let kept_ms = data.as_ref().map_or(0, |data| data.content.time_ms());
-        let clock = match config.begins_as_replica() {
-            false => Clock::start_after(kept_ms),
-            true => Clock::start_at(kept_ms),
-        };
+        let is_replica = config.begins_as_replica();
+        let clock = if is_replica { Clock::start_at(kept_ms) } else { Clock::start_after(kept_ms) };
         let (incarnation, hash_seed) = (random_u64() | 1, random_u64());
         let epoch = data.as_ref().map_or(1, |data| data.content.epoch());
+        let member = member_of(data.as_ref());
         let topology = Topology::of_this_process();
         let places = topology.places(shards, config.pin);
         numa::tell(&topology, &places);
@@ -171,7 +175,6 @@ impl Server {
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
         let role = first_role(&config, disk.is_some(), &mut loops);
-        let is_replica = config.begins_as_replica();
         let view = Arc::new(ReplicaView::new(clock.started(), config.replica_reads, is_replica));
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let verbs = rdma_devices(&config, &handles)?;
@@ -189,6 +192,7 @@ impl Server {
             view,
             awaits_disk,
             roles: Arc::new(Roles::new(role, epoch)),
+            cluster: ClusterState::new(member),
             pointer_table,
             verbs,
             stopping: false.into(),
@@ -201,8 +205,18 @@ impl Server {
         });
         let mut server = Self::begin(shared, (socket, commit), data)?;
         server.spawn(loops, &places, unix, fabric, listener)?;
-        server.role = Some(RoleThread::start(Arc::clone(&server.shared))?);
+        server.begin_roles()?;
         Ok(server)
+    }
+
+    /// Starts the threads that change the server's role.
+    fn begin_roles(&mut self) -> Result<(), StartError> {
+        let shared = &self.shared;
+        self.role = Some(RoleThread::start(Arc::clone(shared))?);
+        if let Some(settings) = shared.config.cluster.clone() {
+            self.cluster = Some(ClusterThread::start(Arc::clone(shared), settings)?);
+        }
+        Ok(())
     }
 
     /// A server whose shards do not run yet: with the threads of its disk, if it has one, and once
@@ -224,8 +238,8 @@ impl Server {
         let snapshots =
             place.map(|place| SnapshotThread::start(Arc::clone(&shared), place)).transpose()?;
         let lock = data.and_then(DataDirectory::into_lock);
-        let (shards, control, acceptor, role) = (Vec::new(), None, None, None);
-        Ok(Self { socket, shared, shards, control, acceptor, log, snapshots, role, lock })
+        let (shards, control, acceptor, role, cluster) = (Vec::new(), None, None, None, None);
+        Ok(Self { socket, shared, shards, control, acceptor, log, snapshots, role, cluster, lock })
     }
 
     fn spawn(
@@ -316,6 +330,9 @@ impl Server {
 
     fn stop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
+        if let Some(cluster) = self.cluster.take() {
+            cluster.join();
+        }
         if let Some(role) = self.role.take() {
             role.stop();
         }
@@ -434,7 +451,7 @@ fn first_role(config: &Config, has_disk: bool, loops: &mut [Own]) -> Role {
     let shards = loops.len();
     let mut following = match &config.replica_of {
         Some(primary) => Following::new(primary.clone(), shards),
-        None if config.is_clustered => Following::unled(shards),
+        None if config.is_clustered() => Following::unled(shards),
         None => return Role::Primary,
     };
     if !has_disk {
@@ -462,6 +479,14 @@ fn leave_primary(shards: &mut [&mut Shard<NoJournal>]) -> Result<(), StartError>
     );
     shards.iter_mut().for_each(|shard| shard.forget_followed());
     Ok(())
+}
+
+/// The server, as a cluster knows it: by its data, or by chance if it keeps none.
+fn member_of(data: Option<&DataDirectory>) -> MemberId {
+    MemberId(match data.map(|data| &data.content.identity) {
+        Some(identity) => checksum(&identity.cluster.to_le_bytes(), identity.secret) | 1,
+        None => random_u64() | 1,
+    })
 }
 
 /// Memory for a shard, on this node if it can be had there.
@@ -518,6 +543,7 @@ fn make_shard(
         replicated: 0.into(),
         laggards: 0.into(),
         cluster: Mutex::default(),
+        copy_turns: TurnTimes::default(),
         replicas: Mutex::default(),
         found_bytes: 0.into(),
         searches: Arc::default(),

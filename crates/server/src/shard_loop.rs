@@ -280,15 +280,20 @@ impl ShardLoop {
         match step {
             RoleStep::Follow(barrier) => {
                 self.give_up_pending(now);
+                self.report_to_cluster();
                 let host = self.connections.port_mut();
                 host.begin_following();
                 let refusal = host.shared.roles.refusal();
                 self.clients.refuse_replicas(&mut host.shard, &refusal);
                 barrier.pass(host.shard.last_epoch());
             }
-            RoleStep::Lead { epoch, log_secret, barrier } => {
+            RoleStep::Lead { epoch, log_secret, tails, barrier } => {
                 let host = self.connections.port_mut();
                 host.shard.promote(epoch, log_secret).expect("the epoch is a new one");
+                // One log is then of one shard: with other numbers there is no history of it.
+                if let Some(tail) = tails.get(host.number) {
+                    host.shard.set_tail(tail.clone());
+                }
                 barrier.pass(epoch);
             }
         }
@@ -379,11 +384,23 @@ impl ShardLoop {
     #[inline]
     fn feed_replicas(&mut self, now: Now) {
         let mut lost = Lost::default();
-        let shard = (&mut self.connections.port_mut().shard, now);
-        self.has_more_to_feed =
-            self.clients.feed_replicas(shard, |session, error| lost.add(session, error));
-        self.end_lost(lost, now);
+        let ShardHost { shard, shared, number, .. } = self.connections.port_mut();
+        let copies = self.clients.may_copy();
+        let mut feed =
+            || self.clients.feed_replicas((shard, now), |session, error| lost.add(session, error));
+        self.has_more_to_feed = match copies {
+            true => shared.shards[*number].copy_turns.time(feed),
+            false => feed(),
+        };
         self.look_at_replicas();
+        if self.has_released {
+            let shard = (&mut self.connections.port_mut().shard, now);
+            self.clients.release(shard, |session, error| lost.add(session, error));
+            // What has not found room is looked at again, as all work of clients is.
+            self.has_released =
+                self.connections.holds_replies() || self.host().large_jobs.held_replies() > 0;
+        }
+        self.end_lost(lost, now);
     }
 
     /// Lets replies leave that wait for what replicas have stored.
@@ -559,6 +576,14 @@ impl ShardLoop {
         }
     }
 
+    /// Shows the thread of the cluster where the shard's log is, and who has it.
+    fn report_to_cluster(&self) {
+        let host = self.connections.port();
+        if let Ok(mut report) = host.handle().cluster.lock() {
+            host.acknowledging.report(&host.shard, &mut report);
+        }
+    }
+
     /// Shows the shard's counts to the other threads.
     fn publish_stats(&mut self) {
         let rung = self.clients.take_rung();
@@ -576,11 +601,11 @@ impl ShardLoop {
         handle.in_sync_replicas.store(set.members() as u64, Ordering::Relaxed);
         handle.replicated.store(replicated, Ordering::Relaxed);
         handle.laggards.store(set.laggards(), Ordering::Relaxed);
-        if host.shared.config.is_clustered
-            && let Ok(mut state) = handle.cluster.lock()
-        {
-            host.acknowledging.report(&host.shard, &mut state);
+        if host.shared.config.is_clustered() {
+            self.report_to_cluster();
         }
+        let host = self.connections.port();
+        let handle = host.handle();
         if let Ok(mut replicas) = handle.replicas.lock() {
             replicas.clear();
             replicas.extend(self.clients.replica_positions());

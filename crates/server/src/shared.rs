@@ -4,6 +4,7 @@ use crate::acknowledging::ShardReport;
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
 use crate::clock::Clock;
+use crate::cluster::ClusterState;
 use crate::cluster_facts::ClusterFactsCell;
 use crate::config::Config;
 use crate::disk::Disk;
@@ -15,6 +16,7 @@ use crate::ring_session::ReplicaPositions;
 use crate::thread_counts::{ThreadCounts, count};
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
+use crate::turn_times::TurnTimes;
 use remora_arena::{ReadView, Region};
 use remora_engine::ShardStats;
 use remora_fabric::shm::mark::{ReadyMark, RungClients};
@@ -81,6 +83,8 @@ pub struct ShardHandle {
     pub cluster: Mutex<ShardReport>,
     /// The replicas that it feeds, some milliseconds ago at most.
     pub replicas: Mutex<Vec<ReplicaPositions>>,
+    /// Its turns with copies for replicas, since the start.
+    pub copy_turns: TurnTimes,
     /// Bytes that its jobs under way have found and not replied yet.
     pub found_bytes: AtomicU64,
     /// Searches of other shards' trees that it was asked.
@@ -163,6 +167,8 @@ pub struct Shared {
     pub awaits_disk: bool,
     /// What this server is: a primary, or a replica.
     pub roles: Arc<Roles>,
+    /// What there is of the cluster, if the server is of one.
+    pub cluster: ClusterState,
     /// In a cluster, what this server knows of it for Redis clients.
     pub cluster_facts: Option<Arc<ClusterFactsCell>>,
     /// Counts of the server.

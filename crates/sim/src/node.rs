@@ -267,7 +267,7 @@ impl Node {
         let (min_replicas, has_disk) = (self.options.min_replicas, self.disk.is_some());
         let replicated = shards.iter_mut().filter(|_| self.oracle.is_some());
         let acknowledging =
-            replicated.map(|shard| Acknowledging::new(shard, min_replicas, has_disk));
+            replicated.map(|shard| Acknowledging::new(shard, (min_replicas, false), has_disk));
         let acknowledging = acknowledging.collect();
         self.incarnation = Some(Incarnation {
             number,

@@ -19,6 +19,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("storage", &[&["log", "layout"]]),
     ("protocol", &[&["geometry", "layout"]]),
     ("cluster", &[&["protocol", "layout"]]),
+    ("zookeeper", &[&["cluster", "layout"]]),
     ("arena", &[&["layout"]]),
     ("verbs-sys", &[]),
     ("fabric", &[&["verbs-sys", "arena", "layout"]]),
@@ -33,7 +34,13 @@ const CRATES: &[(&str, &[&[&str]])] = &[
         "client-core",
         &[&["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
     ),
-    ("server", &[&["client-core", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS]),
+    (
+        "server",
+        &[
+            &["client-core", "resp", "frontend", "replica", "cluster", "storage", "log"],
+            FOUNDATIONS,
+        ],
+    ),
     ("client", &[&["client-core", "protocol", "geometry", "layout"]]),
     (
         "sim",
@@ -41,12 +48,15 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ),
     ("command-line", &[&["client-core", "server", "resp"], FOUNDATIONS]),
     ("bench", &[&["command-line", "client-core", "server", "resp", "osm"], FOUNDATIONS]),
-    ("crash", &[&["command-line", "client", "client-core", "server", "resp"], FOUNDATIONS]),
+    (
+        "crash",
+        &[&["command-line", "client", "client-core", "server", "resp", "zookeeper"], FOUNDATIONS],
+    ),
     (
         "remora",
         &[
             &["bench", "crash", "command-line", "client-core", "server", "storage", "log"],
-            &["resp", "osm"],
+            &["resp", "osm", "cluster", "zookeeper"],
             FOUNDATIONS,
         ],
     ),

@@ -10,22 +10,12 @@
 use super::LinkId;
 use super::ensemble::Ensemble;
 use super::wire::{Downward, Recorded, Request, Topic, Upward};
-use crate::coordinator::{
-    Coordinator, Event, Outcome, Proposal, RequestId, SessionState, Standing,
-};
+use crate::coordinator::{Coordinator, Event, Outcome, Proposal, RequestId, SessionState};
 use crate::topology::{Instance, Topology};
+use crate::view::View;
 use remora_layout::limits::COORDINATOR_REQUESTS;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// What was delivered last of each topic, and whether that was since the session came back.
-#[derive(Default)]
-struct Delivered {
-    topology: Option<Arc<Topology>>,
-    members: Option<Vec<Instance>>,
-    standing: Option<Standing>,
-    is_topology_new: bool,
-}
 
 /// The session of one member at a [`super::MemoryEnsemble`]. When it is dropped, as when its process
 /// dies, its session ends after its time.
@@ -44,7 +34,7 @@ pub struct MemoryCoordinator {
     sent_ms: u64,
     requests: u64,
     waiting: BTreeSet<RequestId>,
-    delivered: Delivered,
+    view: View,
     events: VecDeque<Event>,
 }
 
@@ -64,7 +54,7 @@ impl MemoryCoordinator {
             sent_ms: 0,
             requests: 0,
             waiting: BTreeSet::new(),
-            delivered: Delivered::default(),
+            view: View::default(),
             events: VecDeque::new(),
         }
     }
@@ -128,19 +118,12 @@ impl MemoryCoordinator {
                 self.connect();
             }
             Downward::Pong => {}
-            Downward::Topology(bytes) => self.read_topology(bytes.as_deref()),
-            Downward::Members(members) => {
-                if self.delivered.members.as_ref() != Some(&members) {
-                    self.delivered.members = Some(members.clone());
-                    self.events.push_back(Event::Members(members));
-                }
+            Downward::Topology(bytes) => {
+                let event = self.view.read_topology(bytes.as_deref());
+                self.events.extend(event);
             }
-            Downward::Standing(standing) => {
-                if self.delivered.standing != Some(standing) {
-                    self.delivered.standing = Some(standing);
-                    self.events.push_back(Event::Standing(standing));
-                }
-            }
+            Downward::Members(members) => self.events.extend(self.view.read_members(members)),
+            Downward::Standing(standing) => self.events.extend(self.view.read_standing(standing)),
             Downward::Changed(topic) => self.send(Upward::Read(topic)),
             Downward::Answer(id, outcome) => {
                 if self.waiting.remove(&id) {
@@ -153,36 +136,10 @@ impl MemoryCoordinator {
     /// All that was known may be old: it is read anew.
     fn connected(&mut self, session: u64) {
         (self.session, self.is_connected, self.connecting_ms) = (Some(session), true, None);
-        self.delivered.members = None;
-        self.delivered.standing = None;
-        self.delivered.is_topology_new = false;
+        self.view.connected();
         self.events.push_back(Event::Session(SessionState::Connected));
         for topic in [Topic::Topology, Topic::Members, Topic::Standing] {
             self.send(Upward::Read(topic));
-        }
-    }
-
-    fn read_topology(&mut self, bytes: Option<&[u8]>) {
-        let is_first = !std::mem::replace(&mut self.delivered.is_topology_new, true);
-        let known = self.delivered.topology.as_ref();
-        let topology = match bytes.map(Topology::decode) {
-            // A server that lags may not have it yet.
-            None if known.is_some() => return,
-            None => return self.events.push_back(Event::NoTopology),
-            Some(Err(error)) => return self.events.push_back(Event::UnreadableTopology(error)),
-            Some(Ok(topology)) => topology,
-        };
-        let known = known.filter(|of| of.cluster == topology.cluster);
-        let topology = match known {
-            Some(known) if topology.version < known.version => {
-                // So may this one: the newest that is known comes again.
-                Arc::clone(known)
-            }
-            _ => Arc::new(topology),
-        };
-        if is_first || known.is_none_or(|of| of.version < topology.version) {
-            self.delivered.topology = Some(Arc::clone(&topology));
-            self.events.push_back(Event::Topology(topology));
         }
     }
 

@@ -97,6 +97,7 @@ impl Ensemble {
         if !lags {
             self.tell_all(Topic::Topology);
             self.tell_all(Topic::Members);
+            self.tell_all(Topic::Standing);
         }
     }
 
@@ -280,6 +281,7 @@ impl Ensemble {
         if link.is_some_and(|of| of.lagging.take().is_some()) {
             self.tell_of_change(link_id, Topic::Topology);
             self.tell_of_change(link_id, Topic::Members);
+            self.tell_of_change(link_id, Topic::Standing);
         }
     }
 

@@ -14,7 +14,7 @@
 //! disk logs each entry that it carries out ([`super::follow`]).
 
 use super::Shard;
-use super::log_history::{EpochHistory, LogHistory};
+use super::log_history::{EpochHistory, LogHistory, TailPiece};
 use super::progress::{Applied, AppliedLogs, ApplyError, Origin};
 use super::room::{given_bytes, release_turn};
 use crate::store::{Found, LogKeys, Now};
@@ -141,9 +141,18 @@ impl<J: Journal> Shard<J> {
                 epochs: vec![EpochHistory { epoch, last, is_empty: false }],
                 first: self.last_sequence() + 1,
                 memory_only: false,
+                tail: Vec::new(),
             };
         }
         Ok(())
+    }
+
+    /// The last entries of the log that the promoted shard has followed, for replicas that have less of
+    /// it.
+    pub fn set_tail(&mut self, tail: Vec<TailPiece>) {
+        if self.log_history.of.is_some() {
+            self.log_history.tail = tail;
+        }
     }
 
     /// The log that the shard has followed, if its state is of that one alone: the key, and the

@@ -31,6 +31,18 @@ pub struct LogHistory {
     /// Entries may have been acknowledged that the disk has not kept, although they were committed
     /// nowhere: replies did not wait for the disk.
     pub memory_only: bool,
+    /// The last entries of the log before this epoch, as they came from the primary of before: for a
+    /// replica that has a little less. Empty for a log of this server's own.
+    pub tail: Vec<TailPiece>,
+}
+
+/// Some frames of a log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TailPiece {
+    /// The sequence of the first frame, or of the entry that goes on with it.
+    pub first: u64,
+    /// The frames, as they are sent.
+    pub frames: Vec<u8>,
 }
 
 /// What a replica has of an earlier epoch.
@@ -53,6 +65,12 @@ pub enum Resumption {
     /// With the first entry of this epoch, once it has applied up to this one. What it has received
     /// behind that was never acknowledged.
     From {
+        /// The last entry that counts.
+        kept: u64,
+    },
+    /// Behind the entries between its own and this one, which the tail has; then as with
+    /// [`Resumption::From`].
+    Tail {
         /// The last entry that counts.
         kept: u64,
     },
@@ -83,10 +101,19 @@ impl LogHistory {
             return Resumption::Copy;
         }
         let is_all = self.epochs[at + 1..].iter().all(|of| of.is_empty);
-        match is_all && has.received >= kept {
-            true => Resumption::From { kept },
-            false => Resumption::Copy,
+        match () {
+            () if is_all && has.received >= kept => Resumption::From { kept },
+            () if is_all && self.tail_behind(has.received).is_some() => Resumption::Tail { kept },
+            () => Resumption::Copy,
         }
+    }
+
+    /// The tail from the entry behind this one on; `None` if it begins later.
+    pub fn tail_behind(&self, received: u64) -> Option<&[TailPiece]> {
+        let after = self.tail.partition_point(|piece| piece.first <= received + 1);
+        // Pieces of one entry have the same sequence: all of them are wanted.
+        let first = self.tail[..after].last()?.first;
+        Some(&self.tail[self.tail.partition_point(|piece| piece.first < first)..])
     }
 }
 
@@ -127,6 +154,19 @@ mod tests {
         history.memory_only = true;
         assert_eq!(history.resumption(has(3, 101, 90)), Resumption::HasMore { kept: 100 });
         assert_eq!(history.resumption(has(3, 100, 90)), Resumption::From { kept: 100 });
+    }
+
+    #[test]
+    fn a_replica_that_lacks_only_what_the_tail_has_goes_on_behind_it() {
+        let piece = |first| TailPiece { first, frames: Vec::new() };
+        let tail = [90, 95, 95, 99].map(piece).into();
+        let history = LogHistory { tail, ..history(&[(3, 100, false)]) };
+        assert_eq!(history.resumption(has(3, 100, 90)), Resumption::From { kept: 100 });
+        for (received, pieces) in [(99, 1), (98, 1), (97, 3), (94, 3), (93, 4), (89, 4)] {
+            assert_eq!(history.resumption(has(3, received, 0)), Resumption::Tail { kept: 100 });
+            assert_eq!(history.tail_behind(received).unwrap().len(), pieces, "{received}");
+        }
+        assert_eq!(history.resumption(has(3, 88, 0)), Resumption::Copy);
     }
 
     #[test]

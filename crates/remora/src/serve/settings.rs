@@ -12,6 +12,7 @@ use super::socket;
 use anyhow::Context;
 use clap::Args;
 use remora_client_core::{Mtu, Packets};
+use remora_cluster::coordinator::Coordinator;
 use remora_command_line::shards::{ByRule, Resources};
 use remora_command_line::{DEFAULT_PORT, PacketArgs, Size, Transport, Wake, unavailable, usage};
 use remora_fabric::{Address, UnknownAddress};
@@ -20,9 +21,12 @@ use remora_layout::limits::{
     MAX_SHARDS, MIN_ARENA_BYTES, UPLOAD_IDLE_MAX_S, UPLOAD_IDLE_S,
 };
 use remora_server::Data;
+use remora_server::cluster::{ClusterSettings, Connect};
+use remora_zookeeper::{ZookeeperAddress, ZookeeperCoordinator};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Memory of all shards together.
 pub const DEFAULT_MAX_MEMORY: Size = Size(1 << 30);
@@ -33,6 +37,12 @@ const DEFAULT_SNAPSHOT_LOG_BYTES: Size = Size(1 << 30);
 const MIN_SNAPSHOT_LOG_BYTES: Size = Size(1 << 20);
 /// Some ten seconds of a hundred thousand small changes a second: a replica that is started again is away
 /// for less.
+const DEFAULT_GROUP: &str = "main";
+/// Long against a busy machine's pauses, short against what a service can bear.
+const DEFAULT_SESSION_MS: u64 = 2000;
+/// The shortest that ZooKeeper gives with ticks of 50 ms, and a bound.
+const MIN_SESSION_MS: u64 = 100;
+const MAX_SESSION_MS: u64 = 60_000;
 const DEFAULT_REPLICA_BACKLOG: Size = Size(64 << 20);
 
 /// Settings that one source gives; all of them are optional.
@@ -145,6 +155,24 @@ pub struct Layer {
     /// while fewer keep up, changes are refused [default: 0].
     #[arg(long, env = "REMORA_MIN_REPLICAS", value_name = "N")]
     pub min_replicas: Option<usize>,
+    /// Cluster that this server is of, as zk://host1,host2,host3/path: its coordinator
+    /// says whether the server leads or follows, and min_replicas is that of the
+    /// cluster [default: none].
+    #[arg(long, env = "REMORA_CLUSTER", value_name = "zk://HOSTS/PATH")]
+    pub cluster: Option<String>,
+    /// Group of the cluster whose keys this server holds [default: main].
+    #[arg(long, env = "REMORA_GROUP", value_name = "NAME")]
+    pub group: Option<String>,
+    /// HOST:PORT at which Redis clients reach this server, and its host for Remora's,
+    /// where that is not where it listens (NAT, containers) [default: where it
+    /// listens].
+    #[arg(long, env = "REMORA_ANNOUNCE", value_name = "HOST:PORT")]
+    pub announce: Option<String>,
+    /// Time after which the coordinator takes a silent server for gone, ms: a dead
+    /// primary is replaced then, not before. ZooKeeper gives 2 to 20 of its ticks
+    /// [default: 2000].
+    #[arg(long, env = "REMORA_SESSION_MS", value_name = "MS")]
+    pub session_ms: Option<u64>,
     /// When a replica has stored a change: relaxed, once the WRITE that carries
     /// it has completed; strict, once the replica has said so [default: relaxed].
     #[arg(long, env = "REMORA_REPLICA_ACKS", value_name = "WHEN", value_enum)]
@@ -219,6 +247,10 @@ impl Layer {
             replica_of: self.replica_of.or(below.replica_of),
             replica_reads: self.replica_reads.or(below.replica_reads),
             min_replicas: self.min_replicas.or(below.min_replicas),
+            cluster: self.cluster.or(below.cluster),
+            group: self.group.or(below.group),
+            announce: self.announce.or(below.announce),
+            session_ms: self.session_ms.or(below.session_ms),
             replica_acks: self.replica_acks.or(below.replica_acks),
             replica_backlog: self.replica_backlog.or(below.replica_backlog),
             max_queue_pairs: self.max_queue_pairs.or(below.max_queue_pairs),
@@ -243,6 +275,16 @@ pub struct Settings {
     /// Address for sessions over TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric_address: Option<SocketAddr>,
+    /// The cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Its group.
+    pub group: String,
+    /// Where clients reach the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub announce: Option<String>,
+    /// After which a silent server is taken for gone, ms.
+    pub session_ms: u64,
     /// Transports of sessions.
     pub transport: Transport,
     /// RDMA devices that may be used; none for all.
@@ -309,6 +351,7 @@ pub struct Settings {
 impl Settings {
     /// Fills the settings that `layer` leaves open with the defaults, and checks the whole.
     pub fn decide(layer: Layer) -> anyhow::Result<Self> {
+        let cluster = layer.cluster.clone().filter(|address| !address.is_empty());
         let socket_is_default = layer.socket.is_none();
         let packets = layer.packets().packets()?;
         let max_memory = layer.max_memory.unwrap_or(DEFAULT_MAX_MEMORY);
@@ -318,7 +361,12 @@ impl Settings {
             port: layer.port.unwrap_or(DEFAULT_PORT),
             socket: layer.socket.unwrap_or_else(socket::default_path),
             socket_is_default,
-            fabric_address: layer.fabric_address,
+            // Other servers of a cluster have to reach this one.
+            fabric_address: layer.fabric_address.or_else(|| {
+                let bind = layer.bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+                cluster.as_ref().map(|_| SocketAddr::new(bind, 0))
+            }),
+            cluster,
             transport: layer.transport.unwrap_or_default(),
             rdma_devices: named(layer.rdma_devices),
             rdma_traffic_class: packets.traffic_class,
@@ -342,6 +390,9 @@ impl Settings {
             replica_of: layer.replica_of.filter(|address| !address.is_empty()),
             replica_reads: layer.replica_reads.unwrap_or_default(),
             min_replicas: layer.min_replicas.unwrap_or(0),
+            group: layer.group.unwrap_or_else(|| DEFAULT_GROUP.into()),
+            announce: layer.announce.filter(|address| !address.is_empty()),
+            session_ms: layer.session_ms.unwrap_or(DEFAULT_SESSION_MS),
             replica_acks: layer.replica_acks.unwrap_or_default(),
             replica_backlog: layer.replica_backlog.unwrap_or(DEFAULT_REPLICA_BACKLOG),
             max_queue_pairs: layer.max_queue_pairs.unwrap_or(MAX_SESSIONS),
@@ -399,6 +450,7 @@ impl Settings {
         if let Some(Err(error)) = self.primary() {
             return Err(usage(format!("replica_of: {error}")));
         }
+        self.check_cluster()?;
         if self.min_replicas > MAX_MIN_REPLICAS {
             let replicas = self.min_replicas;
             return Err(usage(format!(
@@ -418,6 +470,60 @@ impl Settings {
             )));
         }
         Ok(())
+    }
+
+    fn check_cluster(&self) -> anyhow::Result<()> {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        if let Err(error) = cluster.parse::<ZookeeperAddress>() {
+            return Err(usage(format!("cluster: {error}")));
+        }
+        if self.replica_of.is_some() {
+            return Err(usage(
+                "replica_of: the coordinator of the cluster says whom this server follows; leave it out",
+            ));
+        }
+        if self.min_replicas > 0 {
+            return Err(usage(
+                "min_replicas: a cluster has one for each group: remora cluster init --min-replicas",
+            ));
+        }
+        if let Some(announced) = &self.announce
+            && announced
+                .rsplit_once(':')
+                .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
+        {
+            return Err(usage(format!("announce: {announced:?} is no HOST:PORT")));
+        }
+        if !(MIN_SESSION_MS..=MAX_SESSION_MS).contains(&self.session_ms) {
+            let ms = self.session_ms;
+            return Err(usage(format!(
+                "session_ms: {ms} is not in {MIN_SESSION_MS}..={MAX_SESSION_MS}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// What the server does as a member of a cluster, if it is one. `begin_anew`: see
+    /// [`ClusterSettings::begin_anew`].
+    pub fn cluster(&self, begin_anew: Arc<dyn Fn() + Send + Sync>) -> Option<ClusterSettings> {
+        let address = self.cluster.as_ref()?.parse::<ZookeeperAddress>().ok()?;
+        let (coordinator, session_ms) = (address.to_string(), self.session_ms);
+        let connect: Connect = Arc::new(move || {
+            let coordinator = ZookeeperCoordinator::connect(address.clone(), session_ms);
+            let coordinator = coordinator.map_err(|error| error.to_string())?;
+            Ok(Box::new(coordinator) as Box<dyn Coordinator + Send>)
+        });
+        Some(ClusterSettings {
+            group: self.group.clone(),
+            announced_resp: self.announce.clone(),
+            announced_host: self
+                .announce
+                .as_ref()
+                .and_then(|address| Some(address.rsplit_once(':')?.0.to_owned())),
+            coordinator,
+            connect,
+            begin_anew,
+        })
     }
 
     fn check_backlog(&self) -> anyhow::Result<()> {
@@ -471,7 +577,7 @@ impl Settings {
             eviction: self.eviction.into(),
             data: self.data(),
             replica_of: self.primary().and_then(Result::ok),
-            is_clustered: false,
+            cluster: None,
             replica_reads: self.replica_reads.into(),
             min_replicas: self.min_replicas,
             replica_acks: self.replica_acks.into(),

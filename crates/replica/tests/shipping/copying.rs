@@ -163,7 +163,7 @@ fn restarted(kept: u64, memory_only: bool) -> Shard {
     del(&mut after, b"more");
     let first = after.last_sequence() + 1;
     let epochs = vec![EpochHistory { epoch: 1, last: kept, is_empty: false }];
-    after.set_history(LogHistory { of: None, epochs, first, memory_only });
+    after.set_history(LogHistory { epochs, first, memory_only, ..LogHistory::default() });
     after
 }
 
@@ -385,7 +385,9 @@ fn a_promoted_shard_has_another_log_under_a_later_epoch() {
 /// behind it, without a copy, if it has as much of the old log, and drops what it has beyond.
 #[test]
 fn a_replica_goes_on_with_another_one_that_was_promoted() {
-    for (first, second, copies) in [(20, 20, 1), (20, 23, 1), (20, 19, 2)] {
+    for (first, second, has_tail, copies) in
+        [(20, 20, false, 1), (20, 23, false, 1), (20, 19, false, 2), (20, 12, true, 1)]
+    {
         let mut of = durable_as(Durability::Told, SECRET, 3);
         let (mut promoted, mut other) = (Replica::new(), Replica::new());
         promoted.link(&mut of, usize::MAX, |_| {});
@@ -406,6 +408,9 @@ fn a_replica_goes_on_with_another_one_that_was_promoted() {
             promoted.shard.apply(&entry.entry(), &Origin::WHOLE, NOW).unwrap();
         }
         promoted.shard.promote(promoted.shard.last_epoch() + 1, 5).unwrap();
+        if has_tail {
+            promoted.shard.set_tail(promoted.follower.log().unwrap().take_tail());
+        }
         set(&mut promoted.shard, b"new", b"1");
         other.link(&mut promoted.shard, usize::MAX, |_| {});
         if copies == 2 {

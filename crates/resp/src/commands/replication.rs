@@ -92,6 +92,23 @@ fn write_changed(out: &mut Vec<u8>, _: RespVersion, answers: &[ShardAnswer<'_>])
     }
 }
 
+const DELIVER: CommandSpec = CommandSpec {
+    name: "member.deliver",
+    arity: 2,
+    flags: &[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale, Flag::Fast],
+    since: "0.1.0",
+    is_own: true,
+    summary: "Hands a message over, from one server of a cluster to another.",
+    notes: "For servers. OK says that it has come, and nothing of what follows.",
+    arguments: &[Argument::new("message", Kind::String)],
+    parse: deliver,
+    ..CommandSpec::PLAIN
+};
+
+fn deliver(words: Words<'_>, _now: u64) -> ParseResult<'_> {
+    Ok(Request::Deliver(words.get(1)))
+}
+
 const ROLE: CommandSpec = CommandSpec {
     name: "role",
     arity: 1,
@@ -171,4 +188,4 @@ pub fn write_role(out: &mut Vec<u8>, facts: &RoleFacts) {
 }
 
 /// The commands of this group.
-pub(super) const COMMANDS: &[CommandSpec] = &[REPLICAOF, RESYNC, ROLE, SLAVEOF];
+pub(super) const COMMANDS: &[CommandSpec] = &[DELIVER, REPLICAOF, RESYNC, ROLE, SLAVEOF];

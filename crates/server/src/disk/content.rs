@@ -59,7 +59,13 @@ impl<V: Volume> Content<V> {
             is_empty: incarnation.first[number] > incarnation.last[number],
         });
         let memory_only = promise == Promise::Memory;
-        LogHistory { of: None, epochs: epochs.collect(), first: first[number], memory_only }
+        LogHistory {
+            of: None,
+            epochs: epochs.collect(),
+            first: first[number],
+            memory_only,
+            tail: Vec::new(),
+        }
     }
 
     /// The number of the next snapshot.

@@ -78,7 +78,7 @@ impl Host for ReplicaHost {
     }
 
     fn copies_any(&self) -> bool {
-        self.shared.config.is_clustered
+        self.shared.config.is_clustered()
     }
 
     fn copied(&self) {

@@ -26,7 +26,7 @@ pub use batch::{Batch, Body, LogPart};
 pub use fit::Memory;
 pub use host::Host;
 pub use resume::Resume;
-pub(crate) use role::{Order, OrderAnswer, Ordered, Role, RoleChange, RoleStep, Roles};
+pub(crate) use role::{Order, OrderAnswer, Role, RoleChange, RoleStep, Roles};
 pub use state::Following;
 pub use step_barrier::StepBarrier;
 pub(crate) use thread::RoleThread;

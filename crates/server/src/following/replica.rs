@@ -6,6 +6,8 @@ use super::step_barrier::{ProgressWait, StepBarrier};
 use super::worker::{Ended, Worker};
 use crate::shared::Shared;
 use remora_client_core::{Options, Subscriber};
+use remora_cluster::message::Position;
+use remora_engine::TailPiece;
 use remora_fabric::{Address, Wake};
 use remora_layout::limits::{HEARTBEAT_MS, ROLE_TIMEOUT_MS};
 use std::sync::Arc;
@@ -41,16 +43,21 @@ impl Replica {
     }
 
     /// The one that follows another primary from here: see [`Worker::moved`]. It is settled.
-    pub fn moved(self, primary: Address) -> Self {
+    pub fn moved(self, primary: (Address, u64)) -> Self {
         let following = Arc::new(self.following.moved(primary));
         let (shared, host) = (&self.shared, &following);
         let host = ReplicaHost { shared: Arc::clone(shared), following: Arc::clone(host) };
         Self { following, worker: self.worker.moved(host), link: None, ..self }
     }
 
-    /// See [`Worker::positions`].
-    pub fn positions(&mut self) -> Option<Vec<(u64, u64)>> {
-        self.worker.positions()
+    /// See [`Worker::ends`].
+    pub fn ends(&mut self) -> Option<Vec<Position>> {
+        self.worker.ends()
+    }
+
+    /// See [`Worker::take_tails`].
+    pub fn take_tails(&mut self) -> Vec<Vec<TailPiece>> {
+        self.worker.take_tails()
     }
 
     /// Waits until the shards have carried out what they were given. There is no link.
@@ -102,6 +109,12 @@ impl Replica {
             if link.incarnation() == self.shared.incarnation {
                 return Err(Ended::Failed(
                     "this is the address of the replica itself: name its primary's".into(),
+                ));
+            }
+            if !self.following.is_of(link.incarnation()) {
+                self.link = None;
+                return Err(Ended::Failed(
+                    "another process answers at its address than the coordinator names".into(),
                 ));
             }
             self.worker.begin(link)?;

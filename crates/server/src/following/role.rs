@@ -15,6 +15,8 @@
 
 use super::state::Following;
 use super::step_barrier::StepBarrier;
+use remora_cluster::message::Position;
+use remora_engine::TailPiece;
 use remora_fabric::Address;
 use remora_frontend::Token;
 use remora_layout::limits::ROLE_CHANGES_WAITING;
@@ -48,28 +50,19 @@ pub enum Order {
     /// It neither leads nor follows: its log rings are withdrawn from its primary, and what they hold
     /// is taken out. Nothing beyond the commit position is applied.
     Hold,
-    /// It follows the server at this address, from where it is, or with a copy. The coordinator knows
-    /// that this one has every acknowledged change, so no operator has to say so.
-    Follow(Address),
+    /// It follows the server at this address, of this incarnation, from where it is, or with a copy.
+    /// The coordinator knows that this one has every acknowledged change, so no operator has to say so.
+    Follow(Address, u64),
     /// It leads, with all that it has received.
     Lead,
 }
 
-/// What has become of an order.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ordered {
-    /// By shard of the primary, the epoch and the sequence of the last entry of its log that was
-    /// received. `None` without a whole copy.
-    pub positions: Option<Vec<(u64, u64)>>,
-    /// The epoch of the logs that the server writes.
-    pub epoch: u64,
-}
-
-/// The answer to an [`Order`], or why it is not carried out.
-pub type OrderAnswer = Result<Ordered, String>;
+/// The answer to an [`Order`], or why it is not carried out: by shard of the primary, where what was
+/// received of its log ends; `None` without a whole copy.
+pub type OrderAnswer = Result<Option<Vec<Position>>, String>;
 
 /// What the thread of the role is asked.
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// A change, and the request that waits for the answer.
     Change(RoleChange, Token),
     /// An order, and where the answer goes.
@@ -89,6 +82,8 @@ pub enum RoleStep {
         epoch: u64,
         /// The secret of the key of its log.
         log_secret: u64,
+        /// By shard of the primary before, the last entries of its log.
+        tails: Arc<Vec<Vec<TailPiece>>>,
         /// The step.
         barrier: Arc<StepBarrier>,
     },
@@ -176,7 +171,7 @@ impl Roles {
     }
 
     /// For the one thread that changes the role.
-    pub(super) fn take_changes(&self) -> Option<Receiver<Asked>> {
+    pub(crate) fn take_changes(&self) -> Option<Receiver<Asked>> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 

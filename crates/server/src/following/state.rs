@@ -14,6 +14,8 @@ use std::time::Instant;
 pub struct Following {
     /// The address of the primary.
     pub primary: Address,
+    /// The only incarnation of it that is followed; 0: any.
+    expected: u64,
     /// Since when it is to be followed.
     since: Instant,
     /// The incarnation of the primary; 0 before the first link.
@@ -61,8 +63,10 @@ pub struct Following {
     pub copy: CopyCounts,
     /// When the primary was last heard of, ms after `since`.
     heard_ms: AtomicU64,
-    /// Why it does not follow; empty if it does.
+    /// Why its link does not follow; empty if it does.
     trouble: Mutex<String>,
+    /// By shard of this server, why it applies nothing; empty if it does.
+    shard_troubles: Mutex<Vec<String>>,
 }
 
 /// How far the copies that are under way have come. They begin at zero with the first one.
@@ -85,6 +89,7 @@ impl Following {
     pub fn new(primary: Address, shards: usize) -> Self {
         Self {
             primary,
+            expected: 0,
             since: Instant::now(),
             incarnation: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
@@ -109,6 +114,7 @@ impl Following {
             copy: CopyCounts::default(),
             heard_ms: AtomicU64::new(0),
             trouble: Mutex::default(),
+            shard_troubles: Mutex::new(vec![String::new(); shards]),
         }
     }
 
@@ -119,10 +125,15 @@ impl Following {
         following
     }
 
+    /// Whether this incarnation of the primary may be followed.
+    pub fn is_of(&self, incarnation: u64) -> bool {
+        self.expected == 0 || self.expected == incarnation
+    }
+
     /// Another primary takes the place of this one's. Its shards have carried out all that they were
     /// given.
-    pub fn moved(&self, primary: Address) -> Self {
-        let next = Self::new(primary, self.done.len());
+    pub fn moved(&self, (primary, expected): (Address, u64)) -> Self {
+        let next = Self { expected, ..Self::new(primary, self.done.len()) };
         let pairs = |of: &[[AtomicU64; MAX_SHARDS]], to: &[[AtomicU64; MAX_SHARDS]]| {
             for (of, to) in of.iter().flatten().zip(to.iter().flatten()) {
                 to.store(of.load(Ordering::Acquire), Ordering::Relaxed);
@@ -135,15 +146,22 @@ impl Following {
 
     /// Why it does not follow; empty if it does.
     pub fn trouble(&self) -> String {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let of_link = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_shards = self.shard_troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = of_shards.iter().chain([&*of_link]).map(String::as_str);
+        all.filter(|why| !why.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
-    /// It does not follow, for this reason, or does again (empty). Whether that is news.
+    /// Its link does not follow, for this reason, or does again (empty). Whether that is news.
     pub fn set_trouble(&self, why: &str) -> bool {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_news = *trouble != why;
-        why.clone_into(&mut trouble);
-        is_news
+        replace(&mut self.trouble.lock().unwrap_or_else(PoisonError::into_inner), why)
+    }
+
+    /// A shard of this server applies nothing, for this reason, or does again (empty). Whether that is
+    /// news.
+    pub fn set_shard_trouble(&self, shard: usize, why: &str) -> bool {
+        let mut troubles = self.shard_troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        replace(&mut troubles[shard], why)
     }
 
     /// Whether a shard has memory for its next entry.
@@ -211,6 +229,13 @@ impl Following {
     pub fn silent_s(&self) -> u64 {
         self.ms().saturating_sub(self.heard_ms.load(Ordering::Relaxed)) / 1000
     }
+}
+
+/// Sets a text. Whether it was another one before.
+fn replace(text: &mut String, to: &str) -> bool {
+    let is_news = *text != to;
+    to.clone_into(text);
+    is_news
 }
 
 fn least(of: &[[AtomicU64; MAX_SHARDS]], log: usize, shards: impl Iterator<Item = usize>) -> u64 {

@@ -5,13 +5,15 @@
 //! out from its beginning to its end before anything else, and then answered.
 
 use super::replica::Replica;
-use super::role::{Asked, Order, OrderAnswer, Ordered, Role, RoleChange, RoleStep};
+use super::resume::Resume;
+use super::role::{Asked, Order, OrderAnswer, Role, RoleChange, RoleStep};
 use super::state::Following;
 use super::step_barrier::{ProgressWait, StepBarrier};
 use super::worker::Ended;
 use crate::inbox::Message;
 use crate::random::random_u64;
 use crate::shared::Shared;
+use remora_engine::FollowedLog;
 use remora_fabric::{Address, vital_thread};
 use remora_frontend::{OwnedReply, Token};
 use remora_layout::limits::{
@@ -20,9 +22,9 @@ use remora_layout::limits::{
 };
 use remora_protocol::message::Status;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -48,7 +50,7 @@ impl RoleThread {
             epoch: 0,
             asked: None,
             copy_for_room_ms: COPY_FOR_ROOM_MS,
-            is_held: shared.config.is_clustered,
+            is_held: shared.config.is_clustered(),
         };
         Ok(Self { thread: vital_thread::spawn("role", move || worker.run())?, shared })
     }
@@ -195,11 +197,10 @@ impl RoleWorker {
     fn carry_out(&mut self, order: Order) -> OrderAnswer {
         match order {
             Order::Hold => self.hold(),
-            Order::Follow(primary) => self.follow_ordered(primary),
+            Order::Follow(address, incarnation) => self.follow_ordered((address, incarnation)),
             Order::Lead => self.lead().map(|()| self.is_held = false),
         }?;
-        let positions = self.replica.as_mut().and_then(Replica::positions);
-        Ok(Ordered { positions, epoch: self.shared.roles.epoch() })
+        Ok(self.replica.as_mut().and_then(Replica::ends))
     }
 
     /// Neither leads nor follows. What lies in the rings is taken out, and nothing comes any more: the
@@ -207,19 +208,37 @@ impl RoleWorker {
     fn hold(&mut self) -> Result<(), String> {
         match &mut self.replica {
             Some(replica) => replica.end_link(),
-            None => {
-                tracing::info!("this server leads no more, as the coordinator says");
-                let following = Arc::new(Following::unled(self.shared.shards.len()));
-                self.begin(Replica::new(Arc::clone(&self.shared), following))?;
-            }
+            None => self.leave_epoch()?,
         }
         self.is_held = true;
         Ok(())
     }
 
+    /// Leads no more, without another primary yet. What this server has is the log that it wrote, whole:
+    /// if the next primary had all of that, and no more, there is nothing to copy.
+    fn leave_epoch(&mut self) -> Result<(), String> {
+        tracing::info!("this server leads no more, as the coordinator says");
+        let shards = self.shared.shards.len();
+        self.shared.roles.set(Role::Replica(Arc::new(Following::unled(shards))));
+        self.shared.view.hide();
+        self.step(RoleStep::Follow)?;
+        let mut following = Following::unled(shards);
+        let logs = self.shared.shards.iter().enumerate().map(|(log, shard)| {
+            let written = shard.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+            let position = Some((written.last, written.epoch));
+            vec![FollowedLog { log: log as u16, logs: shards as u16, key: written.key, position }]
+        });
+        following.resume(Resume::of(logs.collect()));
+        let following = Arc::new(following);
+        self.shared.roles.set(Role::Replica(Arc::clone(&following)));
+        self.replica = Some(Replica::new(Arc::clone(&self.shared), following));
+        Ok(())
+    }
+
     /// Follows this server, from where it is with the log of the primary before.
-    fn follow_ordered(&mut self, primary: Address) -> Result<(), String> {
-        let is_same = |of: &Replica| of.following.primary == primary;
+    fn follow_ordered(&mut self, (primary, incarnation): (Address, u64)) -> Result<(), String> {
+        let is_same =
+            |of: &Replica| of.following.primary == primary && of.following.is_of(incarnation);
         if !self.is_held && self.replica.as_ref().is_some_and(is_same) {
             return Ok(());
         }
@@ -231,7 +250,7 @@ impl RoleWorker {
         }
         tracing::info!("this server follows {primary}, as the coordinator says");
         self.epoch = self.epoch.max(before.epoch());
-        let next = before.moved(primary);
+        let next = before.moved((primary, incarnation));
         self.shared.roles.set(Role::Replica(Arc::clone(&next.following)));
         (self.replica, self.is_held) = (Some(next), false);
         Ok(())
@@ -320,10 +339,18 @@ impl RoleWorker {
         self.epoch = self.epoch.max(epoch).max(self.shared.roles.epoch()) + 1;
         let (epoch, log_secret) = (self.epoch, random_u64());
         self.shared.roles.begin_epoch(epoch);
-        let stepped = self.step(|barrier| RoleStep::Lead { epoch, log_secret, barrier });
+        let tails = Arc::new(replica.take_tails());
+        let stepped = self.step(|barrier| {
+            let tails = Arc::clone(&tails);
+            RoleStep::Lead { epoch, log_secret, tails, barrier }
+        });
         self.shared.roles.set(Role::Primary);
         self.is_whole = true;
-        self.shared.view.be_primary();
+        match self.shared.config.is_clustered() {
+            // It serves once it has a lease.
+            true => self.shared.view.lease(0),
+            false => self.shared.view.be_primary(),
+        }
         tracing::info!(
             "this server leads, as it was told, under epoch {epoch}: it was a replica of {primary}, and has applied all that it received, {beyond} entries beyond the commit position"
         );

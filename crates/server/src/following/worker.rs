@@ -14,6 +14,8 @@ use super::host::Host;
 use super::state::Following;
 use super::step_barrier::StepBarrier;
 use remora_client_core::Subscriber;
+use remora_cluster::message::Position;
+use remora_engine::TailPiece;
 use remora_fabric::Transport;
 use remora_layout::limits::{APPLY_BATCHES, COPY_TOLD_EVERY_MS, FEED_MESSAGES_PER_TURN};
 use remora_log::OwnedEntry;
@@ -123,6 +125,22 @@ impl<H: Host> Worker<H> {
     /// whole.
     pub fn positions(&mut self) -> Option<Vec<(u64, u64)>> {
         self.logs.iter_mut().map(|log| Some((log.epoch(), log.log()?.received()))).collect()
+    }
+
+    /// For each log, where it ends, and what cannot be cut of it; `None` if a copy has not come whole.
+    pub fn ends(&mut self) -> Option<Vec<Position>> {
+        let end = |log: &mut Follower| {
+            let (epoch, received) = (log.epoch(), log.log()?);
+            let (sequence, applied) = (received.received(), received.given());
+            Some(Position { epoch, sequence, applied })
+        };
+        self.logs.iter_mut().map(end).collect()
+    }
+
+    /// For each log, the last entries that came of it.
+    pub fn take_tails(&mut self) -> Vec<Vec<TailPiece>> {
+        let tail = |log: &mut Follower| log.log().map(LogReceiver::take_tail).unwrap_or_default();
+        self.logs.iter_mut().map(tail).collect()
     }
 
     /// Asks each shard of the primary for its log: a link was made.

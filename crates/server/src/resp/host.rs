@@ -77,6 +77,15 @@ pub trait Host: ShardPort {
     /// It is refused at once: the text of the reply.
     fn change_role(&self, change: RoleRequest<'_>, token: Token) -> Result<(), String>;
 
+    /// Takes a message of another server of the cluster.
+    ///
+    /// # Errors
+    /// It is none, or the server is in no cluster: the text of the reply.
+    fn deliver(&self, message: &[u8]) -> Result<(), &'static str> {
+        let _ = message;
+        Err("ERR This server is in no cluster")
+    }
+
     /// What ROLE tells.
     fn role(&self) -> RoleFacts;
 

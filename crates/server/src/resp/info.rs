@@ -3,6 +3,7 @@
 use super::executor::Responder;
 use super::info_lines::{Line, lines, load};
 use super::replication;
+use crate::cluster;
 use crate::config::{Eviction, Promise, Wanted};
 use crate::shared::{AgentCounts, ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
@@ -40,7 +41,9 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
     section("Persistence", facts.persistence());
     section("Replication", replication::lines_of(shared));
     let has_cluster = u8::from(shared.cluster_facts.is_some());
-    section("Cluster", lines([("cluster_enabled", has_cluster.to_string())]));
+    let mut of_cluster = lines([("cluster_enabled", has_cluster.to_string())]);
+    of_cluster.extend(lines(cluster::lines_of(shared)));
+    section("Cluster", of_cluster);
     section("Stats", counts.into_iter().flatten().collect());
     section("Keyspace", keyspace(&facts.stats));
     text

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub type Line = (Cow<'static, str>, String);
 
 /// Lines whose fields are known.
-pub fn lines<const N: usize>(lines: [(&'static str, String); N]) -> Vec<Line> {
+pub fn lines(lines: impl IntoIterator<Item = (&'static str, String)>) -> Vec<Line> {
     lines.into_iter().map(|(field, value)| (field.into(), value)).collect()
 }
 

@@ -66,7 +66,7 @@ impl ShardHost {
         });
         let cluster = shared.cluster_facts.clone().map(ClusterFactsView::new);
         let outbox = Outbox::new(number, shared.shards.len());
-        let of = (shared.config.min_replicas, shared.config.is_clustered);
+        let of = (shared.config.min_replicas, shared.config.is_clustered());
         Self {
             acknowledging: Acknowledging::new(&mut shard, of, shared.awaits_disk),
             now: shared.clock.now(),
@@ -112,7 +112,7 @@ impl ShardHost {
 
     /// The shard's clock ticks.
     pub fn tick_applier(&mut self) {
-        self.applier.tick();
+        self.applier.tick(self.now);
     }
 
     /// The shard's entries up to this one are on the disk.
@@ -349,6 +349,13 @@ impl Host for ShardHost {
         info::server(&self.shared, sections)
     }
 
+    fn deliver(&self, message: &[u8]) -> Result<(), &'static str> {
+        match self.shared.config.is_clustered() {
+            true => self.shared.cluster.deliver(message),
+            false => Err("ERR This server is in no cluster"),
+        }
+    }
+
     fn begin_save(&self) -> Save {
         match &self.shared.disk {
             None => Save::NothingKept,
@@ -358,6 +365,9 @@ impl Host for ShardHost {
     }
 
     fn change_role(&self, change: RoleRequest<'_>, token: Token) -> Result<(), String> {
+        if self.shared.config.is_clustered() {
+            return Err("ERR This server is in a cluster, which says what it does: `remora cluster promote` and `drain` change that".into());
+        }
         let change = match change {
             RoleRequest::Lead => RoleChange::Lead,
             RoleRequest::Resync => RoleChange::Resync,

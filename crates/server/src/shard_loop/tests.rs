@@ -19,7 +19,7 @@ fn server(directory: &Path) -> Server {
     let config = Config {
         data: None,
         replica_of: None,
-        is_clustered: false,
+        cluster: None,
         replica_reads: Default::default(),
         min_replicas: 0,
         replica_acks: remora_replica::AskFor::default(),

@@ -106,7 +106,7 @@ impl Incarnation {
         let of_shards = self.acknowledging.iter_mut().zip(&mut self.shards).enumerate();
         for (at, (acknowledging, shard)) in of_shards.filter(|(at, _)| is_free[*at]) {
             let positions = self.sessions.iter().filter_map(|of| of.rings[at].replica_positions());
-            worked |= acknowledging.look(shard, positions, now_ns / MS);
+            worked |= acknowledging.look(shard, positions, (now_ns / MS, true));
         }
         worked
     }

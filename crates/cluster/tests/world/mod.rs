@@ -1,0 +1,428 @@
+//! Whole clusters from a seed: members with logs, a coordinator, a network and clocks with faults.
+//!
+//! A world runs in steps of 1 ms of true time. It checks with each acknowledgement and each read
+//! ([`oracle`]): one primary acknowledges in an epoch, no acknowledged entry is lost, no read is
+//! stale. When the faults end each group has to come back by itself.
+
+mod failing_over;
+mod node;
+mod oracle;
+mod replication;
+
+use node::{Node, Packet, Sent, Turn};
+use oracle::Oracle;
+use remora_cluster::coordinator::Coordinator;
+use remora_cluster::memory::MemoryEnsemble;
+use remora_cluster::topology::{GroupId, Instance, Topology};
+use remora_testing::Random;
+use replication::Shipped;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The faults end after this, ms of the world.
+const FAULTS_MS: u64 = 30_000;
+/// And the groups have to be whole again this much later, ms: replicas that left come back slowly.
+const RECOVERS_MS: u64 = 90_000;
+
+/// What a world has come to.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Sum {
+    pub failovers: u64,
+    pub acknowledged: u64,
+    pub reads: u64,
+    /// Groups of which faults took all that had everything: nobody may be promoted there.
+    pub gone: u64,
+    pub faults: u64,
+    pub recovery_ms: u64,
+}
+
+/// See the module's text.
+pub struct World {
+    random: Random,
+    now_ms: u64,
+    ensemble: MemoryEnsemble,
+    nodes: Vec<Node>,
+    oracles: BTreeMap<GroupId, Oracle>,
+    min_replicas: u8,
+    /// By the time at which they arrive.
+    network: BTreeMap<u64, VecDeque<(usize, Sent)>>,
+    /// What is not carried, from one node to another, until this time.
+    cuts: BTreeMap<(usize, usize), u64>,
+    coordinator_cuts: BTreeMap<usize, u64>,
+    quorum_lost_until_ms: u64,
+    next_fault_ms: u64,
+    values: u64,
+    faults: u64,
+    pub trace: Vec<String>,
+    traces: bool,
+}
+
+impl World {
+    pub fn new(seed: u64, traces: bool) -> Self {
+        let mut random = Random::new(seed);
+        let groups = random.within(1..3u32);
+        let each = random.within(2..5u64);
+        let min_replicas = if random.one_in(4) { 0 } else { 1 };
+        let named = |id| (GroupId(id), format!("g{id}"), min_replicas);
+        let topology = Topology::new(7, (1..=groups).map(named).collect()).unwrap();
+        let ensemble = MemoryEnsemble::new();
+        let mut first = ensemble.connect(node::SESSION_MS);
+        for now_ms in 0..200 {
+            ensemble.advance(now_ms);
+            if now_ms == 100 {
+                first.create(now_ms, &topology);
+            }
+            while first.poll(now_ms).is_some() {}
+        }
+        assert!(ensemble.topology().is_some());
+        let ids = (1..=groups).flat_map(|group| (0..each).map(move |at| (group, at)));
+        let node =
+            |(group, at)| Node::new(u64::from(group) * 100 + at, GroupId(group), &mut random);
+        let nodes: Vec<_> = ids.map(node).collect();
+        let oracles = (1..=groups).map(|id| (GroupId(id), Oracle::default())).collect();
+        let mut world = Self {
+            random,
+            now_ms: 200,
+            ensemble,
+            nodes,
+            oracles,
+            min_replicas,
+            network: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+            coordinator_cuts: BTreeMap::new(),
+            quorum_lost_until_ms: 0,
+            next_fault_ms: 3_000,
+            values: 0,
+            faults: 0,
+            trace: Vec::new(),
+            traces,
+        };
+        for at in 0..world.nodes.len() {
+            let ensemble = world.ensemble.clone();
+            world.with(at, |node, turn| node.start(&ensemble, turn));
+        }
+        world
+    }
+
+    /// Runs to its end. What it has come to.
+    pub fn run(&mut self) -> Sum {
+        while self.now_ms < FAULTS_MS {
+            self.step();
+            if self.now_ms >= self.next_fault_ms {
+                self.next_fault_ms = self.now_ms + self.random.within(200..2_500u64);
+                self.fault();
+            }
+        }
+        self.heal();
+        let (healed_ms, mut whole_ms) = (self.now_ms, None);
+        while self.now_ms < healed_ms + RECOVERS_MS {
+            self.step();
+            let is_whole = self.now_ms.is_multiple_of(50) && self.are_whole();
+            if is_whole && *whole_ms.get_or_insert(self.now_ms) + 300 < self.now_ms {
+                break;
+            }
+        }
+        let Some(whole_ms) = whole_ms else {
+            panic!("not all groups came back by themselves");
+        };
+        let sum = |of: fn(&Oracle) -> u64| self.oracles.values().map(of).sum();
+        Sum {
+            failovers: sum(|of| of.epochs.saturating_sub(1)),
+            acknowledged: sum(|of| of.acknowledged),
+            reads: sum(|of| of.reads),
+            gone: self.oracles.keys().filter(|id| self.is_gone(**id)).count() as u64,
+            faults: self.faults,
+            recovery_ms: whole_ms - healed_ms,
+        }
+    }
+
+    fn with(&mut self, at: usize, does: impl FnOnce(&mut Node, &mut Turn)) {
+        let node = &mut self.nodes[at];
+        let oracle = self.oracles.get_mut(&node.group).unwrap();
+        let mut turn = Turn {
+            now_ms: self.now_ms,
+            random: &mut self.random,
+            oracle,
+            min_replicas: self.min_replicas.into(),
+            sent: Vec::new(),
+            values: &mut self.values,
+            log: &mut self.trace,
+            traces: self.traces,
+        };
+        does(node, &mut turn);
+        let sent = turn.sent;
+        for sent in sent {
+            self.send(at, sent);
+        }
+    }
+
+    fn send(&mut self, from: usize, sent: Sent) {
+        let Some(to) = self.nodes.iter().position(|of| of.instance() == Some(sent.to)) else {
+            return;
+        };
+        let is_control = matches!(sent.packet, Packet::Control(_));
+        // Replication keeps its order, and loses nothing but with a cut; control messages may be lost,
+        // late, or come twice.
+        let delay_ms = match &sent.packet {
+            Packet::Shipped(Shipped::Copy { .. }) => self.random.within(2..30),
+            Packet::Shipped(_) => 1,
+            Packet::Control(_) if self.random.one_in(50) => self.random.within(5..400),
+            Packet::Control(_) => self.random.within(1..4),
+        };
+        if is_control && self.random.one_in(100) {
+            return;
+        }
+        if is_control && self.random.one_in(100) {
+            self.network.entry(self.now_ms + 7).or_default().push_back((from, sent.clone()));
+        }
+        let _ = to;
+        self.network.entry(self.now_ms + delay_ms).or_default().push_back((from, sent));
+    }
+
+    fn step(&mut self) {
+        self.now_ms += 1;
+        self.ensemble.advance(self.now_ms);
+        self.end_faults();
+        while let Some(entry) = self.network.first_entry()
+            && *entry.key() <= self.now_ms
+        {
+            for (from, sent) in entry.remove() {
+                let Some(to) = self.nodes.iter().position(|of| of.instance() == Some(sent.to))
+                else {
+                    continue;
+                };
+                if !self.cuts.contains_key(&(from, to)) {
+                    self.with(to, |node, turn| node.arrive(sent, turn));
+                }
+            }
+        }
+        for at in 0..self.nodes.len() {
+            let node = &self.nodes[at];
+            if node.process.is_none() && self.now_ms >= node.restarts_ms {
+                let ensemble = self.ensemble.clone();
+                self.with(at, |node, turn| node.start(&ensemble, turn));
+            }
+            // Nodes run at different moments.
+            if (self.now_ms + at as u64).is_multiple_of(2) && self.nodes[at].is_running(self.now_ms)
+            {
+                self.with(at, Node::turn);
+            }
+            let node = &self.nodes[at];
+            node.read_one_sided(self.now_ms, self.oracles.get_mut(&node.group).unwrap());
+        }
+    }
+
+    fn end_faults(&mut self) {
+        let now_ms = self.now_ms;
+        self.cuts.retain(|_, until_ms| *until_ms > now_ms);
+        let ended: Vec<_> = self
+            .coordinator_cuts
+            .iter()
+            .filter(|(_, until)| **until <= now_ms)
+            .map(|(at, _)| *at)
+            .collect();
+        for at in ended {
+            self.coordinator_cuts.remove(&at);
+            self.cut_coordinator(at, false, false);
+        }
+        if self.quorum_lost_until_ms != 0 && now_ms >= self.quorum_lost_until_ms {
+            self.quorum_lost_until_ms = 0;
+            self.ensemble.set_quorum(true);
+        }
+    }
+
+    fn cut_coordinator(&self, at: usize, to: bool, from: bool) {
+        if let Some(process) = &self.nodes[at].process {
+            self.ensemble.cut(process.coordinator.link(), to, from);
+        }
+    }
+
+    fn heal(&mut self) {
+        self.say("all faults end");
+        self.cuts.clear();
+        for at in 0..self.nodes.len() {
+            self.cut_coordinator(at, false, false);
+            if let Some(process) = &self.nodes[at].process {
+                self.ensemble.lag(process.coordinator.link(), false);
+            }
+            let node = &mut self.nodes[at];
+            node.paused_until_ms = 0;
+            node.restarts_ms = node.restarts_ms.min(self.now_ms + 100);
+        }
+        self.coordinator_cuts.clear();
+        self.quorum_lost_until_ms = self.now_ms;
+    }
+
+    /// Adds to the trace how all stands.
+    pub fn say_state(&mut self) {
+        let (members, watcher) = (self.ensemble.members(), self.ensemble.watcher());
+        self.say(&format!("present: {members:?}, watcher: {watcher:?}"));
+        if let Some(topology) = self.ensemble.topology() {
+            for group in topology.groups() {
+                self.say(&format!("recorded: {group:?}"));
+            }
+            for member in topology.members() {
+                self.say(&format!("member: {member:?}"));
+            }
+        }
+        let now_ms = self.now_ms;
+        for at in 0..self.nodes.len() {
+            let clock_ns = self.nodes[at].clock.read_ns(now_ms);
+            let memory = self.nodes[at].memory.last();
+            let part = self.nodes[at].process.as_mut().map(|of| of.member.part(clock_ns));
+            self.say(&format!("{} has {memory} entries: {part:?}", self.nodes[at].name));
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        if self.traces {
+            self.trace.push(format!("{:>7} FAULT {text}", self.now_ms));
+        }
+    }
+
+    /// Instances that run, whatever the coordinator thinks.
+    fn running(&self) -> BTreeSet<Instance> {
+        self.nodes.iter().filter_map(Node::instance).collect()
+    }
+
+    /// Whether no instance runs any more that the record says has everything.
+    fn is_gone(&self, id: GroupId) -> bool {
+        let Some(topology) = self.ensemble.topology() else { return false };
+        let group = topology.group(id).unwrap();
+        let running = self.running();
+        group.primary.is_some()
+            && !group.primary.iter().chain(&group.in_sync).any(|of| running.contains(of))
+    }
+
+    /// Whether each group has a primary that serves, and all its members in sync.
+    fn are_whole(&mut self) -> bool {
+        let Some(topology) = self.ensemble.topology() else { return false };
+        let groups: Vec<_> = self.oracles.keys().copied().collect();
+        groups.into_iter().all(|id| {
+            let group = topology.group(id).unwrap();
+            let now_ms = self.now_ms;
+            let of_group = self.nodes.iter_mut().filter(|of| of.group == id);
+            let (mut members, mut serves) = (0, false);
+            for node in of_group {
+                members += 1;
+                serves |= node.instance() == group.primary && node.serves(now_ms);
+            }
+            (serves && group.in_sync.len() + 1 == members) || self.is_gone(id)
+        })
+    }
+
+    fn primary_of(&mut self, id: GroupId) -> Option<usize> {
+        let primary = self.ensemble.topology()?.group(id)?.primary?;
+        self.nodes.iter().position(|of| of.instance() == Some(primary))
+    }
+
+    /// Whether a process may die: what was acknowledged is in another memory, which the record names.
+    fn may_crash(&self, at: usize) -> bool {
+        let Some(topology) = self.ensemble.topology() else { return true };
+        let Some(group) = topology.group(self.nodes[at].group) else { return true };
+        let mut running = self.running();
+        if let Some(instance) = self.nodes[at].instance() {
+            running.remove(&instance);
+        }
+        group.primary.is_none() || group.in_sync.iter().any(|of| running.contains(of))
+    }
+
+    fn fault(&mut self) {
+        self.faults += 1;
+        let group = GroupId(1 + self.random.below(self.oracles.len()) as u32);
+        let any = self.random.below(self.nodes.len());
+        let primary = self.primary_of(group).unwrap_or(any);
+        let at = if self.random.one_in(2) { primary } else { any };
+        let is_long = self.random.one_in(13);
+        let for_ms = self.random.within(20..if is_long { 4_000 } else { 620 });
+        let until_ms = self.now_ms + for_ms;
+        match self.random.below(16) {
+            0..5 => self.crash(at, until_ms),
+            5..7 => {
+                self.say(&format!("{} stands still for {for_ms} ms", self.nodes[at].name));
+                self.nodes[at].paused_until_ms = until_ms;
+            }
+            7 => {
+                let by_ms = self.random.below(4_000u64) as i64 - 2_000;
+                self.say(&format!("the clock of {} jumps by {by_ms} ms", self.nodes[at].name));
+                let now_ms = self.now_ms;
+                self.nodes[at].clock.jump(now_ms, by_ms);
+            }
+            8..10 => self.cut(at, any, until_ms),
+            10 => self.isolate(at, until_ms),
+            11 => {
+                let (to, from) = self.random.pick(&[(true, true), (true, false), (false, true)]);
+                self.say(&format!(
+                    "{} and the coordinator are cut for {for_ms} ms: {to} {from}",
+                    self.nodes[at].name
+                ));
+                self.cut_coordinator(at, to, from);
+                self.coordinator_cuts.insert(at, until_ms);
+            }
+            12 => {
+                self.say(&format!("the coordinator has no quorum for {for_ms} ms"));
+                self.ensemble.set_quorum(false);
+                self.quorum_lost_until_ms = until_ms;
+            }
+            13 => {
+                let lags = self.random.one_in(2);
+                if let Some(process) = &self.nodes[at].process {
+                    self.ensemble.lag(process.coordinator.link(), lags);
+                }
+            }
+            14 => self.promote(group),
+            _ => self.crash_watcher(until_ms),
+        }
+    }
+
+    fn crash(&mut self, at: usize, until_ms: u64) {
+        if self.may_crash(at) {
+            self.say(&format!("{} dies", self.nodes[at].name));
+            self.nodes[at].crash(until_ms);
+        }
+    }
+
+    fn cut(&mut self, at: usize, other: usize, until_ms: u64) {
+        let both = self.random.one_in(2);
+        self.say(&format!(
+            "{} and {} are cut, in both directions: {both}",
+            self.nodes[at].name, self.nodes[other].name
+        ));
+        self.cuts.insert((at, other), until_ms);
+        if both {
+            self.cuts.insert((other, at), until_ms);
+        }
+    }
+
+    fn isolate(&mut self, at: usize, until_ms: u64) {
+        self.say(&format!("{} is cut from all other members", self.nodes[at].name));
+        for other in 0..self.nodes.len() {
+            self.cuts.insert((at, other), until_ms);
+            self.cuts.insert((other, at), until_ms);
+        }
+    }
+
+    /// An operator wants some replica to lead.
+    fn promote(&mut self, group: GroupId) {
+        let Some(topology) = self.ensemble.topology() else { return };
+        let in_sync = topology.group(group).unwrap().in_sync.clone();
+        if in_sync.is_empty() {
+            return;
+        }
+        let member = self.random.pick(&in_sync).member;
+        self.say(&format!("an operator wants {member} to lead"));
+        let now_ms = self.now_ms;
+        for at in 0..self.nodes.len() {
+            if self.nodes[at].is_running(now_ms) {
+                self.with(at, |node, turn| node.promote(now_ms, member, turn));
+            }
+        }
+    }
+
+    fn crash_watcher(&mut self, until_ms: u64) {
+        let Some((_, Some(link))) = self.ensemble.watcher() else { return };
+        let is_it = |of: &Node| of.process.as_ref().is_some_and(|of| of.coordinator.link() == link);
+        if let Some(at) = self.nodes.iter().position(is_it) {
+            self.crash(at, until_ms);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `remora cluster`: makes a cluster, shows it, and changes who leads.
+//!
+//! Invariant: a command says what it will do, and does it only with `--yes`.
+
+mod args;
+mod session;
+mod status;
+
+use anyhow::{Context, bail};
+pub use args::ClusterCommand;
+use args::{ChangeArgs, InitArgs, PromoteArgs, Where};
+use remora_cluster::topology::change::{self, Refusal};
+use remora_cluster::topology::{GroupId, Member, MemberId, MemberState, Topology};
+use remora_command_line::usage;
+use session::CoordinatorSession;
+use std::io::Write;
+
+/// Does what was asked.
+///
+/// # Errors
+/// The coordinator cannot be reached, or the change is refused, with the reason.
+pub fn run(command: ClusterCommand) -> anyhow::Result<()> {
+    match command {
+        ClusterCommand::Init(args) => init(&args),
+        ClusterCommand::Status(args) => status::run(&args),
+        ClusterCommand::Join(at) => join(&at),
+        ClusterCommand::Drain(args) => {
+            let say = |of: &Member| {
+                format!("{} will lead no more, and leave the in-sync set of its group", name_of(of))
+            };
+            change_member(&args, say, change::drain)
+        }
+        ClusterCommand::Undrain(args) => {
+            let say = |of: &Member| format!("{} may lead again", name_of(of));
+            change_member(&args, say, change::undrain)
+        }
+        ClusterCommand::Leave(args) => {
+            let say = |of: &Member| format!("the cluster will forget {}", name_of(of));
+            change_member(&args, say, change::leave)
+        }
+        ClusterCommand::Promote(args) => promote(&args),
+    }
+}
+
+fn say(line: &str) {
+    // Without a reader the command does what it was told all the same.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn name_of(member: &Member) -> String {
+    format!("server {} at {}", member.id, member.resp_address)
+}
+
+/// Whether to go on: it was said what will happen.
+fn may(yes: bool, will: &str) -> bool {
+    say(will);
+    if !yes {
+        say("nothing is done yet: say --yes to do it");
+    }
+    yes
+}
+
+fn init(args: &InitArgs) -> anyhow::Result<()> {
+    let mut session = CoordinatorSession::open(&args.at)?;
+    if session.topology().is_ok() {
+        bail!("there is a cluster at {} already: remora cluster status shows it", args.at.cluster);
+    }
+    let id = |at: usize| GroupId(at as u32 + 1);
+    let groups = args.groups.iter().enumerate();
+    let groups = groups.map(|(at, name)| (id(at), name.clone(), args.min_replicas)).collect();
+    let topology = Topology::new(rand::random::<u64>() | 1, groups)
+        .map_err(|error| usage(error.to_string()))?;
+    let (names, replicas) = (args.groups.join(", "), args.min_replicas);
+    let will = format!(
+        "a new cluster at {}: group(s) {names}; a change is acknowledged once its primary and at least {replicas} replica(s) have it",
+        args.at.cluster
+    );
+    if !may(args.yes, &will) {
+        return Ok(());
+    }
+    session.create(&topology)?;
+    say(&format!("done. Start servers: remora serve --cluster {} --group NAME", args.at.cluster));
+    Ok(())
+}
+
+fn join(at: &Where) -> anyhow::Result<()> {
+    let mut session = CoordinatorSession::open(at)?;
+    let topology = session.topology()?;
+    say(
+        "a server joins by itself when it is started, and has all keys of its group before it counts:",
+    );
+    for group in topology.groups() {
+        say(&format!("    remora serve --cluster {} --group {}", at.cluster, group.name));
+    }
+    say(
+        "add --announce HOST:PORT where clients reach it at another address, and as many --shards as the others",
+    );
+    Ok(())
+}
+
+/// The one member that a text names.
+fn find<'a>(topology: &'a Topology, named: &str) -> anyhow::Result<&'a Member> {
+    let is_named = |of: &&Member| {
+        of.state != MemberState::Replaced
+            && (of.id.to_string().starts_with(named)
+                || of.resp_address == named
+                || of.fabric_address == named)
+    };
+    let mut found = topology.members().iter().filter(is_named);
+    match (found.next(), found.next()) {
+        (Some(member), None) => Ok(member),
+        (Some(_), Some(_)) => bail!("{named} names several servers: say more of its id"),
+        (None, _) => bail!("the cluster has no server {named}: remora cluster status lists them"),
+    }
+}
+
+fn change_member(
+    args: &ChangeArgs,
+    will: impl Fn(&Member) -> String,
+    change: impl Fn(&Topology, MemberId) -> Result<Topology, Refusal>,
+) -> anyhow::Result<()> {
+    let mut session = CoordinatorSession::open(&args.at)?;
+    let topology = session.topology()?;
+    let member = find(&topology, &args.server)?;
+    let id = member.id;
+    // Refused before anybody is asked to agree.
+    change(&topology, id).context("this change is refused")?;
+    if !may(args.yes, &will(member)) {
+        return Ok(());
+    }
+    session.change(|topology| change(topology, id))?;
+    say("done: recorded");
+    Ok(())
+}
+
+fn promote(args: &PromoteArgs) -> anyhow::Result<()> {
+    let PromoteArgs { change: args, accept_loss } = args;
+    let mut session = CoordinatorSession::open(&args.at)?;
+    let topology = session.topology()?;
+    let member = find(&topology, &args.server)?;
+    let (id, instance) = (member.id, member.instance());
+    let group = topology.group(member.group).context("its group is gone")?;
+    let (name, group_id, epoch) = (group.name.clone(), group.id, group.epoch);
+    if group.primary == Some(instance) {
+        bail!("{} leads group {name} already", name_of(member));
+    }
+    if *accept_loss {
+        let will = format!(
+            "{} will lead group {name}. CHANGES THAT IT LACKS ARE LOST, also acknowledged ones",
+            name_of(member)
+        );
+        if may(args.yes, &will) {
+            session.change(|topology| {
+                change::promote_with_loss(topology, group_id, epoch, instance)
+            })?;
+            say("done: recorded");
+        }
+        return Ok(());
+    }
+    if epoch > 0 && !group.in_sync.contains(&instance) {
+        bail!(
+            "{} is not in the in-sync set of group {name}, and may lack acknowledged changes: wait until it is (remora cluster status)",
+            name_of(member)
+        );
+    }
+    let will = format!("{} will lead group {name}, without a loss", name_of(member));
+    if !may(args.yes, &will) {
+        return Ok(());
+    }
+    session.ask_watcher_to_promote(id)?;
+    session.wait_for(|topology| {
+        topology.group(group_id).is_some_and(|of| of.primary == Some(instance))
+    })?;
+    say("done: it is recorded as the primary");
+    Ok(())
+}

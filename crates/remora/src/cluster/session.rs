@@ -1,0 +1,172 @@
+//! A session at the coordinator, for one command.
+
+use super::args::Where;
+use anyhow::{Context, bail};
+use remora_cluster::coordinator::{Coordinator, Event, Outcome, Proposal, Refused, RequestId};
+use remora_cluster::topology::change::Refusal;
+use remora_cluster::topology::{Instance, MemberId, Topology};
+use remora_cluster::wire::{Envelope, Letter};
+use remora_command_line::Connection;
+use remora_command_line::usage;
+use remora_resp::Value;
+use remora_zookeeper::{ZookeeperAddress, ZookeeperCoordinator};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SESSION_MS: u64 = 6000;
+const TURN: Duration = Duration::from_millis(5);
+/// Others may change the topology at the same time.
+const CHANGE_TRIES: usize = 20;
+
+/// See the module's text.
+pub struct CoordinatorSession {
+    coordinator: ZookeeperCoordinator,
+    cluster: String,
+    began: Instant,
+    timeout: Duration,
+    /// What was said of the topology last; `None` before.
+    topology: Option<Option<Arc<Topology>>>,
+    members: Option<Vec<Instance>>,
+}
+
+impl CoordinatorSession {
+    /// Opens one, and waits until the coordinator has said what there is.
+    pub fn open(at: &Where) -> anyhow::Result<Self> {
+        let address: ZookeeperAddress =
+            at.cluster.parse().map_err(|error| usage(format!("--cluster: {error}")))?;
+        let coordinator = ZookeeperCoordinator::connect(address, SESSION_MS)?;
+        let mut session = Self {
+            coordinator,
+            cluster: at.cluster.clone(),
+            began: Instant::now(),
+            timeout: Duration::from_secs(at.timeout_s),
+            topology: None,
+            members: None,
+        };
+        session.poll_until(|of| (of.topology.is_some() && of.members.is_some()).then_some(()))?;
+        Ok(session)
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64 + 1
+    }
+
+    /// Takes events, until there is something. Answers of requests are given to `answered`.
+    fn poll<T>(
+        &mut self,
+        mut answered: impl FnMut(RequestId, Outcome) -> Option<T>,
+        mut find: impl FnMut(&Self) -> Option<T>,
+    ) -> anyhow::Result<T> {
+        let until = Instant::now() + self.timeout;
+        loop {
+            while let Some(event) = self.coordinator.poll(self.now_ms()) {
+                match event {
+                    Event::Topology(topology) => self.topology = Some(Some(topology)),
+                    Event::NoTopology => self.topology = Some(None),
+                    Event::UnreadableTopology(error) => {
+                        bail!("the topology at {} cannot be read: {error}", self.cluster)
+                    }
+                    Event::Members(members) => self.members = Some(members),
+                    Event::Answer(id, outcome) => {
+                        if let Some(found) = answered(id, outcome) {
+                            return Ok(found);
+                        }
+                    }
+                    Event::Session(_) | Event::Standing(_) => {}
+                }
+            }
+            if let Some(found) = find(self) {
+                return Ok(found);
+            }
+            if Instant::now() >= until {
+                let (cluster, timeout) = (&self.cluster, self.timeout);
+                bail!(
+                    "{cluster} has not answered, or not done it, within {timeout:?}: is ZooKeeper up, and has it a quorum?"
+                );
+            }
+            std::thread::sleep(TURN);
+        }
+    }
+
+    fn poll_until<T>(&mut self, find: impl FnMut(&Self) -> Option<T>) -> anyhow::Result<T> {
+        self.poll(|_, _| None, find)
+    }
+
+    fn answer(&mut self, request: RequestId) -> anyhow::Result<Outcome> {
+        self.poll(|id, outcome| (id == request).then_some(outcome), |_| None)
+    }
+
+    /// The topology.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn topology(&mut self) -> anyhow::Result<Arc<Topology>> {
+        let none =
+            || format!("there is no cluster at {}: remora cluster init makes one", self.cluster);
+        self.topology.clone().flatten().with_context(none)
+    }
+
+    /// The instances that are present.
+    pub fn members(&self) -> &[Instance] {
+        self.members.as_deref().unwrap_or_default()
+    }
+
+    /// Makes the cluster.
+    pub fn create(&mut self, topology: &Topology) -> anyhow::Result<()> {
+        let request = self.coordinator.create(self.now_ms(), topology);
+        match self.answer(request)? {
+            Outcome::Done => Ok(()),
+            Outcome::Refused(Refused::HasTopology) => bail!("another one was made meanwhile"),
+            other => bail!("the coordinator has not made it: {other:?}"),
+        }
+    }
+
+    /// Records a change of the topology, of whichever is the newest.
+    pub fn change(
+        &mut self,
+        change: impl Fn(&Topology) -> Result<Topology, Refusal>,
+    ) -> anyhow::Result<()> {
+        for _ in 0..CHANGE_TRIES {
+            let topology = change(&*self.topology()?)?;
+            let proposal = Proposal { topology, term: None };
+            let request = self.coordinator.propose(self.now_ms(), &proposal);
+            match self.answer(request)? {
+                Outcome::Done => return Ok(()),
+                Outcome::Refused(Refused::Outdated) => {}
+                other => bail!("the coordinator has not recorded it: {other:?}"),
+            }
+        }
+        bail!("others change the cluster all the time: try again")
+    }
+
+    /// Waits until the topology is so.
+    pub fn wait_for(&mut self, is_so: impl Fn(&Topology) -> bool) -> anyhow::Result<()> {
+        self.poll_until(|of| of.topology.iter().flatten().any(|of| is_so(of)).then_some(()))
+            .context("waiting for the watcher; its log says what it waits for")
+    }
+
+    /// Asks the watcher, whichever server that is, to make a member the primary of its group.
+    pub fn ask_watcher_to_promote(&mut self, member: MemberId) -> anyhow::Result<()> {
+        let topology = self.topology()?;
+        let from = Instance { member, incarnation: 1 };
+        let mut asked = 0;
+        for to in self.members().to_vec() {
+            let Some(server) = topology.member(to.member) else { continue };
+            let letter = Letter::Promote(member);
+            let envelope = Envelope { cluster: topology.cluster, from, to, letter }.encode();
+            asked += usize::from(deliver(&server.resp_address, &envelope).is_ok());
+        }
+        if asked == 0 { bail!("no server of the cluster can be reached from here") } else { Ok(()) }
+    }
+}
+
+/// Hands a message to a server.
+fn deliver(address: &str, envelope: &[u8]) -> anyhow::Result<()> {
+    let mut link = Connection::connect(address)?;
+    link.push(&[b"MEMBER.DELIVER", envelope]);
+    link.flush()?;
+    match link.reply()? {
+        Value::Error(why) => bail!("{}", String::from_utf8_lossy(why)),
+        _ => Ok(()),
+    }
+}

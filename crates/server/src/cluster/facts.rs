@@ -1,0 +1,122 @@
+//! What the topology says, for Redis clients and for INFO.
+
+use crate::shared::Shared;
+use remora_cluster::topology::{Instance, Member, MemberState, Topology};
+use remora_resp::cluster::{ClusterFacts, GroupFacts, NodeFacts, NodeId, SlotRun};
+
+/// What a server knows beside the topology.
+pub struct Known<'a> {
+    /// The instances that are present.
+    pub live: &'a [Instance],
+    /// This instance.
+    pub own: Instance,
+    /// The sum of the sequences that it has.
+    pub own_offset: u64,
+    /// It reaches the coordinator.
+    pub has_coordinator: bool,
+}
+
+/// For replies to Redis clients. A member whose address is none, or that another one has replaced, is
+/// left out.
+pub fn facts_of(topology: &Topology, known: &Known<'_>) -> ClusterFacts {
+    let group = |of: &remora_cluster::topology::Group| {
+        let members = topology.members_of(of.id);
+        let nodes = members.filter_map(|member| node_of(member, of.primary, known)).collect();
+        GroupFacts { name: of.name.clone(), epoch: of.epoch, nodes }
+    };
+    let at = |id| topology.groups().iter().position(|of| of.id == id);
+    let slots = topology.slots().iter().filter_map(|run| {
+        let last = run.first + (run.slots - 1);
+        Some(SlotRun { first: run.first, last, group: at(run.group)? })
+    });
+    ClusterFacts {
+        own: id_of(known.own),
+        epoch: topology.version,
+        has_coordinator: known.has_coordinator,
+        groups: topology.groups().iter().map(group).collect(),
+        slots: slots.collect(),
+    }
+}
+
+fn id_of(instance: Instance) -> NodeId {
+    NodeId { member: instance.member.0, incarnation: instance.incarnation }
+}
+
+fn node_of(member: &Member, primary: Option<Instance>, known: &Known<'_>) -> Option<NodeFacts> {
+    let (host, port) = member.resp_address.rsplit_once(':')?;
+    let (instance, port) = (member.instance(), port.parse().ok()?);
+    if member.state == MemberState::Replaced {
+        return None;
+    }
+    Some(NodeFacts {
+        id: id_of(instance),
+        host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+        port,
+        is_primary: primary == Some(instance),
+        is_healthy: known.live.contains(&instance),
+        offset: if instance == known.own { known.own_offset } else { 0 },
+    })
+}
+
+/// The lines of INFO cluster, beyond Redis's; none at a server that is in no cluster.
+pub fn lines_of(shared: &Shared) -> Vec<(&'static str, String)> {
+    let Some(settings) = &shared.config.cluster else { return Vec::new() };
+    let own = Instance { member: shared.cluster.member, incarnation: shared.incarnation };
+    let mut all = vec![
+        ("cluster_coordinator", settings.coordinator.clone()),
+        ("cluster_group", settings.group.clone()),
+        ("cluster_member", own.member.to_string()),
+        ("cluster_topology_version", shared.cluster.version().to_string()),
+    ];
+    let Some(topology) = shared.cluster.topology() else { return all };
+    let Some(group) = topology.group_named(&settings.group) else { return all };
+    let primary = group.primary.and_then(|of| topology.member(of.member));
+    let in_sync: Vec<_> = group.in_sync.iter().map(|of| of.member.to_string()).collect();
+    all.extend([
+        ("cluster_epoch", group.epoch.to_string()),
+        ("cluster_primary", primary.map_or_else(String::new, |of| of.resp_address.clone())),
+        ("cluster_leads", u8::from(group.primary == Some(own)).to_string()),
+        ("cluster_serves", u8::from(shared.view.leads_now()).to_string()),
+        ("cluster_in_sync", in_sync.join(",")),
+        ("cluster_min_replicas", group.min_replicas.to_string()),
+    ]);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_cluster::topology::change::{self, Joining, Promotion};
+    use remora_cluster::topology::{GroupId, MemberId};
+
+    fn instance(member: u64) -> Instance {
+        Instance { member: MemberId(member), incarnation: 7 }
+    }
+
+    #[test]
+    fn roles_health_and_slots_are_those_of_the_record() {
+        let groups = vec![(GroupId(1), "a".into(), 1), (GroupId(2), "b".into(), 1)];
+        let mut topology = Topology::new(5, groups).unwrap();
+        for (member, group, resp) in [(1, 1, "h1:1"), (2, 1, "[::1]:2"), (3, 2, "h3:3")] {
+            let joining = Joining {
+                instance: instance(member),
+                group: GroupId(group),
+                fabric_address: format!("h{member}:10"),
+                resp_address: resp.into(),
+            };
+            topology = change::join(&topology, joining).unwrap();
+        }
+        let (group, to, in_sync) = (GroupId(1), instance(2), Vec::new());
+        let promotion = Promotion { group, epoch: 0, to, in_sync };
+        let topology = change::promote(&topology, promotion).unwrap();
+        let live = [instance(1), instance(2)];
+        let known = Known { live: &live, own: instance(1), own_offset: 9, has_coordinator: true };
+        let facts = facts_of(&topology, &known);
+        let primary = facts.groups[0].leader().unwrap();
+        assert_eq!((primary.address(), primary.id.member), ("::1:2".into(), 2));
+        assert_eq!(facts.own_node().unwrap().offset, 9);
+        assert!(facts.groups[1].leader().is_none() && !facts.groups[1].nodes[0].is_healthy);
+        assert_eq!((facts.slots[0].first, facts.slots[1].last), (0, 16_383));
+        assert_eq!(facts.slots[1].group, 1);
+    }
+}

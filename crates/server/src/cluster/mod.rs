@@ -1,0 +1,29 @@
+//! The server as a member of a cluster: a thread that carries out what the state machines of
+//! `remora-cluster` say, and tells them what happens (HydraDB 5.1; docs/cluster.md).
+//!
+//! ```text
+//!   coordinator <---> Coordinator
+//!                          | events                       role thread   Orders: hold, follow, lead
+//!   other servers ---> ClusterThread: Member, Watcher --> shards        Requirement
+//!                 <---     | messages                 --> ReplicaView   the lease
+//!                        Peers
+//! ```
+//! Invariants:
+//! * one thread has the state machines; actions are carried out in their order;
+//! * a server serves only while the lease word of `replica_view` says so, and this thread alone
+//!   writes it: a thread that stands still lets it lapse.
+
+mod facts;
+mod orders;
+mod peers;
+mod settings;
+mod standings;
+mod state;
+mod thread;
+mod told;
+
+pub(crate) use facts::lines_of;
+pub use settings::{ClusterSettings, Connect};
+pub(crate) use state::ClusterState;
+pub(crate) use thread::ClusterThread;
+pub(crate) use told::ToldTopology;

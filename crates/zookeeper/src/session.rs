@@ -1,0 +1,238 @@
+//! The thread of a session: one connection after the other.
+//!
+//! ```text
+//!   connect --> prepare --> serve --+-- interrupted --> connect, with the same session
+//!      ^                            '-- asked no more -> close the session
+//!      '--- the session has ended: a new one
+//! ```
+
+use crate::address::ZookeeperAddress;
+use crate::connection::{Connection, Prepared};
+use crate::nodes::Nodes;
+use remora_cluster::coordinator::{Event, Outcome, Proposal, RequestId, SessionState};
+use remora_cluster::topology::{Instance, Topology};
+use remora_cluster::view::View;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedReceiver;
+use zookeeper_client::{Client, Error, SessionInfo, SessionState as ClientState};
+
+/// Time between two attempts to connect: a server that was started again is found soon, and one that is
+/// away costs little.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Time that closing the session may take.
+const CLOSE: Duration = Duration::from_secs(1);
+
+/// What the thread is asked.
+pub(crate) struct Asked {
+    pub id: RequestId,
+    /// The connection that the caller knew: the request belongs to it.
+    pub connection: u64,
+    pub request: Request,
+}
+
+/// A request of [`remora_cluster::coordinator::Coordinator`].
+pub(crate) enum Request {
+    Create(Topology),
+    Propose(Proposal),
+    Enter(Instance),
+    Leave,
+    Renew { topology_version: u64 },
+    Stand,
+    StepDown,
+}
+
+/// What the thread says.
+pub(crate) enum Heard {
+    Connected { connection: u64, session_ms: u64 },
+    Event(Event),
+}
+
+/// Why a connection ended.
+enum End {
+    /// Nobody asks any more.
+    Stop,
+    /// ZooKeeper has ended the session.
+    Expired,
+    /// It was lost, or none was made.
+    Interrupted,
+}
+
+/// See the module's text.
+pub(crate) struct Session {
+    address: ZookeeperAddress,
+    nodes: Nodes,
+    timeout: Duration,
+    asked: UnboundedReceiver<Asked>,
+    heard: Sender<Heard>,
+    connection: u64,
+    session: Option<SessionInfo>,
+    /// The caller has heard that this session is connected.
+    is_known: bool,
+    view: View,
+    /// What the session was asked to make present.
+    instance: Option<Instance>,
+}
+
+impl Session {
+    pub(crate) fn new(
+        address: ZookeeperAddress,
+        timeout: Duration,
+        asked: UnboundedReceiver<Asked>,
+        heard: Sender<Heard>,
+    ) -> Self {
+        let nodes = Nodes::new(address.path());
+        Self {
+            address,
+            nodes,
+            timeout,
+            asked,
+            heard,
+            connection: 0,
+            session: None,
+            is_known: false,
+            view: View::default(),
+            instance: None,
+        }
+    }
+
+    /// Runs until nobody asks any more.
+    pub(crate) fn run(mut self) {
+        loop {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build()
+                .expect("a runtime without I/O takes nothing that could be short");
+            let end = runtime.block_on(self.connection());
+            // With it goes what the library would send over its next connection.
+            drop(runtime);
+            match end {
+                End::Stop => return,
+                End::Interrupted => {}
+                End::Expired => {
+                    tracing::warn!(cluster = %self.address, "ZooKeeper has ended the session");
+                    (self.session, self.instance) = (None, None);
+                    if std::mem::take(&mut self.is_known) {
+                        self.tell(Event::Session(SessionState::Lost));
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell(&self, event: Event) {
+        // Nobody hears it any more only if nobody asks any more.
+        let _ = self.heard.send(Heard::Event(event));
+    }
+
+    /// One connection, from its beginning to its end.
+    async fn connection(&mut self) -> End {
+        let connecting =
+            connect(self.address.hosts().to_owned(), self.timeout, self.session.clone());
+        let client = match self.while_refusing(connecting).await {
+            None => return End::Stop,
+            Some(Ok(client)) => client,
+            Some(Err(Error::SessionExpired)) if self.session.is_some() => return End::Expired,
+            Some(Err(error)) => {
+                tracing::debug!(cluster = %self.address, %error, "no connection to ZooKeeper");
+                return match self.while_refusing(tokio::time::sleep(PAUSE)).await {
+                    None => End::Stop,
+                    Some(()) => End::Interrupted,
+                };
+            }
+        };
+        self.session = Some(client.session().clone());
+        let mut state = client.state_watcher();
+        let nodes = Nodes::new(self.nodes.base());
+        let preparing = Prepared::read(&client, &nodes, self.instance);
+        let prepared = match self.while_refusing(preparing).await {
+            None => {
+                drop(client);
+                closed(state).await;
+                return End::Stop;
+            }
+            Some(Ok(prepared)) => prepared,
+            Some(Err(error)) => {
+                tracing::warn!(cluster = %self.address, %error, "ZooKeeper refuses the session's nodes");
+                return match self.while_refusing(tokio::time::sleep(PAUSE)).await {
+                    None => End::Stop,
+                    Some(()) => End::Interrupted,
+                };
+            }
+        };
+        self.connection += 1;
+        self.is_known = true;
+        self.view.connected();
+        let session_ms = client.session_timeout().as_millis() as u64;
+        let _ = self.heard.send(Heard::Connected { connection: self.connection, session_ms });
+        let connection = Connection::new(
+            &client,
+            &nodes,
+            prepared,
+            (self.connection, &self.heard),
+            &mut self.view,
+        );
+        let is_over = tokio::select! {
+            biased;
+            _ = not_connected(&mut state) => true,
+            is_over = connection.serve(&mut self.asked) => is_over,
+        };
+        let open = connection.end(&mut self.instance);
+        if !is_over {
+            drop(client);
+            closed(state).await;
+            return End::Stop;
+        }
+        self.tell(Event::Session(SessionState::Suspended));
+        if let Some(id) = open {
+            self.tell(Event::Answer(id, Outcome::Unknown));
+        }
+        End::Interrupted
+    }
+
+    /// Waits for something else, and sends nothing meanwhile. `None`: nobody asks any more.
+    async fn while_refusing<T>(&mut self, what: impl Future<Output = T>) -> Option<T> {
+        let mut what = pin!(what);
+        loop {
+            tokio::select! {
+                done = &mut what => return Some(done),
+                asked = self.asked.recv() => match asked {
+                    Some(asked) => self.tell(Event::Answer(asked.id, Outcome::NotSent)),
+                    None => return None,
+                },
+            }
+        }
+    }
+}
+
+async fn connect(
+    hosts: String,
+    timeout: Duration,
+    session: Option<SessionInfo>,
+) -> Result<Client, Error> {
+    let connector = Client::connector().with_session_timeout(timeout).with_fail_eagerly();
+    let connector = match session {
+        Some(session) => connector.with_session(session),
+        None => connector,
+    };
+    connector.connect(&hosts).await
+}
+
+/// Waits until the connection is lost.
+async fn not_connected(state: &mut zookeeper_client::StateWatcher) {
+    while matches!(state.peek_state(), ClientState::SyncConnected) {
+        state.changed().await;
+    }
+}
+
+/// Waits until ZooKeeper has closed the session, but not for long.
+async fn closed(mut state: zookeeper_client::StateWatcher) {
+    let closed = async {
+        while matches!(state.peek_state(), ClientState::SyncConnected) {
+            state.changed().await;
+        }
+    };
+    let _ = tokio::time::timeout(CLOSE, closed).await;
+}
