@@ -7,6 +7,15 @@ use remora_tests::{Resp, Value, own_config, run_redis_py_with, wait_until};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
+/// The script has ended, however it has.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Two servers in this process.
 struct Pair {
     directory: TempDir,
@@ -100,8 +109,9 @@ impl Pair {
                 wait_until("the script is ready", || is_due() || has_ended.load(Ordering::Relaxed));
                 change();
             });
+            let ends = Ends(&has_ended);
             run_redis_py_with("cluster.py", &arguments, "redis-py follows the cluster");
-            has_ended.store(true, Ordering::Relaxed);
+            drop(ends);
             watcher.join().unwrap();
         });
     }
