@@ -2,9 +2,9 @@
 
 use crate::admission::ConcurrencyLimit;
 use crate::choose::{Policy, Predictor, last_heartbeat};
-use remora_fabric::{HELLO_TIMEOUT, Wake};
 use remora_fabric::detect::Wanted;
 use remora_fabric::verbs::Packets;
+use remora_fabric::{HELLO_TIMEOUT, Wake};
 use remora_layout::database::Database;
 use remora_layout::limits::DATA_BUFFER_BYTES;
 use remora_protocol::{Condition, Expiry};

@@ -99,6 +99,7 @@
 #![warn(missing_docs)]
 
 mod client;
+mod cluster;
 mod error;
 mod geo;
 mod hash;
@@ -111,6 +112,7 @@ mod trees;
 mod views;
 
 pub use client::Client;
+pub use cluster::{ClusterClient, ClusterConnectError, ClusterCounts, ClusterSession};
 pub use error::{Cause, ConnectError, ConnectFailure, Error, Refusal};
 pub use geo::{Area, Around, GeoKey, GeoMember, Position};
 pub use hash::HashKey;

@@ -298,7 +298,9 @@ impl<'a> Command<'a> {
             }
             Op::Synced => Self::Synced { until: argument as u64, begins: header.flags == ON },
             Op::Replicated => Self::Replicated { until: argument as u64, replicas: header.flags },
-            Op::Topology => Self::Topology { from: u32::try_from(argument).map_err(|_| malformed)? },
+            Op::Topology => {
+                Self::Topology { from: u32::try_from(argument).map_err(|_| malformed)? }
+            }
             Op::Transfer
             | Op::Dump
             | Op::Restore
