@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use remora_resp::Value;
 use remora_resp::wire::{ParsedValue, encode};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// A peer that is silent for so long is not coming back.
@@ -51,6 +51,25 @@ impl Connection {
             Some(error) => Err(error).with_context(|| format!("cannot connect to {address}")),
             None => bail!("\"{address}\" names no host"),
         }
+    }
+
+    /// A reply, or room to send, that takes longer is an error from now on; of a reply it may be asked
+    /// for again.
+    ///
+    /// # Errors
+    /// The limit is 0, or the socket is gone.
+    pub fn limit_waiting(&self, limit: Duration) -> anyhow::Result<()> {
+        self.stream.set_read_timeout(Some(limit))?;
+        self.stream.set_write_timeout(Some(limit))?;
+        Ok(())
+    }
+
+    /// Sends nothing more: the server closes the connection behind its last reply.
+    ///
+    /// # Errors
+    /// The socket is gone.
+    pub fn end_sending(&self) -> anyhow::Result<()> {
+        Ok(self.stream.shutdown(Shutdown::Write)?)
     }
 
     /// Whether the peer is on this machine.

@@ -277,12 +277,17 @@ impl ServerProcess {
         }
     }
 
+    /// The end of the server's log, some thousands of characters.
+    pub fn log(&self) -> String {
+        let log = self.log.lock().map(|log| String::from_utf8_lossy(&log).into_owned());
+        log.unwrap_or_default()
+    }
+
     /// The server's last log lines, to be appended to an error.
     fn last_words(&self) -> String {
-        let log = self.log.lock().map(|log| String::from_utf8_lossy(&log).into_owned());
-        match log {
-            Ok(text) if !text.trim().is_empty() => format!("; its log:\n{}", text.trim_end()),
-            _ => String::new(),
+        match self.log() {
+            text if text.trim().is_empty() => String::new(),
+            text => format!("; its log:\n{}", text.trim_end()),
         }
     }
 

@@ -1,7 +1,9 @@
 //! The command line of `remora crash`.
 
+use crate::cluster::Kind;
 use crate::types::{self, KeyType, TYPES};
 use anyhow::Result;
+use clap::builder::ArgPredicate;
 use clap::{Args, ValueEnum};
 use remora_command_line::{show_by_name, usage};
 
@@ -10,6 +12,9 @@ const MOST_SECONDS: f64 = 600.0;
 
 /// The most replicas of a run.
 const MOST_REPLICAS: u32 = 8;
+
+/// Replicas of a cluster, if their number is not named.
+const CLUSTER_REPLICAS: u32 = 2;
 
 /// What a server promises of an acknowledged write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -24,11 +29,24 @@ pub enum Durability {
 
 show_by_name!(Durability);
 
+/// What keeps the topology of a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Coordinator {
+    /// A real ZooKeeper.
+    Zk,
+}
+
 /// Kills real servers, cuts their power, and checks that nothing promised is lost.
 #[derive(Clone, Debug, Args)]
 pub struct CrashArgs {
     /// What the server promises of an acknowledged write.
-    #[arg(long, value_enum)]
+    #[arg(
+        long,
+        value_enum,
+        required = false,
+        required_unless_present = "cluster",
+        default_value_if("cluster", ArgPredicate::IsPresent, "memory")
+    )]
     pub durability: Durability,
     /// Rounds; each ends with a crash or a clean end of the server.
     #[arg(long)]
@@ -47,9 +65,16 @@ pub struct CrashArgs {
     /// This process is in a network namespace of its own: the command begins itself with it.
     #[arg(long, hide = true)]
     pub in_network_namespace: bool,
-    /// The coordinator of a cluster. This version has none.
-    #[arg(long, value_name = "zk")]
-    pub cluster: Option<String>,
+    /// Servers of a cluster (three, or --replicas and one) that go on by themselves, with a ZooKeeper
+    /// of their own. Their durability is memory unless it is named.
+    #[arg(long, value_enum)]
+    pub cluster: Option<Coordinator>,
+    /// Faults of a cluster [default: all], separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',', requires = "cluster", value_name = "NAME,..")]
+    pub faults: Vec<Kind>,
+    /// Session of each server of a cluster at ZooKeeper, ms.
+    #[arg(long, default_value_t = 2000, requires = "cluster", value_name = "MS")]
+    pub session_ms: u64,
     /// The types of the keys, separated by commas.
     #[arg(long, default_value = "all", value_name = "all|NAME,..")]
     pub types: String,
@@ -65,9 +90,17 @@ pub struct CrashArgs {
 }
 
 impl CrashArgs {
+    /// Replicas of the primary.
+    pub fn replicas(&self) -> u32 {
+        match (self.replicas, self.cluster) {
+            (0, Some(_)) => CLUSTER_REPLICAS,
+            (replicas, _) => replicas,
+        }
+    }
+
     /// Replicas without which nothing is acknowledged.
     pub fn min_replicas(&self) -> u32 {
-        self.min_replicas.unwrap_or(self.replicas.min(1))
+        self.min_replicas.unwrap_or(self.replicas().min(1))
     }
 
     /// The types of the keys. Refuses what makes no sense, or cannot be had yet.
@@ -87,16 +120,11 @@ impl CrashArgs {
                 self.replicas
             )));
         }
-        if self.min_replicas() > self.replicas {
+        if self.min_replicas() > self.replicas() {
             return Err(usage(format!(
                 "--min-replicas {}: nothing would be acknowledged with {} replica(s)",
                 self.min_replicas(),
-                self.replicas
-            )));
-        }
-        if let Some(cluster) = &self.cluster {
-            return Err(usage(format!(
-                "--cluster {cluster}: this version has no clusters; leave it out"
+                self.replicas()
             )));
         }
         if self.types == "all" {
@@ -147,7 +175,8 @@ mod tests {
             ("--seconds-per-round=NaN", "more than 0"),
             ("--replicas=9", "name 8 at most"),
             ("--min-replicas=1", "nothing would be acknowledged with 0 replica(s)"),
-            ("--cluster=zk", "no clusters; leave it out"),
+            ("--cluster=raft", "possible values: zk"),
+            ("--faults=kill-primary", "--cluster <CLUSTER>"),
         ] {
             let text = format!("{:#}", checked(&[flag]).unwrap_err());
             assert!(text.contains(words), "{flag}: {text}");

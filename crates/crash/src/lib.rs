@@ -7,11 +7,13 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod cluster;
 mod disk;
 mod history;
 mod journal;
 mod layer;
 mod load;
+mod network;
 mod replicas;
 mod rounds;
 mod small_disk;
@@ -36,6 +38,9 @@ use std::io::Write;
 /// sense.
 pub fn run(args: &CrashArgs) -> anyhow::Result<()> {
     let types = args.checked()?;
+    if args.cluster.is_some() {
+        return cluster::run(args, &types);
+    }
     if args.replicas > 0 {
         return replicas::run(args, &types);
     }

@@ -22,10 +22,12 @@
 
 mod address;
 mod connection;
+mod local_server;
 mod nodes;
 mod session;
 
 pub use address::{AddressError, ZookeeperAddress};
+pub use local_server::{LocalServer, LocalServerError, LocalServerPlan};
 
 use remora_cluster::coordinator::{
     Coordinator, Event, Outcome, Proposal, RequestId, SessionState, Term,

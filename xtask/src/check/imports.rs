@@ -48,7 +48,10 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ),
     ("command-line", &[&["client-core", "server", "resp"], FOUNDATIONS]),
     ("bench", &[&["command-line", "client-core", "server", "resp", "osm"], FOUNDATIONS]),
-    ("crash", &[&["command-line", "client", "client-core", "server", "resp"], FOUNDATIONS]),
+    (
+        "crash",
+        &[&["command-line", "client", "client-core", "server", "resp", "zookeeper"], FOUNDATIONS],
+    ),
     (
         "remora",
         &[

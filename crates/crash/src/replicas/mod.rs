@@ -1,7 +1,6 @@
 //! `remora crash --replicas N`: a primary and its replicas as real processes. They are killed, stand
 //! still, lose their links; a replica is promoted by hand when the primary is gone.
 
-mod network;
 mod node;
 mod plan;
 mod reads;

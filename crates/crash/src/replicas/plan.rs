@@ -2,7 +2,7 @@
 //!
 //! Every kind of fault has its turn before any comes again, in an order that the seed draws.
 
-use super::network::OneWay;
+use crate::network::OneWay;
 use crate::args::Durability;
 use crate::history::Promise;
 use rand::rngs::ChaCha8Rng;

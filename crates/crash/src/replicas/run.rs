@@ -1,6 +1,6 @@
 //! The rounds of a run with replicas.
 
-use super::network::{self, Network};
+use crate::network::{self, Network};
 use super::node::Promises;
 use super::plan::{self, Deck, Fault, Plan, Recovery};
 use super::reads::ReplicaReader;
@@ -36,7 +36,7 @@ const BALLAST_PIPELINE: usize = 500;
 pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<()> {
     let mut no_links = None;
     if !args.in_network_namespace && !args.without_links {
-        no_links = Some(network::enter(IN_NETWORK_NAMESPACE)?);
+        no_links = Some(network::enter(network::FLAG)?);
     }
     let seed = args.seed.unwrap_or_else(rand::random);
     note(&format!("seed {seed}"));
@@ -93,9 +93,6 @@ pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<(
         _ => Ok(()),
     }
 }
-
-/// The flag of a process that has become the same command in a network namespace.
-const IN_NETWORK_NAMESPACE: &str = "--in-network-namespace";
 
 /// What lives through all rounds.
 struct Run<'a> {

@@ -1,6 +1,6 @@
 //! The servers of a run: a primary and its replicas, what happens to them, and how they come back.
 
-use super::network::{FABRIC_PORT, Network};
+use crate::network::{FABRIC_PORT, Network, OneWay};
 use super::node::{Home, Link, Memory, Node, Position, Promises, Start};
 use super::plan::{Disturbance, Fault, Plan, Recovery};
 use crate::load::Round;
@@ -259,8 +259,8 @@ impl Servers {
                 let network = self.network.as_mut().context("no links to cut")?;
                 let (from, to) = (self.primary, replica);
                 network.cut(&[
-                    super::network::OneWay { from, to },
-                    super::network::OneWay { from: to, to: from },
+                    OneWay { from, to },
+                    OneWay { from: to, to: from },
                 ])?;
                 std::thread::sleep(plan.lasts);
                 network.heal()

@@ -474,7 +474,10 @@ impl Worker {
                 tracing::warn!("the ring is not withdrawn for epoch {epoch}: {why}");
                 return self.orders.push(Order::Hold, purpose);
             }
-            (Purpose::Prepare(epoch), Ok(_)) => return self.prepared = Some(epoch),
+            (Purpose::Prepare(epoch), Ok(_)) => {
+                tracing::info!("epoch {epoch}: all that was received is applied");
+                return self.prepared = Some(epoch);
+            }
             (Purpose::Prepare(epoch), Err(why)) => member::Event::CannotLead(epoch, why),
         };
         self.tell_member(event);
@@ -519,6 +522,7 @@ impl Worker {
             && reports.iter().all(|of| of.requirement == self.requirement.number)
         {
             self.prepared = None;
+            tracing::info!("epoch {epoch}: each replica that could be promoted has all of it");
             self.tell_member(member::Event::Ready(epoch));
         }
         let is_drained =

@@ -16,6 +16,9 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
+/// The flag of a process that has become the same command in a network namespace.
+pub const FLAG: &str = "--in-network-namespace";
+
 /// Port of each server's fabric address.
 pub const FABRIC_PORT: u16 = 7400;
 
@@ -203,7 +206,7 @@ mod tests {
                 Ok(command) => command,
                 Err(reason) => return println!("cuts of links DID NOT RUN: {reason}"),
             };
-            let name = "replicas::network::tests::a_cut_is_silent_and_one_way_and_heals";
+            let name = "network::tests::a_cut_is_silent_and_one_way_and_heals";
             command.arg(std::env::current_exe().unwrap()).args(["--exact", name, "--nocapture"]);
             let output = command.env(INSIDE, "1").output().unwrap();
             assert!(output.status.success(), "{output:?}");

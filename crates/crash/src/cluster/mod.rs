@@ -1,0 +1,13 @@
+//! `remora crash --cluster zk`: ZooKeeper and the servers of one group as real processes. They are
+//! killed, stand still, lose the coordinator and each other; the cluster goes on by itself.
+
+mod failover;
+mod members;
+mod plan;
+mod readers;
+mod round;
+mod run;
+mod writers;
+
+pub use plan::Kind;
+pub use run::run;
