@@ -88,7 +88,7 @@ fn the_demo_shows_three_ways_and_leaves_nothing() {
 #[test]
 fn version_is_one_line() {
     let finished = run_clean("version");
-    assert_eq!((finished.code, finished.out.as_str()), (Some(0), "remora 0.1.0 (layout 5)\n"));
+    assert_eq!((finished.code, finished.out.as_str()), (Some(0), "remora 0.1.0 (layout 6)\n"));
 }
 
 #[test]

@@ -45,6 +45,9 @@ mod redis_oracle;
 mod resp;
 mod shard_threads;
 
+// Clusters.
+mod cluster_client;
+
 // Sessions, and what they share.
 mod choice;
 mod clients;

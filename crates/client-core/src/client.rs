@@ -86,6 +86,11 @@ impl Client {
         self.connection.data_buffers.counts()
     }
 
+    /// The server's incarnation: a number that is new at each of its starts.
+    pub fn incarnation(&self) -> u64 {
+        self.connection.incarnation
+    }
+
     /// The server's shards.
     pub fn shards(&self) -> usize {
         self.connection.tables.len()

@@ -83,6 +83,15 @@ pub enum Error {
     /// [`Options::max_lag`](crate::Options::max_lag) allows.
     #[error("{0}")]
     TooStale(Cause),
+    /// The reply to a change was lost with its primary, or did not come in time: the change may have
+    /// happened, may happen yet, or never. The client has not sent it again
+    /// ([`ClusterSession`](crate::ClusterSession)).
+    #[error("whether the change happened is unknown: its primary is gone or has not answered")]
+    Unknown,
+    /// No server leads the group of the key within the timeout; nothing was changed
+    /// ([`ClusterSession`](crate::ClusterSession)).
+    #[error("no server of the cluster leads the key's group within the session's timeout")]
+    NoPrimary,
     /// The server refused the request.
     #[error("the server refused: {0}")]
     Refused(Refusal),

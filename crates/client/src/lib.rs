@@ -88,6 +88,28 @@
 //! # }
 //! ```
 //!
+//! # Clusters
+//!
+//! [`ClusterClient`] is a client of all servers of a cluster. It routes each key to the primary of its
+//! group, and follows failovers by itself.
+//!
+//! ```no_run
+//! use remora_client::{ClusterClient, Error, Options};
+//!
+//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let servers = ["10.0.0.5:7380".parse()?, "10.0.0.6:7380".parse()?];
+//! let mut session = ClusterClient::connect(&servers, &Options::default())?.session();
+//! session.set(b"courier:7", b"free")?;
+//! match session.increment(b"orders", 1) {
+//!     Ok(orders) => println!("{orders} orders"),
+//!     // Its reply was lost with a primary. It is not sent again.
+//!     Err(Error::Unknown) => println!("counted, or not"),
+//!     Err(other) => return Err(other.into()),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Threads and failures
 //!
 //! A [`Client`] is shared by the threads of a process; each takes a [`Session`] of its own.
@@ -99,6 +121,7 @@
 #![warn(missing_docs)]
 
 mod client;
+mod cluster;
 mod error;
 mod geo;
 mod hash;
@@ -111,6 +134,7 @@ mod trees;
 mod views;
 
 pub use client::Client;
+pub use cluster::{ClusterClient, ClusterConnectError, ClusterCounts, ClusterSession};
 pub use error::{Cause, ConnectError, ConnectFailure, Error, Refusal};
 pub use geo::{Area, Around, GeoKey, GeoMember, Position};
 pub use hash::HashKey;

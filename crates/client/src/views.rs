@@ -29,6 +29,11 @@ impl<V> Default for Views<V> {
 }
 
 impl<V> Views<V> {
+    /// Number of views.
+    pub fn views(&self) -> usize {
+        self.0.len()
+    }
+
     /// The view of this key; `make` creates it if there is none. If there are `most` views, it
     /// first drops all of them: it keeps no order for eviction, and each view is a hint that the
     /// next operations learn again.

@@ -41,7 +41,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
             FOUNDATIONS,
         ],
     ),
-    ("client", &[&["client-core", "protocol", "geometry", "layout"]]),
+    ("client", &[&["client-core", "cluster", "protocol", "geometry", "layout"]]),
     (
         "sim",
         &[&["client-core", "server", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS],
