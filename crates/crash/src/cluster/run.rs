@@ -80,7 +80,7 @@ pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<(
     let ended = run.run();
     let is_good = ended.is_ok() && run.totals.are_good();
     if !is_good {
-        run.members.note_logs();
+        run.members.note_state();
         note(&format!("the servers' directories stay: {}", base.keep().display()));
     }
     run.print(no_links.as_deref())?;
