@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo couriers test-fast test test-long rxe check book fresh worlds fuzz bench tables clean
+.PHONY: help build demo cluster couriers test-fast test test-long rxe check book fresh worlds fuzz bench tables clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -17,6 +17,9 @@ build: ## build all of the workspace, in release
 demo: ## load real places, read them three ways, draw a map; ARGS=--json
 	@cargo build --locked --release --package remora
 	@"$(TARGET)/release/remora" demo --map "$(TARGET)/demo-map.html" $(ARGS)
+
+cluster: ## ZooKeeper and three servers; the primary is killed under load
+	@bash scripts/cluster.sh $(ARGS)
 
 couriers: ## an example service: the nearest free of 10,000 moving couriers
 	@cargo build --locked --release --package remora --package couriers

@@ -6,7 +6,7 @@
 # last server.
 #
 #   bench/replication.sh            all parts, five rounds, copies of ten million records
-#   bench/replication.sh cost       one part: cost, peers, copy or lag
+#   bench/replication.sh cost       one part: cost, shard, peers, copy or lag
 #   --quick                         three rounds of less work, copies of a million, lag for 20 s
 #   --short                         one round of little work, to see that it works
 #   --rounds N                      so many rounds
@@ -24,7 +24,7 @@ rounds=5 requests=400000 seconds=3 records=10000000 lag_seconds=180 parts=()
 usage() { sed -n '/^#   bench/,/^#   --lag/s/^#   //p' "$0" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case "$1" in
-    cost | peers | copy | lag) parts+=("$1") ;;
+    cost | shard | peers | copy | lag) parts+=("$1") ;;
     --quick) rounds=3 requests=200000 seconds=2 records=1000000 lag_seconds=20 ;;
     --short) rounds=1 requests=5000 seconds=0.2 records=20000 lag_seconds=2 ;;
     --rounds) rounds="${2:?}"; shift ;;
@@ -34,7 +34,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ ${#parts[@]} -gt 0 ] || parts=(cost peers copy lag)
+[ ${#parts[@]} -gt 0 ] || parts=(cost shard peers copy lag)
 # shellcheck source=bench/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=bench/servers.sh
@@ -184,6 +184,48 @@ print_cost() {
 # each KEY REPLICAS DECIMALS: the median, of one replica.
 each() { printf "%.$3f" "$(per "$(median "$1")" "$2")"; }
 
+# Where the CPU of the primary goes, for SETs as those of the comparison with peers.
+# ticks NAME: clock ticks of all its threads in the kernel, and all of them.
+ticks() { sed 's/.*) //' "/proc/${pid[$1]}/stat" | awk '{ print $13, $12 + $13 }'; }
+one_shard() {
+  local count="$1" pipeline at entries kernel all kernel_now all_now name
+  local -A before
+  remora_group turned "$count" shm "$count"
+  for pipeline in 1 16; do
+    at="shard.$count.$pipeline"
+    for name in shard_turns feed_messages feed_wakes master_repl_offset; do before[$name]="$(info turned "$name")"; done
+    read -r kernel all < <(ticks turned)
+    run "$at" --path ask --server "$work/turned.socket" --reads 0 --records 100000 --value-bytes 100 \
+      --clients 8 --pipeline "$pipeline" --ops $((requests * (pipeline > 1 ? 4 : 1)))
+    read -r kernel_now all_now < <(ticks turned)
+    entries=$(($(info turned master_repl_offset) - before[master_repl_offset]))
+    for name in shard_turns feed_wakes; do
+      keep "$at.$name" "$(per $(($(info turned "$name") - before[$name])) "$entries")"
+    done
+    keep "$at.entries" "$(per $((entries * count)) $(($(info turned feed_messages) - before[feed_messages])))"
+    keep "$at.kernel" "$(per $((100 * (kernel_now - kernel))) $((all_now - all)))"
+    keep "$at.cpu" "$(field "$at" server_cpu_us_per_op)"
+  done
+  end_group turned "$count"
+}
+shard() {
+  local count
+  for count in $(turns 0 1 2); do one_shard "$count"; done
+}
+print_shard() {
+  local count pipeline at
+  printf '\n### Where the CPU of the primary goes, SET of 100 bytes over rings, 8 clients\n\n'
+  echo "| Replicas | outstanding | primary CPU us/op | of it in the kernel | turns of the shard for each SET | entries a message | wakes of a replica's thread for each entry |"
+  echo "| --- | --- | --- | --- | --- | --- | --- |"
+  for count in 0 1 2; do
+    for pipeline in 1 16; do
+      at="shard.$count.$pipeline"
+      echo "| $count | $pipeline | $(cell "$at.cpu" 2) | $(cell "$at.kernel" 0) % | $(cell "$at.shard_turns" 2) |" \
+        "$(cell "$at.entries" 1) | $(each "$at.feed_wakes" $((count > 0 ? count : 1)) 3) |"
+    done
+  done
+}
+
 # CPU of an acknowledged SET, of Redis and Valkey too.
 get_valkey() {
   [ -z "$valkey$no_valkey" ] || return 0
@@ -315,6 +357,11 @@ one_copy() {
   wait "$ended" || true
   keep "copy.$kind.s" "$(per $(($(cat "$work/copied.at") - began)) 1000000000)"
   keep "copy.$kind.rate" "$(per "$records" "$(last "copy.$kind.s")")"
+  if [ "$kind" = remora ]; then
+    keep copy.turns "$(info copied replica_copy_turns)"
+    keep copy.turn "$(info copied replica_copy_longest_turn_us)"
+    keep copy.turn_cpu "$(info copied replica_copy_longest_turn_cpu_us)"
+  fi
   end_group copied 1
   memory=2GiB
 }
@@ -333,6 +380,8 @@ print_copy() {
       "$(cell "copy.$kind.before.p99" 2) | $(cell "copy.$kind.during.p99" 2) |" \
       "$(most "copy.$kind.before.max") | $(most "copy.$kind.during.max") |"
   done
+  printf '\nThe longest of %s turns of the shard with the copy: %s us; the most CPU time of one: %s us.\n' \
+    "$(cell copy.turns 0)" "$(most copy.turn)" "$(most copy.turn_cpu)"
 }
 
 # The lag at the full write rate.

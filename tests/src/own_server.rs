@@ -7,6 +7,7 @@ pub fn own_config(socket: &Path) -> Config {
     Config {
         data: None,
         replica_of: None,
+        cluster: None,
         replica_reads: Default::default(),
         min_replicas: 0,
         replica_acks: remora_server::AskFor::default(),

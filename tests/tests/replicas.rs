@@ -128,6 +128,25 @@ fn replicas_have_what_their_primary_has_over_each_transport_with_any_shards() {
 }
 
 #[test]
+fn info_tells_the_turns_of_a_copy() {
+    let primary = Primary::start();
+    let mut resp = primary.server.resp();
+    fill(&mut resp, 0);
+    assert_eq!(resp.info("replica_copy_turns"), 0);
+    assert_eq!(resp.info("replica_copy_longest_turn_us"), 0);
+    let replica = primary.replica(2, false);
+    catch_up(&mut resp, &mut replica.resp());
+    let turns = resp.info("replica_copy_turns");
+    assert!(turns >= 2, "each shard is copied");
+    for longest in ["replica_copy_longest_turn_us", "replica_copy_longest_turn_cpu_us"] {
+        assert!(resp.info(longest) > 0, "{longest}");
+    }
+    fill(&mut resp, 1);
+    catch_up(&mut resp, &mut replica.resp());
+    assert_eq!(resp.info("replica_copy_turns"), turns, "the log is no copy");
+}
+
+#[test]
 fn a_replica_goes_on_after_a_lost_link_without_another_copy() {
     let primary = Primary::start();
     let mut resp = primary.server.resp();

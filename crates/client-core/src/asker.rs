@@ -8,6 +8,7 @@ use crate::data_buffers::BufferRange;
 use crate::directory::Directory;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::followed::is_refused_for_now;
 use crate::gathered::Gathered;
 use crate::in_flight::{InFlight, RequestAt, RequestId, Ticket, answered, is_followed};
 use remora_layout::frame::frame_bytes;
@@ -81,6 +82,8 @@ pub(crate) struct Asker {
     /// Shards of unanswered submitted requests, oldest first.
     order: VecDeque<u8>,
     pub next_ticket: u64,
+    /// Requests for a change that were sent, except those that were refused for now.
+    pub changes_attempted: u64,
     /// Buffer for encoding a request.
     scratch: Vec<u8>,
 }
@@ -95,6 +98,7 @@ impl Asker {
             gathered: 0,
             order: VecDeque::new(),
             next_ticket: 0,
+            changes_attempted: 0,
             scratch: Vec::new(),
         }
     }
@@ -280,7 +284,9 @@ impl Asker {
         header.form |= if part.is_some() { form::BUFFER } else { 0 };
         let inline = if in_pieces { none } else { value };
         let parts = [header.as_bytes(), key, inline, name];
-        let is_search = is_search(command);
+        let (is_search, is_write) = (is_search(command), command.is_write());
+        // Before the first byte: a failure may leave any of them sent.
+        self.changes_attempted += u64::from(is_write);
         if is_search {
             self.endpoint.inbox.begin_search(RequestAt { shard, sequence: id.sequence });
         }
@@ -288,7 +294,6 @@ impl Asker {
             self.put_into_ring(shard, &parts, true)?;
         }
         let length = REQUEST_HEADER_BYTES + key.len() + value.len() + name.len();
-        let is_write = command.is_write();
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         let end = &mut self.queues[shard];
@@ -420,6 +425,9 @@ impl Asker {
         let in_buffer = (header.flags == IN_BUFFER).then_some(value_bytes);
         let is_followed = header.flags & MORE != 0;
         self.queues[flight.shard].writes -= flight.is_write as u32;
+        if flight.is_write && is_refused_for_now(status) {
+            self.changes_attempted -= 1;
+        }
         let pointer = RemotePointer::from_words(header.pointer.map(|word| word.get()));
         if let Some(hash) = flight.hash {
             let term_ms = header.lease_ms.get() as u64;
@@ -435,7 +443,11 @@ impl Asker {
             Counts { operations: 1, round_trips: 1, bytes, asked: 1, ..Counts::default() }
         };
         let number = header.number.get();
-        let lag_ns = self.endpoint.learn_reply(flight.sent_ns, Lag::of_code(header.lag.get()));
+        // A change was acknowledged by a primary, even if it shows nothing more by now.
+        let lag_ns = match flight.is_write {
+            true => 0,
+            false => self.endpoint.learn_reply(flight.sent_ns, Lag::of_code(header.lag.get())),
+        };
         Ok(Answer { status, number, value, in_buffer, is_followed, pointer, counts, lag_ns })
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{ConnectError, Error};
 use crate::machine_share::MachineShare;
 use crate::options::{Options, PointerCacheKind};
 use crate::session::Session;
-use remora_fabric::{Address, Connected, Transport};
+use remora_fabric::{Address, Connected, Transport, connect};
 use std::sync::Arc;
 
 /// A client process's connection to one server. Cheap to clone; every thread
@@ -30,9 +30,9 @@ impl Client {
     /// available.
     pub fn connect(address: impl Into<Address>, options: &Options) -> Result<Self, ConnectError> {
         let address = address.into();
-        let (transport, backoff) = (options.transport, options.connect_timeout);
+        let Options { transport, connect_timeout, rdma_packets, hello_timeout, .. } = *options;
         let connection =
-            match remora_fabric::connect(&address, transport, backoff, options.rdma_packets)? {
+            match connect(&address, transport, connect_timeout, rdma_packets, hello_timeout)? {
                 Connected::Shm(connected) => Connection::over_shm(&address, *connected)?,
                 Connected::Remote(connected) => {
                     Connection::over_network(&address, *connected, options)?

@@ -119,6 +119,14 @@ impl Directory {
         self.pointers.put(hash, pointer, term_ms.max(self.least_term_ms), from_ns);
     }
 
+    /// Pointers in a cache of the session's own.
+    pub fn known_pointers(&self) -> usize {
+        match &self.pointers {
+            Pointers::Private(cache) => cache.pointers(),
+            Pointers::Shared(_) => 0,
+        }
+    }
+
     /// Forgets the pointer of this hash: a write of this session invalidates it.
     #[inline]
     pub fn forget(&mut self, hash: KeyHash) {

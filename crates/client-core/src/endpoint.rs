@@ -28,6 +28,9 @@ use std::time::Duration;
 /// How long a session lets others run while it waits for them.
 pub(crate) const PAUSE: Duration = Duration::from_micros(20);
 
+/// A session that is to notice the server's silence sleeps no longer than this at a time.
+const SILENCE_LOOK: Duration = Duration::from_millis(50);
+
 /// How often a thread receives before it takes a heartbeat for missing: after it has not run for a
 /// while, its socket may hold more than one receive takes.
 const LOOKS: u32 = 32;
@@ -56,6 +59,8 @@ pub(crate) struct Endpoint {
     works: Vec<Work<'static>>,
     wake: Wake,
     pub timeout: Duration,
+    /// See [`Options::ends_when_silent`].
+    ends_when_silent: bool,
     pub staleness: Staleness,
 }
 
@@ -90,6 +95,7 @@ impl Endpoint {
             works: Vec::new(),
             wake: options.wake,
             timeout: options.timeout,
+            ends_when_silent: options.ends_when_silent,
             staleness: Staleness::new(options.max_lag),
             connection,
         })
@@ -189,6 +195,22 @@ impl Endpoint {
             }
         }
         self.end(Error::ServerSilent)
+    }
+
+    /// How long a wait may sleep at a time, of the time that is left.
+    fn at_a_time(&self, left: Duration) -> Duration {
+        if self.ends_when_silent { left.min(SILENCE_LOOK) } else { left }
+    }
+
+    /// Ends the connection if the server has been silent for too long, and the session is to notice.
+    fn look_for_silence(&mut self) -> Result<(), Error> {
+        if !self.ends_when_silent || !self.lease.is_silent(self.clock_ns) {
+            return Ok(());
+        }
+        match self.time_is_up() {
+            Error::TimedOut => Ok(()),
+            over => Err(over),
+        }
     }
 
     /// An operation begins.

@@ -167,6 +167,7 @@ fn status_text(status: Status) -> &'static str {
         Status::Fenced => {
             "it has not reached the coordinator of its cluster for too long, and another server may lead"
         }
+        Status::OtherGroup => "the key belongs to another group of its cluster: follow the cluster",
         Status::RoleChanged => {
             "it became a replica before it could answer: whether a change outlives that is not known"
         }

@@ -15,6 +15,14 @@ pub struct Got<'s> {
     pub counts: Counts,
 }
 
+impl Got<'_> {
+    /// The same result, with the value at another place.
+    pub fn with_value<'o>(self, value: Option<&'o [u8]>) -> Got<'o> {
+        let Self { served_by, counts, .. } = self;
+        Got { value, served_by, counts }
+    }
+}
+
 /// What a batch calls once for each key: the key's index, its value if it
 /// exists, and how it was fetched.
 pub type Each<'e> = dyn FnMut(usize, Option<&[u8]>, ServedBy) + 'e;

@@ -7,7 +7,7 @@
 //! thread of its own; a thread that waits at shared rings serves the others meanwhile.
 //!
 //! ```text
-//!   session       operations by name
+//!   session       operations by name; followed: what following a cluster needs of it
 //!   read, batch, hash, trees     what each of them does, by either route
 //!   router        ask, or read?          directory   tables and pointers
 //!   asker         requests in flight     choose      what the routes cost
@@ -43,6 +43,7 @@ mod data_buffers;
 mod directory;
 mod endpoint;
 mod error;
+mod followed;
 mod found;
 mod gathered;
 mod hash;

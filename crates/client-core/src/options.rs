@@ -2,9 +2,9 @@
 
 use crate::admission::ConcurrencyLimit;
 use crate::choose::{Policy, Predictor, last_heartbeat};
-use remora_fabric::Wake;
 use remora_fabric::detect::Wanted;
 use remora_fabric::verbs::Packets;
+use remora_fabric::{HELLO_TIMEOUT, Wake};
 use remora_layout::database::Database;
 use remora_layout::limits::DATA_BUFFER_BYTES;
 use remora_protocol::{Condition, Expiry};
@@ -69,6 +69,11 @@ pub struct Options {
     pub max_lag: Option<Duration>,
     /// How long to retry at a server that is busy with connecting others.
     pub connect_timeout: Duration,
+    /// How long to wait for each answer of a server while connecting.
+    pub hello_timeout: Duration,
+    /// A wait ends, and the session with it, as soon as the server has been silent for
+    /// `SERVER_SILENT_MS`. Otherwise only an operation whose time is up looks for that.
+    pub ends_when_silent: bool,
 }
 
 impl Default for Options {
@@ -89,6 +94,8 @@ impl Default for Options {
             timeout: Duration::from_secs(5),
             max_lag: None,
             connect_timeout: Duration::from_secs(30),
+            hello_timeout: HELLO_TIMEOUT,
+            ends_when_silent: false,
         }
     }
 }

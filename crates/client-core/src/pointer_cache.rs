@@ -118,6 +118,11 @@ impl PointerCache {
         Self { entries: HugeTable::zeroed(first + WINDOW), used: 0, most }
     }
 
+    /// Pointers in it.
+    pub fn pointers(&self) -> usize {
+        self.used
+    }
+
     /// Whether there is a cache at all.
     pub fn is_on(&self) -> bool {
         self.most > 0

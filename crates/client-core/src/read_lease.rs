@@ -60,6 +60,7 @@ pub struct ReadLease {
     server_at_ns: u64,
     utilisation_ppm_plus_1: u32,
     wait_ns: u32,
+    topology: u16,
     /// What the server shows is at least as fresh as at this time; see [`ReadLease::fresh_ns`].
     fresh_ns: i64,
     /// When the server said so, at the latest.
@@ -99,6 +100,7 @@ impl ReadLease {
             server_at_ns: 0,
             utilisation_ppm_plus_1: 0,
             wait_ns: 0,
+            topology: 0,
             fresh_ns: UNKNOWN_NS,
             fresh_told_ns: 0,
         }
@@ -174,6 +176,7 @@ impl ReadLease {
         self.unanswered_ns = 0;
         self.utilisation_ppm_plus_1 = beat.utilisation_ppm_plus_1;
         self.wait_ns = beat.wait_ns;
+        self.topology = beat.topology;
         let echoed_ns = beat.echoed_client_clock_ns;
         if beat.lag.is_unknown() {
             self.end();
@@ -258,6 +261,12 @@ impl ReadLease {
         self.clock_written_ns
     }
 
+    /// The low 16 bits of the version of the topology that the server knows; 0 if it knows none.
+    #[inline]
+    pub fn topology(&self) -> u16 {
+        self.topology
+    }
+
     /// The server's load in the last heartbeat; `None` before the first one.
     pub fn load(&self) -> Option<ServerLoad> {
         let utilisation_ppm = self.utilisation_ppm_plus_1.checked_sub(1)?;
@@ -303,6 +312,7 @@ mod tests {
                 wait_ns: 7,
                 incarnation,
                 epoch: 1,
+                topology: 0,
                 server_unix_ms: unix_ms,
                 echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
                 session,

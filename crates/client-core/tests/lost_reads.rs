@@ -124,6 +124,7 @@ fn beat(sequence: u64, echoed_client_clock_ns: u64, to_client: &Words) {
         wait_ns: 0,
         incarnation: INCARNATION,
         epoch: 1,
+        topology: 0,
         server_unix_ms: 1_700_000_000_000,
         echoed_client_clock_ns,
         session: SESSION,

@@ -221,6 +221,9 @@ pub enum Refusal {
         "it has not reached the coordinator of its cluster for too long, and another server may lead"
     )]
     Fenced,
+    /// The key belongs to another group of the server's cluster.
+    #[error("the key belongs to another group of its cluster: connect by a ClusterClient")]
+    OtherGroup,
     /// The disk of the server's log takes nothing more; nothing was changed.
     #[error("the disk of the server's log takes nothing: its INFO says why")]
     NotKept,
@@ -268,6 +271,7 @@ impl Refusal {
             Status::NoReads => Self::NoReads,
             Status::Copying => Self::Copying,
             Status::Fenced => Self::Fenced,
+            Status::OtherGroup => Self::OtherGroup,
             Status::NotKept => Self::NotKept,
             Status::TooFewReplicas => Self::TooFewReplicas,
             Status::NothingKept => Self::NothingKept,

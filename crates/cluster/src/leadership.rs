@@ -228,7 +228,12 @@ impl Leadership {
 
     /// Whether the member may acknowledge, and answer reads, at this time.
     pub fn serves(&mut self, now_ns: u64) -> bool {
-        !matches!(self.stage, Stage::Taking { .. }) && self.lease.holds(now_ns)
+        !self.is_taking() && self.lease.holds(now_ns)
+    }
+
+    /// Whether it has not begun to serve.
+    pub fn is_taking(&self) -> bool {
+        matches!(self.stage, Stage::Taking { .. })
     }
 
     /// Time has passed. What follows of it.
@@ -321,9 +326,9 @@ impl Leadership {
 
     /// Whether the primary is cut off from its replicas, which could go on without it: others that
     /// could lead are present at the coordinator, enough of them for one to lead the others.
-    pub fn is_cut_off(&mut self, wanted: &[Instance], live: &[Instance], now_ns: u64) -> bool {
+    pub fn is_cut_off(&self, wanted: &[Instance], live: &[Instance]) -> bool {
         let others = self.recorded.iter().filter(|of| live.contains(of)).count();
-        wanted.len() < self.min_replicas && others > self.min_replicas && !self.lease.holds(now_ns)
+        wanted.len() < self.min_replicas && others > self.min_replicas
     }
 
     /// It is proposed to record this set.

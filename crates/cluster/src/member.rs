@@ -10,8 +10,9 @@
 //! Invariants:
 //! * it takes part in no epoch below that for which it has withdrawn its ring: it takes no entries of
 //!   such a primary, and confirms no lease of it;
-//! * it leads an epoch only if the recorded topology names this instance, and never one that it gave
-//!   up. A process that was started again is another instance: it resumes nothing by itself;
+//! * it leads an epoch only if the recorded topology names this instance, and takes it once: to give
+//!   it up is to end the instance, or to wait for the next epoch. A process that was started again is
+//!   another instance: it resumes nothing by itself;
 //! * it serves only behind the wait for the leases of the epoch before, counted from its own
 //!   withdrawal, with all that it had received applied, and while its own lease holds;
 //! * the coordinator's session decides nothing here: a primary whose session is lost leads on while
@@ -27,7 +28,8 @@ use crate::message::{Message, Position};
 use crate::topology::change::{self, Joining};
 use crate::topology::{Group, GroupId, Instance, Topology};
 use remora_layout::limits::{
-    ENTER_AGAIN_MS, PROPOSE_AGAIN_DOUBLINGS, PROPOSE_AGAIN_MS, REFRESH_MS, RELEASED_TIMEOUT_MS,
+    CUT_OFF_MS, ENTER_AGAIN_MS, PROPOSE_AGAIN_DOUBLINGS, PROPOSE_AGAIN_MS, REFRESH_MS,
+    RELEASED_TIMEOUT_MS,
 };
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -43,8 +45,8 @@ pub enum Event {
     Coordinator(coordinator::Event),
     /// What has become of [`Action::Propose`].
     Proposed(Outcome),
-    /// What has become of [`Action::Enter`].
-    Entered(Outcome),
+    /// What has become of [`Action::Enter`] of this instance.
+    Entered(Instance, Outcome),
     /// Another instance has sent this to this instance.
     Message(Instance, Message),
     /// [`Action::Withdraw`] has happened: no entry of a primary below this epoch enters the memory of
@@ -78,7 +80,7 @@ pub enum Event {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     /// Ask the coordinator to make this instance present; answered by [`Event::Entered`].
-    Enter,
+    Enter(Instance),
     /// Ask the coordinator to end the presence of this session: that of an instance that was given up.
     Leave,
     /// Have the newest topology delivered: let the coordinator renew by this version, and drop the
@@ -249,8 +251,6 @@ pub struct Member {
     fence: Option<Stopwatch>,
     /// by a topology of this version.
     fence_version: u64,
-    /// It leads no epoch up to this one.
-    given_up: u64,
     /// Proposals in a row that were not recorded, and since when the last one was not.
     refusals: u32,
     refused: Option<Stopwatch>,
@@ -262,6 +262,8 @@ pub struct Member {
     is_unsure: bool,
     watcher: Option<Instance>,
     lease_held: bool,
+    /// Since the lease of this leadership lapsed.
+    lapsed: Option<Stopwatch>,
     /// An epoch that this instance may begin at once: that before it was released.
     released: u64,
     refreshed: Option<Stopwatch>,
@@ -287,7 +289,6 @@ impl Member {
             fenced: 0,
             fence: None,
             fence_version: 0,
-            given_up: 0,
             refusals: 0,
             refused: None,
             proposed: 0,
@@ -295,6 +296,7 @@ impl Member {
             is_unsure: false,
             watcher: None,
             lease_held: true,
+            lapsed: None,
             released: 0,
             refreshed: None,
             now: Stopwatch::begin(0),
@@ -307,6 +309,8 @@ impl Member {
         let instance = Instance { incarnation, ..self.me };
         let mut next = Self::new(Joining { instance, ..self.joining.clone() });
         (next.session, next.must_leave) = (self.session, true);
+        // The answer is still to come.
+        (next.proposed, next.in_flight) = (self.proposed, self.in_flight);
         next.live = std::mem::take(&mut self.live);
         let topology = self.topology.take();
         *self = next;
@@ -367,13 +371,20 @@ impl Member {
     /// Takes an event, at this time. What the server is to do.
     pub fn handle(&mut self, now_ns: u64, event: Event) -> Vec<Action> {
         self.now = Stopwatch::begin(now_ns);
-        let clocks = [&mut self.fence, &mut self.entered, &mut self.refused, &mut self.refreshed];
+        let clocks = [
+            &mut self.fence,
+            &mut self.entered,
+            &mut self.refused,
+            &mut self.refreshed,
+            &mut self.lapsed,
+        ];
         clocks.into_iter().flatten().for_each(|clock| clock.tick(now_ns));
         match event {
             Event::Tick => self.tick(now_ns),
             Event::Coordinator(event) => self.hear_coordinator(event, now_ns),
             Event::Proposed(outcome) => self.proposed(outcome, now_ns),
-            Event::Entered(outcome) => self.entered(outcome),
+            Event::Entered(of, outcome) if of == self.me => self.entered(outcome),
+            Event::Entered(..) => {}
             Event::Message(from, message) => self.hear(from, message, now_ns),
             Event::Withdrawn { epoch, positions } => self.withdrawn(epoch, positions, now_ns),
             Event::Ready(epoch) => {
@@ -496,7 +507,7 @@ impl Member {
         };
         let is_new = group.epoch > own_epoch;
         if is_new && matches!(self.role, Role::Leads(_)) {
-            self.give_up(own_epoch);
+            self.give_up();
             self.say(Notice::Deposed(own_epoch, group.epoch));
         }
         let Some(primary) = group.primary.filter(|_| group.epoch >= self.fenced) else { return };
@@ -506,8 +517,7 @@ impl Member {
             // A process of this server before this one: a watcher chooses another.
             _ if primary != self.me && primary.member == self.me.member => {}
             _ if primary != self.me => self.follow(primary, group.epoch),
-            _ if group.epoch > self.given_up => self.take(group, now_ns),
-            _ => {}
+            _ => self.take(group, now_ns),
         }
     }
 
@@ -526,15 +536,14 @@ impl Member {
             (self.fenced, self.fence) = (group.epoch, None);
         }
         self.role = Role::Leads(Box::new(Leadership::new(self.me, group, self.fence, now_ns)));
-        self.lease_held = true;
+        (self.lease_held, self.lapsed) = (true, None);
         self.actions.push(Action::Prepare(group.epoch));
         self.use_release();
         self.say(Notice::Takes(group.epoch));
     }
 
-    /// Leads this epoch no more.
-    fn give_up(&mut self, epoch: u64) {
-        self.given_up = self.given_up.max(epoch);
+    /// Leads no more.
+    fn give_up(&mut self) {
         self.role = Role::Holds;
         self.actions.push(Action::Hold);
     }
@@ -656,7 +665,7 @@ impl Member {
         if !is_it {
             return;
         }
-        self.give_up(epoch);
+        self.give_up();
         self.role = Role::Released { epoch, since: Stopwatch::begin(now_ns) };
         self.say(Notice::HandedOver(epoch));
         if let Some(watcher) = self.watcher {
@@ -668,13 +677,13 @@ impl Member {
     fn cannot_lead(&mut self, epoch: u64, why: String) {
         if matches!(&self.role, Role::Leads(of) if of.epoch == epoch) {
             self.say(Notice::CannotLead(epoch, why));
-            self.end_instance(epoch);
+            self.end_instance();
         }
     }
 
     /// The epoch ends only with another instance: this one is given up.
-    fn end_instance(&mut self, epoch: u64) {
-        self.give_up(epoch);
+    fn end_instance(&mut self) {
+        self.give_up();
         self.role = Role::Ended;
         self.actions.push(Action::BeginAnew);
     }
@@ -686,7 +695,7 @@ impl Member {
             if self.must_leave {
                 self.actions.push(Action::Leave);
             }
-            self.actions.push(Action::Enter);
+            self.actions.push(Action::Enter(self.me));
         }
         self.join();
         match &mut self.role {
@@ -696,7 +705,7 @@ impl Member {
                 if since.has_passed(RELEASED_TIMEOUT_MS * NS_PER_MS) {
                     let epoch = *epoch;
                     self.say(Notice::NobodyTook(epoch));
-                    self.end_instance(epoch);
+                    self.end_instance();
                 }
             }
             // Elected perhaps, and nobody has told.
@@ -757,7 +766,8 @@ impl Member {
     fn watch_lease(&mut self, epoch: u64, now_ns: u64) {
         let Role::Leads(of) = &mut self.role else { return };
         let holds = of.lease.holds(now_ns);
-        if holds != self.lease_held {
+        self.lapsed = if holds { None } else { self.lapsed.or(Some(self.now)) };
+        if holds != self.lease_held && !of.is_taking() {
             self.lease_held = holds;
             self.say(if holds { Notice::LeaseHolds(epoch) } else { Notice::LeaseLapsed(epoch) });
         }
@@ -770,10 +780,11 @@ impl Member {
         let Role::Leads(of) = &mut self.role else { return };
         of.admit(&topology);
         let Some(set) = of.wanted_set(&topology, now_ns) else { return };
-        if of.is_cut_off(&set, &self.live, now_ns) {
+        let has_lapsed = self.lapsed.is_some_and(|at| at.has_passed(CUT_OFF_MS * NS_PER_MS));
+        if has_lapsed && of.is_cut_off(&set, &self.live) {
             let epoch = of.epoch;
             self.say(Notice::CutOff(epoch));
-            self.end_instance(epoch);
+            self.end_instance();
             return;
         }
         let (author, group) = ((self.me, of.epoch), self.joining.group);

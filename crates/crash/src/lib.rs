@@ -23,7 +23,10 @@ mod types;
 mod workload;
 
 pub use args::{CrashArgs, Durability};
+pub use cluster::{ClusterPlan, Members, Status};
 pub use layer::{Fault, Layer};
+pub use load::ServerAddress;
+pub use network::Network;
 
 use anyhow::{Context, bail};
 use remora_command_line::note;

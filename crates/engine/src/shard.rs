@@ -359,6 +359,8 @@ impl<J: Journal> Shard<J> {
             }
             Command::Synced { until, begins } => self.execute_synced(until, begins),
             Command::Replicated { until, replicas } => self.execute_replicated(until, replicas),
+            // A shard knows of no cluster.
+            Command::Topology { .. } => Reply::status(Status::NotFound),
             Command::Dump { .. }
             | Command::DumpPart { .. }
             | Command::Load { .. }

@@ -74,6 +74,8 @@ fn commands_round_trip() {
         Command::Synced { until: u64::MAX, begins: false },
         Command::Replicated { until: 0, replicas: 1 },
         Command::Replicated { until: u64::MAX, replicas: u8::MAX },
+        Command::Topology { from: 0 },
+        Command::Topology { from: u32::MAX },
         Command::Digest { key: None },
         Command::Digest { key: Some(b"key") },
         Command::Flush,

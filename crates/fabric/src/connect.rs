@@ -37,7 +37,7 @@ impl Connected {
 /// transport needs another address. [`Wanted::Auto`] takes shared memory if it is available,
 /// otherwise RDMA, otherwise TCP; it logs this once if it takes TCP, or if the first choice failed.
 /// It dials a busy server again for as long as `backoff`. `packets`: those of the queue pair, for
-/// RDMA.
+/// RDMA. It waits for each answer of the server for `hello_timeout`.
 ///
 /// # Errors
 /// There is no listener, the server refuses, the wanted transport is not available, or the server
@@ -47,8 +47,10 @@ pub fn connect(
     wanted: Wanted,
     backoff: Duration,
     packets: Packets,
+    hello_timeout: Duration,
 ) -> Result<Connected, ConnectError> {
-    let mut caller = Caller { backoff: Backoff::new(Instant::now(), backoff), packets };
+    let backoff = Backoff::new(Instant::now(), backoff);
+    let mut caller = Caller { backoff, packets, hello_timeout };
     let (named, error) = match caller.dial_twice(address, wanted) {
         Ok(connected) => return Ok(connected),
         Err(failed) => failed,
@@ -72,6 +74,7 @@ pub fn connect(
 struct Caller {
     backoff: Backoff,
     packets: Packets,
+    hello_timeout: Duration,
 }
 
 impl Caller {
@@ -139,18 +142,20 @@ impl Caller {
         wanted: Wanted,
     ) -> Result<Dialled<Connected>, ConnectError> {
         Ok(match address {
-            Address::Unix(path) => match shm::dial(path, wanted)? {
+            Address::Unix(path) => match shm::dial(path, wanted, self.hello_timeout)? {
                 Dialled::Session(connected) => {
                     Dialled::Session(Connected::Shm(Box::new(connected)))
                 }
                 Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
             },
-            Address::Tcp(address) => match remote::dial(*address, wanted, &self.packets)? {
-                Dialled::Session(connected) => {
-                    Dialled::Session(Connected::Remote(Box::new(connected)))
+            Address::Tcp(address) => {
+                match remote::dial(*address, wanted, &self.packets, self.hello_timeout)? {
+                    Dialled::Session(connected) => {
+                        Dialled::Session(Connected::Remote(Box::new(connected)))
+                    }
+                    Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
                 }
-                Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
-            },
+            }
         })
     }
 }

@@ -10,8 +10,8 @@ use remora_layout::hello::{ClientHello, HELLO_MAGIC, PROTOCOL_VERSION, Refusal, 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long either side waits for the other's hello.
-pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long either side waits for the other's hello, if nothing else is said.
+pub const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a session could not be made.
 #[derive(Debug, thiserror::Error)]

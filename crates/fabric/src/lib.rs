@@ -47,7 +47,7 @@ pub use address::{Address, UnknownAddress};
 pub use answer::{answer, elsewhere, hello_of, refusal};
 pub use any::AnyLink;
 pub use connect::{Connected, connect};
-pub use hello::{ConnectError, client_hello};
+pub use hello::{ConnectError, HELLO_TIMEOUT, client_hello};
 pub use locks::LockWaits;
 
 use remora_layout::limits::{MAX_READ_BYTES, MAX_WRITE_BYTES};

@@ -10,7 +10,7 @@
 
 use crate::address::Address;
 use crate::detect::Wanted;
-use crate::hello::{ConnectError, Dialled, HELLO_TIMEOUT, check_answer, client_hello};
+use crate::hello::{ConnectError, Dialled, check_answer, client_hello};
 use crate::tcp::{self, TcpLink};
 use crate::verbs::{self, Packets, VerbsError, VerbsLink};
 use crate::{AnyLink, Link, LinkError, RemoteAddress, Transport, Waited, Work};
@@ -22,6 +22,7 @@ use remora_layout::session::mailbox_bytes;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 use zerocopy::{FromZeros, IntoBytes};
 
 pub use crate::client_regions::{CLIENT_LARGE, CLIENT_MAILBOX};
@@ -153,16 +154,17 @@ pub(crate) fn dial(
     address: SocketAddr,
     wanted: Wanted,
     packets: &Packets,
+    hello_timeout: Duration,
 ) -> Result<Dialled<Connected>, ConnectError> {
     let server = || Address::Tcp(address);
     let unreachable = |source| ConnectError::Unreachable { server: server(), source };
     let not_a_server = |what| ConnectError::NotAServer { server: server(), what };
     // Before the server begins to wait for it.
     let sent = client_hello(wanted);
-    let mut stream = TcpStream::connect_timeout(&address, HELLO_TIMEOUT).map_err(unreachable)?;
+    let mut stream = TcpStream::connect_timeout(&address, hello_timeout).map_err(unreachable)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
-    stream.set_write_timeout(Some(HELLO_TIMEOUT))?;
+    stream.set_read_timeout(Some(hello_timeout))?;
+    stream.set_write_timeout(Some(hello_timeout))?;
     stream.write_all(sent.as_bytes()).map_err(unreachable)?;
     let mut hello = ServerHello::new_zeroed();
     let (magic, rest) = hello.as_mut_bytes().split_at_mut(size_of::<u64>());
@@ -207,7 +209,7 @@ pub(crate) fn dial(
         }
     };
     let mut link = connection.link();
-    let arenas = read_headers(&mut link, shards).map_err(|error| match chosen {
+    let arenas = read_headers(&mut link, shards, hello_timeout).map_err(|error| match chosen {
         Transport::Verbs => {
             ConnectError::Verbs { server: server(), why: VerbsError::NoReach(error) }
         }
@@ -221,7 +223,11 @@ pub(crate) fn dial(
 }
 
 /// READs all headers in one batch.
-fn read_headers(link: &mut AnyLink, shards: usize) -> Result<Vec<ArenaHeader>, LinkError> {
+fn read_headers(
+    link: &mut AnyLink,
+    shards: usize,
+    timeout: Duration,
+) -> Result<Vec<ArenaHeader>, LinkError> {
     const BYTES: usize = ARENA_HEADER_BYTES;
     link.reserve_landing(shards * BYTES);
     let batch: Vec<Work<'_>> = (0..shards)
@@ -237,7 +243,7 @@ fn read_headers(link: &mut AnyLink, shards: usize) -> Result<Vec<ArenaHeader>, L
     while done < shards {
         let Some(completion) = link.poll() else {
             // Heartbeats may arrive in between; only silence is an end.
-            if link.wait(Some(HELLO_TIMEOUT)) == Waited::TimedOut {
+            if link.wait(Some(timeout)) == Waited::TimedOut {
                 return Err(LinkError::Disconnected);
             }
             continue;

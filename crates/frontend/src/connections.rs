@@ -85,6 +85,12 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         self.executor.port_mut()
     }
 
+    /// The executor, for tests.
+    #[cfg(test)]
+    pub(crate) const fn executor(&mut self) -> &mut E {
+        &mut self.executor
+    }
+
     /// How many there are.
     pub fn open(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -152,6 +158,12 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         self.scratch = scratch;
         self.turns += some as u64;
         some
+    }
+
+    /// Whether some connections hold replies back.
+    #[inline]
+    pub fn holds_replies(&self) -> bool {
+        !self.holding.is_empty()
     }
 
     /// Lets connections send what has become durable.

@@ -1,13 +1,13 @@
 //! Connections of a protocol that is not RESP: lines of words. A number is answered at once,
 //! other words are asked of their shard, which answers when the test says so. The first word of a
-//! line may choose another reply: `text` (a long one), `many` (keys in several turns), `held` (one
+//! line may choose another reply; `listen` has none: `text` (a long one), `many` (keys in several turns), `held` (one
 //! that waits until a sequence is durable).
 
 use crate::ahead::{Next, parse_ahead};
 use crate::{
     Answers, Connection, ConnectionCounts, Connections, Each, Executor, Here, Job, Jobs,
-    KeyReplies, LongReply, ManyKeys, Order, OwnedReply, Parsed, ParsedRequest, Protocol, Question,
-    ReplyForm, Responder, ShardAnswer, ShardPort, Skipped, Token, Waiting, What, group,
+    KeyReplies, LongReply, ManyKeys, News, Order, OwnedReply, Parsed, ParsedRequest, Protocol,
+    Question, ReplyForm, Responder, ShardAnswer, ShardPort, Skipped, Token, Waiting, What, group,
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
@@ -206,6 +206,9 @@ impl ShardPort for Shards {
 #[derive(Default)]
 struct Asks {
     shards: Shards,
+    /// What connections are told next.
+    news: News,
+    message: String,
 }
 
 impl Executor for Asks {
@@ -231,6 +234,9 @@ impl Executor for Asks {
         if line.words == ["quit"] {
             responder.reply(|out, ()| out.extend_from_slice(b"bye\n"));
             return responder.quit();
+        }
+        if line.words == ["listen"] {
+            return responder.take_pushes(true);
         }
         if let Ok(number) = line.words[0].parse::<i64>() {
             return responder
@@ -272,6 +278,14 @@ impl Executor for Asks {
 
     fn take(&mut self, _: Token, reply: OwnedReply, _: bool) -> Option<OwnedReply> {
         Some(reply)
+    }
+
+    fn news(&mut self) -> News {
+        std::mem::take(&mut self.news)
+    }
+
+    fn push(&mut self, responder: &mut Responder<Lines>) {
+        responder.push(|out, ()| out.extend_from_slice(self.message.as_bytes()));
     }
 }
 
@@ -377,6 +391,14 @@ impl World {
             self.connections.serve(drop);
         }
         String::from_utf8(std::mem::take(&mut self.stream.0.borrow_mut().1)).unwrap()
+    }
+
+    /// Connections that listen are told this.
+    fn tell(&mut self, message: &str) -> String {
+        self.connections.executor().message = message.to_owned();
+        self.connections.executor().news.has_pushes = true;
+        self.connections.tell(drop);
+        self.got()
     }
 
     /// The client closes something; the kernel reports that as an event.
@@ -655,4 +677,52 @@ fn what_a_client_has_sent_before_it_went_is_executed() {
     world.stream.0.borrow_mut().0.extend_from_slice(b"a\nb\n");
     world.close(Peer::Gone);
     assert_eq!((world.connections.port().jobs.len(), world.connections.open()), (2, 0));
+}
+
+#[test]
+fn a_message_waits_for_replies_before_it_and_for_a_reply_that_is_being_written() {
+    let mut world = World::new();
+    assert_eq!(world.tell("lost\n"), "", "it does not listen");
+    world.send("listen\n");
+    assert_eq!(world.tell("one\n"), "one\n");
+    assert_eq!(world.send("a\n1\n"), "");
+    assert_eq!(world.tell("two\n") + &world.tell("three\n"), "");
+    assert_eq!(world.answer(0, 7), "7\n1\ntwo\nthree\n");
+    // Of a request with more keys than a turn takes, too, whose keys are taken meanwhile.
+    let keys: Vec<_> = (0..3 * KEYS_PER_TURN).map(|at| at.to_string()).collect();
+    assert_eq!(world.send(&format!("many {}\n", keys.join(" "))), "");
+    assert_eq!(world.tell("four\n"), "");
+    let mut got = String::new();
+    while !world.connections.port().jobs.is_empty() {
+        got += &world.answer_keys(0);
+    }
+    assert_eq!(got, format!("{}\nfour\n", keys.join(" ")));
+    // The rest of a long reply is still to come.
+    world.send("text\n");
+    let begun = world.answer_text(0, vec![b'x'; 3], true);
+    assert_eq!((begun + &world.tell("five\n")).as_str(), "xxx");
+    assert_eq!(world.answer_text(0, vec![b'y'; 3], false), "yyyfive\n");
+}
+
+#[test]
+fn a_connection_that_listens_stays_in_its_thread() {
+    let mut world = World::new();
+    world.connections.add(Stream::default(), Connection::new(peer(), 2));
+    world.send("listen\n1\n");
+    world.connections.stir(1);
+    world.got();
+    let (_, moved) = world.connections.take_out(1.0).expect("the other one goes");
+    assert_eq!(moved.responder().serial(), 2);
+}
+
+#[test]
+fn connections_that_do_not_listen_end_with_what_they_have_sent_if_they_are_to() {
+    let mut world = World::new();
+    world.send("a\n");
+    world.stream.0.borrow_mut().0.extend_from_slice(b"b\n");
+    world.connections.executor().news.ends_others = true;
+    world.connections.tell(drop);
+    assert_eq!(world.got(), "");
+    assert_eq!(world.answer(0, 1) + &world.answer(0, 2), "1\n2\n");
+    assert_eq!(world.connections.open(), 0);
 }

@@ -579,6 +579,10 @@ pub const PRIMARY_TIME_MS: u64 = 1_000;
 pub const LAG_MARKS: usize = 256;
 /// Longest message to a replica: it has room for the longest frame of the log.
 pub const FEED_BYTES: usize = MAX_FRAME_BYTES - FRAME_ALIGN_BYTES;
+/// A replica's thread is woken over shared memory once a message has so many bytes, together with
+/// those before it for which it was not. Otherwise it is woken once a millisecond at most, as each
+/// signal costs the primary more than an entry: what lies in its memory counts without it.
+pub const FEED_WAKE_BYTES: usize = RING_BYTES / 8;
 /// Batches of entries on their way to one shard of a replica.
 pub const APPLY_BATCHES: u64 = 16;
 /// Places in the log of a primary that a shard of a replica knows while they are on their way to its
@@ -596,6 +600,9 @@ pub const COPY_BLOCKED_S: u64 = 30;
 pub const COPY_FOR_ROOM_MS: u64 = 5_000;
 /// See [`COPY_FOR_ROOM_MS`].
 pub const COPY_FOR_ROOM_MAX_MS: u64 = 600_000;
+/// An entry that a shard of a replica refuses for a reason that time does not mend is tried again
+/// with the next tick, after a second, and then after twice as long each time, up to this, s.
+pub const APPLY_AGAIN_MAX_S: u64 = 64;
 /// Time until a replica that has lost its primary tries again, at first and at most, ms.
 pub const FOLLOW_AGAIN_MS: u64 = 50;
 /// See [`FOLLOW_AGAIN_MS`].
@@ -689,6 +696,9 @@ pub const MAX_MEMBER_ADDRESS_BYTES: usize = 128;
 /// Longest topology, bytes. A ZooKeeper refuses requests of 1 MiB (`jute.maxbuffer`); the rest is for
 /// the head of a request.
 pub const MAX_TOPOLOGY_BYTES: usize = 1_000_000;
+/// A client gets a topology in parts of so many bytes: one frame for each, and most topologies are
+/// shorter.
+pub const TOPOLOGY_PART_BYTES: usize = 64 << 10;
 /// Requests of one member to the coordinator that wait for their answers: it has a handful of things
 /// to ask, each again some times at most.
 pub const COORDINATOR_REQUESTS: usize = 64;
@@ -703,6 +713,9 @@ pub const FENCE_TICK_MAX_MS: u64 = 3 * HEARTBEAT_MS;
 /// A member of the in-sync set that has not confirmed the lease for so long leaves the set, ms: longer
 /// than a busy machine stands still. Nothing is acknowledged meanwhile.
 pub const SILENT_REPLICA_MS: u64 = 500;
+/// A primary whose lease has lapsed for so long, ms, gives up if its replicas could go on without it:
+/// before it would leave them out, and not at once when it stood still itself.
+pub const CUT_OFF_MS: u64 = 300;
 /// A replica that left the in-sync set comes back after this, ms, and after twice as much each
 /// further time, as it makes all changes wait each time that it leaves,
 pub const RETURN_BACKOFF_MS: u64 = 1_000;
@@ -866,6 +879,7 @@ const _: () = assert!(LOG_PIECE_BYTES + 64 <= FEED_BYTES && ASK_ENTRIES > 1);
 const _: () = assert!(LOG_ROOM_BYTES < FEED_ROOM_BYTES);
 const _: () = assert!(MAX_MIN_REPLICAS < MAX_COUNTED_REPLICAS);
 const _: () = assert!(MAX_TOPOLOGY_BYTES < (1 << 20) - 1024);
+const _: () = assert!(TOPOLOGY_PART_BYTES <= MAX_INLINE_BYTES);
 const _: () = assert!(LAG_UNIT_US * 10 <= HEARTBEAT_MS * 1_000 && LAG_MARKS > 2);
 const _: () = assert!(IN_SYNC_LOOK_MS < IN_SYNC_STALL_MS && IN_SYNC_STALL_MS < IN_SYNC_TIMEOUT_MS);
 const _: () = assert!(2 * (MAX_KEY_BYTES + MAX_VALUE_BYTES) + OPLOG_BYTES < LOG_HELD_BYTES);
@@ -899,7 +913,7 @@ const _: () = assert!(
     (PRIMARY_LEASE_MS - PRIMARY_LEASE_MARGIN_MS) * (100 + CLOCK_DRIFT_PERCENT)
         <= (PRIMARY_LEASE_MS + PRIMARY_LEASE_MARGIN_MS) * (100 - CLOCK_DRIFT_PERCENT)
 );
-const _: () = assert!(PRIMARY_LEASE_MS + FENCE_TICK_MAX_MS < SILENT_REPLICA_MS);
+const _: () = assert!(PRIMARY_LEASE_MS + CUT_OFF_MS + 2 * FENCE_TICK_MAX_MS < SILENT_REPLICA_MS);
 // A fast server's clock that is slewed forward stays within the margin that a slow reader adds.
 const _: () = assert!(
     (100 + CLOCK_DRIFT_PERCENT) * (1_000_000 + CLOCK_SLEW_PPM) * 100

@@ -103,8 +103,9 @@ pub const fn mailbox_bytes(shards: usize) -> usize {
 /// A heartbeat: one cache line, written every 10 ms (Catfish 4.1).
 ///
 /// ```text
-///  word 0 sequence | 1 utilisation 32, wait 32 | 2 incarnation | 3 epoch
-///       4 server's Unix ms | 5 echoed client clock | 6 session 48, lag 16 | 7 checksum of words 0 to 6
+///  word 0 sequence | 1 utilisation 32, wait 32 | 2 incarnation
+///       3 epoch 48, topology 16 | 4 server's Unix ms | 5 echoed client clock
+///       6 session 48, lag 16 | 7 checksum of words 0 to 6
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Heartbeat {
@@ -118,8 +119,11 @@ pub struct Heartbeat {
     pub wait_ns: u32,
     /// The server's incarnation.
     pub incarnation: u64,
-    /// The server's epoch.
+    /// The server's epoch: its low 48 bits.
     pub epoch: u64,
+    /// The low 16 bits of the version of the cluster's topology that the server knows; 0 without a
+    /// cluster. A client that has another one asks for the topology.
+    pub topology: u16,
     /// The server's clock, Unix ms.
     pub server_unix_ms: u64,
     /// The client's clock that the server read before it checked that it is still the primary; ns.
@@ -132,6 +136,8 @@ pub struct Heartbeat {
 
 /// Bits of a session's number in a heartbeat.
 const SESSION_BITS: u32 = 48;
+/// Bits of an epoch in a heartbeat.
+const EPOCH_BITS: u32 = 48;
 
 impl Heartbeat {
     /// Words of an encoded heartbeat.
@@ -143,7 +149,7 @@ impl Heartbeat {
             self.sequence,
             self.utilisation_ppm_plus_1 as u64 | (self.wait_ns as u64) << 32,
             self.incarnation,
-            self.epoch,
+            self.epoch & ((1 << EPOCH_BITS) - 1) | (self.topology as u64) << EPOCH_BITS,
             self.server_unix_ms,
             self.echoed_client_clock_ns,
             self.session & ((1 << SESSION_BITS) - 1) | (self.lag.code() as u64) << SESSION_BITS,
@@ -163,7 +169,8 @@ impl Heartbeat {
             utilisation_ppm_plus_1: words[1] as u32,
             wait_ns: (words[1] >> 32) as u32,
             incarnation: words[2],
-            epoch: words[3],
+            epoch: words[3] & ((1 << EPOCH_BITS) - 1),
+            topology: (words[3] >> EPOCH_BITS) as u16,
             server_unix_ms: words[4],
             echoed_client_clock_ns: words[5],
             session: words[6] & ((1 << SESSION_BITS) - 1),
@@ -200,6 +207,7 @@ mod tests {
             wait_ns: 70_000,
             incarnation: 99,
             epoch: 1,
+            topology: 9,
             server_unix_ms: 1_700_000_000_000,
             echoed_client_clock_ns: 5,
             session: 3,
@@ -207,8 +215,14 @@ mod tests {
         };
         let words = beat.to_words();
         assert_eq!(Heartbeat::from_words(&words), Some(beat));
-        let next = Heartbeat { sequence: 8, echoed_client_clock_ns: 6, lag: Lag::UNKNOWN, ..beat }
-            .to_words();
+        let next = Heartbeat {
+            sequence: 8,
+            topology: u16::MAX,
+            echoed_client_clock_ns: 6,
+            lag: Lag::UNKNOWN,
+            ..beat
+        }
+        .to_words();
         for mixed_at in 1..Heartbeat::WORDS {
             let mut mixed = next;
             mixed[mixed_at..].copy_from_slice(&words[mixed_at..]);

@@ -256,6 +256,15 @@ pub enum Command<'a> {
         /// Replicas that are wanted.
         replicas: u8,
     },
+    /// The topology of the cluster that the server belongs to, encoded, from this byte on, at most
+    /// `TOPOLOGY_PART_BYTES` of it: less is its end. `number` is its version; another one than that of
+    /// the part before begins anew. A server that is a replica, or without its lease, answers too.
+    /// `NotFound`: it belongs to no cluster, or does not know the topology yet. The server answers,
+    /// and no shard.
+    Topology {
+        /// The first byte that is wanted.
+        from: u32,
+    },
     /// Gives this key's value to another key of the same shard. `number` is 1 if it was done, 0 if
     /// a key of that name exists.
     Transfer {
@@ -375,7 +384,8 @@ impl<'a> Command<'a> {
             | Self::Scan { .. }
             | Self::RandomKey { .. }
             | Self::Synced { .. }
-            | Self::Replicated { .. } => None,
+            | Self::Replicated { .. }
+            | Self::Topology { .. } => None,
         }
     }
 
@@ -405,6 +415,7 @@ impl<'a> Command<'a> {
                 | Self::EndDump { .. }
                 | Self::Synced { .. }
                 | Self::Replicated { .. }
+                | Self::Topology { .. }
         )
     }
 

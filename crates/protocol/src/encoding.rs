@@ -116,6 +116,7 @@ impl<'a> Command<'a> {
             Self::Replicated { until, replicas } => {
                 (Op::Replicated, replicas, until as i64, none, none)
             }
+            Self::Topology { from } => (Op::Topology, 0, i64::from(from), none, none),
             Self::Transfer { .. }
             | Self::Dump { .. }
             | Self::Restore { .. }
@@ -297,6 +298,9 @@ impl<'a> Command<'a> {
             }
             Op::Synced => Self::Synced { until: argument as u64, begins: header.flags == ON },
             Op::Replicated => Self::Replicated { until: argument as u64, replicas: header.flags },
+            Op::Topology => {
+                Self::Topology { from: u32::try_from(argument).map_err(|_| malformed)? }
+            }
             Op::Transfer
             | Op::Dump
             | Op::Restore
@@ -389,6 +393,7 @@ fn check_parts(op: Op, header: &RequestHeader, key: &[u8], value: &[u8]) -> Resu
         Op::Incr | Op::Expire | Op::SetRange | Op::GetRange | Op::SetBit | Op::GetBit => true,
         Op::Scan | Op::RandomKey | Op::Transfer | Op::DelDumped => true,
         Op::DumpPart | Op::EndDump | Op::Load | Op::Synced | Op::Replicated => true,
+        Op::Topology => true,
         Op::Set => header.flags >> 2 & 3 == 2,
         Op::GetEx => header.flags == ON,
         _ => false,

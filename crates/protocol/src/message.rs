@@ -183,6 +183,8 @@ pub enum Op {
     Synced = 34,
     /// How many replicas have stored changes of the shard.
     Replicated = 35,
+    /// A part of the topology of the server's cluster.
+    Topology = 36,
 }
 
 impl Op {
@@ -199,6 +201,7 @@ impl Op {
                 | Self::RandomKey
                 | Self::Synced
                 | Self::Replicated
+                | Self::Topology
         )
     }
 
@@ -280,6 +283,8 @@ pub enum Status {
     RoleChanged = 29,
     /// The server is a primary of a cluster whose lease has ended: another one may lead.
     Fenced = 30,
+    /// The slot of the key belongs to another group of the cluster: ask for the topology.
+    OtherGroup = 31,
 }
 
 impl Status {
@@ -306,9 +311,9 @@ mod tests {
     fn a_number_on_the_wire_is_that_of_what_it_means() {
         for number in 0..=u8::MAX {
             let op = Op::from_number(number).map(|op| op as u8);
-            assert_eq!(op, matches!(number, 1..=35 | 60).then_some(number));
+            assert_eq!(op, matches!(number, 1..=36 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
-            assert_eq!(status, (number <= Status::Fenced as u8).then_some(number));
+            assert_eq!(status, (number <= Status::OtherGroup as u8).then_some(number));
         }
     }
 }

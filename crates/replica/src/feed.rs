@@ -5,7 +5,7 @@
 //! goes on with the next one. A copy that is interrupted is of no use; the replica asks anew. The
 //! replica has stored nothing before it says that it has taken its copy whole.
 
-use crate::send::{AskFor, LogSender, Violation};
+use crate::send::{AskFor, LogSender, Urgency, Violation};
 use remora_arena::Journal;
 use remora_engine::{Now, ReplicaPosition, Resumption, Shard, SnapshotTurn};
 use remora_layout::limits::{FEED_BYTES, FEED_REASON_BYTES};
@@ -169,11 +169,16 @@ impl Feed {
     }
 
     /// Writes the next message into `out`, which is empty: at most [`FEED_BYTES`]. It stays empty
-    /// if a copy has nothing to send yet.
-    pub fn next_message<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now, out: &mut Vec<u8>) {
+    /// if a copy has nothing to send yet. Returns when the replica has to look at it.
+    pub fn next_message<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> Urgency {
         if let Some(answer) = self.answer.pop_front() {
             *out = answer;
-            return;
+            return Urgency::Now;
         }
         match &mut self.stage {
             Stage::Copying(copy) => match copy.next_message(shard, (now, self.ask_for), out) {
@@ -181,14 +186,16 @@ impl Feed {
                 Ok(None) => {}
                 Err(lost) => self.lose(shard, lost, out),
             },
-            Stage::Shipping(sender) => {
-                if let Err(lost) = sender.next_message(shard, now, out) {
+            Stage::Shipping(sender) => match sender.next_message(shard, now, out) {
+                Ok(urgency) => return urgency,
+                Err(lost) => {
                     out.clear();
                     self.lose(shard, lost, out);
                 }
-            }
+            },
             Stage::Lost => {}
         }
+        Urgency::Now
     }
 
     fn lose<J: Journal>(&mut self, shard: &mut Shard<J>, lost: Lost, out: &mut Vec<u8>) {
@@ -256,6 +263,12 @@ impl Feed {
             self.answer = [answer].into();
         }
         Ok(())
+    }
+
+    /// Whether the replica gets a copy.
+    #[inline]
+    pub fn has_copy(&self) -> bool {
+        matches!(self.stage, Stage::Copying(_))
     }
 
     /// Whether the snapshot of the shard is open for a copy.

@@ -31,4 +31,4 @@ pub use follow::{FollowEvent, Follower, PrimaryFacts};
 pub use in_sync::{InSyncSet, Membership, RecordedSet, Standing};
 pub use lag::{Freshness, Mark};
 pub use receive::{FeedError, LogReceiver, Received};
-pub use send::{AskFor, LogSender, Violation};
+pub use send::{AskFor, LogSender, Urgency, Violation};

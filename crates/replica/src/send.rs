@@ -36,6 +36,15 @@ impl AskFor {
     }
 }
 
+/// When the replica's thread has to look at a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Urgency {
+    /// At once: the primary or a reader waits for what it does then.
+    Now,
+    /// With a later one, or its next heartbeat: entries of the log count as stored without it.
+    Soon,
+}
+
 /// What no honest replica sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Violation {
@@ -56,6 +65,9 @@ pub enum Violation {
 pub struct LogSender {
     cursor: Cursor,
     hold: Option<Hold>,
+    /// Places behind entries that were sent, some tens of entries apart, and the sequences of these
+    /// entries: an acknowledgement moves the hold there without a search in the log.
+    places: VecDeque<(u64, Cursor)>,
     /// The last entry that was sent whole.
     sent: u64,
     /// The greatest that it was, also before a roll back.
@@ -95,6 +107,7 @@ impl LogSender {
         Ok(Self {
             cursor,
             hold,
+            places: VecDeque::new(),
             sent: before,
             most_sent: before,
             commit: 0,
@@ -136,7 +149,7 @@ impl LogSender {
 
     /// Writes the next message into `out`, which is empty: at most [`FEED_BYTES`]. The caller sends
     /// it, and says by which WRITE ([`LogSender::posted`]) and when that has completed
-    /// ([`LogSender::completed`]).
+    /// ([`LogSender::completed`]). Returns when the replica has to look at it.
     ///
     /// # Errors
     /// The log has dropped what comes next.
@@ -145,7 +158,7 @@ impl LogSender {
         shard: &mut Shard<J>,
         now: Now,
         out: &mut Vec<u8>,
-    ) -> Result<(), Lost> {
+    ) -> Result<Urgency, Lost> {
         let clock = self.told.clock.get();
         let (kind, before) = match self.echoed < clock {
             true => (FeedKind::Echo, FEED_HEADER_BYTES + size_of::<Echo>()),
@@ -157,15 +170,19 @@ impl LogSender {
             self.unasked += of.last + 1 - of.first;
             self.sent = of.last;
             self.most_sent = self.most_sent.max(self.sent);
+            if of.ends_entry {
+                self.note_place();
+            }
         }
         // The clock came before the commit position is read: all that was committed when the replica
         // read its clock is within that position.
         self.echoed = self.echoed.max(clock);
         (self.commit, self.is_commit_due) = (self.commit_of(shard), false);
+        let ask = self.ask();
         let header = FeedHeader {
             kind: kind as u8,
             zero: [0; 3],
-            ask: self.ask().into(),
+            ask: ask.into(),
             commit: self.commit.into(),
         };
         out[..FEED_HEADER_BYTES].copy_from_slice(header.as_bytes());
@@ -173,7 +190,32 @@ impl LogSender {
             let echo = Echo { clock: clock.into(), time: now.unix_ms.into() };
             out[FEED_HEADER_BYTES..before].copy_from_slice(echo.as_bytes());
         }
-        Ok(())
+        let is_awaited = kind == FeedKind::Echo || (ask != 0 && self.ask_for == AskFor::Each);
+        Ok(if is_awaited { Urgency::Now } else { Urgency::Soon })
+    }
+
+    /// The cursor is behind the last entry that was sent. The newest place is always that one, those
+    /// before it are some tens of entries apart.
+    fn note_place(&mut self) {
+        let before = self.places.len().checked_sub(2).map(|at| self.places[at].0);
+        let is_near = before.is_some_and(|before| self.sent < before + ASK_ENTRIES);
+        if is_near {
+            self.places.pop_back();
+        }
+        self.places.push_back((self.sent, self.cursor));
+    }
+
+    /// The place behind the last entry up to this one for which there is one; those up to it are not
+    /// needed any more.
+    fn take_place(&mut self, received: u64) -> Option<Cursor> {
+        let mut place = None;
+        while let Some(&(sequence, cursor)) = self.places.front()
+            && sequence <= received
+        {
+            self.places.pop_front();
+            place = Some(cursor);
+        }
+        place
     }
 
     /// The last message went out by the WRITE with this number; they only grow.
@@ -256,7 +298,8 @@ impl LogSender {
             }
             return Ok(self.roll_back(shard, failed));
         }
-        if let (Some(hold), Ok(cursor)) = (&self.hold, shard.log().cursor(received + 1)) {
+        let place = self.take_place(received);
+        if let (Some(hold), Some(cursor)) = (&self.hold, place) {
             // A hold that broke is noticed when it is read.
             let _ = shard.move_hold(hold, &cursor);
         }
@@ -272,6 +315,7 @@ impl LogSender {
         self.sent = failed - 1;
         // What came behind it was not taken: it comes again.
         self.under_way.clear();
+        self.places.clear();
         self.stored = failed - 1;
         Ok(())
     }

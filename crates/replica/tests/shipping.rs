@@ -316,6 +316,33 @@ fn the_primary_goes_back_to_the_first_entry_that_failed() {
 }
 
 #[test]
+fn the_log_keeps_what_a_replica_has_not_received_and_little_more() {
+    let mut primary = shard(Durability::Memory);
+    let mut sender = LogSender::begin(&mut primary, 1, AskFor::Some).unwrap();
+    let mut receiver = receiver(1);
+    // Six times what the log keeps by itself, a few entries in each message.
+    for at in 0..6000 {
+        set(&mut primary, b"key", &[7; 1000]);
+        if at % 5 == 4 {
+            receiver.take(&message(&mut sender, &mut primary)).unwrap();
+        }
+    }
+    assert_eq!(primary.log().oldest_sequence(), 1);
+    let mut told = receiver.acknowledge(0, 0, 1);
+    // A segment of the log goes as a whole.
+    let slack = (256 << 10) / 1000 + 2 * ASK_ENTRIES;
+    for received in [1, 3000, 3001, 4444, 6000] {
+        told.received = received.into();
+        sender.take(&mut primary, told).unwrap().unwrap();
+        set(&mut primary, b"key", b"");
+        let oldest = primary.log().oldest_sequence();
+        assert!(oldest <= received + 1, "{oldest} is not received, of {received}");
+        assert!(oldest + slack > received.min(5000), "{oldest} for {received}");
+    }
+    assert!(primary.log().cursor(5990).is_ok(), "without a hold it keeps a MiB");
+}
+
+#[test]
 fn a_relaxed_primary_asks_after_some_tens_of_entries_and_a_strict_one_each_time() {
     for (ask_for, asked) in [(AskFor::Some, 100 / ASK_ENTRIES), (AskFor::Each, 100)] {
         let mut primary = shard(Durability::Memory);

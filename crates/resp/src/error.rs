@@ -374,6 +374,7 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
             .into(),
         Status::Fenced => CommandError::Fenced.to_string().into(),
         Status::ReadOnly => CommandError::ReadOnly.to_string().into(),
+        Status::OtherGroup => "MOVED the key belongs to another group of the cluster".into(),
         // Sessions refuse such requests before a shard gets them.
         Status::NoReads | Status::Copying => {
             "REPLICA this server is a replica and answers no reads now".into()

@@ -52,6 +52,7 @@ pub mod thread_counts;
 mod ticker;
 pub mod touch_hints;
 mod traffic;
+mod turn_times;
 mod utilisation;
 
 pub use config::{AskFor, Config, Data, Eviction, Mtu, Packets, Promise, ReplicaReads, Wake};

@@ -225,10 +225,31 @@ impl<C: Fn() -> Instant> RingClients<C> {
         has_more
     }
 
+    /// Changes became durable: each client gets the replies that waited for them.
+    pub fn release(
+        &mut self,
+        (shard, now): (&mut Shard<impl Journal>, Now),
+        mut lost: impl FnMut(&RingSession, SessionError),
+    ) {
+        // One with held replies is busy, and not parked.
+        for &place in &self.unparked {
+            let Some(client) = &mut self.clients[place] else { continue };
+            if let Err(error) = client.session.release(shard, now) {
+                lost(&client.session, error);
+            }
+        }
+    }
+
     /// Whether a replica waits for something that no turn brings about: the caller feeds it again
     /// with the shard's ticks.
     pub fn feeds_wait(&self) -> bool {
         self.replica_sessions().any(RingSession::feed_waits)
+    }
+
+    /// Whether the next feeding works on a copy for a replica.
+    #[inline]
+    pub fn may_copy(&self) -> bool {
+        self.replica_sessions().any(RingSession::may_copy)
     }
 
     fn replica_sessions(&self) -> impl Iterator<Item = &RingSession> {

@@ -22,6 +22,7 @@ use crate::socket_file::SocketFile;
 use crate::start_error::StartError;
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
+use crate::turn_times::TurnTimes;
 use remora_arena::{MapError, NoJournal, ReadView, Region, RegionKind};
 use remora_cluster::topology::MemberId;
 use remora_engine::{Durability, Shard, ShardOptions, table_end};
@@ -542,6 +543,7 @@ fn make_shard(
         replicated: 0.into(),
         laggards: 0.into(),
         cluster: Mutex::default(),
+        copy_turns: TurnTimes::default(),
         replicas: Mutex::default(),
         found_bytes: 0.into(),
         searches: Arc::default(),

@@ -384,11 +384,23 @@ impl ShardLoop {
     #[inline]
     fn feed_replicas(&mut self, now: Now) {
         let mut lost = Lost::default();
-        let shard = (&mut self.connections.port_mut().shard, now);
-        self.has_more_to_feed =
-            self.clients.feed_replicas(shard, |session, error| lost.add(session, error));
-        self.end_lost(lost, now);
+        let ShardHost { shard, shared, number, .. } = self.connections.port_mut();
+        let copies = self.clients.may_copy();
+        let mut feed =
+            || self.clients.feed_replicas((shard, now), |session, error| lost.add(session, error));
+        self.has_more_to_feed = match copies {
+            true => shared.shards[*number].copy_turns.time(feed),
+            false => feed(),
+        };
         self.look_at_replicas();
+        if self.has_released {
+            let shard = (&mut self.connections.port_mut().shard, now);
+            self.clients.release(shard, |session, error| lost.add(session, error));
+            // What has not found room is looked at again, as all work of clients is.
+            self.has_released =
+                self.connections.holds_replies() || self.host().large_jobs.held_replies() > 0;
+        }
+        self.end_lost(lost, now);
     }
 
     /// Lets replies leave that wait for what replicas have stored.

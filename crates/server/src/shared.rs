@@ -16,6 +16,7 @@ use crate::ring_session::ReplicaPositions;
 use crate::thread_counts::{ThreadCounts, count};
 use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
+use crate::turn_times::TurnTimes;
 use remora_arena::{ReadView, Region};
 use remora_engine::ShardStats;
 use remora_fabric::shm::mark::{ReadyMark, RungClients};
@@ -82,6 +83,8 @@ pub struct ShardHandle {
     pub cluster: Mutex<ShardReport>,
     /// The replicas that it feeds, some milliseconds ago at most.
     pub replicas: Mutex<Vec<ReplicaPositions>>,
+    /// Its turns with copies for replicas, since the start.
+    pub copy_turns: TurnTimes,
     /// Bytes that its jobs under way have found and not replied yet.
     pub found_bytes: AtomicU64,
     /// Searches of other shards' trees that it was asked.

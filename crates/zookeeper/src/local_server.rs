@@ -285,6 +285,9 @@ mod tests {
     #[test]
     fn what_is_missing_is_said_with_the_line_that_installs_it() {
         let text = LocalServerError::Missing(JAR).to_string();
-        assert!(text.contains("zookeeper.jar is missing") && text.contains("apt-get install"), "{text}");
+        assert!(
+            text.contains("zookeeper.jar is missing") && text.contains("apt-get install"),
+            "{text}"
+        );
     }
 }

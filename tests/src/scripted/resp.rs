@@ -53,6 +53,7 @@ fn host() -> &'static Mutex<Host> {
         let server = Server::start(Config {
             data: None,
             replica_of: None,
+            cluster: None,
             replica_reads: Default::default(),
             min_replicas: 0,
             replica_acks: remora_server::AskFor::default(),

@@ -111,10 +111,11 @@ impl Endpoint {
             }
             self.check()?;
             self.now()?;
+            self.look_for_silence()?;
             self.push_all_on()?;
             let polls = self.polls_after(waited, || polling.may_poll(waited));
             if !polls {
-                self.sleep(shard, self.timeout - waited)?;
+                self.sleep(shard, self.at_a_time(self.timeout - waited))?;
             } else if waited - looked > INCARNATION_LOOK {
                 looked = waited;
                 self.connection.look_after_server()?;
@@ -157,8 +158,13 @@ impl Endpoint {
                 self.link = self.connection.link(self.set.number);
                 return Err(error);
             }
+            if self.ends_when_silent {
+                self.now()?;
+                self.look_for_silence()?;
+            }
+            let most = self.at_a_time(self.timeout - waited);
             if !self.polls_after(waited, || may_poll)
-                && let Waited::Failed(error) = self.link.wait(Some(self.timeout - waited))
+                && let Waited::Failed(error) = self.link.wait(Some(most))
             {
                 return Err(self.end(error.into()));
             }

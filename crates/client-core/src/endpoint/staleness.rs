@@ -111,6 +111,7 @@ mod tests {
                 wait_ns: 0,
                 incarnation: 77,
                 epoch: 1,
+                topology: 0,
                 server_unix_ms: 1,
                 echoed_client_clock_ns,
                 session: 4,

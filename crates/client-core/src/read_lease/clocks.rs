@@ -324,6 +324,7 @@ impl World {
             wait_ns: 0,
             incarnation: INCARNATION,
             epoch: 1,
+            topology: 0,
             server_unix_ms,
             echoed_client_clock_ns,
             session: SESSION,

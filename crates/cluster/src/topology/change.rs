@@ -197,12 +197,11 @@ pub fn promote(topology: &Topology, promotion: Promotion) -> Result<Topology, Re
     if of.primary == Some(*to) {
         return Err(Refusal::LeadsAlready(*to));
     }
-    let is_first = of.epoch == 0;
-    if !is_first && !of.in_sync.contains(to) {
-        return Err(Refusal::NotInSync(*to));
-    }
-    if let Some(instance) = in_sync.iter().find(|instance| !of.has_all_acknowledged(**instance)) {
-        return Err(Refusal::NotInSync(*instance));
+    for instance in [to].into_iter().chain(in_sync) {
+        let is_first = of.epoch == 0 && instance == to;
+        if !is_first && !of.has_all_acknowledged(*instance) {
+            return Err(Refusal::NotInSync(*instance));
+        }
     }
     begin_epoch(topology, promotion)
 }

@@ -2,12 +2,16 @@
 
 use super::{Sum, World};
 
+/// Lines of a trace that are shown.
+const SHOWN_LINES: usize = 120;
+
 /// A world; if it breaks a promise, once more with its trace.
 fn run(seed: u64) -> Sum {
     let Ok(sum) = std::panic::catch_unwind(|| World::new(seed, false).run()) else {
         let mut world = World::new(seed, true);
         let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.run()));
-        let from = world.trace.len().saturating_sub(120);
+        world.say_state();
+        let from = world.trace.len().saturating_sub(SHOWN_LINES);
         eprintln!("{}", world.trace[from..].join("\n"));
         panic!("seed {seed} breaks a promise, and again: {}", again.is_err());
     };

@@ -122,7 +122,7 @@ impl World {
             }
         }
         let Some(whole_ms) = whole_ms else {
-            panic!("not all groups came back by themselves: {:#?}", self.ensemble.topology());
+            panic!("not all groups came back by themselves");
         };
         let sum = |of: fn(&Oracle) -> u64| self.oracles.values().map(of).sum();
         Sum {
@@ -252,6 +252,27 @@ impl World {
         self.quorum_lost_until_ms = self.now_ms;
     }
 
+    /// Adds to the trace how all stands.
+    pub fn say_state(&mut self) {
+        let (members, watcher) = (self.ensemble.members(), self.ensemble.watcher());
+        self.say(&format!("present: {members:?}, watcher: {watcher:?}"));
+        if let Some(topology) = self.ensemble.topology() {
+            for group in topology.groups() {
+                self.say(&format!("recorded: {group:?}"));
+            }
+            for member in topology.members() {
+                self.say(&format!("member: {member:?}"));
+            }
+        }
+        let now_ms = self.now_ms;
+        for at in 0..self.nodes.len() {
+            let clock_ns = self.nodes[at].clock.read_ns(now_ms);
+            let memory = self.nodes[at].memory.last();
+            let part = self.nodes[at].process.as_mut().map(|of| of.member.part(clock_ns));
+            self.say(&format!("{} has {memory} entries: {part:?}", self.nodes[at].name));
+        }
+    }
+
     fn say(&mut self, text: &str) {
         if self.traces {
             self.trace.push(format!("{:>7} FAULT {text}", self.now_ms));
@@ -311,7 +332,8 @@ impl World {
         let any = self.random.below(self.nodes.len());
         let primary = self.primary_of(group).unwrap_or(any);
         let at = if self.random.one_in(2) { primary } else { any };
-        let for_ms = self.random.mostly_below(600, &[600..4_000]) + 20;
+        let is_long = self.random.one_in(13);
+        let for_ms = self.random.within(20..if is_long { 4_000 } else { 620 });
         let until_ms = self.now_ms + for_ms;
         match self.random.below(16) {
             0..5 => self.crash(at, until_ms),

@@ -66,7 +66,7 @@ impl Clock {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asked {
-    Enter,
+    Enter(Instance),
     MemberProposes,
     Stand,
     WatcherProposes,
@@ -172,7 +172,6 @@ impl Node {
         }
         // A restart loses what was not synced, and knows no commit position.
         let kept = self.memory.last().saturating_sub(turn.random.below(4));
-        let kept = if self.has_disk { kept.max(0) } else { 0 };
         let log = self.memory.log[..kept as usize].to_vec();
         self.readers_until_ms = 0;
         self.memory = Memory {
@@ -180,7 +179,7 @@ impl Node {
             log,
             commit: 0,
             is_part: self.memory.is_part,
-            ring: None,
+            ..Memory::default()
         };
         let coordinator = ensemble.connect(SESSION_MS);
         ensemble.delay(coordinator.link(), turn.random.within(1..4), turn.random.within(1..6));
@@ -279,7 +278,9 @@ impl Node {
             return self.member(member::Event::Coordinator(event), clock_ns, turn);
         };
         match process.asked.remove(&id) {
-            Some(Asked::Enter) => self.member(member::Event::Entered(outcome), clock_ns, turn),
+            Some(Asked::Enter(of)) => {
+                self.member(member::Event::Entered(of, outcome), clock_ns, turn);
+            }
             Some(Asked::MemberProposes) => {
                 self.member(member::Event::Proposed(outcome), clock_ns, turn);
             }
@@ -400,9 +401,9 @@ impl Node {
         let me = process.member.instance();
         let local_ms = self.latest_ms;
         match action {
-            member::Action::Enter => {
-                let id = process.coordinator.enter(local_ms, me);
-                process.asked.insert(id, Asked::Enter);
+            member::Action::Enter(of) => {
+                let id = process.coordinator.enter(local_ms, of);
+                process.asked.insert(id, Asked::Enter(of));
             }
             member::Action::Leave => {
                 let id = process.coordinator.leave(local_ms);
@@ -440,6 +441,7 @@ impl Node {
                 process.follows = None;
                 process.leads = Some(Leads { epoch, since_ms: turn.now_ms, ..Leads::default() });
                 self.memory.applied = self.memory.last();
+                self.memory.is_ring_left = self.memory.ring.is_some();
             }
             member::Action::Serve(epoch) => self.serve(epoch, turn),
             member::Action::Require(required) => {

@@ -50,6 +50,8 @@ pub struct Memory {
     /// There is a part of a copy only.
     pub is_part: bool,
     pub ring: Option<Ring>,
+    /// The member leads, and takes nothing out of its ring any more.
+    pub is_ring_left: bool,
 }
 
 impl Memory {
@@ -85,6 +87,10 @@ impl Memory {
         entries: &[Entry],
     ) -> Option<u64> {
         let ring = self.ring.filter(|ring| (ring.primary, ring.link) == (from, link))?;
+        if self.is_ring_left {
+            // It lies in memory, where nobody looks.
+            return Some(before + entries.len() as u64);
+        }
         if before > self.last() {
             return None;
         }
@@ -106,13 +112,14 @@ impl Memory {
     pub fn go_on(&mut self, ring: Ring, shared: u64) {
         assert!(shared >= self.applied, "what was applied cannot be cut");
         self.log.truncate(shared as usize);
-        self.ring = Some(ring);
+        (self.ring, self.is_ring_left) = (Some(ring), false);
     }
 
     /// A copy has come whole.
     pub fn copied(&mut self, ring: Ring, log: Vec<Entry>, commit: u64) {
         let applied = log.len() as u64;
-        *self = Self { log, applied, commit, is_part: false, ring: Some(ring) };
+        let ring = Some(ring);
+        *self = Self { log, applied, commit, ring, ..Self::default() };
     }
 }
 

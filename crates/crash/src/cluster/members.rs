@@ -26,13 +26,20 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What all servers of a run are told.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct ClusterPlan {
     /// Replicas without which nothing is acknowledged.
     pub min_replicas: u32,
     /// Of each server's own disk; `memory`: none has one.
     pub durability: Durability,
     /// The session of each server at ZooKeeper, ms.
     pub session_ms: u64,
+}
+
+impl ClusterPlan {
+    /// Of servers without disks.
+    pub fn in_memory(min_replicas: u32, session_ms: u64) -> Self {
+        Self { min_replicas, durability: Durability::Memory, session_ms }
+    }
 }
 
 /// What the topology says, by the numbers of servers.
@@ -70,14 +77,14 @@ pub struct Members {
     /// Links that can be cut.
     pub network: Option<Network>,
     members: Vec<Member>,
-    settings: Settings,
+    settings: ClusterPlan,
 }
 
 impl Members {
     /// Starts ZooKeeper, makes a cluster, and starts so many servers, below a directory.
     pub fn start(
         servers: usize,
-        settings: Settings,
+        settings: ClusterPlan,
         (network, directory): (Option<Network>, &Path),
     ) -> anyhow::Result<Self> {
         let plan = match &network {
@@ -153,7 +160,7 @@ impl Members {
             return Ok(());
         }
         let cluster = self.address();
-        let Settings { durability, session_ms, .. } = self.settings;
+        let ClusterPlan { durability, session_ms, .. } = self.settings;
         let Member { launcher, host, port, fabric_port, directory, .. } = &self.members[number];
         let fixed = ["serve", "--owned-by-parent", LOG, "--pin=false", "--buckets=0"];
         let mut args = fixed.map(str::to_owned).to_vec();
@@ -182,6 +189,11 @@ impl Members {
     /// Ends a server by SIGKILL.
     pub fn kill(&mut self, number: usize) -> anyhow::Result<()> {
         self.members[number].process.take().map_or(Ok(()), ServerProcess::kill)
+    }
+
+    /// Whether a server's process was not killed.
+    pub fn is_alive(&self, number: usize) -> bool {
+        self.members[number].process.is_some()
     }
 
     /// Sends a server a signal.

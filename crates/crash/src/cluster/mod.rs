@@ -9,5 +9,6 @@ mod round;
 mod run;
 mod writers;
 
+pub use members::{ClusterPlan, Members, Status};
 pub use plan::Kind;
 pub use run::run;

@@ -1,7 +1,7 @@
 //! The rounds of a run with a cluster.
 
 use super::failover::{self, Parts};
-use super::members::{Members, Settings};
+use super::members::{ClusterPlan, Members};
 use super::plan::{Deck, Kind, Plan};
 use super::readers::read_from;
 use super::round::Round;
@@ -54,7 +54,7 @@ pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<(
     let servers = args.replicas() as usize + 1;
     // One more, for ZooKeeper.
     let network = args.in_network_namespace.then(|| Network::build(servers + 1)).transpose()?;
-    let settings = Settings {
+    let settings = ClusterPlan {
         min_replicas: args.min_replicas(),
         durability: args.durability,
         session_ms: args.session_ms,
@@ -95,9 +95,9 @@ pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<(
         );
     }
     match no_links {
-        Some(reason) => Err(usage(format!(
-            "no links were cut: {reason}; --without-links leaves cuts out"
-        ))),
+        Some(reason) => {
+            Err(usage(format!("no links were cut: {reason}; --without-links leaves cuts out")))
+        }
         None => Ok(()),
     }
 }
@@ -105,7 +105,7 @@ pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<(
 /// What lives through all rounds.
 struct Run<'a> {
     args: &'a CrashArgs,
-    settings: Settings,
+    settings: ClusterPlan,
     seed: u64,
     rng: ChaCha8Rng,
     members: Members,
@@ -246,9 +246,8 @@ impl Run<'_> {
             writeln!(out, "{totals}")?;
             return Ok(());
         }
-        let of = |(name, median, worst)| {
-            (name, serde_json::json!({ "median": median, "worst": worst }))
-        };
+        let of =
+            |(name, median, worst)| (name, serde_json::json!({ "median": median, "worst": worst }));
         let mut parts: std::collections::BTreeMap<&str, serde_json::Value> =
             parts.into_iter().map(of).collect();
         parts.insert("kills", self.failovers.len().into());

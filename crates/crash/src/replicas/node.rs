@@ -1,5 +1,6 @@
 //! One server of a run with replicas: its process, and what the run says to it.
 
+use super::plan::Backlog;
 use crate::args::Durability;
 use crate::load::ServerAddress;
 use crate::types::ask;
@@ -36,6 +37,8 @@ pub struct Start {
     pub memory: Memory,
     /// How its shards wait.
     pub wake: Wake,
+    /// What it keeps for replicas, while it is a primary.
+    pub backlog: Backlog,
 }
 
 /// What a server has for data.
@@ -181,6 +184,7 @@ impl Node {
             args.push(format!("--data-dir={}", self.data().display()));
             args.push(format!("--durability={}", promises.durability));
         }
+        args.extend(start.backlog.flag().map(str::to_owned));
         args.extend(primary.map(|address| format!("--replica-of={address}")));
         self.memory = Some(start.memory);
         let reads = [("REMORA_REPLICA_READS", PathBuf::from("stale"))];

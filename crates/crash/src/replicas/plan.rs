@@ -2,9 +2,9 @@
 //!
 //! Every kind of fault has its turn before any comes again, in an order that the seed draws.
 
-use crate::network::OneWay;
 use crate::args::Durability;
 use crate::history::Promise;
+use crate::network::OneWay;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, RngExt};
@@ -57,6 +57,30 @@ impl Deck {
             self.0.shuffle(rng);
         }
         self.0.pop().expect("it was filled")
+    }
+}
+
+/// What a server keeps in memory of its log for replicas that are away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backlog {
+    /// So little that a replica that was away for a moment copies.
+    Small,
+    /// The default: most replicas that kept their disk go on where they were.
+    Default,
+}
+
+impl Backlog {
+    /// What a server starts with. Both come often, whichever server is the primary.
+    pub fn draw(rng: &mut impl Rng) -> Self {
+        if rng.random() { Self::Small } else { Self::Default }
+    }
+
+    /// The flag of `remora serve`, if it needs one.
+    pub fn flag(self) -> Option<&'static str> {
+        match self {
+            Self::Small => Some("--replica-backlog=1MiB"),
+            Self::Default => None,
+        }
     }
 }
 
@@ -233,6 +257,15 @@ mod tests {
         let (mut deck, mut rng) = (Deck::default(), ChaCha8Rng::seed_from_u64(1));
         let drawn: Vec<Kind> = (0..KINDS.len()).map(|_| deck.draw(&mut rng)).collect();
         assert!(KINDS.iter().all(|kind| drawn.contains(kind)), "{drawn:?}");
+    }
+
+    #[test]
+    fn backlogs_of_both_sizes_are_drawn() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let drawn: Vec<_> = (0..40).map(|_| Backlog::draw(&mut rng)).collect();
+        for backlog in [Backlog::Small, Backlog::Default] {
+            assert!(drawn.iter().filter(|of| **of == backlog).count() > 8, "{backlog:?}");
+        }
     }
 
     #[test]

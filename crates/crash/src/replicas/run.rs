@@ -1,6 +1,5 @@
 //! The rounds of a run with replicas.
 
-use crate::network::{self, Network};
 use super::node::Promises;
 use super::plan::{self, Deck, Fault, Plan, Recovery};
 use super::reads::ReplicaReader;
@@ -8,6 +7,7 @@ use super::servers::Servers;
 use crate::args::{CrashArgs, Durability};
 use crate::history::Promise;
 use crate::load::{By, Round, read_keys};
+use crate::network::{self, Network};
 use crate::totals::Totals;
 use crate::types::{KeyType, ask};
 use crate::workload::Workload;

@@ -1,9 +1,9 @@
 //! The servers of a run: a primary and its replicas, what happens to them, and how they come back.
 
-use crate::network::{FABRIC_PORT, Network, OneWay};
 use super::node::{Home, Link, Memory, Node, Position, Promises, Start};
-use super::plan::{Disturbance, Fault, Plan, Recovery};
+use super::plan::{Backlog, Disturbance, Fault, Plan, Recovery};
 use crate::load::Round;
+use crate::network::{FABRIC_PORT, Network, OneWay};
 use anyhow::{Context, bail};
 use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
@@ -117,8 +117,9 @@ impl Servers {
         &self.nodes[number]
     }
 
-    fn draw_wake(&mut self) -> Wake {
-        if self.rng.random_bool(0.2) { Wake::Hybrid } else { Wake::Event }
+    fn draw_start(&mut self, memory: Memory) -> Start {
+        let wake = if self.rng.random_bool(0.2) { Wake::Hybrid } else { Wake::Event };
+        Start { memory, wake, backlog: Backlog::draw(&mut self.rng) }
     }
 
     fn start_primary(&mut self) -> anyhow::Result<()> {
@@ -128,7 +129,7 @@ impl Servers {
             shards: self.rng.random_range(1..=MOST_SHARDS),
             arena_bytes: ARENA_BYTES,
         });
-        let start = Start { memory, wake: self.draw_wake() };
+        let start = self.draw_start(memory);
         self.nodes[primary]
             .start(self.promises, start, None)
             .with_context(|| format!("starting server {primary} as the primary"))
@@ -149,7 +150,7 @@ impl Servers {
         };
         let other = Memory::of_replica(of, shards);
         let memory = if other.bytes() <= MOST_BYTES { other } else { of };
-        let start = Start { memory, wake: self.draw_wake() };
+        let start = self.draw_start(memory);
         let address = self.draw_address(replica);
         self.nodes[replica]
             .start(self.promises, start, Some(address))
@@ -258,10 +259,7 @@ impl Servers {
             Disturbance::Cut => {
                 let network = self.network.as_mut().context("no links to cut")?;
                 let (from, to) = (self.primary, replica);
-                network.cut(&[
-                    OneWay { from, to },
-                    OneWay { from: to, to: from },
-                ])?;
+                network.cut(&[OneWay { from, to }, OneWay { from: to, to: from }])?;
                 std::thread::sleep(plan.lasts);
                 network.heal()
             }

@@ -18,6 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// A client's end of a new session.
@@ -60,7 +61,7 @@ impl Connected {
 
 /// Asks the server at `path` for a session over shared memory.
 pub fn connect(path: &Path) -> Result<Connected, ConnectError> {
-    match dial(path, Wanted::Shm)? {
+    match dial(path, Wanted::Shm, HELLO_TIMEOUT)? {
         Dialled::Session(connected) => Ok(connected),
         Dialled::Elsewhere(_) => Err(ConnectError::NotAServer {
             server: Address::Unix(path.to_owned()),
@@ -70,7 +71,11 @@ pub fn connect(path: &Path) -> Result<Connected, ConnectError> {
 }
 
 /// Says hello at a Unix socket: returns a session, or another address to dial.
-pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, ConnectError> {
+pub(crate) fn dial(
+    path: &Path,
+    wanted: Wanted,
+    hello_timeout: Duration,
+) -> Result<Dialled<Connected>, ConnectError> {
     let server = || Address::Unix(path.to_owned());
     let failed = |source: std::io::Error| match source.raw_os_error() {
         // It is this process that has no descriptor left.
@@ -81,8 +86,8 @@ pub(crate) fn dial(path: &Path, wanted: Wanted) -> Result<Dialled<Connected>, Co
     // First, because it may have to open a file for it.
     let hello = client_hello(wanted);
     let socket = UnixStream::connect(path).map_err(failed)?;
-    socket.set_read_timeout(Some(HELLO_TIMEOUT))?;
-    socket.set_write_timeout(Some(HELLO_TIMEOUT))?;
+    socket.set_read_timeout(Some(hello_timeout))?;
+    socket.set_write_timeout(Some(hello_timeout))?;
     let sent = socket::send(&socket, hello.as_bytes(), &[]);
     let mut answer = ServerHello::new_zeroed();
     // A server without descriptors refuses before it reads anything: its reason has arrived

@@ -2,96 +2,18 @@
 //!
 //! Invariant: a command says what it will do, and does it only with `--yes`.
 
+mod args;
 mod session;
 mod status;
 
 use anyhow::{Context, bail};
-use clap::{Args, Subcommand};
+pub use args::ClusterCommand;
+use args::{ChangeArgs, InitArgs, PromoteArgs, Where};
 use remora_cluster::topology::change::{self, Refusal};
 use remora_cluster::topology::{GroupId, Member, MemberId, MemberState, Topology};
 use remora_command_line::usage;
 use session::CoordinatorSession;
 use std::io::Write;
-
-/// What `remora cluster` can do.
-#[derive(Debug, Subcommand)]
-pub enum ClusterCommand {
-    /// Makes a cluster without servers; they join with `remora serve --cluster`.
-    Init(InitArgs),
-    /// Shows groups, roles, epochs, in-sync sets and slots.
-    Status(StatusArgs),
-    /// Says how a server joins, with the line to type.
-    Join(Where),
-    /// Takes a server's part from it, without a loss: it leads no more, and nothing waits for it. Then
-    /// it may leave.
-    Drain(ChangeArgs),
-    /// Ends a drain: the server may lead again.
-    Undrain(ChangeArgs),
-    /// Removes a server that has no part any more.
-    Leave(ChangeArgs),
-    /// Makes a server the primary of its group, without a loss.
-    Promote(PromoteArgs),
-}
-
-/// Where the cluster is.
-#[derive(Debug, Args)]
-pub struct Where {
-    /// Coordinator and path, as zk://host1,host2,host3/path.
-    #[arg(long, env = "REMORA_CLUSTER", value_name = "zk://HOSTS/PATH")]
-    cluster: String,
-    /// Longest wait for the coordinator, s.
-    #[arg(long, value_name = "S", default_value_t = 10)]
-    timeout_s: u64,
-}
-
-/// Flags of `remora cluster init`.
-#[derive(Debug, Args)]
-pub struct InitArgs {
-    #[command(flatten)]
-    at: Where,
-    /// Groups of servers, which divide the slots equally; each is named once.
-    #[arg(long = "group", value_name = "NAME", default_value = "main")]
-    groups: Vec<String>,
-    /// Replicas that must have stored a change before it is acknowledged.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    min_replicas: u8,
-    /// Does it.
-    #[arg(long)]
-    yes: bool,
-}
-
-/// Flags of `remora cluster status`.
-#[derive(Debug, Args)]
-pub struct StatusArgs {
-    #[command(flatten)]
-    at: Where,
-    /// Prints one JSON object.
-    #[arg(long)]
-    json: bool,
-}
-
-/// Flags of a change that concerns one server.
-#[derive(Debug, Args)]
-pub struct ChangeArgs {
-    #[command(flatten)]
-    at: Where,
-    /// The server: its id, the beginning of it, or one of its addresses.
-    server: String,
-    /// Does it.
-    #[arg(long)]
-    yes: bool,
-}
-
-/// Flags of `remora cluster promote`.
-#[derive(Debug, Args)]
-pub struct PromoteArgs {
-    #[command(flatten)]
-    change: ChangeArgs,
-    /// Also if the server may lack acknowledged changes, which are lost then: where nothing is left
-    /// that has them.
-    #[arg(long)]
-    accept_loss: bool,
-}
 
 /// Does what was asked.
 ///
@@ -106,15 +28,15 @@ pub fn run(command: ClusterCommand) -> anyhow::Result<()> {
             let say = |of: &Member| {
                 format!("{} will lead no more, and leave the in-sync set of its group", name_of(of))
             };
-            change_member(&args, say, |topology, id| change::drain(topology, id))
+            change_member(&args, say, change::drain)
         }
         ClusterCommand::Undrain(args) => {
             let say = |of: &Member| format!("{} may lead again", name_of(of));
-            change_member(&args, say, |topology, id| change::undrain(topology, id))
+            change_member(&args, say, change::undrain)
         }
         ClusterCommand::Leave(args) => {
             let say = |of: &Member| format!("the cluster will forget {}", name_of(of));
-            change_member(&args, say, |topology, id| change::leave(topology, id))
+            change_member(&args, say, change::leave)
         }
         ClusterCommand::Promote(args) => promote(&args),
     }

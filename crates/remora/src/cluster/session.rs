@@ -1,6 +1,6 @@
 //! A session at the coordinator, for one command.
 
-use super::Where;
+use super::args::Where;
 use anyhow::{Context, bail};
 use remora_cluster::coordinator::{Coordinator, Event, Outcome, Proposal, Refused, RequestId};
 use remora_cluster::topology::change::Refusal;

@@ -1,6 +1,6 @@
 //! `remora cluster status`: a picture of the cluster, or JSON.
 
-use super::StatusArgs;
+use super::args::StatusArgs;
 use super::session::CoordinatorSession;
 use remora_cluster::topology::{Group, Instance, Member, MemberState, Topology};
 use serde_json::{Value, json};

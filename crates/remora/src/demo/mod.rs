@@ -1,6 +1,7 @@
 //! `remora demo`: real places in a server process, looked up and searched by
 //! this process in three ways; and a server that is killed and has them all again.
 
+mod failover;
 mod html;
 mod map;
 mod places;
@@ -41,6 +42,10 @@ pub struct DemoArgs {
     /// Keeps the loaded server, on port 7379, until Ctrl-C.
     #[arg(long)]
     keep: bool,
+    /// Shows a failover: ZooKeeper and three servers, of which the primary is killed under load. It
+    /// needs ZooKeeper installed.
+    #[arg(long, conflicts_with_all = ["keep", "map"])]
+    cluster: bool,
     /// Writes a map of the places as an HTML file: windows, what was found in
     /// them, by which way, and what it cost. Without it no file is left.
     #[arg(long, value_name = "FILE")]
@@ -53,6 +58,9 @@ const DRAWN_OPS: usize = 1_000_000;
 
 /// Runs the demo.
 pub fn run(args: DemoArgs) -> anyhow::Result<()> {
+    if args.cluster {
+        return failover::run(args.json);
+    }
     let parent = args.map.as_ref().and_then(|file| file.parent());
     if parent.is_some_and(|parent| *parent != *"" && !parent.is_dir()) {
         return Err(usage("--map: its directory is not there"));

@@ -20,8 +20,10 @@ mod settings;
 mod standings;
 mod state;
 mod thread;
+mod told;
 
 pub(crate) use facts::lines_of;
 pub use settings::{ClusterSettings, Connect};
 pub(crate) use state::ClusterState;
 pub(crate) use thread::ClusterThread;
+pub(crate) use told::ToldTopology;

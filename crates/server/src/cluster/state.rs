@@ -1,6 +1,7 @@
 //! What all threads of a server see of its cluster.
 
-use remora_cluster::topology::{MemberId, Topology};
+use super::told::ToldTopology;
+use remora_cluster::topology::{GroupId, MemberId, Topology};
 use remora_cluster::wire::Envelope;
 use remora_layout::limits::CLUSTER_MAIL;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +17,8 @@ pub struct ClusterState {
     mails: Mutex<Option<Receiver<Envelope>>>,
     topology: Mutex<Option<Arc<Topology>>>,
     version: AtomicU64,
+    /// What Remora's clients are told of it.
+    pub told: Arc<ToldTopology>,
 }
 
 impl ClusterState {
@@ -23,7 +26,8 @@ impl ClusterState {
     pub fn new(member: MemberId) -> Self {
         let (mail, mails) = sync_channel(CLUSTER_MAIL);
         let mails = Mutex::new(Some(mails));
-        Self { member, mail, mails, topology: Mutex::default(), version: 0.into() }
+        let (topology, version, told) = (Mutex::default(), 0.into(), Arc::default());
+        Self { member, mail, mails, topology, version, told }
     }
 
     /// Takes what another server has sent. While too much waits it is dropped, as a network would.
@@ -42,8 +46,9 @@ impl ClusterState {
         self.mails.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// This topology is recorded, or was a moment ago.
-    pub(super) fn set_topology(&self, topology: &Arc<Topology>) {
+    /// This topology is recorded, or was a moment ago; it has this server in this group.
+    pub(super) fn set_topology(&self, topology: &Arc<Topology>, group: Option<GroupId>) {
+        self.told.tell(topology, group);
         *self.topology.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(topology));
         self.version.store(topology.version, Ordering::Release);
     }

@@ -85,7 +85,7 @@ fn rest(shared: &Shared, most: Duration) -> bool {
 /// Who has asked the coordinator, and for what.
 #[derive(Clone, Copy)]
 enum Asked {
-    Enter,
+    Enter(Instance),
     MemberProposes,
     Stand,
     WatcherProposes,
@@ -234,7 +234,8 @@ impl Worker {
             }
             Event::Topology(topology) => {
                 self.topology = Some(Arc::clone(topology));
-                self.shared.cluster.set_topology(topology);
+                let group = topology.group_named(&self.settings.group).map(|of| of.id);
+                self.shared.cluster.set_topology(topology, group);
                 self.begin(topology);
             }
             Event::NoTopology => {
@@ -306,7 +307,9 @@ impl Worker {
 
     fn answered(&mut self, asked: Asked, outcome: Outcome) {
         match asked {
-            Asked::Enter => self.tell_member(member::Event::Entered(outcome)),
+            Asked::Enter(instance) => {
+                self.tell_member(member::Event::Entered(instance, outcome));
+            }
             Asked::MemberProposes => self.tell_member(member::Event::Proposed(outcome)),
             Asked::Stand => self.tell_watcher(watcher::Event::Stood(outcome)),
             Asked::WatcherProposes => self.tell_watcher(watcher::Event::Proposed(outcome)),
@@ -364,9 +367,9 @@ impl Worker {
         use member::Action;
         let now_ms = self.now_ms();
         match action {
-            Action::Enter => {
-                let id = self.coordinator.enter(now_ms, self.me());
-                self.asked.insert(id, Asked::Enter);
+            Action::Enter(instance) => {
+                let id = self.coordinator.enter(now_ms, instance);
+                self.asked.insert(id, Asked::Enter(instance));
             }
             Action::Leave => _ = self.coordinator.leave(now_ms),
             // The answer says nothing new.

@@ -5,12 +5,12 @@
 
 use super::port::ThreadBell;
 use crate::sync::ArrayQueue;
+use crate::turn_times::TurnTimes;
 use remora_arena::Journal;
 use remora_engine::{Now, Shard, SnapshotTurn};
 use remora_protocol::message::Status;
-use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Pieces of one shard on their way.
@@ -38,41 +38,11 @@ const UNDER_WAY: &str = "a shard has another snapshot under way";
 /// See [`TOO_SLOW`].
 const READ_ONLY: &str = "a shard carries out a log, or is being copied from its primary";
 
-/// The turns of the shards in a snapshot.
-#[derive(Default)]
-pub struct SnapshotTurns {
-    /// How many.
-    pub count: AtomicU64,
-    /// The longest one, ns.
-    pub longest_ns: AtomicU64,
-    /// The most CPU time that the shard's thread spent in one, ns: without the time in which
-    /// another thread had its core.
-    pub longest_cpu_ns: AtomicU64,
-}
-
-impl SnapshotTurns {
-    /// Carries out one turn, and takes its time.
-    fn time<R>(&self, turn: impl FnOnce() -> R) -> R {
-        let (began, began_cpu_ns) = (Instant::now(), thread_cpu_ns());
-        let result = turn();
-        let (ns, cpu_ns) = (began.elapsed().as_nanos() as u64, thread_cpu_ns() - began_cpu_ns);
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.longest_ns.fetch_max(ns, Ordering::Relaxed);
-        self.longest_cpu_ns.fetch_max(cpu_ns, Ordering::Relaxed);
-        result
-    }
-}
-
-fn thread_cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// See the module's text.
 pub struct SnapshotPort {
     queues: Vec<ArrayQueue<Piece>>,
     /// The turns so far.
-    pub turns: SnapshotTurns,
+    pub turns: TurnTimes,
     bell: Arc<ThreadBell>,
     /// The thread has given it up.
     is_over: AtomicBool,
@@ -82,7 +52,7 @@ impl SnapshotPort {
     /// For so many shards; `bell` wakes the thread.
     pub fn new(shards: usize, bell: Arc<ThreadBell>) -> Self {
         let queues = (0..shards).map(|_| ArrayQueue::new(PIECES)).collect();
-        Self { queues, turns: SnapshotTurns::default(), bell, is_over: AtomicBool::new(false) }
+        Self { queues, turns: TurnTimes::default(), bell, is_over: AtomicBool::new(false) }
     }
 
     /// The next piece of a shard.

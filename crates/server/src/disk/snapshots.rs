@@ -1,7 +1,7 @@
 //! Whether a snapshot is wanted or under way, and how the last one ended.
 
 use super::port::ThreadBell;
-use super::snapshot_port::SnapshotTurns;
+use crate::turn_times::TurnTimes;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,7 +25,7 @@ pub struct Snapshots {
     /// See [`Snapshots::written`].
     pub given_up: AtomicU64,
     /// The turns of the last one.
-    pub turns: SnapshotTurns,
+    pub turns: TurnTimes,
     /// Why the last one was given up; empty if it was not.
     failure: Mutex<String>,
 }
@@ -69,13 +69,8 @@ impl Snapshots {
     }
 
     /// Its turns, once there are no more of them.
-    pub fn note_turns(&self, turns: &SnapshotTurns) {
-        let copy = |from: &AtomicU64, to: &AtomicU64| {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        };
-        copy(&turns.count, &self.turns.count);
-        copy(&turns.longest_ns, &self.turns.longest_ns);
-        copy(&turns.longest_cpu_ns, &self.turns.longest_cpu_ns);
+    pub fn note_turns(&self, turns: &TurnTimes) {
+        self.turns.copy_from(turns);
     }
 
     /// It is written.

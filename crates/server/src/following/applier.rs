@@ -4,15 +4,15 @@
 //! * batches are carried out in the order in which they came, in bounded turns;
 //! * a flush, or the beginning of a copy, is swept in turns of the shard; until its end nothing else is
 //!   carried out, and it does not count as applied, as readers of the memory may still meet a key;
-//! * an entry that is refused because memory is full, or because the disk of this server is behind,
-//!   stays the next one, and is tried again.
+//! * an entry that is refused stays the next one, and is tried again: each tick if memory is full, or
+//!   the disk of this server is behind; else after a pause that grows, as time alone mends nothing.
 
 use super::batch::{Batch, Body, LogPart};
 use super::durable_places::DurablePlaces;
 use super::state::Following;
 use remora_arena::Journal;
 use remora_engine::{ApplyError, FollowedLog, Now, Origin, Shard, split_operation};
-use remora_layout::limits::APPLY_TURN_ENTRIES;
+use remora_layout::limits::{APPLY_AGAIN_MAX_S, APPLY_TURN_ENTRIES};
 use remora_layout::slot::SlotTable;
 use remora_protocol::message::Status;
 use std::collections::VecDeque;
@@ -28,6 +28,10 @@ pub struct Applier {
     at: usize,
     /// The first batch was refused: it is tried again with the shard's ticks.
     is_refused: bool,
+    /// Not before this time, s after the start of the server.
+    again_at_s: u64,
+    /// The next pause, s.
+    pause_s: u64,
     /// Which entries of the primary the entries of this shard are, and of which primary.
     durable: DurablePlaces,
     following: Option<Arc<Following>>,
@@ -63,8 +67,8 @@ impl Applier {
     }
 
     /// The shard's clock ticks: what was refused is tried again.
-    pub fn tick(&mut self) {
-        self.is_refused = false;
+    pub fn tick(&mut self, now: Now) {
+        self.is_refused &= now.since_start_s < self.again_at_s;
     }
 
     /// Carries out some of it.
@@ -88,35 +92,32 @@ impl Applier {
             match self.carry_out((number, shard), (&batch, slots), &mut left, now) {
                 Ok(true) => {
                     if std::mem::take(&mut self.has_told) {
-                        following.set_trouble("");
+                        following.set_shard_trouble(number, "");
                         following.note_room(number, true);
                     }
+                    self.pause_s = 0;
                     self.batches.pop_front();
                     self.at = 0;
                     following.done[number].fetch_add(1, Ordering::Release);
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    (self.is_refused, self.has_told) = (true, true);
-                    let is_full = error == ApplyError::Refused(Status::OutOfMemory);
-                    if is_full {
-                        following.note_room(number, false);
-                    }
-                    let helps = match is_full {
-                        true => {
-                            "; if it stays so, the primary is copied anew. More max_memory for this replica helps"
-                        }
-                        false => "",
-                    };
-                    let why = format!("shard {number} cannot apply the log: {error}{helps}");
-                    if following.set_trouble(&why) {
-                        tracing::error!("{why}");
-                    }
+                    self.refuse(error, now);
+                    tell(following, number, error);
                 }
             }
         }
         // All of it is durable at the primary, and need not be here before it is seen.
         shard.set_durable(shard.last_sequence());
+    }
+
+    /// The first batch is tried again later.
+    fn refuse(&mut self, error: ApplyError, now: Now) {
+        (self.is_refused, self.has_told) = (true, true);
+        if !mends_itself(error) {
+            self.again_at_s = now.since_start_s + self.pause_s;
+            self.pause_s = (2 * self.pause_s).clamp(1, APPLY_AGAIN_MAX_S);
+        }
     }
 
     /// The entries of this shard, which has this number, are on the disk up to this one.
@@ -249,6 +250,27 @@ impl Applier {
             *left -= 1;
         }
         Ok(true)
+    }
+}
+
+/// Whether time may help: memory becomes free, and a disk catches up.
+fn mends_itself(error: ApplyError) -> bool {
+    matches!(error, ApplyError::Refused(Status::OutOfMemory | Status::NotKept))
+}
+
+/// Tells people, once, why a shard applies nothing.
+fn tell(following: &Following, number: usize, error: ApplyError) {
+    let helps = match error {
+        ApplyError::Refused(Status::OutOfMemory) => {
+            following.note_room(number, false);
+            "; if it stays so, the primary is copied anew. More max_memory for this replica helps"
+        }
+        error if mends_itself(error) => "",
+        _ => ". It is tried again now and then. RESYNC copies the primary anew",
+    };
+    let why = format!("shard {number} cannot apply the log: {error}{helps}");
+    if following.set_shard_trouble(number, &why) {
+        tracing::error!("{why}");
     }
 }
 

@@ -63,8 +63,10 @@ pub struct Following {
     pub copy: CopyCounts,
     /// When the primary was last heard of, ms after `since`.
     heard_ms: AtomicU64,
-    /// Why it does not follow; empty if it does.
+    /// Why its link does not follow; empty if it does.
     trouble: Mutex<String>,
+    /// By shard of this server, why it applies nothing; empty if it does.
+    shard_troubles: Mutex<Vec<String>>,
 }
 
 /// How far the copies that are under way have come. They begin at zero with the first one.
@@ -112,6 +114,7 @@ impl Following {
             copy: CopyCounts::default(),
             heard_ms: AtomicU64::new(0),
             trouble: Mutex::default(),
+            shard_troubles: Mutex::new(vec![String::new(); shards]),
         }
     }
 
@@ -143,15 +146,22 @@ impl Following {
 
     /// Why it does not follow; empty if it does.
     pub fn trouble(&self) -> String {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let of_link = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_shards = self.shard_troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = of_shards.iter().chain([&*of_link]).map(String::as_str);
+        all.filter(|why| !why.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
-    /// It does not follow, for this reason, or does again (empty). Whether that is news.
+    /// Its link does not follow, for this reason, or does again (empty). Whether that is news.
     pub fn set_trouble(&self, why: &str) -> bool {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_news = *trouble != why;
-        why.clone_into(&mut trouble);
-        is_news
+        replace(&mut self.trouble.lock().unwrap_or_else(PoisonError::into_inner), why)
+    }
+
+    /// A shard of this server applies nothing, for this reason, or does again (empty). Whether that is
+    /// news.
+    pub fn set_shard_trouble(&self, shard: usize, why: &str) -> bool {
+        let mut troubles = self.shard_troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        replace(&mut troubles[shard], why)
     }
 
     /// Whether a shard has memory for its next entry.
@@ -219,6 +229,13 @@ impl Following {
     pub fn silent_s(&self) -> u64 {
         self.ms().saturating_sub(self.heard_ms.load(Ordering::Relaxed)) / 1000
     }
+}
+
+/// Sets a text. Whether it was another one before.
+fn replace(text: &mut String, to: &str) -> bool {
+    let is_news = *text != to;
+    to.clone_into(text);
+    is_news
 }
 
 fn least(of: &[[AtomicU64; MAX_SHARDS]], log: usize, shards: impl Iterator<Item = usize>) -> u64 {

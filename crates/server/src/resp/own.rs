@@ -26,32 +26,6 @@ impl<H: Host> RespExecutor<H> {
                 responder.reply(|out, _| encode::bulk(out, text));
             }
             Request::Hello(hello) => self.hello(responder, &hello),
-            Request::ClientSetName(name) => {
-                responder.client.name = name.to_vec();
-                responder.reply(|out, _| encode::ok(out));
-            }
-            Request::ClientGetName => {
-                let name = responder.client.name.clone();
-                responder.reply(|out, version| {
-                    encode::bulk_or_null(out, version, Some(&name[..]).filter(|n| !n.is_empty()));
-                });
-            }
-            Request::ClientSetInfo { attribute, value } => {
-                let at = match attribute {
-                    ClientAttribute::LibraryName => 0,
-                    ClientAttribute::LibraryVersion => 1,
-                };
-                responder.client.library[at] = value.to_vec();
-                responder.reply(|out, _| encode::ok(out));
-            }
-            Request::ClientId => {
-                let id = responder.serial() as i64;
-                responder.reply(|out, _| encode::integer(out, id));
-            }
-            Request::ClientInfo => {
-                let text = info::client(responder);
-                responder.reply(|out, version| encode::verbatim(out, version, "txt", &text));
-            }
             Request::Help(name) => responder.reply(|out, _| table::write_help(out, name)),
             Request::Info(sections) => {
                 let text = self.host.info(&sections);
@@ -92,6 +66,40 @@ impl<H: Host> RespExecutor<H> {
                 let slot = remora_layout::slot::slot_of(key);
                 responder.reply(|out, _| encode::integer(out, slot.into()));
             }
+            Request::Subscribe(change) => self.subscribe(responder, &change),
+            other => self.client_answer(responder, other),
+        }
+    }
+
+    /// The same, of requests about the connection's client, and about the cluster.
+    fn client_answer(&mut self, responder: &mut Responder, request: Request<'_>) {
+        match request {
+            Request::ClientSetName(name) => {
+                responder.client.name = name.to_vec();
+                responder.reply(|out, _| encode::ok(out));
+            }
+            Request::ClientGetName => {
+                let name = responder.client.name.clone();
+                responder.reply(|out, version| {
+                    encode::bulk_or_null(out, version, Some(&name[..]).filter(|n| !n.is_empty()));
+                });
+            }
+            Request::ClientSetInfo { attribute, value } => {
+                let at = match attribute {
+                    ClientAttribute::LibraryName => 0,
+                    ClientAttribute::LibraryVersion => 1,
+                };
+                responder.client.library[at] = value.to_vec();
+                responder.reply(|out, _| encode::ok(out));
+            }
+            Request::ClientId => {
+                let id = responder.serial() as i64;
+                responder.reply(|out, _| encode::integer(out, id));
+            }
+            Request::ClientInfo => {
+                let text = info::client(responder);
+                responder.reply(|out, version| encode::verbatim(out, version, "txt", &text));
+            }
             Request::Cluster(question) => {
                 let facts = self.host.cluster().map(|facts| &**facts);
                 responder.reply(|out, version| cluster::answer(out, version, facts, question));
@@ -107,7 +115,6 @@ impl<H: Host> RespExecutor<H> {
                     responder.reply(|out, _| encode::ok(out));
                 }
             },
-            Request::Subscribe(change) => self.subscribe(responder, &change),
             // Data requests never come here.
             _ => responder.reply(|out, _| encode::ok(out)),
         }

@@ -4,6 +4,7 @@ use super::info_lines::{Line, lines, load};
 use crate::following::{Following, Role};
 use crate::ring_session::{FeedCounts, ReplicaPositions, ReplicaState};
 use crate::shared::{ShardHandle, Shared};
+use crate::turn_times::TurnTimes;
 use remora_engine::ShardStats;
 use remora_fabric::Address;
 use remora_resp::commands::replication::{ReplicaFacts, RoleFacts};
@@ -108,6 +109,12 @@ fn of_primary(shared: &Shared) -> Vec<Line> {
     let log_bytes = |of: fn(&ShardStats) -> u64| {
         shared.shards.iter().map(|shard| of(&shard.stats())).sum::<u64>().to_string()
     };
+    let copies = || shared.shards.iter().map(|shard| &shard.copy_turns);
+    let longest_us = |of: fn(&TurnTimes) -> &AtomicU64| {
+        let ns = copies().map(|times| of(times).load(Ordering::Relaxed)).max();
+        (ns.unwrap_or(0) / 1_000).to_string()
+    };
+    let copy_turns: u64 = copies().map(|times| times.count.load(Ordering::Relaxed)).sum();
     let mut sent = FeedCounts::default();
     replicas.iter().for_each(|of| sent.add(of.positions.counts));
     all.extend(lines([
@@ -122,8 +129,12 @@ fn of_primary(shared: &Shared) -> Vec<Line> {
         ("repl_backlog_active", "1".into()),
         ("repl_backlog_size", log_bytes(|of| of.log_limit_bytes)),
         ("repl_backlog_histlen", log_bytes(|of| of.log_bytes)),
+        ("replica_copy_turns", copy_turns.to_string()),
+        ("replica_copy_longest_turn_us", longest_us(|times| &times.longest_ns)),
+        ("replica_copy_longest_turn_cpu_us", longest_us(|times| &times.longest_cpu_ns)),
         ("feed_messages", sent.messages.to_string()),
         ("feed_bytes", sent.bytes.to_string()),
+        ("feed_wakes", sent.wakes.to_string()),
         ("feed_acknowledgements", sent.acknowledgements.to_string()),
     ]));
     all

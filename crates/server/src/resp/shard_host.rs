@@ -112,7 +112,7 @@ impl ShardHost {
 
     /// The shard's clock ticks.
     pub fn tick_applier(&mut self) {
-        self.applier.tick();
+        self.applier.tick(self.now);
     }
 
     /// The shard's entries up to this one are on the disk.

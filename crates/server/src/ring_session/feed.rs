@@ -55,6 +55,8 @@ impl RingSession {
             blocked_since_s: 0,
             has_left: false,
             message: Vec::new(),
+            unseen_bytes: 0,
+            woken_ms: 0,
             counts: FeedCounts::default(),
         }));
         Ok(())
@@ -84,6 +86,13 @@ impl RingSession {
     pub(super) fn may_feed(&self) -> bool {
         let is_blocked = self.feed.as_ref().is_some_and(|of| of.is_blocked);
         is_blocked && self.replies.may_flush(SET)
+    }
+
+    /// Whether the next feeding works on a copy for the replica.
+    #[inline]
+    pub fn may_copy(&self) -> bool {
+        let copying = self.feed.as_ref().filter(|of| of.feed.has_copy());
+        copying.is_some_and(|of| !of.is_blocked || self.replies.may_flush(SET))
     }
 
     /// Whether WRITEs to the replica have completed since they were last looked at.
@@ -124,6 +133,7 @@ impl RingSession {
             if !self.replies.has_room(SET, FEED_BYTES)? {
                 if of.block(shard, now) {
                     self.replies.say_stuck(SET, 1);
+                    self.replies.wake(SET)?;
                 }
                 return Ok(false);
             }
@@ -131,14 +141,16 @@ impl RingSession {
                 self.replies.say_stuck(SET, 0);
             }
             of.message.clear();
-            of.feed.next_message(shard, now, &mut of.message);
+            let urgency = of.feed.next_message(shard, now, &mut of.message);
             if of.message.is_empty() {
                 // A copy that has swept a part without keys goes on in the next turn.
                 return Ok(!of.feed.waits());
             }
             of.counts.messages += 1;
             of.counts.bytes += of.message.len() as u64;
-            of.feed.posted(self.replies.send_alone(SET, &of.message)?);
+            let wakes = of.must_wake(urgency, now);
+            of.counts.wakes += u64::from(wakes);
+            of.feed.posted(self.replies.send_alone(SET, (&of.message, wakes))?);
             self.take_completed(of);
         }
         Ok(of.feed.has_news(shard))

@@ -51,10 +51,11 @@ struct Outgoing {
     sent: usize,
 }
 
-/// An item that waits to be sent to one session of the client.
+/// An item that waits to be sent to one session of the client. Most are replies: an item takes
+/// little more than one, as it is moved several times.
 enum Item {
-    Value(Outgoing),
-    Search(Searching),
+    Value(Box<Outgoing>),
+    Search(Box<Searching>),
     /// A search that has not begun: its encoded command.
     Command(Vec<u8>),
     /// An encoded reply, and the sequence that it waits for.
@@ -76,11 +77,18 @@ impl Item {
     }
 }
 
+/// Empty queues that are kept, and the longest of them.
+const SPARE_QUEUES: usize = 16;
+/// See [`SPARE_QUEUES`].
+const SPARE_ITEMS: usize = 64;
+
 /// The large values on their way out on one ring pair.
 pub struct Large {
     /// By number of the client's session; no queue is empty, and each begins with a value, a
     /// search, or a reply that is not durable.
     outgoing: VecDeque<(u16, VecDeque<Item>)>,
+    /// Empty queues, to be used again.
+    spare: Vec<VecDeque<Item>>,
     /// Sequence up to which replies may go.
     durable: u64,
     /// Replies in `outgoing`, their bytes, and the other items there.
@@ -108,6 +116,7 @@ impl Large {
     pub fn new(buffer: Option<Arc<Region>>, ring_sets: usize) -> Self {
         Self {
             outgoing: VecDeque::new(),
+            spare: Vec::new(),
             durable: 0,
             held: 0,
             held_bytes: 0,
@@ -187,12 +196,13 @@ impl Large {
         download: Download,
         name: BufferName,
     ) {
-        self.push(session, Item::Value(Outgoing { reply, wait, download, name, sent: 0 }));
+        let value = Outgoing { reply, wait, download, name, sent: 0 };
+        self.push(session, Item::Value(Box::new(value)));
     }
 
     /// Queues the rest of a search.
     pub fn search(&mut self, session: u16, searching: Searching) {
-        self.push(session, Item::Search(searching));
+        self.push(session, Item::Search(Box::new(searching)));
     }
 
     /// Queues a search that is to begin later.
@@ -223,7 +233,11 @@ impl Large {
         self.count(&item, true);
         match self.outgoing.iter_mut().find(|(number, _)| *number == session) {
             Some((_, items)) => items.push_back(item),
-            None => self.outgoing.push_back((session, VecDeque::from([item]))),
+            None => {
+                let mut items = self.spare.pop().unwrap_or_default();
+                items.push_back(item);
+                self.outgoing.push_back((session, items));
+            }
         }
     }
 
@@ -261,7 +275,7 @@ impl Large {
             let asked = items.pop_front().expect("it was there");
             self.count(&asked, false);
             let begun = match begun {
-                Ok(searching) => Item::Search(searching),
+                Ok(searching) => Item::Search(Box::new(searching)),
                 Err((reply, wait)) => Item::Reply(reply, wait),
             };
             self.count(&begun, true);
@@ -313,6 +327,8 @@ impl Large {
         if !items.is_empty() {
             // The others' turn comes first.
             self.outgoing.push_back((session, items));
+        } else if items.capacity() <= SPARE_ITEMS && self.spare.len() < SPARE_QUEUES {
+            self.spare.push(items);
         }
         Ok(Some(session))
     }

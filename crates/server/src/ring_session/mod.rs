@@ -25,6 +25,7 @@ pub use error::SessionError;
 pub use feed::{ReplicaPositions, ReplicaState};
 pub use replica_feed::FeedCounts;
 
+use crate::cluster::ToldTopology;
 use crate::following::Roles;
 use crate::other_searches::OtherSearches;
 use crate::peer::Peer;
@@ -90,6 +91,8 @@ pub struct RingSession {
     peer: Peer,
     /// The role of the server, if it may change.
     roles: Option<Arc<Roles>>,
+    /// What the server tells of its cluster, if it may belong to one.
+    topology: Option<Arc<ToldTopology>>,
     /// Set when the peer broke the protocol; the control thread ends it all.
     pub violated: Arc<AtomicBool>,
     /// Turns in a row whose replies have not been sent.
@@ -100,6 +103,8 @@ pub struct RingSession {
     touched: Arc<[Arc<TouchHints>]>,
     /// Scratch memory of a search.
     search_scratch: Vec<u8>,
+    /// Scratch memory: replies that were held back.
+    released: Vec<Vec<u8>>,
     searches: Arc<OtherSearches>,
     /// Threads of the client that have asked something here: it gives them the
     /// lowest numbers that are free.
@@ -199,8 +204,10 @@ impl RingSession {
             backlog_bytes: 0,
             peer: Peer::Local,
             roles: None,
+            topology: None,
             frames: Vec::new(),
             search_scratch: Vec::new(),
+            released: Vec::new(),
             threads_seen: 0,
             client: parts.client,
             to_server: parts.to_server,
@@ -221,6 +228,11 @@ impl RingSession {
     /// Where the client is, and the role of the server, which may change.
     pub(crate) fn at(self, peer: Peer, roles: Arc<Roles>) -> Self {
         Self { peer, roles: Some(roles), ..self }
+    }
+
+    /// What the server tells of its cluster.
+    pub(crate) fn of_cluster(self, topology: Arc<ToldTopology>) -> Self {
+        Self { topology: Some(topology), ..self }
     }
 
     /// The client's wake-up of the shard, if the client wakes it itself.
@@ -476,6 +488,14 @@ impl RingSession {
         now: Now,
     ) -> Result<(), SessionError> {
         self.see_thread(session_of(id));
+        if let Command::Topology { from } = *command {
+            return self.tell_topology(from, id);
+        }
+        if let (Some(topology), Some(key)) = (&self.topology, command.key())
+            && topology.is_elsewhere(key)
+        {
+            return self.reply(&Reply::status(Status::OtherGroup), id);
+        }
         if let Some(status) = self.replies.refusal()
             && !command.is_write()
             && !matches!(command, Command::Synced { .. })
@@ -524,6 +544,17 @@ impl RingSession {
             Outcome::Stream(reply, download) => (Reply { value: None, ..reply }, download),
         };
         self.reply_large(shard, reply, download, id, buffer, now)
+    }
+
+    /// Tells a part of the topology of the cluster, whatever this server is.
+    #[cold]
+    fn tell_topology(&mut self, from: u32, id: u32) -> Result<(), SessionError> {
+        match self.topology.as_ref().and_then(|of| of.part(from)) {
+            None => self.reply(&Reply::status(Status::NotFound), id),
+            Some((version, part)) => {
+                self.reply(&Reply { value: Some(&part), ..Reply::number(version as i64) }, id)
+            }
+        }
     }
 
     /// A thread of the client, by its number, has asked something.

@@ -2,8 +2,8 @@
 
 use remora_arena::Journal;
 use remora_engine::{Now, Shard};
-use remora_layout::limits::COPY_BLOCKED_S;
-use remora_replica::Feed;
+use remora_layout::limits::{COPY_BLOCKED_S, FEED_WAKE_BYTES};
+use remora_replica::{Feed, Urgency};
 
 /// What was sent to a replica and heard from it, since it asked for the log.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -12,6 +12,9 @@ pub struct FeedCounts {
     pub messages: u64,
     /// Bytes of these.
     pub bytes: u64,
+    /// Messages for which the replica's thread was to be woken, if it slept. Over a network those for
+    /// which it would be over shared memory.
+    pub wakes: u64,
     /// Acknowledgements.
     pub acknowledgements: u64,
 }
@@ -21,6 +24,7 @@ impl FeedCounts {
     pub fn add(&mut self, other: Self) {
         self.messages += other.messages;
         self.bytes += other.bytes;
+        self.wakes += other.wakes;
         self.acknowledgements += other.acknowledgements;
     }
 }
@@ -40,10 +44,26 @@ pub(super) struct ReplicaFeed {
     pub has_left: bool,
     /// Scratch memory of a message.
     pub message: Vec<u8>,
+    /// Bytes that were sent since the replica's thread was last woken.
+    pub unseen_bytes: usize,
+    /// When that was, Unix ms.
+    pub woken_ms: u64,
     pub counts: FeedCounts,
 }
 
 impl ReplicaFeed {
+    /// Whether the replica's thread is to be woken for the message, which is about to be sent.
+    pub fn must_wake(&mut self, urgency: Urgency, now: Now) -> bool {
+        self.unseen_bytes += self.message.len();
+        let wakes = urgency == Urgency::Now
+            || self.unseen_bytes >= FEED_WAKE_BYTES
+            || self.woken_ms != now.unix_ms;
+        if wakes {
+            (self.unseen_bytes, self.woken_ms) = (0, now.unix_ms);
+        }
+        wakes
+    }
+
     /// There is no credit for the next message. Whether that is news. A copy that has waited for too
     /// long is given up.
     pub fn block<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) -> bool {
@@ -82,12 +102,33 @@ mod tests {
             blocked_since_s: 0,
             has_left: false,
             message: Vec::new(),
+            unseen_bytes: 0,
+            woken_ms: 0,
             counts: FeedCounts::default(),
         }
     }
 
     fn shard() -> Shard {
         Shard::new(Owner::heap(8 << 20, NoJournal), ShardOptions::default())
+    }
+
+    #[test]
+    fn a_replica_is_woken_once_a_millisecond_and_for_what_cannot_wait() {
+        let mut of = feed(&mut shard());
+        let mut wakes = |bytes: usize, urgency, unix_ms| {
+            of.message = vec![0; bytes];
+            of.must_wake(urgency, Now { unix_ms, since_start_s: 0 })
+        };
+        use Urgency::{Now as At, Soon};
+        assert!(wakes(100, Soon, 7), "the first one after a while");
+        assert!(!wakes(100, Soon, 7) && !wakes(100, Soon, 7));
+        assert!(wakes(100, Soon, 8));
+        assert!(!wakes(100, Soon, 8));
+        assert!(wakes(10, At, 8), "the primary waits for it");
+        let half = FEED_WAKE_BYTES / 2;
+        assert!(!wakes(half, Soon, 8) && wakes(half, Soon, 8), "the ring must not fill");
+        assert!(!wakes(half, Soon, 8), "they were told of");
+        assert!(wakes(1, Soon, 3), "the clock was set back");
     }
 
     #[test]

@@ -169,13 +169,28 @@ impl Replies {
         Ok(self.outgoing(set).sender.has_room(bytes))
     }
 
-    /// Sends one message by a WRITE of its own, for which there is room, and wakes the client.
-    /// Returns the number of the WRITE among those of the ring.
-    pub fn send_alone(&mut self, set: usize, message: &[u8]) -> Result<u64, SessionError> {
+    /// Sends one message by a WRITE of its own, for which there is room. Over shared memory it wakes
+    /// the client only if `wakes` says so. Returns the number of the WRITE among those of the ring.
+    pub fn send_alone(
+        &mut self,
+        set: usize,
+        (message, wakes): (&[u8], bool),
+    ) -> Result<u64, SessionError> {
         self.outgoing(set);
         self.send(set, &[message])?;
+        if self.shm.is_some() && !wakes {
+            self.untold &= !(1 << set);
+        }
         self.tell_client()?;
         Ok(self.outgoing(set).sender.writes())
+    }
+
+    /// Wakes the client for what was sent without that.
+    pub fn wake(&mut self, set: usize) -> Result<(), SessionError> {
+        if self.shm.is_some() {
+            self.untold |= 1 << set;
+        }
+        self.tell_client()
     }
 
     /// Ring sets whose replies wait for room.

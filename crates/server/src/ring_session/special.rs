@@ -162,6 +162,23 @@ impl RingSession {
         if stalled.is_empty() { Ok(()) } else { self.replies.tell_client() }
     }
 
+    /// Changes became durable: sends the replies that waited for them, and the next piece of a value.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    #[inline]
+    pub fn release(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        now: Now,
+    ) -> Result<(), SessionError> {
+        if self.large.is_empty() {
+            return Ok(());
+        }
+        self.large.set_durable(shard.durable_sequence());
+        self.send_large(shard, now)
+    }
+
     /// Sends the next piece of a value under way, and the replies that have become durable meanwhile.
     pub(super) fn send_large(
         &mut self,
@@ -179,15 +196,16 @@ impl RingSession {
             if !may_send {
                 break;
             }
-            let mut replies = Vec::new();
+            let mut replies = std::mem::take(&mut self.released);
             let answering = self.replies.answering();
             let by = (&mut self.replies.link, blocked);
             let sent = self.large.send_piece(shard, by, (answering, now), &mut replies)?;
             let Some(session) = sent else { break };
-            for reply in &replies {
-                self.replies.send_or_keep(large::id_of(session), &[reply])?;
-            }
             has_sent |= !replies.is_empty();
+            for reply in replies.drain(..) {
+                self.replies.send_or_keep(large::id_of(session), &[&reply])?;
+            }
+            self.released = replies;
         }
         if has_sent { self.replies.tell_client() } else { Ok(()) }
     }

@@ -226,6 +226,7 @@ impl Session {
             wait_ns,
             incarnation: INCARNATION,
             epoch: 1,
+            topology: 0,
             server_unix_ms,
             echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
             session,

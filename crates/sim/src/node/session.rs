@@ -153,6 +153,7 @@ impl Session {
             wait_ns: 0,
             incarnation,
             epoch,
+            topology: 0,
             server_unix_ms,
             echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
             session: self.number,

@@ -241,7 +241,7 @@ impl Process {
             self.compare(oracle);
         }
         let now = time.now(self.began_ns);
-        self.appliers.iter_mut().for_each(Applier::tick);
+        self.appliers.iter_mut().for_each(|applier| applier.tick(now));
         self.shards.iter_mut().for_each(|shard| shard.tick(now));
     }
 

@@ -1,4 +1,5 @@
 //! What takes away many keys at a shard that serves is done in bounded turns, and as one for readers.
+//! An entry that cannot be applied costs little.
 
 use super::*;
 use remora_arena::{NoJournal, Owner};
@@ -138,6 +139,50 @@ impl World {
 
     fn done(&self) -> u64 {
         self.following.done[0].load(Ordering::Acquire)
+    }
+}
+
+#[test]
+fn an_entry_that_is_no_change_is_told_of_once_and_tried_again_seldom() {
+    let mut world = World::new(1);
+    world.logged[0].append([b"no command", &[], &[]]);
+    world.ship(0, 0);
+    let mut tries = Vec::new();
+    for second in 1..=200 {
+        let now = Now { unix_ms: 1, since_start_s: second };
+        // Some of the ticks of a second.
+        for _ in 0..10 {
+            world.applier.tick(now);
+            if world.applier.has_work() {
+                world.applier.turn((0, &mut world.shard), &world.slots, now);
+                tries.push(second);
+            }
+        }
+        assert!(world.applier.waits());
+    }
+    assert_eq!(tries, [1, 1, 2, 4, 8, 16, 32, 64, 128, 192]);
+    let why = world.following.trouble();
+    assert!(
+        why.contains("shard 0 cannot apply the log: an entry of the log is no change"),
+        "{why}"
+    );
+    assert!(!world.following.set_shard_trouble(0, &why), "the log has it once");
+    assert_eq!((world.applied(0), world.done()), (0, 0));
+    // The link goes up and down meanwhile.
+    world.following.set_trouble("no link");
+    assert_eq!(world.following.trouble(), format!("{why}; no link"));
+    world.following.set_trouble("");
+    assert_eq!(world.following.trouble(), why);
+}
+
+#[test]
+fn memory_that_is_full_is_tried_again_each_tick() {
+    let mut applier = Applier::default();
+    for _ in 0..3 {
+        applier.refuse(ApplyError::Refused(Status::OutOfMemory), NOW);
+        assert!(applier.waits());
+        applier.tick(NOW);
+        assert!(!applier.waits());
     }
 }
 

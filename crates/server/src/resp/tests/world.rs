@@ -14,6 +14,8 @@ use remora_layout::hash::KeyHash;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
+use remora_resp::CommandError;
+use remora_resp::cluster::ClusterFacts;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -92,6 +94,12 @@ pub struct Fake {
     pub counts: ThreadCounts,
     /// The time of the connections' thread.
     now: Now,
+    /// What is known of the cluster.
+    pub cluster: Option<Arc<ClusterFacts>>,
+    /// The server is a replica.
+    pub is_replica: bool,
+    /// It answers no reads.
+    pub refuses_reads: bool,
 }
 
 impl ShardPort for Fake {
@@ -171,6 +179,22 @@ impl Host for Fake {
         &self.counts
     }
 
+    fn is_replica(&self) -> bool {
+        self.is_replica
+    }
+
+    fn is_guarded(&self) -> bool {
+        self.is_replica || self.cluster.is_some()
+    }
+
+    fn cluster(&mut self) -> Option<&Arc<ClusterFacts>> {
+        self.cluster.as_ref()
+    }
+
+    fn read_refusal(&self) -> Option<CommandError> {
+        self.refuses_reads.then_some(CommandError::Fenced)
+    }
+
     fn info(&self, _: &Sections<'_>) -> String {
         String::new()
     }
@@ -232,6 +256,9 @@ impl World {
             waiting: VecDeque::new(),
             counts: ThreadCounts::default(),
             now: Now::default(),
+            cluster: None,
+            is_replica: false,
+            refuses_reads: false,
         };
         let mut world =
             Self { connections: Connections::new(RespExecutor::new(host)), pipes: vec![] };
@@ -241,6 +268,17 @@ impl World {
             world.pipes.push(pipe);
         }
         world
+    }
+
+    /// The server, to change what it is.
+    pub fn host(&mut self) -> &mut Fake {
+        self.connections.port_mut()
+    }
+
+    /// The facts of the cluster have changed: connections are told.
+    pub fn tell(&mut self, facts: ClusterFacts) {
+        self.host().cluster = Some(Arc::new(facts));
+        self.connections.tell(drop);
     }
 
     /// The shard's changes are durable up to this sequence.

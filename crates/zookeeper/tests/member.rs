@@ -1,0 +1,83 @@
+//! A member that polls its session, and what it has heard.
+
+use remora_cluster::conformance::Journal;
+use remora_cluster::coordinator::{Coordinator, Outcome, Proposal, RequestId};
+use remora_cluster::topology::{GroupId, Instance, MemberId, Topology};
+use remora_zookeeper::ZookeeperCoordinator;
+use std::time::Duration;
+
+/// Looks after which a test gives up: a minute, and more on a busy machine.
+const MOST_LOOKS: usize = 12_000;
+
+pub struct Member {
+    pub session: ZookeeperCoordinator,
+    pub journal: Journal,
+    pub instance: Instance,
+}
+
+impl Member {
+    pub fn new(id: u64, address: &str, session_ms: u64) -> Self {
+        let address = address.parse().expect("an address");
+        Self {
+            session: ZookeeperCoordinator::connect(address, session_ms).expect("a thread"),
+            journal: Journal::default(),
+            instance: Instance { member: MemberId(id), incarnation: id },
+        }
+    }
+
+    pub fn poll(&mut self) {
+        while let Some(event) = self.session.poll(0) {
+            self.journal.hear(&event);
+        }
+    }
+
+    /// Polls until this holds.
+    pub fn until(&mut self, what: &str, holds: impl Fn(&Journal) -> bool) {
+        for _ in 0..MOST_LOOKS {
+            self.poll();
+            if holds(&self.journal) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("waited for too long until {what}");
+    }
+
+    /// Waits until it is connected, and knows the members.
+    pub fn until_connected(&mut self) {
+        self.until("it is connected", |journal| journal.members().is_some());
+    }
+
+    pub fn answer(&mut self, id: RequestId) -> Outcome {
+        self.until("an answer", |journal| journal.answer(id).is_some());
+        self.journal.answer(id).expect("just seen")
+    }
+
+    pub fn create(&mut self) -> Outcome {
+        let topology = Topology::new(7, vec![(GroupId(1), "a".into(), 1)]).expect("valid");
+        let id = self.journal.asked(self.session.create(0, &topology));
+        self.answer(id)
+    }
+
+    pub fn enter(&mut self) -> Outcome {
+        let id = self.journal.asked(self.session.enter(0, self.instance));
+        self.answer(id)
+    }
+
+    /// A renewal under what it knows.
+    pub fn renew(&mut self) -> Outcome {
+        let version = self.journal.version();
+        let id = self.journal.renewed(self.session.renew(0, version), version);
+        self.answer(id)
+    }
+
+    /// A topology with one more version.
+    pub fn propose(&mut self) -> Outcome {
+        let known = self.journal.topology().expect("there is one");
+        let id = GroupId(known.version as u32 + 1);
+        let topology = remora_cluster::topology::change::add_group(known, id, format!("g{id}"), 1);
+        let proposal = Proposal { topology: topology.expect("a new group"), term: None };
+        let id = self.journal.proposed(self.session.propose(0, &proposal), &proposal);
+        self.answer(id)
+    }
+}
