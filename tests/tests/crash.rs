@@ -1,6 +1,7 @@
 //! `remora crash`: real servers are killed, their links cut, and nothing promised is lost.
 
 use remora_tests::{Finished, remora, run};
+use remora_zookeeper::LocalServer;
 
 /// Rounds for each durability; `make test-long` asks for more.
 const ROUNDS: u64 = 20;
@@ -124,6 +125,32 @@ fn without_links_and_without_waiting_for_replicas() {
     assert!(fields["replica_reads"].as_u64() > Some(0), "{fields}");
 }
 
+/// Rounds with a cluster; `make test-long` asks for more.
+const CLUSTER_ROUNDS: u64 = 4;
+
+#[test]
+fn rounds_with_a_cluster() {
+    if LocalServer::is_skipped() {
+        return println!("not run: ZooKeeper is missing, as REMORA_SKIP says");
+    }
+    let rounds = std::env::var("REMORA_CRASH_ROUNDS");
+    let rounds: u64 = rounds.map_or(CLUSTER_ROUNDS, |rounds| rounds.parse().unwrap());
+    let number = rounds.to_string();
+    let args = ["--cluster", "zk", "--rounds", &number, "--seconds-per-round", "0.5"];
+    let finished = crash(&[&args[..], &["--session-ms", "1000"]].concat());
+    let last = finished.out.lines().last().unwrap_or_default();
+    println!("{last}");
+    match finished.code {
+        Some(0) => {}
+        // This machine gives no namespaces, and the command says so.
+        Some(2) => assert!(finished.err.contains("no links were cut"), "{}", finished.err),
+        _ => panic!("{last}\n{}", finished.err),
+    }
+    let numbers: Vec<u64> = fields(last).iter().map(|(_, number)| *number).collect();
+    assert_eq!([numbers[0], numbers[3], numbers[4]], [rounds, 0, 0]);
+    assert!(numbers[2] > 10 * rounds, "there was a load: {numbers:?}");
+}
+
 #[test]
 fn json_is_one_object() {
     let args = ["--durability=memory", "--rounds=1", "--seconds-per-round=0.2", "--types=hash"];
@@ -145,7 +172,9 @@ fn what_makes_no_sense_is_refused() {
             &["--durability=memory", "--rounds=1", "--replicas=1", "--min-replicas=2"],
             "nothing would be acknowledged",
         ),
-        (&["--durability=memory", "--rounds=1", "--cluster=zk"], "no clusters"),
+        (&["--rounds=1", "--cluster=raft"], "possible values: zk"),
+        (&["--rounds=1"], "--durability"),
+        (&["--rounds=1", "--cluster=zk", "--faults=rain"], "kill-primary"),
         (&["--durability=memory"], "--rounds"),
     ] {
         let finished = crash(args);

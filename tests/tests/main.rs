@@ -26,6 +26,7 @@ mod trees_resp;
 // What is kept.
 mod backups;
 mod bad_disks;
+mod cluster;
 mod data_directory;
 mod durability;
 mod failed_disk;

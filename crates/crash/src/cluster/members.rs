@@ -19,6 +19,8 @@ const RESP_PORT: u16 = 7379;
 const COORDINATOR_PORT: u16 = 2181;
 /// ZooKeeper's tick, ms: its shortest session is two of them.
 const TICK_MS: u64 = 100;
+/// Each change of a role has its line, and no session does.
+const LOG: &str = "--log=info,remora_server::control=warn";
 /// Between two looks at the cluster.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -160,7 +162,7 @@ impl Members {
         let cluster = self.address();
         let ClusterPlan { durability, session_ms, .. } = self.settings;
         let Member { launcher, host, port, fabric_port, directory, .. } = &self.members[number];
-        let fixed = ["serve", "--owned-by-parent", "--log=info", "--pin=false", "--buckets=0"];
+        let fixed = ["serve", "--owned-by-parent", LOG, "--pin=false", "--buckets=0"];
         let mut args = fixed.map(str::to_owned).to_vec();
         args.extend([
             format!("--bind={host}"),
@@ -210,10 +212,12 @@ impl Members {
         self.members.iter().filter_map(|of| Some(of.process.as_ref()?.log())).collect()
     }
 
-    /// Shows the last lines of all logs.
-    pub fn note_logs(&self) {
+    /// Shows what the servers say of their replication, and the last lines of all logs.
+    pub fn note_state(&self) {
         for (number, member) in self.members.iter().enumerate() {
-            note(&format!("server {number}:"));
+            let info = member.place().and_then(|place| place.info("replication"));
+            let info = info.unwrap_or_else(|error| format!("{error:#}"));
+            note(&format!("server {number} says:\n{}", info.replace('\r', "")));
             member.process.iter().for_each(ServerProcess::note_log);
         }
     }

@@ -1,7 +1,7 @@
 //! The rounds of a run with a cluster.
 
 use super::failover::{self, Parts};
-use super::members::{ClusterPlan, Members, Status};
+use super::members::{ClusterPlan, Members};
 use super::plan::{Deck, Kind, Plan};
 use super::readers::read_from;
 use super::round::Round;
@@ -17,8 +17,8 @@ use crate::workload::{draw_keys, judge, tell};
 use anyhow::{Context, bail};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use remora_client::Path;
-use remora_command_line::{note, usage};
+use remora_client::{Path, Session};
+use remora_command_line::{Connection, note, usage};
 use remora_zookeeper::LocalServer;
 use rustix::process::Signal;
 use std::io::Write;
@@ -80,7 +80,7 @@ pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<(
     let ended = run.run();
     let is_good = ended.is_ok() && run.totals.are_good();
     if !is_good {
-        run.members.note_logs();
+        run.members.note_state();
         note(&format!("the servers' directories stay: {}", base.keep().display()));
     }
     run.print(no_links.as_deref())?;
@@ -145,7 +145,7 @@ impl Run<'_> {
         let acknowledged = self.load(&plan)?;
         let after = self.members.wait_until_whole(WHOLE_LIMIT)?;
         std::thread::sleep(SETTLES);
-        self.judge(&after, &at)?;
+        self.judge(&at)?;
         self.totals.rounds += 1;
         self.totals.failovers += after.epoch - before.epoch;
         self.totals.acknowledged += acknowledged;
@@ -199,18 +199,23 @@ impl Run<'_> {
     }
 
     /// Looks at all keys, and judges what they hold: all that was acknowledged or seen.
-    fn judge(&mut self, status: &Status, at: &str) -> anyhow::Result<()> {
-        let primary = status.primary.context("no primary")?;
-        let place = &self.members.places()?[primary];
-        let (mut resp, mut session) = (place.resp()?, place.session(Path::Read)?);
-        let mut told = 0;
+    fn judge(&mut self, at: &str) -> anyhow::Result<()> {
+        let (mut primary, mut told) = (reach_primary(&self.members)?, 0);
         for writer in &mut self.writers {
             let sent: Vec<(usize, State)> =
                 writer.states().map(|(key, state)| (key, state.clone())).collect();
             for (number, last_sent) in sent {
                 let key = &self.keys[number];
-                let by = (&mut resp, &mut session);
-                let (found, verdict) = judge(key, by, Promise::All, &mut self.totals)?;
+                let began = Instant::now();
+                let (found, verdict) = loop {
+                    let by = (&mut primary.0, &mut primary.1);
+                    match judge(key, by, Promise::All, &mut self.totals) {
+                        Ok(judged) => break judged,
+                        Err(error) if began.elapsed() > WHOLE_LIMIT => return Err(error),
+                        // Its lease has lapsed for a moment, or another one leads.
+                        Err(_) => primary = reach_primary(&self.members)?,
+                    }
+                };
                 if let Some(verdict) = verdict.filter(|_| told < MOST_TOLD) {
                     told += 1;
                     let words = tell(verdict, &last_sent, &found);
@@ -266,6 +271,13 @@ impl Run<'_> {
         writeln!(out, "{fields}")?;
         Ok(())
     }
+}
+
+/// Connections to the server that leads.
+fn reach_primary(members: &Members) -> anyhow::Result<(Connection, Session)> {
+    let status = members.wait_until_whole(WHOLE_LIMIT)?;
+    let place = &members.places()?[status.primary.context("no primary")?];
+    Ok((place.resp()?, place.session(Path::Read)?))
 }
 
 /// The fault of a round, and how it ends: afterwards all servers and ZooKeeper are there, and changes

@@ -1,0 +1,365 @@
+//! Clusters with real processes and a real ZooKeeper: servers find each other, one of them leads, and
+//! another one does when that one dies, is drained, or is told to hand over. What was acknowledged is
+//! there, whoever leads.
+
+use remora_tests::{Finished, Resp, ServerDirectory, ServerProcess, Value, run_remora, wait_for};
+use remora_zookeeper::{LocalServer, LocalServerPlan};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const SMALL: [&str; 5] =
+    ["--max-memory=128MiB", "--pin=false", "--wake=event", "--shards=2", "--session-ms=1000"];
+/// Before a writer asks another server.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// ZooKeeper, and the servers of the group `main`.
+struct Cluster {
+    zookeeper: LocalServer,
+    servers: Vec<ServerProcess>,
+}
+
+/// What `remora cluster status` says of a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct MemberStatus {
+    id: String,
+    role: String,
+    is_present: bool,
+    resp: String,
+}
+
+impl Cluster {
+    /// So many servers without disks that are all in sync; `None` if tests are to do without ZooKeeper.
+    fn of(servers: usize) -> Option<Self> {
+        let mut cluster = Self::empty()?;
+        (0..servers).for_each(|_| cluster.add(&[]));
+        cluster.is_whole(servers);
+        Some(cluster)
+    }
+
+    /// A cluster without servers.
+    fn empty() -> Option<Self> {
+        if LocalServer::is_skipped() {
+            println!("not run: ZooKeeper is missing, as REMORA_SKIP says");
+            return None;
+        }
+        let zookeeper = LocalServer::start(LocalServerPlan::default()).expect("it answers");
+        let cluster = Self { zookeeper, servers: Vec::new() };
+        let made = cluster.command(&["init", "--yes"]);
+        assert_eq!(made.code, Some(0), "{}", made.err);
+        Some(cluster)
+    }
+
+    fn address(&self) -> String {
+        format!("zk://{}/test", self.zookeeper.address())
+    }
+
+    /// `remora cluster`, with the address behind its verb.
+    fn command(&self, words: &[&str]) -> Finished {
+        let address = self.address();
+        let words = [&["cluster", words[0], "--cluster", &address], &words[1..]].concat();
+        run_remora(&words)
+    }
+
+    /// The same, which has to work.
+    fn must(&self, words: &[&str]) {
+        let finished = self.command(words);
+        assert_eq!(finished.code, Some(0), "{words:?}: {}\n{}", finished.out, finished.err);
+    }
+
+    fn start(&self, flags: &[&str]) -> ServerProcess {
+        let cluster = format!("--cluster={}", self.address());
+        let flags = [&SMALL[..], &[cluster.as_str()], flags].concat();
+        ServerProcess::start_at(&ServerDirectory::new(), &flags)
+    }
+
+    fn add(&mut self, flags: &[&str]) {
+        let server = self.start(flags);
+        self.servers.push(server);
+    }
+
+    fn add_with_data(&mut self, directory: &Path) {
+        self.add(&[&format!("--data-dir={}", directory.display())]);
+    }
+
+    fn epoch_and_members(&self) -> (u64, Vec<MemberStatus>) {
+        let finished = self.command(&["status", "--json"]);
+        assert_eq!(finished.code, Some(0), "{}", finished.err);
+        let fields: serde_json::Value = serde_json::from_str(&finished.out).unwrap();
+        let group = &fields["groups"][0];
+        let text = |of: &serde_json::Value| of.as_str().unwrap().to_owned();
+        let member = |of: &serde_json::Value| MemberStatus {
+            id: text(&of["id"]),
+            role: text(&of["role"]),
+            is_present: of["present"] == true,
+            resp: text(&of["resp"]),
+        };
+        let members = group["members"].as_array().unwrap().iter().map(member).collect();
+        (group["epoch"].as_u64().unwrap(), members)
+    }
+
+    /// Waits until so many servers are there, one of which leads and the others are in sync. Returns the
+    /// number of the primary and the epoch.
+    fn is_whole(&self, servers: usize) -> (usize, u64) {
+        let what = format!("all {servers} are in sync:\n{}", self.logs());
+        wait_for(&what, || {
+            let (epoch, members) = self.epoch_and_members();
+            let of = |role| members.iter().filter(move |of| of.is_present && of.role == role);
+            let primary = of("primary").next()?;
+            let number = self.servers.iter().position(|of| resp_of(of) == primary.resp)?;
+            (of("in sync").count() + 1 == servers).then_some((number, epoch))
+        })
+    }
+
+    fn logs(&self) -> String {
+        self.servers.iter().map(ServerProcess::log).collect()
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.servers.iter().map(ServerProcess::resp_address).collect()
+    }
+
+    /// The status of a server.
+    fn member(&self, of: &ServerProcess) -> MemberStatus {
+        let (_, members) = self.epoch_and_members();
+        let found = members.iter().find(|member| member.resp == resp_of(of));
+        found.unwrap_or_else(|| panic!("{members:?}")).clone()
+    }
+}
+
+fn resp_of(server: &ServerProcess) -> String {
+    server.resp_address().to_string()
+}
+
+/// Writes one key after the other, each once or until it is acknowledged, at whichever server takes it.
+#[derive(Default)]
+struct Load {
+    addresses: Mutex<Vec<SocketAddr>>,
+    acknowledged: AtomicU64,
+    ends: AtomicBool,
+}
+
+impl Load {
+    fn key(number: u64) -> Vec<u8> {
+        format!("key:{number}").into_bytes()
+    }
+
+    fn run(&self) {
+        let mut at = 0;
+        while !self.ends.load(Ordering::Relaxed) {
+            let addresses = self.addresses.lock().unwrap().clone();
+            at = (at + 1) % addresses.len();
+            let _ = Resp::connect(addresses[at]).and_then(|mut resp| self.write(&mut resp));
+            std::thread::sleep(AGAIN);
+        }
+    }
+
+    fn write(&self, resp: &mut Resp) -> std::io::Result<()> {
+        while !self.ends.load(Ordering::Relaxed) {
+            let number = self.acknowledged.load(Ordering::Relaxed);
+            let key = Self::key(number);
+            if resp.try_call(&[b"SET", &key, &key])? != Value::ok() {
+                break;
+            }
+            self.acknowledged.store(number + 1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Waits until more is acknowledged than now.
+    fn goes_on(&self, what: &str) {
+        let before = self.acknowledged.load(Ordering::Relaxed);
+        wait_for(what, || (self.acknowledged.load(Ordering::Relaxed) > before + 100).then_some(()));
+    }
+
+    /// All that was acknowledged is at this server, which leads.
+    fn is_at(&self, server: &ServerProcess) {
+        let mut resp = server.resp();
+        let acknowledged = self.acknowledged.load(Ordering::Relaxed);
+        assert!(acknowledged > 0, "there was a load");
+        for number in 0..acknowledged {
+            let key = Self::key(number);
+            let found = resp.try_call(&[b"GET", &key]).unwrap();
+            assert_eq!(found, Value::Bulk(key), "key {number} of {acknowledged}");
+        }
+    }
+}
+
+/// Does something with a cluster while it is loaded. The load ends with it.
+fn under_load(cluster: &mut Cluster, what: impl FnOnce(&mut Cluster, &Load)) -> Load {
+    let load = Load { addresses: Mutex::new(cluster.addresses()), ..Load::default() };
+    std::thread::scope(|scope| {
+        struct Ends<'a>(&'a Load);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.ends.store(true, Ordering::Relaxed);
+            }
+        }
+        scope.spawn(|| load.run());
+        let _ends = Ends(&load);
+        load.goes_on("the load begins");
+        what(cluster, &load);
+    });
+    load
+}
+
+#[test]
+fn servers_form_a_cluster_and_say_so() {
+    let Some(cluster) = Cluster::of(3) else { return };
+    let (primary, epoch) = cluster.is_whole(3);
+    assert!(epoch > 0);
+    let replica = &cluster.servers[(primary + 1) % 3];
+    assert_eq!(cluster.servers[primary].resp().call("SET k v"), Value::ok());
+    assert!(replica.resp().call("SET k w").is_error(), "a replica takes no changes");
+    assert!(replica.resp().call("GET k").is_error(), "nor does it answer reads");
+    let picture = cluster.command(&["status"]).out;
+    assert!(picture.contains("group main") && picture.contains("takes changes"), "{picture}");
+    let log = cluster.servers[primary].log();
+    assert!(log.contains("leads epoch") && log.contains("and serves"), "{log}");
+}
+
+#[test]
+fn a_primary_that_is_killed_under_load_loses_nothing() {
+    let Some(mut cluster) = Cluster::of(3) else { return };
+    let (primary, epoch) = cluster.is_whole(3);
+    let load = under_load(&mut cluster, |cluster, load| {
+        cluster.servers[primary].kill();
+        load.goes_on("another server leads");
+    });
+    let (next, next_epoch) = cluster.is_whole(2);
+    assert!(next != primary && next_epoch > epoch, "{next} in epoch {next_epoch}");
+    load.is_at(&cluster.servers[next]);
+    // It comes back as an empty replica, and has all before it counts.
+    cluster.add(&[]);
+    cluster.is_whole(3);
+    load.is_at(&cluster.servers[next]);
+}
+
+#[test]
+fn a_promotion_and_a_drain_lose_nothing() {
+    let Some(mut cluster) = Cluster::of(3) else { return };
+    let (primary, epoch) = cluster.is_whole(3);
+    let wanted = (primary + 1) % 3;
+    let load = under_load(&mut cluster, |cluster, load| {
+        let name = resp_of(&cluster.servers[wanted]);
+        let asked = cluster.command(&["promote", &name]);
+        assert!(asked.out.contains("nothing is done yet"), "{}", asked.out);
+        assert_eq!(cluster.is_whole(3), (primary, epoch), "it was not told to do it");
+        cluster.must(&["promote", &name, "--yes"]);
+        load.goes_on("the one that was promoted leads");
+        let (leads, then) = cluster.is_whole(3);
+        assert!(leads == wanted && then > epoch, "{leads} in epoch {then}");
+        cluster.must(&["drain", &name, "--yes"]);
+        load.goes_on("another one leads");
+        let (leads, _) = cluster.is_whole(2);
+        assert_ne!(leads, wanted);
+        assert_eq!(cluster.member(&cluster.servers[wanted]).role, "drained");
+        cluster.must(&["undrain", &name, "--yes"]);
+    });
+    let (leads, _) = cluster.is_whole(3);
+    load.is_at(&cluster.servers[leads]);
+}
+
+#[test]
+fn a_drained_server_leaves_and_one_with_a_part_does_not() {
+    let Some(cluster) = Cluster::of(3) else { return };
+    let (primary, _) = cluster.is_whole(3);
+    let name = resp_of(&cluster.servers[(primary + 1) % 3]);
+    let refused = cluster.command(&["leave", &name, "--yes"]);
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.err.contains("drain it first"), "{}", refused.err);
+    let unknown = cluster.command(&["drain", "10.9.8.7:6", "--yes"]);
+    assert!(unknown.err.contains("remora cluster status lists them"), "{}", unknown.err);
+}
+
+#[test]
+fn a_restarted_server_keeps_its_name_with_its_directory_and_else_has_another() {
+    let Some(mut cluster) = Cluster::empty() else { return };
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    directories.iter().for_each(|directory| cluster.add_with_data(directory.path()));
+    cluster.add(&[]);
+    cluster.is_whole(3);
+    let load = under_load(&mut cluster, |cluster, load| {
+        let before: Vec<_> = cluster.servers.iter().map(|of| cluster.member(of)).collect();
+        for number in 0..3 {
+            cluster.servers[number].kill();
+            load.goes_on("the others go on");
+            let data = directories.get(number).map(|of| format!("--data-dir={}", of.path().display()));
+            let flags: Vec<&str> = data.iter().map(String::as_str).collect();
+            cluster.servers[number] = cluster.start(&flags);
+            *load.addresses.lock().unwrap() = cluster.addresses();
+            cluster.is_whole(3);
+            let is_same = cluster.member(&cluster.servers[number]).id == before[number].id;
+            assert_eq!(is_same, data.is_some(), "server {number}");
+        }
+    });
+    let (leads, _) = cluster.is_whole(3);
+    load.is_at(&cluster.servers[leads]);
+}
+
+#[test]
+fn a_server_that_joins_later_has_all_keys_before_it_counts() {
+    let Some(mut cluster) = Cluster::of(2) else { return };
+    let load = under_load(&mut cluster, |cluster, load| {
+        cluster.add(&[]);
+        load.goes_on("a change behind the start of the new one");
+        cluster.is_whole(3);
+        let name = resp_of(&cluster.servers[2]);
+        cluster.must(&["promote", &name, "--yes"]);
+        *load.addresses.lock().unwrap() = cluster.addresses();
+        load.goes_on("the new one leads");
+    });
+    let (leads, _) = cluster.is_whole(3);
+    assert_eq!(leads, 2);
+    load.is_at(&cluster.servers[2]);
+}
+
+#[test]
+fn all_servers_restart_on_their_directories_and_go_on() {
+    let Some(mut cluster) = Cluster::empty() else { return };
+    let directories: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    directories.iter().for_each(|directory| cluster.add_with_data(directory.path()));
+    cluster.is_whole(3);
+    let load = under_load(&mut cluster, |_, _| {});
+    cluster.servers.iter().for_each(ServerProcess::terminate);
+    cluster.servers.iter_mut().for_each(|server| assert_eq!(server.ended(), Some(0)));
+    cluster.servers.clear();
+    directories.iter().for_each(|directory| cluster.add_with_data(directory.path()));
+    let (leads, _) = cluster.is_whole(3);
+    load.is_at(&cluster.servers[leads]);
+}
+
+#[test]
+fn wrong_settings_are_refused_with_what_to_do() {
+    let zk = "--cluster=zk://127.0.0.1:1/x";
+    for (flags, words) in [
+        (&["--cluster=127.0.0.1:2181/x"][..], "does not begin with zk://"),
+        (&["--cluster=zk://127.0.0.1:2181"], "is not a path like /remora"),
+        (&[zk, "--replica-of=127.0.0.1:7"], "leave it out"),
+        (&[zk, "--min-replicas=1"], "remora cluster init --min-replicas"),
+        (&[zk, "--session-ms=5"], "is not in 100..=60000"),
+        (&[zk, "--announce=here"], "is no HOST:PORT"),
+    ] {
+        let finished = run_remora(&[&["serve"], flags].concat());
+        assert_eq!(finished.code, Some(2), "{flags:?}: {}", finished.err);
+        assert!(finished.err.contains(words), "{flags:?}: {}", finished.err);
+    }
+    let lost = run_remora(&["cluster", "status", zk, "--timeout-s=1"]);
+    assert!(lost.code != Some(0) && lost.err.contains("is ZooKeeper up"), "{}", lost.err);
+}
+
+#[test]
+fn a_cluster_is_made_once_and_one_that_is_missing_is_said() {
+    let Some(cluster) = Cluster::empty() else { return };
+    let again = cluster.command(&["init", "--yes"]);
+    assert!(again.code != Some(0) && again.err.contains("already"), "{}", again.err);
+    let other = format!("--cluster=zk://{}/other", cluster.zookeeper.address());
+    let none = run_remora(&["cluster", "status", &other]);
+    assert!(none.err.contains("remora cluster init makes one"), "{}", none.err);
+    let server = cluster.start(&["--group=none"]);
+    wait_for("it says that there is no such group", || {
+        server.log().contains("the cluster has no group none").then_some(())
+    });
+}
