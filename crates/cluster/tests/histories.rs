@@ -242,7 +242,7 @@ impl World {
             }
         }
         let watcher = self.ensemble.watcher().map(|(term, _)| term);
-        assert_eq!(leaders.iter().copied().collect::<Vec<_>>(), Vec::from_iter(watcher), "7");
+        assert_eq!(leaders, Vec::from_iter(watcher), "7");
     }
 }
 

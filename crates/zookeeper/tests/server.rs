@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -113,6 +114,8 @@ impl Server {
 
     fn is_well(&self) -> bool {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
+        // A server that is only just starting may take the question and forget it.
+        stream.set_read_timeout(Some(Duration::from_secs(1))).expect("a socket");
         let mut answer = String::new();
         stream.write_all(b"ruok").is_ok()
             && stream.read_to_string(&mut answer).is_ok()
@@ -130,7 +133,15 @@ impl Drop for Server {
     }
 }
 
+/// A port that nobody has now. It is none of those that the kernel gives to connections, which could take it
+/// before the server does.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("bound").port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 20_000 + (number % 12_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }

@@ -11,6 +11,7 @@ pub(super) fn checks<E: TestEnsemble>() -> Vec<Check> {
         ("presence_ends_with_its_session", presence_ends_with_its_session::<E>),
         ("a_process_that_dies_is_gone", a_process_that_dies_is_gone::<E>),
         ("a_renewal_names_the_topology", a_renewal_names_the_topology::<E>),
+        ("a_renewal_is_judged_by_what_is_recorded", a_renewal_is_judged_by_what_is_recorded::<E>),
     ]
 }
 
@@ -98,4 +99,24 @@ fn a_renewal_names_the_topology<E: TestEnsemble>() {
     assert_eq!(room.outcome(0, Ask::Renew(99)), Outcome::Refused(Refused::Outdated));
     room.done(0, Ask::Leave);
     assert_eq!(room.outcome(0, Ask::Renew(5)), Outcome::Refused(Refused::NotPresent));
+}
+
+/// The member has not heard of the newest topology when it asks: the coordinator judges, not the member.
+fn a_renewal_is_judged_by_what_is_recorded<E: TestEnsemble>() {
+    let mut room = Room::<E>::with_topology(&[LONG_SESSION_MS; 2]);
+    room.done(0, Ask::Enter(instance(1, 10)));
+    for version in 2..5 {
+        room.cut(0, false, true);
+        let proposal = room.one_group_more(1, 10 + version as u32);
+        room.done(1, Ask::Propose(proposal));
+        assert_eq!(room.journal(0).version(), version - 1);
+        let id = room.ask(0, Ask::Renew(version - 1));
+        (0..5).for_each(|_| room.step());
+        room.cut(0, false, false);
+        assert_eq!(room.answer(0, id), Outcome::Refused(Refused::Outdated));
+        assert_eq!(room.journal(0).version(), version);
+        room.until("the other knows it", |room| room.journal(1).version() == version);
+        room.done(0, Ask::Renew(version));
+    }
+    assert_eq!(room.journal(0).times(SessionState::Suspended), 0);
 }
