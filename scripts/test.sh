@@ -104,6 +104,8 @@ if [[ $tier == long ]]; then
         cargo test --locked --package remora-tests --test end_to_end torture::
     one_test crashes env "REMORA_CRASH_ROUNDS=$((minutes * 5))" \
         cargo test --locked --package remora-tests --test end_to_end crash::
+    one_test failovers env REMORA_FAILOVERS=10000 \
+        cargo test --locked --package remora-cluster --test cluster world::failing_over
     one_test "all planted mistakes" cargo xtask planted
     one_test fuzzing bash fuzz/run.sh "$((minutes * 6))"
 fi

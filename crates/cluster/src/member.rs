@@ -722,7 +722,9 @@ impl Member {
                 && of.fabric_address == self.joining.fabric_address
                 && of.resp_address == self.joining.resp_address
         });
+        // While another process is present as this server, it is not known which of them stays.
         if !has_joined
+            && !self.must_enter
             && self.may_propose()
             && let Ok(next) = change::join(&topology, self.joining.clone())
         {

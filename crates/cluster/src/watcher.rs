@@ -377,10 +377,15 @@ impl Watcher {
     fn promoted(&mut self, Proposed { promotion, is_released }: Proposed, now_ns: u64) {
         let (id, epoch) = (promotion.group, promotion.epoch + 1);
         self.say(Notice::Promoted(id, promotion.to, epoch));
+        self.note(id, now_ns);
+        self.send(promotion.to, Message::Begun { group: id, epoch, is_released });
+    }
+
+    /// The group has failed over just now, or has tried to.
+    fn note(&mut self, id: GroupId, now_ns: u64) {
         let before = self.before.get(&id).filter(|of| !of.is_long_ago());
         let times = before.map_or(1, |of| of.times.saturating_add(1));
         self.before.insert(id, Before { since: Stopwatch::begin(now_ns), times });
-        self.send(promotion.to, Message::Begun { group: id, epoch, is_released });
     }
 
     fn hear(&mut self, from: Instance, message: Message, now_ns: u64) {
@@ -459,7 +464,9 @@ impl Watcher {
     /// Begins, if the group needs another primary.
     fn look_at(&mut self, topology: &Topology, group: &Group, live: &[Instance], now_ns: u64) {
         let has_time = self.before.get(&group.id).is_none_or(Before::has_backed_off);
-        if self.failovers.len() >= FAILOVERS_AT_ONCE || !has_time {
+        // Those that wait for a member hold nobody up.
+        let busy = self.failovers.values().filter(|of| !of.has_said).count();
+        if busy >= FAILOVERS_AT_ONCE || !has_time {
             return;
         }
         let Some(primary) = group.primary else {
@@ -489,6 +496,7 @@ impl Watcher {
             Stage::HandingOver if !is_there => of.enter(Stage::Gathering, now_ns),
             Stage::HandingOver if of.has_lasted(HAND_OVER_ENDS_MS) => {
                 self.failovers.remove(&group.id);
+                self.note(group.id, now_ns);
                 self.say(Notice::Refused(group.id, "it did not release its epoch in time"));
             }
             Stage::HandingOver => {

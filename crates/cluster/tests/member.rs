@@ -247,7 +247,11 @@ fn a_restarted_process_resumes_nothing() {
     let topology = coordinator::Event::Topology(Arc::new(topology));
     let mut actions = member.handle(MS, Event::Coordinator(topology));
     actions.extend(member.handle(11 * MS, Event::Tick));
-    assert_eq!(member.part(11 * MS), Part::Holds);
+    let proposes = |of: &Action| matches!(of, Action::Propose(_));
+    assert!(!actions.iter().any(proposes), "the process of before may be there still");
+    member.handle(12 * MS, Event::Entered(again, Outcome::Done));
+    actions.extend(member.handle(21 * MS, Event::Tick));
+    assert_eq!(member.part(21 * MS), Part::Holds);
     let takes_part = |of: &Action| matches!(of, Action::Prepare(_) | Action::Follow { .. });
     assert!(!actions.iter().any(takes_part));
     let joins = |of: &Action| matches!(of, Action::Propose(next) if next.member(again.member).unwrap().incarnation == 2);

@@ -305,3 +305,22 @@ fn a_watcher_stands_once() {
     watcher.give(Event::Stood(Outcome::Done));
     assert_eq!(watcher.wait_ms(100), []);
 }
+
+#[test]
+fn a_drain_that_fails_is_tried_again_after_a_pause() {
+    let drained = change::drain(&led_by_1(&[2, 3]), MemberId(1)).unwrap();
+    let mut watcher = Fixture::new(&drained, &[1, 2, 3]);
+    let tries = |watcher: &mut Fixture, ms: u64| {
+        let mut tries = 0;
+        for _ in 0..ms / HEARTBEAT_MS {
+            watcher.now_ns += HEARTBEAT_MS * MS;
+            for action in watcher.watcher.handle(watcher.now_ns, Event::Tick) {
+                tries += usize::from(matches!(action, Action::Say(Notice::Begins(..))));
+            }
+        }
+        tries
+    };
+    assert_eq!(tries(&mut watcher, 3_200), 1, "the second one, at once");
+    let later = tries(&mut watcher, 60_000);
+    assert!((5..20).contains(&later), "{later}: the primary never answers");
+}

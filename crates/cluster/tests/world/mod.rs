@@ -8,12 +8,13 @@ mod failing_over;
 mod node;
 mod oracle;
 mod replication;
+mod scenes;
 
 use node::{Node, Packet, Sent, Turn};
 use oracle::Oracle;
-use remora_cluster::coordinator::Coordinator;
+use remora_cluster::coordinator::{Coordinator, Event, Outcome, Proposal, SessionState};
 use remora_cluster::memory::MemoryEnsemble;
-use remora_cluster::topology::{GroupId, Instance, Topology};
+use remora_cluster::topology::{GroupId, Instance, MemberId, MemberState, Topology, change};
 use remora_testing::Random;
 use replication::Shipped;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -54,14 +55,20 @@ pub struct World {
     faults: u64,
     pub trace: Vec<String>,
     traces: bool,
+    has_faults: bool,
 }
 
 impl World {
+    /// With faults, of any shape.
     pub fn new(seed: u64, traces: bool) -> Self {
         let mut random = Random::new(seed);
-        let groups = random.within(1..3u32);
-        let each = random.within(2..5u64);
+        let shape = (random.within(1..3u32), random.within(2..5u64));
         let min_replicas = if random.one_in(4) { 0 } else { 1 };
+        Self { has_faults: true, traces, ..Self::shaped(random, shape, min_replicas) }
+    }
+
+    /// Without faults: so many groups, each with so many members.
+    pub fn shaped(mut random: Random, (groups, each): (u32, u64), min_replicas: u8) -> Self {
         let named = |id| (GroupId(id), format!("g{id}"), min_replicas);
         let topology = Topology::new(7, (1..=groups).map(named).collect()).unwrap();
         let ensemble = MemoryEnsemble::new();
@@ -94,7 +101,8 @@ impl World {
             values: 0,
             faults: 0,
             trace: Vec::new(),
-            traces,
+            traces: false,
+            has_faults: false,
         };
         for at in 0..world.nodes.len() {
             let ensemble = world.ensemble.clone();
@@ -156,25 +164,24 @@ impl World {
     }
 
     fn send(&mut self, from: usize, sent: Sent) {
-        let Some(to) = self.nodes.iter().position(|of| of.instance() == Some(sent.to)) else {
-            return;
-        };
         let is_control = matches!(sent.packet, Packet::Control(_));
         // Replication keeps its order, and loses nothing but with a cut; control messages may be lost,
         // late, or come twice.
         let delay_ms = match &sent.packet {
             Packet::Shipped(Shipped::Copy { .. }) => self.random.within(2..30),
             Packet::Shipped(_) => 1,
-            Packet::Control(_) if self.random.one_in(50) => self.random.within(5..400),
+            Packet::Control(_) if self.has_faults && self.random.one_in(50) => {
+                self.random.within(5..400)
+            }
             Packet::Control(_) => self.random.within(1..4),
         };
-        if is_control && self.random.one_in(100) {
+        let is_unreliable = is_control && self.has_faults;
+        if is_unreliable && self.random.one_in(100) {
             return;
         }
-        if is_control && self.random.one_in(100) {
+        if is_unreliable && self.random.one_in(100) {
             self.network.entry(self.now_ms + 7).or_default().push_back((from, sent.clone()));
         }
-        let _ = to;
         self.network.entry(self.now_ms + delay_ms).or_default().push_back((from, sent));
     }
 
@@ -399,6 +406,31 @@ impl World {
             self.cuts.insert((at, other), until_ms);
             self.cuts.insert((other, at), until_ms);
         }
+    }
+
+    /// An operator drains a member.
+    fn drain(&mut self, member: MemberId) {
+        let mut session = self.ensemble.connect(node::SESSION_MS);
+        let mut asked = None;
+        for _ in 0..200 {
+            self.step();
+            let topology = self.ensemble.topology().unwrap();
+            let is_drained =
+                topology.member(member).is_none_or(|of| of.state == MemberState::Draining);
+            if asked.is_none()
+                && !is_drained
+                && session.poll(self.now_ms) == Some(Event::Session(SessionState::Connected))
+            {
+                let topology = change::drain(&topology, member).unwrap();
+                asked = Some(session.propose(self.now_ms, &Proposal { topology, term: None }));
+            }
+            while let Some(event) = session.poll(self.now_ms) {
+                if matches!(event, Event::Answer(_, outcome) if outcome != Outcome::Done) {
+                    asked = None;
+                }
+            }
+        }
+        assert!(asked.is_some());
     }
 
     /// An operator wants some replica to lead.

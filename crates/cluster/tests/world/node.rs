@@ -4,7 +4,7 @@ use crate::world::oracle::{Entry, Oracle};
 use crate::world::replication::{Links, Memory, Ring, Shipped};
 use remora_cluster::ReplicaStanding;
 use remora_cluster::Required;
-use remora_cluster::coordinator::{self, Coordinator, Outcome, Proposal, RequestId};
+use remora_cluster::coordinator::{self, Coordinator, Proposal, RequestId};
 use remora_cluster::member::{self, Member};
 use remora_cluster::memory::{MemoryCoordinator, MemoryEnsemble};
 use remora_cluster::message::Message;
@@ -292,7 +292,6 @@ impl Node {
             }
             Some(Asked::Nothing) | None => {}
         }
-        let _: Outcome = outcome;
     }
 
     fn watcher_hears(&mut self, event: watcher::Event, clock_ns: u64, turn: &mut Turn) {
@@ -458,13 +457,15 @@ impl Node {
                     .iter_mut()
                     .for_each(|of| (of.takes_changes, of.drains) = (false, true));
             }
-            member::Action::BeginAnew => {
-                let actions = process.member.begin_anew(turn.random.bits() | 1, clock_ns);
-                for action in actions {
-                    self.act(action, clock_ns, turn);
-                }
-            }
+            member::Action::BeginAnew => self.begin_anew(clock_ns, turn),
             member::Action::Say(notice) => self.say(&notice.to_string(), turn),
+        }
+    }
+
+    fn begin_anew(&mut self, clock_ns: u64, turn: &mut Turn) {
+        let Some(process) = self.process.as_mut() else { return };
+        for action in process.member.begin_anew(turn.random.bits() | 1, clock_ns) {
+            self.act(action, clock_ns, turn);
         }
     }
 
@@ -531,7 +532,7 @@ impl Node {
             self.memory.commit = self.memory.commit.max(replicated);
             if self.memory.commit > leads.acknowledged {
                 leads.acknowledged = self.memory.commit;
-                turn.oracle.acknowledge((me, epoch), self.memory.visible());
+                turn.oracle.acknowledge((me, epoch), self.memory.visible(), now_ms);
             }
         }
         let becomes_ready = !leads.is_ready && replicated == self.memory.last();

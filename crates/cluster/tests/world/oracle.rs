@@ -26,6 +26,9 @@ pub struct Oracle {
     pub acknowledged: u64,
     pub reads: u64,
     pub epochs: u64,
+    /// The longest time between two acknowledgements since this was set to 0, ms.
+    pub pause_ms: u64,
+    acknowledged_ms: u64,
 }
 
 impl Oracle {
@@ -35,7 +38,9 @@ impl Oracle {
     }
 
     /// A primary acknowledges the entries of its log up to this one.
-    pub fn acknowledge(&mut self, (by, epoch): (Instance, u64), log: &[Entry]) {
+    pub fn acknowledge(&mut self, (by, epoch): (Instance, u64), log: &[Entry], now_ms: u64) {
+        self.pause_ms = self.pause_ms.max(now_ms - self.acknowledged_ms);
+        self.acknowledged_ms = now_ms;
         let of_epoch = *self.acknowledged_by.entry(epoch).or_insert(by);
         assert_eq!(of_epoch, by, "two primaries acknowledge in epoch {epoch}");
         let newest = self.acknowledged_by.last_key_value().map_or(0, |(epoch, _)| *epoch);

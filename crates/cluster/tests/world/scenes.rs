@@ -1,0 +1,103 @@
+//! One thing happens, and everything else is well: how long nothing is acknowledged.
+
+use super::node::SESSION_MS;
+use super::{GroupId, World};
+use remora_cluster::lease::READERS_WAIT_NS;
+use remora_cluster::topology::Instance;
+use remora_layout::limits::HEARTBEAT_MS;
+use remora_testing::Random;
+
+const GROUP: GroupId = GroupId(1);
+/// Two turns of servers, some messages of the coordinator and of members.
+const STEPS_MS: u64 = 60;
+
+/// Three members that are whole, some time after they were.
+fn whole(seed: u64) -> World {
+    let mut world = World::shaped(Random::new(seed), (1, 3), 1);
+    for _ in 0..2_000 {
+        world.step();
+    }
+    assert!(world.are_whole());
+    for _ in 0..seed % 100 {
+        world.step();
+    }
+    world
+}
+
+impl World {
+    fn steps(&mut self, ms: u64) {
+        (0..ms).for_each(|_| self.step());
+    }
+
+    fn recorded(&self) -> (Instance, Vec<Instance>) {
+        let topology = self.ensemble.topology().unwrap();
+        let group = topology.group(GROUP).unwrap();
+        (group.primary.unwrap(), group.in_sync.clone())
+    }
+
+    /// The longest time without an acknowledgement, ms, in the next `ms`.
+    fn pause_in(&mut self, ms: u64) -> u64 {
+        self.oracles.get_mut(&GROUP).unwrap().pause_ms = 0;
+        self.steps(ms);
+        self.oracles[&GROUP].pause_ms
+    }
+}
+
+#[test]
+fn a_primary_that_dies_is_replaced_within_half_a_second_of_its_session() {
+    let mut pauses = Vec::new();
+    for seed in 0..20 {
+        let mut world = whole(seed);
+        let at = world.primary_of(GROUP).unwrap();
+        let restarts_ms = world.now_ms + 1_500;
+        world.nodes[at].crash(restarts_ms);
+        pauses.push(world.pause_in(3_000));
+        assert!(world.are_whole(), "its server is back, as a replica");
+    }
+    pauses.sort_unstable();
+    println!("a primary dies: median {} ms, worst {} ms", pauses[10], pauses[19]);
+    assert!(pauses.iter().all(|pause| *pause <= SESSION_MS + 500), "{pauses:?}");
+}
+
+#[test]
+fn a_hand_over_stops_changes_for_some_heartbeats_only() {
+    let mut pauses = Vec::new();
+    for seed in 0..20 {
+        let mut world = whole(seed);
+        let (before, in_sync) = world.recorded();
+        let to = in_sync[seed as usize % 2];
+        let now_ms = world.now_ms;
+        for at in 0..world.nodes.len() {
+            world.with(at, |node, turn| node.promote(now_ms, to.member, turn));
+        }
+        pauses.push(world.pause_in(READERS_WAIT_NS / 1_000_000 + 500));
+        let (after, in_sync) = world.recorded();
+        assert_eq!((after, in_sync.len()), (to, 2));
+        assert!(in_sync.contains(&before), "the primary of before stays in sync");
+        assert!(world.are_whole());
+    }
+    pauses.sort_unstable();
+    println!("a hand-over: median {} ms, worst {} ms", pauses[10], pauses[19]);
+    assert!(pauses.iter().all(|pause| *pause <= 3 * HEARTBEAT_MS + STEPS_MS), "{pauses:?}");
+}
+
+#[test]
+fn a_coordinator_without_its_quorum_stops_nothing() {
+    let mut world = whole(1);
+    world.ensemble.set_quorum(false);
+    assert!(world.pause_in(5_000) <= SESSION_MS / 2, "changes come at random");
+    world.ensemble.set_quorum(true);
+    assert!(world.pause_in(2_000) <= SESSION_MS / 2);
+    assert_eq!(world.oracles[&GROUP].epochs, 1, "nobody was promoted");
+}
+
+#[test]
+fn a_member_that_is_drained_leads_no_more_and_leaves_the_set() {
+    let mut world = whole(2);
+    let (before, _) = world.recorded();
+    world.drain(before.member);
+    world.steps(3_000);
+    let (after, in_sync) = world.recorded();
+    assert!(after != before && !in_sync.contains(&before) && in_sync.len() == 1);
+    assert_eq!(world.oracles[&GROUP].epochs, 2);
+}
