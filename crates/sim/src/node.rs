@@ -33,6 +33,7 @@ use remora_layout::limits::{
     CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, MAX_REGIONS, READ_LEASE_MARGIN_MS, READ_LEASE_MS,
 };
 use remora_protocol::Command;
+use remora_replica::AskFor;
 use remora_server::acknowledging::Acknowledging;
 use remora_server::disk::Content;
 use remora_server::ring_session::SessionError;
@@ -81,6 +82,8 @@ pub struct NodeOptions {
     pub disk: Option<DiskSwarm>,
     /// Replicas that have to have a change before it is acknowledged.
     pub min_replicas: usize,
+    /// When a replica is asked for an acknowledgement, and counts as one that has a change.
+    pub replica_acks: AskFor,
 }
 
 struct Incarnation {
@@ -396,6 +399,7 @@ impl Node {
             journals: &incarnation.journals,
             options: &self.options.shard,
             pointers: &incarnation.pointers,
+            replica_acks: self.options.replica_acks,
         };
         let (session, parts) = Session::grant(&self.world, &granting, self.sessions, client);
         incarnation.sessions.push(session);

@@ -12,6 +12,7 @@ use remora_layout::lag::Lag;
 use remora_layout::limits::LARGE_BUFFER_BYTES;
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
 use remora_layout::slot::SlotTable;
+use remora_replica::AskFor;
 use remora_ring::WRITE_ID;
 use remora_server::ReplicaView;
 use remora_server::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession, SessionError};
@@ -32,6 +33,8 @@ pub(super) struct Granting<'l> {
     pub options: &'l ShardOptions,
     /// The pointers that clients share.
     pub pointers: &'l Option<(Words, u64)>,
+    /// When a client that is a replica is asked for an acknowledgement.
+    pub replica_acks: AskFor,
 }
 
 /// The server's state of a session.
@@ -79,7 +82,7 @@ impl Session {
         let arenas: Arc<[ReadView]> =
             granting.shards.iter().map(|shard| shard.owner().view().clone()).collect();
         let rings = (0..shards).map(|shard| {
-            RingSession::new(RingParts {
+            let mut ring = RingSession::new(RingParts {
                 session: number,
                 seed,
                 shard,
@@ -94,7 +97,9 @@ impl Session {
                 threads: Arc::default(),
                 searches: Arc::default(),
                 view: ReplicaView::of_primary(),
-            })
+            });
+            ring.feeds_by(granting.replica_acks, 0);
+            ring
         });
         let rings = rings.collect();
         let heart = link_to_client();

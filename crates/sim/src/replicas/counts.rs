@@ -21,6 +21,8 @@ pub struct ReplicaCounts {
     pub restarts: u64,
     /// Replicas that were told to copy, as such a primary did not know what it had kept.
     pub resyncs: u64,
+    /// Looks at what replicas had taken that are asked for each acknowledgement.
+    pub strict: u64,
     /// Primaries of which no one replica had all that was acknowledged: each shard has a set of its
     /// own.
     pub split: u64,
@@ -36,6 +38,7 @@ impl AddAssign for ReplicaCounts {
         self.anew += other.anew;
         self.restarts += other.restarts;
         self.resyncs += other.resyncs;
+        self.strict += other.strict;
         self.split += other.split;
     }
 }

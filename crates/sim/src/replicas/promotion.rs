@@ -11,6 +11,7 @@ use crate::faults::Fault;
 use crate::tasks::Coroutines;
 use crate::world::World;
 use remora_layout::limits::SNAPSHOT_WAIT_S;
+use remora_replica::AskFor;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -136,7 +137,21 @@ impl World {
             places[0].pause(MS);
         }
         let positions: Vec<_> = places.iter().map(|place| place.positions(gone)).collect();
-        self.check_holders(gone, &positions);
+        self.check_holders(
+            gone,
+            &positions,
+            "an acknowledged change is in the memory of enough replicas",
+        );
+        let mut counts = self.replicas.counts.get();
+        if self.swarm.node.replica_acks == AskFor::Each {
+            counts.strict += 1;
+            let taken: Vec<_> = places.iter().map(|place| place.taken(gone)).collect();
+            self.check_holders(
+                gone,
+                &taken,
+                "a strict replica has taken what counts as stored there",
+            );
+        }
         let durable = self.oracle().borrow().durable(gone.incarnation);
         let has_all = |of: &Vec<u64>| of.iter().zip(&durable).all(|(has, wants)| has >= wants);
         let complete = (0..places.len())
@@ -144,7 +159,6 @@ impl World {
             .max_by_key(|&at| positions[at].iter().flatten().sum::<u64>());
         let has_disk = self.node.borrow().has_disks();
         let wants = !has_disk && self.sim.draw(|random| random.below(4)) > 0;
-        let mut counts = self.replicas.counts.get();
         counts.split += u64::from(complete.is_none() && positions.iter().any(Option::is_some));
         counts.promotions += u64::from(wants && complete.is_some());
         self.replicas.counts.set(counts);
@@ -169,7 +183,7 @@ impl World {
     }
 
     /// Whether enough replicas have what was acknowledged.
-    fn check_holders(&self, gone: &Gone, positions: &[Option<Vec<u64>>]) {
+    fn check_holders(&self, gone: &Gone, positions: &[Option<Vec<u64>>], promise: &'static str) {
         let durable = self.oracle().borrow().durable(gone.incarnation);
         let away = positions.iter().filter(|of| of.is_none()).count();
         for (log, &durable) in durable.iter().enumerate() {
@@ -184,9 +198,7 @@ impl World {
                     "entry {durable} of log {log} of {}: {has} replicas have it, of {wants}: {positions:?}",
                     gone.incarnation
                 );
-                self.history
-                    .borrow_mut()
-                    .violate("an acknowledged change is in the memory of enough replicas", seen);
+                self.history.borrow_mut().violate(promise, seen);
             }
         }
     }

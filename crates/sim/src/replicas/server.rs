@@ -125,6 +125,9 @@ pub struct Process {
     pub copied: Vec<Copied>,
     /// Its session at the primary.
     session: Option<u64>,
+    /// What its worker had taken out of its rings before its last link ended, by log of the primary: its
+    /// epoch and the last entry.
+    taken: Option<Vec<(u64, u64)>>,
     /// What is left of the worker, once it was told to stop.
     stopped: Option<Worker<SimHost>>,
     is_to_stop: bool,
@@ -167,6 +170,7 @@ impl Process {
             slots: SlotTable::even(shards),
             copied: vec![Copied::default(); shards],
             session: None,
+            taken: None,
             stopped: None,
             is_to_stop: false,
             ticks: 0,
@@ -282,6 +286,15 @@ pub struct Gone {
     pub epoch: u64,
     /// The number of its logs.
     pub logs: usize,
+}
+
+impl Gone {
+    /// The last entry of each of its logs, of these epochs and entries; `None` if they are not of it.
+    fn positions(&self, positions: &[(u64, u64)]) -> Option<Vec<u64>> {
+        let is_of_it =
+            positions.len() == self.logs && positions.iter().all(|of| of.0 == self.epoch);
+        is_of_it.then(|| positions.iter().map(|of| of.1).collect())
+    }
 }
 
 /// A place for a replica: one process after another.
@@ -417,10 +430,13 @@ impl ReplicaTask {
     /// What it has received of each log of a primary that is gone; `None` if it is not its replica,
     /// or a copy is under way.
     pub fn positions(&self, gone: &Gone) -> Option<Vec<u64>> {
-        let &Gone { epoch, logs, .. } = gone;
         let positions = self.with(|process| process.stopped.as_mut()?.positions())??;
-        let is_of_it = positions.len() == logs && positions.iter().all(|of| of.0 == epoch);
-        is_of_it.then(|| positions.iter().map(|of| of.1).collect())
+        gone.positions(&positions)
+    }
+
+    /// The same of what its worker had taken out of its rings, and said so, before its last link ended.
+    pub fn taken(&self, gone: &Gone) -> Option<Vec<u64>> {
+        gone.positions(&self.with(|process| process.taken.clone())??)
     }
 
     /// It takes the place of its primary. Gives the process, and the last entry of each log.
@@ -594,6 +610,7 @@ impl ReplicaTask {
         }
         host.following.is_up.store(false, Ordering::Relaxed);
         if !self.is_gone(lived) {
+            self.with(|process| process.taken = worker.positions());
             worker.take_rest(&mut link);
         }
         drop((link, client));

@@ -2,11 +2,14 @@
 
 use crate::faults::Fault;
 use remora_fabric::sim::Random;
+use remora_replica::AskFor;
 
 /// Most replicas of a world.
 pub const MAX_REPLICAS: usize = 3;
 /// Mixed into the seed: replicas change nothing else that is drawn.
 const SALT: u64 = 0x7265_706c_6963_6173;
+/// The same of when they acknowledge.
+const ACKS_SALT: u64 = 0x7265_706c_6163_6b73;
 
 /// The replicas of a world.
 #[derive(Clone, Debug)]
@@ -15,6 +18,8 @@ pub struct ReplicaSwarm {
     pub shards: Vec<usize>,
     /// How many of them have to have an entry before it is acknowledged.
     pub min_replicas: usize,
+    /// When they are asked for an acknowledgement, and count as having an entry.
+    pub acks: AskFor,
     /// Longest time of a replica's turn, ns.
     pub turn_ns: u64,
     /// Drift of each one's clock, ppm.
@@ -39,6 +44,10 @@ impl ReplicaSwarm {
         Self {
             shards,
             min_replicas: (one_of([0, 1, 1, 2]) as usize).min(replicas),
+            acks: match Random::new(seed ^ ACKS_SALT).below(3) {
+                0 => AskFor::Each,
+                _ => AskFor::Some,
+            },
             turn_ns: one_of([3_000, 3_000, 30_000, 1_000_000]),
             gains_ppm: (0..replicas)
                 .map(|_| one_of([0, 50_000, 150_000, 200_000]) as i64 - 100_000)
