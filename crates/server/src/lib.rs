@@ -52,6 +52,7 @@ pub mod touch_hints;
 mod traffic;
 mod utilisation;
 
+pub use clock::MonotonicClock;
 pub use config::{AskFor, Config, Data, Eviction, Mtu, Packets, Promise, ReplicaReads, Wake};
 pub use cores::Cores;
 pub use disk::{EachKey, Loaded, LoadedData, Progress};

@@ -396,14 +396,14 @@ impl Swarm {
             Fault::PowerCut => 500_000,
             Fault::StartCrash => 100_000,
             // In worlds that have some: see `ReplicaSwarm`.
-            Fault::ReplicaStall | Fault::ReplicaCrash => 0,
+            Fault::ReplicaStall | Fault::ReplicaCrash | Fault::ReplicaResync => 0,
         };
         let chances = Fault::ALL.into_iter().map(|fault| (fault, chance(fault)));
         // A chance of 0 would be drawn for, and so change a world without it.
         let is_salted = |fault| {
             let of_disks = [Fault::DiskWrite, Fault::DiskFull, Fault::DiskGone, Fault::DiskSync];
             matches!(fault, Fault::ShardStall | Fault::WallClock | Fault::DiskFailed)
-                || matches!(fault, Fault::ReplicaStall | Fault::ReplicaCrash)
+                || matches!(fault, Fault::ReplicaStall | Fault::ReplicaCrash | Fault::ReplicaResync)
                 || of_disks.contains(&fault)
         };
         chances.filter(|(fault, ppm)| !is_salted(*fault) || *ppm > 0).collect()

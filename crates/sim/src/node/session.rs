@@ -23,7 +23,7 @@ use zerocopy::FromZeros;
 const MS: u64 = 1_000_000;
 
 /// The incarnation of the server that grants it.
-pub(super) struct Granting<'l> {
+pub(crate) struct Granting<'l> {
     /// Number of the incarnation.
     pub incarnation: u64,
     pub shards: &'l [Shard<SimJournal>],
@@ -35,10 +35,12 @@ pub(super) struct Granting<'l> {
     pub pointers: &'l Option<(Words, u64)>,
     /// When a client that is a replica is asked for an acknowledgement.
     pub replica_acks: AskFor,
+    /// What the client may see of the server.
+    pub view: &'l Arc<ReplicaView>,
 }
 
 /// The server's state of a session.
-pub(super) struct Session {
+pub(crate) struct Session {
     pub number: u64,
     /// The memory that the client's links see.
     pub target: SimTarget,
@@ -96,7 +98,7 @@ impl Session {
                 violated: Arc::clone(&violated),
                 threads: Arc::default(),
                 searches: Arc::default(),
-                view: ReplicaView::of_primary(),
+                view: Arc::clone(granting.view),
             });
             ring.feeds_by(granting.replica_acks, 0);
             ring
@@ -144,14 +146,17 @@ impl Session {
         self.links.lose();
     }
 
+    /// Writes a heartbeat: of which incarnation and epoch it is, the server's clock as it is told, how old
+    /// what it shows may be, and how busy it is.
     pub fn beat(
         &mut self,
-        incarnation: u64,
-        epoch: u64,
-        server_unix_ms: u64,
+        (incarnation, epoch): (u64, u64),
+        (server_unix_ms, lag): (u64, Lag),
         utilisation_ppm: u32,
     ) {
         self.beats += 1;
+        // A replica that shows nothing renews no read lease.
+        let echoed_ns = if lag.is_unknown() { 0 } else { self.to_server.load(CLIENT_CLOCK_WORD) };
         let beat = Heartbeat {
             sequence: self.beats,
             utilisation_ppm_plus_1: utilisation_ppm + 1,
@@ -159,9 +164,9 @@ impl Session {
             incarnation,
             epoch,
             server_unix_ms,
-            echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
+            echoed_client_clock_ns: echoed_ns,
             session: self.number,
-            lag: Lag::PRIMARY,
+            lag,
         };
         let bytes: Vec<u8> = beat.to_words().iter().flat_map(|word| word.to_le_bytes()).collect();
         let to = RemoteAddress { region: CLIENT_MAILBOX, offset: HEARTBEAT_WORD as u64 * 8 };
@@ -171,6 +176,6 @@ impl Session {
 }
 
 /// A lost link, or half a frame that came before it was.
-pub(super) fn is_lost(error: &SessionError) -> bool {
+pub(crate) fn is_lost(error: &SessionError) -> bool {
     matches!(error, SessionError::Link(_) | SessionError::TornForever)
 }

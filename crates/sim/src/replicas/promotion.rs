@@ -16,6 +16,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
+/// What a clock drifts at most, ppm.
+const MOST_DRIFT_PPM: i64 = 100_000;
 /// Longest wait for the workers of replicas to stop, ns: a stopped process goes on meanwhile.
 const STOPS_NS: u64 = 20_000 * MS;
 /// Longest time until the operator looks after a replica, ns.
@@ -31,11 +33,15 @@ impl World {
         let oracle = Rc::new(RefCell::new(Oracle::new(self.swarm.node.shard)));
         self.node.borrow_mut().oracle = Some(Rc::clone(&oracle));
         *self.replicas.oracle.borrow_mut() = Some(Rc::clone(&oracle));
-        for (&shards, &gains_ppm) in swarm.shards.iter().zip(&swarm.gains_ppm) {
+        for (at, &shards) in swarm.shards.iter().enumerate() {
             let base_ns = self.sim.draw(|random| random.within(&(1..=1 << 50)));
-            let clock = HostClock::new(&self.sim, base_ns, gains_ppm);
+            let clock = HostClock::new(&self.sim, base_ns, swarm.gains_ppm[at]);
+            let gains_ppm = self.swarm.node.clock_gains_ppm + swarm.clock_gains_ppm[at];
+            let monotonic =
+                HostClock::new(&self.sim, 0, gains_ppm.clamp(-MOST_DRIFT_PPM, MOST_DRIFT_PPM));
             let time = self.node.borrow().time().clone();
-            let replica = Replica::new(&self.sim, time, clock, (shards, swarm.turn_ns));
+            let of = (shards, swarm.turn_ns, swarm.reads);
+            let replica = Replica::new(&self.sim, time, (clock, monotonic), of);
             let place = ReplicaTask {
                 replica: Rc::new(RefCell::new(replica)),
                 node: Rc::clone(&self.node),
@@ -92,6 +98,14 @@ impl World {
                 random.below(longest)
             });
             self.restart_replica(any(), down_ns);
+        }
+        if self.faults.strikes(Fault::ReplicaResync) {
+            let (place, counts) = (any().clone(), Rc::clone(&self.replicas.counts));
+            Coroutines::spawn(&self.sim, move || {
+                let did = place.resync();
+                let anew_by_order = counts.get().anew_by_order + u64::from(did);
+                counts.set(ReplicaCounts { anew_by_order, ..counts.get() });
+            });
         }
     }
 
@@ -271,7 +285,8 @@ impl World {
         let is_settled = |place: &ReplicaTask| {
             let node = self.node.borrow();
             let last: Vec<_> = node.shards().iter().map(|shard| shard.last_sequence()).collect();
-            node.present().is_some_and(|incarnation| place.has_all_of(incarnation, &last))
+            let has_all = |incarnation| place.has_all_of(incarnation, &last) && place.is_fresh();
+            node.present().is_some_and(has_all)
         };
         let mut helps_ns = self.sim.now_ns();
         while !places.iter().all(is_settled) {
