@@ -65,6 +65,11 @@ impl Clock {
         self.start
     }
 
+    /// The monotonic clock, from when this one was started.
+    pub fn monotonic(&self) -> MonotonicClock {
+        MonotonicClock::Since(self.start)
+    }
+
     /// The monotonic clock, ms since this one was started: how long something lasts, whatever the wall
     /// clock does.
     pub fn since_ms(&self, instant: Instant) -> u64 {

@@ -2,7 +2,7 @@
 
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
-use crate::clock::{Clock, MonotonicClock, wall_unix_ms};
+use crate::clock::{Clock, wall_unix_ms};
 use crate::config::{Config, Data, Wanted};
 use crate::control::{self, Control};
 use crate::disk::{
@@ -154,8 +154,7 @@ impl Server {
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
         let role = first_role(&config, disk.is_some(), &mut loops);
         let is_replica = config.replica_of.is_some();
-        let monotonic = MonotonicClock::Since(clock.started());
-        let view = Arc::new(ReplicaView::new(monotonic, config.replica_reads, is_replica));
+        let view = ReplicaView::new(clock.monotonic(), config.replica_reads, is_replica);
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
@@ -169,7 +168,7 @@ impl Server {
             shards: handles,
             slots,
             disk,
-            view,
+            view: Arc::new(view),
             awaits_disk,
             roles: Arc::new(Roles::new(role, epoch)),
             pointer_table,

@@ -84,7 +84,7 @@ impl Session {
         let arenas: Arc<[ReadView]> =
             granting.shards.iter().map(|shard| shard.owner().view().clone()).collect();
         let rings = (0..shards).map(|shard| {
-            let mut ring = RingSession::new(RingParts {
+            RingSession::new(RingParts {
                 session: number,
                 seed,
                 shard,
@@ -99,11 +99,10 @@ impl Session {
                 threads: Arc::default(),
                 searches: Arc::default(),
                 view: Arc::clone(granting.view),
-            });
-            ring.feeds_by(granting.replica_acks, 0);
-            ring
+            })
         });
-        let rings = rings.collect();
+        let mut rings: Vec<RingSession> = rings.collect();
+        rings.iter_mut().for_each(|ring| ring.feeds_by(granting.replica_acks, 0));
         let heart = link_to_client();
         let tables = granting.shards.iter().map(Shard::table_ref).collect();
         let mut hello = ServerHello::new_zeroed();
