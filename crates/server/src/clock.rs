@@ -3,6 +3,8 @@
 use remora_engine::Now;
 use remora_layout::limits::CLOCK_LOOK_TAKES_MS;
 use remora_protocol::{ClockFollower, ServerClock};
+use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Unix time that never goes back, and follows the wall clock within the bounds that readers allow.
@@ -63,10 +65,40 @@ impl Clock {
         self.start
     }
 
+    /// The monotonic clock, from when this one was started.
+    pub fn monotonic(&self) -> MonotonicClock {
+        MonotonicClock::Since(self.start)
+    }
+
     /// The monotonic clock, ms since this one was started: how long something lasts, whatever the wall
     /// clock does.
     pub fn since_ms(&self, instant: Instant) -> u64 {
         instant.duration_since(self.start).as_millis() as u64
+    }
+}
+
+/// A monotonic clock, ns: the machine's since some moment, or the one of a simulated world.
+#[derive(Clone)]
+pub enum MonotonicClock {
+    /// The machine's, since this moment.
+    Since(Instant),
+    /// A given one: never 0, and never going back.
+    Given(Arc<dyn Fn() -> u64 + Send + Sync>),
+}
+
+impl MonotonicClock {
+    /// The time, ns; never 0.
+    pub fn now_ns(&self) -> u64 {
+        match self {
+            Self::Since(started) => started.elapsed().as_nanos() as u64 + 1,
+            Self::Given(now_ns) => now_ns(),
+        }
+    }
+}
+
+impl fmt::Debug for MonotonicClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ns", self.now_ns())
     }
 }
 

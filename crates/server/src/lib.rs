@@ -55,6 +55,7 @@ mod traffic;
 mod turn_times;
 mod utilisation;
 
+pub use clock::MonotonicClock;
 pub use config::{AskFor, Config, Data, Eviction, Mtu, Packets, Promise, ReplicaReads, Wake};
 pub use cores::Cores;
 pub use disk::{EachKey, Loaded, LoadedData, Progress};

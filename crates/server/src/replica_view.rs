@@ -10,6 +10,7 @@
 //! * while a replica shows nothing, no clock is echoed and no reply renews a read lease. Before its
 //!   data change in a way that no primary has committed, it waits until all leases have lapsed.
 
+use crate::clock::MonotonicClock;
 use remora_layout::lag::Lag;
 use remora_layout::limits::{PRIMARY_TIME_MS, READ_LEASE_MARGIN_MS, READ_LEASE_MS};
 use remora_protocol::message::Status;
@@ -43,7 +44,7 @@ const PRIMARY: u64 = 0;
 const REFUSES: u64 = 1;
 const HIDDEN: u64 = 2;
 const LEASED: u64 = 3;
-/// Greater ones: this, and the time in ns since `started` as of which the replica is fresh.
+/// Greater ones: this, and the time of its clock in ns as of which the replica is fresh.
 const FRESH: u64 = 4;
 
 /// How long read leases may last after the last one was renewed.
@@ -52,34 +53,34 @@ const LEASES_LAPSE: Duration = Duration::from_millis(READ_LEASE_MS + READ_LEASE_
 /// See the module's text.
 #[derive(Debug)]
 pub struct ReplicaView {
-    started: Instant,
+    clock: MonotonicClock,
     reads: ReplicaReads,
     word: AtomicU64,
-    /// The time as of which a replica is fresh, ns since `started`, whether it shows that or not; 0
+    /// The time as of which a replica is fresh, ns of its clock, whether it shows that or not; 0
     /// if it is not known.
     fresh_ns: AtomicU64,
     /// By how much the primary's clock, Unix ms, was at least ahead of this server's monotonic clock,
     /// ms; and when that was found, ms of the latter plus 1, 0 for never.
     ahead_ms: AtomicI64,
     ahead_at_ms: AtomicU64,
-    /// Until when the lease of a primary of a cluster lasts, ns since `started`.
+    /// Until when the lease of a primary of a cluster lasts, ns of its clock.
     leased_ns: AtomicU64,
     /// Whether such a primary renews read leases.
     echoes: AtomicBool,
-    /// The last time at which readers may have been answered, ns since `started`; 0 for never.
+    /// The last time at which readers may have been answered, ns of its clock; 0 for never.
     shown_ns: AtomicU64,
 }
 
 impl ReplicaView {
     /// Of a primary, or of a replica that has nothing yet.
-    pub fn new(started: Instant, reads: ReplicaReads, is_replica: bool) -> Self {
+    pub fn new(clock: MonotonicClock, reads: ReplicaReads, is_replica: bool) -> Self {
         let word = match (is_replica, reads) {
             (false, _) => PRIMARY,
             (true, ReplicaReads::None) => REFUSES,
             (true, ReplicaReads::Stale) => HIDDEN,
         };
         Self {
-            started,
+            clock,
             reads,
             word: word.into(),
             fresh_ns: 0.into(),
@@ -93,7 +94,8 @@ impl ReplicaView {
 
     /// Of a server that is a primary for good.
     pub fn of_primary() -> Arc<Self> {
-        Arc::new(Self::new(Instant::now(), ReplicaReads::None, false))
+        let clock = MonotonicClock::Since(Instant::now());
+        Arc::new(Self::new(clock, ReplicaReads::None, false))
     }
 
     /// The setting.
@@ -103,7 +105,7 @@ impl ReplicaView {
 
     /// The monotonic clock, ns; never 0.
     pub fn now_ns(&self) -> u64 {
-        self.started.elapsed().as_nanos() as u64 + 1
+        self.clock.now_ns()
     }
 
     /// The server is a primary from now on.
@@ -243,9 +245,13 @@ impl ReplicaView {
 mod tests {
     use super::*;
 
+    fn clock() -> MonotonicClock {
+        MonotonicClock::Since(Instant::now())
+    }
+
     #[test]
     fn a_primary_has_no_lag_and_refuses_nothing() {
-        let view = ReplicaView::new(Instant::now(), ReplicaReads::None, false);
+        let view = ReplicaView::new(clock(), ReplicaReads::None, false);
         assert_eq!((view.lag(), view.refusal(), view.lag_us()), (Lag::PRIMARY, None, None));
     }
 
@@ -271,7 +277,7 @@ mod tests {
 
     #[test]
     fn the_lag_grows_until_the_replica_is_fresher() {
-        let view = ReplicaView::new(Instant::now(), ReplicaReads::Stale, true);
+        let view = ReplicaView::new(clock(), ReplicaReads::Stale, true);
         assert_eq!((view.lag(), view.refusal()), (Lag::UNKNOWN, Some(Status::Copying)));
         let fresh_ns = view.now_ns();
         view.show(Some(fresh_ns));
@@ -293,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_time_of_the_primary_goes_on_and_a_late_word_of_it_changes_nothing() {
-        let view = ReplicaView::new(Instant::now(), ReplicaReads::Stale, true);
+        let view = ReplicaView::new(clock(), ReplicaReads::Stale, true);
         assert_eq!(view.primary_unix_ms(), None);
         view.learn_time(5_000_000);
         view.learn_time(4_000_000);
@@ -308,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_replica_that_answers_no_reads_renews_no_lease_and_knows_its_lag() {
-        let view = ReplicaView::new(Instant::now(), ReplicaReads::None, true);
+        let view = ReplicaView::new(clock(), ReplicaReads::None, true);
         view.show(Some(view.now_ns()));
         assert_eq!((view.lag(), view.refusal()), (Lag::UNKNOWN, Some(Status::NoReads)));
         assert!(view.lag_us().is_some());

@@ -175,7 +175,7 @@ impl Server {
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
         let role = first_role(&config, disk.is_some(), &mut loops);
-        let view = Arc::new(ReplicaView::new(clock.started(), config.replica_reads, is_replica));
+        let view = ReplicaView::new(clock.monotonic(), config.replica_reads, is_replica);
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
@@ -189,7 +189,7 @@ impl Server {
             shards: handles,
             slots,
             disk,
-            view,
+            view: Arc::new(view),
             awaits_disk,
             roles: Arc::new(Roles::new(role, epoch)),
             cluster: ClusterState::new(member),

@@ -48,11 +48,13 @@ pub enum Fault {
     ReplicaStall,
     /// A replica's process dies, and another one begins with nothing.
     ReplicaCrash,
+    /// The operator tells a replica to copy its primary anew.
+    ReplicaResync,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::ServerStall,
         Self::ShardStall,
         Self::ServerCrash,
@@ -73,6 +75,7 @@ impl Fault {
         Self::StartCrash,
         Self::ReplicaStall,
         Self::ReplicaCrash,
+        Self::ReplicaResync,
     ];
 
     /// Its name on the command line.
@@ -98,6 +101,7 @@ impl Fault {
             Self::StartCrash => "start-crash",
             Self::ReplicaStall => "replica-stall",
             Self::ReplicaCrash => "replica-crash",
+            Self::ReplicaResync => "replica-resync",
         }
     }
 

@@ -94,6 +94,20 @@ impl History {
         self.keys[&begun.key][begun.at].invoked_ns
     }
 
+    /// A client has read at a replica what was committed at some time between these.
+    pub fn add_stale(
+        &mut self,
+        client: u32,
+        key: Register,
+        (now_ns, (from_ns, by_ns)): (u64, (u64, u64)),
+        found: Option<i64>,
+    ) {
+        self.note(now_ns, client, format_args!("{key} had {found:?} in {from_ns}..{by_ns}"));
+        let (op, returned_ns) = (KeyOp::Get { found }, Some(by_ns));
+        let call = Call { invoked_ns: from_ns, returned_ns, follows: None, op };
+        self.keys.entry(key).or_default().push(call);
+    }
+
     /// The call has come to its end with this result.
     pub fn end(&mut self, client: u32, begun: Begun, now_ns: u64, op: KeyOp) {
         self.note(now_ns, client, format_args!("{} ends {op:?}", begun.key));

@@ -10,7 +10,7 @@ mod primary;
 mod processes;
 mod resp;
 mod ring_clients;
-mod session;
+pub(crate) mod session;
 mod time;
 
 pub use evicted::Removed;
@@ -29,10 +29,13 @@ use remora_client_core::Parts;
 use remora_engine::{Eviction, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::hash::KeyHash;
+use remora_layout::lag::Lag;
 use remora_layout::limits::{
     CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, MAX_REGIONS, READ_LEASE_MARGIN_MS, READ_LEASE_MS,
 };
 use remora_protocol::Command;
+use remora_replica::AskFor;
+use remora_server::ReplicaView;
 use remora_server::acknowledging::Acknowledging;
 use remora_server::disk::Content;
 use remora_server::ring_session::SessionError;
@@ -81,6 +84,8 @@ pub struct NodeOptions {
     pub disk: Option<DiskSwarm>,
     /// Replicas that have to have a change before it is acknowledged.
     pub min_replicas: usize,
+    /// When a replica is asked for an acknowledgement, and counts as one that has a change.
+    pub replica_acks: AskFor,
 }
 
 struct Incarnation {
@@ -396,6 +401,8 @@ impl Node {
             journals: &incarnation.journals,
             options: &self.options.shard,
             pointers: &incarnation.pointers,
+            replica_acks: self.options.replica_acks,
+            view: &ReplicaView::of_primary(),
         };
         let (session, parts) = Session::grant(&self.world, &granting, self.sessions, client);
         incarnation.sessions.push(session);
@@ -515,12 +522,8 @@ impl Node {
                     session.violated.store(true, Ordering::Relaxed);
                 }
             }
-            session.beat(
-                incarnation.number,
-                self.options.shard.epoch,
-                self.time.told_unix_ms(),
-                self.told_ppm,
-            );
+            let of = (incarnation.number, self.options.shard.epoch);
+            session.beat(of, (self.time.told_unix_ms(), Lag::PRIMARY), self.told_ppm);
         }
         if self.options.audits && self.world.draw(|random| random.below(AUDIT_TICKS)) == 0 {
             self.audit("while it served");

@@ -11,7 +11,7 @@ use crate::history::{History, Judgement, Violation};
 use crate::node::{Node, Removed};
 use crate::places::tree_named;
 use crate::probes::Probes;
-use crate::replicas::{Gone, ReplicaCounts, Replicas};
+use crate::replicas::{Gone, ReplicaCounts, ReplicaReader, Replicas};
 use crate::resp::{Resp, RespClient};
 use crate::swarm::Swarm;
 use crate::tasks::Coroutines;
@@ -87,7 +87,8 @@ impl World {
         let mut clients = world.spawn_clients();
         clients.extend(RespClient::spawn_all(&world));
         clients.extend(crowd::spawn_all(&world));
-        let (breaker, stoppable) = (Rc::clone(&world), clients.clone());
+        let (breaker, mut stoppable) = (Rc::clone(&world), clients.clone());
+        stoppable.extend(ReplicaReader::spawn_all(&world));
         Coroutines::spawn(&sim, move || breaker.break_things(&stoppable));
         let ran = catch_unwind(AssertUnwindSafe(|| {
             world.drive(&clients);

@@ -11,6 +11,7 @@ use crate::values::{HashName, Lengths, Register};
 use remora_engine::evict::Eviction;
 use remora_engine::{Durability, ShardOptions};
 use remora_fabric::sim::{Random, SimOptions};
+use remora_replica::AskFor;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -223,6 +224,7 @@ impl Swarm {
             release_percent: Draws(Random::new(seed ^ RELEASE_SALT)).one_of([100, 100, 20, 1]),
             sweep_percent: Draws(Random::new(seed ^ SWEEP_SALT)).one_of([100, 100, 10]),
             min_replicas: 0,
+            replica_acks: AskFor::Some,
         };
         let hashes = HashSwarm::of(seed, node.shard.eviction);
         let mut places = PlacesSwarm::of(seed, &fabric, &hashes);
@@ -274,6 +276,7 @@ impl Swarm {
         }
         self.node.arena_bytes = self.node.arena_bytes.max(REPLICATED_ARENA_BYTES);
         self.node.min_replicas = replicas.min_replicas;
+        self.node.replica_acks = replicas.acks;
         self.node.shard.durability = match replicas.min_replicas > 0 || self.node.disk.is_some() {
             true => Durability::Told,
             false => Durability::Memory,
@@ -393,14 +396,14 @@ impl Swarm {
             Fault::PowerCut => 500_000,
             Fault::StartCrash => 100_000,
             // In worlds that have some: see `ReplicaSwarm`.
-            Fault::ReplicaStall | Fault::ReplicaCrash => 0,
+            Fault::ReplicaStall | Fault::ReplicaCrash | Fault::ReplicaResync => 0,
         };
         let chances = Fault::ALL.into_iter().map(|fault| (fault, chance(fault)));
         // A chance of 0 would be drawn for, and so change a world without it.
         let is_salted = |fault| {
             let of_disks = [Fault::DiskWrite, Fault::DiskFull, Fault::DiskGone, Fault::DiskSync];
             matches!(fault, Fault::ShardStall | Fault::WallClock | Fault::DiskFailed)
-                || matches!(fault, Fault::ReplicaStall | Fault::ReplicaCrash)
+                || matches!(fault, Fault::ReplicaStall | Fault::ReplicaCrash | Fault::ReplicaResync)
                 || of_disks.contains(&fault)
         };
         chances.filter(|(fault, ppm)| !is_salted(*fault) || *ppm > 0).collect()

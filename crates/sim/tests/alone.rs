@@ -7,6 +7,7 @@ use remora_client_core::{
 };
 use remora_engine::{Durability, ShardOptions};
 use remora_fabric::sim::{SimOptions, SimWorld, Tasks};
+use remora_replica::AskFor;
 use remora_sim::clock::HostClock;
 use remora_sim::disk::{DiskSwarm, IDENTITY};
 use remora_sim::faults::Faults;
@@ -139,6 +140,7 @@ fn options(shards: usize, audits: bool) -> NodeOptions {
     NodeOptions {
         disk: None,
         min_replicas: 0,
+        replica_acks: AskFor::Some,
         shards,
         arena_bytes: 8 << 20,
         shard: ShardOptions::default(),

@@ -42,6 +42,10 @@ fn fixed_seeds_keep_every_promise_with_replicas() {
     }
     assert!(crashes > 20 && stalls > 20 && lost > 20, "{crashes} {stalls} {lost}");
     assert!(counts.promotions > 10 && counts.anew > 5 && counts.restarts > 10, "{counts:?}");
+    assert!(counts.strict > 10 && counts.anew_by_order > 10, "{counts:?}");
+    assert!(counts.reads > 3_000 && counts.one_sided > 500, "{counts:?}");
+    assert!(counts.hidden > 500 && counts.no_reads > 50, "{counts:?}");
+    assert!(counts.too_stale > 100 && counts.read_only > 300, "{counts:?}");
     assert!(counts.copies > 300 && counts.compared > 1_000, "{counts:?}");
     // A copy is of a log, and so is a log that goes on without one.
     assert!(counts.resumes > 100 && counts.links > 100, "{counts:?}");

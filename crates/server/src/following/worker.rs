@@ -505,20 +505,23 @@ impl<H: Host> Worker<H> {
         self.targets(log).all(|shard| done(shard) >= since[shard])
     }
 
+    /// The last entry of a log that the shards have applied, and the last on their disk. Of the former
+    /// numbers nothing counts. That something was received counts all the same.
+    fn applied_and_durable(&self, log: usize) -> (u64, u64) {
+        if !self.is_numbered(log) {
+            return (0, 0);
+        }
+        let (following, targets) = (self.following(), self.targets(log));
+        let applied = following.applied_of(log, targets.clone());
+        (applied, following.durable_of(log, targets).min(applied))
+    }
+
     /// Says how far the replica has come with a log.
     fn acknowledge(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
         if !self.logs[log].may_acknowledge() {
             return Ok(());
         }
-        // Of the former numbers nothing counts. That something was received counts all the same.
-        let (applied, durable) = match self.is_numbered(log) {
-            true => {
-                let (following, targets) = (self.following(), self.targets(log));
-                let applied = following.applied_of(log, targets.clone());
-                (applied, following.durable_of(log, targets).min(applied))
-            }
-            false => (0, 0),
-        };
+        let (applied, durable) = self.applied_and_durable(log);
         let clock_ns = self.host.clock_ns();
         let Some(receiver) = self.logs[log].log() else { return Ok(()) };
         let received = receiver.received();

@@ -12,6 +12,7 @@ use remora_layout::lag::Lag;
 use remora_layout::limits::LARGE_BUFFER_BYTES;
 use remora_layout::session::{CLIENT_CLOCK_WORD, HEARTBEAT_WORD, Heartbeat, mailbox_bytes};
 use remora_layout::slot::SlotTable;
+use remora_replica::AskFor;
 use remora_ring::WRITE_ID;
 use remora_server::ReplicaView;
 use remora_server::ring_session::{ClientEnd, RemoteEnd, RingParts, RingSession, SessionError};
@@ -22,7 +23,7 @@ use zerocopy::FromZeros;
 const MS: u64 = 1_000_000;
 
 /// The incarnation of the server that grants it.
-pub(super) struct Granting<'l> {
+pub(crate) struct Granting<'l> {
     /// Number of the incarnation.
     pub incarnation: u64,
     pub shards: &'l [Shard<SimJournal>],
@@ -32,10 +33,14 @@ pub(super) struct Granting<'l> {
     pub options: &'l ShardOptions,
     /// The pointers that clients share.
     pub pointers: &'l Option<(Words, u64)>,
+    /// When a client that is a replica is asked for an acknowledgement.
+    pub replica_acks: AskFor,
+    /// What the client may see of the server.
+    pub view: &'l Arc<ReplicaView>,
 }
 
 /// The server's state of a session.
-pub(super) struct Session {
+pub(crate) struct Session {
     pub number: u64,
     /// The memory that the client's links see.
     pub target: SimTarget,
@@ -93,10 +98,11 @@ impl Session {
                 violated: Arc::clone(&violated),
                 threads: Arc::default(),
                 searches: Arc::default(),
-                view: ReplicaView::of_primary(),
+                view: Arc::clone(granting.view),
             })
         });
-        let rings = rings.collect();
+        let mut rings: Vec<RingSession> = rings.collect();
+        rings.iter_mut().for_each(|ring| ring.feeds_by(granting.replica_acks, 0));
         let heart = link_to_client();
         let tables = granting.shards.iter().map(Shard::table_ref).collect();
         let mut hello = ServerHello::new_zeroed();
@@ -139,14 +145,17 @@ impl Session {
         self.links.lose();
     }
 
+    /// Writes a heartbeat: of which incarnation and epoch it is, the server's clock as it is told, how old
+    /// what it shows may be, and how busy it is.
     pub fn beat(
         &mut self,
-        incarnation: u64,
-        epoch: u64,
-        server_unix_ms: u64,
+        (incarnation, epoch): (u64, u64),
+        (server_unix_ms, lag): (u64, Lag),
         utilisation_ppm: u32,
     ) {
         self.beats += 1;
+        // A replica that shows nothing renews no read lease.
+        let echoed_ns = if lag.is_unknown() { 0 } else { self.to_server.load(CLIENT_CLOCK_WORD) };
         let beat = Heartbeat {
             sequence: self.beats,
             utilisation_ppm_plus_1: utilisation_ppm + 1,
@@ -155,9 +164,9 @@ impl Session {
             epoch,
             topology: 0,
             server_unix_ms,
-            echoed_client_clock_ns: self.to_server.load(CLIENT_CLOCK_WORD),
+            echoed_client_clock_ns: echoed_ns,
             session: self.number,
-            lag: Lag::PRIMARY,
+            lag,
         };
         let bytes: Vec<u8> = beat.to_words().iter().flat_map(|word| word.to_le_bytes()).collect();
         let to = RemoteAddress { region: CLIENT_MAILBOX, offset: HEARTBEAT_WORD as u64 * 8 };
@@ -167,6 +176,6 @@ impl Session {
 }
 
 /// A lost link, or half a frame that came before it was.
-pub(super) fn is_lost(error: &SessionError) -> bool {
+pub(crate) fn is_lost(error: &SessionError) -> bool {
     matches!(error, SessionError::Link(_) | SessionError::TornForever)
 }

@@ -21,6 +21,22 @@ pub struct ReplicaCounts {
     pub restarts: u64,
     /// Replicas that were told to copy, as such a primary did not know what it had kept.
     pub resyncs: u64,
+    /// Replicas that were told to copy a primary that they followed.
+    pub anew_by_order: u64,
+    /// Looks at what replicas had taken that are asked for each acknowledgement.
+    pub strict: u64,
+    /// Reads that replicas answered.
+    pub reads: u64,
+    /// Those of them that readers did by READs.
+    pub one_sided: u64,
+    /// Reads that were refused while a replica showed nothing.
+    pub hidden: u64,
+    /// Reads that were refused as replicas answer none.
+    pub no_reads: u64,
+    /// Reads whose results may have been too old.
+    pub too_stale: u64,
+    /// Changes that replicas refused.
+    pub read_only: u64,
     /// Primaries of which no one replica had all that was acknowledged: each shard has a set of its
     /// own.
     pub split: u64,
@@ -36,6 +52,14 @@ impl AddAssign for ReplicaCounts {
         self.anew += other.anew;
         self.restarts += other.restarts;
         self.resyncs += other.resyncs;
+        self.anew_by_order += other.anew_by_order;
+        self.strict += other.strict;
+        self.reads += other.reads;
+        self.one_sided += other.one_sided;
+        self.hidden += other.hidden;
+        self.no_reads += other.no_reads;
+        self.too_stale += other.too_stale;
+        self.read_only += other.read_only;
         self.split += other.split;
     }
 }

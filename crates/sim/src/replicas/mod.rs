@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   clients --- Node, the primary --- rings, log ---> Replica, shards 0 .. n
-//!                     |                                   |
-//!                     +-----------> Oracle <--------------+
+//!                     |                                   |    |
+//!                     +-----------> Oracle <--------------+    +--- rings, READs --- ReplicaReader
 //! ```
 //! The server's code for both ends runs: sessions and feeds at the primary, the worker that follows
 //! and the appliers of the shards at the replica. Simulated are their threads and the operator.
@@ -12,12 +12,15 @@
 mod counts;
 mod oracle;
 mod promotion;
+mod reader;
+mod reading;
 mod server;
 mod state;
 mod swarm;
 
 pub use counts::ReplicaCounts;
 pub use oracle::Oracle;
+pub use reader::ReplicaReader;
 pub use server::{Gone, Process, Replica, ReplicaTask};
 pub use state::Replicas;
 pub use swarm::{MAX_REPLICAS, ReplicaSwarm};

@@ -11,10 +11,13 @@ use crate::faults::Fault;
 use crate::tasks::Coroutines;
 use crate::world::World;
 use remora_layout::limits::SNAPSHOT_WAIT_S;
+use remora_replica::AskFor;
 use std::cell::RefCell;
 use std::rc::Rc;
 
 const MS: u64 = 1_000_000;
+/// What a clock drifts at most, ppm.
+const MOST_DRIFT_PPM: i64 = 100_000;
 /// Longest wait for the workers of replicas to stop, ns: a stopped process goes on meanwhile.
 const STOPS_NS: u64 = 20_000 * MS;
 /// Longest time until the operator looks after a replica, ns.
@@ -30,11 +33,15 @@ impl World {
         let oracle = Rc::new(RefCell::new(Oracle::new(self.swarm.node.shard)));
         self.node.borrow_mut().oracle = Some(Rc::clone(&oracle));
         *self.replicas.oracle.borrow_mut() = Some(Rc::clone(&oracle));
-        for (&shards, &gains_ppm) in swarm.shards.iter().zip(&swarm.gains_ppm) {
+        for (at, &shards) in swarm.shards.iter().enumerate() {
             let base_ns = self.sim.draw(|random| random.within(&(1..=1 << 50)));
-            let clock = HostClock::new(&self.sim, base_ns, gains_ppm);
+            let clock = HostClock::new(&self.sim, base_ns, swarm.gains_ppm[at]);
+            let gains_ppm = self.swarm.node.clock_gains_ppm + swarm.clock_gains_ppm[at];
+            let monotonic =
+                HostClock::new(&self.sim, 0, gains_ppm.clamp(-MOST_DRIFT_PPM, MOST_DRIFT_PPM));
             let time = self.node.borrow().time().clone();
-            let replica = Replica::new(&self.sim, time, clock, (shards, swarm.turn_ns));
+            let of = (shards, swarm.turn_ns, swarm.reads);
+            let replica = Replica::new(&self.sim, time, (clock, monotonic), of);
             let place = ReplicaTask {
                 replica: Rc::new(RefCell::new(replica)),
                 node: Rc::clone(&self.node),
@@ -92,6 +99,14 @@ impl World {
             });
             self.restart_replica(any(), down_ns);
         }
+        if self.faults.strikes(Fault::ReplicaResync) {
+            let (place, counts) = (any().clone(), Rc::clone(&self.replicas.counts));
+            Coroutines::spawn(&self.sim, move || {
+                let did = place.resync();
+                let anew_by_order = counts.get().anew_by_order + u64::from(did);
+                counts.set(ReplicaCounts { anew_by_order, ..counts.get() });
+            });
+        }
     }
 
     /// The process of a replica dies, and a new one begins with nothing.
@@ -136,7 +151,21 @@ impl World {
             places[0].pause(MS);
         }
         let positions: Vec<_> = places.iter().map(|place| place.positions(gone)).collect();
-        self.check_holders(gone, &positions);
+        self.check_holders(
+            gone,
+            &positions,
+            "an acknowledged change is in the memory of enough replicas",
+        );
+        let mut counts = self.replicas.counts.get();
+        if self.swarm.node.replica_acks == AskFor::Each {
+            counts.strict += 1;
+            let taken: Vec<_> = places.iter().map(|place| place.taken(gone)).collect();
+            self.check_holders(
+                gone,
+                &taken,
+                "a strict replica has taken what counts as stored there",
+            );
+        }
         let durable = self.oracle().borrow().durable(gone.incarnation);
         let has_all = |of: &Vec<u64>| of.iter().zip(&durable).all(|(has, wants)| has >= wants);
         let complete = (0..places.len())
@@ -144,7 +173,6 @@ impl World {
             .max_by_key(|&at| positions[at].iter().flatten().sum::<u64>());
         let has_disk = self.node.borrow().has_disks();
         let wants = !has_disk && self.sim.draw(|random| random.below(4)) > 0;
-        let mut counts = self.replicas.counts.get();
         counts.split += u64::from(complete.is_none() && positions.iter().any(Option::is_some));
         counts.promotions += u64::from(wants && complete.is_some());
         self.replicas.counts.set(counts);
@@ -169,7 +197,7 @@ impl World {
     }
 
     /// Whether enough replicas have what was acknowledged.
-    fn check_holders(&self, gone: &Gone, positions: &[Option<Vec<u64>>]) {
+    fn check_holders(&self, gone: &Gone, positions: &[Option<Vec<u64>>], promise: &'static str) {
         let durable = self.oracle().borrow().durable(gone.incarnation);
         let away = positions.iter().filter(|of| of.is_none()).count();
         for (log, &durable) in durable.iter().enumerate() {
@@ -184,9 +212,7 @@ impl World {
                     "entry {durable} of log {log} of {}: {has} replicas have it, of {wants}: {positions:?}",
                     gone.incarnation
                 );
-                self.history
-                    .borrow_mut()
-                    .violate("an acknowledged change is in the memory of enough replicas", seen);
+                self.history.borrow_mut().violate(promise, seen);
             }
         }
     }
@@ -259,7 +285,8 @@ impl World {
         let is_settled = |place: &ReplicaTask| {
             let node = self.node.borrow();
             let last: Vec<_> = node.shards().iter().map(|shard| shard.last_sequence()).collect();
-            node.present().is_some_and(|incarnation| place.has_all_of(incarnation, &last))
+            let has_all = |incarnation| place.has_all_of(incarnation, &last) && place.is_fresh();
+            node.present().is_some_and(has_all)
         };
         let mut helps_ns = self.sim.now_ns();
         while !places.iter().all(is_settled) {

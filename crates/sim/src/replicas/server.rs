@@ -3,18 +3,22 @@
 
 use super::counts::ReplicaCounts;
 use super::oracle::{Copied, Oracle};
+use super::reading::{ReaderSessions, Shown};
 use crate::clock::HostClock;
 use crate::faults::Faults;
+use crate::node::session::Granting;
 use crate::node::{Node, NodeOptions, NodeTime};
 use crate::tasks::Coroutines;
 use remora_arena::Owner;
-use remora_client_core::{Client, Options, Subscriber};
-use remora_engine::{Digest, Shard, ShardOptions};
+use remora_client_core::{Client, Options, Parts, Subscriber};
+use remora_engine::{Digest, Now, Shard, ShardOptions};
 use remora_fabric::sim::{SimJournal, SimWorld, Tasks};
 use remora_layout::limits::{FOLLOW_AGAIN_MS, HEARTBEAT_MS, MAX_REGIONS};
 use remora_layout::slot::SlotTable;
+use remora_replica::AskFor;
+use remora_server::ReplicaReads;
 use remora_server::following::{
-    Applier, Batch, Ended, Following, Host, Memory, StepBarrier, Worker,
+    Applier, Batch, Body, Ended, Following, Host, Memory, StepBarrier, Worker,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,6 +33,8 @@ const MS: u64 = 1_000_000;
 const ROOM: usize = 4;
 /// Ticks between two comparisons of what has changed; their square, of what has not.
 const SELDOM: u64 = 6;
+/// Without faults a replica is as fresh as this, us.
+const FRESH_US: u64 = 500_000;
 
 /// What the worker has of its server.
 #[derive(Clone)]
@@ -49,21 +55,29 @@ struct Inner {
     incarnation: Cell<(u64, u64)>,
     /// The task of the shards, while it sleeps.
     waiting: Mutex<Option<u64>>,
+    /// What readers see.
+    shown: Shown,
+    /// The number of the process.
+    number: u64,
 }
 
 impl SimHost {
-    fn new(world: &SimWorld, memory: Memory) -> Self {
+    fn new(world: &SimWorld, memory: Memory, (number, shown): (u64, Shown)) -> Self {
         let inner = Inner {
             world: world.clone(),
             inboxes: RefCell::new(vec![VecDeque::new(); memory.shards]),
             incarnation: Cell::new((0, 0)),
             waiting: Mutex::new(None),
+            shown,
+            number,
         };
         Self { inner: Rc::new(inner), following: following(memory.shards), memory }
     }
 
     /// The same server, which is to follow another primary.
     fn of_another(&self) -> Self {
+        // Its readers' leases lapse before anything goes that they have seen.
+        self.inner.shown.view.hide();
         Self { following: following(self.memory.shards), ..self.clone() }
     }
 }
@@ -85,26 +99,33 @@ impl Host for SimHost {
         0
     }
 
+    fn number(&self) -> u32 {
+        self.inner.number as u32
+    }
+
     fn give(&self, shard: usize, batch: Arc<Batch>) {
         self.inner.inboxes.borrow_mut()[shard].push_back((self.inner.incarnation.get(), batch));
         self.inner.world.wake(&self.inner.waiting);
     }
 
     fn clock_ns(&self) -> u64 {
-        self.inner.world.now_ns() + 1
+        self.inner.shown.view.now_ns()
     }
 
     fn unix_ms(&self) -> u64 {
-        self.inner.world.now_ns() / MS
+        self.inner.shown.unix_ms()
     }
 
-    fn learn_time(&self, _time_ms: u64) {}
+    fn learn_time(&self, time_ms: u64) {
+        self.inner.shown.view.learn_time(time_ms);
+    }
 
-    fn show(&self, _fresh_ns: Option<u64>) {}
+    fn show(&self, fresh_ns: Option<u64>) {
+        self.inner.shown.view.show(fresh_ns);
+    }
 
     fn hide(&self) -> Duration {
-        // Nobody reads this replica's memory.
-        Duration::ZERO
+        self.inner.shown.view.hide()
     }
 }
 
@@ -123,11 +144,19 @@ pub struct Process {
     slots: SlotTable,
     /// By shard, what it holds.
     pub copied: Vec<Copied>,
+    readers: ReaderSessions,
+    options: ShardOptions,
     /// Its session at the primary.
     session: Option<u64>,
+    /// What its worker had taken out of its rings before its last link ended, by log of the primary: its
+    /// epoch and the last entry.
+    taken: Option<Vec<(u64, u64)>>,
     /// What is left of the worker, once it was told to stop.
     stopped: Option<Worker<SimHost>>,
     is_to_stop: bool,
+    /// Its shards get all that was received, also what is not committed, until a copy begins. It shows
+    /// nothing.
+    is_leaving: bool,
     ticks: u64,
     /// What happened with the primaries before the present one.
     counts: ReplicaCounts,
@@ -140,7 +169,7 @@ impl Process {
         world: &SimWorld,
         time: &NodeTime,
         number: u64,
-        (options, shards): (&NodeOptions, usize),
+        (options, shards, shown): (&NodeOptions, usize, Shown),
     ) -> Self {
         let arena_bytes = ROOM * options.arena_bytes;
         // In a world with little data any server has room for any other's.
@@ -154,7 +183,7 @@ impl Process {
             let options =
                 ShardOptions { region, incarnation: number, log_shard: at as u32, ..options.shard };
             let mut shard = Shard::new(owner, options);
-            shard.begin_applying();
+            shard.begin_following((at, shards), false);
             shard
         });
         Self {
@@ -163,24 +192,39 @@ impl Process {
             shards: made.collect(),
             journals,
             appliers: (0..shards).map(|_| Applier::default()).collect(),
-            host: SimHost::new(world, memory),
+            host: SimHost::new(world, memory, (number, shown)),
+            readers: ReaderSessions::default(),
+            options: options.shard,
             slots: SlotTable::even(shards),
             copied: vec![Copied::default(); shards],
             session: None,
+            taken: None,
             stopped: None,
             is_to_stop: false,
+            is_leaving: false,
             ticks: 0,
             counts: ReplicaCounts::default(),
             compared: 0,
         }
     }
 
-    /// Carries out some of what its shards were given. Whether there was anything.
+    /// Carries out some of what its shards were given, and serves its readers. Whether there was
+    /// anything.
     fn turn(&mut self, time: &NodeTime, oracle: &mut Oracle) -> bool {
         let (number, shards) = (self.number, self.shards.len());
-        self.apply_some(time, |at, shard, copied| {
-            oracle.look_at_positions((number, at, shards), shard, copied);
-        })
+        let is_leaving = self.is_leaving;
+        let worked = self.apply_some(time, |at, shard, copied| {
+            if !is_leaving {
+                oracle.look_at_positions((number, at, shards), shard, copied);
+            }
+        });
+        let of = (self.now(time), &self.host.inner.world);
+        self.readers.turn(&mut self.shards, of, oracle) || worked
+    }
+
+    /// The shards' time.
+    fn now(&self, time: &NodeTime) -> Now {
+        Now { unix_ms: self.host.inner.shown.unix_ms(), ..time.now(self.began_ns) }
     }
 
     fn apply_some(
@@ -188,7 +232,7 @@ impl Process {
         time: &NodeTime,
         mut look: impl FnMut(usize, &Shard<SimJournal>, &mut Copied),
     ) -> bool {
-        let now = time.now(self.began_ns);
+        let now = self.now(time);
         let mut worked = false;
         for at in 0..self.shards.len() {
             let shard = &mut self.shards[at];
@@ -199,6 +243,7 @@ impl Process {
             if self.appliers[at].is_empty() {
                 let next = self.host.inner.inboxes.borrow_mut()[at].pop_front();
                 let Some((incarnation, batch)) = next else { continue };
+                self.is_leaving &= !matches!(batch.body, Body::Clear { .. });
                 self.copied[at].take(incarnation, &batch);
                 self.appliers[at].take(batch);
             }
@@ -240,9 +285,19 @@ impl Process {
             self.compared = applied;
             self.compare(oracle);
         }
-        let now = time.now(self.began_ns);
+        let now = self.now(time);
         self.appliers.iter_mut().for_each(|applier| applier.tick(now));
         self.shards.iter_mut().for_each(|shard| shard.tick(now));
+        let (shown, of) = (&self.host.inner.shown, (self.number, self.options.epoch));
+        self.readers.tick(&mut self.shards, now, shown, of);
+        // After the heartbeats, as in production.
+        shown.follow_clock();
+    }
+
+    /// Its readers' sessions end.
+    fn end_readers(&mut self, time: &NodeTime) {
+        let of = (self.now(time), &self.host.inner.world);
+        self.readers.end_all(&mut self.shards, of);
     }
 
     /// Compares what its shards hold with what the logs make of it.
@@ -284,13 +339,26 @@ pub struct Gone {
     pub logs: usize,
 }
 
+impl Gone {
+    /// The last entry of each of its logs, of these epochs and entries; `None` if they are not of it.
+    fn positions(&self, positions: &[(u64, u64)]) -> Option<Vec<u64>> {
+        let is_of_it =
+            positions.len() == self.logs && positions.iter().all(|of| of.0 == self.epoch);
+        is_of_it.then(|| positions.iter().map(|of| of.1).collect())
+    }
+}
+
 /// A place for a replica: one process after another.
 pub struct Replica {
     world: SimWorld,
     time: NodeTime,
     clock: HostClock,
+    monotonic: HostClock,
     shards: usize,
     turn_ns: u64,
+    reads: ReplicaReads,
+    /// Sessions that were granted to readers.
+    sessions: u64,
     /// `None` while it is down.
     process: Option<Process>,
     /// Processes of this place that have begun.
@@ -315,19 +383,22 @@ pub struct ReplicaTask {
 }
 
 impl Replica {
-    /// A place without a process.
+    /// A place without a process. Its machine's clock as its primary sees it, and as its readers do.
     pub fn new(
         world: &SimWorld,
         time: NodeTime,
-        clock: HostClock,
-        (shards, turn_ns): (usize, u64),
+        (clock, monotonic): (HostClock, HostClock),
+        (shards, turn_ns, reads): (usize, u64, ReplicaReads),
     ) -> Self {
         Self {
             world: world.clone(),
             time,
             clock,
+            monotonic,
             shards,
             turn_ns,
+            reads,
+            sessions: 0,
             process: None,
             incarnations: 0,
             tasks: Vec::new(),
@@ -337,7 +408,8 @@ impl Replica {
 
     /// The process, which is gone from here.
     fn take_process(&mut self) -> Option<Process> {
-        let process = self.process.take()?;
+        let mut process = self.process.take()?;
+        process.end_readers(&self.time);
         self.counts += process.counts();
         Some(process)
     }
@@ -356,7 +428,8 @@ impl ReplicaTask {
         let (mut replica, mut node) = (self.replica.borrow_mut(), self.node.borrow_mut());
         if replica.process.is_none() {
             let number = node.new_number();
-            let of = (node.options(), replica.shards);
+            let shown = Shown::new(&replica.monotonic, replica.reads);
+            let of = (node.options(), replica.shards, shown);
             replica.process = Some(Process::begin(&replica.world, &replica.time, number, of));
             replica.incarnations += 1;
         }
@@ -385,12 +458,50 @@ impl ReplicaTask {
     pub fn go_on(&self, order: Order) {
         self.with(|process| {
             process.is_to_stop = false;
-            if order == Order::Another && process.stopped.is_some() {
+            let is_another = order == Order::Another || process.is_leaving;
+            if is_another && process.stopped.is_some() {
                 process.counts = process.counts();
                 process.host = process.host.of_another();
                 process.stopped = Some(Worker::new(process.host.clone(), process.shards.len()));
             }
         });
+    }
+
+    /// It is told to copy its primary anew, as by RESYNC: it applies all that it has received, and then
+    /// follows from nothing. Whether it has.
+    pub fn resync(&self) -> bool {
+        let Some(number) = self.with(|process| process.number) else { return false };
+        let is_there = || self.with(|process| process.number == number).unwrap_or(false);
+        self.stop();
+        while is_there() && !self.has_stopped() {
+            self.pause(MS);
+            self.stop();
+        }
+        let leases_ns = self.with(|process| process.host.hide().as_nanos() as u64).unwrap_or(0);
+        // The replica's clock may be slow.
+        self.pause(leases_ns * 10 / 9 + 1);
+        let barrier = StepBarrier::new(self.replica.borrow().shards);
+        let leaves = |process: &mut Process| {
+            let worker = process.stopped.as_mut().filter(|_| process.number == number)?;
+            process.is_leaving = true;
+            worker.give_rest(&barrier);
+            Some(())
+        };
+        if self.with(leaves).flatten().is_none() {
+            // It has died meanwhile, or taken its primary's place, or goes on as it was told.
+            return false;
+        }
+        while is_there() && barrier.wait(|| false).is_none() {
+            self.pause(MS);
+        }
+        let has_left = self.with(|process| {
+            process.compare(&mut self.oracle.borrow_mut());
+            process.number == number && process.stopped.is_some()
+        });
+        if has_left == Some(true) {
+            self.go_on(Order::Another);
+        }
+        has_left == Some(true)
     }
 
     /// Its primary has begun anew: as an order, or by a restart of the process.
@@ -417,10 +528,13 @@ impl ReplicaTask {
     /// What it has received of each log of a primary that is gone; `None` if it is not its replica,
     /// or a copy is under way.
     pub fn positions(&self, gone: &Gone) -> Option<Vec<u64>> {
-        let &Gone { epoch, logs, .. } = gone;
         let positions = self.with(|process| process.stopped.as_mut()?.positions())??;
-        let is_of_it = positions.len() == logs && positions.iter().all(|of| of.0 == epoch);
-        is_of_it.then(|| positions.iter().map(|of| of.1).collect())
+        gone.positions(&positions)
+    }
+
+    /// The same of what its worker had taken out of its rings, and said so, before its last link ended.
+    pub fn taken(&self, gone: &Gone) -> Option<Vec<u64>> {
+        gone.positions(&self.with(|process| process.taken.clone())??)
     }
 
     /// It takes the place of its primary. Gives the process, and the last entry of each log.
@@ -449,6 +563,47 @@ impl ReplicaTask {
         self.with(says).is_some_and(|trouble| trouble.contains("does not know any more"))
     }
 
+    /// Grants a session to a reader, at the process of this number; `None` if there is none.
+    pub fn connect_reader(&self, reader: &HostClock) -> Option<(u64, Parts)> {
+        let replica = &mut *self.replica.borrow_mut();
+        let process = replica.process.as_mut()?;
+        replica.sessions += 1;
+        let granting = Granting {
+            incarnation: process.number,
+            shards: &process.shards,
+            journals: &process.journals,
+            options: &process.options,
+            pointers: &None,
+            replica_acks: AskFor::default(),
+            view: &process.host.inner.shown.view,
+        };
+        let of = (replica.sessions, reader);
+        Some((process.number, process.readers.connect(&replica.world, &granting, of)))
+    }
+
+    /// A reader has gone, whose session was at the process of this number.
+    pub fn end_reader(&self, number: u64, session: u64) {
+        let time = self.replica.borrow().time.clone();
+        self.with(|process| {
+            if process.number == number {
+                let of = (process.now(&time), &process.host.inner.world);
+                process.readers.end(&mut process.shards, of, session);
+            }
+        });
+    }
+
+    /// By how much the clock that its readers see is ahead of its primary's, ms.
+    pub fn ahead_ms(&self) -> u64 {
+        let shown_ms = self.with(|process| process.host.inner.shown.unix_ms()).unwrap_or(0);
+        shown_ms.saturating_sub(self.replica.borrow().time.unix_ms())
+    }
+
+    /// Whether it shows what it has, if it answers reads, and is about as fresh as its primary.
+    pub fn is_fresh(&self) -> bool {
+        let lag_us = self.with(|process| process.host.inner.shown.view.lag_us()).flatten();
+        lag_us.is_some_and(|lag_us| lag_us < FRESH_US)
+    }
+
     /// In words, for a failure.
     pub fn state(&self) -> String {
         let state = |process: &mut Process| {
@@ -459,7 +614,10 @@ impl ReplicaTask {
                 .collect();
             let (idle, stops) = (process.is_idle(), process.is_to_stop);
             let trouble = process.host.following.trouble();
-            format!("applied {applied:?}, idle {idle}, stops {stops}, {trouble:?}")
+            let lag_us = process.host.inner.shown.view.lag_us();
+            format!(
+                "applied {applied:?}, idle {idle}, stops {stops}, {trouble:?}, lag {lag_us:?} us"
+            )
         };
         self.with(state).unwrap_or("it is down".to_owned())
     }
@@ -513,7 +671,13 @@ impl ReplicaTask {
                     next_tick_ns = world.now_ns() + HEARTBEAT_MS * MS;
                     process.tick(&time, &mut self.oracle.borrow_mut());
                 }
+                process.readers.set_waiting(None);
                 worked = process.turn(&time, &mut self.oracle.borrow_mut());
+                if !worked {
+                    process.readers.set_waiting(Some(task));
+                    // The last look before it sleeps.
+                    worked = process.readers.has_work();
+                }
                 let host = process.host.clone();
                 *host.inner.waiting.lock().expect("one thread") = (!worked).then_some(task);
             }
@@ -548,7 +712,8 @@ impl ReplicaTask {
             };
             self.follow_once(&host, &mut own, lived);
             worker = self.leave_if_told(own, lived);
-            if worker.is_some() {
+            if let Some(worker) = &mut worker {
+                worker.idle();
                 self.pause(FOLLOW_AGAIN_MS * MS / 2);
             }
         }
@@ -594,6 +759,7 @@ impl ReplicaTask {
         }
         host.following.is_up.store(false, Ordering::Relaxed);
         if !self.is_gone(lived) {
+            self.with(|process| process.taken = worker.positions());
             worker.take_rest(&mut link);
         }
         drop((link, client));

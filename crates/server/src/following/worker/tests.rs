@@ -120,3 +120,23 @@ fn another_log_is_not_copied_for_want_of_memory() {
     let next = asked(&server).anew(server.clone());
     assert!(!next.logs[0].has_begun());
 }
+
+/// The shard stands still: what it says that it has applied is of before the copy.
+#[test]
+fn nothing_of_before_a_copy_is_acknowledged() {
+    let server = Server::new();
+    let mut worker = asked(&server);
+    let (applied, done) = (&server.following.applied[0][0], &server.following.done[0]);
+    applied.store(50, Ordering::Release);
+    assert_eq!(worker.applied_and_durable(0), (50, 0), "there was no copy");
+    worker.give(0, LogPart::Begin);
+    assert_eq!(worker.applied_and_durable(0), (0, 0));
+    worker.give(0, LogPart::Copied { sequence: 60, epoch: 1 });
+    assert_eq!(worker.applied_and_durable(0), (0, 0), "the shard has carried out none of it");
+    done.store(1, Ordering::Release);
+    applied.store(0, Ordering::Release);
+    assert_eq!(worker.applied_and_durable(0), (0, 0));
+    done.store(2, Ordering::Release);
+    applied.store(60, Ordering::Release);
+    assert_eq!(worker.applied_and_durable(0), (60, 0));
+}
