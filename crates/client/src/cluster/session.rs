@@ -59,7 +59,7 @@ enum Failed {
     /// The operation ends so.
     Return(Error),
     /// It begins again; if its time is up it ends with this error. The primary is suspected to be gone.
-    Again(Error, Option<Lead>),
+    Again(Error, Option<Box<Lead>>),
 }
 
 impl ClusterSession {
@@ -120,7 +120,7 @@ impl ClusterSession {
                     return Ok(result);
                 }
                 Err(Failed::Return(error)) => return Err(error),
-                Err(Failed::Again(error, suspect)) => (error, suspect),
+                Err(Failed::Again(error, suspect)) => (error, suspect.map(|of| *of)),
             };
             if !self.shared.follow(suspect.as_ref(), &pause) {
                 pause.sleep();
@@ -186,7 +186,7 @@ impl ClusterSession {
                 Failed::Return(Error::Unknown)
             }
             Outcome::RepeatElsewhere => Failed::Again(at_last(error), None),
-            Outcome::RepeatAndLeave => Failed::Again(Error::NoPrimary, suspect),
+            Outcome::RepeatAndLeave => Failed::Again(Error::NoPrimary, suspect.map(Box::new)),
         }
     }
 
@@ -199,7 +199,7 @@ impl ClusterSession {
                 self.sessions.bind(group, number, Session::new(opened, self.path));
                 Ok(())
             }
-            None => Err(Failed::Again(Error::NoPrimary, Some(lead))),
+            None => Err(Failed::Again(Error::NoPrimary, Some(Box::new(lead)))),
         }
     }
 
