@@ -8,7 +8,7 @@ use crate::data_buffers::BufferRange;
 use crate::directory::Directory;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::followed::is_refused_for_now;
+use crate::error::is_refused_for_now;
 use crate::gathered::Gathered;
 use crate::in_flight::{InFlight, RequestAt, RequestId, Ticket, answered, is_followed};
 use remora_layout::frame::frame_bytes;

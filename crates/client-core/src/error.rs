@@ -185,3 +185,17 @@ fn status_text(status: Status) -> &'static str {
         Status::NeedsBuffer => "the value is too large for a reply of this form; get it by itself",
     }
 }
+
+/// Whether a shard that refuses a change so has changed nothing, and another server, or the same one
+/// later, may take it.
+pub(crate) fn is_refused_for_now(status: Status) -> bool {
+    matches!(
+        status,
+        Status::ReadOnly
+            | Status::NoReads
+            | Status::Copying
+            | Status::Fenced
+            | Status::OtherGroup
+            | Status::TooFewReplicas
+    )
+}

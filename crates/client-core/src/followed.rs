@@ -68,17 +68,3 @@ impl Session {
         self.core.asker.endpoint.timeout = timeout;
     }
 }
-
-/// Whether a shard that refuses a change so has changed nothing, and another server, or the same one
-/// later, may take it.
-pub(crate) fn is_refused_for_now(status: Status) -> bool {
-    matches!(
-        status,
-        Status::ReadOnly
-            | Status::NoReads
-            | Status::Copying
-            | Status::Fenced
-            | Status::OtherGroup
-            | Status::TooFewReplicas
-    )
-}

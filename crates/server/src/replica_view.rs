@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_primary_without_its_lease_answers_nothing_and_renews_no_read_lease() {
-        let view = ReplicaView::new(Instant::now(), ReplicaReads::None, true);
+        let view = ReplicaView::new(clock(), ReplicaReads::None, true);
         view.lease(view.now_ns() + 20_000_000);
         assert_eq!((view.lag(), view.refusal(), view.is_replica()), (Lag::PRIMARY, None, false));
         assert!(view.has_lease());

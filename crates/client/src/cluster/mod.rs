@@ -15,6 +15,7 @@
 //! * only a primary's answers count: what a replica shows is refused as too old.
 
 mod client;
+mod connect_error;
 mod counts;
 mod outcome;
 mod pause;
@@ -22,7 +23,9 @@ mod probes;
 mod routes;
 mod session;
 mod sessions;
+mod shared;
 
-pub use client::{ClusterClient, ClusterConnectError};
+pub use client::ClusterClient;
+pub use connect_error::ClusterConnectError;
 pub use counts::ClusterCounts;
 pub use session::ClusterSession;

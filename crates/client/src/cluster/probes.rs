@@ -1,7 +1,7 @@
 //! Asks servers of the cluster for its topology, one after the other, in turn: one that has lost its
 //! coordinator tells an old one, so no server is asked twice in a row while others answer.
 
-use super::client::ClusterConnectError;
+use super::connect_error::ClusterConnectError;
 use super::pause::Pause;
 use crate::error::ConnectError;
 use crate::options::Address;
