@@ -98,7 +98,7 @@ pub fn run(json: bool) -> anyhow::Result<()> {
         load.is_over.store(true, Ordering::Relaxed);
         shown
     })
-    .inspect_err(|_| members.note_logs())?;
+    .inspect_err(|_| members.note_state())?;
     let report = FailoverReport {
         servers: SERVERS,
         records: places.count(),
