@@ -142,7 +142,11 @@ impl Leadership {
     pub fn recorded(&mut self, group: &Group, now_ns: u64) {
         for &gone in self.recorded.iter().filter(|of| !group.in_sync.contains(of)) {
             if let Some(replica) = self.replicas.get_mut(&gone) {
-                (replica.standing, replica.is_admitted) = (Some(ReplicaStanding::Behind), false);
+                // One that was silent may keep up: nobody tells that again. Nothing waits for it now.
+                if replica.standing == Some(ReplicaStanding::InSync) {
+                    replica.standing = Some(ReplicaStanding::Joining);
+                }
+                replica.is_admitted = false;
                 let is_long_ago = replica.away.has_passed(RETURN_BACKOFF_MAX_MS * NS_PER_MS);
                 replica.departures = if is_long_ago { 1 } else { replica.departures + 1 };
                 replica.away = Stopwatch::begin(now_ns);

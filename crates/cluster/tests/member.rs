@@ -302,6 +302,23 @@ fn a_silent_replica_is_waited_for_until_the_record_has_left_it_out() {
 }
 
 #[test]
+fn a_replica_that_was_silent_comes_back_though_its_standing_has_not_changed() {
+    let mut member = Fixture::primary(&[2, 3]);
+    member.give(Event::Replica(instance(3), ReplicaStanding::InSync));
+    member.confirm = vec![instance(2)];
+    let silent = member.wait_ms(SILENT_REPLICA_MS + 2 * HEARTBEAT_MS);
+    assert_eq!(proposals(&silent), [[instance(2)]]);
+    member.topology(&with_set(&led_by_1(&[2, 3]), &[2]));
+    member.give(Event::Proposed(Outcome::Done));
+    // It is heard again, and has kept up all the time: the shards have nothing new to say.
+    let both = vec![instance(2), instance(3)];
+    member.confirm = both.clone();
+    let actions = member.wait_ms(RETURN_BACKOFF_MS + 2 * HEARTBEAT_MS);
+    assert_eq!(waits_for(&actions), Some(both));
+    assert!(proposals(&actions).is_empty(), "it may lack what was not waited for");
+}
+
+#[test]
 fn nobody_knows_what_was_recorded_until_a_topology_tells() {
     let mut member = Fixture::primary(&[2]);
     member.give(Event::Replica(instance(3), ReplicaStanding::Joining));

@@ -61,6 +61,8 @@ pub struct ServerAddress {
     pub resp: SocketAddr,
     /// The client's socket.
     pub socket: PathBuf,
+    /// Where the client connects instead, if the server gives sessions over TCP only.
+    pub fabric: Option<SocketAddr>,
 }
 
 impl ServerAddress {
@@ -81,7 +83,8 @@ impl ServerAddress {
     /// A session of the client.
     pub fn session(&self, path: Path) -> anyhow::Result<Session> {
         let options = Options::default().path(path).timeout(REQUEST_LIMIT);
-        Session::connect(&Address::unix(&self.socket), &options).context("connecting the client")
+        let address = self.fabric.map_or_else(|| Address::unix(&self.socket), Address::tcp);
+        Session::connect(&address, &options).context("connecting the client")
     }
 }
 

@@ -359,7 +359,8 @@ impl<'a> Run<'a> {
 }
 
 fn place(server: &ServerProcess) -> ServerAddress {
-    ServerAddress { resp: server.resp_address(), socket: server.socket_path().to_owned() }
+    let (resp, socket) = (server.resp_address(), server.socket_path().to_owned());
+    ServerAddress { resp, socket, fabric: None }
 }
 
 /// The longest sync of the server so far, as it says itself.

@@ -33,12 +33,15 @@ pub struct ClusterPlan {
     pub durability: Durability,
     /// The session of each server at ZooKeeper, ms.
     pub session_ms: u64,
+    /// Servers with such a number, even (0) or odd (1), follow and give sessions over TCP only, so that
+    /// a cut link is cut for their logs, too. The others share memory.
+    pub over_tcp: Option<usize>,
 }
 
 impl ClusterPlan {
     /// Of servers without disks.
     pub fn in_memory(min_replicas: u32, session_ms: u64) -> Self {
-        Self { min_replicas, durability: Durability::Memory, session_ms }
+        Self { min_replicas, durability: Durability::Memory, session_ms, over_tcp: None }
     }
 }
 
@@ -60,13 +63,15 @@ struct Member {
     port: u16,
     fabric_port: u16,
     directory: PathBuf,
+    is_over_tcp: bool,
     process: Option<ServerProcess>,
 }
 
 impl Member {
     fn place(&self) -> anyhow::Result<ServerAddress> {
-        let resp = format!("{}:{}", self.host, self.port);
-        Ok(ServerAddress { resp: resp.parse()?, socket: self.directory.join("socket") })
+        let at = |port: u16| format!("{}:{port}", self.host).parse();
+        let fabric = self.is_over_tcp.then(|| at(self.fabric_port)).transpose()?;
+        Ok(ServerAddress { resp: at(self.port)?, socket: self.directory.join("socket"), fabric })
     }
 }
 
@@ -100,7 +105,7 @@ impl Members {
         let member = |number: usize| {
             let directory = directory.join(format!("server-{number}"));
             std::fs::create_dir(&directory)?;
-            let process = None;
+            let (is_over_tcp, process) = (settings.over_tcp == Some(number % 2), None);
             Ok(match &network {
                 Some(network) => Member {
                     launcher: network.launcher(number),
@@ -108,6 +113,7 @@ impl Members {
                     port: RESP_PORT,
                     fabric_port: FABRIC_PORT,
                     directory,
+                    is_over_tcp,
                     process,
                 },
                 None => Member {
@@ -116,6 +122,7 @@ impl Members {
                     port: free_port()?,
                     fabric_port: free_port()?,
                     directory,
+                    is_over_tcp,
                     process,
                 },
             })
@@ -161,7 +168,8 @@ impl Members {
         }
         let cluster = self.address();
         let ClusterPlan { durability, session_ms, .. } = self.settings;
-        let Member { launcher, host, port, fabric_port, directory, .. } = &self.members[number];
+        let Member { launcher, host, port, fabric_port, directory, is_over_tcp, .. } =
+            &self.members[number];
         let fixed = ["serve", "--owned-by-parent", LOG, "--pin=false", "--buckets=0"];
         let mut args = fixed.map(str::to_owned).to_vec();
         args.extend([
@@ -176,6 +184,7 @@ impl Members {
             format!("--cluster={cluster}"),
             format!("--session-ms={session_ms}"),
         ]);
+        args.extend(is_over_tcp.then(|| "--transport=tcp".to_owned()));
         if durability != Durability::Memory {
             args.push(format!("--data-dir={}", directory.join("data").display()));
             args.push(format!("--durability={durability}"));

@@ -58,6 +58,7 @@ pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<(
         min_replicas: args.min_replicas(),
         durability: args.durability,
         session_ms: args.session_ms,
+        over_tcp: network.as_ref().map(|_| rng.random_range(0..2)),
     };
     let deck = Deck::new(&args.faults, network.is_some());
     let (keys, owned) = draw_keys(types);

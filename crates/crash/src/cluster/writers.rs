@@ -317,8 +317,11 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_lead_may_name_the_one_that_does() {
-        let place =
-            |resp: &str| ServerAddress { resp: resp.parse().unwrap(), socket: "/none".into() };
+        let place = |resp: &str| ServerAddress {
+            resp: resp.parse().unwrap(),
+            socket: "/none".into(),
+            fabric: None,
+        };
         let servers = [place("127.0.0.1:1"), place("127.0.0.1:2")];
         let round = Round::new(&[], &servers);
         let named = |words| named_primary(words, &round);

@@ -132,7 +132,7 @@ impl Node {
     /// Where it is.
     pub fn place(&self) -> anyhow::Result<ServerAddress> {
         let resp = format!("{}:{}", self.home.host, self.home.port);
-        Ok(ServerAddress { resp: resp.parse()?, socket: self.socket() })
+        Ok(ServerAddress { resp: resp.parse()?, socket: self.socket(), fabric: None })
     }
 
     fn socket(&self) -> PathBuf {

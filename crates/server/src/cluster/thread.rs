@@ -512,9 +512,9 @@ impl Worker {
             if standing == ReplicaStanding::Behind && is_first && is_new {
                 continue;
             }
-            if self.standings.insert(replica, standing) != Some(standing) {
-                self.tell_member(member::Event::Replica(replica, standing));
-            }
+            self.standings.insert(replica, standing);
+            // Also what it was told before: it forgets what it knows of one that leaves the set.
+            self.tell_member(member::Event::Replica(replica, standing));
         }
         // What was received beyond the commit position may have been acknowledged, or not: nobody reads it
         // before each that could be promoted has it.
