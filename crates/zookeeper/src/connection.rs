@@ -1,8 +1,7 @@
 //! One connection of a session: what it reads and watches, and the requests that it sends.
 
-use crate::nodes::{Nodes, candidate_prefix, instance_of, sequence_of};
-use crate::session::{Asked, Heard, Request};
-use crate::term_of;
+use crate::nodes::{Nodes, candidate_prefix, instance_of, sequence_of, term_of};
+use crate::requests::{Asked, Heard, Request};
 use remora_cluster::coordinator::{
     Event, Outcome, Proposal, Refused, RequestId, Standing, Term, encode_presence,
 };

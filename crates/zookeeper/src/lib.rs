@@ -23,16 +23,16 @@
 mod address;
 mod connection;
 mod nodes;
+mod requests;
 mod session;
 
 pub use address::{AddressError, ZookeeperAddress};
 
-use remora_cluster::coordinator::{
-    Coordinator, Event, Outcome, Proposal, RequestId, SessionState, Term,
-};
+use remora_cluster::coordinator::{Coordinator, Event, Outcome, Proposal, RequestId, SessionState};
 use remora_cluster::topology::{Instance, Topology};
 use remora_layout::limits::COORDINATOR_REQUESTS;
-use session::{Asked, Heard, Request, Session};
+use requests::{Asked, Heard, Request};
+use session::Session;
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::JoinHandle;
@@ -162,9 +162,4 @@ impl Drop for ZookeeperCoordinator {
             let _ = thread.join();
         }
     }
-}
-
-/// The term of the candidate whose node was created by this transaction.
-fn term_of(czxid: i64) -> Term {
-    Term(czxid.unsigned_abs())
 }

@@ -1,5 +1,6 @@
 //! The nodes of a cluster at ZooKeeper, and what their names say.
 
+use remora_cluster::coordinator::Term;
 use remora_cluster::topology::{Instance, MemberId};
 
 /// Paths below one node.
@@ -64,6 +65,11 @@ pub(crate) fn instance_of(name: &str) -> Option<Instance> {
         is_hex.then(|| u64::from_str_radix(text, 16).ok())?.filter(|word| *word != 0)
     };
     Some(Instance { member: MemberId(word(member)?), incarnation: word(incarnation)? })
+}
+
+/// The term of the candidate whose node was created by this transaction.
+pub(crate) fn term_of(czxid: i64) -> Term {
+    Term(czxid.unsigned_abs())
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@
 use crate::address::ZookeeperAddress;
 use crate::connection::{Connection, Prepared};
 use crate::nodes::Nodes;
-use remora_cluster::coordinator::{Event, Outcome, Proposal, RequestId, SessionState};
-use remora_cluster::topology::{Instance, Topology};
+use crate::requests::{Asked, Heard};
+use remora_cluster::coordinator::{Event, Outcome, SessionState};
+use remora_cluster::topology::Instance;
 use remora_cluster::view::View;
 use std::future::Future;
 use std::pin::pin;
@@ -24,31 +25,6 @@ use zookeeper_client::{Client, Error, SessionInfo, SessionState as ClientState};
 const PAUSE: Duration = Duration::from_millis(100);
 /// Time that closing the session may take.
 const CLOSE: Duration = Duration::from_secs(1);
-
-/// What the thread is asked.
-pub(crate) struct Asked {
-    pub id: RequestId,
-    /// The connection that the caller knew: the request belongs to it.
-    pub connection: u64,
-    pub request: Request,
-}
-
-/// A request of [`remora_cluster::coordinator::Coordinator`].
-pub(crate) enum Request {
-    Create(Topology),
-    Propose(Proposal),
-    Enter(Instance),
-    Leave,
-    Renew { topology_version: u64 },
-    Stand,
-    StepDown,
-}
-
-/// What the thread says.
-pub(crate) enum Heard {
-    Connected { connection: u64, session_ms: u64 },
-    Event(Event),
-}
 
 /// Why a connection ended.
 enum End {

@@ -14,6 +14,9 @@ pub const LONG_SESSION_MS: u64 = 30_000;
 /// Steps after which a test gives up.
 const MOST_STEPS: usize = 12_000;
 
+/// A check, and its name.
+pub type Check = (&'static str, fn());
+
 /// A coordinator that knows nothing yet, with faults.
 pub trait TestEnsemble {
     /// A member's session.

@@ -12,11 +12,8 @@ mod recording;
 mod sessions;
 mod watching;
 
-pub use fixture::{LONG_SESSION_MS, SHORT_SESSION_MS, TestEnsemble};
+pub use fixture::{Check, LONG_SESSION_MS, SHORT_SESSION_MS, TestEnsemble};
 pub use journal::Journal;
-
-/// A check, and its name.
-pub type Check = (&'static str, fn());
 
 /// All checks of the body.
 pub fn checks<E: TestEnsemble>() -> Vec<Check> {

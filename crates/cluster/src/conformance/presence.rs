@@ -1,7 +1,6 @@
 //! Presence, and renewals: rules 5 and 6.
 
-use super::Check;
-use super::fixture::{Ask, LONG_SESSION_MS, Room, SHORT_SESSION_MS, TestEnsemble, instance};
+use super::fixture::{Ask, Check, LONG_SESSION_MS, Room, SHORT_SESSION_MS, TestEnsemble, instance};
 use crate::coordinator::{Outcome, Refused, SessionState};
 
 pub(super) fn checks<E: TestEnsemble>() -> Vec<Check> {

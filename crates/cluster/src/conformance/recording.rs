@@ -1,8 +1,8 @@
 //! Recording topologies: rules 1 to 4.
 
-use super::Check;
 use super::fixture::{
-    Ask, LONG_SESSION_MS, Room, TestEnsemble, first_topology, has, instance, joined, with_group,
+    Ask, Check, LONG_SESSION_MS, Room, TestEnsemble, first_topology, has, instance, joined,
+    with_group,
 };
 use crate::coordinator::{Event, Outcome, Proposal, Refused};
 use crate::topology::{DecodeError, GroupId};

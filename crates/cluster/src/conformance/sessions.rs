@@ -1,7 +1,6 @@
 //! Interrupted sessions: rules 1, 3, 8 and 9.
 
-use super::Check;
-use super::fixture::{Ask, LONG_SESSION_MS, Room, SHORT_SESSION_MS, TestEnsemble, instance};
+use super::fixture::{Ask, Check, LONG_SESSION_MS, Room, SHORT_SESSION_MS, TestEnsemble, instance};
 use crate::coordinator::{Outcome, SessionState, Standing};
 
 pub(super) fn checks<E: TestEnsemble>() -> Vec<Check> {

@@ -1,7 +1,6 @@
 //! The watcher: rule 7, and what rule 2 says of it.
 
-use super::Check;
-use super::fixture::{Ask, LONG_SESSION_MS, Room, SHORT_SESSION_MS, TestEnsemble};
+use super::fixture::{Ask, Check, LONG_SESSION_MS, Room, SHORT_SESSION_MS, TestEnsemble};
 use crate::coordinator::{Outcome, Proposal, Refused, SessionState, Standing, Term};
 
 pub(super) fn checks<E: TestEnsemble>() -> Vec<Check> {

@@ -7,9 +7,8 @@
 //!      '--------------------------------- a new session ----------------------------------------'
 //! ```
 
-use super::LinkId;
 use super::ensemble::Ensemble;
-use super::wire::{Downward, Recorded, Request, Topic, Upward};
+use super::wire::{Downward, LinkId, Recorded, Request, Topic, Upward};
 use crate::coordinator::{Coordinator, Event, Outcome, Proposal, RequestId, SessionState};
 use crate::topology::{Instance, Topology};
 use crate::view::View;

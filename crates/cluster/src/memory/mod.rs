@@ -13,15 +13,12 @@ mod ensemble;
 mod wire;
 
 pub use client::MemoryCoordinator;
+pub use wire::LinkId;
 
 use crate::coordinator::Term;
 use crate::topology::{Instance, Topology};
 use ensemble::Ensemble;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Names the link of one member to the coordinator.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct LinkId(u64);
 
 /// See the module's text. Clones are the same coordinator.
 #[derive(Clone, Default)]

@@ -3,6 +3,10 @@
 use crate::coordinator::{Outcome, RequestId, Standing, Term};
 use crate::topology::Instance;
 
+/// Names the link of one member to the coordinator.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkId(pub(super) u64);
+
 /// What a member reads, and what it is told once of after that.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Topic {
