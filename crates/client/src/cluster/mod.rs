@@ -3,7 +3,7 @@
 //! ```text
 //!   ClusterSession    one thread: a session for each group that it uses      session
 //!        |                it repeats what has changed nothing                outcome
-//!   ClusterClient     one process: a connection to each primary              client
+//!   ClusterClient     one process: a connection to each primary              client, shared
 //!        |                asks servers for the topology                      probes
 //!   Routes            key -> slot -> group -> primary, epoch, address        routes
 //! ```
@@ -22,7 +22,8 @@ mod probes;
 mod routes;
 mod session;
 mod sessions;
+mod shared;
 
-pub use client::{ClusterClient, ClusterConnectError};
+pub use client::ClusterClient;
 pub use counts::ClusterCounts;
 pub use session::ClusterSession;

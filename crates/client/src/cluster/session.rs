@@ -1,11 +1,11 @@
 //! One thread's operations on the keys of a cluster.
 
-use super::client::Shared;
 use super::counts::count;
 use super::outcome::{self, Outcome};
 use super::pause::Pause;
 use super::routes::{Lead, Routes};
 use super::sessions::{Knows, Sessions};
+use super::shared::Shared;
 use crate::error::{Error, Refusal};
 use crate::session::{ExpireWhen, KeyType, Session, Ttl};
 use crate::string::SetOptions;
