@@ -134,8 +134,8 @@ mod trees;
 mod views;
 
 pub use client::Client;
-pub use cluster::{ClusterClient, ClusterConnectError, ClusterCounts, ClusterSession};
-pub use error::{Cause, ConnectError, ConnectFailure, Error, Refusal};
+pub use cluster::{ClusterClient, ClusterCounts, ClusterSession};
+pub use error::{Cause, ClusterConnectError, ConnectError, ConnectFailure, Error, Refusal};
 pub use geo::{Area, Around, GeoKey, GeoMember, Position};
 pub use hash::HashKey;
 pub use options::{Address, Options, PointerCache, Transport, UnknownAddress, Wake};

@@ -1,11 +1,11 @@
 //! A process's client of a cluster.
 
-use super::connect_error::ClusterConnectError;
 use super::counts::ClusterCounts;
 use super::pause::Pause;
 use super::probes::Probes;
 use super::session::ClusterSession;
 use super::shared::Shared;
+use crate::error::ClusterConnectError;
 use crate::options::{Address, Options};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,14 +53,15 @@ impl ClusterClient {
         options.core.ends_when_silent = true;
         let mut probes = Probes::new(&options.core, addresses);
         let mut pause = Pause::new(Instant::now(), options.core.timeout);
+        let mut last = ClusterConnectError::NoAddress;
+        // Bounded by the timeout: then no address is tried.
         let topology = loop {
             match probes.ask(Vec::new(), None, &pause) {
                 Ok(topology) => break topology,
-                Err(why) if pause.left(Instant::now()).is_none() || addresses.is_empty() => {
-                    return Err(why);
-                }
-                Err(_) => pause.sleep(),
+                Err(ClusterConnectError::NoAddress) => return Err(last),
+                Err(why) => last = why,
             }
+            pause.sleep();
         };
         probes.settle();
         let shared = Shared::new(options, topology, probes);

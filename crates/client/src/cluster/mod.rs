@@ -3,7 +3,7 @@
 //! ```text
 //!   ClusterSession    one thread: a session for each group that it uses      session
 //!        |                it repeats what has changed nothing                outcome
-//!   ClusterClient     one process: a connection to each primary              client
+//!   ClusterClient     one process: a connection to each primary              client, shared
 //!        |                asks servers for the topology                      probes
 //!   Routes            key -> slot -> group -> primary, epoch, address        routes
 //! ```
@@ -15,7 +15,6 @@
 //! * only a primary's answers count: what a replica shows is refused as too old.
 
 mod client;
-mod connect_error;
 mod counts;
 mod outcome;
 mod pause;
@@ -26,6 +25,5 @@ mod sessions;
 mod shared;
 
 pub use client::ClusterClient;
-pub use connect_error::ClusterConnectError;
 pub use counts::ClusterCounts;
 pub use session::ClusterSession;

@@ -1,9 +1,8 @@
 //! Asks servers of the cluster for its topology, one after the other, in turn: one that has lost its
 //! coordinator tells an old one, so no server is asked twice in a row while others answer.
 
-use super::connect_error::ClusterConnectError;
 use super::pause::Pause;
-use crate::error::ConnectError;
+use crate::error::{ClusterConnectError, ConnectError};
 use crate::options::Address;
 use remora_client_core as core;
 use remora_cluster::topology::Topology;

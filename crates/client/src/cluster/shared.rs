@@ -51,7 +51,7 @@ pub(super) struct Seen {
 }
 
 impl Shared {
-    /// Of a client that has learned this topology, and has no connection to a primary.
+    /// Without connections, by this topology.
     pub fn new(options: Options, topology: Topology, probes: Probes) -> Self {
         let state = State {
             routes: Arc::new(Routes::new(topology)),
