@@ -283,7 +283,7 @@ fn a_restarted_server_keeps_its_name_with_its_directory_and_else_has_another() {
     cluster.is_whole(3);
     let load = under_load(&mut cluster, |cluster, load| {
         let before: Vec<_> = cluster.servers.iter().map(|of| cluster.member(of)).collect();
-        for number in 0..3 {
+        for (number, before) in before.iter().enumerate() {
             cluster.servers[number].kill();
             load.goes_on("the others go on");
             let data = directories.get(number).map(|of| format!("--data-dir={}", of.path().display()));
@@ -291,7 +291,7 @@ fn a_restarted_server_keeps_its_name_with_its_directory_and_else_has_another() {
             cluster.servers[number] = cluster.start(&flags);
             *load.addresses.lock().unwrap() = cluster.addresses();
             cluster.is_whole(3);
-            let is_same = cluster.member(&cluster.servers[number]).id == before[number].id;
+            let is_same = cluster.member(&cluster.servers[number]).id == before.id;
             assert_eq!(is_same, data.is_some(), "server {number}");
         }
     });

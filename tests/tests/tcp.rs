@@ -195,9 +195,14 @@ struct ByHand {
 
 impl ByHand {
     fn connect(address: SocketAddr) -> Self {
-        let connected =
-            remora_fabric::connect(&address.into(), Wanted::Tcp, DEADLINE, Packets::default())
-                .unwrap();
+        let connected = remora_fabric::connect(
+            &address.into(),
+            Wanted::Tcp,
+            DEADLINE,
+            Packets::default(),
+            DEADLINE,
+        )
+        .unwrap();
         let Connected::Remote(connected) = connected else { panic!("over TCP") };
         let (seed, ring) = (connected.hello.session_seed.get(), ring_offset(0));
         let mailbox = connected.hello.shards.get();

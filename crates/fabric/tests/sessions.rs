@@ -203,7 +203,7 @@ impl Server {
             Transport::Tcp => Address::Tcp(self.place.tcp),
             _ => Address::Unix(self.place.socket.clone()),
         };
-        connect(&address, wanted, self.backoff, Packets::default())
+        connect(&address, wanted, self.backoff, Packets::default(), DEADLINE)
     }
 
     fn stop(self) {
