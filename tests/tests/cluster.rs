@@ -286,7 +286,8 @@ fn a_restarted_server_keeps_its_name_with_its_directory_and_else_has_another() {
         for (number, before) in before.iter().enumerate() {
             cluster.servers[number].kill();
             load.goes_on("the others go on");
-            let data = directories.get(number).map(|of| format!("--data-dir={}", of.path().display()));
+            let data =
+                directories.get(number).map(|of| format!("--data-dir={}", of.path().display()));
             let flags: Vec<&str> = data.iter().map(String::as_str).collect();
             cluster.servers[number] = cluster.start(&flags);
             *load.addresses.lock().unwrap() = cluster.addresses();

@@ -131,7 +131,10 @@ impl Members {
         };
         let members = (0..servers).map(member).collect::<anyhow::Result<Vec<_>>>()?;
         let mut all = Self { coordinator, network, members, settings };
-        all.command("init", &[&format!("--min-replicas={}", settings.min_replicas), INIT_LIMIT, "--yes"])?;
+        all.command(
+            "init",
+            &[&format!("--min-replicas={}", settings.min_replicas), INIT_LIMIT, "--yes"],
+        )?;
         (0..servers).try_for_each(|number| all.begin(number))?;
         Ok(all)
     }
