@@ -69,6 +69,16 @@ impl Cluster {
         assert_eq!(finished.code, Some(0), "{words:?}: {}\n{}", finished.out, finished.err);
     }
 
+    /// Makes a server the primary. On a busy machine it may leave the in-sync set for a moment, and a
+    /// hand-over that takes too long is given up: then it is asked for again.
+    fn promote(&self, server: &str) {
+        wait_for(&format!("{server} is promoted"), || {
+            let finished = self.command(&["promote", server, "--yes"]);
+            let leads = finished.code == Some(0) || finished.err.contains("already");
+            leads.then_some(())
+        });
+    }
+
     fn start(&self, flags: &[&str]) -> ServerProcess {
         let cluster = format!("--cluster={}", self.address());
         let flags = [&SMALL[..], &[cluster.as_str()], flags].concat();
@@ -181,7 +191,10 @@ impl Load {
         assert!(acknowledged > 0, "there was a load");
         for number in 0..acknowledged {
             let key = Self::key(number);
-            let found = resp.try_call(&[b"GET", &key]).unwrap();
+            // Its lease may lapse for a moment, on a busy machine.
+            let found = wait_for("it answers reads", || {
+                Some(resp.try_call(&[b"GET", &key]).unwrap()).filter(|found| !found.is_error())
+            });
             assert_eq!(found, Value::Bulk(key), "key {number} of {acknowledged}");
         }
     }
@@ -247,7 +260,7 @@ fn a_promotion_and_a_drain_lose_nothing() {
         let asked = cluster.command(&["promote", &name]);
         assert!(asked.out.contains("nothing is done yet"), "{}", asked.out);
         assert_eq!(cluster.is_whole(3), (primary, epoch), "it was not told to do it");
-        cluster.must(&["promote", &name, "--yes"]);
+        cluster.promote(&name);
         load.goes_on("the one that was promoted leads");
         let (leads, then) = cluster.is_whole(3);
         assert!(leads == wanted && then > epoch, "{leads} in epoch {then}");
@@ -308,7 +321,7 @@ fn a_server_that_joins_later_has_all_keys_before_it_counts() {
         load.goes_on("a change behind the start of the new one");
         cluster.is_whole(3);
         let name = resp_of(&cluster.servers[2]);
-        cluster.must(&["promote", &name, "--yes"]);
+        cluster.promote(&name);
         *load.addresses.lock().unwrap() = cluster.addresses();
         load.goes_on("the new one leads");
     });
@@ -318,18 +331,27 @@ fn a_server_that_joins_later_has_all_keys_before_it_counts() {
 }
 
 #[test]
-fn all_servers_restart_on_their_directories_and_go_on() {
+fn after_all_servers_have_restarted_an_operator_says_who_leads() {
     let Some(mut cluster) = Cluster::empty() else { return };
     let directories: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
     directories.iter().for_each(|directory| cluster.add_with_data(directory.path()));
-    cluster.is_whole(3);
+    let (primary, _) = cluster.is_whole(3);
     let load = under_load(&mut cluster, |_, _| {});
-    cluster.servers.iter().for_each(ServerProcess::terminate);
-    cluster.servers.iter_mut().for_each(|server| assert_eq!(server.ended(), Some(0)));
+    cluster.servers.iter_mut().for_each(ServerProcess::kill);
     cluster.servers.clear();
     directories.iter().for_each(|directory| cluster.add_with_data(directory.path()));
+    wait_for("all are there again", || {
+        let (_, members) = cluster.epoch_and_members();
+        (members.iter().filter(|of| of.is_present).count() == 3).then_some(())
+    });
+    let name = resp_of(&cluster.servers[primary]);
+    let refused = cluster.command(&["promote", &name, "--yes"]);
+    assert!(refused.err.contains("may lack acknowledged changes"), "{}", refused.err);
+    cluster.must(&["promote", &name, "--accept-loss", "--yes"]);
     let (leads, _) = cluster.is_whole(3);
-    load.is_at(&cluster.servers[leads]);
+    assert_eq!(leads, primary);
+    // It was the primary, and its disk has what a process that is killed has written.
+    load.is_at(&cluster.servers[primary]);
 }
 
 #[test]

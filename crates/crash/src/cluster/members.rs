@@ -21,6 +21,8 @@ const COORDINATOR_PORT: u16 = 2181;
 const TICK_MS: u64 = 100;
 /// Each change of a role has its line, and no session does.
 const LOG: &str = "--log=info,remora_server::control=warn";
+/// A ZooKeeper that was just started may be slow.
+const INIT_LIMIT: &str = "--timeout-s=60";
 /// Between two looks at the cluster.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -129,7 +131,10 @@ impl Members {
         };
         let members = (0..servers).map(member).collect::<anyhow::Result<Vec<_>>>()?;
         let mut all = Self { coordinator, network, members, settings };
-        all.command("init", &[&format!("--min-replicas={}", settings.min_replicas), "--yes"])?;
+        all.command(
+            "init",
+            &[&format!("--min-replicas={}", settings.min_replicas), INIT_LIMIT, "--yes"],
+        )?;
         (0..servers).try_for_each(|number| all.begin(number))?;
         Ok(all)
     }

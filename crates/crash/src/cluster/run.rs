@@ -33,6 +33,8 @@ const WHOLE_LIMIT: Duration = Duration::from_secs(60);
 const AFTERWARDS: Duration = Duration::from_millis(200);
 /// What servers received before all connections ended is carried out by then.
 const SETTLES: Duration = Duration::from_millis(500);
+/// What servers have logged has come by then.
+const LOGS_LIMIT: Duration = Duration::from_secs(5);
 /// Keys of a round whose losses are printed.
 const MOST_TOLD: usize = 8;
 
@@ -274,11 +276,30 @@ impl Run<'_> {
     }
 }
 
-/// Connections to the server that leads.
+/// The parts of a failover. The last log lines of the servers may be a moment behind.
+fn take_apart(members: &Members, killed: SystemTime, came: SystemTime) -> Option<Parts> {
+    let began = Instant::now();
+    loop {
+        let parts = failover::parts(killed, came, &members.logs());
+        if parts.is_some() || began.elapsed() > LOGS_LIMIT {
+            return parts;
+        }
+        std::thread::sleep(SETTLES);
+    }
+}
+
+/// Connections to the server that leads. Another one may lead at any moment, on a busy machine.
 fn reach_primary(members: &Members) -> anyhow::Result<(Connection, Session)> {
-    let status = members.wait_until_whole(WHOLE_LIMIT)?;
-    let place = &members.places()?[status.primary.context("no primary")?];
-    Ok((place.resp()?, place.session(Path::Read)?))
+    let began = Instant::now();
+    loop {
+        let status = members.wait_until_whole(WHOLE_LIMIT)?;
+        let place = &members.places()?[status.primary.context("no primary")?];
+        let connect = || anyhow::Ok((place.resp()?, place.session(Path::Read)?));
+        match connect() {
+            Err(_) if began.elapsed() < WHOLE_LIMIT => std::thread::sleep(SETTLES),
+            reached => return reached,
+        }
+    }
 }
 
 /// The fault of a round, and how it ends: afterwards all servers and ZooKeeper are there, and changes
@@ -297,7 +318,7 @@ fn suffer(
             members.kill(server)?;
             round.await_change(server);
             if let Some(came) = round.wait_for_change(limit, &what) {
-                parts = failover::parts(killed, came, &members.logs());
+                parts = take_apart(members, killed, came);
                 if parts.is_none() {
                     round.problem(format!("the logs do not show the failover behind {what}"));
                 }
