@@ -61,6 +61,8 @@ pub struct Shard<J: Journal = NoJournal> {
     own_since: u64,
     /// What its log was before the start of the server.
     log_history: LogHistory,
+    /// That of the log that it has followed, behind a promotion.
+    former_log: Option<LogHistory>,
     /// Parts of objects have expired and are still there, as far as is known.
     sweeps: bool,
     /// The value that the last change replied with.
@@ -85,6 +87,7 @@ impl<J: Journal> Shard<J> {
             followed: Followed::default(),
             own_since: 0,
             log_history: LogHistory::default(),
+            former_log: None,
             sweeps: false,
             written_value: Vec::new(),
             written_snapshot: Vec::new(),

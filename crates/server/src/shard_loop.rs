@@ -290,9 +290,10 @@ impl ShardLoop {
             RoleStep::Lead { epoch, log_secret, tails, barrier } => {
                 let host = self.connections.port_mut();
                 host.shard.promote(epoch, log_secret).expect("the epoch is a new one");
-                // One log is then of one shard: with other numbers there is no history of it.
-                if let Some(tail) = tails.get(host.number) {
-                    host.shard.set_tail(tail.clone());
+                // Outside a cluster nobody says who is promoted next: replicas copy.
+                if host.shared.config.is_clustered() {
+                    let tail = tails.get(host.number).cloned().unwrap_or_default();
+                    host.shard.go_on_with_former_log(tail);
                 }
                 barrier.pass(epoch);
             }

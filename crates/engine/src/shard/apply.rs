@@ -124,40 +124,40 @@ impl<J: Journal> Shard<J> {
     /// again.
     ///
     /// If the shard has followed one log, of as many shards, a replica of the same primary may go on
-    /// behind what this one has applied of it ([`Shard::history`]).
+    /// behind what this one has applied of it ([`Shard::go_on_with_former_log`]).
     ///
     /// # Errors
     /// As of [`Shard::end_applying`].
     pub fn promote(&mut self, epoch: u64, log_secret: u64) -> Result<(), ApplyError> {
-        let (goes_on, former) = (self.followed.is_kept, self.former_log());
+        let (goes_on, former) = (self.followed.is_kept, self.followed_log());
         self.end_applying(epoch)?;
         if !goes_on {
             let key = LogKey::new(log_secret, self.store.options.log_shard);
             self.store.log.begin_anew(key, epoch);
         }
         if let Some((key, (last, epoch))) = former {
-            self.log_history = LogHistory {
+            self.former_log = Some(LogHistory {
                 of: Some(key),
                 epochs: vec![EpochHistory { epoch, last, is_empty: false }],
                 first: self.last_sequence() + 1,
-                memory_only: false,
-                tail: Vec::new(),
-            };
+                ..LogHistory::default()
+            });
         }
         Ok(())
     }
 
-    /// The last entries of the log that the promoted shard has followed, for replicas that have less of
-    /// it.
-    pub fn set_tail(&mut self, tail: Vec<TailPiece>) {
-        if self.log_history.of.is_some() {
-            self.log_history.tail = tail;
+    /// Replicas of the log that the promoted shard has followed go on behind what it has of that, also
+    /// beyond the commit position. The caller sees to it that no other server of that log is promoted
+    /// without these entries. `tail`: the last of them, for replicas that have less.
+    pub fn go_on_with_former_log(&mut self, tail: Vec<TailPiece>) {
+        if let Some(former) = self.former_log.take() {
+            self.log_history = LogHistory { tail, ..former };
         }
     }
 
     /// The log that the shard has followed, if its state is of that one alone: the key, and the
     /// sequence and epoch of the last entry that was applied.
-    fn former_log(&self) -> Option<(u64, (u64, u64))> {
+    fn followed_log(&self) -> Option<(u64, (u64, u64))> {
         let of = self.followed.next.filter(|of| usize::from(of.logs) == self.followed.shards())?;
         let own = self.followed.log(of.log)?;
         own.position?;

@@ -408,9 +408,8 @@ fn a_replica_goes_on_with_another_one_that_was_promoted() {
             promoted.shard.apply(&entry.entry(), &Origin::WHOLE, NOW).unwrap();
         }
         promoted.shard.promote(promoted.shard.last_epoch() + 1, 5).unwrap();
-        if has_tail {
-            promoted.shard.set_tail(promoted.follower.log().unwrap().take_tail());
-        }
+        let tail = promoted.follower.log().unwrap().take_tail();
+        promoted.shard.go_on_with_former_log(if has_tail { tail } else { Vec::new() });
         set(&mut promoted.shard, b"new", b"1");
         let mut feed =
             Feed::begin((&mut promoted.shard, 1), &follow(&mut other.follower), AskFor::Some);
