@@ -341,8 +341,13 @@ fn after_all_servers_have_restarted_an_operator_says_who_leads() {
     cluster.servers.clear();
     directories.iter().for_each(|directory| cluster.add_with_data(directory.path()));
     wait_for("all are there again", || {
+        // At their new addresses: the sessions of the former processes may live on for a while.
         let (_, members) = cluster.epoch_and_members();
-        (members.iter().filter(|of| of.is_present).count() == 3).then_some(())
+        let is_there = |server| {
+            let of = members.iter().find(|member| member.resp == resp_of(server));
+            of.is_some_and(|member| member.is_present)
+        };
+        cluster.servers.iter().all(is_there).then_some(())
     });
     let name = resp_of(&cluster.servers[primary]);
     let refused = cluster.command(&["promote", &name, "--yes"]);
