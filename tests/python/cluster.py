@@ -29,7 +29,7 @@ def wait_until(what, holds):
         except RedisError:
             pass
         time.sleep(0.05)
-    raise SystemExit(f"in vain: {what}")
+    raise SystemExit(f"not in time: {what}")
 
 
 def refused(client, *words):

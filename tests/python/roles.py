@@ -17,7 +17,7 @@ def wait_until(what, holds):
         if holds():
             return
         time.sleep(0.1)
-    raise SystemExit(f"in vain: {what}")
+    raise SystemExit(f"not in time: {what}")
 
 
 def has_all(replica):

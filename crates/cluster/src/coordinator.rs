@@ -114,7 +114,7 @@ pub enum Outcome {
     Refused(Refused),
     /// It did not: the session is not connected, or too many requests wait.
     NotSent,
-    /// Nobody knows: the session was interrupted meanwhile.
+    /// It is not known: the session was interrupted meanwhile.
     Unknown,
 }
 

@@ -142,7 +142,7 @@ impl Leadership {
     pub fn recorded(&mut self, group: &Group, now_ns: u64) {
         for &gone in self.recorded.iter().filter(|of| !group.in_sync.contains(of)) {
             if let Some(replica) = self.replicas.get_mut(&gone) {
-                // One that was silent may keep up: nobody tells that again. Nothing waits for it now.
+                // One that was silent may keep up, and its standing is not sent again. Nothing waits for it now.
                 if replica.standing == Some(ReplicaStanding::InSync) {
                     replica.standing = Some(ReplicaStanding::Joining);
                 }
@@ -160,7 +160,7 @@ impl Leadership {
         self.set_grantors();
     }
 
-    /// Nobody knows whether what was proposed is recorded.
+    /// It is not known whether what was proposed is recorded.
     pub fn be_unsure(&mut self) {
         self.is_unsure = !self.proposed.is_empty();
     }
@@ -305,7 +305,7 @@ impl Leadership {
         Some(required)
     }
 
-    /// The set that should be recorded, if it is another one, or nobody knows which one is.
+    /// The set that should be recorded, if it is another one, or it is not known which one is.
     pub fn wanted_set(&self, topology: &Topology, now_ns: u64) -> Option<Vec<Instance>> {
         if matches!(self.stage, Stage::Draining { .. }) {
             return None;

@@ -85,7 +85,7 @@ impl PrimaryLease {
 
     /// The members that are asked, each with whether the lease needs its word: it needs that of all
     /// that any topology names as in sync that is recorded, or may be. The others are about to
-    /// become such. Without any that is needed the lease lasts: nobody else can be promoted.
+    /// become such. Without any that is needed the lease lasts: no other member can be promoted.
     pub fn set_grantors(&mut self, asked: impl IntoIterator<Item = (Instance, bool)>) {
         let confirmed = |instance| {
             let before = self.grantors.iter().find(|of| of.instance == instance);
@@ -126,7 +126,7 @@ impl PrimaryLease {
         now_ns < self.until_ns()
     }
 
-    /// Until when it lasts, as far as is known: `u64::MAX` if it needs nobody's word, 0 without a
+    /// Until when it lasts, as far as is known: `u64::MAX` if it needs no word, 0 without a
     /// word that it needs. For threads that compare it with their clock; it is of the latest clock
     /// that this lease was called with.
     pub fn until_ns(&self) -> u64 {

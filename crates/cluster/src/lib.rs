@@ -20,7 +20,6 @@ pub mod lease;
 pub mod member;
 pub mod memory;
 pub mod message;
-pub mod tail;
 pub mod topology;
 pub mod view;
 pub mod watcher;

@@ -59,7 +59,7 @@ pub enum Event {
         positions: Option<Vec<Position>>,
     },
     /// What [`Action::Prepare`] of this epoch asked for has happened: all that was received is applied,
-    /// and every instance of [`Required::wait_for`] has stored it. Until then nobody knows which of it
+    /// and every instance of [`Required::wait_for`] has stored it. Until then no server knows which of it
     /// was acknowledged, so that no read could be answered.
     Ready(u64),
     /// [`Action::StopChanges`] of this epoch has happened: every change is acknowledged that was
@@ -190,7 +190,7 @@ impl Display for Notice {
             ),
             Self::CannotLead(epoch, why) => write!(f, "this server gives epoch {epoch} up: {why}"),
             Self::NobodyTook(epoch) => {
-                write!(f, "this server has released epoch {epoch}, and nobody has begun another")
+                write!(f, "this server has released epoch {epoch}, and no other epoch has begun")
             }
             Self::IsPresentElsewhere => write!(
                 f,
@@ -531,7 +531,7 @@ impl Member {
     /// This instance is promoted.
     fn take(&mut self, group: &Group, now_ns: u64) {
         if self.fenced != group.epoch || self.fence.is_none() {
-            // Nobody asked it to withdraw: it does so now, and waits from then on.
+            // No watcher has asked it to withdraw: it does so now, and waits from then on.
             self.actions.push(Action::Withdraw(group.epoch));
             (self.fenced, self.fence) = (group.epoch, None);
         }
@@ -708,7 +708,7 @@ impl Member {
                     self.end_instance();
                 }
             }
-            // Elected perhaps, and nobody has told.
+            // It may be elected, and the message lost.
             Role::Holds => self.know_epoch(self.fenced),
             Role::Follows { .. } | Role::Ended => {}
         }

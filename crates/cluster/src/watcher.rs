@@ -132,7 +132,7 @@ impl Display for Notice {
                 let missing = missing.join(", ");
                 write!(
                     f,
-                    "group {group} has no primary, and nobody can be promoted: only an instance of its recorded in-sync set has every acknowledged entry. Waiting for one of [{missing}]"
+                    "group {group} has no primary, and no member can be promoted: only an instance of its recorded in-sync set has every acknowledged entry. Waiting for one of [{missing}]"
                 )
             }
             Self::Promoted(group, to, epoch) => {
@@ -464,7 +464,7 @@ impl Watcher {
     /// Begins, if the group needs another primary.
     fn look_at(&mut self, topology: &Topology, group: &Group, live: &[Instance], now_ns: u64) {
         let has_time = self.before.get(&group.id).is_none_or(Before::has_backed_off);
-        // Those that wait for a member hold nobody up.
+        // Failovers that wait for a member delay no others.
         let busy = self.failovers.values().filter(|of| !of.has_said).count();
         if busy >= FAILOVERS_AT_ONCE || !has_time {
             return;
@@ -565,7 +565,7 @@ impl Watcher {
                 let term = self.term();
                 self.actions.push(Action::Propose(Proposal { topology, term }));
             }
-            // Its member was started again, or is to be drained: whoever is left is chosen next.
+            // Its member was started again, or is to be drained: one that is left is chosen next.
             Err(_) => {
                 of.answers.remove(&to);
             }

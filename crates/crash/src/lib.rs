@@ -28,7 +28,7 @@ pub use layer::{Fault, Layer};
 pub use load::ServerAddress;
 pub use network::Network;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use remora_command_line::note;
 use rounds::Run;
 use small_disk::SmallDisk;
@@ -91,13 +91,6 @@ pub fn run(args: &CrashArgs) -> anyhow::Result<()> {
         writeln!(out, "{totals}")?;
     }
     ended?;
-    if !is_good {
-        bail!(
-            "lost {}, stale {}, other problems {} (seed {seed})",
-            totals.lost,
-            totals.stale,
-            totals.problems
-        );
-    }
+    totals.verdict(seed)?;
     Ok(())
 }

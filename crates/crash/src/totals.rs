@@ -24,6 +24,20 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// The end of a run that began from this seed.
+    ///
+    /// # Errors
+    /// Something went wrong: how much.
+    pub fn verdict(&self, seed: u64) -> anyhow::Result<()> {
+        let Self { lost, stale, problems, .. } = self;
+        match self.are_good() {
+            true => Ok(()),
+            false => {
+                anyhow::bail!("lost {lost}, stale {stale}, other problems {problems} (seed {seed})")
+            }
+        }
+    }
+
     /// Whether nothing went wrong.
     pub fn are_good(&self) -> bool {
         self.lost + self.stale + self.problems == 0

@@ -18,7 +18,7 @@
 //! * no replica holds it up for longer than [`IN_SYNC_TIMEOUT_MS`] and two looks, and
 //!   [`IN_SYNC_STALL_MS`] more if the shard itself stood still.
 //!
-//! Without a coordinator the set is of this shard and of this incarnation of it: nobody else knows it,
+//! Without a coordinator the set is of this shard and of this incarnation of it: no other server knows it,
 //! and nothing decides by it which replica becomes a primary. In a cluster it is recorded
 //! ([`Membership::Recorded`]): a replica of the record may become primary, so the position waits for each
 //! of them, whether it lags or is gone, until the record is without it; and only they count as members.

@@ -286,7 +286,7 @@ impl Session {
             wait_ns: utilisation.wait_ns(),
             incarnation: shared.incarnation,
             epoch: shared.roles.epoch(),
-            topology: shared.cluster.told.version() as u16,
+            topology: shared.cluster.published.version() as u16,
             server_unix_ms: shared.clock.told_unix_ms(),
             echoed_client_clock_ns,
             session: self.number,
@@ -334,6 +334,6 @@ impl Session {
 fn attach((shared, peer): (&Shared, Peer), parts: RingParts) {
     let inbox = &shared.shards[parts.shard].inbox;
     let session = RingSession::new(parts).at(peer, Arc::clone(&shared.roles));
-    let session = session.of_cluster(Arc::clone(&shared.cluster.told));
+    let session = session.of_cluster(Arc::clone(&shared.cluster.published));
     inbox.push(Message::Attach(Box::new(session)));
 }

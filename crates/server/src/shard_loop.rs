@@ -290,7 +290,7 @@ impl ShardLoop {
             RoleStep::Lead { epoch, log_secret, tails, barrier } => {
                 let host = self.connections.port_mut();
                 host.shard.promote(epoch, log_secret).expect("the epoch is a new one");
-                // Outside a cluster nobody says who is promoted next: replicas copy.
+                // Outside a cluster the next primary is not known: replicas copy.
                 if host.shared.config.is_clustered() {
                     let tail = tails.get(host.number).cloned().unwrap_or_default();
                     host.shard.go_on_with_former_log(tail);
@@ -610,11 +610,6 @@ impl ShardLoop {
         handle.in_sync_replicas.store(set.members() as u64, Ordering::Relaxed);
         handle.replicated.store(replicated, Ordering::Relaxed);
         handle.laggards.store(set.laggards(), Ordering::Relaxed);
-        if host.shared.config.is_clustered() {
-            self.report_to_cluster();
-        }
-        let host = self.connections.port();
-        let handle = host.handle();
         if let Ok(mut replicas) = handle.replicas.lock() {
             replicas.clear();
             replicas.extend(self.clients.replica_positions());
@@ -622,6 +617,9 @@ impl ShardLoop {
         handle.found_bytes.store(host.large_jobs.found_bytes() as u64, Ordering::Relaxed);
         if let Ok(mut published) = handle.stats.lock() {
             *published = host.shard.stats();
+        }
+        if host.shared.config.is_clustered() {
+            self.report_to_cluster();
         }
     }
 }

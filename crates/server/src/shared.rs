@@ -243,7 +243,7 @@ impl Shared {
     }
 
     /// Redis clients get these facts of the cluster from now on, and subscribers and clients of a
-    /// server that leads no more are told. At a server of no cluster nothing happens.
+    /// server that leads no more get messages. At a server of no cluster nothing happens.
     pub fn set_cluster_facts(&self, facts: ClusterFacts) {
         let has_news = self.cluster_facts.as_ref().is_some_and(|cell| cell.set(facts));
         if has_news {

@@ -10,6 +10,7 @@ use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -53,11 +54,19 @@ pub struct LocalServerPlan {
     pub launcher: Vec<String>,
     /// ZooKeeper's tick, ms. Sessions last 2 to 400 of them.
     pub tick_ms: u64,
+    /// Further lines of its settings.
+    pub more: String,
 }
 
 impl Default for LocalServerPlan {
     fn default() -> Self {
-        Self { host: "127.0.0.1".into(), port: 0, launcher: Vec::new(), tick_ms: 100 }
+        Self {
+            host: "127.0.0.1".into(),
+            port: 0,
+            launcher: Vec::new(),
+            tick_ms: 100,
+            more: String::new(),
+        }
     }
 }
 
@@ -94,34 +103,73 @@ impl LocalServer {
         }
     }
 
-    /// Whether tests are to do without it: it is missing, and `REMORA_SKIP` says so.
+    /// Whether tests are to do without it: it is missing, and `REMORA_SKIP` says so. Then it prints that.
     pub fn is_skipped() -> bool {
         let skipped = std::env::var("REMORA_SKIP").unwrap_or_default();
-        Self::check().is_err() && skipped.split(',').any(|name| name.trim() == JAR)
+        let is_named = skipped.split(',').any(|name| name.trim() == JAR);
+        let is_skipped = Self::check().is_err() && is_named;
+        if is_skipped {
+            println!("not run: ZooKeeper is missing, as REMORA_SKIP says");
+        }
+        is_skipped
     }
 
     /// Starts a server without data, and waits until it answers.
     ///
     /// # Errors
     /// See [`LocalServerError`].
-    pub fn start(mut plan: LocalServerPlan) -> Result<Self, LocalServerError> {
+    pub fn start(plan: LocalServerPlan) -> Result<Self, LocalServerError> {
+        let mut server = Self::prepare(plan)?;
+        server.resume()?;
+        Ok(server)
+    }
+
+    /// Starts three servers that are one ensemble, and waits until all answer.
+    ///
+    /// # Errors
+    /// See [`LocalServerError`].
+    pub fn start_three(tick_ms: u64) -> Result<[Self; 3], LocalServerError> {
+        let ports: Vec<_> = (0..6).map(|_| free_port()).collect();
+        let line = |id: usize| {
+            let (peer, election) = (ports[2 * id], ports[2 * id + 1]);
+            format!("server.{}=127.0.0.1:{peer}:{election}\n", id + 1)
+        };
+        let more = format!("initLimit=20\nsyncLimit=10\n{}{}{}", line(0), line(1), line(2));
+        let start = |id: u32| {
+            let mut server = Self::prepare(LocalServerPlan {
+                port: free_port(),
+                tick_ms,
+                more: more.clone(),
+                ..LocalServerPlan::default()
+            })?;
+            let data = server.directory.path().join("data");
+            std::fs::create_dir(&data)?;
+            std::fs::write(data.join("myid"), id.to_string())?;
+            server.process = Some(server.spawn()?);
+            Ok::<_, LocalServerError>(server)
+        };
+        let mut servers = [start(1)?, start(2)?, start(3)?];
+        servers.iter_mut().try_for_each(Self::wait)?;
+        Ok(servers)
+    }
+
+    /// A server that is not started.
+    fn prepare(mut plan: LocalServerPlan) -> Result<Self, LocalServerError> {
         Self::check()?;
         if plan.port == 0 {
-            plan.port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+            plan.port = free_port();
         }
         let directory = tempfile::Builder::new().prefix("remora-zookeeper-").tempdir()?;
-        let LocalServerPlan { host, port, tick_ms, .. } = &plan;
+        let LocalServerPlan { host, port, tick_ms, more, .. } = &plan;
         let settings = format!(
             "tickTime={tick_ms}\ndataDir={}\nclientPort={port}\nclientPortAddress={host}\n\
              maxSessionTimeout={}\nmaxClientCnxns=0\nadmin.enableServer=false\n\
-             4lw.commands.whitelist=ruok\n",
+             4lw.commands.whitelist=ruok\n{more}",
             directory.path().join("data").display(),
             tick_ms * 400,
         );
         std::fs::write(directory.path().join("zoo.cfg"), settings)?;
-        let mut server = Self { directory, plan, process: None };
-        server.resume()?;
-        Ok(server)
+        Ok(Self { directory, plan, process: None })
     }
 
     /// `HOST:PORT`, the same after each start.
@@ -148,6 +196,10 @@ impl LocalServer {
             return Ok(());
         }
         self.process = Some(self.spawn()?);
+        self.wait()
+    }
+
+    fn wait(&mut self) -> Result<(), LocalServerError> {
         let began = Instant::now();
         while !self.is_well() {
             if began.elapsed() > READY_LIMIT {
@@ -243,6 +295,19 @@ impl LocalServer {
     }
 }
 
+/// A port that no process has now. It is none of those that the kernel gives to connections, which could take
+/// it before the server does.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 20_000 + (number % 12_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         drop(self.stdin.take());
@@ -263,7 +328,7 @@ mod tests {
     #[test]
     fn a_server_answers_is_killed_resumes_and_ends() {
         if LocalServer::is_skipped() {
-            return println!("not run: ZooKeeper is missing, as REMORA_SKIP says");
+            return;
         }
         let mut server = LocalServer::start(LocalServerPlan::default()).unwrap();
         assert!(server.is_well());

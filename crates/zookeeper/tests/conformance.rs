@@ -1,20 +1,21 @@
 //! The coordinator over ZooKeeper keeps the contract: the body that the one in memory passes.
 
 use crate::proxy::Proxy;
-use crate::server::{Server, is_skipped};
+use crate::started;
 use remora_cluster::conformance::{self, TestEnsemble};
 use remora_cluster::coordinator::{Coordinator, Event, Proposal, RequestId};
 use remora_cluster::topology::{Instance, Topology};
+use remora_zookeeper::LocalServer;
 use remora_zookeeper::{ZookeeperAddress, ZookeeperCoordinator};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 thread_local! {
     /// The server of this test, and the clusters that were on it.
-    static SERVER: RefCell<Option<(Server, u32)>> = const { RefCell::new(None) };
+    static SERVER: RefCell<Option<(LocalServer, u32)>> = const { RefCell::new(None) };
 }
 
-fn with_server<T>(what: impl FnOnce(&mut (Server, u32)) -> T) -> T {
+fn with_server<T>(what: impl FnOnce(&mut (LocalServer, u32)) -> T) -> T {
     SERVER.with_borrow_mut(|server| what(server.as_mut().expect("the test has started it")))
 }
 
@@ -35,7 +36,7 @@ impl TestEnsemble for Real {
 
     fn new() -> Self {
         let number = with_server(|(server, clusters)| {
-            server.resume();
+            server.resume().expect("it answers");
             *clusters += 1;
             *clusters
         });
@@ -43,7 +44,7 @@ impl TestEnsemble for Real {
     }
 
     fn connect(&mut self, session_ms: u64) -> Linked {
-        let proxy = Proxy::to(with_server(|(server, _)| server.port));
+        let proxy = Proxy::to(with_server(|(server, _)| server.port()));
         let address = format!("zk://127.0.0.1:{}{}", proxy.port, self.path);
         let address: ZookeeperAddress = address.parse().expect("valid");
         let session = ZookeeperCoordinator::connect(address, session_ms).expect("a thread");
@@ -63,11 +64,15 @@ impl TestEnsemble for Real {
     }
 
     fn set_quorum(&mut self, has_quorum: bool) {
-        with_server(|(server, _)| if has_quorum { server.resume() } else { server.kill() });
+        with_server(
+            |(server, _)| {
+                if has_quorum { server.resume().expect("it answers") } else { server.kill() }
+            },
+        );
     }
 
     fn overwrite(&mut self, bytes: Vec<u8>) {
-        let server = with_server(|(server, _)| format!("127.0.0.1:{}", server.port));
+        let server = with_server(|(server, _)| format!("127.0.0.1:{}", server.port()));
         let path = format!("{}/topology", self.path);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         runtime.expect("a runtime").block_on(async {
@@ -126,10 +131,10 @@ impl Drop for Stops {
 
 #[test]
 fn the_coordinator_over_zookeeper_conforms() {
-    if is_skipped() {
+    if LocalServer::is_skipped() {
         return;
     }
-    SERVER.set(Some((Server::start(), 0)));
+    SERVER.set(Some((started(), 0)));
     let _stops = Stops;
     conformance::run::<Real>();
 }

@@ -2,22 +2,23 @@
 
 use crate::member::Member;
 use crate::proxy::Proxy;
-use crate::server::{Server, is_skipped};
+use crate::started;
 use remora_cluster::conformance::LONG_SESSION_MS;
 use remora_cluster::coordinator::{Coordinator, Outcome, SessionState};
+use remora_zookeeper::LocalServer;
 
 /// The member has not yet heard that its connection was lost and made anew: what it asks then belongs to the
 /// lost one.
 #[test]
 fn what_is_asked_of_a_lost_connection_is_not_sent_over_the_next() {
-    if is_skipped() {
+    if LocalServer::is_skipped() {
         return;
     }
-    let server = Server::start();
-    let proxy = Proxy::to(server.port);
+    let server = started();
+    let proxy = Proxy::to(server.port());
     let address = |port: u16| format!("zk://127.0.0.1:{port}/late");
     let mut late = Member::new(1, &address(proxy.port), LONG_SESSION_MS);
-    let mut other = Member::new(2, &address(server.port), LONG_SESSION_MS);
+    let mut other = Member::new(2, &address(server.port()), LONG_SESSION_MS);
     late.until_connected();
     other.until_connected();
     assert_eq!((other.create(), other.enter()), (Outcome::Done, Outcome::Done));
@@ -46,11 +47,11 @@ fn what_is_asked_of_a_lost_connection_is_not_sent_over_the_next() {
 /// A session that ends in order takes its presence with it at once, not after its time.
 #[test]
 fn a_session_that_is_dropped_is_closed() {
-    if is_skipped() {
+    if LocalServer::is_skipped() {
         return;
     }
-    let server = Server::start();
-    let address = format!("zk://127.0.0.1:{}/a/cluster", server.port);
+    let server = started();
+    let address = format!("zk://127.0.0.1:{}/a/cluster", server.port());
     let mut first = Member::new(1, &address, LONG_SESSION_MS);
     let mut second = Member::new(2, &address, LONG_SESSION_MS);
     for member in [&mut first, &mut second] {

@@ -1,9 +1,10 @@
 //! Three servers, of which two are a quorum.
 
+use crate::TICK_MS;
 use crate::member::Member;
-use crate::server::{Server, is_skipped};
 use remora_cluster::conformance::LONG_SESSION_MS;
 use remora_cluster::coordinator::{Outcome, SessionState};
+use remora_zookeeper::LocalServer;
 
 /// Asks for renewals until one is done: behind a server that died, its sessions move to another one.
 fn until_renewed(member: &mut Member) {
@@ -19,11 +20,11 @@ fn until_renewed(member: &mut Member) {
 
 #[test]
 fn a_quorum_is_lost_and_comes_back_and_nothing_else_is_lost() {
-    if is_skipped() {
+    if LocalServer::is_skipped() {
         return;
     }
-    let mut servers = Server::start_three();
-    let hosts = servers.each_ref().map(|server| format!("127.0.0.1:{}", server.port)).join(",");
+    let mut servers = LocalServer::start_three(TICK_MS).expect("they answer");
+    let hosts = servers.each_ref().map(|server| format!("127.0.0.1:{}", server.port())).join(",");
     let address = format!("zk://{hosts}/quorum");
     let mut members = [1, 2].map(|id| Member::new(id, &address, LONG_SESSION_MS));
     members.iter_mut().for_each(Member::until_connected);
@@ -59,13 +60,13 @@ fn a_quorum_is_lost_and_comes_back_and_nothing_else_is_lost() {
             assert_eq!(member.renew(), Outcome::NotSent);
         }
         // And goes on by itself. No session has ended, and what was recorded is there.
-        servers[one].resume();
+        servers[one].resume().expect("it answers");
         for member in &mut members {
             until_renewed(member);
             member.until("all are present", |journal| journal.members() == Some(&both[..]));
             member.until("the topology is known", |journal| journal.version() == version);
             assert_eq!(member.journal.times(SessionState::Lost), 0);
         }
-        servers[other].resume();
+        servers[other].resume().expect("it answers");
     }
 }

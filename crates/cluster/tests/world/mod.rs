@@ -9,6 +9,7 @@ mod node;
 mod oracle;
 mod replication;
 mod scenes;
+mod tail;
 
 use node::{Node, Packet, Sent, Turn};
 use oracle::Oracle;

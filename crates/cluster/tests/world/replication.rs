@@ -8,10 +8,10 @@
 //!      ==== Stored ===================>   unless the ring is withdrawn; nobody is asked
 //! ```
 
+use super::tail::{EpochStart, LogShape, Reconciliation, reconcile};
 use crate::world::oracle::Entry;
 use remora_cluster::ReplicaStanding;
 use remora_cluster::message::Position;
-use remora_cluster::tail::{EpochStart, LogShape, Reconciliation, reconcile};
 use remora_cluster::topology::Instance;
 use std::collections::BTreeMap;
 

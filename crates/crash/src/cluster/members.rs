@@ -26,7 +26,7 @@ const INIT_LIMIT: &str = "--timeout-s=60";
 /// Between two looks at the cluster.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What all servers of a run are told.
+/// The settings of all servers of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterPlan {
     /// Replicas without which nothing is acknowledged.
@@ -100,6 +100,7 @@ impl Members {
                 port: COORDINATOR_PORT,
                 launcher: network.launcher(servers),
                 tick_ms: TICK_MS,
+                ..LocalServerPlan::default()
             },
             None => LocalServerPlan { tick_ms: TICK_MS, ..LocalServerPlan::default() },
         };

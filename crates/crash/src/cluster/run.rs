@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::totals::Totals;
 use crate::types::KeyType;
 use crate::workload::{draw_keys, judge, tell};
-use anyhow::{Context, bail};
+use anyhow::Context;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use remora_client::{Path, Session};
@@ -88,15 +88,7 @@ pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<(
     }
     run.print(no_links.as_deref())?;
     ended?;
-    let totals = run.totals;
-    if !is_good {
-        bail!(
-            "lost {}, stale {}, other problems {} (seed {seed})",
-            totals.lost,
-            totals.stale,
-            totals.problems
-        );
-    }
+    run.totals.verdict(seed)?;
     match no_links {
         Some(reason) => {
             Err(usage(format!("no links were cut: {reason}; --without-links leaves cuts out")))

@@ -75,15 +75,7 @@ pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<(
     }
     run.print(no_links.as_deref())?;
     ended?;
-    let totals = run.totals;
-    if !is_good {
-        bail!(
-            "lost {}, stale {}, other problems {} (seed {seed})",
-            totals.lost,
-            totals.stale,
-            totals.problems
-        );
-    }
+    run.totals.verdict(seed)?;
     match (run.cuts_not_run, no_links) {
         (1.., Some(reason)) => Err(usage(format!(
             "{} round(s) without the cut of links that they were to have: {reason}; \

@@ -394,8 +394,9 @@ fn a_replica_goes_on_with_another_one_that_was_promoted() {
         other.link(&mut of, usize::MAX, |_| {});
         for at in 0..first.max(second) {
             set(&mut of, format!("key-{at}").as_bytes(), b"v");
-            // Neither has acknowledged more, so no commit position is beyond.
-            of.set_durable(of.last_sequence().min(first.min(second)));
+            // Neither has acknowledged more, so no commit position is beyond; the last entries lie with both
+            // uncommitted.
+            of.set_durable(of.last_sequence().min(first.min(second)).saturating_sub(2));
             let has = of.last_sequence();
             for (replica, most) in [(&mut promoted, first), (&mut other, second)] {
                 if has <= most {

@@ -3,6 +3,7 @@
 use crate::shared::Shared;
 use remora_cluster::topology::{Instance, Member, MemberState, Topology};
 use remora_resp::cluster::{ClusterFacts, GroupFacts, NodeFacts, NodeId, SlotRun};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a server knows beside the topology.
 pub struct Known<'a> {
@@ -58,6 +59,10 @@ fn node_of(member: &Member, primary: Option<Instance>, known: &Known<'_>) -> Opt
     })
 }
 
+fn number(of: &AtomicU64) -> String {
+    of.load(Ordering::Relaxed).to_string()
+}
+
 /// The lines of INFO cluster, beyond Redis's; none at a server that is in no cluster.
 pub fn lines_of(shared: &Shared) -> Vec<(&'static str, String)> {
     let Some(settings) = &shared.config.cluster else { return Vec::new() };
@@ -67,6 +72,9 @@ pub fn lines_of(shared: &Shared) -> Vec<(&'static str, String)> {
         ("cluster_group", settings.group.clone()),
         ("cluster_member", own.member.to_string()),
         ("cluster_topology_version", shared.cluster.version().to_string()),
+        ("cluster_messages_delivered", number(&shared.cluster.messages.delivered)),
+        ("cluster_messages_dropped", number(&shared.cluster.messages.dropped)),
+        ("cluster_messages_refused", number(&shared.cluster.messages.refused)),
     ];
     let Some(topology) = shared.cluster.topology() else { return all };
     let Some(group) = topology.group_named(&settings.group) else { return all };

@@ -16,14 +16,14 @@
 mod facts;
 mod orders;
 mod peers;
+mod published;
 mod settings;
 mod standings;
 mod state;
 mod thread;
-mod told;
 
 pub(crate) use facts::lines_of;
+pub(crate) use published::PublishedTopology;
 pub use settings::{ClusterSettings, Connect};
 pub(crate) use state::ClusterState;
 pub(crate) use thread::ClusterThread;
-pub(crate) use told::ToldTopology;

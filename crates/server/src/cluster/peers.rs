@@ -1,11 +1,12 @@
-//! Messages to other servers of the cluster: a thread and a connection for each that is spoken to.
+//! Messages to other servers of the cluster: a thread and a connection for each of them.
 //!
 //! A message goes as a command over RESP, and its reply only says that it has come. Messages may be
-//! lost: one that cannot be sent at once, or to a server that does not answer, is dropped.
+//! lost: one that cannot be sent at once, or to a server that does not answer, is dropped and counted.
 //!
 //! Invariants: the caller never waits; so many messages wait for each server, and no more; there are
 //! no more threads than servers that may be in a topology's failover at once.
 
+use crate::thread_counts::count;
 use remora_cluster::wire::MAX_ENVELOPE_BYTES;
 use remora_fabric::vital_thread;
 use remora_layout::limits::{PEER_LINKS, PEER_MESSAGES, PEER_TIMEOUT_MS};
@@ -13,20 +14,36 @@ use remora_resp::wire::encode;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_millis(PEER_TIMEOUT_MS);
 
-/// See the module's text.
+/// Messages between servers, since the start.
 #[derive(Default)]
+pub struct MessageCounts {
+    /// Messages that another server has taken.
+    pub delivered: AtomicU64,
+    /// Messages that were not sent, or that the other server has not taken.
+    pub dropped: AtomicU64,
+    /// Messages of other servers that came while too many waited.
+    pub refused: AtomicU64,
+}
+
+/// See the module's text.
 pub struct Peers {
     links: HashMap<String, SyncSender<Vec<u8>>>,
-    /// Messages that were dropped here.
-    pub dropped: u64,
+    counts: Arc<MessageCounts>,
 }
 
 impl Peers {
+    /// Without connections.
+    pub fn new(counts: Arc<MessageCounts>) -> Self {
+        Self { links: HashMap::new(), counts }
+    }
+
     /// Sends this envelope to the server with this RESP address.
     pub fn send(&mut self, address: &str, envelope: Vec<u8>) {
         debug_assert!(envelope.len() <= MAX_ENVELOPE_BYTES);
@@ -36,29 +53,27 @@ impl Peers {
                 self.links.clear();
             }
             let (sender, envelopes) = sync_channel(PEER_MESSAGES);
-            let to = address.to_owned();
+            let (to, counts) = (address.to_owned(), Arc::clone(&self.counts));
             // Ends once the sender is dropped.
-            match vital_thread::spawn("peer", move || carry(&to, &envelopes)) {
+            match vital_thread::spawn("peer", move || carry(&to, &envelopes, &counts)) {
                 Ok(_) => _ = self.links.insert(address.to_owned(), sender),
                 Err(error) => {
                     tracing::warn!(%error, "no thread for messages to {address}");
-                    return self.dropped += 1;
+                    return count(&self.counts.dropped, 1);
                 }
             }
         }
-        match self.links[address].try_send(envelope) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_)) => self.dropped += 1,
-            Err(TrySendError::Disconnected(_)) => {
-                self.dropped += 1;
+        if let Err(error) = self.links[address].try_send(envelope) {
+            count(&self.counts.dropped, 1);
+            if let TrySendError::Disconnected(_) = error {
                 self.links.remove(address);
             }
         }
     }
 }
 
-/// Carries messages to one server, until there is nobody who sends.
-fn carry(address: &str, envelopes: &Receiver<Vec<u8>>) {
+/// Carries messages to one server, until the sender is dropped.
+fn carry(address: &str, envelopes: &Receiver<Vec<u8>>, counts: &MessageCounts) {
     let mut link: Option<TcpStream> = None;
     while let Ok(envelope) = envelopes.recv() {
         let sent = match link.take() {
@@ -67,6 +82,7 @@ fn carry(address: &str, envelopes: &Receiver<Vec<u8>>) {
         };
         // It may have been restarted since the last message.
         let sent = sent.or_else(|_| deliver(connect(address)?, &envelope));
+        count(if sent.is_ok() { &counts.delivered } else { &counts.dropped }, 1);
         link = sent.ok();
     }
 }
@@ -110,6 +126,7 @@ fn deliver(mut link: TcpStream, envelope: &[u8]) -> io::Result<TcpStream> {
 mod tests {
     use super::*;
     use std::net::TcpListener;
+    use std::sync::atomic::Ordering;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -128,23 +145,26 @@ mod tests {
                 }
             }
         });
-        let mut peers = Peers::default();
+        let counts = Arc::new(MessageCounts::default());
+        let mut peers = Peers::new(Arc::clone(&counts));
         for number in 0..4u8 {
             peers.send(&address, vec![number; 3]);
             let expected = [&b"*2\r\n$14\r\nMEMBER.DELIVER\r\n$3\r\n"[..], &[number; 3], b"\r\n"];
             assert_eq!(comes.recv().unwrap(), expected.concat());
         }
-        assert_eq!(peers.dropped, 0);
+        assert_eq!(counts.dropped.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn nobody_waits_for_a_server_that_does_not_answer() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let mut peers = Peers::default();
+        let counts = Arc::new(MessageCounts::default());
+        let mut peers = Peers::new(Arc::clone(&counts));
         for _ in 0..10 * PEER_MESSAGES {
             peers.send(&address, vec![1; 100]);
         }
-        assert!(peers.dropped as usize >= 8 * PEER_MESSAGES, "{}", peers.dropped);
+        let dropped = counts.dropped.load(Ordering::Relaxed);
+        assert!(dropped as usize >= 8 * PEER_MESSAGES, "{dropped}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a server of a cluster is told at its start.
+//! The settings of a server of a cluster.
 
 use remora_cluster::coordinator::Coordinator;
 use std::fmt::{self, Debug, Formatter};

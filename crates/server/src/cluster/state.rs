@@ -1,10 +1,11 @@
 //! What all threads of a server see of its cluster.
 
-use super::told::ToldTopology;
+use super::peers::MessageCounts;
+use super::published::PublishedTopology;
+use crate::thread_counts::count;
 use remora_cluster::topology::{GroupId, MemberId, Topology};
 use remora_cluster::wire::Envelope;
 use remora_layout::limits::CLUSTER_MAIL;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,10 +16,11 @@ pub struct ClusterState {
     mail: SyncSender<Envelope>,
     /// For the thread of the cluster, which takes it when it starts.
     mails: Mutex<Option<Receiver<Envelope>>>,
+    /// Messages between servers.
+    pub messages: Arc<MessageCounts>,
     topology: Mutex<Option<Arc<Topology>>>,
-    version: AtomicU64,
-    /// What Remora's clients are told of it.
-    pub told: Arc<ToldTopology>,
+    /// What Remora's clients receive of it.
+    pub published: Arc<PublishedTopology>,
 }
 
 impl ClusterState {
@@ -26,8 +28,14 @@ impl ClusterState {
     pub fn new(member: MemberId) -> Self {
         let (mail, mails) = sync_channel(CLUSTER_MAIL);
         let mails = Mutex::new(Some(mails));
-        let (topology, version, told) = (Mutex::default(), 0.into(), Arc::default());
-        Self { member, mail, mails, topology, version, told }
+        Self {
+            member,
+            mail,
+            mails,
+            messages: Arc::default(),
+            topology: Mutex::default(),
+            published: Arc::default(),
+        }
     }
 
     /// Takes what another server has sent. While too much waits it is dropped, as a network would.
@@ -37,7 +45,9 @@ impl ClusterState {
     pub fn deliver(&self, bytes: &[u8]) -> Result<(), &'static str> {
         let envelope =
             Envelope::decode(bytes).ok_or("ERR not a message of a server of a cluster")?;
-        let _ = self.mail.try_send(envelope);
+        if self.mail.try_send(envelope).is_err() {
+            count(&self.messages.refused, 1);
+        }
         Ok(())
     }
 
@@ -48,9 +58,8 @@ impl ClusterState {
 
     /// This topology is recorded, or was a moment ago; it has this server in this group.
     pub(super) fn set_topology(&self, topology: &Arc<Topology>, group: Option<GroupId>) {
-        self.told.tell(topology, group);
+        self.published.publish(topology, group);
         *self.topology.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(topology));
-        self.version.store(topology.version, Ordering::Release);
     }
 
     /// The newest topology that is known.
@@ -61,6 +70,6 @@ impl ClusterState {
     /// Its version; 0 before.
     #[inline]
     pub fn version(&self) -> u64 {
-        self.version.load(Ordering::Acquire)
+        self.published.version()
     }
 }

@@ -131,6 +131,7 @@ impl Worker {
         settings: ClusterSettings,
         coordinator: Box<dyn Coordinator + Send>,
     ) -> Self {
+        let messages = Arc::clone(&shared.cluster.messages);
         let requirement = Requirement { membership: Membership::Unknown, ..Requirement::default() };
         Self {
             shared,
@@ -144,7 +145,7 @@ impl Worker {
             live: Vec::new(),
             is_connected: false,
             orders: Orders::default(),
-            peers: Peers::default(),
+            peers: Peers::new(messages),
             own: VecDeque::new(),
             required: Required::default(),
             requirement,
@@ -266,7 +267,7 @@ impl Worker {
         self.tell_watcher(watcher::Event::Coordinator(event));
     }
 
-    /// What Redis clients are told from now on.
+    /// Publishes the facts for Redis clients.
     fn show(&self) {
         let Some(topology) = &self.topology else { return };
         let (own, live) = (self.me(), &self.live[..]);
@@ -516,7 +517,7 @@ impl Worker {
             // Also what it was told before: it forgets what it knows of one that leaves the set.
             self.tell_member(member::Event::Replica(replica, standing));
         }
-        // What was received beyond the commit position may have been acknowledged, or not: nobody reads it
+        // What was received beyond the commit position may have been acknowledged, or not: no client reads it
         // before each that could be promoted has it.
         let is_in_sync = |of: &Instance| self.standings.get(of) == Some(&ReplicaStanding::InSync);
         if let Some(epoch) = self.prepared

@@ -25,7 +25,7 @@ pub use error::SessionError;
 pub use feed::{ReplicaPositions, ReplicaState};
 pub use replica_feed::FeedCounts;
 
-use crate::cluster::ToldTopology;
+use crate::cluster::PublishedTopology;
 use crate::following::Roles;
 use crate::other_searches::OtherSearches;
 use crate::peer::Peer;
@@ -92,7 +92,7 @@ pub struct RingSession {
     /// The role of the server, if it may change.
     roles: Option<Arc<Roles>>,
     /// What the server tells of its cluster, if it may belong to one.
-    topology: Option<Arc<ToldTopology>>,
+    topology: Option<Arc<PublishedTopology>>,
     /// Set when the peer broke the protocol; the control thread ends it all.
     pub violated: Arc<AtomicBool>,
     /// Turns in a row whose replies have not been sent.
@@ -231,7 +231,7 @@ impl RingSession {
     }
 
     /// What the server tells of its cluster.
-    pub(crate) fn of_cluster(self, topology: Arc<ToldTopology>) -> Self {
+    pub(crate) fn of_cluster(self, topology: Arc<PublishedTopology>) -> Self {
         Self { topology: Some(topology), ..self }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //! * a version and its bytes are replaced together;
-//! * the slots of this group are known before the version that has them is told.
+//! * the slots of this group are known before the version that has them is published.
 
 use remora_cluster::topology::{GroupId, Topology};
 use remora_layout::limits::TOPOLOGY_PART_BYTES;
@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const WORD_BITS: usize = u64::BITS as usize;
 
 /// See the module's text.
-pub struct ToldTopology {
-    /// The version that is told; 0 before the first.
+pub struct PublishedTopology {
+    /// The published version; 0 before the first.
     version: AtomicU64,
     encoded: Mutex<Arc<[u8]>>,
     /// Whether other groups have slots, too.
@@ -25,7 +25,7 @@ pub struct ToldTopology {
     own: [AtomicU64; SLOTS / WORD_BITS],
 }
 
-impl Default for ToldTopology {
+impl Default for PublishedTopology {
     fn default() -> Self {
         Self {
             version: 0.into(),
@@ -36,9 +36,9 @@ impl Default for ToldTopology {
     }
 }
 
-impl ToldTopology {
-    /// From now on this topology is told. `group`: that of this server, once it is known.
-    pub fn tell(&self, topology: &Topology, group: Option<GroupId>) {
+impl PublishedTopology {
+    /// Publishes this topology. `group`: that of this server, once it is known.
+    pub fn publish(&self, topology: &Topology, group: Option<GroupId>) {
         if let Some(group) = group {
             self.own_slots(topology, group);
         }
@@ -61,7 +61,7 @@ impl ToldTopology {
         self.is_shared.store(is_shared, Ordering::Release);
     }
 
-    /// The version that is told; 0 before the first.
+    /// The published version; 0 before the first.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
@@ -98,21 +98,21 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_before_the_first_topology() {
-        let told = ToldTopology::default();
-        assert_eq!((told.version(), told.part(0).is_none()), (0, true));
-        assert!(!told.is_elsewhere(b"a"));
+    fn nothing_is_published_before_the_first_topology() {
+        let of = PublishedTopology::default();
+        assert_eq!((of.version(), of.part(0).is_none()), (0, true));
+        assert!(!of.is_elsewhere(b"a"));
     }
 
     #[test]
     fn parts_make_the_whole_and_the_end_is_empty() {
-        let told = ToldTopology::default();
+        let of = PublishedTopology::default();
         let topology = topology(1024);
         let encoded = topology.encode();
-        told.tell(&topology, Some(GroupId(1)));
+        of.publish(&topology, Some(GroupId(1)));
         let mut bytes = Vec::new();
         loop {
-            let (version, part) = told.part(bytes.len() as u32).expect("it is told");
+            let (version, part) = of.part(bytes.len() as u32).expect("it is published");
             assert_eq!(version, 1);
             bytes.extend_from_slice(&part);
             if part.len() < TOPOLOGY_PART_BYTES {
@@ -120,20 +120,20 @@ mod tests {
             }
         }
         assert_eq!(bytes, encoded);
-        assert!(told.part(u32::MAX).is_some_and(|(_, part)| part.is_empty()));
+        assert!(of.part(u32::MAX).is_some_and(|(_, part)| part.is_empty()));
     }
 
     #[test]
     fn a_key_is_elsewhere_if_another_group_has_its_slot() {
-        let told = ToldTopology::default();
+        let of = PublishedTopology::default();
         let two = topology(2);
-        told.tell(&two, Some(GroupId(2)));
+        of.publish(&two, Some(GroupId(2)));
         for number in 0..1000 {
             let key = format!("key:{number}");
             let group = two.group_of_slot(slot_of(key.as_bytes())).map(|of| of.id);
-            assert_eq!(told.is_elsewhere(key.as_bytes()), group != Some(GroupId(2)));
+            assert_eq!(of.is_elsewhere(key.as_bytes()), group != Some(GroupId(2)));
         }
-        told.tell(&topology(1), Some(GroupId(1)));
-        assert!(!told.is_elsewhere(b"key:1"));
+        of.publish(&topology(1), Some(GroupId(1)));
+        assert!(!of.is_elsewhere(b"key:1"));
     }
 }

@@ -34,14 +34,6 @@ pub struct LogShape {
 
 impl LogShape {
     /// The last sequence up to which two logs of one group are the same.
-    ///
-    /// ```
-    /// use remora_cluster::tail::{EpochStart, LogShape};
-    /// let epoch = |epoch, first| EpochStart { epoch, first };
-    /// let primary = LogShape { epochs: vec![epoch(1, 1), epoch(3, 5)], last: 7 };
-    /// let replica = LogShape { epochs: vec![epoch(1, 1)], last: 6 };
-    /// assert_eq!(replica.shared_with(&primary), 4);
-    /// ```
     pub fn shared_with(&self, other: &Self) -> u64 {
         let mut shared = 0;
         for (at, (own, its)) in self.epochs.iter().zip(&other.epochs).enumerate() {
