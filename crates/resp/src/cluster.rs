@@ -74,6 +74,15 @@ impl GroupFacts {
         self.primary().filter(|node| node.is_healthy)
     }
 
+    /// The server that a map of the slots names first: the recorded primary, even if it is gone, as in
+    /// Redis. If that process is no member any more, it is another server of the group, which answers
+    /// `CLUSTERDOWN` until there is a primary and `MOVED` from then on: some clients never ask again for
+    /// slots that a map leaves out. `None`: the group has no server.
+    pub fn named_first(&self) -> Option<&NodeFacts> {
+        let healthy = || self.nodes.iter().find(|node| node.is_healthy);
+        self.primary().or_else(healthy).or(self.nodes.first())
+    }
+
     /// All but the primary.
     pub fn replicas(&self) -> impl Iterator<Item = &NodeFacts> {
         self.nodes.iter().filter(|node| !node.is_primary)
@@ -105,6 +114,9 @@ pub struct ClusterFacts {
     pub epoch: u64,
     /// This server reaches the coordinator: a primary that is gone is replaced.
     pub has_coordinator: bool,
+    /// If this server is the primary of its group: it takes changes. Not while it prepares to lead, nor
+    /// while it hands its part over.
+    pub takes_changes: bool,
     /// The groups.
     pub groups: Vec<GroupFacts>,
     /// The slots that groups have, in order and without overlap.
@@ -118,6 +130,8 @@ pub struct Standing {
     pub leads: bool,
     /// The request only reads, its connection has said READONLY, and this server answers reads.
     pub may_read: bool,
+    /// The request changes something.
+    pub changes: bool,
 }
 
 impl ClusterFacts {
@@ -192,7 +206,8 @@ impl ClusterFacts {
     pub fn refusal(&self, slot: u16, standing: Standing) -> Option<CommandError> {
         let group = self.group_of(slot);
         let own = group.and_then(|group| group.node(self.own));
-        let leads = standing.leads && own.is_some_and(|node| node.is_primary);
+        let takes = standing.leads && (self.takes_changes || !standing.changes);
+        let leads = takes && own.is_some_and(|node| node.is_primary);
         if leads || (standing.may_read && own.is_some()) {
             return None;
         }
@@ -230,6 +245,7 @@ pub(crate) mod tests {
             own: NodeId { member: 0xa1, incarnation: 1 },
             epoch: 7,
             has_coordinator: true,
+            takes_changes: true,
             groups: vec![
                 group("one", 3, vec![node(0xa2, 7002, false), node(0xa1, 7001, true)]),
                 group("two", 5, vec![node(0xb1, 7003, true), node(0xb2, 7004, false)]),
@@ -241,9 +257,10 @@ pub(crate) mod tests {
         }
     }
 
-    const LEADS: Standing = Standing { leads: true, may_read: false };
-    const FOLLOWS: Standing = Standing { leads: false, may_read: false };
-    const MAY_READ: Standing = Standing { leads: false, may_read: true };
+    const LEADS: Standing = Standing { leads: true, may_read: false, changes: true };
+    const LEADS_READS: Standing = Standing { changes: false, ..LEADS };
+    const FOLLOWS: Standing = Standing { leads: false, ..LEADS };
+    const MAY_READ: Standing = Standing { leads: false, may_read: true, changes: false };
 
     fn moved(slot: u16, port: u16) -> Option<CommandError> {
         Some(CommandError::Moved { slot, address: format!("127.0.0.1:{port}") })
@@ -281,6 +298,30 @@ pub(crate) mod tests {
         facts.groups[0].nodes[1].is_healthy = false;
         assert_eq!(facts.refusal(0, LEADS), None);
         assert_eq!(ClusterFacts::default().refusal(0, LEADS), not_served);
+    }
+
+    #[test]
+    fn a_primary_that_hands_its_part_over_answers_reads_only() {
+        let mut facts = facts();
+        facts.takes_changes = false;
+        assert_eq!(facts.refusal(0, LEADS), Some(CommandError::NotServed));
+        assert_eq!(facts.refusal(0, LEADS_READS), None);
+        assert_eq!(facts.refusal(8192, LEADS), moved(8192, 7003));
+    }
+
+    #[test]
+    fn a_map_names_the_recorded_primary_or_another_server() {
+        let mut group = facts().groups.swap_remove(0);
+        let named = |group: &GroupFacts| group.named_first().map(|node| node.port);
+        assert_eq!(named(&group), Some(7001));
+        group.nodes[1].is_healthy = false;
+        assert_eq!(named(&group), Some(7001), "nobody else leads yet");
+        group.nodes[1].is_primary = false;
+        assert_eq!(named(&group), Some(7002), "it was started again, and the other one is there");
+        group.nodes[0].is_healthy = false;
+        assert_eq!(named(&group), Some(7002));
+        group.nodes.clear();
+        assert_eq!(named(&group), None);
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub struct RespClient {
     pub library: [Vec<u8>; 2],
     /// It has said READONLY: a replica of a cluster may answer its reads.
     pub reads_replicas: bool,
+    /// When the first of its last requests was refused as another server's, Unix ms; `None` if the last
+    /// one about keys was carried out here.
+    pub refused_since_ms: Option<u64>,
     /// What it is subscribed to; `None` for nothing.
     pub subscriptions: Option<Box<Subscriptions>>,
 }

@@ -18,8 +18,8 @@ const DOWN: &str = "+sdown";
 /// A server is back.
 const UP: &str = "-sdown";
 
-/// The channels on which this server sends something, and behind them others that Sentinel has and
-/// clients subscribe to, on which it never does.
+/// The channels on which this server sends something, and behind them others that Sentinel has or
+/// clients subscribe to, on which it never does: a client that is refused one of its channels gets none.
 const CHANNELS: &[&str] = &[
     SWITCH,
     REPLICA,
@@ -44,6 +44,8 @@ const CHANNELS: &[&str] = &[
     "+slave-reconf-sent",
     "+slave-reconf-inprog",
     "+slave-reconf-done",
+    // go-redis's FailoverClient subscribes to this together with +switch-master.
+    "+replica-reconf-done",
     "+promoted-slave",
     "+role-change",
     "-role-change",
@@ -51,15 +53,25 @@ const CHANNELS: &[&str] = &[
     "+fix-slave-config",
     "+tilt",
     "-tilt",
+    "+monitor",
+    "-monitor",
+    "+set",
+    "+config-update-from",
+    "+failover-takeover",
+    "+vote-for-leader",
+    "-failover-abort-not-elected",
+    "-failover-abort-no-good-slave",
+    "+redirect-to-master",
+    "+sentinel-address-switch",
 ];
 
-const _: () = assert!(CHANNELS.len() <= u32::BITS as usize);
+const _: () = assert!(CHANNELS.len() <= u64::BITS as usize);
 
 /// What one connection is subscribed to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Subscriptions {
     /// A bit for each of [`CHANNELS`].
-    channels: u32,
+    channels: u64,
     patterns: Vec<(Box<[u8]>, Glob)>,
 }
 
@@ -307,6 +319,15 @@ mod tests {
             assert!(change(&mut of, two, &words).starts_with("ERR a connection subscribes"));
         }
         assert_eq!(change(&mut of, two, "psubscribe p3"), "*3 $10 psubscribe $2 p3 :16 ");
+    }
+
+    /// go-redis's FailoverClient asks for both at once, and learns of no switch if one is refused.
+    #[test]
+    fn channels_of_client_libraries_are_all_accepted() {
+        let mut of = Subscriptions::default();
+        let reply =
+            change(&mut of, RespVersion::Resp3, "subscribe +switch-master +replica-reconf-done");
+        assert!(reply.ends_with("$20 +replica-reconf-done :2 "), "{reply}");
     }
 
     #[test]

@@ -98,7 +98,9 @@ const CLUSTER_SLOTS: CommandSpec = CommandSpec {
     name: "cluster|slots",
     summary: "Returns the ranges of slots with their servers.",
     complexity: "O(N) where N is the number of servers",
-    notes: "Ranges without a primary are left out, and replicas that are not healthy.",
+    notes: "Replicas that are not healthy are left out. The first server of a range is its recorded \
+primary, also if it is gone. If that was started again and no other one leads yet, it is another server of the \
+group: it answers CLUSTERDOWN until one leads, and MOVED then.",
     parse: |_, _| Ok(Request::Cluster(ClusterQuestion::Slots)),
     ..ASKS
 };
@@ -253,16 +255,16 @@ fn slots(out: &mut Vec<u8>, version: RespVersion, facts: &ClusterFacts) {
     let runs = || {
         facts.slots.iter().filter_map(|run| {
             let group = facts.groups.get(run.group)?;
-            group.primary().map(|primary| (run, group, primary))
+            group.named_first().map(|first| (run, group, first))
         })
     };
     encode::array(out, runs().count());
-    for (run, group, primary) in runs() {
-        let replicas = || group.replicas().filter(|node| node.is_healthy);
+    for (run, group, first) in runs() {
+        let replicas = || group.replicas().filter(|node| node.is_healthy && node.id != first.id);
         encode::array(out, 3 + replicas().count());
         encode::integer(out, run.first.into());
         encode::integer(out, run.last.into());
-        for node in std::iter::once(primary).chain(replicas()) {
+        for node in std::iter::once(first).chain(replicas()) {
             encode::array(out, 4);
             encode::bulk(out, node.host.as_bytes());
             encode::integer(out, node.port.into());
@@ -323,6 +325,21 @@ mod tests {
         assert!(resp2.starts_with(&begin("*0\r\n")), "{resp2}");
         let resp3 = reply(RespVersion::Resp3, ClusterQuestion::Slots);
         assert!(resp3.starts_with(&begin("%0\r\n")), "{resp3}");
+    }
+
+    /// redis-py asks no server for the slots that it has not found in a map, and raises an error if it
+    /// finds no primary at all.
+    #[test]
+    fn slots_of_a_group_without_a_primary_are_told_too() {
+        let mut facts = facts();
+        facts.groups.iter_mut().flat_map(|of| &mut of.nodes).for_each(|of| of.is_primary = false);
+        let mut out = Vec::new();
+        answer(&mut out, RespVersion::Resp2, Some(&facts), ClusterQuestion::Slots);
+        let told = String::from_utf8(out).unwrap();
+        let begin = "*2\r\n*4\r\n:0\r\n:8191\r\n*4\r\n$9\r\n127.0.0.1\r\n:7002\r\n";
+        assert!(told.starts_with(begin), "the first range names a server: {told}");
+        assert_eq!(told.matches(":7002\r\n").count(), 1, "{told}");
+        assert_eq!(told.matches(":7001\r\n").count(), 1, "{told}");
     }
 
     #[test]

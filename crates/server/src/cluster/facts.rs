@@ -15,6 +15,8 @@ pub struct Known<'a> {
     pub own_offset: u64,
     /// It reaches the coordinator.
     pub has_coordinator: bool,
+    /// As a primary it takes changes.
+    pub takes_changes: bool,
 }
 
 /// For replies to Redis clients. A member whose address is none, or that another one has replaced, is
@@ -34,6 +36,7 @@ pub fn facts_of(topology: &Topology, known: &Known<'_>) -> ClusterFacts {
         own: id_of(known.own),
         epoch: topology.version,
         has_coordinator: known.has_coordinator,
+        takes_changes: known.takes_changes,
         groups: topology.groups().iter().map(group).collect(),
         slots: slots.collect(),
     }
@@ -118,7 +121,13 @@ mod tests {
         let promotion = Promotion { group, epoch: 0, to, in_sync };
         let topology = change::promote(&topology, promotion).unwrap();
         let live = [instance(1), instance(2)];
-        let known = Known { live: &live, own: instance(1), own_offset: 9, has_coordinator: true };
+        let known = Known {
+            live: &live,
+            own: instance(1),
+            own_offset: 9,
+            has_coordinator: true,
+            takes_changes: true,
+        };
         let facts = facts_of(&topology, &known);
         let primary = facts.groups[0].leader().unwrap();
         assert_eq!((primary.address(), primary.id.member), ("::1:2".into(), 2));

@@ -272,7 +272,8 @@ impl Worker {
         let Some(topology) = &self.topology else { return };
         let (own, live) = (self.me(), &self.live[..]);
         let own_offset = self.shared.shards.iter().map(|shard| shard.stats().last_sequence).sum();
-        let known = Known { live, own, own_offset, has_coordinator: self.is_connected };
+        let (has_coordinator, takes_changes) = (self.is_connected, self.requirement.takes_changes);
+        let known = Known { live, own, own_offset, has_coordinator, takes_changes };
         self.shared.set_cluster_facts(facts_of(topology, &known));
     }
 
@@ -459,8 +460,16 @@ impl Worker {
         let membership = Membership::Recorded(set);
         self.requirement = Requirement { number, membership, min_replicas, takes_changes };
         let requirement = Arc::new(self.requirement.clone());
+        // Redis clients try again by themselves after what the facts make of a change, and not after a
+        // shard's refusal.
+        if !takes_changes {
+            self.show();
+        }
         for shard in &self.shared.shards {
             shard.inbox.push(ToShard::Requirement(Arc::clone(&requirement)));
+        }
+        if takes_changes {
+            self.show();
         }
     }
 

@@ -20,6 +20,10 @@ use remora_resp::{CommandError, ReplyForm, Resp, RespClient, command, request};
 /// Room for a record that is kept between requests.
 const KEEP_RECORD_BYTES: usize = 256 << 10;
 
+/// A connection whose requests have been refused for so long as another server's is ended. A client of
+/// Sentinel that connected to a former primary asks again then; one of Redis Cluster has gone on elsewhere.
+const REFUSED_CONNECTION_MS: u64 = 1000;
+
 /// Whether a connection that is subscribed may send a command: over RESP2 its client could not tell
 /// the reply from a message.
 fn may_subscribed(client: &RespClient, spec: &CommandSpec) -> bool {
@@ -58,9 +62,15 @@ impl<H: Host> Executor for RespExecutor<H> {
         self.host.thread_counts().commands.add(1);
         self.begin(responder.database);
         if self.host.is_guarded()
-            && let Some(refused) = self.refused(&responder.client, args, bytes)
+            && let Some(refused) = self.refused(&mut responder.client, args, bytes)
         {
             responder.reply(|out, _| refused.write(out));
+            let is_elsewhere =
+                matches!(refused, CommandError::Moved { .. } | CommandError::NotServed);
+            let since_ms = responder.client.refused_since_ms.unwrap_or(self.now_ms);
+            if is_elsewhere && self.now_ms.saturating_sub(since_ms) >= REFUSED_CONNECTION_MS {
+                responder.quit();
+            }
         } else {
             let made = Made::default();
             self.execute(responder, request(args, bytes, &made, self.now_ms));
@@ -109,7 +119,12 @@ impl<H: Host> Executor for RespExecutor<H> {
 impl<H: Host> RespExecutor<H> {
     /// Why a replica, or a server of a cluster, refuses a request, if it does.
     #[inline(never)]
-    fn refused(&mut self, client: &RespClient, args: &Args, bytes: &[u8]) -> Option<CommandError> {
+    fn refused(
+        &mut self,
+        client: &mut RespClient,
+        args: &Args,
+        bytes: &[u8],
+    ) -> Option<CommandError> {
         let made = Made::default();
         let words = Words::new(args, bytes, &made);
         // What is no command at all is refused as everywhere.
@@ -126,12 +141,16 @@ impl<H: Host> RespExecutor<H> {
         if (reads || has(Flag::Write))
             && let Some(facts) = self.host.cluster()
         {
-            let elsewhere = spec.slot(words).map(|slot| {
-                slot.and_then(|slot| facts.refusal(slot, Standing { leads, may_read }))
-            });
+            let standing = Standing { leads, may_read, changes: has(Flag::Write) };
+            let elsewhere =
+                spec.slot(words).map(|slot| slot.and_then(|slot| facts.refusal(slot, standing)));
             match elsewhere {
-                Ok(None) => {}
-                Ok(Some(error)) | Err(error) => return Some(error),
+                Ok(None) => client.refused_since_ms = None,
+                Ok(Some(error)) => {
+                    client.refused_since_ms.get_or_insert(self.now_ms);
+                    return Some(error);
+                }
+                Err(error) => return Some(error),
             }
         }
         match has(Flag::Write) && !leads {

@@ -20,6 +20,7 @@ fn facts() -> ClusterFacts {
         own: NodeId { member: 1, incarnation: 1 },
         epoch: 1,
         has_coordinator: true,
+        takes_changes: true,
         groups: vec![
             group("one", vec![node(1, true), node(2, false)]),
             group("two", vec![node(3, true)]),
@@ -131,6 +132,37 @@ fn a_replica_sends_clients_to_its_primary_unless_they_may_read_here() {
     check(&mut world, &[("SET b 2", down)]);
     world.host().is_replica = false;
     check(&mut world, &[("SET b 2", "+OK")]);
+}
+
+#[test]
+fn a_primary_that_takes_no_changes_now_says_so_in_words_after_which_clients_try_again() {
+    let mut world = world(1);
+    let stopped = ClusterFacts { takes_changes: false, ..facts() };
+    check(&mut world, &[("SET b 1", "+OK")]);
+    world.tell(stopped);
+    let down = "-CLUSTERDOWN Hash slot not served";
+    check(&mut world, &[("SET b 2", down), ("GET b", "$1\r\n1"), ("DEL b", down)]);
+    world.tell(facts());
+    check(&mut world, &[("SET b 2", "+OK")]);
+}
+
+/// A client of Sentinel may have connected to a former primary, whose answers tell it nothing.
+#[test]
+fn a_connection_all_of_whose_requests_are_refused_for_a_second_is_ended() {
+    let mut world = world(2);
+    let moved = "-MOVED 15495 h:7003";
+    world.set_time(10_000);
+    check(&mut world, &[("GET a", moved)]);
+    world.set_time(10_900);
+    check(&mut world, &[("GET a", moved), ("GET b", "$-1"), ("SET a 1", moved), ("PING", "+PONG")]);
+    world.set_time(11_899);
+    check(&mut world, &[("GET a", moved), ("MGET a b", CROSSED)]);
+    assert_eq!(world.open(), (2, 0), "one was carried out in between");
+    world.set_time(11_900);
+    check(&mut world, &[("MGET a b", CROSSED), ("PING", "+PONG")]);
+    assert_eq!(world.open(), (2, 0), "these say nothing of another server");
+    check(&mut world, &[("SET a 1", moved)]);
+    assert_eq!(world.open(), (1, 0), "it has its reply, and is ended");
 }
 
 #[test]
