@@ -10,6 +10,9 @@ redis-benchmark | redis-tools | - | tests that drive the server with redis-bench
 redis-server | redis-server | redis-server | tests that hold our replies against those of a real redis-server
 osmium | osmium-tool | - | tests that hold our OpenStreetMap files against those of osmium
 /usr/lib/python3/dist-packages/redis | python3-redis | - | tests that drive the server with redis-py
+go | golang-go | - | tests that drive a cluster with go-redis
+javac | openjdk-17-jdk-headless | - | tests that drive a cluster with Lettuce
+mvn | maven | - | tests that drive a cluster with Lettuce
 /usr/share/java/zookeeper.jar | zookeeper | - | tests of clusters with a real ZooKeeper
 '
 # shellcheck disable=SC2034

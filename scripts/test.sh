@@ -19,6 +19,7 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 command -v cargo >/dev/null || PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+command -v go >/dev/null || PATH="$PATH:/usr/local/go/bin"
 export PATH
 tier=${1:-usual}
 [[ $tier =~ ^(fast|usual|long)$ ]] || { sed -n 's/^# usage:/usage:/p' "$0" >&2 && exit 1; }

@@ -13,17 +13,25 @@ pub fn remora_path() -> &'static Path {
     })
 }
 
+/// The workspace.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the root")
+}
+
+/// Where things are built.
+pub fn target_directory() -> PathBuf {
+    root().join(std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from))
+}
+
 fn build() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the root");
     let built = Command::new(cargo)
         .args(["build", "--release", "-p", "remora"])
-        .current_dir(root)
+        .current_dir(root())
         .status()
         .expect("cargo runs");
     assert!(built.success(), "the release binary cannot be built");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-    root.join(target).join("release/remora")
+    target_directory().join("release/remora")
 }
 
 /// The binary, with none of this environment's settings.

@@ -4,6 +4,7 @@
 
 mod binary;
 mod clean;
+mod client_program;
 mod disk;
 mod file_fixture;
 mod own_server;
@@ -21,6 +22,7 @@ mod wait;
 
 pub use binary::{Finished, remora, remora_path, remora_with_open_files, run, run_remora};
 pub use clean::{check_numbers, is_empty, json, json_of, run_clean, run_command_clean};
+pub use client_program::{ClientProgram, Library, Outcomes, WRITERS};
 pub use disk::UnreliableDisk;
 pub use file_fixture::FileFixture;
 pub use own_server::own_config;

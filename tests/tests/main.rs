@@ -41,6 +41,7 @@ mod synced;
 // RESP, beside Redis and by its tools.
 mod digest;
 mod redis_cli;
+mod redis_clients;
 mod redis_cluster;
 mod redis_oracle;
 mod resp;

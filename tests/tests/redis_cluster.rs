@@ -67,6 +67,7 @@ impl Pair {
                 own: self.node(at, true).id,
                 epoch: groups.iter().map(|group| group.epoch).sum(),
                 has_coordinator: true,
+                takes_changes: true,
                 groups: groups.to_vec(),
                 slots: (0..groups.len()).map(run).collect(),
             });

@@ -2,7 +2,7 @@
 //! reach networks and registries, and no secrets.
 
 /// Environment variables with proxies and certificates, in lower case.
-const NETWORK_VARIABLES: [&str; 9] = [
+const NETWORK_VARIABLES: [&str; 11] = [
     "http_proxy",
     "https_proxy",
     "ftp_proxy",
@@ -12,6 +12,8 @@ const NETWORK_VARIABLES: [&str; 9] = [
     "ssl_cert_dir",
     "curl_ca_bundle",
     "git_ssl_cainfo",
+    "goproxy",
+    "gosumdb",
 ];
 /// Beginnings of cargo's variables about networks and registries.
 const CARGO_VARIABLES: [&str; 4] =
@@ -35,7 +37,7 @@ mod tests {
 
     #[test]
     fn networks_are_carried_over_and_secrets_are_not() {
-        for name in ["HTTPS_PROXY", "no_proxy", "SSL_CERT_FILE", "CARGO_HTTP_CAINFO"] {
+        for name in ["HTTPS_PROXY", "no_proxy", "SSL_CERT_FILE", "CARGO_HTTP_CAINFO", "GOPROXY"] {
             assert!(carries_over(name), "{name}");
         }
         for name in ["HOME", "CARGO_REGISTRIES_X_TOKEN", "CARGO_REGISTRY_TOKEN", "RUSTFLAGS"] {

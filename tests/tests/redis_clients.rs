@@ -1,0 +1,180 @@
+//! Client libraries of Redis at a cluster of real processes with a real ZooKeeper, whose primary is
+//! killed, stands still, and is drained: the same clients of Redis Cluster and of Sentinel go on, what
+//! was acknowledged to them is there, and they read nothing that is older.
+
+use remora_tests::{
+    ClientProgram, Finished, Library, Outcomes, Resp, ServerProcess, Value, WRITERS, run_remora,
+    wait_for,
+};
+use remora_zookeeper::{LocalServer, LocalServerPlan};
+use rustix::process::Signal;
+
+/// The group whose servers fail, which has the low half of the slots.
+const FAILING: &str = "one";
+/// The group of the other half, whose server does not fail.
+const STAYING: &str = "two";
+/// Servers of the first group.
+const SERVERS: usize = 3;
+
+/// ZooKeeper, three servers of one group, and one of another.
+struct Cluster {
+    zookeeper: LocalServer,
+    failing: Vec<ServerProcess>,
+    staying: ServerProcess,
+}
+
+fn address(zookeeper: &LocalServer) -> String {
+    format!("zk://{}/test", zookeeper.address())
+}
+
+fn start(zookeeper: &LocalServer, group: &str) -> ServerProcess {
+    let flags = ["--max-memory=128MiB", "--pin=false", "--wake=event", "--session-ms=1000"];
+    let (cluster, group) =
+        (format!("--cluster={}", address(zookeeper)), format!("--group={group}"));
+    ServerProcess::start(&[&flags[..], &["--shards=2", &cluster, &group]].concat())
+}
+
+impl Cluster {
+    /// `None` if tests are to do without ZooKeeper.
+    fn start() -> Option<Self> {
+        if LocalServer::is_skipped() {
+            return None;
+        }
+        let zookeeper = LocalServer::start(LocalServerPlan::default()).expect("it answers");
+        let groups = ["--group", FAILING, "--group", STAYING, "--min-replicas=0", "--yes"];
+        let made = command(&zookeeper, "init", &groups);
+        assert_eq!(made.code, Some(0), "{}", made.err);
+        let failing = (0..SERVERS).map(|_| start(&zookeeper, FAILING)).collect();
+        let staying = start(&zookeeper, STAYING);
+        let cluster = Self { zookeeper, failing, staying };
+        cluster.primary();
+        Some(cluster)
+    }
+
+    /// The addresses of the present servers of a group that have this role.
+    fn with_role(&self, group: usize, role: &str) -> Vec<String> {
+        let status = command(&self.zookeeper, "status", &["--json"]);
+        let status: serde_json::Value = serde_json::from_str(&status.out).unwrap_or_default();
+        let members = status["groups"][group]["members"].as_array().into_iter().flatten();
+        let is_there = |of: &&serde_json::Value| of["present"] == true && of["role"] == role;
+        let found = members.filter(is_there).filter_map(|of| of["resp"].as_str());
+        found.map(str::to_owned).collect()
+    }
+
+    /// The number of the first group's primary, if it has one.
+    fn leads(&self) -> Option<usize> {
+        let primary = self.with_role(0, "primary").pop()?;
+        self.failing.iter().position(|of| of.resp_address().to_string() == primary)
+    }
+
+    /// Waits until all servers of the first group are in sync, and the other group is led. Returns the
+    /// number of the first group's primary.
+    fn primary(&self) -> usize {
+        wait_for("all servers are in sync", || {
+            let is_whole = self.with_role(0, "in sync").len() + 1 == SERVERS
+                && !self.with_role(1, "primary").is_empty();
+            self.leads().filter(|_| is_whole)
+        })
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        let all = self.failing.iter().chain([&self.staying]);
+        all.map(|server| server.resp_address().to_string()).collect()
+    }
+
+    /// Its primary is killed, and another server comes in its place.
+    fn kill(&mut self, program: &mut ClientProgram) {
+        let primary = self.primary();
+        self.failing[primary].kill();
+        program.goes_on("the primary is killed");
+        self.failing[primary] = start(&self.zookeeper, FAILING);
+        self.primary();
+    }
+
+    /// Its primary stands still until another one leads, and then goes on.
+    fn stop(&self, program: &mut ClientProgram) {
+        let primary = self.primary();
+        self.failing[primary].signal(Signal::STOP);
+        program.goes_on("the primary stands still");
+        self.failing[primary].signal(Signal::CONT);
+        assert_ne!(self.primary(), primary);
+        program.goes_on("the former primary goes on");
+    }
+
+    /// Its primary is drained.
+    fn drain(&self, program: &mut ClientProgram) {
+        let primary = self.primary();
+        let name = self.failing[primary].resp_address().to_string();
+        wait_for("it is drained", || {
+            let drained = command(&self.zookeeper, "drain", &[&name, "--yes"]);
+            (drained.code == Some(0)).then_some(())
+        });
+        wait_for("another one leads", || self.leads().filter(|leads| *leads != primary));
+        program.goes_on("the primary is drained");
+        let undrained = command(&self.zookeeper, "undrain", &[&name, "--yes"]);
+        assert_eq!(undrained.code, Some(0), "{}", undrained.err);
+        self.primary();
+    }
+
+    /// Every key that was acknowledged is at the primary of its slot.
+    fn has_all(&self, outcomes: &Outcomes) {
+        let mut low = self.failing[self.primary()].resp();
+        let mut high = self.staying.resp();
+        for writer in WRITERS {
+            let tag = &writer[writer.len() - 1..];
+            let resp = if ["b", "c"].contains(&tag) { &mut low } else { &mut high };
+            for number in &outcomes.acknowledged[writer] {
+                let key = format!("{{{tag}}}:{writer}:{number}");
+                assert_eq!(get(resp, &key), Value::bulk(&number.to_string()), "{key}");
+            }
+        }
+    }
+}
+
+/// `remora cluster`, with the address behind its verb.
+fn command(zookeeper: &LocalServer, verb: &str, more: &[&str]) -> Finished {
+    run_remora(&[&["cluster", verb, "--cluster", &address(zookeeper)], more].concat())
+}
+
+fn get(resp: &mut Resp, key: &str) -> Value {
+    // Its lease may lapse for a moment, on a busy machine.
+    wait_for("it answers reads", || {
+        Some(resp.call(&format!("GET {key}"))).filter(|found| !found.is_error())
+    })
+}
+
+fn works_through_failovers(library: Library) {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let arguments = [vec![FAILING.to_owned()], cluster.addresses()].concat();
+    let Some(mut program) = ClientProgram::start(library, &arguments) else { return };
+    program.goes_on("the load begins");
+    cluster.kill(&mut program);
+    cluster.stop(&mut program);
+    cluster.drain(&mut program);
+    let outcomes = program.end();
+    let Outcomes { failed, pauses, longest_ms, .. } = &outcomes;
+    println!(
+        "{library:?}: not acknowledged {failed:#?}, pauses {pauses:?}, longest {longest_ms:?} ms"
+    );
+    assert_eq!(outcomes.stale_or_lost, Vec::<String>::new(), "{library:?}");
+    for writer in WRITERS {
+        let acknowledged = outcomes.acknowledged[writer].len() as u64;
+        assert_eq!(outcomes.found.get(writer), Some(&acknowledged), "{writer} has looked for all");
+    }
+    cluster.has_all(&outcomes);
+}
+
+#[test]
+fn redis_pys_clients_work_through_failovers() {
+    works_through_failovers(Library::RedisPy);
+}
+
+#[test]
+fn go_rediss_clients_work_through_failovers() {
+    works_through_failovers(Library::GoRedis);
+}
+
+#[test]
+fn lettuces_clients_work_through_failovers() {
+    works_through_failovers(Library::Lettuce);
+}
