@@ -125,7 +125,7 @@ impl Cluster {
             let resp = if ["b", "c"].contains(&tag) { &mut low } else { &mut high };
             for number in &outcomes.acknowledged[writer] {
                 let key = format!("{{{tag}}}:{writer}:{number}");
-                assert_eq!(get(resp, &key), Value::bulk(&number.to_string()), "{key}");
+                assert_eq!(get(resp, &key), Value::bulk(number.to_string()), "{key}");
             }
         }
     }
