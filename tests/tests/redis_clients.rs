@@ -133,7 +133,10 @@ impl Cluster {
 
 /// `remora cluster`, with the address behind its verb.
 fn command(zookeeper: &LocalServer, verb: &str, more: &[&str]) -> Finished {
-    run_remora(&[&["cluster", verb, "--cluster", &address(zookeeper)], more].concat())
+    // A ZooKeeper that was just started may be slow.
+    let at = address(zookeeper);
+    let begin = ["cluster", verb, "--timeout-s=60", "--cluster", &at];
+    run_remora(&[&begin[..], more].concat())
 }
 
 fn get(resp: &mut Resp, key: &str) -> Value {
