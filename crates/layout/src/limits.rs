@@ -756,8 +756,11 @@ pub const WITHDRAW_ALL_MS: u64 = 200;
 pub const FAILOVERS_AT_ONCE: usize = 16;
 /// A group that fails over again soon waits so long first, ms, twice as long each further time,
 pub const FAILOVER_BACKOFF_MS: u64 = 100;
-/// up to this, ms. After so long a time without one it begins anew.
+/// up to this, ms.
 pub const FAILOVER_BACKOFF_MAX_MS: u64 = 10_000;
+/// A primary that has led for so many of these waits shortens the next one: 800 ms at the least, which is
+/// less than any session that notices a death. After so many of the longest wait it begins anew.
+pub const FAILOVER_HELD_BACKOFFS: u64 = 8;
 
 // RESP connections, and the work that a shard's thread does for them.
 
