@@ -123,7 +123,8 @@ impl Sessions {
     ) -> Cost {
         let pid = self.zookeeper.pid().unwrap();
         let metric = |of: &Self, name| of.zookeeper.metric(name).unwrap();
-        let packets = |of: &Self| [metric(of, "zk_packets_received"), metric(of, "zk_packets_sent")];
+        let packets =
+            |of: &Self| [metric(of, "zk_packets_received"), metric(of, "zk_packets_sent")];
         let (before, used) = (packets(self), Used::by(pid));
         does(self);
         let ms = self.until(what, holds);
@@ -224,8 +225,14 @@ fn native_sessions_over_tcp_rest_and_hear_of_one_change() {
     let zookeeper = LocalServer::start(LocalServerPlan::default()).expect("it answers");
     let cluster = format!("zk://{}/scale", zookeeper.address());
     let made = run_remora(&[
-        "cluster", "init", "--cluster", &cluster, "--group=main", "--group=other",
-        "--min-replicas=0", "--yes",
+        "cluster",
+        "init",
+        "--cluster",
+        &cluster,
+        "--group=main",
+        "--group=other",
+        "--min-replicas=0",
+        "--yes",
     ]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     let named = format!("--cluster={cluster}");
@@ -269,7 +276,9 @@ fn native_sessions_over_tcp_rest_and_hear_of_one_change() {
     }
     let (cpu_ms, ms) = Used::by(pid).since(used);
     let asked = fetched(&clients) - before;
-    println!("one change: all know it after {ms} ms, {asked} topologies, {cpu_ms} ms of the server's CPU");
+    println!(
+        "one change: all know it after {ms} ms, {asked} topologies, {cpu_ms} ms of the server's CPU"
+    );
     assert!(asked <= 3 * count as u64, "{asked} topologies for {count} clients");
 }
 

@@ -14,8 +14,8 @@ use crate::topology::{Instance, Topology};
 use crate::view::{View, pause_after, pause_after_list};
 use remora_layout::limits::COORDINATOR_REQUESTS;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The session of one member at a [`super::MemoryEnsemble`]. When it is dropped, as when its process
 /// dies, its session ends after its time.

@@ -115,13 +115,8 @@ fn measure(members: &mut Members, args: &CrashArgs) -> anyhow::Result<Vec<Measur
     fill(&struck?)?;
     let address = address?;
     let keys = fill(&address)?;
-    let load = Load {
-        address,
-        keys,
-        operations: 0.into(),
-        refused: 0.into(),
-        is_over: false.into(),
-    };
+    let load =
+        Load { address, keys, operations: 0.into(), refused: 0.into(), is_over: false.into() };
     let window = Duration::from_secs_f64(args.seconds_per_round);
     let measured = std::thread::scope(|scope| {
         let load = &load;
