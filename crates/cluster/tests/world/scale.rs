@@ -4,6 +4,7 @@
 
 use super::{GroupId, World};
 use remora_cluster::memory::Counts;
+use remora_layout::limits::HEARTBEAT_MS;
 use remora_testing::Random;
 
 /// Members of each group.
@@ -61,19 +62,9 @@ impl World {
     }
 }
 
-/// What [`run`] has counted.
-struct Costs {
-    members: u64,
-    topology_bytes: u64,
-    start: Cost,
-    /// One second.
-    rest: Cost,
-    one: Cost,
-    many: Cost,
-}
-
-/// So many groups start at once, rest, lose one primary, and then those of so many groups at once.
-fn run(groups: u32, at_once: u32) -> Costs {
+/// So many groups start at once, rest for a second, lose one primary, and then so many at once: what each
+/// of these costs.
+fn run(groups: u32, at_once: u32) -> [Cost; 4] {
     let mut world = World::shaped(Random::new(1), (groups, EACH), 1);
     let start = world.cost(World::steps_until_whole);
     println!("start: {start:?}");
@@ -83,19 +74,42 @@ fn run(groups: u32, at_once: u32) -> Costs {
     println!("one primary dies: {one:?}");
     let many = world.kill_primaries(at_once);
     println!("{at_once} primaries die at once: {many:?}");
-    let topology_bytes = world.ensemble.topology().unwrap().encode().len() as u64;
-    println!("{} members, a topology of {topology_bytes} bytes", u64::from(groups) * EACH);
-    Costs { members: u64::from(groups) * EACH, topology_bytes, start, rest, one, many }
+    let bytes = world.ensemble.topology().unwrap().encode().len();
+    println!("{} members, a topology of {bytes} bytes", u64::from(groups) * EACH);
+    [start, rest, one, many]
 }
 
-/// `REMORA_SCALE_GROUPS=333` for 999 members.
+impl Cost {
+    /// Of the reads of the topology that all members would make of all changes, so many percent were made.
+    fn read_percent(&self, members: u64) -> u64 {
+        self.coordinator.topologies * 100 / (self.changes * members)
+    }
+}
+
+/// `REMORA_SCALE_GROUPS=333` has 999 members.
 fn groups() -> u32 {
-    std::env::var("REMORA_SCALE_GROUPS").map_or(20, |text| text.parse().expect("a number"))
+    std::env::var("REMORA_SCALE_GROUPS").map_or(40, |text| text.parse().expect("a number"))
 }
 
 #[test]
 fn members_that_start_at_once_and_groups_that_fail_over_at_once_are_no_herd() {
-    let groups = groups();
-    let costs = run(groups, groups * 3 / 10);
-    assert!(costs.members > 0 && costs.topology_bytes > 0);
+    let (groups, at_once) = (groups(), groups() * 3 / 10);
+    let [start, rest, one, many] = run(groups, at_once);
+    let (groups, at_once, members) = (groups.into(), u64::from(at_once), u64::from(groups) * EACH);
+    // Each joins, each group gets a primary and, one after the other, two replicas.
+    assert!((members + groups..=members + 4 * groups).contains(&start.changes), "{start:?}");
+    assert!(start.coordinator.proposals <= 30 * members, "a herd of proposals: {start:?}");
+    assert!(start.read_percent(members) <= 70, "all members read each change: {start:?}");
+    assert!(start.coordinator.lists <= 5 * members, "all read each list: {start:?}");
+    assert_eq!((rest.changes, rest.coordinator.proposals), (0, 0), "{rest:?}");
+    assert!(rest.coordinator.requests <= 8 * members, "pings, three in a session: {rest:?}");
+    let leases = 2 * (EACH - 1) * 1_000 / HEARTBEAT_MS;
+    assert!(rest.messages <= leases * groups, "leases: {rest:?}");
+    // Promoted, out of the set or in it again.
+    assert!(one.changes <= 5 && one.coordinator.proposals <= 10, "{one:?}");
+    assert!(one.coordinator.topologies <= 5 * members, "{one:?}");
+    assert!(one.messages <= rest.messages * one.ms / 1_000 + 200, "others take part: {one:?}");
+    assert!(many.changes <= 5 * at_once, "{many:?}");
+    assert!(many.coordinator.proposals <= 30 * at_once, "a herd of proposals: {many:?}");
+    assert!(many.read_percent(members) <= 70, "all members read each change: {many:?}");
 }
