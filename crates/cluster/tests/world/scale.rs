@@ -95,7 +95,8 @@ fn groups() -> u32 {
 fn members_that_start_at_once_and_groups_that_fail_over_at_once_are_no_herd() {
     let (groups, at_once) = (groups(), groups() * 3 / 10);
     let [start, rest, one, many] = run(groups, at_once);
-    let (groups, at_once, members) = (groups.into(), u64::from(at_once), u64::from(groups) * EACH);
+    let [groups, at_once] = [groups, at_once].map(u64::from);
+    let members = groups * EACH;
     // Each joins, each group gets a primary and, one after the other, two replicas.
     assert!((members + groups..=members + 4 * groups).contains(&start.changes), "{start:?}");
     assert!(start.coordinator.proposals <= 30 * members, "a herd of proposals: {start:?}");
