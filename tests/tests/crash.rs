@@ -126,7 +126,7 @@ fn without_links_and_without_waiting_for_replicas() {
 }
 
 /// Rounds with a cluster; `make test-long` asks for more.
-const CLUSTER_ROUNDS: u64 = 4;
+const CLUSTER_ROUNDS: u64 = 20;
 
 #[test]
 fn rounds_with_a_cluster() {

@@ -49,6 +49,7 @@ mod shard_threads;
 
 // Clusters.
 mod cluster_client;
+mod scale;
 
 // Sessions, and what they share.
 mod choice;

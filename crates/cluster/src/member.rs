@@ -382,7 +382,10 @@ impl Member {
         match event {
             Event::Tick => self.tick(now_ns),
             Event::Coordinator(event) => self.hear_coordinator(event, now_ns),
-            Event::Proposed(outcome) => self.proposed(outcome, now_ns),
+            Event::Proposed(outcome) => {
+                self.proposed(outcome, now_ns);
+                self.propose_at_once(now_ns);
+            }
             Event::Entered(of, outcome) if of == self.me => self.entered(outcome),
             Event::Entered(..) => {}
             Event::Message(from, message) => self.hear(from, message, now_ns),
@@ -456,10 +459,31 @@ impl Member {
         }
     }
 
+    /// What was refused was made of a topology that was old, and the newest one came with the refusal: the
+    /// next proposal is made of that before there is a newer one.
+    fn propose_at_once(&mut self, now_ns: u64) {
+        if !self.is_refused_once() {
+            return;
+        }
+        self.join();
+        if matches!(self.role, Role::Leads(_)) {
+            self.change_set(now_ns);
+        }
+    }
+
+    /// Whether the last proposal was refused, and the one before it was not made just before.
+    const fn is_refused_once(&self) -> bool {
+        !self.refusals.is_multiple_of(2)
+    }
+
     /// Whether it may propose again. Many members propose at once when all were started, and one of
     /// them is recorded: the others come again at times that differ, and are further apart each time.
+    /// Each time they propose twice: see [`Member::propose_at_once`].
     fn has_backed_off(&self) -> bool {
-        let longest = PROPOSE_AGAIN_MS << self.refusals.min(PROPOSE_AGAIN_DOUBLINGS);
+        if self.is_refused_once() {
+            return true;
+        }
+        let longest = PROPOSE_AGAIN_MS << (self.refusals / 2).min(PROPOSE_AGAIN_DOUBLINGS);
         let mixed =
             (self.me.incarnation ^ u64::from(self.refusals)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let wait_ns = (mixed >> 32) % (longest * NS_PER_MS);

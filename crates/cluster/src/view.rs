@@ -2,7 +2,22 @@
 
 use crate::coordinator::{Event, Standing};
 use crate::topology::{Instance, Topology};
+use remora_layout::limits::READ_AGAIN_US_PER_KIB;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of an instance in a list of those that are present: its name and the name's length.
+const LISTED_BYTES: usize = 37;
+
+/// The time between a read of so many bytes and the next read of the same, if it has changed at once.
+pub const fn pause_after(bytes: usize) -> Duration {
+    Duration::from_micros(bytes as u64 * READ_AGAIN_US_PER_KIB / 1024)
+}
+
+/// As [`pause_after`], of a list of so many instances.
+pub const fn pause_after_list(instances: usize) -> Duration {
+    pause_after(instances * LISTED_BYTES)
+}
 
 /// What was delivered last, and whether that was since the session was connected.
 #[derive(Default)]

@@ -25,8 +25,8 @@ use crate::message::{Message, Position, can_follow, rank};
 use crate::topology::change::{self, Promotion};
 use crate::topology::{Group, GroupId, Instance, Member, MemberId, Topology};
 use remora_layout::limits::{
-    FAILOVER_BACKOFF_MAX_MS, FAILOVER_BACKOFF_MS, FAILOVERS_AT_ONCE, HAND_OVER_TIMEOUT_MS,
-    RELEASED_TIMEOUT_MS, WITHDRAW_AGAIN_MS, WITHDRAW_ALL_MS,
+    FAILOVER_BACKOFF_MAX_MS, FAILOVER_BACKOFF_MS, FAILOVER_HELD_BACKOFFS, FAILOVERS_AT_ONCE,
+    HAND_OVER_TIMEOUT_MS, RELEASED_TIMEOUT_MS, WITHDRAW_AGAIN_MS, WITHDRAW_ALL_MS,
 };
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -232,16 +232,28 @@ struct Before {
 }
 
 impl Before {
-    /// Whether the group may fail over again.
-    fn has_backed_off(&self) -> bool {
-        let Some(doublings) = self.times.checked_sub(2) else { return true };
+    /// The wait before the next failover, ms.
+    fn backoff_ms(&self) -> u64 {
+        let Some(doublings) = self.times.checked_sub(2) else { return 0 };
         let longest = FAILOVER_BACKOFF_MAX_MS / FAILOVER_BACKOFF_MS;
         let times = 1u64.checked_shl(doublings).unwrap_or(longest).min(longest);
-        self.since.has_passed(times * FAILOVER_BACKOFF_MS * NS_PER_MS)
+        times * FAILOVER_BACKOFF_MS
+    }
+
+    /// Whether the group may fail over again.
+    fn has_backed_off(&self) -> bool {
+        self.since.has_passed(self.backoff_ms() * NS_PER_MS)
+    }
+
+    /// Whether the primary that was promoted then has led for so long that its end is no sign of a group
+    /// that cannot keep one.
+    fn has_held(&self) -> bool {
+        let wait_ms = self.backoff_ms().max(FAILOVER_BACKOFF_MS);
+        self.since.has_passed(FAILOVER_HELD_BACKOFFS * wait_ms * NS_PER_MS)
     }
 
     fn is_long_ago(&self) -> bool {
-        self.since.has_passed(FAILOVER_BACKOFF_MAX_MS * NS_PER_MS)
+        self.since.has_passed(FAILOVER_HELD_BACKOFFS * FAILOVER_BACKOFF_MAX_MS * NS_PER_MS)
     }
 }
 
@@ -377,14 +389,18 @@ impl Watcher {
     fn promoted(&mut self, Proposed { promotion, is_released }: Proposed, now_ns: u64) {
         let (id, epoch) = (promotion.group, promotion.epoch + 1);
         self.say(Notice::Promoted(id, promotion.to, epoch));
-        self.note(id, now_ns);
+        self.note(id, true, now_ns);
         self.send(promotion.to, Message::Begun { group: id, epoch, is_released });
     }
 
-    /// The group has failed over just now, or has tried to.
-    fn note(&mut self, id: GroupId, now_ns: u64) {
+    /// The group has failed over just now, or has tried to. The next failover backs off for longer, unless
+    /// the primary before this one has led for long.
+    fn note(&mut self, id: GroupId, is_promoted: bool, now_ns: u64) {
         let before = self.before.get(&id).filter(|of| !of.is_long_ago());
-        let times = before.map_or(1, |of| of.times.saturating_add(1));
+        let times = before.map_or(1, |of| match is_promoted && of.has_held() {
+            true => of.times.saturating_sub(1).max(1),
+            false => of.times.saturating_add(1),
+        });
         self.before.insert(id, Before { since: Stopwatch::begin(now_ns), times });
     }
 
@@ -496,7 +512,7 @@ impl Watcher {
             Stage::HandingOver if !is_there => of.enter(Stage::Gathering, now_ns),
             Stage::HandingOver if of.has_lasted(HAND_OVER_ENDS_MS) => {
                 self.failovers.remove(&group.id);
-                self.note(group.id, now_ns);
+                self.note(group.id, false, now_ns);
                 self.say(Notice::Refused(group.id, "it did not release its epoch in time"));
             }
             Stage::HandingOver => {

@@ -5,7 +5,7 @@ use remora_cluster::coordinator::{self, Outcome, Refused, SessionState, Standing
 use remora_cluster::message::{Message, Position};
 use remora_cluster::topology::{Instance, MemberId, Topology, change};
 use remora_cluster::watcher::{Action, Event, Notice, Watcher};
-use remora_layout::limits::{HEARTBEAT_MS, WITHDRAW_ALL_MS};
+use remora_layout::limits::{FAILOVER_BACKOFF_MAX_MS, HEARTBEAT_MS, WITHDRAW_ALL_MS};
 use std::sync::Arc;
 
 struct Fixture {
@@ -323,4 +323,45 @@ fn a_drain_that_fails_is_tried_again_after_a_pause() {
     assert_eq!(tries(&mut watcher, 3_200), 1, "the second one, at once");
     let later = tries(&mut watcher, 60_000);
     assert!((5..20).contains(&later), "{later}: the primary never answers");
+}
+
+/// Of twelve promotions, each of whose primaries is gone so long after it, the times until the group
+/// begins to fail over again, ms.
+fn waits_of_a_group_whose_primaries_last(ms: u64) -> Vec<u64> {
+    let mut topology = led_by_1(&[2, 3]);
+    let mut watcher = Fixture::new(&topology, &[1, 2, 3]);
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        let group = topology.group(GROUP).unwrap();
+        let (primary, epoch) = (group.primary.unwrap().member.0, group.epoch + 1);
+        watcher.wait_ms(ms);
+        let others: Vec<u64> = (1..=3).filter(|of| *of != primary).collect();
+        let gone_ns = watcher.now_ns;
+        let mut actions = watcher.live(&others);
+        while asked(&actions).is_empty() {
+            actions = watcher.wait_ms(HEARTBEAT_MS);
+        }
+        waits.push((watcher.now_ns - gone_ns) / MS);
+        watcher.withdrawn(others[0], epoch, ends(epoch - 1, 40));
+        let proposed = proposed(&watcher.withdrawn(others[1], epoch, ends(epoch - 1, 40)));
+        let (to, _) = proposed.unwrap();
+        // The primary is back, and in sync again.
+        let set: Vec<u64> = (1..=3).filter(|of| *of != to).collect();
+        topology = with_set(&promoted(&topology, to, &[]), &set);
+        watcher.topology(&topology);
+        watcher.give(Event::Proposed(Outcome::Done));
+        watcher.live(&[1, 2, 3]);
+    }
+    waits
+}
+
+#[test]
+fn a_group_backs_off_if_its_primaries_end_at_once_and_not_if_they_have_led() {
+    let waits = waits_of_a_group_whose_primaries_last(4_000);
+    let is_at_once = waits.iter().all(|wait| *wait <= HEARTBEAT_MS);
+    assert!(is_at_once, "a primary has led, and its group waits: {waits:?}");
+    let waits = waits_of_a_group_whose_primaries_last(2 * HEARTBEAT_MS);
+    assert!(waits.windows(2).all(|two| two[0] <= two[1]), "{waits:?}");
+    let longest = FAILOVER_BACKOFF_MAX_MS - 2 * HEARTBEAT_MS;
+    assert!((longest..=longest + HEARTBEAT_MS).contains(&waits[11]), "{waits:?}");
 }

@@ -72,6 +72,14 @@ pub struct CrashArgs {
     /// Faults of a cluster [default: all], separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', requires = "cluster", value_name = "NAME,..")]
     pub faults: Vec<Kind>,
+    /// Measures instead what a failover costs others: the primary of one group is killed in each round, and
+    /// another group serves. Its servers' CPU time per operation is compared with that before the kill,
+    /// over --seconds-per-round.
+    #[arg(long, requires = "cluster", conflicts_with_all = ["faults", "types"])]
+    pub neighbour: bool,
+    /// Operations a second that the other group serves.
+    #[arg(long, default_value_t = 10_000, requires = "neighbour", value_name = "N")]
+    pub rate: u64,
     /// Session of each server of a cluster at ZooKeeper, ms.
     #[arg(long, default_value_t = 2000, requires = "cluster", value_name = "MS")]
     pub session_ms: u64,

@@ -41,6 +41,9 @@ use std::io::Write;
 /// sense.
 pub fn run(args: &CrashArgs) -> anyhow::Result<()> {
     let types = args.checked()?;
+    if args.neighbour {
+        return cluster::run_neighbour(args);
+    }
     if args.cluster.is_some() {
         return cluster::run(args, &types);
     }

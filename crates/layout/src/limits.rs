@@ -702,6 +702,11 @@ pub const TOPOLOGY_PART_BYTES: usize = 64 << 10;
 /// Requests of one member to the coordinator that wait for their answers: it has a handful of things
 /// to ask, each again some times at most.
 pub const COORDINATOR_REQUESTS: usize = 64;
+/// A member that has read something of the coordinator's because it has changed reads its next change so
+/// long after that at the earliest, us for each KiB: a quarter of a MiB a second for each member, however
+/// large the cluster is, and however fast it changes. What a member waits for it has told anyway:
+/// requests that are refused deliver the newest topology, and so do messages of a later epoch.
+pub const READ_AGAIN_US_PER_KIB: u64 = 4_000;
 /// How long a primary may acknowledge and echo clocks without the word of its in-sync set, ms, from
 /// when it asked: ten heartbeats, so that a busy machine may lose some.
 pub const PRIMARY_LEASE_MS: u64 = 10 * HEARTBEAT_MS;
@@ -756,8 +761,11 @@ pub const WITHDRAW_ALL_MS: u64 = 200;
 pub const FAILOVERS_AT_ONCE: usize = 16;
 /// A group that fails over again soon waits so long first, ms, twice as long each further time,
 pub const FAILOVER_BACKOFF_MS: u64 = 100;
-/// up to this, ms. After so long a time without one it begins anew.
+/// up to this, ms.
 pub const FAILOVER_BACKOFF_MAX_MS: u64 = 10_000;
+/// A primary that has led for so many of these waits shortens the next one: 800 ms at the least, which is
+/// less than any session that notices a death. After so many of the longest wait it begins anew.
+pub const FAILOVER_HELD_BACKOFFS: u64 = 8;
 
 // RESP connections, and the work that a shard's thread does for them.
 

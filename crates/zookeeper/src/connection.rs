@@ -6,9 +6,10 @@ use remora_cluster::coordinator::{
     Event, Outcome, Proposal, Refused, RequestId, Standing, Term, encode_presence,
 };
 use remora_cluster::topology::{Instance, Topology};
-use remora_cluster::view::View;
+use remora_cluster::view::{View, pause_after, pause_after_list};
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 use zookeeper_client::{
@@ -140,16 +141,18 @@ impl<'a> Connection<'a> {
     async fn follow_topology(&self) -> Error {
         let path = self.nodes.topology();
         loop {
+            let mut pause = Duration::ZERO;
             let watched = match self.client.get_and_watch_data(&path).await {
                 Ok((bytes, stat, watcher)) => {
                     self.read_topology(&bytes, stat.version);
+                    pause = pause_after(bytes.len());
                     Ok(Some(watcher))
                 }
                 Err(Error::NoNode) => self.watch_for(&path).await,
                 Err(error) => Err(error),
             };
             match watched {
-                Ok(Some(watcher)) => drop(watcher.changed().await),
+                Ok(Some(watcher)) => changed_after(watcher, pause).await,
                 Ok(None) => {}
                 Err(error) => return error,
             }
@@ -199,7 +202,7 @@ impl<'a> Connection<'a> {
                     let members = names.iter().filter_map(|name| instance_of(name)).collect();
                     let event = self.view.borrow_mut().read_members(members);
                     self.tell(event);
-                    watcher.changed().await;
+                    changed_after(watcher, pause_after_list(names.len())).await;
                 }
                 Err(error) => return error,
             }
@@ -471,6 +474,11 @@ impl<'a> Connection<'a> {
         self.candidacy_changed.notify_one();
         Ok(Ok(()))
     }
+}
+
+/// Waits for a change, and for this time if that is longer: many changes in a row are read as one.
+async fn changed_after(watcher: OneshotWatcher, pause: Duration) {
+    tokio::join!(watcher.changed(), tokio::time::sleep(pause));
 }
 
 /// Whether ZooKeeper has certainly not executed what it answers so.

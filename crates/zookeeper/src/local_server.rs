@@ -56,6 +56,8 @@ pub struct LocalServerPlan {
     pub tick_ms: u64,
     /// Further lines of its settings.
     pub more: String,
+    /// Memory of its heap at most, MiB.
+    pub heap_mib: u32,
 }
 
 impl Default for LocalServerPlan {
@@ -66,6 +68,7 @@ impl Default for LocalServerPlan {
             launcher: Vec::new(),
             tick_ms: 100,
             more: String::new(),
+            heap_mib: 128,
         }
     }
 }
@@ -164,7 +167,7 @@ impl LocalServer {
         let settings = format!(
             "tickTime={tick_ms}\ndataDir={}\nclientPort={port}\nclientPortAddress={host}\n\
              maxSessionTimeout={}\nmaxClientCnxns=0\nadmin.enableServer=false\n\
-             4lw.commands.whitelist=ruok\n{more}",
+             4lw.commands.whitelist=ruok,mntr\n{more}",
             directory.path().join("data").display(),
             tick_ms * 400,
         );
@@ -216,7 +219,8 @@ impl LocalServer {
         let words: Vec<&str> = words.collect();
         let mut shell = Command::new(words[0])
             .args(&words[1..])
-            .args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
+            .arg(format!("-Xmx{}m", self.plan.heap_mib))
+            .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
             .args(["-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.forceSync=no", "-cp", JAR])
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(self.directory.path().join("zoo.cfg"))
@@ -272,14 +276,30 @@ impl LocalServer {
 
     /// Whether it answers.
     pub fn is_well(&self) -> bool {
-        self.ask().is_ok_and(|answer| answer == "imok")
+        self.ask(b"ruok").is_ok_and(|answer| answer == "imok")
     }
 
-    fn ask(&self) -> io::Result<String> {
+    /// Its process, if it is there.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(|of| of.server.as_raw_nonzero().get().unsigned_abs())
+    }
+
+    /// A number that it tells by its command `mntr`, such as `zk_packets_received`.
+    ///
+    /// # Errors
+    /// It does not answer, or tells no such number.
+    pub fn metric(&self, name: &str) -> io::Result<u64> {
+        let answer = self.ask(b"mntr")?;
+        let of = |line: &str| line.strip_prefix(name)?.trim().parse::<f64>().ok();
+        let found = answer.lines().find_map(of).ok_or(io::ErrorKind::NotFound)?;
+        Ok(found as u64)
+    }
+
+    fn ask(&self, command: &[u8; 4]) -> io::Result<String> {
         let to = self.address().to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
         let mut stream = TcpStream::connect_timeout(&to, ASK_LIMIT)?;
         stream.set_read_timeout(Some(ASK_LIMIT))?;
-        stream.write_all(b"ruok")?;
+        stream.write_all(command)?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         Ok(answer)
@@ -332,6 +352,8 @@ mod tests {
         }
         let mut server = LocalServer::start(LocalServerPlan::default()).unwrap();
         assert!(server.is_well());
+        assert!(server.metric("zk_packets_received").unwrap() > 0, "it was asked");
+        assert!(server.metric("zk_rain").is_err());
         server.pause().unwrap();
         assert!(!server.is_well(), "it is stopped");
         server.go_on().unwrap();

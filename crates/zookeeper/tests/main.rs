@@ -5,6 +5,7 @@ mod connections;
 mod member;
 mod proxy;
 mod quorum;
+mod scale;
 
 use remora_zookeeper::{LocalServer, LocalServerPlan};
 

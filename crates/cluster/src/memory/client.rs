@@ -11,10 +11,11 @@ use super::ensemble::Ensemble;
 use super::wire::{Downward, LinkId, Recorded, Request, Topic, Upward};
 use crate::coordinator::{Coordinator, Event, Outcome, Proposal, RequestId, SessionState};
 use crate::topology::{Instance, Topology};
-use crate::view::View;
+use crate::view::{View, pause_after, pause_after_list};
 use remora_layout::limits::COORDINATOR_REQUESTS;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The session of one member at a [`super::MemoryEnsemble`]. When it is dropped, as when its process
 /// dies, its session ends after its time.
@@ -34,6 +35,8 @@ pub struct MemoryCoordinator {
     requests: u64,
     waiting: BTreeSet<RequestId>,
     view: View,
+    /// What is read again then, and not earlier; and whether it has changed.
+    reads: BTreeMap<Topic, (u64, bool)>,
     events: VecDeque<Event>,
 }
 
@@ -54,6 +57,7 @@ impl MemoryCoordinator {
             requests: 0,
             waiting: BTreeSet::new(),
             view: View::default(),
+            reads: BTreeMap::new(),
             events: VecDeque::new(),
         }
     }
@@ -118,12 +122,16 @@ impl MemoryCoordinator {
             }
             Downward::Pong => {}
             Downward::Topology(bytes) => {
+                self.pause(Topic::Topology, pause_after(bytes.as_ref().map_or(0, Vec::len)));
                 let event = self.view.read_topology(bytes.as_deref());
                 self.events.extend(event);
             }
-            Downward::Members(members) => self.events.extend(self.view.read_members(members)),
+            Downward::Members(members) => {
+                self.pause(Topic::Members, pause_after_list(members.len()));
+                self.events.extend(self.view.read_members(members));
+            }
             Downward::Standing(standing) => self.events.extend(self.view.read_standing(standing)),
-            Downward::Changed(topic) => self.send(Upward::Read(topic)),
+            Downward::Changed(topic) => self.reads.entry(topic).or_default().1 = true,
             Downward::Answer(id, outcome) => {
                 if self.waiting.remove(&id) {
                     self.events.push_back(Event::Answer(id, outcome));
@@ -132,8 +140,27 @@ impl MemoryCoordinator {
         }
     }
 
+    /// This was read. It is not read again before that time has passed.
+    fn pause(&mut self, topic: Topic, pause: Duration) {
+        self.reads.entry(topic).or_default().0 = self.now_ms + pause.as_millis() as u64;
+    }
+
+    /// Reads what has changed, once it may.
+    fn read_again(&mut self) {
+        let now_ms = self.now_ms;
+        let is_due = |(_, (from_ms, has_changed)): &(&Topic, &(u64, bool))| {
+            *has_changed && *from_ms <= now_ms
+        };
+        let due: Vec<Topic> = self.reads.iter().filter(is_due).map(|(topic, _)| *topic).collect();
+        for topic in due {
+            self.reads.entry(topic).or_default().1 = false;
+            self.send(Upward::Read(topic));
+        }
+    }
+
     /// All that was known may be old: it is read anew.
     fn connected(&mut self, session: u64) {
+        self.reads.clear();
         (self.session, self.is_connected, self.connecting_ms) = (Some(session), true, None);
         self.view.connected();
         self.events.push_back(Event::Session(SessionState::Connected));
@@ -200,6 +227,9 @@ impl Coordinator for MemoryCoordinator {
             if connection == self.connection {
                 self.hear(message);
             }
+        }
+        if self.is_connected {
+            self.read_again();
         }
         self.tick();
         self.events.pop_front()

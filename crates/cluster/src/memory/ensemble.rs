@@ -4,6 +4,7 @@
 //! bounded number of messages: the member has few requests and reads under way, and each watch is
 //! told once.
 
+use super::Counts;
 use super::wire::{Downward, Recorded, Request, Topic, Upward};
 use crate::coordinator::{Outcome, Refused, Standing, Term};
 use crate::topology::{Instance, MemberId, Topology};
@@ -49,6 +50,7 @@ pub(super) struct Ensemble {
     sessions_made: u64,
     terms_made: u64,
     topology: Option<Recorded>,
+    counts: Counts,
 }
 
 impl Default for Ensemble {
@@ -62,6 +64,7 @@ impl Default for Ensemble {
             sessions_made: 0,
             terms_made: 0,
             topology: None,
+            counts: Counts::default(),
         }
     }
 }
@@ -124,6 +127,10 @@ impl Ensemble {
 
     pub(super) fn topology(&self) -> Option<Topology> {
         Topology::decode(&self.topology.as_ref()?.bytes).ok()
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.counts
     }
 
     pub(super) fn members(&self) -> Vec<Instance> {
@@ -212,6 +219,7 @@ impl Ensemble {
         if let Some(session) = self.sessions.get_mut(&session_id) {
             session.heard_ms = self.now_ms;
         }
+        self.counts.requests += 1;
         match message {
             Upward::Connect { .. } => {}
             Upward::Ping => self.tell(link_id, Downward::Pong),
@@ -219,7 +227,10 @@ impl Ensemble {
             Upward::Request(id, request) => {
                 self.catch_up(link_id);
                 let is_of_topology = matches!(request, Request::Create(_) | Request::Propose(..));
+                let is_proposal = matches!(request, Request::Propose(..));
                 let outcome = self.execute(session_id, request);
+                self.counts.proposals += u64::from(is_proposal);
+                self.counts.refused += u64::from(is_proposal && outcome != Outcome::Done);
                 if is_of_topology || outcome == Outcome::Refused(Refused::Outdated) {
                     // Its member knows the topology that the outcome is about before it.
                     let bytes = self.topology.as_ref().map(|of| of.bytes.clone());
@@ -408,6 +419,7 @@ impl Ensemble {
 
     fn tell(&mut self, link: u64, message: Downward) {
         let now_ms = self.now_ms;
+        self.counts.count(&message);
         if let Some(link) = self.links.get_mut(&link) {
             link.tell(now_ms, message);
         }

@@ -8,6 +8,7 @@ mod failing_over;
 mod node;
 mod oracle;
 mod replication;
+mod scale;
 mod scenes;
 mod tail;
 
@@ -54,6 +55,10 @@ pub struct World {
     next_fault_ms: u64,
     values: u64,
     faults: u64,
+    /// Messages between servers, but for logs.
+    messages: u64,
+    /// Where instances were found last.
+    found: BTreeMap<Instance, usize>,
     pub trace: Vec<String>,
     traces: bool,
     has_faults: bool,
@@ -101,6 +106,8 @@ impl World {
             next_fault_ms: 3_000,
             values: 0,
             faults: 0,
+            messages: 0,
+            found: BTreeMap::new(),
             trace: Vec::new(),
             traces: false,
             has_faults: false,
@@ -166,6 +173,7 @@ impl World {
 
     fn send(&mut self, from: usize, sent: Sent) {
         let is_control = matches!(sent.packet, Packet::Control(_));
+        self.messages += u64::from(is_control);
         // Replication keeps its order, and loses nothing but with a cut; control messages may be lost,
         // late, or come twice.
         let delay_ms = match &sent.packet {
@@ -194,10 +202,7 @@ impl World {
             && *entry.key() <= self.now_ms
         {
             for (from, sent) in entry.remove() {
-                let Some(to) = self.nodes.iter().position(|of| of.instance() == Some(sent.to))
-                else {
-                    continue;
-                };
+                let Some(to) = self.find(sent.to) else { continue };
                 if !self.cuts.contains_key(&(from, to)) {
                     self.with(to, |node, turn| node.arrive(sent, turn));
                 }
@@ -217,6 +222,16 @@ impl World {
             let node = &self.nodes[at];
             node.read_one_sided(self.now_ms, self.oracles.get_mut(&node.group).unwrap());
         }
+    }
+
+    /// The server that runs this instance.
+    fn find(&mut self, instance: Instance) -> Option<usize> {
+        let is_it = |of: &Node| of.instance() == Some(instance);
+        let before = self.found.get(&instance).copied();
+        let at = before.filter(|at| is_it(&self.nodes[*at]));
+        let at = at.or_else(|| self.nodes.iter().position(is_it))?;
+        self.found.insert(instance, at);
+        Some(at)
     }
 
     fn end_faults(&mut self) {

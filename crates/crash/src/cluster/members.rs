@@ -1,4 +1,4 @@
-//! ZooKeeper and the servers of a group: their processes, and what `remora cluster` says of them.
+//! ZooKeeper and the servers of groups: their processes, and what `remora cluster` says of them.
 
 use crate::args::Durability;
 use crate::load::ServerAddress;
@@ -9,6 +9,7 @@ use remora_zookeeper::{LocalServer, LocalServerPlan};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -38,16 +39,18 @@ pub struct ClusterPlan {
     /// Servers with such a number, even (0) or odd (1), follow and give sessions over TCP only, so that
     /// a cut link is cut for their logs, too. The others share memory.
     pub over_tcp: Option<usize>,
+    /// Groups, of as many servers each. They divide the slots equally, in their order.
+    pub groups: usize,
 }
 
 impl ClusterPlan {
     /// Of servers without disks.
     pub fn in_memory(min_replicas: u32, session_ms: u64) -> Self {
-        Self { min_replicas, durability: Durability::Memory, session_ms, over_tcp: None }
+        Self { min_replicas, durability: Durability::Memory, session_ms, over_tcp: None, groups: 1 }
     }
 }
 
-/// What the topology says, by the numbers of servers.
+/// What the topology says of a group, by the numbers of servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
     /// The group's epoch.
@@ -88,7 +91,8 @@ pub struct Members {
 }
 
 impl Members {
-    /// Starts ZooKeeper, makes a cluster, and starts so many servers, below a directory.
+    /// Starts ZooKeeper, makes a cluster, and starts so many servers of each group, below a directory.
+    /// Servers are numbered group by group.
     pub fn start(
         servers: usize,
         settings: ClusterPlan,
@@ -105,6 +109,7 @@ impl Members {
             None => LocalServerPlan { tick_ms: TICK_MS, ..LocalServerPlan::default() },
         };
         let coordinator = LocalServer::start(plan).map_err(|error| usage(error.to_string()))?;
+        let servers = servers * settings.groups;
         let member = |number: usize| {
             let directory = directory.join(format!("server-{number}"));
             std::fs::create_dir(&directory)?;
@@ -132,10 +137,10 @@ impl Members {
         };
         let members = (0..servers).map(member).collect::<anyhow::Result<Vec<_>>>()?;
         let mut all = Self { coordinator, network, members, settings };
-        all.command(
-            "init",
-            &[&format!("--min-replicas={}", settings.min_replicas), INIT_LIMIT, "--yes"],
-        )?;
+        let mut flags = vec![format!("--min-replicas={}", settings.min_replicas)];
+        flags.extend((0..settings.groups).map(|group| format!("--group={}", group_name(group))));
+        let flags = flags.iter().map(String::as_str).chain([INIT_LIMIT, "--yes"]);
+        all.command("init", &flags.collect::<Vec<_>>())?;
         (0..servers).try_for_each(|number| all.begin(number))?;
         Ok(all)
     }
@@ -157,9 +162,20 @@ impl Members {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// How many there are.
+    /// How many servers there are, of all groups.
     pub fn count(&self) -> usize {
         self.members.len()
+    }
+
+    /// The numbers of the servers of a group.
+    pub fn of_group(&self, group: usize) -> Range<usize> {
+        let each = self.members.len() / self.settings.groups;
+        group * each..(group + 1) * each
+    }
+
+    /// The process of a server that is alive.
+    pub fn pid(&self, number: usize) -> Option<u32> {
+        self.members[number].process.as_ref().map(ServerProcess::pid)
     }
 
     /// Where they are.
@@ -188,6 +204,7 @@ impl Members {
             "--wake=event".to_owned(),
             "--lease-min-ms=1000".to_owned(),
             format!("--cluster={cluster}"),
+            format!("--group={}", group_name(number / self.of_group(0).len())),
             format!("--session-ms={session_ms}"),
         ]);
         args.extend(is_over_tcp.then(|| "--transport=tcp".to_owned()));
@@ -237,11 +254,18 @@ impl Members {
         }
     }
 
-    /// What the topology says.
+    /// What the topology says of the first group.
     pub fn status(&self) -> anyhow::Result<Status> {
+        self.status_of(0)
+    }
+
+    /// What the topology says of a group.
+    pub fn status_of(&self, group: usize) -> anyhow::Result<Status> {
         let text = self.command("status", &["--json"])?;
         let fields: Value = serde_json::from_str(&text)?;
-        let group = &fields["groups"][0];
+        let groups = fields["groups"].as_array().context("a topology without groups")?;
+        let group = groups.iter().find(|of| of["name"] == group_name(group).as_str());
+        let group = group.context("the group is missing")?;
         let members = group["members"].as_array().context("a group without members")?;
         let places = self.places()?;
         let mut status =
@@ -258,14 +282,19 @@ impl Members {
         Ok(status)
     }
 
-    /// Waits until a primary leads, and all others are in sync with it.
+    /// Waits until a primary leads the first group, and all others of it are in sync with it.
     pub fn wait_until_whole(&self, limit: Duration) -> anyhow::Result<Status> {
+        self.wait_until_whole_of(0, limit)
+    }
+
+    /// The same of a group.
+    pub fn wait_until_whole_of(&self, group: usize, limit: Duration) -> anyhow::Result<Status> {
         let began = Instant::now();
         loop {
-            let status = self.status();
+            let status = self.status_of(group);
             if let Ok(status) = &status
                 && status.primary.is_some()
-                && status.in_sync.len() + 1 == self.count()
+                && status.in_sync.len() + 1 == self.of_group(group).len()
             {
                 return Ok(status.clone());
             }
@@ -274,6 +303,14 @@ impl Members {
             }
             std::thread::sleep(PAUSE);
         }
+    }
+}
+
+/// The first group has the name that a server takes by itself.
+fn group_name(group: usize) -> String {
+    match group {
+        0 => "main".to_owned(),
+        _ => format!("group{group}"),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod failover;
 mod members;
+mod neighbour;
 mod plan;
 mod readers;
 mod round;
@@ -10,5 +11,6 @@ mod run;
 mod writers;
 
 pub use members::{ClusterPlan, Members, Status};
+pub use neighbour::run as run_neighbour;
 pub use plan::Kind;
 pub use run::run;

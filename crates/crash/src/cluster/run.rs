@@ -61,6 +61,7 @@ pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<(
         durability: args.durability,
         session_ms: args.session_ms,
         over_tcp: network.as_ref().map(|_| rng.random_range(0..2)),
+        groups: 1,
     };
     let deck = Deck::new(&args.faults, network.is_some());
     let (keys, owned) = draw_keys(types);
