@@ -120,6 +120,10 @@ pub struct Node {
     pub process: Option<Process>,
     pub paused_until_ms: u64,
     pub restarts_ms: u64,
+    /// What was received cannot be applied before this.
+    pub cannot_apply_until_ms: u64,
+    /// It is to copy its primary anew, as soon as it may.
+    pub must_copy: bool,
     pub memory: Memory,
     /// Readers take what they read for fresh until then, in the world's time.
     pub readers_until_ms: u64,
@@ -151,6 +155,8 @@ impl Node {
             process: None,
             paused_until_ms: 0,
             restarts_ms: 0,
+            cannot_apply_until_ms: 0,
+            must_copy: false,
             memory: Memory::default(),
             readers_until_ms: 0,
             latest_ms: 0,
@@ -341,9 +347,11 @@ impl Node {
                     && primary == from
                     && link == self.links
                     && self.memory.ring.is_none()
+                    && process.member.may_clear()
                 {
                     // What readers have seen goes: their leases have ended, a server waits for that.
                     self.readers_until_ms = 0;
+                    self.must_copy = false;
                     self.memory = Memory { is_part: true, ..Memory::default() };
                     let due_ms = turn.now_ms + turn.random.within(5..60u64);
                     let ring = Ring { primary, epoch, link };
@@ -382,7 +390,9 @@ impl Node {
         }
         process.asked_ms = turn.now_ms;
         self.links += 1;
-        let (link, applied, shape) = (self.links, self.memory.applied, self.memory.shape());
+        // Without its place in the log it is copied.
+        let applied = if self.must_copy { u64::MAX } else { self.memory.applied };
+        let (link, shape) = (self.links, self.memory.shape());
         let packet = Packet::Shipped(Shipped::Follow { epoch, link, applied, shape });
         turn.sent.push(Sent { from: process.member.instance(), to: primary, packet });
     }
@@ -436,11 +446,19 @@ impl Node {
                 process.follows = Some((primary, epoch));
                 process.asked_ms = 0;
             }
+            member::Action::Prepare(epoch) if turn.now_ms < self.cannot_apply_until_ms => {
+                // It has applied some of it.
+                self.memory.applied =
+                    turn.random.within(self.memory.applied..self.memory.last() + 1);
+                let why = "there is no memory".to_owned();
+                self.member(member::Event::CannotLead(epoch, why), clock_ns, turn);
+            }
             member::Action::Prepare(epoch) => {
                 process.follows = None;
                 process.leads = Some(Leads { epoch, since_ms: turn.now_ms, ..Leads::default() });
                 self.memory.applied = self.memory.last();
                 self.memory.is_ring_left = self.memory.ring.is_some();
+                self.member(member::Event::Applied(epoch), clock_ns, turn);
             }
             member::Action::Serve(epoch) => self.serve(epoch, turn),
             member::Action::Require(required) => {
@@ -457,15 +475,7 @@ impl Node {
                     .iter_mut()
                     .for_each(|of| (of.takes_changes, of.drains) = (false, true));
             }
-            member::Action::BeginAnew => self.begin_anew(clock_ns, turn),
             member::Action::Say(notice) => self.say(&notice.to_string(), turn),
-        }
-    }
-
-    fn begin_anew(&mut self, clock_ns: u64, turn: &mut Turn) {
-        let Some(process) = self.process.as_mut() else { return };
-        for action in process.member.begin_anew(turn.random.bits() | 1, clock_ns) {
-            self.act(action, clock_ns, turn);
         }
     }
 

@@ -121,7 +121,6 @@ struct Worker {
     prepared: Option<u64>,
     /// The epoch whose changes are to be acknowledged, and no more taken.
     drains: Option<u64>,
-    has_ended: bool,
     group_is_missed: bool,
 }
 
@@ -155,7 +154,6 @@ impl Worker {
             serves: None,
             prepared: None,
             drains: None,
-            has_ended: false,
             group_is_missed: false,
         }
     }
@@ -406,13 +404,6 @@ impl Worker {
                 self.drains = Some(epoch);
                 self.require(false);
             }
-            Action::BeginAnew => {
-                self.end_serving();
-                if !std::mem::replace(&mut self.has_ended, true) {
-                    tracing::warn!("this process begins anew, as another instance of this server");
-                    (self.settings.begin_anew)();
-                }
-            }
             Action::Say(notice) => tracing::info!("{notice}"),
         }
     }
@@ -479,7 +470,8 @@ impl Worker {
             }
             (Purpose::Prepare(epoch), Ok(_)) => {
                 tracing::info!("epoch {epoch}: all that was received is applied");
-                return self.prepared = Some(epoch);
+                self.prepared = Some(epoch);
+                member::Event::Applied(epoch)
             }
             (Purpose::Prepare(epoch), Err(why)) => member::Event::CannotLead(epoch, why),
         };
