@@ -27,7 +27,7 @@
 
 use crate::coordinator::{self, Outcome, Refused, SessionState};
 use crate::leadership::{Leadership, ReplicaStanding, Required, Step};
-use crate::lease::{LeaseAsk, Stopwatch};
+use crate::lease::{LEASE_TERM_NS, LeaseAsk, Stopwatch};
 use crate::message::{Message, Position};
 use crate::topology::change::{self, Joining};
 use crate::topology::{Group, GroupId, Instance, Topology};
@@ -373,11 +373,12 @@ impl Member {
     }
 
     /// Until when [`Member::serves`] says so, if nothing happens meanwhile; 0 if it does not. For
-    /// threads that compare a number with their clock.
+    /// threads that compare a number with their clock: it is at most a lease's term away, also if nobody
+    /// has to confirm the lease. That may change before the thread that writes the number runs again.
     pub fn serves_until_ns(&mut self, now_ns: u64) -> u64 {
         match &mut self.role {
             Role::Leads(of) => match of.serves(now_ns) {
-                true => of.lease.until_ns(),
+                true => of.lease.until_ns().min(now_ns.saturating_add(LEASE_TERM_NS)),
                 false => 0,
             },
             _ => 0,

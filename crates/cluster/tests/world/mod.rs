@@ -65,7 +65,9 @@ impl World {
         let mut random = Random::new(seed);
         let shape = (random.within(1..3u32), random.within(2..5u64));
         let min_replicas = if random.one_in(4) { 0 } else { 1 };
-        Self { has_faults: true, traces, ..Self::shaped(random, shape, min_replicas) }
+        let mut world = Self::shaped(random, shape, min_replicas);
+        world.nodes.iter_mut().for_each(|of| of.stalls = true);
+        Self { has_faults: true, traces, ..world }
     }
 
     /// Without faults: so many groups, each with so many members.
@@ -254,7 +256,7 @@ impl World {
                 self.ensemble.lag(process.coordinator.link(), false);
             }
             let node = &mut self.nodes[at];
-            (node.paused_until_ms, node.cannot_apply_until_ms) = (0, 0);
+            (node.paused_until_ms, node.cannot_apply_until_ms, node.stalls) = (0, 0, false);
             node.restarts_ms = node.restarts_ms.min(self.now_ms + 100);
         }
         self.coordinator_cuts.clear();

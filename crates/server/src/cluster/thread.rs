@@ -396,6 +396,8 @@ impl Worker {
             }
             Action::Require(required) => {
                 self.required = required;
+                // It may be recorded while this thread stands still.
+                self.renew();
                 let takes_changes = self.requirement.takes_changes;
                 self.require(takes_changes);
             }
