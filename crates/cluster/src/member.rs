@@ -631,7 +631,12 @@ impl Member {
     /// A watcher asks to withdraw the rings below this epoch.
     fn withdraw(&mut self, watcher: Instance, epoch: u64, version: u64) {
         let group = self.topology.as_ref().and_then(|of| of.group(self.joining.group));
-        let is_old = group.is_some_and(|of| of.epoch >= epoch) || epoch < self.fenced;
+        // By that topology it cannot be promoted any more, if it could before; and no later one comes that
+        // would let it take part again.
+        let is_out = group.is_some_and(|of| !of.has_all_acknowledged(self.me) && of.epoch > 0)
+            && self.topology.as_ref().is_some_and(|of| of.version > version);
+        let has_begun = group.is_some_and(|of| of.epoch >= epoch);
+        let is_old = has_begun || is_out || epoch < self.fenced;
         // Watchers ask those that could be promoted. A primary goes by the topology.
         if is_old || !matches!(self.role, Role::Holds | Role::Follows { .. }) {
             return;

@@ -167,6 +167,21 @@ fn a_topology_from_before_the_withdrawal_lets_nobody_take_part_again() {
 }
 
 #[test]
+fn a_late_message_of_a_watcher_holds_nobody_that_is_out_of_the_set() {
+    let before = led_by_1(&[2, 3]);
+    let mut member = Fixture::new(2, &before);
+    let after = with_set(&before, &[3]);
+    member.topology(&after);
+    assert_eq!(member.withdraw(2, before.version), [], "it cannot be elected any more");
+    assert!(member.confirms(1, 1));
+    assert!(member.withdraw(2, after.version).contains(&Action::Withdraw(2)));
+    // In the set it may be elected by any version.
+    let mut member = Fixture::new(3, &before);
+    member.topology(&after);
+    assert!(member.withdraw(2, before.version).contains(&Action::Withdraw(2)));
+}
+
+#[test]
 fn a_watcher_of_an_epoch_that_has_begun_is_ignored() {
     let topology = promoted(&led_by_1(&[2, 3]), 2, &[3]);
     let mut member = Fixture::new(3, &topology);
