@@ -16,7 +16,7 @@ use remora_layout::limits::{PRIMARY_TIME_MS, READ_LEASE_MARGIN_MS, READ_LEASE_MS
 use remora_protocol::message::Status;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Whether replicas answer reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -94,8 +94,7 @@ impl ReplicaView {
 
     /// Of a server that is a primary for good.
     pub fn of_primary() -> Arc<Self> {
-        let clock = MonotonicClock::Since(Instant::now());
-        Arc::new(Self::new(clock, ReplicaReads::None, false))
+        Arc::new(Self::new(MonotonicClock::Boottime, ReplicaReads::None, false))
     }
 
     /// The setting.
@@ -246,7 +245,7 @@ mod tests {
     use super::*;
 
     fn clock() -> MonotonicClock {
-        MonotonicClock::Since(Instant::now())
+        MonotonicClock::Boottime
     }
 
     #[test]
