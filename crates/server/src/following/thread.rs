@@ -339,8 +339,12 @@ impl RoleWorker {
         }
         let primary = replica.following.primary.clone();
         self.epoch = self.epoch.max(replica.epoch());
-        // Some of what comes may be acknowledged nowhere, and the promotion may fail: no reader sees it.
-        std::thread::sleep(self.shared.view.hide());
+        // What lies beyond the commit position may be acknowledged nowhere, and the promotion may fail: no reader
+        // sees it. Behind a hand-over there is none of it, and nothing to wait for.
+        let read_leases_last = self.shared.view.hide();
+        if replica.has_uncommitted() {
+            std::thread::sleep(read_leases_last);
+        }
         let (beyond, epoch) = match replica.end() {
             Ok(ended) => ended,
             Err(why) => {

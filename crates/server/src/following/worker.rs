@@ -110,6 +110,14 @@ impl<H: Host> Worker<H> {
         }
     }
 
+    /// Whether something that was received lies beyond the commit position, as far as that is known.
+    pub fn has_uncommitted(&mut self) -> bool {
+        let is_beyond = |log: &mut Follower| {
+            log.log().is_none_or(|receiver| receiver.received() > receiver.commit())
+        };
+        self.copied.iter().any(Option::is_some) || self.logs.iter_mut().any(is_beyond)
+    }
+
     /// Goes on with what has come, while there is no link.
     pub fn idle(&mut self) {
         for log in 0..self.logs.len() {

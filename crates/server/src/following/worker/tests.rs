@@ -130,6 +130,18 @@ fn a_log_is_left_only_once_the_record_does_not_count_on_it() {
     assert_eq!(worker.ends(), None);
 }
 
+/// A promotion waits for readers only if they must not see what is applied.
+#[test]
+fn what_is_committed_needs_no_wait_for_readers() {
+    let server = Server::new();
+    let mut worker = asked(&server);
+    assert!(worker.has_uncommitted(), "a copy has not come");
+    worker.logs = vec![Follower::resumed(7, (20, 3), 20)];
+    assert!(!worker.has_uncommitted());
+    worker.copied[0] = Some((20, 3));
+    assert!(worker.has_uncommitted(), "the end of a copy may not be shown yet");
+}
+
 /// A copy for want of memory: its primary may have come back empty meanwhile.
 #[test]
 fn another_log_is_not_copied_for_want_of_memory() {
