@@ -571,7 +571,7 @@ impl Member {
                 self.withdraw(from, epoch, version);
             }
             Message::HandOver { group, epoch } if group == self.joining.group => {
-                self.hand_over(from, epoch, now_ns);
+                self.hand_over(from, epoch);
             }
             Message::Begun { group, epoch, is_released } if group == self.joining.group => {
                 self.begun(epoch, is_released);
@@ -671,10 +671,10 @@ impl Member {
         }
     }
 
-    fn hand_over(&mut self, watcher: Instance, epoch: u64, now_ns: u64) {
+    fn hand_over(&mut self, watcher: Instance, epoch: u64) {
         if let Role::Leads(of) = &mut self.role
             && of.epoch == epoch
-            && of.hand_over(now_ns)
+            && of.hand_over()
         {
             self.watcher = Some(watcher);
             self.actions.push(Action::StopEchoes(epoch));
