@@ -415,6 +415,7 @@ impl Worker {
         self.shared.view.end_lease();
     }
 
+                self.shared.view.take_changes(true);
     fn follow(&mut self, primary: Instance) {
         let member = self.topology.as_ref().and_then(|of| of.member(primary.member));
         let address = member.and_then(|of| of.fabric_address.parse::<Address>().ok());
@@ -426,6 +427,7 @@ impl Worker {
             None => tracing::error!("the topology has no address of {primary}"),
         }
     }
+                self.shared.view.take_changes(false);
 
     fn send(&mut self, to: Instance, message: Message) {
         if to == self.me() {
