@@ -289,6 +289,9 @@ fn a_primary_serves_while_all_of_its_set_confirms() {
     assert_eq!(member.part(), Part::Serves(1));
     assert!(member.member.serves(1, member.now_ns) && !member.member.serves(2, member.now_ns));
     assert!(member.member.serves_until_ns(member.now_ns) > member.now_ns);
+    let alone = &mut Fixture::primary(&[]);
+    let word_ns = alone.member.serves_until_ns(alone.now_ns);
+    assert_eq!(word_ns, alone.now_ns + LEASE_TERM_NS, "another one may be in the set next");
     member.confirm = vec![instance(2)];
     member.wait_ms(LEASE_TERM_NS / MS - HEARTBEAT_MS);
     assert_eq!(member.part(), Part::Serves(1));
@@ -304,9 +307,6 @@ fn a_silent_replica_is_waited_for_until_the_record_has_left_it_out() {
     let mut actions = member.wait_ms(SILENT_REPLICA_MS + 2 * HEARTBEAT_MS);
     assert_eq!(proposals(&actions), [[instance(2)]]);
     actions.retain(|of| matches!(of, Action::Require(_)));
-    let alone = &mut Fixture::primary(&[]);
-    let word_ns = alone.member.serves_until_ns(alone.now_ns);
-    assert_eq!(word_ns, alone.now_ns + LEASE_TERM_NS, "another one may be in the set next");
     let both = vec![instance(2), instance(3)];
     let waited: Vec<_> =
         actions.iter().filter_map(|of| waits_for(std::slice::from_ref(of))).collect();
