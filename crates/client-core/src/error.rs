@@ -165,7 +165,7 @@ fn status_text(status: Status) -> &'static str {
         }
         Status::Copying => "it is a replica and copies its primary's data: ask again later",
         Status::Fenced => {
-            "it has not reached the coordinator of its cluster for too long, and another server may lead"
+            "the in-sync set of its cluster has not confirmed that it leads, and another server may"
         }
         Status::OtherGroup => "the key belongs to another group of its cluster: follow the cluster",
         Status::RoleChanged => {

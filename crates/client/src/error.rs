@@ -228,7 +228,7 @@ pub enum Refusal {
     Copying,
     /// The server is a primary of a cluster without its lease: another one may lead.
     #[error(
-        "it has not reached the coordinator of its cluster for too long, and another server may lead"
+        "the in-sync set of its cluster has not confirmed that it leads, and another server may"
     )]
     Fenced,
     /// The key belongs to another group of the server's cluster.

@@ -51,7 +51,7 @@ enum Stage {
     /// It serves, while the lease holds.
     Serving,
     /// It serves and echoes no clocks, so that the read leases end.
-    EndingReads { since: Stopwatch },
+    EndingReads { since: Option<Stopwatch> },
     /// It takes no changes. What is in flight is acknowledged.
     Draining { since: Stopwatch },
 }
@@ -217,10 +217,11 @@ impl Leadership {
     }
 
     /// It is to be handed over. Whether it serves, so that it can be.
-    pub fn hand_over(&mut self, now_ns: u64) -> bool {
+    pub fn hand_over(&mut self) -> bool {
         let serves = matches!(self.stage, Stage::Serving);
         if serves {
-            self.stage = Stage::EndingReads { since: Stopwatch::begin(now_ns) };
+            // It counts from the next event on: the server ends the echoes first.
+            self.stage = Stage::EndingReads { since: None };
         }
         serves
     }
@@ -256,10 +257,11 @@ impl Leadership {
                 (Stage::Serving, Step::Serve)
             }
             Stage::Taking { .. } | Stage::Serving => return None,
-            Stage::EndingReads { mut since } => {
+            Stage::EndingReads { since } => {
+                let mut since = since.unwrap_or(Stopwatch::begin(now_ns));
                 since.tick(now_ns);
                 if !since.has_passed(READERS_WAIT_NS) {
-                    self.stage = Stage::EndingReads { since };
+                    self.stage = Stage::EndingReads { since: Some(since) };
                     return None;
                 }
                 (Stage::Draining { since: Stopwatch::begin(now_ns) }, Step::StopChanges)

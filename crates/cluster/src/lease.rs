@@ -20,9 +20,17 @@
 //! * a clock that goes back ends the lease, and what was asked before that confirms nothing. A clock
 //!   that jumps forward ends it early, and shortens no wait.
 //!
-//! What holds is checked in this order: a change is *replicated, then the lease checked, then
-//! acknowledged*; a read is *carried out, then the lease checked, then answered*; a client's clock is
-//! *taken, then the lease checked, then echoed*. A thread that is paused in between does no harm.
+//! What holds is checked in this order, and a thread that is paused in between does no harm:
+//!
+//! * a change is *replicated, then the lease checked, then acknowledged*;
+//! * for a read *the lease is checked, then the read carried out*, by the thread that owns the shard, and
+//!   answered once all that it has seen is acknowledged. Nothing changes the shard in between, so the
+//!   read gets what was there when the lease was checked: nobody else had acknowledged anything by then.
+//!   That moment is between the request and the reply, however late the reply is;
+//! * a client's clock is *taken, then the lease checked, then echoed*.
+//!
+//! Threads that serve compare their clock with a number that one thread writes. It is never further away
+//! than [`LEASE_TERM_NS`]: whoever may be promoted next, that thread may stand still.
 
 use crate::topology::Instance;
 use remora_layout::limits::{
@@ -127,8 +135,7 @@ impl PrimaryLease {
     }
 
     /// Until when it lasts, as far as is known: `u64::MAX` if it needs no word, 0 without a
-    /// word that it needs. For threads that compare it with their clock; it is of the latest clock
-    /// that this lease was called with.
+    /// word that it needs. It is of the latest clock that this lease was called with.
     pub fn until_ns(&self) -> u64 {
         let needed = self.grantors.iter().filter(|of| of.is_needed);
         needed.map(Grantor::until_ns).min().unwrap_or(u64::MAX)

@@ -10,9 +10,13 @@
 //! Invariants:
 //! * it takes part in no epoch below that for which it has withdrawn its ring: it takes no entries of
 //!   such a primary, and confirms no lease of it;
-//! * it leads an epoch only if the recorded topology names this instance, and takes it once: to give
-//!   it up is to end the instance, or to wait for the next epoch. A process that was started again is
-//!   another instance: it resumes nothing by itself;
+//! * it leads an epoch only if the recorded topology names this instance, and takes it once: to release
+//!   it is to wait for the next epoch. A process that was started again is another instance: it
+//!   resumes nothing by itself;
+//! * an instance that the record names keeps its data, whatever it cannot do. A primary that cannot
+//!   lead, or is cut off, *steps aside*: it ends its presence, so that a watcher may choose another
+//!   one, and leads on if none is chosen. One that has released its epoch asks to record the next one
+//!   with itself as the primary, if nobody takes it;
 //! * it serves only behind the wait for the leases of the epoch before, counted from its own
 //!   withdrawal, with all that it had received applied, and while its own lease holds;
 //! * the coordinator's session decides nothing here: a primary whose session is lost leads on while
@@ -23,13 +27,13 @@
 
 use crate::coordinator::{self, Outcome, Refused, SessionState};
 use crate::leadership::{Leadership, ReplicaStanding, Required, Step};
-use crate::lease::{LeaseAsk, Stopwatch};
+use crate::lease::{LEASE_TERM_NS, LeaseAsk, Stopwatch};
 use crate::message::{Message, Position};
 use crate::topology::change::{self, Joining};
 use crate::topology::{Group, GroupId, Instance, Topology};
 use remora_layout::limits::{
-    CUT_OFF_MS, ENTER_AGAIN_MS, PROPOSE_AGAIN_DOUBLINGS, PROPOSE_AGAIN_MS, REFRESH_MS,
-    RELEASED_TIMEOUT_MS,
+    CUT_OFF_MS, ENTER_AGAIN_MS, LEAD_AGAIN_MS, PROPOSE_AGAIN_DOUBLINGS, PROPOSE_AGAIN_MS,
+    REFRESH_MS, RELEASED_TIMEOUT_MS,
 };
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -72,7 +76,10 @@ pub enum Event {
     },
     /// How a replica stands, at a primary.
     Replica(Instance, ReplicaStanding),
-    /// The server cannot lead this epoch; the reason is for people.
+    /// What was received is applied, for [`Action::Prepare`] of this epoch.
+    Applied(u64),
+    /// What was received cannot be applied, for [`Action::Prepare`] of this epoch; the reason is for
+    /// people. It is there still, and another [`Action::Prepare`] tries again.
     CannotLead(u64, String),
 }
 
@@ -81,7 +88,7 @@ pub enum Event {
 pub enum Action {
     /// Ask the coordinator to make this instance present; answered by [`Event::Entered`].
     Enter(Instance),
-    /// Ask the coordinator to end the presence of this session: that of an instance that was given up.
+    /// Ask the coordinator to end the presence of this session.
     Leave,
     /// Have the newest topology delivered: let the coordinator renew by this version, and drop the
     /// answer. A member may read at a server of the coordinator that lags.
@@ -103,7 +110,7 @@ pub enum Action {
         epoch: u64,
     },
     /// Begin this epoch: apply all that was received, let replicas follow, take no changes yet;
-    /// answered by [`Event::Ready`].
+    /// answered by [`Event::Applied`] and then [`Event::Ready`], or by [`Event::CannotLead`].
     Prepare(u64),
     /// Take changes and answer reads in this epoch, whenever the lease holds.
     Serve(u64),
@@ -113,8 +120,6 @@ pub enum Action {
     StopEchoes(u64),
     /// Take no changes; answered by [`Event::Drained`].
     StopChanges(u64),
-    /// Give this instance up: call [`Member::begin_anew`] with another incarnation. The data stay.
-    BeginAnew,
     /// For the log: a transition with its reason.
     Say(Notice),
 }
@@ -142,11 +147,13 @@ pub enum Notice {
     LeaseHolds(u64),
     /// It asks to record this in-sync set.
     ChangesSet(Vec<Instance>, Vec<Instance>),
-    /// It is cut off from its replicas, which can go on without it: it gives up.
+    /// It is cut off from its replicas, which can go on without it: it steps aside.
     CutOff(u64),
-    /// It gives up, as it cannot lead.
+    /// It steps aside, as it cannot lead.
     CannotLead(u64, String),
-    /// It released an epoch, and no other has begun.
+    /// It stepped aside, and nobody else was promoted: it leads on.
+    IsBack(u64),
+    /// It released an epoch, and no other has begun: it asks to lead the next one.
     NobodyTook(u64),
     /// Another session has the presence of this member.
     IsPresentElsewhere,
@@ -186,12 +193,19 @@ impl Display for Notice {
             }
             Self::CutOff(epoch) => write!(
                 f,
-                "this server gives epoch {epoch} up: it reaches too few replicas, and they could go on without it"
+                "this server leaves epoch {epoch} to its replicas, of which it reaches too few: they could go on without it. Its data stay"
             ),
-            Self::CannotLead(epoch, why) => write!(f, "this server gives epoch {epoch} up: {why}"),
-            Self::NobodyTook(epoch) => {
-                write!(f, "this server has released epoch {epoch}, and no other epoch has begun")
+            Self::CannotLead(epoch, why) => write!(
+                f,
+                "this server cannot lead epoch {epoch} now, so that another one may. Its data stay, and it tries again: {why}"
+            ),
+            Self::IsBack(epoch) => {
+                write!(f, "no other server was promoted: this server leads epoch {epoch} on")
             }
+            Self::NobodyTook(epoch) => write!(
+                f,
+                "this server has released epoch {epoch}, and no other epoch has begun: it asks to lead the next one. Its data stay"
+            ),
             Self::IsPresentElsewhere => write!(
                 f,
                 "another process, or a session before this one, is present at the coordinator as this server: trying again"
@@ -212,9 +226,19 @@ enum Role {
     Released {
         epoch: u64,
         since: Stopwatch,
+        /// It has said that nobody takes it.
+        has_said: bool,
     },
-    /// It has said [`Action::BeginAnew`].
-    Ended,
+}
+
+/// A primary that is not present, so that a watcher may choose another one. It proposes nothing: those that
+/// could be chosen stay in the set.
+#[derive(Clone, Copy, Debug)]
+enum Aside {
+    /// It cannot apply what it has received, since it has tried last; `None`: it is trying.
+    CannotApply(Option<Stopwatch>),
+    /// It is cut off from its replicas, since then.
+    CutOff(Stopwatch),
 }
 
 /// What the member is, for status.
@@ -241,8 +265,8 @@ pub struct Member {
     /// Whether the coordinator has to be asked for a presence, and since when it was not.
     must_enter: bool,
     entered: Option<Stopwatch>,
-    /// Whether this session may have the presence of an instance that was given up.
-    must_leave: bool,
+    /// It leads, and steps aside for another one.
+    aside: Option<Aside>,
     is_present_elsewhere: bool,
     role: Role,
     /// It takes part in no epoch below this one.
@@ -283,7 +307,7 @@ impl Member {
             session: SessionState::Suspended,
             must_enter: true,
             entered: None,
-            must_leave: false,
+            aside: None,
             is_present_elsewhere: false,
             role: Role::Holds,
             fenced: 0,
@@ -304,22 +328,6 @@ impl Member {
         }
     }
 
-    /// Begins anew as another instance, with the data of this one; see [`Action::BeginAnew`].
-    pub fn begin_anew(&mut self, incarnation: u64, now_ns: u64) -> Vec<Action> {
-        let instance = Instance { incarnation, ..self.me };
-        let mut next = Self::new(Joining { instance, ..self.joining.clone() });
-        (next.session, next.must_leave) = (self.session, true);
-        // The answer is still to come.
-        (next.proposed, next.in_flight) = (self.proposed, self.in_flight);
-        next.live = std::mem::take(&mut self.live);
-        let topology = self.topology.take();
-        *self = next;
-        if let Some(topology) = topology {
-            self.hear_topology(topology, now_ns);
-        }
-        std::mem::take(&mut self.actions)
-    }
-
     /// This instance.
     pub fn instance(&self) -> Instance {
         self.me
@@ -335,6 +343,14 @@ impl Member {
         self.joining.group
     }
 
+    /// Whether its data may be cleared, to copy another server: the newest topology that it knows does not
+    /// say that this instance has every acknowledged entry. Else it may have to lead, and the others may
+    /// have lost what it has.
+    pub fn may_clear(&self) -> bool {
+        let group = self.topology.as_ref().and_then(|of| of.group(self.joining.group));
+        group.is_none_or(|of| !of.has_all_acknowledged(self.me))
+    }
+
     /// What it is at this time.
     pub fn part(&mut self, now_ns: u64) -> Part {
         match &mut self.role {
@@ -343,7 +359,7 @@ impl Member {
                 true => Part::Serves(of.epoch),
                 false => Part::Waits(of.epoch),
             },
-            Role::Holds | Role::Released { .. } | Role::Ended => Part::Holds,
+            Role::Holds | Role::Released { .. } => Part::Holds,
         }
     }
 
@@ -357,11 +373,12 @@ impl Member {
     }
 
     /// Until when [`Member::serves`] says so, if nothing happens meanwhile; 0 if it does not. For
-    /// threads that compare a number with their clock.
+    /// threads that compare a number with their clock: it is at most a lease's term away, also if nobody
+    /// has to confirm the lease. That may change before the thread that writes the number runs again.
     pub fn serves_until_ns(&mut self, now_ns: u64) -> u64 {
         match &mut self.role {
             Role::Leads(of) => match of.serves(now_ns) {
-                true => of.lease.until_ns(),
+                true => of.lease.until_ns().min(now_ns.saturating_add(LEASE_TERM_NS)),
                 false => 0,
             },
             _ => 0,
@@ -403,7 +420,8 @@ impl Member {
                     of.set_standing(instance, standing, now_ns);
                 }
             }
-            Event::CannotLead(epoch, why) => self.cannot_lead(epoch, why),
+            Event::Applied(epoch) => self.applied(epoch),
+            Event::CannotLead(epoch, why) => self.cannot_lead((epoch, why), now_ns),
         }
         self.require();
         std::mem::take(&mut self.actions)
@@ -492,7 +510,6 @@ impl Member {
 
     fn entered(&mut self, outcome: Outcome) {
         self.must_enter = outcome != Outcome::Done;
-        self.must_leave &= self.must_enter;
         let is_elsewhere = outcome == Outcome::Refused(Refused::IsPresent);
         if is_elsewhere && !std::mem::replace(&mut self.is_present_elsewhere, is_elsewhere) {
             self.say(Notice::IsPresentElsewhere);
@@ -527,7 +544,6 @@ impl Member {
             Role::Leads(of) => of.epoch,
             Role::Follows { epoch, .. } | Role::Released { epoch, .. } => *epoch,
             Role::Holds => 0,
-            Role::Ended => return,
         };
         let is_new = group.epoch > own_epoch;
         if is_new && matches!(self.role, Role::Leads(_)) {
@@ -568,6 +584,7 @@ impl Member {
 
     /// Leads no more.
     fn give_up(&mut self) {
+        self.end_aside();
         self.role = Role::Holds;
         self.actions.push(Action::Hold);
     }
@@ -578,7 +595,7 @@ impl Member {
                 self.withdraw(from, epoch, version);
             }
             Message::HandOver { group, epoch } if group == self.joining.group => {
-                self.hand_over(from, epoch, now_ns);
+                self.hand_over(from, epoch);
             }
             Message::Begun { group, epoch, is_released } if group == self.joining.group => {
                 self.begun(epoch, is_released);
@@ -638,7 +655,12 @@ impl Member {
     /// A watcher asks to withdraw the rings below this epoch.
     fn withdraw(&mut self, watcher: Instance, epoch: u64, version: u64) {
         let group = self.topology.as_ref().and_then(|of| of.group(self.joining.group));
-        let is_old = group.is_some_and(|of| of.epoch >= epoch) || epoch < self.fenced;
+        // By that topology it cannot be promoted any more, if it could before; and no later one comes that
+        // would let it take part again.
+        let is_out = group.is_some_and(|of| !of.has_all_acknowledged(self.me) && of.epoch > 0)
+            && self.topology.as_ref().is_some_and(|of| of.version > version);
+        let has_begun = group.is_some_and(|of| of.epoch >= epoch);
+        let is_old = has_begun || is_out || epoch < self.fenced;
         // Watchers ask those that could be promoted. A primary goes by the topology.
         if is_old || !matches!(self.role, Role::Holds | Role::Follows { .. }) {
             return;
@@ -673,10 +695,10 @@ impl Member {
         }
     }
 
-    fn hand_over(&mut self, watcher: Instance, epoch: u64, now_ns: u64) {
+    fn hand_over(&mut self, watcher: Instance, epoch: u64) {
         if let Role::Leads(of) = &mut self.role
             && of.epoch == epoch
-            && of.hand_over(now_ns)
+            && of.hand_over()
         {
             self.watcher = Some(watcher);
             self.actions.push(Action::StopEchoes(epoch));
@@ -690,7 +712,7 @@ impl Member {
             return;
         }
         self.give_up();
-        self.role = Role::Released { epoch, since: Stopwatch::begin(now_ns) };
+        self.role = Role::Released { epoch, since: Stopwatch::begin(now_ns), has_said: false };
         self.say(Notice::HandedOver(epoch));
         if let Some(watcher) = self.watcher {
             let group = self.joining.group;
@@ -698,44 +720,112 @@ impl Member {
         }
     }
 
-    fn cannot_lead(&mut self, epoch: u64, why: String) {
-        if matches!(&self.role, Role::Leads(of) if of.epoch == epoch) {
-            self.say(Notice::CannotLead(epoch, why));
-            self.end_instance();
+    fn leads(&self, epoch: u64) -> bool {
+        matches!(&self.role, Role::Leads(of) if of.epoch == epoch)
+    }
+
+    fn applied(&mut self, epoch: u64) {
+        if self.leads(epoch) && matches!(self.aside, Some(Aside::CannotApply(_))) {
+            self.end_aside();
+            self.say(Notice::IsBack(epoch));
         }
     }
 
-    /// The epoch ends only with another instance: this one is given up.
-    fn end_instance(&mut self) {
-        self.give_up();
-        self.role = Role::Ended;
-        self.actions.push(Action::BeginAnew);
+    fn cannot_lead(&mut self, (epoch, why): (u64, String), now_ns: u64) {
+        if self.leads(epoch) {
+            if !matches!(self.aside, Some(Aside::CannotApply(_))) {
+                self.say(Notice::CannotLead(epoch, why));
+            }
+            self.step_aside(Aside::CannotApply(Some(Stopwatch::begin(now_ns))));
+        }
+    }
+
+    fn step_aside(&mut self, aside: Aside) {
+        if self.aside.replace(aside).is_none() {
+            self.actions.push(Action::Leave);
+        }
+    }
+
+    fn end_aside(&mut self) {
+        if self.aside.take().is_some() {
+            (self.must_enter, self.entered, self.lapsed) = (true, None, None);
+        }
+    }
+
+    /// While it has stepped aside: tries again, or comes back.
+    fn stay_aside(&mut self, now_ns: u64) {
+        let Role::Leads(of) = &mut self.role else { return };
+        let (epoch, holds) = (of.epoch, of.lease.holds(now_ns));
+        match &mut self.aside {
+            Some(Aside::CannotApply(failed)) => {
+                failed.iter_mut().for_each(|at| at.tick(now_ns));
+                if failed.take_if(|at| at.has_passed(LEAD_AGAIN_MS * NS_PER_MS)).is_some() {
+                    self.actions.push(Action::Prepare(epoch));
+                }
+            }
+            Some(Aside::CutOff(since)) => {
+                since.tick(now_ns);
+                // Whom a watcher has asked confirms no lease any more.
+                if holds || since.has_passed(RELEASED_TIMEOUT_MS * NS_PER_MS) {
+                    self.end_aside();
+                    self.say(Notice::IsBack(epoch));
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Nobody takes the epoch that it has released. It has every acknowledged entry, so that it may lead the
+    /// next one: either that is recorded, or the promotion of another one.
+    fn take_back(&mut self, epoch: u64) {
+        let Some(topology) = self.topology.clone() else { return };
+        if let Role::Released { has_said, .. } = &mut self.role
+            && !std::mem::replace(has_said, true)
+        {
+            self.say(Notice::NobodyTook(epoch));
+        }
+        let author = (self.me, epoch);
+        if self.may_propose()
+            && let Ok(next) = change::take_back(&topology, self.joining.group, author)
+        {
+            // The primary of the epoch before is this one, which has released it.
+            self.released = self.released.max(epoch + 1);
+            self.propose(next);
+        }
     }
 
     fn tick(&mut self, now_ns: u64) {
-        let is_due = self.entered.is_none_or(|at| at.has_passed(ENTER_AGAIN_MS * NS_PER_MS));
-        if self.session == SessionState::Connected && self.must_enter && is_due {
-            self.entered = Some(Stopwatch::begin(now_ns));
-            if self.must_leave {
-                self.actions.push(Action::Leave);
-            }
-            self.actions.push(Action::Enter(self.me));
-        }
+        self.be_present(now_ns);
         self.join();
         match &mut self.role {
             Role::Leads(_) => self.lead(now_ns),
-            Role::Released { epoch, since } => {
+            Role::Released { epoch, since, .. } => {
                 since.tick(now_ns);
                 if since.has_passed(RELEASED_TIMEOUT_MS * NS_PER_MS) {
                     let epoch = *epoch;
-                    self.say(Notice::NobodyTook(epoch));
-                    self.end_instance();
+                    self.take_back(epoch);
                 }
             }
             // It may be elected, and the message lost.
             Role::Holds => self.know_epoch(self.fenced),
-            Role::Follows { .. } | Role::Ended => {}
+            Role::Follows { .. } => {}
         }
+    }
+
+    /// Asks for its presence, or for the end of it while it has stepped aside.
+    fn be_present(&mut self, now_ns: u64) {
+        let is_due = self.entered.is_none_or(|at| at.has_passed(ENTER_AGAIN_MS * NS_PER_MS));
+        if self.session != SessionState::Connected || !is_due {
+            return;
+        }
+        let is_aside = self.aside.is_some();
+        let action = match () {
+            () if is_aside && self.live.contains(&self.me) => Action::Leave,
+            () if !is_aside && self.must_enter => Action::Enter(self.me),
+            () => return,
+        };
+        self.entered = Some(Stopwatch::begin(now_ns));
+        self.actions.push(action);
     }
 
     /// Joins the cluster, if the topology does not have this instance, at its addresses.
@@ -757,9 +847,8 @@ impl Member {
     }
 
     fn may_propose(&self) -> bool {
-        let is_ended = matches!(self.role, Role::Ended);
         let is_free = !self.in_flight && self.session == SessionState::Connected;
-        is_free && !is_ended && self.has_backed_off()
+        is_free && self.has_backed_off()
     }
 
     fn propose(&mut self, next: Topology) {
@@ -786,7 +875,10 @@ impl Member {
             None => {}
         }
         self.watch_lease(epoch, now_ns);
-        self.change_set(now_ns);
+        match self.aside {
+            Some(_) => self.stay_aside(now_ns),
+            None => self.change_set(now_ns),
+        }
     }
 
     fn watch_lease(&mut self, epoch: u64, now_ns: u64) {
@@ -810,8 +902,7 @@ impl Member {
         if has_lapsed && of.is_cut_off(&set, &self.live) {
             let epoch = of.epoch;
             self.say(Notice::CutOff(epoch));
-            self.end_instance();
-            return;
+            return self.step_aside(Aside::CutOff(Stopwatch::begin(now_ns)));
         }
         let (author, group) = ((self.me, of.epoch), self.joining.group);
         if may_propose && let Ok(next) = change::set_in_sync(&topology, group, author, set.clone())

@@ -6,9 +6,10 @@ use remora_cluster::coordinator::{self, Outcome, Refused, SessionState};
 use remora_cluster::lease::{FENCE_WAIT_NS, LEASE_TERM_NS, LeaseAsk, READERS_WAIT_NS};
 use remora_cluster::member::{Action, Event, Member, Part};
 use remora_cluster::message::Message;
+use remora_cluster::topology::change;
 use remora_cluster::topology::{Instance, Topology};
 use remora_layout::limits::{
-    HEARTBEAT_MS, RELEASED_TIMEOUT_MS, RETURN_BACKOFF_MS, SILENT_REPLICA_MS,
+    HEARTBEAT_MS, LEAD_AGAIN_MS, RELEASED_TIMEOUT_MS, RETURN_BACKOFF_MS, SILENT_REPLICA_MS,
 };
 use std::sync::Arc;
 
@@ -17,13 +18,15 @@ struct Fixture {
     now_ns: u64,
     /// These confirm each lease at once.
     confirm: Vec<Instance>,
+    /// It has asked for its presence.
+    has_entered: bool,
 }
 
 impl Fixture {
     /// This member, as the topology makes it.
     fn new(number: u64, topology: &Topology) -> Self {
         let member = Member::new(joining(instance(number)));
-        let mut new = Self { member, now_ns: 50_000 * MS, confirm: Vec::new() };
+        let mut new = Self { member, now_ns: 50_000 * MS, confirm: Vec::new(), has_entered: false };
         new.give(Event::Coordinator(coordinator::Event::Session(SessionState::Connected)));
         new.topology(topology);
         new
@@ -44,6 +47,7 @@ impl Fixture {
     /// All but what is said, and requests for presence.
     fn give(&mut self, event: Event) -> Vec<Action> {
         let mut actions = self.member.handle(self.now_ns, event);
+        self.has_entered |= actions.iter().any(|of| matches!(of, Action::Enter(_)));
         actions.retain(|of| !matches!(of, Action::Say(_) | Action::Enter(_)));
         if let Some(epoch) = actions.iter().find_map(|of| match of {
             Action::Withdraw(epoch) => Some(*epoch),
@@ -86,6 +90,11 @@ impl Fixture {
             actions.extend(self.give(Event::Tick));
         }
         actions
+    }
+
+    /// Whether it has asked for its presence since this was called last.
+    fn enters(&mut self) -> bool {
+        std::mem::take(&mut self.has_entered)
     }
 
     fn part(&mut self) -> Part {
@@ -155,6 +164,21 @@ fn a_topology_from_before_the_withdrawal_lets_nobody_take_part_again() {
     member.withdraw(2, old.version + 1);
     member.topology(&old);
     assert_eq!(member.part(), Part::Holds, "by a newer one it is in the set");
+}
+
+#[test]
+fn a_late_message_of_a_watcher_holds_nobody_that_is_out_of_the_set() {
+    let before = led_by_1(&[2, 3]);
+    let mut member = Fixture::new(2, &before);
+    let after = with_set(&before, &[3]);
+    member.topology(&after);
+    assert_eq!(member.withdraw(2, before.version), [], "it cannot be elected any more");
+    assert!(member.confirms(1, 1));
+    assert!(member.withdraw(2, after.version).contains(&Action::Withdraw(2)));
+    // In the set it may be elected by any version.
+    let mut member = Fixture::new(3, &before);
+    member.topology(&after);
+    assert!(member.withdraw(2, before.version).contains(&Action::Withdraw(2)));
 }
 
 #[test]
@@ -265,6 +289,9 @@ fn a_primary_serves_while_all_of_its_set_confirms() {
     assert_eq!(member.part(), Part::Serves(1));
     assert!(member.member.serves(1, member.now_ns) && !member.member.serves(2, member.now_ns));
     assert!(member.member.serves_until_ns(member.now_ns) > member.now_ns);
+    let alone = &mut Fixture::primary(&[]);
+    let word_ns = alone.member.serves_until_ns(alone.now_ns);
+    assert_eq!(word_ns, alone.now_ns + LEASE_TERM_NS, "another one may be in the set next");
     member.confirm = vec![instance(2)];
     member.wait_ms(LEASE_TERM_NS / MS - HEARTBEAT_MS);
     assert_eq!(member.part(), Part::Serves(1));
@@ -379,8 +406,8 @@ fn a_hand_over_ends_reads_then_changes_then_the_epoch() {
     assert_eq!(member.give(hand_over(2)), [], "of another epoch");
     assert_eq!(member.give(hand_over(1)), [Action::StopEchoes(1)]);
     assert_eq!(member.give(hand_over(1)), [], "asked again");
-    let actions = member.wait_ms(READERS_WAIT_NS / MS - HEARTBEAT_MS);
-    assert!(!actions.contains(&Action::StopChanges(1)));
+    let actions = member.wait_ms(READERS_WAIT_NS / MS);
+    assert!(!actions.contains(&Action::StopChanges(1)), "it counts from behind the last echo");
     assert_eq!(member.part(), Part::Serves(1), "it serves meanwhile");
     assert_eq!(member.give(Event::Drained { epoch: 1, positions: ends(1, 9) }), []);
     assert!(member.wait_ms(HEARTBEAT_MS).contains(&Action::StopChanges(1)));
@@ -391,15 +418,37 @@ fn a_hand_over_ends_reads_then_changes_then_the_epoch() {
     // It never leads that epoch again, whatever it reads.
     assert_eq!(member.topology(&with_set(&led_by_1(&[2]), &[2])), []);
     assert_eq!(member.part(), Part::Holds);
-    // Nobody takes it: the instance ends, so that a watcher chooses.
-    let actions = member.wait_ms(RELEASED_TIMEOUT_MS + HEARTBEAT_MS);
-    assert!(actions.contains(&Action::BeginAnew));
-    member.member.begin_anew(2, member.now_ns);
-    assert_eq!(member.member.instance().incarnation, 2);
-    assert_eq!(member.part(), Part::Holds);
-    let actions = member.member.handle(member.now_ns, Event::Tick);
-    let leaves = actions.iter().position(|of| *of == Action::Leave).unwrap();
-    assert_eq!(actions[leaves + 1], Action::Enter(member.member.instance()));
+}
+
+#[test]
+fn a_primary_that_has_released_its_epoch_asks_to_lead_the_next_if_nobody_takes_it() {
+    let mut member = Fixture::primary(&[2]);
+    let hand_over = Message::HandOver { group: GROUP, epoch: 1 };
+    member.give(Event::Message(instance(9), hand_over));
+    member.wait_ms(READERS_WAIT_NS / MS + 2 * HEARTBEAT_MS);
+    member.give(Event::Drained { epoch: 1, positions: ends(1, 12) });
+    let takes_back = |actions: &[Action]| {
+        let of = |action: &Action| match action {
+            Action::Propose(next) => Some(next.group(GROUP).unwrap().clone()),
+            _ => None,
+        };
+        actions.iter().find_map(of)
+    };
+    // The coordinator has no quorum.
+    let session = |state| Event::Coordinator(coordinator::Event::Session(state));
+    member.give(session(SessionState::Suspended));
+    let actions = member.wait_ms(2 * RELEASED_TIMEOUT_MS);
+    assert_eq!(actions, [], "it keeps what it has, and waits");
+    member.give(session(SessionState::Connected));
+    let next = takes_back(&member.wait_ms(2 * HEARTBEAT_MS)).expect("it asks to lead again");
+    assert_eq!((next.epoch, next.primary), (2, Some(instance(1))));
+    assert_eq!(next.in_sync, [instance(2)]);
+    // It is recorded. Its former epoch was released, so that there is nothing to wait out.
+    let topology = change::take_back(&led_by_1(&[2]), GROUP, (instance(1), 1)).unwrap();
+    let actions = member.topology(&topology);
+    assert!(actions.contains(&Action::Prepare(2)), "{actions:?}");
+    member.give(Event::Ready(2));
+    assert!(member.wait_ms(2 * HEARTBEAT_MS).contains(&Action::Serve(2)));
 }
 
 #[test]
@@ -423,23 +472,62 @@ fn a_primary_that_is_cut_off_lets_the_others_go_on() {
     member.give(present(&[1, 2, 3]));
     member.confirm.clear();
     let actions = member.wait_ms(SILENT_REPLICA_MS + 2 * HEARTBEAT_MS);
-    assert!(actions.contains(&Action::BeginAnew) && proposals(&actions).is_empty(), "{actions:?}");
+    assert!(actions.contains(&Action::Leave) && proposals(&actions).is_empty(), "{actions:?}");
+    // It still has everything, and nobody was promoted: it goes on.
+    member.enters();
+    let actions = member.wait_ms(RELEASED_TIMEOUT_MS - 2 * HEARTBEAT_MS);
+    assert!(proposals(&actions).is_empty() && !member.enters(), "it leaves them the epoch");
+    let actions = member.wait_ms(6 * HEARTBEAT_MS);
+    assert!(member.enters(), "it is present again");
+    assert_eq!(proposals(&actions), [[]]);
+    // It is reached again while it has stepped aside.
+    let mut member = Fixture::primary(&[2, 3]);
+    member.give(present(&[1, 2, 3]));
+    member.confirm.clear();
+    member.wait_ms(SILENT_REPLICA_MS + 2 * HEARTBEAT_MS);
+    member.confirm = vec![instance(2), instance(3)];
+    member.enters();
+    member.wait_ms(3 * HEARTBEAT_MS);
+    assert!(member.enters() && member.part() == Part::Serves(1));
     // Only one is: it could do no better.
     let mut member = Fixture::primary(&[2, 3]);
     member.give(present(&[1, 2]));
     member.confirm.clear();
     let actions = member.wait_ms(SILENT_REPLICA_MS + 2 * HEARTBEAT_MS);
-    assert!(!actions.contains(&Action::BeginAnew));
+    assert!(!actions.contains(&Action::Leave));
     assert_eq!(proposals(&actions), [[]]);
 }
 
 #[test]
-fn a_server_that_cannot_lead_gives_that_epoch_up() {
-    let mut member = Fixture::primary(&[2]);
-    assert_eq!(member.give(Event::CannotLead(2, "a disk".into())), []);
-    let actions = member.give(Event::CannotLead(1, "a disk".into()));
-    assert_eq!(actions, [Action::Hold, Action::BeginAnew]);
-    assert_eq!(member.part(), Part::Holds);
+fn a_server_that_cannot_lead_keeps_its_data_and_tries_again_until_another_one_leads() {
+    let topology = promoted(&led_by_1(&[2, 3]), 2, &[3]);
+    let present = |of: &[u64]| {
+        let live = of.iter().map(|of| instance(*of)).collect();
+        Event::Coordinator(coordinator::Event::Members(live))
+    };
+    let fails = |epoch| Event::CannotLead(epoch, "no memory".into());
+    let mut member = Fixture::new(2, &topology);
+    member.give(present(&[2, 3]));
+    assert_eq!(member.give(fails(1)), [], "of another epoch");
+    assert_eq!(member.give(fails(2)), [Action::Leave], "a watcher may choose another one");
+    member.enters();
+    // Nobody confirms its lease. It proposes no set without those that could lead instead.
+    let actions = member.wait_ms(LEAD_AGAIN_MS + HEARTBEAT_MS);
+    let prepares =
+        |actions: &[Action]| actions.iter().filter(|of| **of == Action::Prepare(2)).count();
+    assert!(proposals(&actions).is_empty() && prepares(&actions) == 1, "{actions:?}");
+    assert!(!member.enters());
+    assert_eq!(member.give(fails(2)), []);
+    assert_eq!(prepares(&member.wait_ms(LEAD_AGAIN_MS + HEARTBEAT_MS)), 1);
+    assert_eq!(member.give(Event::Applied(2)), []);
+    assert_eq!(proposals(&member.wait_ms(2 * HEARTBEAT_MS)).len(), 1);
+    assert!(member.enters(), "it may lead after all");
+    // Another one is promoted.
+    member.give(fails(2));
+    let actions = member.topology(&promoted(&topology, 3, &[]));
+    assert_eq!(actions, [Action::Hold, Action::Follow { primary: instance(3), epoch: 3 }]);
+    member.wait_ms(HEARTBEAT_MS);
+    assert!(member.enters());
 }
 
 #[test]

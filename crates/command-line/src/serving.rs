@@ -50,15 +50,12 @@ pub enum Ending {
     Signal(i32),
     /// Standard input has ended: the owner is gone, or lets go.
     OwnerGone,
-    /// The server has to begin anew, as another instance of itself.
-    BeginsAnew,
 }
 
-/// Watches for endings from now on. The first one arrives in the channel, whose other end is for
-/// endings that the server itself brings about; a
+/// Watches for endings from now on. The first one arrives in the channel; a
 /// second signal ends the process at once, and leaves the socket's file as
 /// SIGKILL does: the next server replaces it.
-pub fn watch_for_end(owned_by_parent: bool) -> anyhow::Result<(Sender<Ending>, Receiver<Ending>)> {
+pub fn watch_for_end(owned_by_parent: bool) -> anyhow::Result<Receiver<Ending>> {
     let (sender, receiver) = channel();
     let mut signals = Signals::new([SIGTERM, SIGINT]).context("cannot watch signals")?;
     let on_signal = sender.clone();
@@ -71,10 +68,9 @@ pub fn watch_for_end(owned_by_parent: bool) -> anyhow::Result<(Sender<Ending>, R
         }
     })?;
     if owned_by_parent {
-        let sender = sender.clone();
         spawn("owner", move || wait_for_owner(sender))?;
     }
-    Ok((sender, receiver))
+    Ok(receiver)
 }
 
 /// Sees to it that the process ends even if draining hangs.

@@ -750,9 +750,11 @@ pub const PROPOSE_AGAIN_MS: u64 = 8;
 pub const PROPOSE_AGAIN_DOUBLINGS: u32 = 8;
 /// A primary that hands its epoch over waits so long for what is in flight, ms, and leads on then.
 pub const HAND_OVER_TIMEOUT_MS: u64 = 1_000;
-/// A primary that has released its epoch waits so long for the next one, ms, and then lets its
-/// instance end, which makes a watcher choose.
+/// A primary that has released its epoch, or has stepped aside as it is cut off, waits so long for
+/// another one, ms. Then it asks to lead the next epoch, or leads on.
 pub const RELEASED_TIMEOUT_MS: u64 = 2_000;
+/// A promoted server that could not apply what it had received tries again after this, ms.
+pub const LEAD_AGAIN_MS: u64 = 1_000;
 /// A watcher asks a member to withdraw its ring again after this, ms.
 pub const WITHDRAW_AGAIN_MS: u64 = 50;
 /// A watcher waits so long for all of an in-sync set that could lead, ms, then for one.

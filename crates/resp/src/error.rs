@@ -66,9 +66,9 @@ pub enum CommandError {
         /// The address of the primary.
         primary: String,
     },
-    /// A primary of a cluster without its lease.
+    /// A primary of a cluster without its lease, or a change at one that hands its epoch over.
     #[error(
-        "CLUSTERDOWN this server has not reached the coordinator for too long, and another one may lead"
+        "CLUSTERDOWN the recorded in-sync set has not confirmed that this server leads, and another one may"
     )]
     Fenced,
     /// In a cluster: another server leads the slot of the keys.

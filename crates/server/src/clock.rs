@@ -3,6 +3,7 @@
 use remora_engine::Now;
 use remora_layout::limits::CLOCK_LOOK_TAKES_MS;
 use remora_protocol::{ClockFollower, ServerClock};
+use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -65,11 +66,6 @@ impl Clock {
         self.start
     }
 
-    /// The monotonic clock, from when this one was started.
-    pub fn monotonic(&self) -> MonotonicClock {
-        MonotonicClock::Since(self.start)
-    }
-
     /// The monotonic clock, ms since this one was started: how long something lasts, whatever the wall
     /// clock does.
     pub fn since_ms(&self, instant: Instant) -> u64 {
@@ -77,11 +73,12 @@ impl Clock {
     }
 }
 
-/// A monotonic clock, ns: the machine's since some moment, or the one of a simulated world.
+/// A clock that never goes back, ns: the machine's, or the one of a simulated world.
 #[derive(Clone)]
 pub enum MonotonicClock {
-    /// The machine's, since this moment.
-    Since(Instant),
+    /// The machine's CLOCK_BOOTTIME, as clients have: it runs on while the machine is suspended, so that no
+    /// lease outlasts that. In a virtual machine that its host pauses it may stand (docs/assumptions.md, T5).
+    Boottime,
     /// A given one: never 0, and never going back.
     Given(Arc<dyn Fn() -> u64 + Send + Sync>),
 }
@@ -90,7 +87,10 @@ impl MonotonicClock {
     /// The time, ns; never 0.
     pub fn now_ns(&self) -> u64 {
         match self {
-            Self::Since(started) => started.elapsed().as_nanos() as u64 + 1,
+            Self::Boottime => {
+                let now = clock_gettime(ClockId::Boottime);
+                now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64 + 1
+            }
             Self::Given(now_ns) => now_ns(),
         }
     }
@@ -105,4 +105,20 @@ impl fmt::Debug for MonotonicClock {
 /// The wall clock, Unix ms.
 pub fn wall_unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_of_leases_is_that_of_the_machine_with_its_suspends() {
+        let boottime_ns = || {
+            let now = clock_gettime(ClockId::Boottime);
+            now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+        };
+        let before_ns = boottime_ns();
+        let now_ns = MonotonicClock::Boottime.now_ns();
+        assert!((before_ns..=boottime_ns() + 1).contains(&now_ns), "{before_ns} {now_ns}");
+    }
 }

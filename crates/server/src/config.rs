@@ -99,4 +99,36 @@ impl Config {
     pub(crate) fn is_clustered(&self) -> bool {
         self.cluster.is_some()
     }
+
+    /// A small server of two shards, whose socket is in this directory.
+    #[cfg(test)]
+    pub(crate) fn for_tests(directory: &std::path::Path) -> Self {
+        Self {
+            data: None,
+            replica_of: None,
+            cluster: None,
+            replica_reads: Default::default(),
+            min_replicas: 0,
+            replica_acks: remora_replica::AskFor::default(),
+            replica_backlog_bytes: 0,
+            resp_address: SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 0)),
+            socket_path: directory.join("socket"),
+            fabric_address: None,
+            rdma_devices: Vec::new(),
+            rdma_packets: Packets::default(),
+            transport: Wanted::Auto,
+            shards: 2,
+            max_memory_bytes: 8 << 20,
+            buckets: 0,
+            wake: Wake::Event,
+            pin: false,
+            lease_min_ms: 1000,
+            pointer_sharing: true,
+            quarantine_bytes: 0,
+            upload_idle_s: remora_layout::limits::UPLOAD_IDLE_S,
+            eviction: Eviction::None,
+            max_queue_pairs: 1,
+            reads_per_client: 1,
+        }
+    }
 }

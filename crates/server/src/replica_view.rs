@@ -16,7 +16,7 @@ use remora_layout::limits::{PRIMARY_TIME_MS, READ_LEASE_MARGIN_MS, READ_LEASE_MS
 use remora_protocol::message::Status;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Whether replicas answer reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -65,8 +65,9 @@ pub struct ReplicaView {
     ahead_at_ms: AtomicU64,
     /// Until when the lease of a primary of a cluster lasts, ns of its clock.
     leased_ns: AtomicU64,
-    /// Whether such a primary renews read leases.
+    /// Whether such a primary renews read leases, and whether it takes changes.
     echoes: AtomicBool,
+    changes: AtomicBool,
     /// The last time at which readers may have been answered, ns of its clock; 0 for never.
     shown_ns: AtomicU64,
 }
@@ -88,14 +89,14 @@ impl ReplicaView {
             ahead_at_ms: 0.into(),
             leased_ns: 0.into(),
             echoes: true.into(),
+            changes: true.into(),
             shown_ns: 0.into(),
         }
     }
 
     /// Of a server that is a primary for good.
     pub fn of_primary() -> Arc<Self> {
-        let clock = MonotonicClock::Since(Instant::now());
-        Arc::new(Self::new(clock, ReplicaReads::None, false))
+        Arc::new(Self::new(MonotonicClock::Boottime, ReplicaReads::None, false))
     }
 
     /// The setting.
@@ -131,6 +132,20 @@ impl ReplicaView {
     /// when it is about to hand its epoch over.
     pub fn echo(&self, echoes: bool) {
         self.echoes.store(echoes, Ordering::SeqCst);
+    }
+
+    /// Whether a primary of a cluster takes changes, while it has its lease: not when it hands its epoch
+    /// over, and waits for those in flight.
+    pub fn take_changes(&self, takes: bool) {
+        self.changes.store(takes, Ordering::SeqCst);
+    }
+
+    /// Whether a primary of a cluster refuses changes for now. What comes through nevertheless, as the
+    /// lease ends a moment later, waits to be acknowledged.
+    #[inline]
+    pub fn refuses_changes(&self) -> bool {
+        self.word.load(Ordering::Acquire) == LEASED
+            && !(self.has_lease() && self.changes.load(Ordering::SeqCst))
     }
 
     /// Whether a primary may acknowledge changes and answer reads now: it has its lease, or needs none.
@@ -246,7 +261,7 @@ mod tests {
     use super::*;
 
     fn clock() -> MonotonicClock {
-        MonotonicClock::Since(Instant::now())
+        MonotonicClock::Boottime
     }
 
     #[test]
@@ -260,10 +275,14 @@ mod tests {
         let view = ReplicaView::new(clock(), ReplicaReads::None, true);
         view.lease(view.now_ns() + 20_000_000);
         assert_eq!((view.lag(), view.refusal(), view.is_replica()), (Lag::PRIMARY, None, false));
-        assert!(view.has_lease());
+        assert!(view.has_lease() && !view.refuses_changes());
+        view.take_changes(false);
+        assert!(view.refuses_changes() && view.refusal().is_none(), "it hands over");
+        view.take_changes(true);
         std::thread::sleep(Duration::from_millis(25));
         let fenced = (Lag::UNKNOWN, Some(Status::Fenced), false);
         assert_eq!((view.lag(), view.refusal(), view.has_lease()), fenced);
+        assert!(view.refuses_changes());
         view.lease(view.now_ns() + 10_000_000_000);
         assert_eq!((view.lag(), view.refusal()), (Lag::PRIMARY, None));
         view.echo(false);
@@ -273,6 +292,7 @@ mod tests {
         assert_eq!(view.refusal(), Some(Status::Fenced));
         view.show(None);
         assert_eq!((view.refusal(), view.is_replica()), (Some(Status::NoReads), true));
+        assert!(!view.refuses_changes(), "a replica refuses them by its role");
     }
 
     #[test]

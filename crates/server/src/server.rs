@@ -2,7 +2,7 @@
 
 use crate::agent_inbox::AgentInbox;
 use crate::balance::BusyShare;
-use crate::clock::{Clock, wall_unix_ms};
+use crate::clock::{Clock, MonotonicClock, wall_unix_ms};
 use crate::cluster::{ClusterState, ClusterThread};
 use crate::config::{Config, Data, Wanted};
 use crate::control::{self, Control};
@@ -175,7 +175,7 @@ impl Server {
         let (disk, commit) =
             begin_disk(&config, (data.as_ref(), watch), (&mut loops, &slots))?.unzip();
         let role = first_role(&config, disk.is_some(), &mut loops);
-        let view = ReplicaView::new(clock.monotonic(), config.replica_reads, is_replica);
+        let view = ReplicaView::new(MonotonicClock::Boottime, config.replica_reads, is_replica);
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {

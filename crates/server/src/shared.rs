@@ -18,6 +18,7 @@ use crate::touch_hints::TouchHints;
 use crate::traffic::TrafficSums;
 use crate::turn_times::TurnTimes;
 use remora_arena::{ReadView, Region};
+use remora_cluster::topology::Instance;
 use remora_engine::ShardStats;
 use remora_fabric::shm::mark::{ReadyMark, RungClients};
 use remora_fabric::{Transport, tcp, verbs};
@@ -234,6 +235,18 @@ impl ServerCounts {
 }
 
 impl Shared {
+    /// Whether the data of a replica may be cleared: not while the newest topology that is known says that this
+    /// process has every acknowledged change.
+    pub fn may_clear(&self) -> bool {
+        let (Some(settings), Some(topology)) = (&self.config.cluster, self.cluster.topology())
+        else {
+            return true;
+        };
+        let own = Instance { member: self.cluster.member, incarnation: self.incarnation };
+        let group = topology.group_named(&settings.group);
+        group.is_none_or(|of| !of.has_all_acknowledged(own))
+    }
+
     /// Wakes the control thread: the server ends, or a session does.
     pub fn wake_control(&self) {
         if let Some(waker) = self.control.get() {

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`join`] | the member itself, with each start |
 //! | [`set_in_sync`] | the primary of that epoch: it alone knows who has every entry |
+//! | [`take_back`] | the primary that has released its epoch, if nobody takes the next one |
 //! | [`promote`] | the watcher, after it has withdrawn the log rings of the old primary |
 //! | [`promote_with_loss`] | an operator, where nothing is left that has every acknowledged entry |
 //! | [`drain`], [`undrain`], [`leave`], [`add_group`], [`assign_slots`] | an operator |
@@ -165,6 +166,29 @@ pub fn set_in_sync(
     let mut next = topology.clone();
     in_sync.iter().for_each(|of| begin_serving(&mut next, *of));
     group_mut(&mut next, group).in_sync = in_sync;
+    finish(next)
+}
+
+/// The primary of an epoch leads the next one, too: it has released that epoch, and nobody else took
+/// the next. What it was asked for the epoch that ends holds no more. The in-sync set stays, and so may the
+/// primary if it is being drained.
+///
+/// # Errors
+/// [`Refusal::NotPrimary`] and [`Refusal::OtherEpoch`] if the author does not lead in that epoch.
+pub fn take_back(
+    topology: &Topology,
+    group: GroupId,
+    (author, epoch): (Instance, u64),
+) -> Result<Topology, Refusal> {
+    let of = expect_epoch(topology, group, epoch)?;
+    if of.primary != Some(author) {
+        return Err(Refusal::NotPrimary(author));
+    }
+    if epoch >= MAX_EPOCH {
+        return Err(Refusal::LastEpoch(group));
+    }
+    let mut next = topology.clone();
+    group_mut(&mut next, group).epoch = epoch + 1;
     finish(next)
 }
 

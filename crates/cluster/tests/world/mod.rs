@@ -70,7 +70,9 @@ impl World {
         let mut random = Random::new(seed);
         let shape = (random.within(1..3u32), random.within(2..5u64));
         let min_replicas = if random.one_in(4) { 0 } else { 1 };
-        Self { has_faults: true, traces, ..Self::shaped(random, shape, min_replicas) }
+        let mut world = Self::shaped(random, shape, min_replicas);
+        world.nodes.iter_mut().for_each(|of| of.stalls = true);
+        Self { has_faults: true, traces, ..world }
     }
 
     /// Without faults: so many groups, each with so many members.
@@ -180,7 +182,8 @@ impl World {
             Packet::Shipped(Shipped::Copy { .. }) => self.random.within(2..30),
             Packet::Shipped(_) => 1,
             Packet::Control(_) if self.has_faults && self.random.one_in(50) => {
-                self.random.within(5..400)
+                let most_ms = if self.random.one_in(8) { 20_000 } else { 400 };
+                self.random.within(5..most_ms)
             }
             Packet::Control(_) => self.random.within(1..4),
         };
@@ -268,7 +271,7 @@ impl World {
                 self.ensemble.lag(process.coordinator.link(), false);
             }
             let node = &mut self.nodes[at];
-            node.paused_until_ms = 0;
+            (node.paused_until_ms, node.cannot_apply_until_ms, node.stalls) = (0, 0, false);
             node.restarts_ms = node.restarts_ms.min(self.now_ms + 100);
         }
         self.coordinator_cuts.clear();
@@ -358,6 +361,9 @@ impl World {
         let is_long = self.random.one_in(13);
         let for_ms = self.random.within(20..if is_long { 4_000 } else { 620 });
         let until_ms = self.now_ms + for_ms;
+        if self.random.one_in(5) {
+            return self.fault_of_data(group, until_ms);
+        }
         match self.random.below(16) {
             0..5 => self.crash(at, until_ms),
             5..7 => {
@@ -382,9 +388,7 @@ impl World {
                 self.coordinator_cuts.insert(at, until_ms);
             }
             12 => {
-                self.say(&format!("the coordinator has no quorum for {for_ms} ms"));
-                self.ensemble.set_quorum(false);
-                self.quorum_lost_until_ms = until_ms;
+                self.lose_quorum(until_ms);
             }
             13 => {
                 let lags = self.random.one_in(2);
@@ -395,6 +399,44 @@ impl World {
             14 => self.promote(group),
             _ => self.crash_watcher(until_ms),
         }
+    }
+
+    /// A server that has everything cannot use it for a while, or would like to copy another one.
+    fn fault_of_data(&mut self, group: GroupId, until_ms: u64) {
+        let of_group = self.nodes.iter().enumerate().filter(|(_, of)| of.group == group);
+        let of_group: Vec<_> = of_group.map(|(at, _)| at).collect();
+        match self.random.below(4) {
+            0 => {
+                self.promote(group);
+                self.lose_quorum(until_ms);
+            }
+            1 => {
+                let at = self.random.pick(&of_group);
+                self.must_copy(at);
+            }
+            _ => {
+                let many = self.random.one_in(2);
+                for at in of_group {
+                    if many || self.random.one_in(2) {
+                        self.say(&format!("{} cannot apply", self.nodes[at].name));
+                        self.nodes[at].cannot_apply_until_ms = until_ms + 2_000;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A replica is to copy its primary anew. Its link ends.
+    fn must_copy(&mut self, at: usize) {
+        self.say(&format!("{} is to copy its primary", self.nodes[at].name));
+        self.nodes[at].must_copy = true;
+        self.nodes[at].memory.ring = None;
+    }
+
+    fn lose_quorum(&mut self, until_ms: u64) {
+        self.say(&format!("the coordinator has no quorum until {until_ms}"));
+        self.ensemble.set_quorum(false);
+        self.quorum_lost_until_ms = until_ms;
     }
 
     fn crash(&mut self, at: usize, until_ms: u64) {

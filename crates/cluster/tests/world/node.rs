@@ -81,6 +81,8 @@ struct Leads {
     required: Required,
     takes_changes: bool,
     echoes: bool,
+    /// The clock until which the threads that serve may do so, as the thread of the cluster wrote it last.
+    word_ns: u64,
     has_served: bool,
     drains: bool,
     is_ready: bool,
@@ -120,6 +122,13 @@ pub struct Node {
     pub process: Option<Process>,
     pub paused_until_ms: u64,
     pub restarts_ms: u64,
+    /// What was received cannot be applied before this.
+    pub cannot_apply_until_ms: u64,
+    /// It is to copy its primary anew, as soon as it may.
+    pub must_copy: bool,
+    /// It may stand still in the middle of a turn.
+    pub stalls: bool,
+    has_stalled: bool,
     pub memory: Memory,
     /// Readers take what they read for fresh until then, in the world's time.
     pub readers_until_ms: u64,
@@ -151,6 +160,10 @@ impl Node {
             process: None,
             paused_until_ms: 0,
             restarts_ms: 0,
+            cannot_apply_until_ms: 0,
+            must_copy: false,
+            stalls: false,
+            has_stalled: false,
             memory: Memory::default(),
             readers_until_ms: 0,
             latest_ms: 0,
@@ -244,9 +257,25 @@ impl Node {
         process.inbox.push_back(sent);
     }
 
-    /// The process runs for a moment.
+    /// The process runs for a moment: the threads that serve, then that of the cluster.
     pub fn turn(&mut self, turn: &mut Turn) {
         let clock_ns = self.clock.read_ns(turn.now_ms);
+        self.lead(clock_ns, turn);
+        self.has_stalled = false;
+        self.run_cluster(clock_ns, turn);
+        self.renew(clock_ns);
+    }
+
+    /// The word is written anew, unless the thread stands still.
+    fn renew(&mut self, clock_ns: u64) {
+        if let Some(process) = self.process.as_mut().filter(|_| !self.has_stalled)
+            && let Some(leads) = &mut process.leads
+        {
+            leads.word_ns = process.member.serves_until_ns(clock_ns);
+        }
+    }
+
+    fn run_cluster(&mut self, clock_ns: u64, turn: &mut Turn) {
         self.latest_ms = self.latest_ms.max(clock_ns / 1_000_000);
         loop {
             let Some(process) = self.process.as_mut() else { return };
@@ -266,7 +295,6 @@ impl Node {
         }
         self.end_copy(turn);
         self.ask_to_follow(turn);
-        self.lead(clock_ns, turn);
     }
 
     fn hear_coordinator(&mut self, event: coordinator::Event, clock_ns: u64, turn: &mut Turn) {
@@ -341,9 +369,11 @@ impl Node {
                     && primary == from
                     && link == self.links
                     && self.memory.ring.is_none()
+                    && process.member.may_clear()
                 {
                     // What readers have seen goes: their leases have ended, a server waits for that.
                     self.readers_until_ms = 0;
+                    self.must_copy = false;
                     self.memory = Memory { is_part: true, ..Memory::default() };
                     let due_ms = turn.now_ms + turn.random.within(5..60u64);
                     let ring = Ring { primary, epoch, link };
@@ -382,7 +412,9 @@ impl Node {
         }
         process.asked_ms = turn.now_ms;
         self.links += 1;
-        let (link, applied, shape) = (self.links, self.memory.applied, self.memory.shape());
+        // Without its place in the log it is copied.
+        let applied = if self.must_copy { u64::MAX } else { self.memory.applied };
+        let (link, shape) = (self.links, self.memory.shape());
         let packet = Packet::Shipped(Shipped::Follow { epoch, link, applied, shape });
         turn.sent.push(Sent { from: process.member.instance(), to: primary, packet });
     }
@@ -413,6 +445,14 @@ impl Node {
                 process.asked.insert(id, Asked::Nothing);
             }
             member::Action::Propose(topology) => {
+                if let Some(leads) = &mut process.leads {
+                    leads.word_ns = process.member.serves_until_ns(clock_ns);
+                }
+                // The request is on its way, and the whole process stands still.
+                if self.stalls && turn.random.one_in(40) {
+                    self.has_stalled = true;
+                    self.paused_until_ms = turn.now_ms + turn.random.within(20..3_000u64);
+                }
                 let id = process.coordinator.propose(local_ms, &Proposal { topology, term: None });
                 process.asked.insert(id, Asked::MemberProposes);
             }
@@ -436,11 +476,19 @@ impl Node {
                 process.follows = Some((primary, epoch));
                 process.asked_ms = 0;
             }
+            member::Action::Prepare(epoch) if turn.now_ms < self.cannot_apply_until_ms => {
+                // It has applied some of it.
+                self.memory.applied =
+                    turn.random.within(self.memory.applied..self.memory.last() + 1);
+                let why = "there is no memory".to_owned();
+                self.member(member::Event::CannotLead(epoch, why), clock_ns, turn);
+            }
             member::Action::Prepare(epoch) => {
                 process.follows = None;
                 process.leads = Some(Leads { epoch, since_ms: turn.now_ms, ..Leads::default() });
                 self.memory.applied = self.memory.last();
                 self.memory.is_ring_left = self.memory.ring.is_some();
+                self.member(member::Event::Applied(epoch), clock_ns, turn);
             }
             member::Action::Serve(epoch) => self.serve(epoch, turn),
             member::Action::Require(required) => {
@@ -457,15 +505,7 @@ impl Node {
                     .iter_mut()
                     .for_each(|of| (of.takes_changes, of.drains) = (false, true));
             }
-            member::Action::BeginAnew => self.begin_anew(clock_ns, turn),
             member::Action::Say(notice) => self.say(&notice.to_string(), turn),
-        }
-    }
-
-    fn begin_anew(&mut self, clock_ns: u64, turn: &mut Turn) {
-        let Some(process) = self.process.as_mut() else { return };
-        for action in process.member.begin_anew(turn.random.bits() | 1, clock_ns) {
-            self.act(action, clock_ns, turn);
         }
     }
 
@@ -512,7 +552,7 @@ impl Node {
         let Some(process) = self.process.as_mut() else { return };
         let Some(leads) = process.leads.as_ref().filter(|of| of.echoes) else { return };
         let taken_ms = turn.now_ms;
-        if process.member.serves(leads.epoch, clock_ns) {
+        if clock_ns < leads.word_ns {
             let until_ms = taken_ms + READ_LEASE_WORLD_MS;
             self.readers_until_ms = self.readers_until_ms.max(until_ms);
         }
@@ -528,7 +568,7 @@ impl Node {
         let waited_for = leads.required.wait_for.clone();
         let stored = waited_for.iter().map(|of| leads.links.has_stored(*of)).min();
         let replicated = stored.unwrap_or(u64::MAX).min(self.memory.last());
-        if has_enough && leads.has_served && process.member.serves(epoch, clock_ns) {
+        if has_enough && leads.has_served && clock_ns < leads.word_ns {
             self.memory.commit = self.memory.commit.max(replicated);
             if self.memory.commit > leads.acknowledged {
                 leads.acknowledged = self.memory.commit;
@@ -556,8 +596,8 @@ impl Node {
         }
         if leads.takes_changes && turn.random.one_in(2) {
             let floor = turn.oracle.floor();
-            // Carried out, then the lease is looked at, then answered.
-            if process.member.serves(epoch, clock_ns) {
+            // Nothing changes between the look at the lease and the read.
+            if clock_ns < leads.word_ns {
                 turn.oracle.read(me, floor, self.memory.visible());
             }
         }

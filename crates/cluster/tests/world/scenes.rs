@@ -101,3 +101,69 @@ fn a_member_that_is_drained_leads_no_more_and_leaves_the_set() {
     assert!(after != before && !in_sync.contains(&before) && in_sync.len() == 1);
     assert_eq!(world.oracles[&GROUP].epochs, 2);
 }
+
+#[test]
+fn servers_that_cannot_apply_what_they_have_keep_it_until_one_of_them_can() {
+    for seed in 0..10 {
+        let mut world = whole(seed);
+        let primary = world.primary_of(GROUP).unwrap();
+        let until_ms = world.now_ms + 6_000;
+        world.nodes.iter_mut().for_each(|of| of.cannot_apply_until_ms = until_ms);
+        world.nodes[primary].crash(until_ms);
+        world.steps(5_000);
+        let (next, in_sync) = world.recorded();
+        let epochs = world.oracles[&GROUP].epochs;
+        assert!(in_sync.is_empty() && epochs == 1, "each of the two was promoted, in vain");
+        // The one that is left of the record leads once it can. It has everything.
+        world.steps(4_000);
+        assert_eq!(world.recorded().0, next);
+        assert!(world.are_whole());
+    }
+}
+
+#[test]
+fn a_hand_over_that_loses_its_quorum_leaves_a_primary_with_everything() {
+    for seed in 0..10 {
+        let mut world = whole(seed);
+        let at = world.primary_of(GROUP).unwrap();
+        let (before, in_sync) = world.recorded();
+        let now_ms = world.now_ms;
+        for node in 0..world.nodes.len() {
+            world.with(node, |node, turn| node.promote(now_ms, in_sync[0].member, turn));
+        }
+        world.steps(20);
+        world.ensemble.set_quorum(false);
+        world.steps(3_000);
+        // All others die with what they had in memory.
+        let restarts_ms = world.now_ms + 8_000;
+        for node in (0..world.nodes.len()).filter(|of| *of != at) {
+            world.nodes[node].crash(restarts_ms);
+        }
+        world.ensemble.set_quorum(true);
+        world.steps(6_000);
+        assert_eq!(world.recorded().0, before, "nobody else has everything");
+        assert!(world.nodes[at].serves(world.now_ms));
+        world.steps(8_000);
+        assert!(world.are_whole());
+    }
+}
+
+#[test]
+fn replicas_clear_nothing_while_the_record_counts_on_them() {
+    for seed in 0..10 {
+        let mut world = whole(seed);
+        let at = world.primary_of(GROUP).unwrap();
+        world.ensemble.set_quorum(false);
+        world.steps(20);
+        for replica in (0..world.nodes.len()).filter(|of| *of != at) {
+            world.must_copy(replica);
+        }
+        world.steps(1_000);
+        let restarts_ms = world.now_ms + 20_000;
+        world.nodes[at].crash(restarts_ms);
+        world.ensemble.set_quorum(true);
+        world.steps(5_000);
+        let next = world.primary_of(GROUP).unwrap();
+        assert!(next != at && world.nodes[next].serves(world.now_ms), "it has everything");
+    }
+}

@@ -19,10 +19,7 @@ use remora_server::{Config, Server, StartError};
 pub use settings::DEFAULT_MAX_MEMORY;
 use settings::{Layer, Settings};
 use std::io::Write;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
-use std::sync::Arc;
 use tracing::{info, warn};
 
 /// Flags of `remora serve`. Each setting may stand on the command line, in
@@ -62,9 +59,8 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     }
     raise_descriptor_limit();
     socket::prepare(&settings.socket, settings.socket_is_default)?;
-    let (ends, endings) = watch_for_end(args.owned_by_parent)?;
-    let cluster = settings.cluster(Arc::new(move || _ = ends.send(Ending::BeginsAnew)));
-    let config = Config { cluster, ..settings.to_config() };
+    let endings = watch_for_end(args.owned_by_parent)?;
+    let config = Config { cluster: settings.cluster(), ..settings.to_config() };
     let server = start(config).map_err(|error| match error {
         StartError::Config(what) => usage(what),
         StartError::Verbs(why) => unavailable(format!("verbs: {why}")),
@@ -76,18 +72,10 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     match ending {
         Ending::Signal(signal) => info!("signal {signal}: draining"),
         Ending::OwnerGone => info!("the owner has gone: draining"),
-        Ending::BeginsAnew => info!("this process begins anew: draining"),
     }
     limit_draining()?;
     let socket_path = server.socket_path().to_path_buf();
     server.shutdown();
-    if ending == Ending::BeginsAnew {
-        // The same program with the same arguments: another instance, which keeps the process.
-        let mut arguments = std::env::args_os();
-        let program = std::env::current_exe().context("finding this program")?;
-        let error = Command::new(program).args(arguments.by_ref().skip(1)).exec();
-        return Err(error).context("beginning anew");
-    }
     if let Some(directory) = settings.data_dir.filter(|_| args.temporary_data) {
         std::fs::remove_dir_all(directory).context("removing the temporary data")?;
     }

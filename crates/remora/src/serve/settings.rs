@@ -503,9 +503,8 @@ impl Settings {
         Ok(())
     }
 
-    /// What the server does as a member of a cluster, if it is one. `begin_anew`: see
-    /// [`ClusterSettings::begin_anew`].
-    pub fn cluster(&self, begin_anew: Arc<dyn Fn() + Send + Sync>) -> Option<ClusterSettings> {
+    /// What the server does as a member of a cluster, if it is one.
+    pub fn cluster(&self) -> Option<ClusterSettings> {
         let address = self.cluster.as_ref()?.parse::<ZookeeperAddress>().ok()?;
         let (coordinator, session_ms) = (address.to_string(), self.session_ms);
         let connect: Connect = Arc::new(move || {
@@ -522,7 +521,6 @@ impl Settings {
                 .and_then(|address| Some(address.rsplit_once(':')?.0.to_owned())),
             coordinator,
             connect,
-            begin_anew,
         })
     }
 

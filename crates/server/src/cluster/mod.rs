@@ -11,7 +11,9 @@
 //! Invariants:
 //! * one thread has the state machines; actions are carried out in their order;
 //! * a server serves only while the lease word of `replica_view` says so, and this thread alone
-//!   writes it: a thread that stands still lets it lapse.
+//!   makes it last longer, a term at most: a thread that stands still lets it lapse. The thread of the role
+//!   only ends it;
+//! * the word is that of the new obligations before the coordinator is asked to record them.
 
 mod facts;
 mod orders;
@@ -20,6 +22,8 @@ mod published;
 mod settings;
 mod standings;
 mod state;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 pub(crate) use facts::lines_of;

@@ -21,9 +21,6 @@ pub struct ClusterSettings {
     pub coordinator: String,
     /// Opens a session there.
     pub connect: Connect,
-    /// The process is to begin anew, with the same settings: as this instance it can take no part any
-    /// more. It is called once.
-    pub begin_anew: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Debug for ClusterSettings {

@@ -121,8 +121,9 @@ struct Worker {
     prepared: Option<u64>,
     /// The epoch whose changes are to be acknowledged, and no more taken.
     drains: Option<u64>,
-    has_ended: bool,
     group_is_missed: bool,
+    /// Another cluster has the place of this one: this server is no watcher there.
+    has_left_watch: bool,
 }
 
 impl Worker {
@@ -155,8 +156,8 @@ impl Worker {
             serves: None,
             prepared: None,
             drains: None,
-            has_ended: false,
             group_is_missed: false,
+            has_left_watch: false,
         }
     }
 
@@ -233,6 +234,7 @@ impl Worker {
                 }
                 return;
             }
+            Event::Topology(topology) if self.is_of_another_cluster(topology) => return,
             Event::Topology(topology) => {
                 self.topology = Some(Arc::clone(topology));
                 let group = topology.group_named(&self.settings.group).map(|of| of.id);
@@ -265,6 +267,21 @@ impl Worker {
         }
         self.tell_member(member::Event::Coordinator(event.clone()));
         self.tell_watcher(watcher::Event::Coordinator(event));
+    }
+
+    /// Whether a cluster was made anew at this place, without this server. It stays with the one that it knows,
+    /// says so, and leaves the other one to watchers of that.
+    fn is_of_another_cluster(&mut self, topology: &Topology) -> bool {
+        let own = self.topology.as_ref().map(|of| of.cluster);
+        let is_other = own.is_some_and(|own| own != topology.cluster);
+        if is_other && !std::mem::replace(&mut self.has_left_watch, true) {
+            self.coordinator.step_down(self.now_ms());
+            tracing::error!(
+                "another cluster was made at {}: this server belongs to the one before, and follows its record no more. Start it again to let it join the new one",
+                self.settings.coordinator
+            );
+        }
+        is_other
     }
 
     /// Publishes the facts for Redis clients.
@@ -341,6 +358,9 @@ impl Worker {
 
     fn tell_watcher(&mut self, event: watcher::Event) {
         let now_ns = self.now_ns();
+        if self.has_left_watch {
+            return;
+        }
         for action in self.watcher.handle(now_ns, event) {
             match action {
                 watcher::Action::Stand => {
@@ -377,6 +397,8 @@ impl Worker {
             // The answer says nothing new.
             Action::Refresh(version) => _ = self.coordinator.renew(now_ms, version),
             Action::Propose(topology) => {
+                // It may be recorded while this thread stands still.
+                self.renew();
                 let proposal = coordinator::Proposal { topology, term: None };
                 let id = self.coordinator.propose(now_ms, &proposal);
                 self.asked.insert(id, Asked::MemberProposes);
@@ -394,6 +416,7 @@ impl Worker {
             Action::Serve(epoch) => {
                 (self.serves, self.drains) = (Some(epoch), None);
                 self.shared.view.echo(true);
+                self.shared.view.take_changes(true);
                 self.renew();
                 self.require(true);
             }
@@ -405,14 +428,8 @@ impl Worker {
             Action::StopEchoes(_) => self.shared.view.echo(false),
             Action::StopChanges(epoch) => {
                 self.drains = Some(epoch);
+                self.shared.view.take_changes(false);
                 self.require(false);
-            }
-            Action::BeginAnew => {
-                self.end_serving();
-                if !std::mem::replace(&mut self.has_ended, true) {
-                    tracing::warn!("this process begins anew, as another instance of this server");
-                    (self.settings.begin_anew)();
-                }
             }
             Action::Say(notice) => tracing::info!("{notice}"),
         }
@@ -488,7 +505,8 @@ impl Worker {
             }
             (Purpose::Prepare(epoch), Ok(_)) => {
                 tracing::info!("epoch {epoch}: all that was received is applied");
-                return self.prepared = Some(epoch);
+                self.prepared = Some(epoch);
+                member::Event::Applied(epoch)
             }
             (Purpose::Prepare(epoch), Err(why)) => member::Event::CannotLead(epoch, why),
         };

@@ -31,6 +31,12 @@ pub trait Host {
         false
     }
 
+    /// Whether what is here may be cleared, to copy the primary: not while the record of a cluster says that
+    /// this server has every acknowledged entry. It may have to lead, if the primary ends.
+    fn may_clear(&self) -> bool {
+        true
+    }
+
     /// A copy is complete: a disk had better have a snapshot behind it than what was there before, and
     /// the copy.
     fn copied(&self) {}
@@ -79,6 +85,10 @@ impl Host for ReplicaHost {
 
     fn copies_any(&self) -> bool {
         self.shared.config.is_clustered()
+    }
+
+    fn may_clear(&self) -> bool {
+        self.shared.may_clear()
     }
 
     fn copied(&self) {

@@ -87,6 +87,11 @@ impl Replica {
         self.worker.is_whole(before)
     }
 
+    /// See [`Worker::has_uncommitted`].
+    pub fn has_uncommitted(&mut self) -> bool {
+        self.worker.has_uncommitted()
+    }
+
     /// See [`Worker::idle`].
     pub fn idle(&mut self) {
         self.worker.idle();

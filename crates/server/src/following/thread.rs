@@ -109,7 +109,10 @@ impl RoleWorker {
             // Only while the primary is there: without it, what was received is all there is.
             let is_there = matches!(ended, Ended::Called) && self.asked.is_none();
             if is_there && self.has_no_room(&following) {
-                replica = self.copy_for_room(replica);
+                match self.shared.may_clear() {
+                    true => replica = self.copy_for_room(replica),
+                    false => self.leave_set(&mut replica),
+                }
                 continue;
             }
             let Ended::Failed(why) = ended else { break };
@@ -141,6 +144,17 @@ impl RoleWorker {
     /// Whether a shard has had no memory for an entry for too long.
     fn has_no_room(&self, following: &Following) -> bool {
         following.full_ms() >= self.copy_for_room_ms
+    }
+
+    /// The primary would have to be copied anew, and the record of a cluster counts on what is here. So it
+    /// follows no more for a while: the primary has a set recorded without this server.
+    fn leave_set(&mut self, replica: &mut Replica) {
+        let why = "this server is to copy the primary, and keeps what it has until the recorded in-sync set is another one";
+        if replica.following.set_trouble(why) {
+            tracing::warn!("{why}");
+        }
+        replica.end_link();
+        self.pause(replica, Duration::from_millis(FOLLOW_AGAIN_MAX_MS));
     }
 
     /// Copies the primary anew: the copy lies together, and leaves no places between records. The
@@ -325,8 +339,12 @@ impl RoleWorker {
         }
         let primary = replica.following.primary.clone();
         self.epoch = self.epoch.max(replica.epoch());
-        // Some of what comes may be acknowledged nowhere, and the promotion may fail: no reader sees it.
-        std::thread::sleep(self.shared.view.hide());
+        // What lies beyond the commit position may be acknowledged nowhere, and the promotion may fail: no reader
+        // sees it. Behind a hand-over there is none of it, and nothing to wait for.
+        let read_leases_last = self.shared.view.hide();
+        if replica.has_uncommitted() {
+            std::thread::sleep(read_leases_last);
+        }
         let (beyond, epoch) = match replica.end() {
             Ok(ended) => ended,
             Err(why) => {

@@ -6,6 +6,8 @@
 //!   out of the rings, and the primary has to wait;
 //! * after a link is lost it goes on where it was, or with a new copy, never with a mixture;
 //! * before a copy takes away what readers may have seen, no read lease lasts;
+//! * in a cluster what is here, and the place in its logs, stay while the record counts on them
+//!   ([`Host::may_clear`]);
 //! * what lies in the rings when a link ends is not lost: it is taken before the next link.
 
 use super::batch::{Batch, Body, LogPart};
@@ -108,6 +110,14 @@ impl<H: Host> Worker<H> {
         }
     }
 
+    /// Whether something that was received lies beyond the commit position, as far as that is known.
+    pub fn has_uncommitted(&mut self) -> bool {
+        let is_beyond = |log: &mut Follower| {
+            log.log().is_none_or(|receiver| receiver.received() > receiver.commit())
+        };
+        self.copied.iter().any(Option::is_some) || self.logs.iter_mut().any(is_beyond)
+    }
+
     /// Goes on with what has come, while there is no link.
     pub fn idle(&mut self) {
         for log in 0..self.logs.len() {
@@ -150,8 +160,13 @@ impl<H: Host> Worker<H> {
     pub fn begin(&mut self, link: &mut Subscriber) -> Result<(), Ended> {
         let shards = link.shards();
         if self.logs.len() != shards {
-            if self.logs.iter().any(Follower::has_begun) && !self.host.copies_any() {
-                return Err(Ended::Failed(another_server()));
+            let has_begun = self.logs.iter().any(Follower::has_begun);
+            match () {
+                () if has_begun && !self.host.copies_any() => {
+                    return Err(Ended::Failed(another_server()));
+                }
+                () if has_begun => self.check_clear()?,
+                () => {}
             }
             self.logs = (0..shards).map(|_| Follower::default()).collect();
             self.copied = vec![None; shards];
@@ -322,8 +337,7 @@ impl<H: Host> Worker<H> {
             FollowEvent::Lost { .. } | FollowEvent::HasMore { .. } | FollowEvent::UnknownEpoch
                 if self.host.copies_any() =>
             {
-                tracing::info!("shard {log} is copied: the primary cannot go on from what is here");
-                self.logs[log] = Follower::default();
+                self.leave_log(log)?;
                 self.ask(link, log)?;
             }
             FollowEvent::Lost { is_same_log: true } => {
@@ -350,6 +364,26 @@ impl<H: Host> Worker<H> {
             FollowEvent::Refused(why) => return Err(Ended::Failed(format!("it refuses: {why}"))),
         }
         Ok(())
+    }
+
+    /// A log is copied, as the primary cannot go on from what is here.
+    ///
+    /// # Errors
+    /// What is here may not go yet: the link is made again later.
+    fn leave_log(&mut self, log: usize) -> Result<(), Ended> {
+        self.check_clear()?;
+        tracing::info!("shard {log} is copied: the primary cannot go on from what is here");
+        self.logs[log] = Follower::default();
+        Ok(())
+    }
+
+    fn check_clear(&self) -> Result<(), Ended> {
+        match self.host.may_clear() {
+            true => Ok(()),
+            false => Err(Ended::Failed(
+                "it cannot go on from what is here. This server is recorded as in sync, so that its data stay until the record has another set: then it copies".into(),
+            )),
+        }
     }
 
     /// A shard of the primary answers that its log goes on behind its restart.

@@ -153,8 +153,10 @@ impl<H: Host> RespExecutor<H> {
                 Err(error) => return Some(error),
             }
         }
-        match has(Flag::Write) && !leads {
-            true => Some(CommandError::ReadOnly),
+        match has(Flag::Write) {
+            true if !leads => Some(CommandError::ReadOnly),
+            // Clients of clusters ask again: nothing was done.
+            true => self.host.change_refusal(),
             false => refusal,
         }
     }

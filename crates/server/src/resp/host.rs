@@ -64,6 +64,11 @@ pub trait Host: ShardPort {
         None
     }
 
+    /// Why a primary of a cluster refuses changes for now; `None` if it takes them.
+    fn change_refusal(&self) -> Option<CommandError> {
+        None
+    }
+
     /// The text of INFO.
     fn info(&self, sections: &Sections<'_>) -> String;
 

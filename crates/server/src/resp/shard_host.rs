@@ -345,6 +345,10 @@ impl Host for ShardHost {
         })
     }
 
+    fn change_refusal(&self) -> Option<CommandError> {
+        self.shared.view.refuses_changes().then_some(CommandError::Fenced)
+    }
+
     fn info(&self, sections: &Sections<'_>) -> String {
         info::server(&self.shared, sections)
     }

@@ -1,14 +1,13 @@
 //! Connections that go from one thread to another while the server ends.
 
 use super::*;
-use crate::config::{Config, Eviction, Packets, Wanted};
+use crate::config::Config;
 use crate::server::Server;
 use remora_arena::{AsleepWord, Mapping, Owner, Words};
 use remora_engine::ShardOptions;
 use remora_frontend::Connection;
-use remora_layout::limits::UPLOAD_IDLE_S;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
@@ -16,34 +15,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 const LONG: Duration = Duration::from_secs(20);
 
 fn server(directory: &Path) -> Server {
-    let config = Config {
-        data: None,
-        replica_of: None,
-        cluster: None,
-        replica_reads: Default::default(),
-        min_replicas: 0,
-        replica_acks: remora_replica::AskFor::default(),
-        replica_backlog_bytes: 0,
-        resp_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        socket_path: directory.join("socket"),
-        fabric_address: None,
-        rdma_devices: Vec::new(),
-        rdma_packets: Packets::default(),
-        transport: Wanted::Auto,
-        shards: 2,
-        max_memory_bytes: 8 << 20,
-        buckets: 0,
-        wake: Wake::Event,
-        pin: false,
-        lease_min_ms: 1000,
-        pointer_sharing: true,
-        quarantine_bytes: 0,
-        upload_idle_s: UPLOAD_IDLE_S,
-        eviction: Eviction::None,
-        max_queue_pairs: 1,
-        reads_per_client: 1,
-    };
-    Server::start(config).unwrap()
+    Server::start(Config::for_tests(directory)).unwrap()
 }
 
 /// A client that has sent a request, and its connection, which no thread serves.

@@ -65,7 +65,7 @@ pub struct VariantServerArgs {
 pub fn run(args: VariantServerArgs) -> anyhow::Result<()> {
     start_log("warn")?;
     raise_descriptor_limit();
-    let (_, endings) = watch_for_end(true)?;
+    let endings = watch_for_end(true)?;
     let host = start(&args)?;
     let listener = UnixListener::bind(&args.socket)
         .with_context(|| format!("cannot listen on {}", args.socket.display()))?;

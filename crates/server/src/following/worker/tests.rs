@@ -1,7 +1,7 @@
 use super::*;
 use crate::following::fit::Memory;
 use remora_protocol::replication::{Begins, FeedHeader, FeedKind};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// A server of one shard, which writes down what it is given.
@@ -9,12 +9,14 @@ use std::rc::Rc;
 struct Server {
     following: Arc<Following>,
     given: Rc<RefCell<Vec<Arc<Batch>>>>,
+    may_clear: Rc<Cell<bool>>,
 }
 
 impl Server {
     fn new() -> Self {
         let primary = "/primary".parse().unwrap();
-        Self { following: Arc::new(Following::new(primary, 1)), given: Rc::default() }
+        let following = Arc::new(Following::new(primary, 1));
+        Self { following, given: Rc::default(), may_clear: Rc::new(Cell::new(true)) }
     }
 }
 
@@ -29,6 +31,14 @@ impl Host for Server {
 
     fn resp_port(&self) -> u16 {
         0
+    }
+
+    fn copies_any(&self) -> bool {
+        true
+    }
+
+    fn may_clear(&self) -> bool {
+        self.may_clear.get()
     }
 
     fn give(&self, _shard: usize, batch: Arc<Batch>) {
@@ -103,6 +113,33 @@ fn no_copy_begins_once_its_link_is_over() {
     assert!(matches!(given[1].body, Body::Log { part: LogPart::Begin, key: 7, .. }));
     drop(given);
     assert!(!worker.is_whole(true));
+}
+
+/// The primary of a cluster cannot go on from what is here.
+#[test]
+fn a_log_is_left_only_once_the_record_does_not_count_on_it() {
+    let server = Server::new();
+    let mut worker = asked(&server);
+    worker.logs = vec![Follower::resumed(7, (20, 3), 20)];
+    server.may_clear.set(false);
+    assert!(matches!(worker.leave_log(0), Err(Ended::Failed(why)) if why.contains("data stay")));
+    let end = Position { epoch: 3, sequence: 20, applied: 20 };
+    assert_eq!(worker.ends(), Some(vec![end]), "it may lead with that");
+    server.may_clear.set(true);
+    assert!(worker.leave_log(0).is_ok());
+    assert_eq!(worker.ends(), None);
+}
+
+/// A promotion waits for readers only if they must not see what is applied.
+#[test]
+fn what_is_committed_needs_no_wait_for_readers() {
+    let server = Server::new();
+    let mut worker = asked(&server);
+    assert!(worker.has_uncommitted(), "a copy has not come");
+    worker.logs = vec![Follower::resumed(7, (20, 3), 20)];
+    assert!(!worker.has_uncommitted());
+    worker.copied[0] = Some((20, 3));
+    assert!(worker.has_uncommitted(), "the end of a copy may not be shown yet");
 }
 
 /// A copy for want of memory: its primary may have come back empty meanwhile.

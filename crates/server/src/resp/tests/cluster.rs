@@ -91,7 +91,14 @@ fn a_primary_carries_out_requests_about_its_own_slots() {
     assert!(world.call(0, "HELLO 3\r\n").0.contains("$4\r\nmode\r\n$7\r\ncluster\r\n"));
     // Its lease is over.
     world.host().refuses_reads = true;
-    assert!(world.call(0, "GET b\r\n").0.starts_with("-CLUSTERDOWN this server has not reached"));
+    let fenced = "-CLUSTERDOWN the recorded in-sync set has not confirmed";
+    assert!(world.call(0, "GET b\r\n").0.starts_with(fenced));
+    check(&mut world, &[("SET b 2", "+OK")]);
+    world.host().refuses_changes = true;
+    for change in ["SET b 3\r\n", "DEL b\r\n", "MSET b 1 {b}x 2\r\n", "FLUSHALL\r\n"] {
+        assert!(world.call(0, change).0.starts_with(fenced), "{change}");
+    }
+    check(&mut world, &[("SET a 1", "-MOVED 15495 h:7003")]);
     let digest = world.call(0, "DEBUG DIGEST-VALUE a b\r\n").0;
     assert!(digest.starts_with("*2\r\n"), "operators ask any server: {digest}");
 }

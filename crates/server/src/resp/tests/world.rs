@@ -100,6 +100,7 @@ pub struct Fake {
     pub is_replica: bool,
     /// It answers no reads.
     pub refuses_reads: bool,
+    pub refuses_changes: bool,
 }
 
 impl ShardPort for Fake {
@@ -195,6 +196,10 @@ impl Host for Fake {
         self.refuses_reads.then_some(CommandError::Fenced)
     }
 
+    fn change_refusal(&self) -> Option<CommandError> {
+        self.refuses_changes.then_some(CommandError::Fenced)
+    }
+
     fn info(&self, _: &Sections<'_>) -> String {
         String::new()
     }
@@ -259,6 +264,7 @@ impl World {
             cluster: None,
             is_replica: false,
             refuses_reads: false,
+            refuses_changes: false,
         };
         let mut world =
             Self { connections: Connections::new(RespExecutor::new(host)), pipes: vec![] };
