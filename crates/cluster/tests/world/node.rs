@@ -5,6 +5,7 @@ use crate::world::replication::{Links, Memory, Ring, Shipped};
 use remora_cluster::ReplicaStanding;
 use remora_cluster::Required;
 use remora_cluster::coordinator::{self, Coordinator, Proposal, RequestId};
+use remora_cluster::led_epoch::{LedEpoch, LedEpochRecorder};
 use remora_cluster::member::{self, Member};
 use remora_cluster::memory::{MemoryCoordinator, MemoryEnsemble};
 use remora_cluster::message::Message;
@@ -84,9 +85,22 @@ struct Leads {
     has_served: bool,
     drains: bool,
     is_ready: bool,
+    /// What the disk is to say of this epoch, until it does.
+    records: Option<LedEpochRecorder>,
     /// The end of the log that was acknowledged.
     acknowledged: u64,
     since_ms: u64,
+}
+
+/// The disk of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Disk {
+    /// There is none: a process that ends takes everything with it.
+    None,
+    /// Acknowledgements do not wait for it.
+    Everysec,
+    /// Acknowledgements of a primary wait until it has the entry.
+    Fsync,
 }
 
 /// What was copied, and is not whole yet.
@@ -115,12 +129,14 @@ pub struct Node {
     pub id: MemberId,
     pub group: GroupId,
     pub name: String,
-    pub has_disk: bool,
+    pub disk: Disk,
     pub clock: Clock,
     pub process: Option<Process>,
     pub paused_until_ms: u64,
     pub restarts_ms: u64,
     pub memory: Memory,
+    /// What the directory says of the last epoch that it has led.
+    pub led: Option<LedEpoch>,
     /// Readers take what they read for fresh until then, in the world's time.
     pub readers_until_ms: u64,
     latest_ms: u64,
@@ -146,12 +162,13 @@ impl Node {
             id: MemberId(id),
             group,
             name: format!("node{id}"),
-            has_disk: random.one_in(2),
+            disk: random.pick(&[Disk::None, Disk::Everysec, Disk::Fsync]),
             clock: Clock::new(random),
             process: None,
             paused_until_ms: 0,
             restarts_ms: 0,
             memory: Memory::default(),
+            led: None,
             readers_until_ms: 0,
             latest_ms: 0,
             links: 0,
@@ -164,23 +181,12 @@ impl Node {
     }
 
     pub fn start(&mut self, ensemble: &MemoryEnsemble, turn: &mut Turn) {
-        if !self.has_disk {
-            // Nothing is left: a server with another id, at the same address.
-            self.id = MemberId(1_000 + turn.random.below(1u64 << 40));
-            self.memory = Memory::default();
-            self.readers_until_ms = 0;
+        if self.disk == Disk::None {
+            self.lose_disk(turn.random);
         }
-        // A restart loses what was not synced, and knows no commit position.
-        let kept = self.memory.last().saturating_sub(turn.random.below(4));
-        let log = self.memory.log[..kept as usize].to_vec();
+        // A restart loses some of what was not synced, and knows no commit position.
+        self.memory = self.memory.restarted(turn.random.below(8));
         self.readers_until_ms = 0;
-        self.memory = Memory {
-            applied: log.len() as u64,
-            log,
-            commit: 0,
-            is_part: self.memory.is_part,
-            ..Memory::default()
-        };
         let coordinator = ensemble.connect(SESSION_MS);
         ensemble.delay(coordinator.link(), turn.random.within(1..4), turn.random.within(1..6));
         let instance = Instance { member: self.id, incarnation: turn.random.bits() | 1 };
@@ -201,6 +207,12 @@ impl Node {
             copying: None,
             inbox: VecDeque::new(),
         });
+    }
+
+    /// Nothing is left: the next process is a server with another id, at the same address.
+    pub fn lose_disk(&mut self, random: &mut Random) {
+        self.id = MemberId(1_000 + random.below(1u64 << 40));
+        (self.memory, self.led) = (Memory::default(), None);
     }
 
     pub fn crash(&mut self, restarts_ms: u64) {
@@ -265,6 +277,7 @@ impl Node {
             self.echo(clock_ns, turn);
         }
         self.end_copy(turn);
+        self.sync(turn);
         self.ask_to_follow(turn);
         self.lead(clock_ns, turn);
     }
@@ -426,8 +439,8 @@ impl Node {
                 if self.memory.ring.is_some_and(|ring| ring.epoch < epoch) {
                     self.memory.ring = None;
                 }
-                let positions = self.memory.positions();
-                self.member(member::Event::Withdrawn { epoch, positions }, clock_ns, turn);
+                let (positions, led) = (self.memory.positions(), self.led);
+                self.member(member::Event::Withdrawn { epoch, positions, led }, clock_ns, turn);
             }
             member::Action::Follow { primary, epoch } => {
                 self.memory.ring = None;
@@ -438,9 +451,13 @@ impl Node {
             }
             member::Action::Prepare(epoch) => {
                 process.follows = None;
-                process.leads = Some(Leads { epoch, since_ms: turn.now_ms, ..Leads::default() });
                 self.memory.applied = self.memory.last();
                 self.memory.is_ring_left = self.memory.ring.is_some();
+                let (incarnation, is_durable) = (me.incarnation, self.disk == Disk::Fsync);
+                let led = LedEpoch { incarnation, epoch, is_durable };
+                let records = LedEpochRecorder::new(led, vec![self.memory.last()]);
+                let (records, since_ms) = (Some(records), turn.now_ms);
+                process.leads = Some(Leads { epoch, since_ms, records, ..Leads::default() });
             }
             member::Action::Serve(epoch) => self.serve(epoch, turn),
             member::Action::Require(required) => {
@@ -518,6 +535,20 @@ impl Node {
         }
     }
 
+    /// The disk takes some of what is applied, and with it that this server leads.
+    fn sync(&mut self, turn: &mut Turn) {
+        if self.disk == Disk::None || !turn.random.one_in(3) {
+            return;
+        }
+        self.memory.synced = turn.random.within(self.memory.synced..self.memory.applied + 1);
+        let leads = self.process.as_mut().and_then(|of| of.leads.as_mut());
+        if let Some(leads) = leads
+            && let Some(led) = leads.records.as_ref().and_then(|of| of.due(&[self.memory.synced]))
+        {
+            (self.led, leads.records) = (Some(led), None);
+        }
+    }
+
     /// Ships the log, acknowledges what every required replica has stored, and serves clients.
     fn lead(&mut self, clock_ns: u64, turn: &mut Turn) {
         let Some(process) = self.process.as_mut() else { return };
@@ -528,8 +559,10 @@ impl Node {
         let waited_for = leads.required.wait_for.clone();
         let stored = waited_for.iter().map(|of| leads.links.has_stored(*of)).min();
         let replicated = stored.unwrap_or(u64::MAX).min(self.memory.last());
+        let kept = if self.disk == Disk::Fsync { self.memory.synced } else { u64::MAX };
+        let durable = replicated.min(kept);
         if has_enough && leads.has_served && process.member.serves(epoch, clock_ns) {
-            self.memory.commit = self.memory.commit.max(replicated);
+            self.memory.commit = self.memory.commit.max(durable);
             if self.memory.commit > leads.acknowledged {
                 leads.acknowledged = self.memory.commit;
                 turn.oracle.acknowledge((me, epoch), self.memory.visible(), now_ms);
@@ -538,7 +571,7 @@ impl Node {
         let becomes_ready = !leads.is_ready && replicated == self.memory.last();
         if becomes_ready {
             leads.is_ready = true;
-            self.memory.commit = replicated;
+            self.memory.commit = self.memory.commit.max(durable);
         }
         for (to, shipped) in leads.links.ship(&self.memory, now_ms) {
             turn.sent.push(Sent { from: me, to, packet: Packet::Shipped(shipped) });
