@@ -87,6 +87,16 @@ pub enum Reason {
     Asked(MemberId),
 }
 
+impl Display for Stage {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HandingOver => "its primary ends read leases, and what is in flight",
+            Self::Gathering => "its in-sync set withdraws the log rings of the primary",
+            Self::Proposing => "the next epoch is being recorded",
+        })
+    }
+}
+
 impl Display for Reason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -293,6 +303,8 @@ pub struct Watcher {
     live: Option<Vec<Instance>>,
     failovers: BTreeMap<GroupId, Failover>,
     before: BTreeMap<GroupId, Before>,
+    /// By group, the last wish of an operator that was not fulfilled, and why.
+    refused: BTreeMap<GroupId, (MemberId, &'static str)>,
     /// The promotion that was proposed.
     proposed: Option<Proposed>,
     actions: Vec<Action>,
@@ -315,6 +327,7 @@ impl Watcher {
             live: None,
             failovers: BTreeMap::new(),
             before: BTreeMap::new(),
+            refused: BTreeMap::new(),
             proposed: None,
             actions: Vec::new(),
         }
@@ -331,6 +344,11 @@ impl Watcher {
     /// The failovers under way.
     pub fn failovers(&self) -> impl Iterator<Item = (GroupId, Reason, Stage)> + '_ {
         self.failovers.iter().map(|(group, of)| (*group, of.reason, of.stage))
+    }
+
+    /// The last wishes of operators that were not fulfilled: which member was to lead, and why it does not.
+    pub fn refusals(&self) -> impl Iterator<Item = (GroupId, MemberId, &'static str)> + '_ {
+        self.refused.iter().map(|(group, (member, why))| (*group, *member, *why))
     }
 
     /// What groups without a primary wait for, if they have waited for long.
@@ -382,6 +400,7 @@ impl Watcher {
             before.into_iter().for_each(|term| self.say(Notice::LeadsNoMore(term)));
             now.into_iter().for_each(|term| self.say(Notice::Leads(term)));
             self.failovers.clear();
+            self.refused.clear();
         }
     }
 
@@ -454,8 +473,13 @@ impl Watcher {
         let group = topology.member(member).and_then(|of| topology.group(of.group));
         let Some(group) = group.filter(|_| self.term().is_some()) else { return };
         let is_eligible = topology.eligible(group, live).any(|of| of.member == member);
+        let under_way = self.failovers.get(&group.id).map(|of| of.reason);
+        if under_way == Some(Reason::Asked(member)) {
+            // Asked again: it is being done.
+            return;
+        }
         let why = match () {
-            () if self.failovers.contains_key(&group.id) => "a failover is under way",
+            () if under_way.is_some() => "a failover is under way",
             () if group.primary.is_some_and(|of| of.member == member) => "it is that member",
             () if !is_eligible => "that member is not in the recorded in-sync set, or not present",
             () => {
@@ -463,7 +487,14 @@ impl Watcher {
                 return self.begin(group, reason, Stage::HandingOver, now_ns);
             }
         };
-        self.say(Notice::Refused(group.id, why));
+        self.refuse(group.id, member, why);
+    }
+
+    fn refuse(&mut self, group: GroupId, member: MemberId, why: &'static str) {
+        // A command asks again and again: the log has it once.
+        if self.refused.insert(group, (member, why)) != Some((member, why)) {
+            self.say(Notice::Refused(group, why));
+        }
     }
 
     fn tick(&mut self, now_ns: u64) {
@@ -519,6 +550,7 @@ impl Watcher {
     }
 
     fn begin(&mut self, group: &Group, reason: Reason, stage: Stage, now_ns: u64) {
+        self.refused.remove(&group.id);
         self.say(Notice::Begins(group.id, reason));
         self.failovers.insert(group.id, Failover::new(reason, group.epoch, stage, now_ns));
     }
@@ -529,9 +561,13 @@ impl Watcher {
         match of.stage {
             Stage::HandingOver if !is_there => of.enter(Stage::Gathering, now_ns),
             Stage::HandingOver if of.has_lasted(HAND_OVER_ENDS_MS) => {
+                let (reason, why) = (of.reason, "it did not release its epoch in time");
                 self.failovers.remove(&group.id);
                 self.note(group.id, now_ns);
-                self.say(Notice::Refused(group.id, "it did not release its epoch in time"));
+                match reason {
+                    Reason::Asked(member) => self.refuse(group.id, member, why),
+                    _ => self.say(Notice::Refused(group.id, why)),
+                }
             }
             Stage::HandingOver => {
                 if let Some(primary) = group.primary

@@ -6,7 +6,7 @@ use remora_cluster::coordinator::{self, Outcome, Refused, SessionState, Standing
 use remora_cluster::led_epoch::LedEpoch;
 use remora_cluster::message::{Message, Position};
 use remora_cluster::topology::{Instance, MemberId, Topology, change};
-use remora_cluster::watcher::{Action, Event, Notice, Watcher};
+use remora_cluster::watcher::{Action, Event, Notice, Reason, Watcher};
 use remora_layout::limits::{HEARTBEAT_MS, WITHDRAW_ALL_MS};
 use std::sync::Arc;
 
@@ -430,4 +430,35 @@ fn a_drained_server_is_not_promoted_by_its_disk() {
     let waits = Some(NotByDisk::MayNotLead(again.member));
     let is_it = |notice: &Notice| matches!(notice, Notice::Waits(_, _, why) if *why == waits);
     assert!(watcher.watcher.waits().any(|(_, notice)| is_it(notice)));
+}
+
+/// A command asks again as long as it waits.
+#[test]
+fn a_wish_that_is_repeated_is_said_once_and_may_begin_anew() {
+    let topology = led_by_1(&[2]);
+    let mut watcher = Fixture::new(&topology, &[1, 2, 3]);
+    let mut said = Vec::new();
+    let mut ask = |watcher: &mut Fixture, member| {
+        let actions = watcher.watcher.handle(watcher.now_ns, Event::Promote(MemberId(member)));
+        said.extend(actions.into_iter().filter(|of| matches!(of, Action::Say(_))));
+    };
+    ask(&mut watcher, 3);
+    ask(&mut watcher, 3);
+    assert_eq!(watcher.watcher.refusals().map(|of| of.1).collect::<Vec<_>>(), [MemberId(3)]);
+    // It is in the set by now.
+    watcher.topology(&with_set(&topology, &[2, 3]));
+    ask(&mut watcher, 3);
+    ask(&mut watcher, 3);
+    let (why, wish) =
+        ("that member is not in the recorded in-sync set, or not present", MemberId(3));
+    let says = [Notice::Refused(GROUP, why), Notice::Begins(GROUP, Reason::Asked(wish))];
+    assert_eq!(said, says.map(Action::Say));
+    assert_eq!(watcher.watcher.refusals().count(), 0);
+    // The primary does not answer: what becomes of the wish is told until it is repeated.
+    watcher.wait_ms(20_000);
+    assert_eq!(watcher.watcher.failovers().count(), 0);
+    assert_eq!(watcher.watcher.refusals().map(|of| of.1).collect::<Vec<_>>(), [wish]);
+    let hand_over = Message::HandOver { group: GROUP, epoch: 1 };
+    let actions = watcher.give(Event::Promote(wish));
+    assert_eq!(actions, [Action::Send(instance(1), hand_over)]);
 }
