@@ -398,7 +398,7 @@ fn servers_with_fsync_go_on_by_themselves_after_all_were_killed() {
 
 #[test]
 fn until_the_server_that_led_is_back_the_others_wait_and_say_so() {
-    let primary_last = |primary| [1, 2, 3].map(|of| (primary + of) % 3).to_vec();
+    let primary_last = |primary: usize| [1, 2, 3].map(|of| (primary + of) % 3).to_vec();
     fsync_cluster_after_a_power_cut(primary_last, |cluster, left| {
         if left == 1 {
             wait_for("what they wait for", || {
