@@ -13,10 +13,12 @@
 
 #![forbid(unsafe_code)]
 
+mod by_disk;
 pub mod conformance;
 pub mod coordinator;
 mod leadership;
 pub mod lease;
+pub mod led_epoch;
 pub mod member;
 pub mod memory;
 pub mod message;
@@ -25,4 +27,5 @@ pub mod view;
 pub mod watcher;
 pub mod wire;
 
+pub use by_disk::NotByDisk;
 pub use leadership::{ReplicaStanding, Required};

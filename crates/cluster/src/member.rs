@@ -28,6 +28,7 @@
 use crate::coordinator::{self, Outcome, Refused, SessionState};
 use crate::leadership::{Leadership, ReplicaStanding, Required, Step};
 use crate::lease::{LEASE_TERM_NS, LeaseAsk, Stopwatch};
+use crate::led_epoch::LedEpoch;
 use crate::message::{Message, Position};
 use crate::topology::change::{self, Joining};
 use crate::topology::{Group, GroupId, Instance, Topology};
@@ -61,6 +62,8 @@ pub enum Event {
         /// By shard, what was received, applied or not; `None` if the member has a part of a copy
         /// only, and could not lead.
         positions: Option<Vec<Position>>,
+        /// What the directory says of the last epoch that a process of this server has led.
+        led: Option<LedEpoch>,
     },
     /// What [`Action::Prepare`] of this epoch asked for has happened: all that was received is applied,
     /// and every instance of [`Required::wait_for`] has stored it. Until then no server knows which of it
@@ -406,7 +409,9 @@ impl Member {
             Event::Entered(of, outcome) if of == self.me => self.entered(outcome),
             Event::Entered(..) => {}
             Event::Message(from, message) => self.hear(from, message, now_ns),
-            Event::Withdrawn { epoch, positions } => self.withdrawn(epoch, positions, now_ns),
+            Event::Withdrawn { epoch, positions, led } => {
+                self.withdrawn((epoch, positions, led), now_ns);
+            }
             Event::Ready(epoch) => {
                 if let Role::Leads(of) = &mut self.role
                     && of.epoch == epoch
@@ -678,7 +683,11 @@ impl Member {
         self.actions.push(Action::Withdraw(epoch));
     }
 
-    fn withdrawn(&mut self, epoch: u64, positions: Option<Vec<Position>>, now_ns: u64) {
+    fn withdrawn(
+        &mut self,
+        (epoch, positions, led): (u64, Option<Vec<Position>>, Option<LedEpoch>),
+        now_ns: u64,
+    ) {
         if epoch != self.fenced {
             return;
         }
@@ -690,7 +699,7 @@ impl Member {
         self.fence.get_or_insert(Stopwatch::begin(now_ns));
         if let (Some(watcher), Some(positions)) = (self.watcher, positions) {
             let group = self.joining.group;
-            let message = Message::Withdrawn { group, epoch, positions };
+            let message = Message::Withdrawn { group, epoch, positions, led };
             self.actions.push(Action::Send(watcher, message));
         }
     }

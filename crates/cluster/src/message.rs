@@ -13,6 +13,7 @@
 //! ```
 
 use crate::lease::LeaseAsk;
+use crate::led_epoch::LedEpoch;
 use crate::topology::GroupId;
 
 /// How far the log of one shard is at a member.
@@ -50,6 +51,8 @@ pub enum Message {
         epoch: u64,
         /// By shard.
         positions: Vec<Position>,
+        /// What its directory says of the last epoch that a process of its server has led.
+        led: Option<LedEpoch>,
     },
     /// From the watcher, to the primary of this epoch: give it up without a loss.
     HandOver {

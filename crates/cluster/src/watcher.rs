@@ -12,15 +12,19 @@
 //! Invariants:
 //! * it proposes an instance only if that instance has withdrawn the old primary's ring for the next
 //!   epoch, is in the recorded in-sync set of the epoch that ends, and is present;
-//! * without such an instance it waits, and says so. It never takes one that may lack something;
+//! * if no memory of the set is left, it proposes the server of the recorded primary, started again, if its
+//!   disk has every acknowledged change ([`crate::by_disk`]);
+//! * without such an instance it waits, and says why. It never takes one that may lack something;
 //! * it decides by a topology and members that it has read since its session was connected last, and
 //!   each decision is recorded only if that topology is the newest and its term lasts;
 //! * whatever it forgets when it dies, the next watcher finds in the topology. What it did without an
 //!   end is undone by the members: a primary drops a replica that has withdrawn its ring, and such a
 //!   replica takes part again once it is out of the set.
 
+use crate::by_disk::{NotByDisk, restarted_primary, successor_by_disk};
 use crate::coordinator::{self, Outcome, Proposal, Refused, SessionState, Standing, Term};
 use crate::lease::Stopwatch;
+use crate::led_epoch::LedEpoch;
 use crate::message::{Message, Position, can_follow, rank};
 use crate::topology::change::{self, Promotion};
 use crate::topology::{Group, GroupId, Instance, Member, MemberId, Topology};
@@ -83,6 +87,16 @@ pub enum Reason {
     Asked(MemberId),
 }
 
+impl Display for Stage {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HandingOver => "its primary ends read leases, and what is in flight",
+            Self::Gathering => "its in-sync set withdraws the log rings of the primary",
+            Self::Proposing => "the next epoch is being recorded",
+        })
+    }
+}
+
 impl Display for Reason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -106,8 +120,11 @@ pub enum Notice {
     /// The primary is there again, before anybody had withdrawn its ring.
     IsBack(GroupId),
     /// No instance can be promoted: of the recorded in-sync set, these are not present, or have not
-    /// answered.
-    Waits(GroupId, Vec<Instance>),
+    /// answered. And why the server of the primary is not promoted by its disk, if there was a primary.
+    Waits(GroupId, Vec<Instance>, Option<NotByDisk>),
+    /// No memory of the recorded set is left. The disk of this instance, whose server led last, has every
+    /// acknowledged change.
+    HasAllOnDisk(GroupId, Instance),
     /// It has promoted this instance, for this epoch.
     Promoted(GroupId, Instance, u64),
     /// An operator's wish cannot be fulfilled; why.
@@ -127,14 +144,25 @@ impl Display for Notice {
                 write!(f, "group {group} is to get another primary: {reason}")
             }
             Self::IsBack(group) => write!(f, "the primary of group {group} is there again"),
-            Self::Waits(group, missing) => {
+            Self::Waits(group, missing, not_by_disk) => {
                 let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
                 let missing = missing.join(", ");
                 write!(
                     f,
                     "group {group} has no primary, and no member can be promoted: only an instance of its recorded in-sync set has every acknowledged entry. Waiting for one of [{missing}]"
-                )
+                )?;
+                match not_by_disk {
+                    Some(why) => write!(
+                        f,
+                        "; {why}. If none can come back, an operator decides: remora cluster promote SERVER --accept-loss"
+                    ),
+                    None => Ok(()),
+                }
             }
+            Self::HasAllOnDisk(group, instance) => write!(
+                f,
+                "all servers of group {group} that had every acknowledged entry in memory are gone; the disk of {instance}, which led last, has all of them"
+            ),
             Self::Promoted(group, to, epoch) => {
                 write!(f, "{to} leads group {group} now, in epoch {epoch}")
             }
@@ -154,6 +182,13 @@ pub enum Stage {
     Proposing,
 }
 
+/// What an instance has answered.
+#[derive(Clone, Debug)]
+struct Answer {
+    positions: Vec<Position>,
+    led: Option<LedEpoch>,
+}
+
 #[derive(Clone, Debug)]
 struct Failover {
     reason: Reason,
@@ -163,9 +198,10 @@ struct Failover {
     /// Since this stage began, and since members were asked last.
     since: Stopwatch,
     asked: Option<Stopwatch>,
-    has_said: bool,
+    /// What it waits for, once it has said so.
+    waits: Option<Notice>,
     /// Who has withdrawn the ring, and how its log ends.
-    answers: BTreeMap<Instance, Vec<Position>>,
+    answers: BTreeMap<Instance, Answer>,
     /// The primary that has released its epoch, and how its log ends.
     released: Option<(Instance, Vec<Position>)>,
 }
@@ -178,7 +214,7 @@ impl Failover {
             stage,
             since: Stopwatch::begin(now_ns),
             asked: None,
-            has_said: false,
+            waits: None,
             answers: BTreeMap::new(),
             released: None,
         }
@@ -207,15 +243,18 @@ impl Failover {
         let is_wanted = |of: &Instance| self.reason == Reason::Asked(of.member);
         let answered = candidates.iter().filter_map(|of| Some((*of, self.answers.get(of)?)));
         let best =
-            answered.max_by_key(|(of, positions)| (rank(positions), is_wanted(of), Reverse(*of)));
+            answered.max_by_key(|(of, its)| (rank(&its.positions), is_wanted(of), Reverse(*of)));
         best.map(|(of, _)| of)
     }
 
     /// For whom the new primary is to wait: those that have withdrawn the ring too, and a primary that
     /// has handed over. None of them needs a copy.
     fn next_set(&self, group: &Group, to: Instance, live: &[Instance]) -> Vec<Instance> {
-        let Some(received) = self.answers.get(&to) else { return Vec::new() };
-        let in_sync = group.in_sync.iter().filter_map(|of| Some((*of, self.answers.get(of)?)));
+        let Some(Answer { positions: received, .. }) = self.answers.get(&to) else {
+            return Vec::new();
+        };
+        let answer = |of: &Instance| Some((*of, &self.answers.get(of)?.positions));
+        let in_sync = group.in_sync.iter().filter_map(answer);
         let released = self.released.iter().map(|(of, positions)| (*of, positions));
         let fits = |(of, positions): &(Instance, &Vec<Position>)| {
             *of != to && live.contains(of) && can_follow(positions, received)
@@ -276,6 +315,8 @@ pub struct Watcher {
     live: Option<Vec<Instance>>,
     failovers: BTreeMap<GroupId, Failover>,
     before: BTreeMap<GroupId, Before>,
+    /// By group, the last wish of an operator that was not fulfilled, and why.
+    refused: BTreeMap<GroupId, (MemberId, &'static str)>,
     /// The promotion that was proposed.
     proposed: Option<Proposed>,
     actions: Vec<Action>,
@@ -298,6 +339,7 @@ impl Watcher {
             live: None,
             failovers: BTreeMap::new(),
             before: BTreeMap::new(),
+            refused: BTreeMap::new(),
             proposed: None,
             actions: Vec::new(),
         }
@@ -314,6 +356,16 @@ impl Watcher {
     /// The failovers under way.
     pub fn failovers(&self) -> impl Iterator<Item = (GroupId, Reason, Stage)> + '_ {
         self.failovers.iter().map(|(group, of)| (*group, of.reason, of.stage))
+    }
+
+    /// The last wishes of operators that were not fulfilled: which member was to lead, and why it does not.
+    pub fn refusals(&self) -> impl Iterator<Item = (GroupId, MemberId, &'static str)> + '_ {
+        self.refused.iter().map(|(group, (member, why))| (*group, *member, *why))
+    }
+
+    /// What groups without a primary wait for, if they have waited for long.
+    pub fn waits(&self) -> impl Iterator<Item = (GroupId, &Notice)> {
+        self.failovers.iter().filter_map(|(group, of)| Some((*group, of.waits.as_ref()?)))
     }
 
     /// Takes an event, at this time. What the server is to do.
@@ -360,6 +412,7 @@ impl Watcher {
             before.into_iter().for_each(|term| self.say(Notice::LeadsNoMore(term)));
             now.into_iter().for_each(|term| self.say(Notice::Leads(term)));
             self.failovers.clear();
+            self.refused.clear();
         }
     }
 
@@ -406,11 +459,11 @@ impl Watcher {
 
     fn hear(&mut self, from: Instance, message: Message, now_ns: u64) {
         match message {
-            Message::Withdrawn { group, epoch, positions } => {
+            Message::Withdrawn { group, epoch, positions, led } => {
                 if let Some(of) = self.failovers.get_mut(&group)
                     && epoch == of.epoch + 1
                 {
-                    of.answers.insert(from, positions);
+                    of.answers.insert(from, Answer { positions, led });
                 }
             }
             Message::Released { group, epoch, positions } => {
@@ -436,8 +489,13 @@ impl Watcher {
         let group = topology.member(member).and_then(|of| topology.group(of.group));
         let Some(group) = group.filter(|_| self.term().is_some()) else { return };
         let is_eligible = topology.eligible(group, live).any(|of| of.member == member);
+        let under_way = self.failovers.get(&group.id).map(|of| of.reason);
+        if under_way == Some(Reason::Asked(member)) {
+            // Asked again: it is being done.
+            return;
+        }
         let why = match () {
-            () if self.failovers.contains_key(&group.id) => "a failover is under way",
+            () if under_way.is_some() => "a failover is under way",
             () if group.primary.is_some_and(|of| of.member == member) => "it is that member",
             () if !is_eligible => "that member is not in the recorded in-sync set, or not present",
             () => {
@@ -445,7 +503,14 @@ impl Watcher {
                 return self.begin(group, reason, Stage::HandingOver, now_ns);
             }
         };
-        self.say(Notice::Refused(group.id, why));
+        self.refuse(group.id, member, why);
+    }
+
+    fn refuse(&mut self, group: GroupId, member: MemberId, why: &'static str) {
+        // A command asks again and again: the log has it once.
+        if self.refused.insert(group, (member, why)) != Some((member, why)) {
+            self.say(Notice::Refused(group, why));
+        }
     }
 
     fn tick(&mut self, now_ns: u64) {
@@ -481,7 +546,7 @@ impl Watcher {
     fn look_at(&mut self, topology: &Topology, group: &Group, live: &[Instance], now_ns: u64) {
         let has_time = self.before.get(&group.id).is_none_or(Before::has_backed_off);
         // Failovers that wait for a member delay no others.
-        let busy = self.failovers.values().filter(|of| !of.has_said).count();
+        let busy = self.failovers.values().filter(|of| of.waits.is_none()).count();
         if busy >= FAILOVERS_AT_ONCE || !has_time {
             return;
         }
@@ -501,6 +566,7 @@ impl Watcher {
     }
 
     fn begin(&mut self, group: &Group, reason: Reason, stage: Stage, now_ns: u64) {
+        self.refused.remove(&group.id);
         self.say(Notice::Begins(group.id, reason));
         self.failovers.insert(group.id, Failover::new(reason, group.epoch, stage, now_ns));
     }
@@ -511,9 +577,13 @@ impl Watcher {
         match of.stage {
             Stage::HandingOver if !is_there => of.enter(Stage::Gathering, now_ns),
             Stage::HandingOver if of.has_lasted(HAND_OVER_ENDS_MS) => {
+                let (reason, why) = (of.reason, "it did not release its epoch in time");
                 self.failovers.remove(&group.id);
                 self.note(group.id, false, now_ns);
-                self.say(Notice::Refused(group.id, "it did not release its epoch in time"));
+                match reason {
+                    Reason::Asked(member) => self.refuse(group.id, member, why),
+                    _ => self.say(Notice::Refused(group.id, why)),
+                }
             }
             Stage::HandingOver => {
                 if let Some(primary) = group.primary
@@ -541,15 +611,23 @@ impl Watcher {
         let must_ask = of.must_ask(now_ns);
         let is_late = of.has_lasted(WITHDRAW_ALL_MS);
         let may_decide = is_late || candidates.iter().all(|it| of.answers.contains_key(it));
-        let choice = if may_decide { of.choose(&candidates) } else { None };
-        if choice.is_none() && of.has_lasted(SAY_AFTER_MS) && !of.has_said {
-            of.has_said = true;
-            self.say(Notice::Waits(group.id, missing.clone()));
-        }
-        if let Some(to) = choice {
+        if let Some(to) = of.choose(&candidates).filter(|_| may_decide) {
             return self.propose(topology, group, (to, live), now_ns);
         }
-        for to in missing.into_iter().filter(|_| must_ask) {
+        let told = |it: &Instance| of.answers.get(it).map(|answer| answer.led);
+        let restarted = restarted_primary(topology, group, live).filter(|it| told(it).is_none());
+        let not_by_disk = match successor_by_disk(topology, group, live, told) {
+            Ok(to) if may_decide => return self.propose_restarted(topology, group, to, now_ns),
+            Ok(_) => None,
+            Err(why) => why,
+        };
+        if of.has_lasted(SAY_AFTER_MS) {
+            let waits = Notice::Waits(group.id, missing.clone(), not_by_disk);
+            if of.waits.replace(waits.clone()).as_ref() != Some(&waits) {
+                self.say(waits);
+            }
+        }
+        for to in missing.into_iter().chain(restarted).filter(|_| must_ask) {
             let (epoch, version) = (group.epoch + 1, topology.version);
             self.send(to, Message::Withdraw { group: group.id, epoch, version });
         }
@@ -575,17 +653,33 @@ impl Watcher {
         };
         let is_released = of.released.is_some();
         match change::promote(topology, promotion.clone()) {
-            Ok(topology) => {
-                of.enter(Stage::Proposing, now_ns);
-                self.proposed = Some(Proposed { promotion, is_released });
-                let term = self.term();
-                self.actions.push(Action::Propose(Proposal { topology, term }));
-            }
+            Ok(next) => self.propose_next(next, Proposed { promotion, is_released }, now_ns),
             // Its member was started again, or is to be drained: one that is left is chosen next.
             Err(_) => {
                 of.answers.remove(&to);
             }
         }
+    }
+
+    /// Proposes that the server of the recorded primary, started again, leads with what its disk has.
+    fn propose_restarted(&mut self, topology: &Topology, group: &Group, to: Instance, now_ns: u64) {
+        if self.proposed.is_some() {
+            return;
+        }
+        let (id, epoch) = (group.id, group.epoch);
+        let Ok(next) = change::promote_restarted(topology, id, epoch, to) else { return };
+        self.say(Notice::HasAllOnDisk(id, to));
+        let promotion = Promotion { group: id, epoch, to, in_sync: Vec::new() };
+        self.propose_next(next, Proposed { promotion, is_released: false }, now_ns);
+    }
+
+    fn propose_next(&mut self, topology: Topology, proposed: Proposed, now_ns: u64) {
+        if let Some(of) = self.failovers.get_mut(&proposed.promotion.group) {
+            of.enter(Stage::Proposing, now_ns);
+        }
+        self.proposed = Some(proposed);
+        let term = self.term();
+        self.actions.push(Action::Propose(Proposal { topology, term }));
     }
 
     fn send(&mut self, to: Instance, message: Message) {

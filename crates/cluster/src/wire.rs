@@ -4,8 +4,9 @@
 //!   format 4 | kind 4 | cluster 8 | from: member 8, incarnation 8 | to: member 8, incarnation 8 | body
 //!   withdraw       group 4 | 0 4 | epoch 8 | version 8
 //!   withdrawn      group 4 | 0 4 | epoch 8 | count 8 | count times: epoch 8, sequence 8, applied 8
+//!                  led: incarnation 8 | epoch 8 | is_durable 8, or 0 | 0 | 0
 //!   hand over      group 4 | 0 4 | epoch 8
-//!   released       as withdrawn
+//!   released       as withdrawn, without led
 //!   begun          group 4 | 0 4 | epoch 8 | is_released 8
 //!   ask lease      epoch 8 | round 8 | clock 8
 //!   confirm lease  the same
@@ -14,6 +15,7 @@
 //! All numbers are little endian. What is not of this form, or has bytes behind it, is refused.
 
 use crate::lease::LeaseAsk;
+use crate::led_epoch::LedEpoch;
 use crate::message::{Message, Position};
 use crate::topology::{GroupId, Instance, MemberId};
 use remora_layout::limits::{MAX_EPOCH, MAX_SEQUENCE, MAX_SHARDS};
@@ -21,7 +23,7 @@ use remora_layout::limits::{MAX_EPOCH, MAX_SEQUENCE, MAX_SHARDS};
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 48;
 /// Most bytes of an envelope.
-pub const MAX_ENVELOPE_BYTES: usize = HEADER_BYTES + 24 + MAX_SHARDS * 24;
+pub const MAX_ENVELOPE_BYTES: usize = HEADER_BYTES + 24 + MAX_SHARDS * 24 + 24;
 
 /// A message and its address.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,6 +115,11 @@ impl Writer {
         }
     }
 
+    fn led(&mut self, led: Option<LedEpoch>) {
+        let words = led.map_or([0; 3], |of| [of.incarnation, of.epoch, u64::from(of.is_durable)]);
+        words.into_iter().for_each(|word| self.word(word));
+    }
+
     fn lease(&mut self, ask: &LeaseAsk) {
         [ask.epoch, ask.round.into(), ask.clock_ns].into_iter().for_each(|word| self.word(word));
     }
@@ -126,9 +133,10 @@ impl Writer {
                 self.word(*version);
                 kind::WITHDRAW
             }
-            Message::Withdrawn { group, epoch, positions } => {
+            Message::Withdrawn { group, epoch, positions, led } => {
                 self.pair(group.0, 0);
                 self.positions(*epoch, positions);
+                self.led(*led);
                 kind::WITHDRAWN
             }
             Message::HandOver { group, epoch } => {
@@ -197,6 +205,23 @@ impl Reader<'_> {
         (0..count).map(|_| position(self)).collect()
     }
 
+    fn flag(&mut self) -> Option<bool> {
+        match self.word()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    fn led(&mut self) -> Option<Option<LedEpoch>> {
+        let (incarnation, epoch, is_durable) = (self.word()?, self.epoch()?, self.flag()?);
+        match (incarnation, epoch, is_durable) {
+            (0, 0, false) => Some(None),
+            (0, ..) => None,
+            _ => Some(Some(LedEpoch { incarnation, epoch, is_durable })),
+        }
+    }
+
     fn lease(&mut self) -> Option<LeaseAsk> {
         let (epoch, round, clock_ns) = (self.epoch()?, self.word()?, self.word()?);
         Some(LeaseAsk { epoch, round: round.try_into().ok()?, clock_ns })
@@ -210,7 +235,7 @@ impl Reader<'_> {
             }
             kind::WITHDRAWN => {
                 let (group, epoch) = (self.group()?, self.epoch()?);
-                Message::Withdrawn { group, epoch, positions: self.positions()? }
+                Message::Withdrawn { group, epoch, positions: self.positions()?, led: self.led()? }
             }
             kind::HAND_OVER => Message::HandOver { group: self.group()?, epoch: self.epoch()? },
             kind::RELEASED => {
@@ -219,12 +244,7 @@ impl Reader<'_> {
             }
             kind::BEGUN => {
                 let (group, epoch) = (self.group()?, self.epoch()?);
-                let is_released = match self.word()? {
-                    0 => false,
-                    1 => true,
-                    _ => return None,
-                };
-                Message::Begun { group, epoch, is_released }
+                Message::Begun { group, epoch, is_released: self.flag()? }
             }
             kind::ASK_LEASE => Message::AskLease(self.lease()?),
             kind::CONFIRM_LEASE => Message::ConfirmLease(self.lease()?),
@@ -245,11 +265,12 @@ mod tests {
     fn all() -> Vec<Letter> {
         let group = GroupId(3);
         let ask = LeaseAsk { epoch: 7, round: 2, clock_ns: 1 << 60 };
+        let led = LedEpoch { incarnation: 1 << 63, epoch: 6, is_durable: true };
         let positions = vec![Position { epoch: 1, sequence: 2, applied: 2 }, Position::default()];
         let messages = [
             Message::Withdraw { group, epoch: 7, version: 9 },
-            Message::Withdrawn { group, epoch: 7, positions: positions.clone() },
-            Message::Withdrawn { group, epoch: 7, positions: Vec::new() },
+            Message::Withdrawn { group, epoch: 7, positions: positions.clone(), led: Some(led) },
+            Message::Withdrawn { group, epoch: 7, positions: Vec::new(), led: None },
             Message::HandOver { group, epoch: 7 },
             Message::Released { group, epoch: 7, positions },
             Message::Begun { group, epoch: 7, is_released: true },
@@ -288,6 +309,7 @@ mod tests {
             group: GroupId(1),
             epoch: 1,
             positions: vec![Position::default(); MAX_SHARDS + 1],
+            led: None,
         }));
         assert_eq!(Envelope::decode(&many.encode()), None, "no server has so many shards");
     }

@@ -54,7 +54,7 @@ impl Fixture {
             _ => None,
         }) {
             let positions = Some(ends(1, 10));
-            actions.extend(self.give(Event::Withdrawn { epoch, positions }));
+            actions.extend(self.give(Event::Withdrawn { epoch, positions, led: None }));
         }
         let asks: Vec<_> = actions
             .iter()
@@ -141,7 +141,7 @@ fn a_member_that_has_withdrawn_takes_no_part_in_the_old_epoch() {
     assert!(member.confirms(1, 1));
     let actions = member.withdraw(2, topology.version);
     let positions = ends(1, 10);
-    let answer = Message::Withdrawn { group: GROUP, epoch: 2, positions };
+    let answer = Message::Withdrawn { group: GROUP, epoch: 2, positions, led: None };
     let expected = [Action::Hold, Action::Withdraw(2), Action::Send(instance(9), answer)];
     assert_eq!(actions, expected);
     assert!(!member.confirms(1, 1), "the lease of the old primary ends");

@@ -325,6 +325,16 @@ fn a_process_that_was_started_again_is_not_in_the_set() {
     assert_eq!(set, Err(Refusal::NotPrimary(again)));
     let group = next.group(GROUP).expect("it is there");
     assert_eq!(next.eligible(group, &[again, second, third]).collect::<Vec<_>>(), [second]);
+    // By its disk that server may lead the next epoch, and no other server.
+    let by_disk = change::promote_restarted(&next, GROUP, 1, again).expect("it is its server");
+    let group = by_disk.group(GROUP).expect("it is there");
+    assert_eq!((group.epoch, group.primary, group.in_sync.len()), (2, Some(again), 0));
+    for (of, to) in [(&next, first), (&next, second), (&next, third), (&topology, first)] {
+        let refused = change::promote_restarted(of, GROUP, 1, to);
+        assert_eq!(refused, Err(Refusal::NotItsServer(to)));
+    }
+    let late = change::promote_restarted(&by_disk, GROUP, 1, again);
+    assert_eq!(late, Err(Refusal::OtherEpoch { group: GROUP, epoch: 2 }));
     // What an operator forces is recorded as what it is: a set without anybody.
     let forced = change::promote_with_loss(&next, GROUP, 1, third).expect("forced");
     let group = forced.group(GROUP).expect("it is there");

@@ -1,10 +1,12 @@
 //! The elected watcher: whom it promotes, and when.
 
 use crate::fixture::{GROUP, MS, ends, instance, joining, led_by_1, promoted, with_set};
+use remora_cluster::NotByDisk;
 use remora_cluster::coordinator::{self, Outcome, Refused, SessionState, Standing, Term};
+use remora_cluster::led_epoch::LedEpoch;
 use remora_cluster::message::{Message, Position};
 use remora_cluster::topology::{Instance, MemberId, Topology, change};
-use remora_cluster::watcher::{Action, Event, Notice, Watcher};
+use remora_cluster::watcher::{Action, Event, Notice, Reason, Watcher};
 use remora_layout::limits::{FAILOVER_BACKOFF_MAX_MS, HEARTBEAT_MS, WITHDRAW_ALL_MS};
 use std::sync::Arc;
 
@@ -57,9 +59,18 @@ impl Fixture {
         actions
     }
 
+    fn answers(
+        &mut self,
+        from: Instance,
+        (epoch, positions): (u64, Vec<Position>),
+        led: Option<LedEpoch>,
+    ) -> Vec<Action> {
+        let message = Message::Withdrawn { group: GROUP, epoch, positions, led };
+        self.give(Event::Message(from, message))
+    }
+
     fn withdrawn(&mut self, from: u64, epoch: u64, positions: Vec<Position>) -> Vec<Action> {
-        let message = Message::Withdrawn { group: GROUP, epoch, positions };
-        self.give(Event::Message(instance(from), message))
+        self.answers(instance(from), (epoch, positions), None)
     }
 }
 
@@ -130,6 +141,7 @@ fn answers_of_another_epoch_or_group_do_not_count() {
         group: remora_cluster::topology::GroupId(2),
         epoch: 2,
         positions: ends(1, 40),
+        led: None,
     };
     assert_eq!(watcher.give(Event::Message(instance(2), other)), []);
 }
@@ -153,7 +165,8 @@ fn a_laggard_is_never_promoted() {
             }
         }
     }
-    assert_eq!(said, [Notice::Waits(GROUP, vec![])], "it says so, once");
+    let why = NotByDisk::NotPresent(MemberId(1));
+    assert_eq!(said, [Notice::Waits(GROUP, vec![], Some(why))], "it says so, once");
     // It is back.
     let actions = watcher.live(&[2, 3]);
     assert_eq!(proposed(&actions), Some((2, vec![])));
@@ -166,8 +179,7 @@ fn an_instance_that_was_started_again_is_no_candidate() {
     let topology = change::join(&topology, joining(again)).unwrap();
     let mut watcher = Fixture::new(&topology, &[]);
     watcher.hear(coordinator::Event::Members(vec![again]));
-    let message = Message::Withdrawn { group: GROUP, epoch: 2, positions: ends(1, 99) };
-    let mut actions = watcher.give(Event::Message(again, message));
+    let mut actions = watcher.answers(again, (2, ends(1, 99)), None);
     actions.extend(watcher.wait_ms(5 * WITHDRAW_ALL_MS));
     assert_eq!(proposed(&actions), None);
 }
@@ -364,4 +376,130 @@ fn a_group_backs_off_if_its_primaries_end_at_once_and_not_if_they_have_led() {
     assert!(waits.windows(2).all(|two| two[0] <= two[1]), "{waits:?}");
     let longest = FAILOVER_BACKOFF_MAX_MS - 2 * HEARTBEAT_MS;
     assert!((longest..=longest + HEARTBEAT_MS).contains(&waits[11]), "{waits:?}");
+}
+
+/// Member 1 has led epoch 1, and was started again as this instance.
+fn restarted() -> (Topology, Instance) {
+    let again = Instance { incarnation: 2, ..instance(1) };
+    (change::join(&led_by_1(&[2, 3]), joining(again)).unwrap(), again)
+}
+
+/// Nobody but these is present.
+fn only(topology: &Topology, live: &[Instance]) -> Fixture {
+    let mut watcher = Fixture::new(topology, &[]);
+    watcher.hear(coordinator::Event::Members(live.to_vec()));
+    watcher.wait_ms(HEARTBEAT_MS);
+    watcher
+}
+
+const LED: LedEpoch = LedEpoch { incarnation: 1, epoch: 1, is_durable: true };
+
+/// The members of the set are gone. They may be there again as other instances, or never.
+#[test]
+fn a_primary_that_was_started_again_leads_if_its_disk_has_everything() {
+    let (topology, again) = restarted();
+    let mut watcher = only(&topology, &[again]);
+    let actions = watcher.wait_ms(WITHDRAW_ALL_MS);
+    assert!(asked(&actions).contains(&1), "it is asked: {actions:?}");
+    let actions = watcher.answers(again, (2, Vec::new()), Some(LED));
+    assert_eq!(proposed(&actions), Some((1, vec![])));
+    let next = change::promote_restarted(&topology, GROUP, 1, again).unwrap();
+    watcher.topology(&next);
+    let begun = Message::Begun { group: GROUP, epoch: 2, is_released: false };
+    assert_eq!(watcher.give(Event::Proposed(Outcome::Done)), [Action::Send(again, begun)]);
+}
+
+#[test]
+fn no_disk_counts_but_that_of_the_process_that_led_this_epoch() {
+    let (topology, again) = restarted();
+    let waits = |led: Option<LedEpoch>| {
+        let mut watcher = only(&topology, &[again]);
+        let mut actions = watcher.answers(again, (2, ends(1, 99)), led);
+        actions.extend(watcher.wait_ms(2_000));
+        assert_eq!(proposed(&actions), None, "{led:?}");
+        let waits: Vec<_> = watcher.watcher.waits().map(|(_, notice)| notice.clone()).collect();
+        let [Notice::Waits(GROUP, missing, Some(why))] = &waits[..] else { panic!("{waits:?}") };
+        assert_eq!(missing, &[instance(2), instance(3)]);
+        *why
+    };
+    assert_eq!(waits(None), NotByDisk::SaysNothing(again));
+    let of_another_process = LedEpoch { incarnation: 9, ..LED };
+    assert_eq!(waits(Some(of_another_process)), NotByDisk::SaysNothing(again));
+    let of_another_epoch = LedEpoch { epoch: 2, ..LED };
+    assert_eq!(waits(Some(of_another_epoch)), NotByDisk::SaysNothing(again));
+    let not_durable = LedEpoch { is_durable: false, ..LED };
+    assert_eq!(waits(Some(not_durable)), NotByDisk::NotDurable(again));
+}
+
+/// The disks of replicas may lack what they had in memory only.
+#[test]
+fn replicas_that_were_started_again_are_not_promoted_by_their_disks() {
+    let replica = Instance { incarnation: 2, ..instance(2) };
+    let topology = change::join(&led_by_1(&[2]), joining(replica)).unwrap();
+    let mut watcher = only(&topology, &[replica]);
+    let led = LedEpoch { incarnation: 1, epoch: 1, is_durable: true };
+    let mut actions = watcher.answers(replica, (2, ends(1, 99)), Some(led));
+    actions.extend(watcher.wait_ms(2_000));
+    assert_eq!(proposed(&actions), None);
+    let why = NotByDisk::NotPresent(MemberId(1));
+    let waits = Notice::Waits(GROUP, vec![instance(2)], Some(why));
+    assert!(watcher.watcher.waits().any(|(_, notice)| *notice == waits));
+}
+
+#[test]
+fn memory_comes_before_the_disk() {
+    let (topology, again) = restarted();
+    let mut watcher = only(&topology, &[again, instance(3)]);
+    let actions = watcher.answers(again, (2, Vec::new()), Some(LED));
+    assert_eq!(proposed(&actions), None, "one that has everything in memory may answer");
+    assert_eq!(proposed(&watcher.withdrawn(3, 2, ends(1, 40))), Some((3, vec![])));
+    // One that is present and never answers does not hold the group up.
+    let mut watcher = only(&topology, &[again, instance(3)]);
+    let mut actions = watcher.answers(again, (2, Vec::new()), Some(LED));
+    actions.extend(watcher.wait_ms(2 * WITHDRAW_ALL_MS));
+    assert_eq!(proposed(&actions), Some((1, vec![])));
+}
+
+#[test]
+fn a_drained_server_is_not_promoted_by_its_disk() {
+    let (topology, again) = restarted();
+    let topology = change::drain(&topology, again.member).unwrap();
+    let mut watcher = only(&topology, &[again]);
+    let mut actions = watcher.answers(again, (2, Vec::new()), Some(LED));
+    actions.extend(watcher.wait_ms(2_000));
+    assert_eq!(proposed(&actions), None);
+    let waits = Some(NotByDisk::MayNotLead(again.member));
+    let is_it = |notice: &Notice| matches!(notice, Notice::Waits(_, _, why) if *why == waits);
+    assert!(watcher.watcher.waits().any(|(_, notice)| is_it(notice)));
+}
+
+/// A command asks again as long as it waits.
+#[test]
+fn a_wish_that_is_repeated_is_said_once_and_may_begin_anew() {
+    let topology = led_by_1(&[2]);
+    let mut watcher = Fixture::new(&topology, &[1, 2, 3]);
+    let mut said = Vec::new();
+    let mut ask = |watcher: &mut Fixture, member| {
+        let actions = watcher.watcher.handle(watcher.now_ns, Event::Promote(MemberId(member)));
+        said.extend(actions.into_iter().filter(|of| matches!(of, Action::Say(_))));
+    };
+    ask(&mut watcher, 3);
+    ask(&mut watcher, 3);
+    assert_eq!(watcher.watcher.refusals().map(|of| of.1).collect::<Vec<_>>(), [MemberId(3)]);
+    // It is in the set by now.
+    watcher.topology(&with_set(&topology, &[2, 3]));
+    ask(&mut watcher, 3);
+    ask(&mut watcher, 3);
+    let (why, wish) =
+        ("that member is not in the recorded in-sync set, or not present", MemberId(3));
+    let says = [Notice::Refused(GROUP, why), Notice::Begins(GROUP, Reason::Asked(wish))];
+    assert_eq!(said, says.map(Action::Say));
+    assert_eq!(watcher.watcher.refusals().count(), 0);
+    // The primary does not answer: what becomes of the wish is told until it is repeated.
+    watcher.wait_ms(20_000);
+    assert_eq!(watcher.watcher.failovers().count(), 0);
+    assert_eq!(watcher.watcher.refusals().map(|of| of.1).collect::<Vec<_>>(), [wish]);
+    let hand_over = Message::HandOver { group: GROUP, epoch: 1 };
+    let actions = watcher.give(Event::Promote(wish));
+    assert_eq!(actions, [Action::Send(instance(1), hand_over)]);
 }

@@ -755,6 +755,8 @@ pub const HAND_OVER_TIMEOUT_MS: u64 = 1_000;
 pub const RELEASED_TIMEOUT_MS: u64 = 2_000;
 /// A promoted server that could not apply what it had received tries again after this, ms.
 pub const LEAD_AGAIN_MS: u64 = 1_000;
+/// A primary whose disk has refused to note that it leads tries again after this, ms.
+pub const LED_EPOCH_AGAIN_MS: u64 = 1_000;
 /// A watcher asks a member to withdraw its ring again after this, ms.
 pub const WITHDRAW_AGAIN_MS: u64 = 50;
 /// A watcher waits so long for all of an in-sync set that could lead, ms, then for one.

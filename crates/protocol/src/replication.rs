@@ -143,11 +143,13 @@ pub struct Follow {
     pub committed: U64,
     /// The last entry that is in its copy of that epoch; 0 once it knows all of that to be committed.
     pub copied: U64,
+    /// The incarnation of the replica's process: sessions with the same one are of one replica. 0: each
+    /// session is.
+    pub replica: U64,
     /// The port of the replica for RESP, which the primary shows; 0 if it says none.
     pub port: U32,
-    /// A number of the replica's process, by chance: sessions with the same one are of one replica. 0:
-    /// each session is.
-    pub replica: U32,
+    /// Zero.
+    pub zero: U32,
 }
 
 /// The body of [`crate::message::ACKNOWLEDGE`] (H37; M28).
@@ -173,5 +175,5 @@ pub struct Acknowledge {
 }
 
 const _: () = assert!(FEED_HEADER_BYTES == 16 && size_of::<Echo>() == 16);
-const _: () = assert!(size_of::<Begins>() == 72 && size_of::<Follow>() == 48);
+const _: () = assert!(size_of::<Begins>() == 72 && size_of::<Follow>() == 56);
 const _: () = assert!(size_of::<Acknowledge>() == 48);

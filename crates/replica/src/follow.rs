@@ -140,6 +140,7 @@ impl Follower {
             copied: copied.into(),
             port: u32::from(port).into(),
             replica: 0.into(),
+            zero: 0.into(),
         }
     }
 

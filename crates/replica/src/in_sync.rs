@@ -49,18 +49,18 @@ pub enum Membership {
     Recorded(RecordedSet),
 }
 
-/// A recorded in-sync set, by the numbers of the replicas' processes.
+/// A recorded in-sync set, by the incarnations of the replicas' processes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RecordedSet {
     /// The members.
-    pub members: Vec<u32>,
+    pub members: Vec<u64>,
     /// Those that are about to be recorded, or may have been: they are waited for as members are, and
     /// do not count.
-    pub proposed: Vec<u32>,
+    pub proposed: Vec<u64>,
 }
 
 impl RecordedSet {
-    fn waits_for(&self, replica: u32) -> bool {
+    fn waits_for(&self, replica: u64) -> bool {
         self.members.contains(&replica) || self.proposed.contains(&replica)
     }
 }
@@ -69,8 +69,8 @@ impl RecordedSet {
 #[derive(Clone, Copy, Debug)]
 struct ReplicaState {
     session: u64,
-    /// The number of its process.
-    replica: u32,
+    /// The incarnation of its process.
+    replica: u64,
     /// The last entry that it has stored.
     stored: u64,
     standing: Standing,
@@ -127,7 +127,7 @@ impl InSyncSet {
 
     /// Where each replica that follows stands, by the number of its process. In a cluster one that
     /// is not waited for, whatever it stores, is no member: it is joining at most.
-    pub fn standings(&self) -> impl Iterator<Item = (u32, Standing)> {
+    pub fn standings(&self) -> impl Iterator<Item = (u64, Standing)> {
         let is_waited_for = |replica| match &self.membership {
             Membership::KeepsUp => true,
             Membership::Unknown => false,
@@ -141,7 +141,7 @@ impl InSyncSet {
 
     /// The replica of this session, with this number of its process, follows the log, and has stored the
     /// entries up to this one. One that has less than before has begun anew.
-    pub fn stored(&mut self, (session, replica): (u64, u32), sequence: u64) {
+    pub fn stored(&mut self, (session, replica): (u64, u64), sequence: u64) {
         match self.followers.iter_mut().find(|of| of.session == session) {
             Some(of) if sequence < of.stored => {
                 (of.stored, of.standing) = (sequence, Standing::Behind);
@@ -243,14 +243,14 @@ impl InSyncSet {
         self.replicated > before
     }
 
-    fn waits_for_recorded(&self, replica: u32) -> bool {
+    fn waits_for_recorded(&self, replica: u64) -> bool {
         matches!(&self.membership, Membership::Recorded(of) if of.waits_for(replica))
     }
 
     /// Whether each replica of the record follows.
     fn has_each_recorded(&self) -> bool {
         let Membership::Recorded(of) = &self.membership else { return false };
-        let follows = |replica: &u32| self.followers.iter().any(|of| of.replica == *replica);
+        let follows = |replica: &u64| self.followers.iter().any(|of| of.replica == *replica);
         of.members.iter().chain(&of.proposed).all(follows)
     }
 

@@ -81,7 +81,7 @@ impl World {
     /// A WRITE has completed: up to that entry the memory has them all.
     fn store(&mut self, session: u64, sequence: u64) {
         self.oracle.memories.insert(session, sequence);
-        self.set.stored((session, session as u32), sequence);
+        self.set.stored((session, session), sequence);
     }
 
     fn some_session(&mut self) -> Option<u64> {
@@ -291,7 +291,7 @@ fn without_a_minimum_there_is_no_limit() {
     assert_eq!((set.replicated(), set.count_stored(3), set.count_stored(4)), (u64::MAX, 1, 0));
 }
 
-fn recorded(members: &[u32], proposed: &[u32]) -> Membership {
+fn recorded(members: &[u64], proposed: &[u64]) -> Membership {
     Membership::Recorded(RecordedSet { members: members.into(), proposed: proposed.into() })
 }
 

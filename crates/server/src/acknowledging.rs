@@ -52,8 +52,8 @@ pub struct ShardReport {
     pub last: u64,
     /// See [`ShardReport::epoch`].
     pub durable: u64,
-    /// Where each replica stands, by the number of its process.
-    pub standings: Vec<(u32, Standing)>,
+    /// Where each replica stands, by the incarnation of its process.
+    pub standings: Vec<(u64, Standing)>,
 }
 
 impl Acknowledging {
@@ -192,7 +192,7 @@ mod tests {
     use remora_layout::limits::IN_SYNC_LOOK_MS;
     use remora_protocol::{Command, Condition, Expiry};
 
-    fn positions(session: u64, replica: u32, stored: u64) -> ReplicaPositions {
+    fn positions(session: u64, replica: u64, stored: u64) -> ReplicaPositions {
         let (peer, state) = (Peer::Local, ReplicaState::Follows);
         let (port, durable, applied) = (0, 0, 0);
         let stored = Some(stored);

@@ -435,7 +435,8 @@ fn begin_disk(
         shard.set_history(data.content.history(number, &first, settings.promise));
     }
     let commit = data.begin_log(first.clone()).map_err(|error| refused(error.into()))?;
-    let disk = Disk::new(settings.directory.clone(), settings.promise, first);
+    let place = (settings.directory.clone(), data.content.volume.clone());
+    let disk = Disk::new(place, settings.promise, first);
     let saved_at_ms = data.content.snapshot_time_ms().unwrap_or_else(wall_unix_ms);
     disk.snapshots.saved_at_s.store(saved_at_ms / 1000, Ordering::Relaxed);
     let recovery_ms = started.elapsed().as_millis() as u64;

@@ -4,6 +4,7 @@
 //! ```text
 //! DIR/identity                    which data these are, and their layout
 //! DIR/lock                        held by the server that has them
+//! DIR/led-epoch                   which epoch of its cluster this server has led last
 //! DIR/log-0000000000000007        a segment: runs of frames of all shards
 //! DIR/snapshot-0000000000000003/  a snapshot: one file for each shard
 //! ```
@@ -27,6 +28,7 @@ mod find;
 mod group;
 mod head;
 mod identity;
+mod led_epoch;
 mod manifest;
 mod replay;
 mod runs;
@@ -45,6 +47,7 @@ pub use find::{Found, Incarnation, Notice, SegmentAt, find};
 pub use group::{GroupCommit, Promise};
 pub use head::LAYOUT;
 pub use identity::Identity;
+pub use led_epoch::LedEpochFile;
 pub use manifest::{MANIFEST_NAME, Manifest};
 pub use replay::{LogNumber, Replayed, replay};
 pub use runs::{RUN_HEADER_BYTES, Run};

@@ -4,6 +4,7 @@ mod backups;
 mod corruption;
 mod histories;
 mod hostile;
+mod led_epoch;
 mod missing;
 mod places;
 mod snapshots;

@@ -6,12 +6,14 @@
 //! | [`set_in_sync`] | the primary of that epoch: it alone knows who has every entry |
 //! | [`take_back`] | the primary that has released its epoch, if nobody takes the next one |
 //! | [`promote`] | the watcher, after it has withdrawn the log rings of the old primary |
+//! | [`promote_restarted`] | the watcher, where the directory of the primary has every acknowledged entry |
 //! | [`promote_with_loss`] | an operator, where nothing is left that has every acknowledged entry |
 //! | [`drain`], [`undrain`], [`leave`], [`add_group`], [`assign_slots`] | an operator |
 //!
 //! Invariant: behind each of them but [`promote_with_loss`] every instance of the in-sync set, and
 //! the primary, has every entry that was acknowledged before. So an instance enters the set by the
-//! word of the primary only, and a promotion takes its primary and its set out of the recorded set.
+//! word of the primary only, and a promotion takes its primary and its set out of the recorded set, or takes the
+//! server of the recorded primary, by the word of its disk.
 //!
 //! Two changes of one version exclude each other: the coordinator records the first of them. The
 //! author of the other begins anew with the topology that was recorded.
@@ -53,6 +55,9 @@ pub enum Refusal {
     /// The instance is not in the recorded in-sync set: acknowledged entries could be lost.
     #[error("{0} is not in the recorded in-sync set: it may lack acknowledged entries")]
     NotInSync(Instance),
+    /// The instance is no later process of the server that the record has as the primary.
+    #[error("{0} is no later process of the primary of its group")]
+    NotItsServer(Instance),
     /// The member is being drained, or was replaced.
     #[error("member {0} is being drained, or was replaced")]
     MayNotLead(MemberId),
@@ -228,6 +233,28 @@ pub fn promote(topology: &Topology, promotion: Promotion) -> Result<Topology, Re
         }
     }
     begin_epoch(topology, promotion)
+}
+
+/// A later process of the server of the recorded primary leads the next epoch. The watcher has heard that
+/// the directory of this server has every change that the recorded primary has acknowledged; see
+/// [`LedEpoch`](crate::led_epoch::LedEpoch). The in-sync set of the next epoch is empty: no memory has
+/// survived, and no other disk has to have everything.
+///
+/// # Errors
+/// [`Refusal::OtherEpoch`] if the epoch ended meanwhile, [`Refusal::NotItsServer`] for any other
+/// instance, and those of an instance that may not lead.
+pub fn promote_restarted(
+    topology: &Topology,
+    group: GroupId,
+    epoch: u64,
+    to: Instance,
+) -> Result<Topology, Refusal> {
+    let of = expect_epoch(topology, group, epoch)?;
+    let is_restarted = |primary: Instance| primary.member == to.member && primary != to;
+    if !of.primary.is_some_and(is_restarted) {
+        return Err(Refusal::NotItsServer(to));
+    }
+    begin_epoch(topology, Promotion { group, epoch, to, in_sync: Vec::new() })
 }
 
 /// An operator makes any member of a group its primary, and accepts that acknowledged entries may be

@@ -42,6 +42,7 @@ fn a_thousand_failovers_lose_nothing_and_serve_nothing_stale() {
         all.acknowledged += sum.acknowledged;
         all.reads += sum.reads;
         all.gone += sum.gone;
+        all.by_disk += sum.by_disk;
         all.faults += sum.faults;
         all.recovery_ms = all.recovery_ms.max(sum.recovery_ms);
     }

@@ -23,6 +23,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The faults end after this, ms of the world.
 const FAULTS_MS: u64 = 30_000;
+/// A group may lose all that has everything in the last part of it, ms.
+const GONE_MS: u64 = 4_000;
 /// And the groups have to be whole again this much later, ms: replicas that left come back slowly.
 const RECOVERS_MS: u64 = 90_000;
 
@@ -34,6 +36,8 @@ pub struct Sum {
     pub reads: u64,
     /// Groups of which faults took all that had everything: nobody may be promoted there.
     pub gone: u64,
+    /// Epochs whose primary was promoted by the word of its disk.
+    pub by_disk: u64,
     pub faults: u64,
     pub recovery_ms: u64,
 }
@@ -59,6 +63,9 @@ pub struct World {
     messages: u64,
     /// Where instances were found last.
     found: BTreeMap<Instance, usize>,
+    by_disk: u64,
+    /// By group, its epoch, and who had everything in memory, as recorded a moment ago.
+    recorded: BTreeMap<GroupId, (u64, Vec<Instance>)>,
     pub trace: Vec<String>,
     traces: bool,
     has_faults: bool,
@@ -110,6 +117,8 @@ impl World {
             faults: 0,
             messages: 0,
             found: BTreeMap::new(),
+            by_disk: 0,
+            recorded: BTreeMap::new(),
             trace: Vec::new(),
             traces: false,
             has_faults: false,
@@ -148,6 +157,7 @@ impl World {
             acknowledged: sum(|of| of.acknowledged),
             reads: sum(|of| of.reads),
             gone: self.oracles.keys().filter(|id| self.is_gone(**id)).count() as u64,
+            by_disk: self.by_disk,
             faults: self.faults,
             recovery_ms: whole_ms - healed_ms,
         }
@@ -201,6 +211,9 @@ impl World {
         self.now_ms += 1;
         self.ensemble.advance(self.now_ms);
         self.end_faults();
+        if self.now_ms.is_multiple_of(10) {
+            self.note_promotions();
+        }
         while let Some(entry) = self.network.first_entry()
             && *entry.key() <= self.now_ms
         {
@@ -253,6 +266,20 @@ impl World {
         if self.quorum_lost_until_ms != 0 && now_ms >= self.quorum_lost_until_ms {
             self.quorum_lost_until_ms = 0;
             self.ensemble.set_quorum(true);
+        }
+    }
+
+    /// Counts the epochs whose primary comes out of no memory of the epoch before.
+    fn note_promotions(&mut self) {
+        let Some(topology) = self.ensemble.topology() else { return };
+        for group in topology.groups() {
+            let with_all: Vec<_> = group.primary.iter().chain(&group.in_sync).copied().collect();
+            let (epoch, before) = self.recorded.entry(group.id).or_default();
+            let is_other = |of: Instance| !before.is_empty() && !before.contains(&of);
+            if group.epoch != *epoch && group.primary.is_some_and(is_other) {
+                self.by_disk += 1;
+            }
+            (*epoch, *before) = (group.epoch, with_all);
         }
     }
 
@@ -310,13 +337,25 @@ impl World {
         self.nodes.iter().filter_map(Node::instance).collect()
     }
 
-    /// Whether no instance runs any more that the record says has everything.
+    /// Whether nothing is left that the record says has everything: no instance, and no disk.
     fn is_gone(&self, id: GroupId) -> bool {
         let Some(topology) = self.ensemble.topology() else { return false };
         let group = topology.group(id).unwrap();
         let running = self.running();
         group.primary.is_some()
             && !group.primary.iter().chain(&group.in_sync).any(|of| running.contains(of))
+            && !self.is_on_disk(id)
+    }
+
+    /// Whether the recorded primary has everything on its disk, and the disk says so.
+    fn is_on_disk(&self, id: GroupId) -> bool {
+        let topology = self.ensemble.topology();
+        let Some(group) = topology.as_ref().and_then(|of| of.group(id)) else { return false };
+        let Some(primary) = group.primary else { return false };
+        let led = self.nodes.iter().find(|of| of.id == primary.member).and_then(|of| of.led);
+        led.is_some_and(|led| {
+            led.is_durable && (led.incarnation, led.epoch) == (primary.incarnation, group.epoch)
+        })
     }
 
     /// Whether each group has a primary that serves, and all its members in sync.
@@ -341,8 +380,12 @@ impl World {
         self.nodes.iter().position(|of| of.instance() == Some(primary))
     }
 
-    /// Whether a process may die: what was acknowledged is in another memory, which the record names.
+    /// Whether a process may die: what was acknowledged is in another memory, which the record names, or on
+    /// the primary's disk.
     fn may_crash(&self, at: usize) -> bool {
+        if self.is_on_disk(self.nodes[at].group) {
+            return true;
+        }
         let Some(topology) = self.ensemble.topology() else { return true };
         let Some(group) = topology.group(self.nodes[at].group) else { return true };
         let mut running = self.running();
@@ -364,7 +407,7 @@ impl World {
         if self.random.one_in(5) {
             return self.fault_of_data(group, until_ms);
         }
-        match self.random.below(16) {
+        match self.random.below(17) {
             0..5 => self.crash(at, until_ms),
             5..7 => {
                 self.say(&format!("{} stands still for {for_ms} ms", self.nodes[at].name));
@@ -397,6 +440,7 @@ impl World {
                 }
             }
             14 => self.promote(group),
+            15 => self.crash_group(group),
             _ => self.crash_watcher(until_ms),
         }
     }
@@ -443,6 +487,32 @@ impl World {
         if self.may_crash(at) {
             self.say(&format!("{} dies", self.nodes[at].name));
             self.nodes[at].crash(until_ms);
+        }
+    }
+
+    /// All processes of a group die at one moment. What was acknowledged is on a disk, but at the end of the
+    /// faults: a group that is gone has no failover any more.
+    fn crash_group(&mut self, group: GroupId) {
+        let is_late = self.now_ms > FAULTS_MS - GONE_MS;
+        if !self.is_on_disk(group) && !is_late {
+            return;
+        }
+        self.say(&format!("all processes of group {group} die"));
+        let of_group: Vec<_> =
+            (0..self.nodes.len()).filter(|at| self.nodes[*at].group == group).collect();
+        for &at in &of_group {
+            // Some come back with the end of the faults.
+            let away_ms = if self.random.one_in(4) { u64::MAX / 2 } else { 4_000 };
+            let restarts_ms = self.now_ms + self.random.within(20..away_ms);
+            self.nodes[at].crash(restarts_ms);
+        }
+        let lost = self.random.pick(&of_group);
+        let topology = self.ensemble.topology();
+        let primary = topology.as_ref().and_then(|of| of.group(group)?.primary);
+        let has_led = primary.is_some_and(|of| of.member == self.nodes[lost].id);
+        if self.random.one_in(3) && (is_late || !has_led) {
+            self.say(&format!("{} has lost its disk", self.nodes[lost].name));
+            self.nodes[lost].loses_disk = true;
         }
     }
 

@@ -5,6 +5,7 @@ use crate::world::replication::{Links, Memory, Ring, Shipped};
 use remora_cluster::ReplicaStanding;
 use remora_cluster::Required;
 use remora_cluster::coordinator::{self, Coordinator, Proposal, RequestId};
+use remora_cluster::led_epoch::{LedEpoch, LedEpochRecorder};
 use remora_cluster::member::{self, Member};
 use remora_cluster::memory::{MemoryCoordinator, MemoryEnsemble};
 use remora_cluster::message::Message;
@@ -84,11 +85,26 @@ struct Leads {
     /// The clock until which the threads that serve may do so, as the thread of the cluster wrote it last.
     word_ns: u64,
     has_served: bool,
+    /// It has served with its lease.
+    has_begun: bool,
     drains: bool,
     is_ready: bool,
+    /// What the disk is to say of this epoch, until it does.
+    records: Option<LedEpochRecorder>,
     /// The end of the log that was acknowledged.
     acknowledged: u64,
     since_ms: u64,
+}
+
+/// The disk of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Disk {
+    /// There is none: a process that ends takes everything with it.
+    None,
+    /// Acknowledgements do not wait for it.
+    Everysec,
+    /// Acknowledgements of a primary wait until it has the entry.
+    Fsync,
 }
 
 /// What was copied, and is not whole yet.
@@ -117,7 +133,7 @@ pub struct Node {
     pub id: MemberId,
     pub group: GroupId,
     pub name: String,
-    pub has_disk: bool,
+    pub disk: Disk,
     pub clock: Clock,
     pub process: Option<Process>,
     pub paused_until_ms: u64,
@@ -130,6 +146,10 @@ pub struct Node {
     pub stalls: bool,
     has_stalled: bool,
     pub memory: Memory,
+    /// What the directory says of the last epoch that it has led.
+    pub led: Option<LedEpoch>,
+    /// The next process finds no disk. Readers may look into the memory of this one until then.
+    pub loses_disk: bool,
     /// Readers take what they read for fresh until then, in the world's time.
     pub readers_until_ms: u64,
     latest_ms: u64,
@@ -155,7 +175,7 @@ impl Node {
             id: MemberId(id),
             group,
             name: format!("node{id}"),
-            has_disk: random.one_in(2),
+            disk: random.pick(&[Disk::None, Disk::Everysec, Disk::Fsync]),
             clock: Clock::new(random),
             process: None,
             paused_until_ms: 0,
@@ -165,6 +185,8 @@ impl Node {
             stalls: false,
             has_stalled: false,
             memory: Memory::default(),
+            led: None,
+            loses_disk: false,
             readers_until_ms: 0,
             latest_ms: 0,
             links: 0,
@@ -177,23 +199,12 @@ impl Node {
     }
 
     pub fn start(&mut self, ensemble: &MemoryEnsemble, turn: &mut Turn) {
-        if !self.has_disk {
-            // Nothing is left: a server with another id, at the same address.
-            self.id = MemberId(1_000 + turn.random.below(1u64 << 40));
-            self.memory = Memory::default();
-            self.readers_until_ms = 0;
+        if self.disk == Disk::None || std::mem::take(&mut self.loses_disk) {
+            self.lose_disk(turn.random);
         }
-        // A restart loses what was not synced, and knows no commit position.
-        let kept = self.memory.last().saturating_sub(turn.random.below(4));
-        let log = self.memory.log[..kept as usize].to_vec();
+        // A restart loses some of what was not synced, and knows no commit position.
+        self.memory = self.memory.restarted(turn.random.below(8));
         self.readers_until_ms = 0;
-        self.memory = Memory {
-            applied: log.len() as u64,
-            log,
-            commit: 0,
-            is_part: self.memory.is_part,
-            ..Memory::default()
-        };
         let coordinator = ensemble.connect(SESSION_MS);
         ensemble.delay(coordinator.link(), turn.random.within(1..4), turn.random.within(1..6));
         let instance = Instance { member: self.id, incarnation: turn.random.bits() | 1 };
@@ -214,6 +225,12 @@ impl Node {
             copying: None,
             inbox: VecDeque::new(),
         });
+    }
+
+    /// Nothing is left: the next process is a server with another id, at the same address.
+    fn lose_disk(&mut self, random: &mut Random) {
+        self.id = MemberId(1_000 + random.below(1u64 << 40));
+        (self.memory, self.led) = (Memory::default(), None);
     }
 
     pub fn crash(&mut self, restarts_ms: u64) {
@@ -294,6 +311,7 @@ impl Node {
             self.echo(clock_ns, turn);
         }
         self.end_copy(turn);
+        self.sync(turn);
         self.ask_to_follow(turn);
     }
 
@@ -466,8 +484,8 @@ impl Node {
                 if self.memory.ring.is_some_and(|ring| ring.epoch < epoch) {
                     self.memory.ring = None;
                 }
-                let positions = self.memory.positions();
-                self.member(member::Event::Withdrawn { epoch, positions }, clock_ns, turn);
+                let (positions, led) = (self.memory.positions(), self.led);
+                self.member(member::Event::Withdrawn { epoch, positions, led }, clock_ns, turn);
             }
             member::Action::Follow { primary, epoch } => {
                 self.memory.ring = None;
@@ -485,12 +503,16 @@ impl Node {
             }
             member::Action::Prepare(epoch) => {
                 process.follows = None;
-                process.leads = Some(Leads { epoch, since_ms: turn.now_ms, ..Leads::default() });
                 self.memory.applied = self.memory.last();
                 self.memory.is_ring_left = self.memory.ring.is_some();
+                let (incarnation, is_durable) = (me.incarnation, self.disk == Disk::Fsync);
+                let led = LedEpoch { incarnation, epoch, is_durable };
+                let records = LedEpochRecorder::new(led, vec![self.memory.last()]);
+                let (records, since_ms) = (Some(records), turn.now_ms);
+                process.leads = Some(Leads { epoch, since_ms, records, ..Leads::default() });
                 self.member(member::Event::Applied(epoch), clock_ns, turn);
             }
-            member::Action::Serve(epoch) => self.serve(epoch, turn),
+            member::Action::Serve(epoch) => self.serve(epoch),
             member::Action::Require(required) => {
                 if let Some(leads) = &mut process.leads {
                     leads.required = required;
@@ -515,14 +537,11 @@ impl Node {
         }
     }
 
-    fn serve(&mut self, epoch: u64, turn: &mut Turn) {
+    fn serve(&mut self, epoch: u64) {
         let Some(process) = self.process.as_mut() else { return };
-        let me = process.member.instance();
         let Some(leads) = process.leads.as_mut().filter(|of| of.epoch == epoch) else { return };
         (leads.takes_changes, leads.echoes, leads.drains) = (true, true, false);
-        if !std::mem::replace(&mut leads.has_served, true) {
-            turn.oracle.begin(me, epoch, &self.memory.log);
-        }
+        leads.has_served = true;
     }
 
     fn watch(&mut self, actions: Vec<watcher::Action>, turn: &mut Turn) {
@@ -558,18 +577,39 @@ impl Node {
         }
     }
 
+    /// The disk takes some of what is applied, and with it that this server leads.
+    fn sync(&mut self, turn: &mut Turn) {
+        if self.disk == Disk::None || !turn.random.one_in(3) {
+            return;
+        }
+        self.memory.synced = turn.random.within(self.memory.synced..self.memory.applied + 1);
+        let leads = self.process.as_mut().and_then(|of| of.leads.as_mut());
+        if let Some(leads) = leads
+            && let Some(led) = leads.records.as_ref().and_then(|of| of.due(&[self.memory.synced]))
+        {
+            (self.led, leads.records) = (Some(led), None);
+        }
+    }
+
     /// Ships the log, acknowledges what every required replica has stored, and serves clients.
     fn lead(&mut self, clock_ns: u64, turn: &mut Turn) {
         let Some(process) = self.process.as_mut() else { return };
         let me = process.member.instance();
         let Some(leads) = process.leads.as_mut() else { return };
         let (epoch, now_ms) = (leads.epoch, turn.now_ms);
+        // One that stood still may begin an epoch that is over: without its lease it does nothing in it.
+        let holds = leads.has_served && clock_ns < leads.word_ns;
+        if holds && !std::mem::replace(&mut leads.has_begun, true) {
+            turn.oracle.begin(me, epoch, &self.memory.log);
+        }
         let has_enough = leads.required.counted.len() >= turn.min_replicas;
         let waited_for = leads.required.wait_for.clone();
         let stored = waited_for.iter().map(|of| leads.links.has_stored(*of)).min();
         let replicated = stored.unwrap_or(u64::MAX).min(self.memory.last());
-        if has_enough && leads.has_served && clock_ns < leads.word_ns {
-            self.memory.commit = self.memory.commit.max(replicated);
+        let kept = if self.disk == Disk::Fsync { self.memory.synced } else { u64::MAX };
+        let durable = replicated.min(kept);
+        if has_enough && holds {
+            self.memory.commit = self.memory.commit.max(durable);
             if self.memory.commit > leads.acknowledged {
                 leads.acknowledged = self.memory.commit;
                 turn.oracle.acknowledge((me, epoch), self.memory.visible(), now_ms);
@@ -578,7 +618,7 @@ impl Node {
         let becomes_ready = !leads.is_ready && replicated == self.memory.last();
         if becomes_ready {
             leads.is_ready = true;
-            self.memory.commit = replicated;
+            self.memory.commit = self.memory.commit.max(durable);
         }
         for (to, shipped) in leads.links.ship(&self.memory, now_ms) {
             turn.sent.push(Sent { from: me, to, packet: Packet::Shipped(shipped) });

@@ -52,6 +52,10 @@ pub struct Memory {
     pub ring: Option<Ring>,
     /// The member leads, and takes nothing out of its ring any more.
     pub is_ring_left: bool,
+    /// Entries that the disk has for certain: a prefix of what is applied.
+    pub synced: u64,
+    /// Entries of a copy: without all of them the disk has a part only.
+    pub copied: u64,
 }
 
 impl Memory {
@@ -102,6 +106,14 @@ impl Memory {
         Some(self.last())
     }
 
+    /// What a process finds on the disk after a restart, of which `beyond` entries were not synced.
+    pub fn restarted(&self, beyond: u64) -> Self {
+        let kept = (self.synced + beyond).min(self.applied);
+        let is_part = self.is_part || kept < self.copied;
+        let log = self.log[..kept as usize].to_vec();
+        Self { log, applied: kept, synced: kept, copied: self.copied, is_part, ..Self::default() }
+    }
+
     /// The primary has told its commit position.
     pub fn commit_up_to(&mut self, commit: u64) {
         self.commit = self.commit.max(commit.min(self.last()));
@@ -118,8 +130,8 @@ impl Memory {
     /// A copy has come whole.
     pub fn copied(&mut self, ring: Ring, log: Vec<Entry>, commit: u64) {
         let applied = log.len() as u64;
-        let ring = Some(ring);
-        *self = Self { log, applied, commit, ring, ..Self::default() };
+        let (ring, copied) = (Some(ring), applied);
+        *self = Self { log, applied, commit, ring, copied, ..Self::default() };
     }
 }
 

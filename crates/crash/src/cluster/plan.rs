@@ -17,6 +17,8 @@ pub enum Kind {
     KillPrimary,
     /// kill -9 of the primary, which is started again at once.
     RestartPrimary,
+    /// kill -9 of all servers at one moment. They come back on their disks, one of them later.
+    KillGroup,
     /// kill -9 of a replica, which comes back while the primary goes on.
     KillReplica,
     /// SIGSTOP of the primary for longer than its session, then SIGCONT.
@@ -42,6 +44,11 @@ impl Kind {
     pub fn cuts(self) -> bool {
         matches!(self, Self::CutCoordinator | Self::CutReplicas | Self::CutReplica)
     }
+
+    /// Whether what was acknowledged is on the disk of the primary only, afterwards.
+    pub fn needs_fsync(self) -> bool {
+        self == Self::KillGroup
+    }
 }
 
 /// Kinds that are still to come.
@@ -52,10 +59,12 @@ pub struct Deck {
 }
 
 impl Deck {
-    /// Of these kinds, or of all if none is named; those that cut only if links can be cut.
-    pub fn new(named: &[Kind], can_cut: bool) -> Self {
+    /// Of these kinds, or of all if none is named; those that cut only if links can be cut, and those that
+    /// need it only with durability `fsync`.
+    pub fn new(named: &[Kind], can_cut: bool, has_fsync: bool) -> Self {
         let all = if named.is_empty() { Kind::value_variants() } else { named };
-        let all = all.iter().copied().filter(|kind| can_cut || !kind.cuts()).collect();
+        let may = |kind: &Kind| (can_cut || !kind.cuts()) && (has_fsync || !kind.needs_fsync());
+        let all = all.iter().copied().filter(may).collect();
         Self { all, left: Vec::new() }
     }
 
@@ -78,7 +87,7 @@ pub struct Plan {
     pub load: Duration,
     /// How long it lasts.
     pub lasts: Duration,
-    /// The server that it strikes: the primary or a replica.
+    /// The server that it strikes: the primary or a replica. If it strikes all, the one that comes back last.
     pub server: usize,
     /// Packets that are thrown away. The coordinator counts as the server behind the last one.
     pub ways: Vec<OneWay>,
@@ -105,8 +114,12 @@ impl Plan {
             // Shorter and longer than a session.
             _ => rng.random_range(0.2..2.0),
         };
-        let server =
-            if matches!(kind, Kind::KillReplica | Kind::StopReplica) { replica } else { primary };
+        let server = match kind {
+            Kind::KillReplica | Kind::StopReplica => replica,
+            // The last one to come back.
+            Kind::KillGroup if rng.random() => replica,
+            _ => primary,
+        };
         Self {
             kind,
             load: Duration::from_secs_f64(seconds * rng.random_range(0.3..1.0)),
@@ -143,6 +156,9 @@ impl fmt::Display for Plan {
         match self.kind {
             Kind::KillPrimary => write!(out, "kill -9 of primary {server}"),
             Kind::RestartPrimary => write!(out, "kill -9 and restart of primary {server}"),
+            Kind::KillGroup => {
+                write!(out, "kill -9 of all servers, {server} came back {lasts:.2} s later")
+            }
             Kind::KillReplica => write!(out, "kill -9 of replica {server}"),
             Kind::StopPrimary => write!(out, "primary {server} stood still for {lasts:.2} s"),
             Kind::StopReplica => write!(out, "replica {server} stood still for {lasts:.2} s"),
@@ -169,12 +185,14 @@ mod tests {
             (0..count).filter_map(|_| deck.draw(&mut rng)).collect()
         };
         let kinds = Kind::value_variants();
-        let all = drawn(Deck::new(&[], true), kinds.len());
+        let all = drawn(Deck::new(&[], true, true), kinds.len());
         assert!(kinds.iter().all(|kind| all.contains(kind)), "{all:?}");
-        let whole = drawn(Deck::new(&[], false), 20);
+        let whole = drawn(Deck::new(&[], false, true), 20);
         assert!(whole.len() == 20 && !whole.iter().any(|kind| kind.cuts()), "{whole:?}");
-        assert!(drawn(Deck::new(&[Kind::CutReplica], false), 1).is_empty());
-        let named = drawn(Deck::new(&[Kind::KillPrimary], true), 3);
+        let in_memory = drawn(Deck::new(&[], true, false), 20);
+        assert!(!in_memory.contains(&Kind::KillGroup), "{in_memory:?}");
+        assert!(drawn(Deck::new(&[Kind::CutReplica], false, true), 1).is_empty());
+        let named = drawn(Deck::new(&[Kind::KillPrimary], true, true), 3);
         assert_eq!(named, [Kind::KillPrimary; 3]);
     }
 
@@ -187,7 +205,8 @@ mod tests {
             for _ in 0..100 {
                 let plan = Plan::draw(*kind, (1, &[0, 2]), (1.0, session), &mut rng);
                 let strikes_replica = matches!(kind, Kind::KillReplica | Kind::StopReplica);
-                assert_eq!(plan.server != 1, strikes_replica, "{plan}");
+                let strikes_any = *kind == Kind::KillGroup;
+                assert!(strikes_any || (plan.server != 1) == strikes_replica, "{plan}");
                 assert_eq!(plan.ways.is_empty(), !kind.cuts(), "{plan}");
                 if *kind == Kind::StopPrimary {
                     assert!(plan.lasts > session, "longer than its session: {plan}");

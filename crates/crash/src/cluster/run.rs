@@ -6,7 +6,7 @@ use super::plan::{Deck, Kind, Plan};
 use super::readers::read_from;
 use super::round::Round;
 use super::writers::Writer;
-use crate::args::CrashArgs;
+use crate::args::{CrashArgs, Durability};
 use crate::history::Promise;
 use crate::load::{By, Key, ServerAddress};
 use crate::network::{self, Network};
@@ -63,7 +63,7 @@ pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<(
         over_tcp: network.as_ref().map(|_| rng.random_range(0..2)),
         groups: 1,
     };
-    let deck = Deck::new(&args.faults, network.is_some());
+    let deck = deck_of(args, network.is_some())?;
     let (keys, owned) = draw_keys(types);
     let writers = owned.into_iter().map(|(by, own)| Writer::new(by, own, rng.random())).collect();
     let members = Members::start(servers, settings, (network, &path))?;
@@ -95,6 +95,17 @@ pub fn run(args: &CrashArgs, types: &[&'static dyn KeyType]) -> anyhow::Result<(
             Err(usage(format!("no links were cut: {reason}; --without-links leaves cuts out")))
         }
         None => Ok(()),
+    }
+}
+
+/// The faults that a run may have.
+fn deck_of(args: &CrashArgs, can_cut: bool) -> anyhow::Result<Deck> {
+    let has_fsync = args.durability == Durability::Fsync;
+    match args.faults.iter().find(|kind| kind.needs_fsync() && !has_fsync) {
+        None => Ok(Deck::new(&args.faults, can_cut, has_fsync)),
+        Some(kind) => Err(usage(format!(
+            "--faults={kind} needs --durability fsync: else what was acknowledged may be on no disk"
+        ))),
     }
 }
 
@@ -295,6 +306,25 @@ fn reach_primary(members: &Members) -> anyhow::Result<(Connection, Session)> {
     }
 }
 
+/// All servers die, and come back. Without the one that led nothing may be acknowledged.
+fn kill_group(
+    members: &mut Members,
+    plan: &Plan,
+    round: &Round<'_>,
+    limit: Duration,
+) -> anyhow::Result<()> {
+    let all = 0..members.count();
+    // All at once, and then each is waited for.
+    all.clone().try_for_each(|number| members.signal(number, Signal::KILL))?;
+    all.clone().try_for_each(|number| members.kill(number))?;
+    round.await_change(usize::MAX);
+    all.filter(|number| *number != plan.server).try_for_each(|number| members.begin(number))?;
+    std::thread::sleep(plan.lasts);
+    members.begin(plan.server)?;
+    round.wait_for_change(limit, &format!("the fault: {plan}"));
+    Ok(())
+}
+
 /// The fault of a round, and how it ends: afterwards all servers and ZooKeeper are there, and changes
 /// are acknowledged. How long a failover took, if a primary was killed.
 fn suffer(
@@ -324,6 +354,7 @@ fn suffer(
             members.begin(server)?;
             round.wait_for_change(limit, &what);
         }
+        Kind::KillGroup => kill_group(members, plan, round, limit)?,
         Kind::KillReplica => {
             members.kill(server)?;
             std::thread::sleep(plan.lasts);

@@ -3,8 +3,10 @@
 //! Invariant: a command says what it will do, and does it only with `--yes`.
 
 mod args;
+mod promote;
 mod session;
 mod status;
+mod watching;
 
 use anyhow::{Context, bail};
 pub use args::ClusterCommand;
@@ -167,10 +169,7 @@ fn promote(args: &PromoteArgs) -> anyhow::Result<()> {
     if !may(args.yes, &will) {
         return Ok(());
     }
-    session.ask_watcher_to_promote(id)?;
-    session.wait_for(|topology| {
-        topology.group(group_id).is_some_and(|of| of.primary == Some(instance))
-    })?;
+    promote::until_it_leads(&mut session, (group_id, id))?;
     say("done: it is recorded as the primary");
     Ok(())
 }

@@ -51,13 +51,15 @@ impl CoordinatorSession {
         self.began.elapsed().as_millis() as u64 + 1
     }
 
-    /// Takes events, until there is something. Answers of requests are given to `answered`.
-    fn poll<T>(
+    /// Takes events, until there is something, or so much time has passed. Answers of requests are given to
+    /// `answered`.
+    fn poll_for<T>(
         &mut self,
+        most: Duration,
         mut answered: impl FnMut(RequestId, Outcome) -> Option<T>,
         mut find: impl FnMut(&Self) -> Option<T>,
-    ) -> anyhow::Result<T> {
-        let until = Instant::now() + self.timeout;
+    ) -> anyhow::Result<Option<T>> {
+        let until = Instant::now() + most;
         loop {
             while let Some(event) = self.coordinator.poll(self.now_ms()) {
                 match event {
@@ -69,23 +71,38 @@ impl CoordinatorSession {
                     Event::Members(members) => self.members = Some(members),
                     Event::Answer(id, outcome) => {
                         if let Some(found) = answered(id, outcome) {
-                            return Ok(found);
+                            return Ok(Some(found));
                         }
                     }
                     Event::Session(_) | Event::Standing(_) => {}
                 }
             }
             if let Some(found) = find(self) {
-                return Ok(found);
+                return Ok(Some(found));
             }
             if Instant::now() >= until {
-                let (cluster, timeout) = (&self.cluster, self.timeout);
-                bail!(
-                    "{cluster} has not answered, or not done it, within {timeout:?}: is ZooKeeper up, and has it a quorum?"
-                );
+                return Ok(None);
             }
             std::thread::sleep(TURN);
         }
+    }
+
+    /// As [`Self::poll_for`], for as long as the timeout.
+    ///
+    /// # Errors
+    /// There is nothing by then.
+    fn poll<T>(
+        &mut self,
+        answered: impl FnMut(RequestId, Outcome) -> Option<T>,
+        find: impl FnMut(&Self) -> Option<T>,
+    ) -> anyhow::Result<T> {
+        let found = self.poll_for(self.timeout, answered, find)?;
+        let (cluster, timeout) = (&self.cluster, self.timeout);
+        found.with_context(|| {
+            format!(
+                "{cluster} has not answered, or not done it, within {timeout:?}: is ZooKeeper up, and has it a quorum?"
+            )
+        })
     }
 
     fn poll_until<T>(&mut self, find: impl FnMut(&Self) -> Option<T>) -> anyhow::Result<T> {
@@ -139,10 +156,19 @@ impl CoordinatorSession {
         bail!("others change the cluster all the time: try again")
     }
 
-    /// Waits until the topology is so.
-    pub fn wait_for(&mut self, is_so: impl Fn(&Topology) -> bool) -> anyhow::Result<()> {
-        self.poll_until(|of| of.topology.iter().flatten().any(|of| is_so(of)).then_some(()))
-            .context("waiting for the watcher; its log says what it waits for")
+    /// How long a command waits.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Waits so long until the topology is so. Whether it is.
+    pub fn is_so_within(
+        &mut self,
+        most: Duration,
+        is_so: impl Fn(&Topology) -> bool,
+    ) -> anyhow::Result<bool> {
+        let find = |of: &Self| of.topology.iter().flatten().any(|of| is_so(of)).then_some(());
+        Ok(self.poll_for(most, |_, _| None, find)?.is_some())
     }
 
     /// Asks the watcher, whichever server that is, to make a member the primary of its group.

@@ -2,6 +2,7 @@
 
 use super::args::StatusArgs;
 use super::session::CoordinatorSession;
+use super::watching::watching;
 use remora_cluster::topology::{Group, Instance, Member, MemberState, Topology};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -12,11 +13,25 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
     let mut session = CoordinatorSession::open(&args.at)?;
     let topology = session.topology()?;
     let live = session.members().to_vec();
+    let waits = waits(&topology, &live);
     let text = match args.json {
-        true => format!("{}\n", as_json(&topology, &live)),
-        false => picture(&topology, &live),
+        true => format!("{}\n", as_json(&topology, &live, &waits)),
+        false => picture(&topology, &live) + &told(&waits),
     };
     Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
+/// What groups without a primary wait for.
+fn waits(topology: &Topology, live: &[Instance]) -> Vec<String> {
+    let has_primary = |group: &Group| group.primary.is_some_and(|of| live.contains(&of));
+    match topology.groups().iter().all(has_primary) {
+        true => Vec::new(),
+        false => watching(topology, live).waits,
+    }
+}
+
+fn told(waits: &[String]) -> String {
+    waits.iter().map(|text| format!("\nwaiting: {text}\n")).collect()
 }
 
 /// What a member is in its group, in a word.
@@ -80,7 +95,7 @@ fn picture(topology: &Topology, live: &[Instance]) -> String {
     out
 }
 
-fn as_json(topology: &Topology, live: &[Instance]) -> Value {
+fn as_json(topology: &Topology, live: &[Instance], waits: &[String]) -> Value {
     let member = |group: &Group, of: &Member| {
         json!({
             "id": of.id.to_string(), "incarnation": format!("{:016x}", of.incarnation),
@@ -100,6 +115,6 @@ fn as_json(topology: &Topology, live: &[Instance]) -> Value {
     let groups: Vec<_> = topology.groups().iter().map(group).collect();
     json!({
         "cluster": format!("{:016x}", topology.cluster), "version": topology.version,
-        "groups": groups,
+        "groups": groups, "waits": waits,
     })
 }

@@ -3,6 +3,7 @@
 use crate::shared::Shared;
 use remora_cluster::topology::{Instance, Member, MemberState, Topology};
 use remora_resp::cluster::{ClusterFacts, GroupFacts, NodeFacts, NodeId, SlotRun};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a server knows beside the topology.
@@ -11,8 +12,10 @@ pub struct Known<'a> {
     pub live: &'a [Instance],
     /// This instance.
     pub own: Instance,
-    /// The sum of the sequences that it has.
+    /// The sum of the sequences that it has, of its own log or of its primary's.
     pub own_offset: u64,
+    /// At a primary, the same of the replicas that follow it, by incarnation.
+    pub replicas: &'a BTreeMap<u64, u64>,
     /// It reaches the coordinator.
     pub has_coordinator: bool,
     /// As a primary it takes changes.
@@ -58,7 +61,10 @@ fn node_of(member: &Member, primary: Option<Instance>, known: &Known<'_>) -> Opt
         port,
         is_primary: primary == Some(instance),
         is_healthy: known.live.contains(&instance),
-        offset: if instance == known.own { known.own_offset } else { 0 },
+        offset: match instance == known.own {
+            true => known.own_offset,
+            false => known.replicas.get(&instance.incarnation).copied().unwrap_or(0),
+        },
     })
 }
 
@@ -79,6 +85,17 @@ pub fn lines_of(shared: &Shared) -> Vec<(&'static str, String)> {
         ("cluster_messages_dropped", number(&shared.cluster.messages.dropped)),
         ("cluster_messages_refused", number(&shared.cluster.messages.refused)),
     ];
+    // At the watcher, else empty.
+    let watching = shared.cluster.watching();
+    all.extend([
+        ("cluster_waits", watching.waits.join(" | ")),
+        ("cluster_failovers", watching.failovers.join(" | ")),
+        ("cluster_refusals", watching.refusals.join(" | ")),
+    ]);
+    let led = shared.disk.as_ref().and_then(|disk| disk.led.said()).filter(|of| of.is_durable);
+    let led = led.filter(|of| of.incarnation == shared.incarnation);
+    // The epoch of which the data directory has all that was acknowledged, while this server leads it.
+    all.push(("cluster_durable_epoch", led.map_or(0, |of| of.epoch).to_string()));
     let Some(topology) = shared.cluster.topology() else { return all };
     let Some(group) = topology.group_named(&settings.group) else { return all };
     let primary = group.primary.and_then(|of| topology.member(of.member));
@@ -101,7 +118,7 @@ mod tests {
     use remora_cluster::topology::{GroupId, MemberId};
 
     fn instance(member: u64) -> Instance {
-        Instance { member: MemberId(member), incarnation: 7 }
+        Instance { member: MemberId(member), incarnation: 6 + member }
     }
 
     #[test]
@@ -125,6 +142,7 @@ mod tests {
             live: &live,
             own: instance(1),
             own_offset: 9,
+            replicas: &BTreeMap::from([(8, 5)]),
             has_coordinator: true,
             takes_changes: true,
         };
@@ -132,6 +150,8 @@ mod tests {
         let primary = facts.groups[0].leader().unwrap();
         assert_eq!((primary.address(), primary.id.member), ("::1:2".into(), 2));
         assert_eq!(facts.own_node().unwrap().offset, 9);
+        assert_eq!(primary.offset, 5, "it follows this server");
+        assert_eq!(facts.groups[1].nodes[0].offset, 0, "of others nothing is known");
         assert!(facts.groups[1].leader().is_none() && !facts.groups[1].nodes[0].is_healthy);
         assert_eq!((facts.slots[0].first, facts.slots[1].last), (0, 16_383));
         assert_eq!(facts.slots[1].group, 1);

@@ -19,6 +19,7 @@ mod facts;
 mod orders;
 mod peers;
 mod published;
+mod recording;
 mod settings;
 mod standings;
 mod state;

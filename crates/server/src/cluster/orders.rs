@@ -18,6 +18,8 @@ pub enum Purpose {
     Follow,
     /// That all is applied, before this epoch.
     Prepare(u64),
+    /// That the data directory says that this server leads this epoch.
+    Record(u64),
 }
 
 /// See the module's text.

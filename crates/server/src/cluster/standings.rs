@@ -5,16 +5,6 @@ use remora_cluster::ReplicaStanding;
 use remora_cluster::topology::Instance;
 use remora_replica::Standing;
 
-/// The number by which a shard knows the process of an instance: a replica tells it with each link.
-pub fn number_of(instance: Instance) -> u32 {
-    number_of_incarnation(instance.incarnation)
-}
-
-/// See [`number_of`].
-pub fn number_of_incarnation(incarnation: u64) -> u32 {
-    (incarnation >> 32) as u32
-}
-
 /// How a replica stands: the least of what the shards say. That it is in sync counts only from shards that
 /// go by this requirement, as only they wait for it.
 pub fn standing_of(
@@ -22,9 +12,9 @@ pub fn standing_of(
     requirement: u64,
     instance: Instance,
 ) -> ReplicaStanding {
-    let number = number_of(instance);
     let of_shard = |report: &ShardReport| {
-        let standing = report.standings.iter().find(|(of, _)| *of == number).map(|(_, of)| *of);
+        let standing =
+            report.standings.iter().find(|(of, _)| *of == instance.incarnation).map(|(_, of)| *of);
         match standing {
             None | Some(Standing::Behind) => 0,
             Some(Standing::InSync) if report.requirement == requirement => 2,
@@ -43,10 +33,13 @@ mod tests {
     use super::*;
     use remora_cluster::topology::MemberId;
 
-    const ONE: Instance = Instance { member: MemberId(1), incarnation: 7 << 32 };
+    /// As its upper half says, it could be taken for the same process.
+    const OTHER: u64 = 7 << 32 | 3;
+    const ONE: Instance = Instance { member: MemberId(1), incarnation: 7 << 32 | 1 };
 
     fn report(requirement: u64, standing: Option<Standing>) -> ShardReport {
-        let standings = standing.map(|of| (7, of)).into_iter().chain([(8, Standing::InSync)]);
+        let standings = standing.map(|of| (ONE.incarnation, of)).into_iter();
+        let standings = standings.chain([(OTHER, Standing::InSync)]);
         ShardReport { requirement, standings: standings.collect(), ..ShardReport::default() }
     }
 

@@ -4,10 +4,39 @@ use super::peers::MessageCounts;
 use super::published::PublishedTopology;
 use crate::thread_counts::count;
 use remora_cluster::topology::{GroupId, MemberId, Topology};
+use remora_cluster::watcher::Watcher;
 use remora_cluster::wire::Envelope;
 use remora_layout::limits::CLUSTER_MAIL;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the watcher does, for people.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Watching {
+    /// What groups without a primary wait for.
+    pub waits: Vec<String>,
+    /// The failovers under way.
+    pub failovers: Vec<String>,
+    /// The last wishes of operators that were not fulfilled.
+    pub refusals: Vec<String>,
+}
+
+impl Watching {
+    pub(super) fn of(watcher: &Watcher, topology: &Topology) -> Self {
+        let name = |id| topology.group(id).map_or("?", |of| of.name.as_str());
+        let failovers = watcher
+            .failovers()
+            .map(|(id, reason, stage)| format!("group {}: {reason}; {stage}", name(id)));
+        let refusals = watcher
+            .refusals()
+            .map(|(id, member, why)| format!("group {}: {member} does not lead: {why}", name(id)));
+        Self {
+            waits: watcher.waits().map(|(_, notice)| notice.to_string()).collect(),
+            failovers: failovers.collect(),
+            refusals: refusals.collect(),
+        }
+    }
+}
 
 /// See the module's text.
 pub struct ClusterState {
@@ -19,6 +48,7 @@ pub struct ClusterState {
     /// Messages between servers.
     pub messages: Arc<MessageCounts>,
     topology: Mutex<Option<Arc<Topology>>>,
+    watching: Mutex<Watching>,
     /// What Remora's clients receive of it.
     pub published: Arc<PublishedTopology>,
 }
@@ -34,6 +64,7 @@ impl ClusterState {
             mails,
             messages: Arc::default(),
             topology: Mutex::default(),
+            watching: Mutex::default(),
             published: Arc::default(),
         }
     }
@@ -60,6 +91,16 @@ impl ClusterState {
     pub(super) fn set_topology(&self, topology: &Arc<Topology>, group: Option<GroupId>) {
         self.published.publish(topology, group);
         *self.topology.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(topology));
+    }
+
+    /// What this server does as the watcher.
+    pub(super) fn set_watching(&self, watching: Watching) {
+        *self.watching.lock().unwrap_or_else(PoisonError::into_inner) = watching;
+    }
+
+    /// See [`ClusterState::set_watching`]; empty at a server that is not the watcher.
+    pub fn watching(&self) -> Watching {
+        self.watching.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The newest topology that is known.

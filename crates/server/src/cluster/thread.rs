@@ -3,8 +3,10 @@
 use super::facts::{Known, facts_of};
 use super::orders::{Orders, Purpose};
 use super::peers::Peers;
+use super::recording::Recording;
 use super::settings::ClusterSettings;
-use super::standings::{number_of, standing_of};
+use super::standings::standing_of;
+use super::state::Watching;
 use crate::acknowledging::{Requirement, ShardReport};
 use crate::following::{Order, OrderAnswer};
 use crate::inbox::Message as ToShard;
@@ -22,6 +24,7 @@ use remora_layout::limits::{CLUSTER_MAIL, HEARTBEAT_MS, IN_SYNC_TIMEOUT_MS};
 use remora_replica::{Membership, RecordedSet};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -31,6 +34,8 @@ use std::time::Duration;
 const TURN: Duration = Duration::from_millis(HEARTBEAT_MS / 2);
 /// Between two ticks of the state machines, ns.
 const TICK_NS: u64 = HEARTBEAT_MS * 1_000_000;
+/// Offsets that Redis clients are told are so old at most, ns.
+const SHOW_AGAIN_NS: u64 = 1_000_000_000;
 /// Between two tries to open a session at the coordinator.
 const CONNECT_AGAIN: Duration = Duration::from_secs(1);
 
@@ -91,6 +96,27 @@ enum Asked {
     WatcherProposes,
 }
 
+/// How far this server is with the log of its primary, or its own; and how far each replica is with that,
+/// by incarnation.
+fn offsets(shared: &Shared) -> (u64, BTreeMap<u64, u64>) {
+    if let Some(following) = shared.roles.following() {
+        return (following.applied_total.load(Ordering::Relaxed), BTreeMap::new());
+    }
+    let mut replicas = BTreeMap::new();
+    for shard in &shared.shards {
+        let mut of_shard = BTreeMap::new();
+        for of in shard.replicas() {
+            // A replica that has come back may have two sessions.
+            let applied: &mut u64 = of_shard.entry(of.replica).or_default();
+            *applied = of.applied.max(*applied);
+        }
+        for (replica, applied) in of_shard {
+            *replicas.entry(replica).or_default() += applied;
+        }
+    }
+    (shared.shards.iter().map(|shard| shard.stats().last_sequence).sum(), replicas)
+}
+
 struct Worker {
     shared: Arc<Shared>,
     settings: ClusterSettings,
@@ -115,12 +141,16 @@ struct Worker {
     /// When it began to lead; 0 while it does not.
     led_since_ns: u64,
     ticked_ns: u64,
+    /// When the facts for Redis clients were published last.
+    shown_ns: u64,
     /// The epoch in which it serves.
     serves: Option<u64>,
     /// The epoch whose beginning is applied, and not stored yet by all that it waits for.
     prepared: Option<u64>,
     /// The epoch whose changes are to be acknowledged, and no more taken.
     drains: Option<u64>,
+    /// What the data directory is to say of the epoch that it leads, until it does.
+    recording: Option<Recording>,
     group_is_missed: bool,
     /// Another cluster has the place of this one: this server is no watcher there.
     has_left_watch: bool,
@@ -153,9 +183,11 @@ impl Worker {
             standings: BTreeMap::new(),
             led_since_ns: 0,
             ticked_ns: 0,
+            shown_ns: 0,
             serves: None,
             prepared: None,
             drains: None,
+            recording: None,
             group_is_missed: false,
             has_left_watch: false,
         }
@@ -206,6 +238,12 @@ impl Worker {
             self.look_at_shards();
             self.tell_member(member::Event::Tick);
             self.tell_watcher(watcher::Event::Tick);
+            if let Some(topology) = &self.topology {
+                self.shared.cluster.set_watching(Watching::of(&self.watcher, topology));
+            }
+            if now_ns.saturating_sub(self.shown_ns) >= SHOW_AGAIN_NS {
+                self.show();
+            }
         }
         while let Some(message) = self.own.pop_front() {
             self.take_message(self.me(), message);
@@ -285,12 +323,14 @@ impl Worker {
     }
 
     /// Publishes the facts for Redis clients.
-    fn show(&self) {
+    fn show(&mut self) {
+        self.shown_ns = self.now_ns();
         let Some(topology) = &self.topology else { return };
         let (own, live) = (self.me(), &self.live[..]);
-        let own_offset = self.shared.shards.iter().map(|shard| shard.stats().last_sequence).sum();
+        let (own_offset, replicas) = offsets(&self.shared);
         let (has_coordinator, takes_changes) = (self.is_connected, self.requirement.takes_changes);
-        let known = Known { live, own, own_offset, has_coordinator, takes_changes };
+        let replicas = &replicas;
+        let known = Known { live, own, own_offset, replicas, has_coordinator, takes_changes };
         self.shared.set_cluster_facts(facts_of(topology, &known));
     }
 
@@ -467,8 +507,8 @@ impl Worker {
     fn require(&mut self, takes_changes: bool) {
         let Required { wait_for, counted } = &self.required;
         let is_counted = |of: &&Instance| counted.contains(of);
-        let members = counted.iter().map(|of| number_of(*of)).collect();
-        let proposed = wait_for.iter().filter(|of| !is_counted(of)).map(|of| number_of(*of));
+        let members = counted.iter().map(|of| of.incarnation).collect();
+        let proposed = wait_for.iter().filter(|of| !is_counted(of)).map(|of| of.incarnation);
         let set = RecordedSet { members, proposed: proposed.collect() };
         let number = self.requirement.number + 1;
         let group = self.member.as_ref().map(Member::group);
@@ -497,7 +537,8 @@ impl Worker {
                 return tracing::warn!("the role of this server is not changed: {why}");
             }
             (Purpose::Withdraw(epoch), Ok(positions)) => {
-                member::Event::Withdrawn { epoch, positions }
+                let led = self.shared.disk.as_ref().and_then(|disk| disk.led.said());
+                member::Event::Withdrawn { epoch, positions, led }
             }
             (Purpose::Withdraw(epoch), Err(why)) => {
                 tracing::warn!("the ring is not withdrawn for epoch {epoch}: {why}");
@@ -505,12 +546,51 @@ impl Worker {
             }
             (Purpose::Prepare(epoch), Ok(_)) => {
                 tracing::info!("epoch {epoch}: all that was received is applied");
-                self.prepared = Some(epoch);
+                self.applied_all(epoch);
                 member::Event::Applied(epoch)
             }
             (Purpose::Prepare(epoch), Err(why)) => member::Event::CannotLead(epoch, why),
+            (Purpose::Record(epoch), recorded) => return self.recorded(epoch, recorded),
         };
         self.tell_member(event);
+    }
+
+    /// The shards have applied all that was received, and this server leads.
+    fn applied_all(&mut self, epoch: u64) {
+        self.prepared = Some(epoch);
+        // What the shards say with this number, they say behind that.
+        self.require(self.requirement.takes_changes);
+        let (of, number) = ((self.shared.incarnation, epoch), self.requirement.number);
+        self.recording = self.shared.disk.as_ref().map(|disk| Recording::new(of, number, disk));
+    }
+
+    /// Has the data directory say that this server leads, once it has all with which the epoch began.
+    fn record(&mut self, reports: &[ShardReport]) {
+        let now_ns = self.now_ns();
+        if let (Some(recording), Some(disk)) = (&mut self.recording, &self.shared.disk)
+            && let Some(led) = recording.due(reports, disk, now_ns)
+        {
+            self.orders.push(Order::Record(led), Purpose::Record(led.epoch));
+        }
+    }
+
+    fn recorded(&mut self, epoch: u64, recorded: OrderAnswer) {
+        let now_ns = self.now_ns();
+        let Some(recording) = self.recording.as_mut().filter(|of| of.epoch() == epoch) else {
+            return;
+        };
+        match recorded {
+            Ok(_) => {
+                self.recording = None;
+                tracing::info!("epoch {epoch}: the data directory says that this server leads it");
+            }
+            Err(why) => {
+                recording.failed(now_ns);
+                tracing::warn!(
+                    "epoch {epoch}: the data directory does not say that this server leads it: {why}"
+                );
+            }
+        }
     }
 
     /// How the replicas stand, and whether all is acknowledged.
@@ -521,6 +601,7 @@ impl Worker {
         });
         if !leads {
             self.led_since_ns = 0;
+            self.recording = None;
             self.standings.clear();
             return;
         }
@@ -534,6 +615,7 @@ impl Worker {
             shard.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone()
         };
         let reports: Vec<ShardReport> = self.shared.shards.iter().map(report).collect();
+        self.record(&reports);
         for replica in self.replicas() {
             let standing = standing_of(&reports, self.requirement.number, replica);
             let is_first = !self.standings.contains_key(&replica);

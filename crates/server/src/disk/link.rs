@@ -1,11 +1,12 @@
 //! What connects the shards' threads, the log's thread and INFO.
 
+use super::led::LedOnDisk;
 use super::port::{Handed, LogPort, LogShipper, ThreadBell};
 use super::snapshots::Snapshots;
 use super::state::DiskState;
 use remora_arena::NoJournal;
 use remora_engine::Shard;
-use remora_storage::Promise;
+use remora_storage::{Directory, Promise};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,8 @@ pub struct Disk {
     pub synced: Vec<AtomicU64>,
     /// By shard, the first sequence of this incarnation.
     pub first: Vec<u64>,
+    /// What the directory says of the last epoch that this server has led.
+    pub led: LedOnDisk,
     /// Snapshots.
     pub snapshots: Snapshots,
     /// By shard, the sequences that a new snapshot covers.
@@ -39,7 +42,11 @@ pub struct Disk {
 
 impl Disk {
     /// For shards that begin with these sequences.
-    pub fn new(directory: PathBuf, promise: Promise, first: Vec<u64>) -> Self {
+    pub fn new(
+        (directory, volume): (PathBuf, Directory),
+        promise: Promise,
+        first: Vec<u64>,
+    ) -> Self {
         let shards = first.len();
         Self {
             directory,
@@ -49,6 +56,7 @@ impl Disk {
             bell: Arc::default(),
             synced: first.iter().map(|first| (first - 1).into()).collect(),
             first,
+            led: LedOnDisk::read(volume),
             snapshots: Snapshots::default(),
             covered: Mutex::default(),
             wants_sync: AtomicBool::new(false),

@@ -4,6 +4,7 @@
 //! Invariant: no shard's thread ever waits for the disk.
 
 mod content;
+mod led;
 mod link;
 mod loaded;
 mod log_thread;

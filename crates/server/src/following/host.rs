@@ -19,9 +19,9 @@ pub trait Host {
     /// Its port for RESP, for the primary's list of replicas; 0 without one.
     fn resp_port(&self) -> u16;
 
-    /// A number of its process, by chance, so that the primary counts it once, whatever sessions it
-    /// has; 0 without one.
-    fn number(&self) -> u32 {
+    /// The incarnation of its process, so that the primary counts it once, whatever sessions it has; 0
+    /// without one.
+    fn incarnation(&self) -> u64 {
         0
     }
 
@@ -79,8 +79,8 @@ impl Host for ReplicaHost {
         self.shared.resp_address.port()
     }
 
-    fn number(&self) -> u32 {
-        (self.shared.incarnation >> 32) as u32
+    fn incarnation(&self) -> u64 {
+        self.shared.incarnation
     }
 
     fn copies_any(&self) -> bool {

@@ -15,6 +15,7 @@
 
 use super::state::Following;
 use super::step_barrier::StepBarrier;
+use remora_cluster::led_epoch::LedEpoch;
 use remora_cluster::message::Position;
 use remora_engine::TailPiece;
 use remora_fabric::Address;
@@ -55,6 +56,8 @@ pub enum Order {
     Follow(Address, u64),
     /// It leads, with all that it has received.
     Lead,
+    /// Its data directory is to say this, for a restart.
+    Record(LedEpoch),
 }
 
 /// The answer to an [`Order`], or why it is not carried out: by shard of the primary, where what was

@@ -213,6 +213,10 @@ impl RoleWorker {
             Order::Hold => self.hold(),
             Order::Follow(address, incarnation) => self.follow_ordered((address, incarnation)),
             Order::Lead => self.lead().map(|()| self.is_held = false),
+            Order::Record(led) => match &self.shared.disk {
+                Some(disk) => disk.led.say(led),
+                None => Err("there is no data directory".into()),
+            },
         }?;
         Ok(self.replica.as_mut().and_then(Replica::ends))
     }

@@ -185,7 +185,7 @@ impl<H: Host> Worker<H> {
     /// Asks a shard of the primary for its log.
     fn ask(&mut self, link: &mut Subscriber, log: usize) -> Result<(), Ended> {
         let asked = self.logs[log].ask(self.host.resp_port());
-        let follow = Follow { replica: self.host.number().into(), ..asked };
+        let follow = Follow { replica: self.host.incarnation().into(), ..asked };
         match send_if_room(link, log, (FOLLOW, follow.as_bytes()))? {
             true => Ok(()),
             false => Err(Ended::Failed("its ring is full".into())),

@@ -215,7 +215,7 @@ pub struct ReplicaPositions {
     pub session: u64,
     /// The number of its process: one that has come back has two sessions until the first ends. 0 if
     /// it does not say.
-    pub replica: u32,
+    pub replica: u64,
     /// Where it is.
     pub peer: Peer,
     /// Its port for RESP, as it says; 0 if it does not.

@@ -35,7 +35,7 @@ pub(super) struct ReplicaFeed {
     /// The replica's port for RESP, as it says.
     pub port: u16,
     /// The number of its process.
-    pub replica: u32,
+    pub replica: u64,
     pub is_blocked: bool,
     /// Since when, s after the start of the server.
     pub blocked_since_s: u64,

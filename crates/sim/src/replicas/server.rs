@@ -99,8 +99,8 @@ impl Host for SimHost {
         0
     }
 
-    fn number(&self) -> u32 {
-        self.inner.number as u32
+    fn incarnation(&self) -> u64 {
+        self.inner.number
     }
 
     fn give(&self, shard: usize, batch: Arc<Batch>) {
