@@ -480,13 +480,7 @@ impl Node {
             member::Action::Hold => {
                 (process.leads, process.follows, process.copying) = (None, None, None);
             }
-            member::Action::Withdraw(epoch) => {
-                if self.memory.ring.is_some_and(|ring| ring.epoch < epoch) {
-                    self.memory.ring = None;
-                }
-                let (positions, led) = (self.memory.positions(), self.led);
-                self.member(member::Event::Withdrawn { epoch, positions, led }, clock_ns, turn);
-            }
+            member::Action::Withdraw(epoch) => self.withdraw(epoch, clock_ns, turn),
             member::Action::Follow { primary, epoch } => {
                 self.memory.ring = None;
                 process.leads = None;
@@ -494,24 +488,7 @@ impl Node {
                 process.follows = Some((primary, epoch));
                 process.asked_ms = 0;
             }
-            member::Action::Prepare(epoch) if turn.now_ms < self.cannot_apply_until_ms => {
-                // It has applied some of it.
-                self.memory.applied =
-                    turn.random.within(self.memory.applied..self.memory.last() + 1);
-                let why = "there is no memory".to_owned();
-                self.member(member::Event::CannotLead(epoch, why), clock_ns, turn);
-            }
-            member::Action::Prepare(epoch) => {
-                process.follows = None;
-                self.memory.applied = self.memory.last();
-                self.memory.is_ring_left = self.memory.ring.is_some();
-                let (incarnation, is_durable) = (me.incarnation, self.disk == Disk::Fsync);
-                let led = LedEpoch { incarnation, epoch, is_durable };
-                let records = LedEpochRecorder::new(led, vec![self.memory.last()]);
-                let (records, since_ms) = (Some(records), turn.now_ms);
-                process.leads = Some(Leads { epoch, since_ms, records, ..Leads::default() });
-                self.member(member::Event::Applied(epoch), clock_ns, turn);
-            }
+            member::Action::Prepare(epoch) => self.prepare(epoch, clock_ns, turn),
             member::Action::Serve(epoch) => self.serve(epoch),
             member::Action::Require(required) => {
                 if let Some(leads) = &mut process.leads {
@@ -529,6 +506,34 @@ impl Node {
             }
             member::Action::Say(notice) => self.say(&notice.to_string(), turn),
         }
+    }
+
+    fn withdraw(&mut self, epoch: u64, clock_ns: u64, turn: &mut Turn) {
+        if self.memory.ring.is_some_and(|ring| ring.epoch < epoch) {
+            self.memory.ring = None;
+        }
+        let (positions, led) = (self.memory.positions(), self.led);
+        self.member(member::Event::Withdrawn { epoch, positions, led }, clock_ns, turn);
+    }
+
+    /// Applies what was received, to lead.
+    fn prepare(&mut self, epoch: u64, clock_ns: u64, turn: &mut Turn) {
+        let Some(process) = self.process.as_mut() else { return };
+        if turn.now_ms < self.cannot_apply_until_ms {
+            // It has applied some of it.
+            let (applied, last) = (self.memory.applied, self.memory.last());
+            self.memory.applied = turn.random.within(applied..last + 1);
+            let why = "there is no memory".to_owned();
+            return self.member(member::Event::CannotLead(epoch, why), clock_ns, turn);
+        }
+        process.follows = None;
+        self.memory.applied = self.memory.last();
+        self.memory.is_ring_left = self.memory.ring.is_some();
+        let incarnation = process.member.instance().incarnation;
+        let led = LedEpoch { incarnation, epoch, is_durable: self.disk == Disk::Fsync };
+        let records = Some(LedEpochRecorder::new(led, vec![self.memory.last()]));
+        process.leads = Some(Leads { epoch, since_ms: turn.now_ms, records, ..Leads::default() });
+        self.member(member::Event::Applied(epoch), clock_ns, turn);
     }
 
     fn say(&self, text: &str, turn: &mut Turn) {
