@@ -4,8 +4,7 @@
 //! bounded number of messages: the member has few requests and reads under way, and each watch is
 //! told once.
 
-use super::Counts;
-use super::wire::{Downward, Recorded, Request, Topic, Upward};
+use super::wire::{Counts, Downward, Recorded, Request, Topic, Upward};
 use crate::coordinator::{Outcome, Refused, Standing, Term};
 use crate::topology::{Instance, MemberId, Topology};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

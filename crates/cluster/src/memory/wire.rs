@@ -67,3 +67,51 @@ pub(super) enum Downward {
     Changed(Topic),
     Answer(RequestId, Outcome),
 }
+
+/// What has crossed the links so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// Messages of members: requests, reads and pings.
+    pub requests: u64,
+    /// Proposals of a topology, and those of them that were refused.
+    pub proposals: u64,
+    /// See `proposals`.
+    pub refused: u64,
+    /// Topologies that members got, and their bytes.
+    pub topologies: u64,
+    /// See `topologies`.
+    pub topology_bytes: u64,
+    /// Lists of the members that are present, and their entries.
+    pub lists: u64,
+    /// See `lists`.
+    pub list_entries: u64,
+}
+
+impl Counts {
+    pub(super) fn count(&mut self, message: &Downward) {
+        match message {
+            Downward::Topology(bytes) => {
+                self.topologies += 1;
+                self.topology_bytes += bytes.as_ref().map_or(0, |of| of.len() as u64);
+            }
+            Downward::Members(members) => {
+                self.lists += 1;
+                self.list_entries += members.len() as u64;
+            }
+            _ => {}
+        }
+    }
+
+    /// What has crossed since an earlier count.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            requests: self.requests - before.requests,
+            proposals: self.proposals - before.proposals,
+            refused: self.refused - before.refused,
+            topologies: self.topologies - before.topologies,
+            topology_bytes: self.topology_bytes - before.topology_bytes,
+            lists: self.lists - before.lists,
+            list_entries: self.list_entries - before.list_entries,
+        }
+    }
+}
