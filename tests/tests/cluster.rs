@@ -369,6 +369,8 @@ fn wrong_settings_are_refused_with_what_to_do() {
         (&[zk, "--min-replicas=1"], "remora cluster init --min-replicas"),
         (&[zk, "--session-ms=5"], "is not in 100..=60000"),
         (&[zk, "--announce=here"], "is no HOST:PORT"),
+        (&[zk, "--announce=here:7379"], "--fabric-address 127.0.0.1:7380"),
+        (&[zk, "--bind=0.0.0.0"], "nobody reaches a server of a cluster at 0.0.0.0"),
     ] {
         let finished = run_remora(&[&["serve"], flags].concat());
         assert_eq!(finished.code, Some(2), "{flags:?}: {}", finished.err);

@@ -126,7 +126,7 @@ mod tests {
         let ports = |order: Vec<core::Address>| -> Vec<u16> {
             let port = |of: &core::Address| match of {
                 core::Address::Tcp(of) => of.port(),
-                core::Address::Unix(_) => 0,
+                core::Address::Unix(_) | core::Address::Host(..) => 0,
             };
             order.iter().map(port).collect()
         };
