@@ -26,7 +26,7 @@ use crate::leadership::{Leadership, ReplicaStanding, Required, Step};
 use crate::lease::{LeaseAsk, Stopwatch};
 use crate::message::{Message, Position};
 use crate::topology::change::{self, Joining};
-use crate::topology::{Group, GroupId, Instance, Topology};
+use crate::topology::{self, Group, GroupId, Instance, MemberId, MemberState, Topology};
 use remora_layout::limits::{
     CUT_OFF_MS, ENTER_AGAIN_MS, PROPOSE_AGAIN_DOUBLINGS, PROPOSE_AGAIN_MS, REFRESH_MS,
     RELEASED_TIMEOUT_MS,
@@ -113,6 +113,9 @@ pub enum Action {
     StopEchoes(u64),
     /// Take no changes; answered by [`Event::Drained`].
     StopChanges(u64),
+    /// The cluster has forgotten this instance: end its presence, and its candidacy as the watcher. Nothing
+    /// follows.
+    Retire,
     /// Give this instance up: call [`Member::begin_anew`] with another incarnation. The data stay.
     BeginAnew,
     /// For the log: a transition with its reason.
@@ -150,6 +153,12 @@ pub enum Notice {
     NobodyTook(u64),
     /// Another session has the presence of this member.
     IsPresentElsewhere,
+    /// A server that is present has an address of this one: this one does not join.
+    AddressInUse(MemberId, String),
+    /// The cluster has forgotten this server while it ran.
+    Removed,
+    /// The cluster refuses this server; why.
+    NotAdmitted(change::Refusal),
 }
 
 impl Display for Notice {
@@ -196,6 +205,15 @@ impl Display for Notice {
                 f,
                 "another process, or a session before this one, is present at the coordinator as this server: trying again"
             ),
+            Self::AddressInUse(member, address) => write!(
+                f,
+                "this server does not join: server {member} is at {address}, too, and is present. If that was a process before this one, it joins once the session of that has ended; else give each server an address of its own (--bind, --announce)"
+            ),
+            Self::Removed => write!(
+                f,
+                "the cluster has forgotten this server: it takes no part any more. Start it again to let it join again"
+            ),
+            Self::NotAdmitted(why) => write!(f, "the cluster does not admit this server: {why}"),
         }
     }
 }
@@ -244,6 +262,11 @@ pub struct Member {
     /// Whether this session may have the presence of an instance that was given up.
     must_leave: bool,
     is_present_elsewhere: bool,
+    /// A topology had this instance, so that one without its member has forgotten it.
+    was_in: bool,
+    is_retired: bool,
+    /// Why it does not join, as it was said last.
+    not_joining: Option<Notice>,
     role: Role,
     /// It takes part in no epoch below this one.
     fenced: u64,
@@ -285,6 +308,9 @@ impl Member {
             entered: None,
             must_leave: false,
             is_present_elsewhere: false,
+            was_in: false,
+            is_retired: false,
+            not_joining: None,
             role: Role::Holds,
             fenced: 0,
             fence: None,
@@ -411,13 +437,13 @@ impl Member {
             coordinator::Event::Session(state) => {
                 self.session = state;
                 if state != SessionState::Suspended {
-                    (self.must_enter, self.entered) = (true, None);
+                    (self.must_enter, self.entered) = (!self.is_retired, None);
                 }
             }
             coordinator::Event::Topology(topology) => self.hear_topology(topology, now_ns),
             coordinator::Event::Members(live) => {
                 let is_present = live.contains(&self.me);
-                self.must_enter |= !is_present;
+                self.must_enter |= !is_present && !self.is_retired;
                 self.live = live;
             }
             // A watcher's business, or the server's.
@@ -484,12 +510,34 @@ impl Member {
         // What was proposed is recorded by now, or never will be.
         let is_decided = topology.version >= self.proposed;
         self.topology = Some(Arc::clone(&topology));
+        if self.is_forgotten(&topology) {
+            return self.retire();
+        }
         if let Some(group) = topology.group(self.joining.group) {
             self.take_part(&topology, group, now_ns);
         }
         if is_decided {
             self.end_proposal();
         }
+    }
+
+    /// Whether it was in the cluster, and is not any more.
+    fn is_forgotten(&mut self, topology: &Topology) -> bool {
+        let found = topology.member(self.me.member);
+        self.was_in |= found.is_some_and(|of| of.instance() == self.me);
+        self.was_in && found.is_none()
+    }
+
+    /// An operator has removed it, or a server at its address that has another id. It does not join again by
+    /// itself: that would undo what was decided.
+    fn retire(&mut self) {
+        if std::mem::replace(&mut self.is_retired, true) {
+            return;
+        }
+        self.give_up();
+        (self.role, self.must_enter) = (Role::Ended, false);
+        self.actions.push(Action::Retire);
+        self.say(Notice::Removed);
     }
 
     /// Takes the part that the topology gives to this instance.
@@ -723,13 +771,39 @@ impl Member {
                 && of.resp_address == self.joining.resp_address
         });
         // While another process is present as this server, it is not known which of them stays.
-        if !has_joined
-            && !self.must_enter
-            && self.may_propose()
-            && let Ok(next) = change::join(&topology, self.joining.clone())
-        {
-            self.propose(next);
+        if has_joined || self.must_enter || !self.may_propose() {
+            return;
         }
+        let why = match self.address_in_use(&topology) {
+            Some(notice) => notice,
+            None => match change::join(&topology, self.joining.clone()) {
+                Ok(next) => return self.propose(next),
+                Err(refusal) => Notice::NotAdmitted(refusal),
+            },
+        };
+        if self.not_joining.as_ref() != Some(&why) {
+            self.not_joining = Some(why.clone());
+            self.say(why);
+        }
+    }
+
+    /// A member that is present has an address of this one. Each of them would replace the other, again and
+    /// again.
+    fn address_in_use(&self, topology: &Topology) -> Option<Notice> {
+        let Joining { fabric_address, resp_address, .. } = &self.joining;
+        let is_other = |of: &&topology::Member| {
+            of.id != self.me.member
+                && of.state != MemberState::Replaced
+                && self.live.contains(&of.instance())
+        };
+        topology.members().iter().filter(is_other).find_map(|of| {
+            let shared = match () {
+                () if of.resp_address == *resp_address => resp_address,
+                () if of.fabric_address == *fabric_address => fabric_address,
+                () => return None,
+            };
+            Some(Notice::AddressInUse(of.id, shared.clone()))
+        })
     }
 
     fn may_propose(&self) -> bool {

@@ -65,7 +65,8 @@ impl FromStr for Address {
         }
         let named = text.rsplit_once(':').filter(|(name, _)| is_host_name(name));
         let named = named.and_then(|(name, port)| Some((name.to_owned(), port.parse().ok()?)));
-        named.map_or(Err(UnknownAddress(text.to_owned())), |(name, port)| Ok(Self::Host(name, port)))
+        named
+            .map_or(Err(UnknownAddress(text.to_owned())), |(name, port)| Ok(Self::Host(name, port)))
     }
 }
 

@@ -408,6 +408,10 @@ impl Node {
                 let id = process.coordinator.leave(local_ms);
                 process.asked.insert(id, Asked::Nothing);
             }
+            member::Action::Retire => {
+                process.coordinator.leave(local_ms);
+                process.coordinator.step_down(local_ms);
+            }
             member::Action::Refresh(version) => {
                 let id = process.coordinator.renew(local_ms, version);
                 process.asked.insert(id, Asked::Nothing);

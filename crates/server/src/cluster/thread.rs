@@ -18,7 +18,9 @@ use remora_cluster::watcher::{self, Watcher};
 use remora_cluster::wire::{Envelope, Letter};
 use remora_cluster::{ReplicaStanding, Required};
 use remora_fabric::{Address, vital_thread};
-use remora_layout::limits::{CLUSTER_MAIL, HEARTBEAT_MS, IN_SYNC_TIMEOUT_MS};
+use remora_layout::limits::{
+    CLUSTER_MAIL, COORDINATOR_CONNECT_AGAIN_MS, HEARTBEAT_MS, IN_SYNC_TIMEOUT_MS,
+};
 use remora_replica::{Membership, RecordedSet};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -32,7 +34,7 @@ const TURN: Duration = Duration::from_millis(HEARTBEAT_MS / 2);
 /// Between two ticks of the state machines, ns.
 const TICK_NS: u64 = HEARTBEAT_MS * 1_000_000;
 /// Between two tries to open a session at the coordinator.
-const CONNECT_AGAIN: Duration = Duration::from_secs(1);
+const CONNECT_AGAIN: Duration = Duration::from_millis(COORDINATOR_CONNECT_AGAIN_MS);
 
 /// The thread, as its owner has it.
 pub struct ClusterThread {
@@ -122,6 +124,8 @@ struct Worker {
     /// The epoch whose changes are to be acknowledged, and no more taken.
     drains: Option<u64>,
     has_ended: bool,
+    /// The cluster has forgotten this instance.
+    is_retired: bool,
     group_is_missed: bool,
 }
 
@@ -156,6 +160,7 @@ impl Worker {
             prepared: None,
             drains: None,
             has_ended: false,
+            is_retired: false,
             group_is_missed: false,
         }
     }
@@ -339,6 +344,9 @@ impl Worker {
     }
 
     fn tell_watcher(&mut self, event: watcher::Event) {
+        if self.is_retired {
+            return;
+        }
         let now_ns = self.now_ns();
         for action in self.watcher.handle(now_ns, event) {
             match action {
@@ -373,6 +381,11 @@ impl Worker {
                 self.asked.insert(id, Asked::Enter(instance));
             }
             Action::Leave => _ = self.coordinator.leave(now_ms),
+            Action::Retire => {
+                self.is_retired = true;
+                self.coordinator.leave(now_ms);
+                self.coordinator.step_down(now_ms);
+            }
             // The answer says nothing new.
             Action::Refresh(version) => _ = self.coordinator.renew(now_ms, version),
             Action::Propose(topology) => {
