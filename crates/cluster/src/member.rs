@@ -264,6 +264,7 @@ pub struct Member {
     is_present_elsewhere: bool,
     /// A topology had this instance, so that one without its member has forgotten it.
     was_in: bool,
+    /// It was forgotten: whatever comes, it does nothing more.
     is_retired: bool,
     /// Why it does not join, as it was said last.
     not_joining: Option<Notice>,
@@ -396,6 +397,9 @@ impl Member {
 
     /// Takes an event, at this time. What the server is to do.
     pub fn handle(&mut self, now_ns: u64, event: Event) -> Vec<Action> {
+        if self.is_retired {
+            return Vec::new();
+        }
         self.now = Stopwatch::begin(now_ns);
         let clocks = [
             &mut self.fence,
@@ -437,13 +441,13 @@ impl Member {
             coordinator::Event::Session(state) => {
                 self.session = state;
                 if state != SessionState::Suspended {
-                    (self.must_enter, self.entered) = (!self.is_retired, None);
+                    (self.must_enter, self.entered) = (true, None);
                 }
             }
             coordinator::Event::Topology(topology) => self.hear_topology(topology, now_ns),
             coordinator::Event::Members(live) => {
                 let is_present = live.contains(&self.me);
-                self.must_enter |= !is_present && !self.is_retired;
+                self.must_enter |= !is_present;
                 self.live = live;
             }
             // A watcher's business, or the server's.
@@ -531,11 +535,8 @@ impl Member {
     /// An operator has removed it, or a server at its address that has another id. It does not join again by
     /// itself: that would undo what was decided.
     fn retire(&mut self) {
-        if std::mem::replace(&mut self.is_retired, true) {
-            return;
-        }
+        self.is_retired = true;
         self.give_up();
-        (self.role, self.must_enter) = (Role::Ended, false);
         self.actions.push(Action::Retire);
         self.say(Notice::Removed);
     }

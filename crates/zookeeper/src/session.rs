@@ -163,16 +163,8 @@ impl Session {
             }
             Some(Ok(prepared)) => prepared,
             Some(Err(error)) => {
-                let pause = self.refusals.refused(&error.to_string());
-                match pause.is_new {
-                    true => {
-                        tracing::warn!(cluster = %self.address, %error, "ZooKeeper refuses the session's nodes, trying again");
-                    }
-                    false => {
-                        tracing::debug!(cluster = %self.address, %error, "ZooKeeper refuses the session's nodes");
-                    }
-                }
-                return match self.while_refusing(tokio::time::sleep(pause.time)).await {
+                let pause = self.pause_after(&error);
+                return match self.while_refusing(tokio::time::sleep(pause)).await {
                     None => End::Stop,
                     Some(()) => End::Interrupted,
                 };
@@ -207,6 +199,15 @@ impl Session {
             self.tell(Event::Answer(id, Outcome::Unknown));
         }
         End::Interrupted
+    }
+
+    /// How long it waits after ZooKeeper has refused what it needs. A reason is said once.
+    fn pause_after(&mut self, error: &Error) -> Duration {
+        let AfterRefusal { is_new, time } = self.refusals.refused(&error.to_string());
+        if is_new {
+            tracing::warn!(cluster = %self.address, %error, "ZooKeeper refuses the session's nodes, trying again");
+        }
+        time
     }
 
     /// Waits for something else, and sends nothing meanwhile. `None`: nobody asks any more.
