@@ -39,7 +39,7 @@ pub struct InitArgs {
     /// Where the cluster is.
     #[command(flatten)]
     pub at: Where,
-    /// Groups of servers, which divide the slots equally; each is named once. A name has 1 to 64 ASCII
+    /// Groups of servers, which divide the slots equally; each is named once. A name has 1 to 32 ASCII
     /// letters, digits, `-`, `_` and `.`.
     #[arg(long = "group", value_name = "NAME", default_value = "main")]
     pub groups: Vec<String>,
