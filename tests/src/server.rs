@@ -100,7 +100,10 @@ impl ServerProcess {
         let socket = place.socket();
         std::fs::create_dir_all(socket.parent().expect("it has one")).expect("a directory");
         let log = File::options().create(true).append(true).open(place.log()).expect("a log");
-        command.args(["serve", "--owned-by-parent", "--port", "0", "--socket"]).arg(&socket);
+        command.args(["serve", "--owned-by-parent", "--socket"]).arg(&socket);
+        if !flags.iter().any(|flag| flag.starts_with("--port=")) {
+            command.arg("--port=0");
+        }
         command.args(flags);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().expect("the server starts");

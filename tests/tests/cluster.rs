@@ -2,6 +2,8 @@
 //! another one does when that one dies, is drained, or is told to hand over. What was acknowledged is
 //! there, whoever leads.
 
+use crate::replicas::free_port;
+use remora_client::{Address, ClusterClient, Options};
 use remora_tests::{Finished, Resp, ServerDirectory, ServerProcess, Value, run_remora, wait_for};
 use remora_zookeeper::{LocalServer, LocalServerPlan};
 use rustix::process::Signal;
@@ -230,6 +232,29 @@ fn servers_form_a_cluster_and_say_so() {
     assert!(replica.resp().call("GET k").is_error(), "nor does it answer reads");
     let picture = cluster.command(&["status"]).out;
     assert!(picture.contains("group main") && picture.contains("takes changes"), "{picture}");
+    let lags = wait_for("the primary tells the lag of both", || {
+        let status = cluster.command(&["status", "--json"]).out;
+        let fields: serde_json::Value = serde_json::from_str(&status).unwrap();
+        let members = fields["groups"][0]["members"].as_array().unwrap().clone();
+        let is_behind = |of: &serde_json::Value| of["lag_entries"] != 0;
+        let lags: Vec<_> = members.into_iter().filter(|of| of["role"] != "primary").collect();
+        (!lags.iter().any(is_behind)).then_some(lags)
+    });
+    assert_eq!(lags.len(), 2, "{lags:?}");
+    let Value::Bulk(info) = cluster.servers[primary].resp().call("INFO cluster") else {
+        panic!("INFO gives no text")
+    };
+    let info = String::from_utf8(info).unwrap();
+    for line in
+        ["cluster_leads:1", "cluster_serves:1", "cluster_min_replicas:1", "cluster_group:main"]
+    {
+        assert!(info.contains(line), "{line}: {info}");
+    }
+    assert!(info.contains(&format!("cluster_epoch:{epoch}")), "{info}");
+    let lag = info.lines().find_map(|line| line.strip_prefix("cluster_lag:")).unwrap();
+    for member in &lags {
+        assert!(lag.contains(&format!("{}=", member["id"].as_str().unwrap())), "{info}");
+    }
     let log = cluster.servers[primary].log();
     assert!(log.contains("leads epoch") && log.contains("and serves"), "{log}");
 }
@@ -306,7 +331,7 @@ fn a_promotion_waits_as_long_as_something_happens() {
 
 #[test]
 fn a_drained_server_leaves_and_one_with_a_part_does_not() {
-    let Some(cluster) = Cluster::of(3) else { return };
+    let Some(mut cluster) = Cluster::of(3) else { return };
     let (primary, _) = cluster.is_whole(3);
     let name = resp_of(&cluster.servers[(primary + 1) % 3]);
     let refused = cluster.command(&["leave", &name, "--yes"]);
@@ -314,6 +339,63 @@ fn a_drained_server_leaves_and_one_with_a_part_does_not() {
     assert!(refused.err.contains("drain it first"), "{}", refused.err);
     let unknown = cluster.command(&["drain", "10.9.8.7:6", "--yes"]);
     assert!(unknown.err.contains("remora cluster status lists them"), "{}", unknown.err);
+    let drained = cluster.command(&["drain", &name, "--yes"]);
+    assert_eq!(drained.code, Some(0), "{}\n{}", drained.out, drained.err);
+    assert!(drained.out.contains("it has no part any more"), "{}", drained.out);
+    let running = cluster.command(&["leave", &name, "--yes"]);
+    assert!(running.code != Some(0) && running.err.contains("stop it first"), "{}", running.err);
+    let number = cluster.servers.iter().position(|of| resp_of(of) == name).unwrap();
+    cluster.servers[number].kill();
+    wait_for("its session has ended, and it is forgotten", || {
+        (cluster.command(&["leave", &name, "--yes"]).code == Some(0)).then_some(())
+    });
+    assert_eq!(cluster.epoch_and_members().1.len(), 2);
+    // The last replica is needed: a drain says that, and does not wait for ever.
+    let (primary, _) = cluster.is_whole(2);
+    let last = cluster.servers.iter().enumerate().find(|(at, _)| *at != primary && *at != number);
+    let last = resp_of(last.unwrap().1);
+    let waits = cluster.command(&["drain", &last, "--yes", "--wait-s=1"]);
+    assert_ne!(waits.code, Some(0));
+    assert!(waits.out.contains("needs 1 replica(s) in sync"), "{}", waits.out);
+    let picture = cluster.command(&["status"]).out;
+    assert!(picture.contains("DRAINING"), "{picture}");
+    cluster.must(&["drain", &last, "--yes", "--no-wait"]);
+    cluster.must(&["undrain", &last, "--yes"]);
+    cluster.is_whole(2);
+}
+
+#[test]
+fn servers_and_clients_reach_each_other_by_announced_names() {
+    let Some(mut cluster) = Cluster::empty() else { return };
+    let ports: Vec<_> = (0..2).map(|_| (free_port(), free_port())).collect();
+    for (resp, fabric) in &ports {
+        let announced = format!("--announce=localhost:{resp}");
+        let fabric = format!("--fabric-address=127.0.0.1:{fabric}");
+        cluster.add(&[&format!("--port={resp}"), &announced, &fabric]);
+    }
+    let replica = wait_for("the replica is in sync", || {
+        let (_, members) = cluster.epoch_and_members();
+        members.into_iter().find(|of| of.is_present && of.role == "in sync")
+    });
+    assert!(replica.resp.starts_with("localhost:"), "{replica:?}");
+    // A client that knows one server has the names of all.
+    let seed: Address = format!("localhost:{}", ports[0].1).parse().unwrap();
+    let options = Options::default().timeout(Duration::from_secs(60));
+    let client = ClusterClient::connect(&[seed], &options).expect("the server tells the topology");
+    let mut session = client.session();
+    session.set(b"courier", b"free").expect("the primary takes it");
+    cluster.promote(&replica.resp);
+    let got = session.get(b"courier").expect("the next one has it");
+    assert_eq!(got.value, Some(&b"free"[..]));
+    // Another server at an address of theirs does not take their place, and says so.
+    let (_, before) = cluster.epoch_and_members();
+    let fabric = format!("--fabric-address=127.0.0.1:{}", free_port());
+    let other = cluster.start(&[&format!("--announce={}", replica.resp), &fabric]);
+    wait_for("it does not join", || {
+        other.log().contains("this server does not join").then_some(())
+    });
+    let ids = |of: &[MemberStatus]| of.iter().map(|of| of.id.clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&cluster.epoch_and_members().1), ids(&before));
 }
 
 #[test]
@@ -435,6 +517,8 @@ fn after_all_servers_have_restarted_an_operator_says_who_leads() {
     wait_for("the watcher says why it promotes no member", || {
         cluster.waits().contains("its durability was not fsync").then_some(())
     });
+    let warned = cluster.command(&["promote", &name, "--accept-loss"]);
+    assert!(warned.out.contains("STOP THE FORMER PRIMARY FIRST"), "{}", warned.out);
     cluster.must(&["promote", &name, "--accept-loss", "--yes"]);
     let (leads, _) = cluster.is_whole(3);
     assert_eq!(leads, primary);
@@ -452,8 +536,19 @@ fn wrong_settings_are_refused_with_what_to_do() {
         (&[zk, "--min-replicas=1"], "remora cluster init --min-replicas"),
         (&[zk, "--session-ms=5"], "is not in 100..=60000"),
         (&[zk, "--announce=here"], "is no HOST:PORT"),
+        (&[zk, "--announce=here:7379"], "--fabric-address 127.0.0.1:7380"),
+        (&[zk, "--bind=0.0.0.0"], "nobody reaches a server of a cluster at 0.0.0.0"),
     ] {
         let finished = run_remora(&[&["serve"], flags].concat());
+        assert_eq!(finished.code, Some(2), "{flags:?}: {}", finished.err);
+        assert!(finished.err.contains(words), "{flags:?}: {}", finished.err);
+    }
+    for (flags, words) in [
+        (&["--group=a b"][..], "\"a b\" is no name, or is there twice: a name has 1 to"),
+        (&["--group=a", "--group=a"], "\"a\" is no name, or is there twice"),
+        (&["--min-replicas=17"], "--min-replicas: 17 is not in 0..=16"),
+    ] {
+        let finished = run_remora(&[&["cluster", "init", zk], flags].concat());
         assert_eq!(finished.code, Some(2), "{flags:?}: {}", finished.err);
         assert!(finished.err.contains(words), "{flags:?}: {}", finished.err);
     }

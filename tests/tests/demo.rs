@@ -86,6 +86,21 @@ fn the_demo_shows_three_ways_and_leaves_nothing() {
 }
 
 #[test]
+fn the_demo_of_a_cluster_kills_its_primary_and_loses_nothing() {
+    if remora_zookeeper::LocalServer::is_skipped() {
+        return;
+    }
+    let report = json("demo --cluster");
+    let count = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"));
+    assert_eq!((count("lost"), count("stale")), (0, 0), "{report}");
+    assert_eq!(count("servers"), 3);
+    assert!(count("records") >= 50_000 && count("acknowledged") > 0 && count("reads") > 0);
+    let epochs: Vec<_> = (0..2).map(|at| report["epochs"][at].as_u64().unwrap()).collect();
+    assert!(epochs[0] < epochs[1], "another server leads: {report}");
+    assert!(count("pause_ms") > 0, "{report}");
+}
+
+#[test]
 fn version_is_one_line() {
     let finished = run_clean("version");
     assert_eq!((finished.code, finished.out.as_str()), (Some(0), "remora 0.1.0 (layout 6)\n"));

@@ -85,6 +85,7 @@ fn a_socket_in_a_directory_that_others_may_write_is_refused() {
 struct Served {
     child: Child,
     resp: String,
+    fabric: Option<String>,
 }
 
 fn serve(socket: &Path, more: &[&str]) -> Served {
@@ -98,8 +99,13 @@ fn serve(socket: &Path, more: &[&str]) -> Served {
     let pid = child.id();
     let rest = line.strip_prefix("ready resp=").unwrap_or_else(|| panic!("{line:?}"));
     let (resp, rest) = rest.split_once(' ').unwrap();
-    assert_eq!(rest.trim_end(), format!("socket={} pid={pid} durability=none", socket.display()));
-    Served { child, resp: resp.to_owned() }
+    let begin = format!("socket={} pid={pid}", socket.display());
+    let named =
+        rest.strip_prefix(&begin).and_then(|rest| rest.trim_end().strip_suffix(" durability=none"));
+    let named = named.unwrap_or_else(|| panic!("{line:?}"));
+    let fabric = named.strip_prefix(" fabric=").map(str::to_owned);
+    assert!(fabric.is_some() || named.is_empty(), "{line:?}");
+    Served { child, resp: resp.to_owned(), fabric }
 }
 
 impl Served {
@@ -133,6 +139,21 @@ fn signals_drain_and_leave_no_socket() {
         assert!(!socket.exists());
         assert!(directory.path().exists(), "the directory was not the server's");
     }
+}
+
+#[test]
+fn the_line_of_a_ready_server_names_each_address_that_listens() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = serve(&directory.path().join("s"), &["--fabric-address=127.0.0.1:0"]);
+    let fabric = served.fabric.as_ref().expect("it is named");
+    assert!(!fabric.ends_with(":0"), "{fabric}");
+    TcpStream::connect(fabric).unwrap();
+    served.signal(Signal::TERM);
+    served.ended_well();
+    let served = serve(&directory.path().join("s"), &[]);
+    assert_eq!(served.fabric, None, "nothing listens there");
+    served.signal(Signal::TERM);
+    served.ended_well();
 }
 
 #[test]

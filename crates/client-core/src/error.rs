@@ -173,7 +173,7 @@ fn status_text(status: Status) -> &'static str {
         }
         Status::NotKept => "the disk of the server's log takes nothing: its INFO says why",
         Status::TooFewReplicas => {
-            "too few of its replicas keep up: start or mend replicas, or lower its --min-replicas"
+            "too few of its replicas keep up: start or mend replicas or, outside a cluster, lower its --min-replicas"
         }
         Status::NothingKept => "it keeps nothing: start it with --data-dir",
         Status::InPieces => "it has many parts, and takes several requests",

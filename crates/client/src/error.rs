@@ -238,7 +238,9 @@ pub enum Refusal {
     #[error("the disk of the server's log takes nothing: its INFO says why")]
     NotKept,
     /// Fewer replicas keep up than the server asks for before it acknowledges; nothing was changed.
-    #[error("too few of its replicas keep up: start or mend replicas, or lower its --min-replicas")]
+    #[error(
+        "too few of its replicas keep up: start or mend replicas or, outside a cluster, lower its --min-replicas"
+    )]
     TooFewReplicas,
     /// The server has no log on a disk, so that nothing it holds outlives it.
     #[error("it keeps nothing on a disk: start it with --data-dir DIR")]

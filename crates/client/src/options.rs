@@ -7,13 +7,16 @@ use std::path::{Path as FilePath, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Where a server listens: its Unix socket, or its fabric address.
+/// Where a server listens: its Unix socket, or its fabric address, whose host may be a name. A name is
+/// resolved with each connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Address(pub(crate) core::Address);
 
-/// A text that is neither a path nor an IP address with a port.
+/// A text that is neither a path nor a host with a port.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0:?} is neither a socket's path (with a /) nor an address like 127.0.0.1:7000")]
+#[error(
+    "{0:?} is neither a socket's path (with a /) nor an address like 127.0.0.1:7000 or host:7000"
+)]
 pub struct UnknownAddress(String);
 
 impl Address {

@@ -31,7 +31,7 @@ use crate::lease::{LEASE_TERM_NS, LeaseAsk, Stopwatch};
 use crate::led_epoch::LedEpoch;
 use crate::message::{Message, Position};
 use crate::topology::change::{self, Joining};
-use crate::topology::{Group, GroupId, Instance, Topology};
+use crate::topology::{self, Group, GroupId, Instance, MemberId, MemberState, Topology};
 use remora_layout::limits::{
     CUT_OFF_MS, ENTER_AGAIN_MS, LEAD_AGAIN_MS, PROPOSE_AGAIN_DOUBLINGS, PROPOSE_AGAIN_MS,
     REFRESH_MS, RELEASED_TIMEOUT_MS,
@@ -123,6 +123,9 @@ pub enum Action {
     StopEchoes(u64),
     /// Take no changes; answered by [`Event::Drained`].
     StopChanges(u64),
+    /// The cluster has forgotten this instance: end its presence, and its candidacy as the watcher. Nothing
+    /// follows.
+    Retire,
     /// For the log: a transition with its reason.
     Say(Notice),
 }
@@ -160,6 +163,12 @@ pub enum Notice {
     NobodyTook(u64),
     /// Another session has the presence of this member.
     IsPresentElsewhere,
+    /// A server that is present has an address of this one: this one does not join.
+    AddressInUse(MemberId, String),
+    /// The cluster has forgotten this server while it ran.
+    Removed,
+    /// The cluster refuses this server; why.
+    NotAdmitted(change::Refusal),
 }
 
 impl Display for Notice {
@@ -213,6 +222,15 @@ impl Display for Notice {
                 f,
                 "another process, or a session before this one, is present at the coordinator as this server: trying again"
             ),
+            Self::AddressInUse(member, address) => write!(
+                f,
+                "this server does not join: server {member} is at {address}, too, and is present. If that was a process before this one, it joins once the session of that has ended; else give each server an address of its own (--bind, --announce)"
+            ),
+            Self::Removed => write!(
+                f,
+                "the cluster has forgotten this server: it takes no part any more. Start it again to let it join again"
+            ),
+            Self::NotAdmitted(why) => write!(f, "the cluster does not admit this server: {why}"),
         }
     }
 }
@@ -271,6 +289,12 @@ pub struct Member {
     /// It leads, and steps aside for another one.
     aside: Option<Aside>,
     is_present_elsewhere: bool,
+    /// A topology had this instance, so that one without its member has forgotten it.
+    was_in: bool,
+    /// It was forgotten: whatever comes, it does nothing more.
+    is_retired: bool,
+    /// Why it does not join, as it was said last.
+    not_joining: Option<Notice>,
     role: Role,
     /// It takes part in no epoch below this one.
     fenced: u64,
@@ -312,6 +336,9 @@ impl Member {
             entered: None,
             aside: None,
             is_present_elsewhere: false,
+            was_in: false,
+            is_retired: false,
+            not_joining: None,
             role: Role::Holds,
             fenced: 0,
             fence: None,
@@ -390,6 +417,9 @@ impl Member {
 
     /// Takes an event, at this time. What the server is to do.
     pub fn handle(&mut self, now_ns: u64, event: Event) -> Vec<Action> {
+        if self.is_retired {
+            return Vec::new();
+        }
         self.now = Stopwatch::begin(now_ns);
         let clocks = [
             &mut self.fence,
@@ -530,12 +560,31 @@ impl Member {
         // What was proposed is recorded by now, or never will be.
         let is_decided = topology.version >= self.proposed;
         self.topology = Some(Arc::clone(&topology));
+        if self.is_forgotten(&topology) {
+            return self.retire();
+        }
         if let Some(group) = topology.group(self.joining.group) {
             self.take_part(&topology, group, now_ns);
         }
         if is_decided {
             self.end_proposal();
         }
+    }
+
+    /// Whether it was in the cluster, and is not any more.
+    fn is_forgotten(&mut self, topology: &Topology) -> bool {
+        let found = topology.member(self.me.member);
+        self.was_in |= found.is_some_and(|of| of.instance() == self.me);
+        self.was_in && found.is_none()
+    }
+
+    /// An operator has removed it, or a server at its address that has another id. It does not join again by
+    /// itself: that would undo what was decided.
+    fn retire(&mut self) {
+        self.is_retired = true;
+        self.give_up();
+        self.actions.push(Action::Retire);
+        self.say(Notice::Removed);
     }
 
     /// Takes the part that the topology gives to this instance.
@@ -846,13 +895,39 @@ impl Member {
                 && of.resp_address == self.joining.resp_address
         });
         // While another process is present as this server, it is not known which of them stays.
-        if !has_joined
-            && !self.must_enter
-            && self.may_propose()
-            && let Ok(next) = change::join(&topology, self.joining.clone())
-        {
-            self.propose(next);
+        if has_joined || self.must_enter || !self.may_propose() {
+            return;
         }
+        let why = match self.address_in_use(&topology) {
+            Some(notice) => notice,
+            None => match change::join(&topology, self.joining.clone()) {
+                Ok(next) => return self.propose(next),
+                Err(refusal) => Notice::NotAdmitted(refusal),
+            },
+        };
+        if self.not_joining.as_ref() != Some(&why) {
+            self.not_joining = Some(why.clone());
+            self.say(why);
+        }
+    }
+
+    /// A member that is present has an address of this one. Each of them would replace the other, again and
+    /// again.
+    fn address_in_use(&self, topology: &Topology) -> Option<Notice> {
+        let Joining { fabric_address, resp_address, .. } = &self.joining;
+        let is_other = |of: &&topology::Member| {
+            of.id != self.me.member
+                && of.state != MemberState::Replaced
+                && self.live.contains(&of.instance())
+        };
+        topology.members().iter().filter(is_other).find_map(|of| {
+            let shared = match () {
+                () if of.resp_address == *resp_address => resp_address,
+                () if of.fabric_address == *fabric_address => fabric_address,
+                () => return None,
+            };
+            Some(Notice::AddressInUse(of.id, shared.clone()))
+        })
     }
 
     fn may_propose(&self) -> bool {

@@ -72,7 +72,8 @@ pub enum MemberState {
     Joining,
     /// This instance is or was in the in-sync set, or is or was primary.
     Serving,
-    /// An operator takes it away: it does not become primary, and enters no in-sync set.
+    /// An operator takes it away: it enters no in-sync set, and becomes primary only if nobody else is left
+    /// who has every acknowledged entry.
     Draining,
     /// A member with another id has its address now, as a server draws a new id if it has lost its
     /// data. It stays only while the record of its group names it.
@@ -102,7 +103,7 @@ impl Member {
         Instance { member: self.id, incarnation: self.incarnation }
     }
 
-    /// Whether it may become primary, or enter an in-sync set.
+    /// Whether it may enter an in-sync set, or become primary while others may, too.
     pub fn may_lead(&self) -> bool {
         matches!(self.state, MemberState::Joining | MemberState::Serving)
     }
@@ -281,17 +282,23 @@ impl Topology {
         })
     }
 
-    /// Those of the recorded in-sync set of a group that are alive, are not draining, and have not
-    /// been started again since: one of them may become primary. `live` are the members present at
-    /// the coordinator.
+    /// Those of the recorded in-sync set of a group that are alive, and have not been started again since:
+    /// one of them may become primary. Those that are draining are the last choice: they are meant only if
+    /// there is no other. `live` are the members present at the coordinator.
     pub fn eligible<'a>(
         &'a self,
         group: &'a Group,
         live: &'a [Instance],
     ) -> impl Iterator<Item = Instance> + 'a {
-        let may_lead =
-            |instance: &Instance| self.member(instance.member).is_some_and(Member::may_lead);
-        group.in_sync.iter().copied().filter(|of| live.contains(of)).filter(may_lead)
+        let is = |of: &Instance, state: fn(&Member) -> bool| {
+            live.contains(of) && self.member(of.member).is_some_and(state)
+        };
+        let may_lead = move |of: &Instance| is(of, Member::may_lead);
+        let has_other = group.in_sync.iter().any(may_lead);
+        let is_last = move |of: &Instance| {
+            !has_other && is(of, |member| member.state == MemberState::Draining)
+        };
+        group.in_sync.iter().copied().filter(move |of| may_lead(of) || is_last(of))
     }
 
     /// Checks the invariants of the module's text.

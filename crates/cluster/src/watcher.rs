@@ -30,7 +30,8 @@ use crate::topology::change::{self, Promotion};
 use crate::topology::{Group, GroupId, Instance, Member, MemberId, Topology};
 use remora_layout::limits::{
     FAILOVER_BACKOFF_MAX_MS, FAILOVER_BACKOFF_MS, FAILOVER_HELD_BACKOFFS, FAILOVERS_AT_ONCE,
-    HAND_OVER_TIMEOUT_MS, RELEASED_TIMEOUT_MS, WITHDRAW_AGAIN_MS, WITHDRAW_ALL_MS,
+    HAND_OVER_TIMEOUT_MS, RELEASED_TIMEOUT_MS, WAIT_IS_SAID_MS as SAY_AFTER_MS, WITHDRAW_AGAIN_MS,
+    WITHDRAW_ALL_MS, WITHDRAW_SILENT_AGAIN_MS,
 };
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -40,8 +41,6 @@ use std::sync::Arc;
 const NS_PER_MS: u64 = 1_000_000;
 /// A hand-over that takes longer is given up: the primary has led on by then, or let its instance end.
 const HAND_OVER_ENDS_MS: u64 = HAND_OVER_TIMEOUT_MS + RELEASED_TIMEOUT_MS;
-/// A failover that takes longer says what it waits for.
-const SAY_AFTER_MS: u64 = 1_000;
 
 /// What a watcher hears.
 #[derive(Clone, PartialEq, Debug)]
@@ -226,7 +225,12 @@ impl Failover {
 
     /// Whether it is time to ask, once or again.
     fn must_ask(&mut self, now_ns: u64) -> bool {
-        let again_ns = WITHDRAW_AGAIN_MS * NS_PER_MS;
+        // One that has been silent for long is asked less often: many groups may wait at once.
+        let again_ms = match self.has_lasted(SAY_AFTER_MS) {
+            true => WITHDRAW_SILENT_AGAIN_MS,
+            false => WITHDRAW_AGAIN_MS,
+        };
+        let again_ns = again_ms * NS_PER_MS;
         let must = self.asked.is_none_or(|asked| asked.has_passed(again_ns));
         if must {
             self.asked = Some(Stopwatch::begin(now_ns));
@@ -400,8 +404,13 @@ impl Watcher {
                 };
                 self.failovers.retain(is_it);
                 self.topology = Some(topology);
+                self.forget_strangers();
             }
-            coordinator::Event::Members(live) => self.live = Some(live),
+            coordinator::Event::Members(live) => {
+                self.live = Some(live);
+                // Who is present again is asked at once.
+                self.failovers.values_mut().for_each(|of| of.asked = None);
+            }
             coordinator::Event::NoTopology | coordinator::Event::UnreadableTopology(_) => {
                 self.topology = None;
             }
@@ -457,7 +466,21 @@ impl Watcher {
         self.before.insert(id, Before { since: Stopwatch::begin(now_ns), times });
     }
 
+    /// Of members that have left nothing is kept.
+    fn forget_strangers(&mut self) {
+        let Some(topology) = &self.topology else { return };
+        for (id, of) in &mut self.failovers {
+            of.answers.retain(|from, _| has_in_group(topology, *id, *from));
+        }
+    }
+
     fn hear(&mut self, from: Instance, message: Message, now_ns: u64) {
+        // Anybody could fill the memory otherwise.
+        if let Message::Withdrawn { group, .. } = &message
+            && !self.topology.as_ref().is_some_and(|of| has_in_group(of, *group, from))
+        {
+            return;
+        }
         match message {
             Message::Withdrawn { group, epoch, positions, led } => {
                 if let Some(of) = self.failovers.get_mut(&group)
@@ -557,10 +580,11 @@ impl Watcher {
             }
             return;
         };
-        let drains = topology.member(primary.member).is_some_and(|of| !of.may_lead());
+        let may_lead = |of: Instance| topology.member(of.member).is_some_and(Member::may_lead);
+        let drains = !may_lead(primary);
         if !live.contains(&primary) {
             self.begin(group, Reason::Gone(primary), Stage::Gathering, now_ns);
-        } else if drains && topology.eligible(group, live).next().is_some() {
+        } else if drains && topology.eligible(group, live).any(may_lead) {
             self.begin(group, Reason::Drained(primary), Stage::HandingOver, now_ns);
         }
     }
@@ -627,7 +651,9 @@ impl Watcher {
                 self.say(waits);
             }
         }
-        for to in missing.into_iter().chain(restarted).filter(|_| must_ask) {
+        // One that is not present could not be promoted, and is asked once it is.
+        let may_ask = |to: &Instance| must_ask && live.contains(to);
+        for to in missing.into_iter().chain(restarted).filter(may_ask) {
             let (epoch, version) = (group.epoch + 1, topology.version);
             self.send(to, Message::Withdraw { group: group.id, epoch, version });
         }
@@ -689,6 +715,13 @@ impl Watcher {
     fn say(&mut self, notice: Notice) {
         self.actions.push(Action::Say(notice));
     }
+}
+
+/// Whether the topology has an instance in a group.
+fn has_in_group(topology: &Topology, id: GroupId, instance: Instance) -> bool {
+    let is_named = topology.group(id).is_some_and(|of| of.has_all_acknowledged(instance));
+    let member = topology.member(instance.member);
+    is_named || member.is_some_and(|of| of.group == id && of.instance() == instance)
 }
 
 /// Who could be promoted.

@@ -4,10 +4,9 @@ use crate::fixture::{GROUP, MS, ends, instance, joining, led_by_1, promoted, wit
 use remora_cluster::ReplicaStanding;
 use remora_cluster::coordinator::{self, Outcome, Refused, SessionState};
 use remora_cluster::lease::{FENCE_WAIT_NS, LEASE_TERM_NS, LeaseAsk, READERS_WAIT_NS};
-use remora_cluster::member::{Action, Event, Member, Part};
+use remora_cluster::member::{Action, Event, Member, Notice, Part};
 use remora_cluster::message::Message;
-use remora_cluster::topology::change;
-use remora_cluster::topology::{Instance, Topology};
+use remora_cluster::topology::{Instance, Topology, change};
 use remora_layout::limits::{
     HEARTBEAT_MS, LEAD_AGAIN_MS, RELEASED_TIMEOUT_MS, RETURN_BACKOFF_MS, SILENT_REPLICA_MS,
 };
@@ -564,4 +563,73 @@ fn presence_is_asked_for_until_it_is_there() {
     let nobody = coordinator::Event::Members(vec![instance(1)]);
     member.handle(800 * MS, Event::Coordinator(nobody));
     assert!((81..100).any(|at| enters(&mut member, at * 10)));
+}
+
+fn said(member: &mut Member, now_ns: u64, event: Event) -> Vec<Notice> {
+    let of = |action| match action {
+        Action::Say(notice) => Some(notice),
+        _ => None,
+    };
+    member.handle(now_ns, event).into_iter().filter_map(of).collect()
+}
+
+#[test]
+fn a_member_that_was_removed_does_not_join_again_by_itself() {
+    let topology = led_by_1(&[2]);
+    let mut member = Fixture::new(3, &topology);
+    member.give(Event::Entered(instance(3), Outcome::Done));
+    member.wait_ms(100);
+    let removed = change::leave(&topology, instance(3).member).unwrap();
+    assert_eq!(member.topology(&removed), [Action::Hold, Action::Retire]);
+    assert_eq!(member.part(), Part::Holds);
+    // Nor is it present again, whatever it hears.
+    let nobody = coordinator::Event::Members(Vec::new());
+    member.give(Event::Coordinator(nobody));
+    member.give(Event::Coordinator(coordinator::Event::Session(SessionState::Connected)));
+    let actions = member.member.handle(member.now_ns, Event::Tick);
+    assert_eq!(actions, []);
+    assert_eq!(member.wait_ms(2_000), []);
+    // A process that was started again joins.
+    let mut again = Fixture::new(3, &removed);
+    again.give(Event::Entered(instance(3), Outcome::Done));
+    assert!(again.wait_ms(100).iter().any(|of| matches!(of, Action::Propose(_))));
+}
+
+#[test]
+fn a_member_does_not_take_the_address_of_one_that_is_present() {
+    let topology = led_by_1(&[2]);
+    let mut joins = joining(instance(4));
+    joins.resp_address.clone_from(&joining(instance(2)).resp_address);
+    let mut member = Member::new(joins.clone());
+    let tell = |of: coordinator::Event| Event::Coordinator(of);
+    let present =
+        |of: &[u64]| coordinator::Event::Members(of.iter().map(|of| instance(*of)).collect());
+    member.handle(MS, tell(coordinator::Event::Session(SessionState::Connected)));
+    member.handle(MS, Event::Entered(instance(4), Outcome::Done));
+    member.handle(MS, tell(coordinator::Event::Topology(Arc::new(topology))));
+    member.handle(MS, tell(present(&[1, 2, 3, 4])));
+    let in_use = Notice::AddressInUse(instance(2).member, joins.resp_address);
+    assert_eq!(said(&mut member, 10 * MS, Event::Tick), [in_use]);
+    for at in 2..300 {
+        assert_eq!(member.handle(at * 10 * MS, Event::Tick), [], "it says so once");
+    }
+    // The other one is gone: it was a process before this one.
+    member.handle(3_000 * MS, tell(present(&[1, 3, 4])));
+    let actions = member.handle(3_010 * MS, Event::Tick);
+    let [Action::Propose(next)] = &actions[..] else { panic!("{actions:?}") };
+    assert!(next.member(instance(4).member).is_some());
+}
+
+#[test]
+fn a_member_says_once_why_it_is_not_admitted() {
+    let mut joins = joining(instance(4));
+    joins.resp_address = "no address".into();
+    let mut member = Member::new(joins);
+    let tell = |of: coordinator::Event| Event::Coordinator(of);
+    member.handle(MS, tell(coordinator::Event::Session(SessionState::Connected)));
+    member.handle(MS, Event::Entered(instance(4), Outcome::Done));
+    member.handle(MS, tell(coordinator::Event::Topology(Arc::new(led_by_1(&[2])))));
+    let notices = said(&mut member, 10 * MS, Event::Tick);
+    assert!(matches!(notices[..], [Notice::NotAdmitted(_)]), "{notices:?}");
+    assert_eq!(said(&mut member, 20 * MS, Event::Tick), []);
 }

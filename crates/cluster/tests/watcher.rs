@@ -503,3 +503,52 @@ fn a_wish_that_is_repeated_is_said_once_and_may_begin_anew() {
     let actions = watcher.give(Event::Promote(wish));
     assert_eq!(actions, [Action::Send(instance(1), hand_over)]);
 }
+
+#[test]
+fn only_members_that_are_present_are_asked_and_seldom_once_it_waits() {
+    let mut watcher = Fixture::new(&led_by_1(&[2, 3]), &[]);
+    assert_eq!(asked(&watcher.wait_ms(3_000)), [] as [u64; 0]);
+    // One comes back, and is asked at once.
+    assert_eq!(asked(&watcher.live(&[3])), [3]);
+    let seldom = asked(&watcher.wait_ms(4_000));
+    assert!((3..=5).contains(&seldom.len()), "{seldom:?}");
+    let actions = watcher.withdrawn(3, 2, ends(1, 40));
+    assert_eq!(proposed(&actions), Some((3, vec![])));
+}
+
+#[test]
+fn answers_of_strangers_are_not_kept() {
+    let mut watcher = Fixture::new(&led_by_1(&[2, 3]), &[]);
+    watcher.wait_ms(100);
+    let before = format!("{:?}", watcher.watcher).len();
+    for stranger in 100..1_100 {
+        watcher.withdrawn(stranger, 2, ends(1, 99));
+    }
+    assert_eq!(format!("{:?}", watcher.watcher).len(), before);
+    // Those of one that leaves the group go, too.
+    let topology = led_by_1(&[2]);
+    let mut watcher = Fixture::new(&topology, &[]);
+    watcher.wait_ms(100);
+    let before = format!("{:?}", watcher.watcher);
+    watcher.withdrawn(3, 2, ends(1, 99));
+    assert_ne!(format!("{:?}", watcher.watcher), before);
+    let left = change::leave(&topology, instance(3).member).unwrap();
+    watcher.topology(&left);
+    watcher.topology(&change::join(&left, joining(instance(3))).unwrap());
+    assert!(!format!("{:?}", watcher.watcher).contains("sequence: 99"));
+}
+
+#[test]
+fn a_draining_member_is_the_last_choice() {
+    let topology = change::drain(&led_by_1(&[2, 3]), instance(3).member).unwrap();
+    let mut watcher = Fixture::new(&topology, &[2, 3]);
+    watcher.wait_ms(HEARTBEAT_MS);
+    watcher.withdrawn(3, 2, ends(1, 60));
+    let actions = watcher.withdrawn(2, 2, ends(1, 40));
+    assert_eq!(proposed(&actions).map(|(to, _)| to), Some(2), "though it has received less");
+    // Nobody else is left.
+    let mut watcher = Fixture::new(&topology, &[3]);
+    watcher.wait_ms(HEARTBEAT_MS);
+    let actions = watcher.withdrawn(3, 2, ends(1, 60));
+    assert_eq!(proposed(&actions), Some((3, vec![])));
+}

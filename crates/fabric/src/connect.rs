@@ -148,8 +148,8 @@ impl Caller {
                 }
                 Dialled::Elsewhere(answer) => Dialled::Elsewhere(answer),
             },
-            Address::Tcp(address) => {
-                match remote::dial(*address, wanted, &self.packets, self.hello_timeout)? {
+            Address::Tcp(_) | Address::Host(..) => {
+                match remote::dial(address, wanted, &self.packets, self.hello_timeout)? {
                     Dialled::Session(connected) => {
                         Dialled::Session(Connected::Remote(Box::new(connected)))
                     }
@@ -194,7 +194,7 @@ fn with_sources(error: &ConnectError) -> String {
 fn next_dial(address: &Address, answer: &ServerHello) -> Result<(Address, Wanted), ConnectError> {
     let not_a_server = |what| ConnectError::NotAServer { server: address.clone(), what };
     match address {
-        Address::Tcp(_) => {
+        Address::Tcp(_) | Address::Host(..) => {
             let path = text_of(&answer.socket_path).filter(|path| path.contains('/'));
             let path = path.ok_or(not_a_server("it names no socket for shared memory"))?;
             Ok((Address::Unix(path.into()), Wanted::Shm))

@@ -19,10 +19,10 @@ use remora_layout::arena_header::{ARENA_HEADER_BYTES, ARENA_MAGIC, word};
 use remora_layout::hello::{PROTOCOL_VERSION, ServerHello};
 use remora_layout::limits::{MAX_ARENA_BYTES, MAX_SHARDS, MIN_ARENA_BYTES};
 use remora_layout::session::mailbox_bytes;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use zerocopy::{FromZeros, IntoBytes};
 
 pub use crate::client_regions::{CLIENT_LARGE, CLIENT_MAILBOX};
@@ -149,19 +149,36 @@ pub struct Connected {
     pub link: AnyLink,
 }
 
+/// Connects: to the first address of a name that answers within the time, which is for all of them.
+fn reach(address: &Address, timeout: Duration) -> io::Result<TcpStream> {
+    let until = Instant::now() + timeout;
+    let mut failed = io::Error::from(io::ErrorKind::TimedOut);
+    for candidate in address.resolved()? {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        match TcpStream::connect_timeout(&candidate, left) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
 /// Says hello at a TCP address: returns a session, or another address to dial.
 pub(crate) fn dial(
-    address: SocketAddr,
+    address: &Address,
     wanted: Wanted,
     packets: &Packets,
     hello_timeout: Duration,
 ) -> Result<Dialled<Connected>, ConnectError> {
-    let server = || Address::Tcp(address);
+    let server = || address.clone();
     let unreachable = |source| ConnectError::Unreachable { server: server(), source };
     let not_a_server = |what| ConnectError::NotAServer { server: server(), what };
     // Before the server begins to wait for it.
     let sent = client_hello(wanted);
-    let mut stream = TcpStream::connect_timeout(&address, hello_timeout).map_err(unreachable)?;
+    let mut stream = reach(address, hello_timeout).map_err(unreachable)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(hello_timeout))?;
     stream.set_write_timeout(Some(hello_timeout))?;

@@ -732,11 +732,39 @@ pub const FEED_TAIL_BYTES: usize = 1 << 20;
 /// Servers of its cluster to which a server keeps connections for messages: the members of a group,
 /// and watchers.
 pub const PEER_LINKS: usize = 64;
+/// A connection over which nothing was sent for so long, ms, makes room for another server: ten times as
+/// long as a watcher waits before it asks again, so that none is taken that is in use.
+pub const PEER_IDLE_MS: u64 = 10 * WITHDRAW_SILENT_AGAIN_MS;
+/// Threads that carry messages, with those of connections that made room and wait for their last answer.
+pub const PEER_THREADS: usize = 2 * PEER_LINKS;
 /// Messages that wait for each of them; more are dropped, as a network would.
 pub const PEER_MESSAGES: usize = 64;
 /// A server that does not take a message within this time, ms, gets it no more: a fence has to be
 /// answered in less.
 pub const PEER_TIMEOUT_MS: u64 = 300;
+/// A server without a session at its coordinator tries to open one this often, ms.
+pub const COORDINATOR_CONNECT_AGAIN_MS: u64 = 1_000;
+/// Time between two attempts to connect to ZooKeeper, ms: a server that was started again is found soon,
+/// and one that is away costs little,
+pub const ZOOKEEPER_CONNECT_PAUSE_MS: u64 = 100;
+/// or so long, ms, after it has refused again and again what a session needs: people change its access
+/// rights.
+pub const ZOOKEEPER_REFUSED_PAUSE_MAX_MS: u64 = 10_000;
+/// Time that closing a session at ZooKeeper may take, ms: it ends by itself, too.
+pub const ZOOKEEPER_CLOSE_MS: u64 = 1_000;
+/// Time that one server has for its hello, and to tell the topology, when a client asks servers in turn,
+/// ms: some heartbeats of a busy machine.
+pub const TOPOLOGY_PROBE_MS: u64 = 300;
+/// Sessions that a client of a cluster keeps from one question for the topology to the next.
+pub const TOPOLOGY_PROBES_KEPT: usize = 8;
+/// The first of the times that a primary has for its hello, ms: a machine answers within it, and one that is
+/// gone costs no more. Each further one is twice as long.
+pub const CLUSTER_FIRST_HELLO_MS: u64 = 250;
+/// The longest of the first pauses before an operation of a client begins again, ms: about the time that a
+/// server takes for a change of its role,
+pub const CLUSTER_FIRST_PAUSE_MS: u64 = 2;
+/// and of any later one, ms: it is what a client's notice of a new primary may cost.
+pub const CLUSTER_PAUSE_MAX_MS: u64 = 50;
 /// Messages of other servers that wait for the thread of the cluster; more are dropped.
 pub const CLUSTER_MAIL: usize = 256;
 /// A member asks the coordinator this often to be present, ms, while another session is: its own of
@@ -759,6 +787,10 @@ pub const LEAD_AGAIN_MS: u64 = 1_000;
 pub const LED_EPOCH_AGAIN_MS: u64 = 1_000;
 /// A watcher asks a member to withdraw its ring again after this, ms.
 pub const WITHDRAW_AGAIN_MS: u64 = 50;
+/// and after this, ms, once it has said that the failover waits: many groups may wait at once.
+pub const WITHDRAW_SILENT_AGAIN_MS: u64 = 1_000;
+/// A failover that takes longer, ms, says what it waits for: longer than all that is in order.
+pub const WAIT_IS_SAID_MS: u64 = 1_000;
 /// A watcher waits so long for all of an in-sync set that could lead, ms, then for one.
 pub const WITHDRAW_ALL_MS: u64 = 200;
 /// Failovers that a watcher has under way at once; the others wait.

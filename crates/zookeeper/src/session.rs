@@ -13,6 +13,9 @@ use crate::requests::{Asked, Heard};
 use remora_cluster::coordinator::{Event, Outcome, SessionState};
 use remora_cluster::topology::Instance;
 use remora_cluster::view::View;
+use remora_layout::limits::{
+    ZOOKEEPER_CLOSE_MS, ZOOKEEPER_CONNECT_PAUSE_MS, ZOOKEEPER_REFUSED_PAUSE_MAX_MS,
+};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::mpsc::Sender;
@@ -22,9 +25,36 @@ use zookeeper_client::{Client, Error, SessionInfo, SessionState as ClientState};
 
 /// Time between two attempts to connect: a server that was started again is found soon, and one that is
 /// away costs little.
-const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(ZOOKEEPER_CONNECT_PAUSE_MS);
+/// The longest pause while ZooKeeper refuses: access rights or quotas are changed by people.
+const LONGEST_PAUSE: Duration = Duration::from_millis(ZOOKEEPER_REFUSED_PAUSE_MAX_MS);
 /// Time that closing the session may take.
-const CLOSE: Duration = Duration::from_secs(1);
+const CLOSE: Duration = Duration::from_millis(ZOOKEEPER_CLOSE_MS);
+
+/// How often in a row ZooKeeper has refused what a session needs, and why.
+#[derive(Default)]
+struct Refusals {
+    times: u32,
+    said: String,
+}
+
+/// What to do behind a refusal.
+struct AfterRefusal {
+    /// It has another reason than the one before.
+    is_new: bool,
+    time: Duration,
+}
+
+impl Refusals {
+    /// Each pause is twice as long as the one before.
+    fn refused(&mut self, why: &str) -> AfterRefusal {
+        let is_new = self.said != why;
+        why.clone_into(&mut self.said);
+        let time = PAUSE.saturating_mul(1 << self.times.min(16)).min(LONGEST_PAUSE);
+        self.times += 1;
+        AfterRefusal { is_new, time }
+    }
+}
 
 /// Why a connection ended.
 enum End {
@@ -50,6 +80,7 @@ pub(crate) struct Session {
     view: View,
     /// What the session was asked to make present.
     instance: Option<Instance>,
+    refusals: Refusals,
 }
 
 impl Session {
@@ -71,6 +102,7 @@ impl Session {
             is_known: false,
             view: View::default(),
             instance: None,
+            refusals: Refusals::default(),
         }
     }
 
@@ -131,13 +163,14 @@ impl Session {
             }
             Some(Ok(prepared)) => prepared,
             Some(Err(error)) => {
-                tracing::warn!(cluster = %self.address, %error, "ZooKeeper refuses the session's nodes");
-                return match self.while_refusing(tokio::time::sleep(PAUSE)).await {
+                let pause = self.pause_after(&error);
+                return match self.while_refusing(tokio::time::sleep(pause)).await {
                     None => End::Stop,
                     Some(()) => End::Interrupted,
                 };
             }
         };
+        self.refusals = Refusals::default();
         self.connection += 1;
         self.is_known = true;
         self.view.connected();
@@ -166,6 +199,15 @@ impl Session {
             self.tell(Event::Answer(id, Outcome::Unknown));
         }
         End::Interrupted
+    }
+
+    /// How long it waits after ZooKeeper has refused what it needs. A reason is said once.
+    fn pause_after(&mut self, error: &Error) -> Duration {
+        let AfterRefusal { is_new, time } = self.refusals.refused(&error.to_string());
+        if is_new {
+            tracing::warn!(cluster = %self.address, %error, "ZooKeeper refuses the session's nodes, trying again");
+        }
+        time
     }
 
     /// Waits for something else, and sends nothing meanwhile. `None`: nobody asks any more.
@@ -211,4 +253,20 @@ async fn closed(mut state: zookeeper_client::StateWatcher) {
         }
     };
     let _ = tokio::time::timeout(CLOSE, closed).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_said_once_and_the_pauses_grow_up_to_a_bound() {
+        let mut refusals = Refusals::default();
+        let after: Vec<_> = (0..20).map(|_| refusals.refused("no rights")).collect();
+        assert_eq!(after.iter().filter(|of| of.is_new).count(), 1);
+        assert!(after[0].is_new && after[0].time == PAUSE && after[1].time == 2 * PAUSE);
+        assert!(after.windows(2).all(|pair| pair[0].time <= pair[1].time));
+        assert_eq!(after[19].time, LONGEST_PAUSE);
+        assert!(refusals.refused("a quota").is_new, "another reason is said");
+    }
 }

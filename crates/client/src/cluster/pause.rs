@@ -1,14 +1,13 @@
 //! The pauses of an operation that begins again: they grow, chance shortens them, and they end with
 //! the operation's time.
 
+use remora_layout::limits::{CLUSTER_FIRST_PAUSE_MS, CLUSTER_PAUSE_MAX_MS};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::{Duration, Instant};
 
-/// The longest of the first pauses: about the time that a server takes for a change of its role.
-const FIRST: Duration = Duration::from_millis(2);
-/// No pause is longer: it is what a client's notice of a new primary may cost.
-const LONGEST: Duration = Duration::from_millis(50);
+const FIRST: Duration = Duration::from_millis(CLUSTER_FIRST_PAUSE_MS);
+const LONGEST: Duration = Duration::from_millis(CLUSTER_PAUSE_MAX_MS);
 
 /// See the module's text.
 pub(super) struct Pause {

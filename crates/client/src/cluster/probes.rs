@@ -6,12 +6,10 @@ use crate::error::{ClusterConnectError, ConnectError};
 use crate::options::Address;
 use remora_client_core as core;
 use remora_cluster::topology::Topology;
+use remora_layout::limits::{TOPOLOGY_PROBE_MS, TOPOLOGY_PROBES_KEPT};
 use std::time::{Duration, Instant};
 
-/// How long one server has for its hello, and for its answer: some heartbeats of a busy machine.
-const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
-/// Sessions that are kept from one question to the next.
-const MOST_KEPT: usize = 8;
+const PROBE_TIMEOUT: Duration = Duration::from_millis(TOPOLOGY_PROBE_MS);
 
 /// See the module's text.
 pub(super) struct Probes {
@@ -78,7 +76,7 @@ impl Probes {
         let bytes = told.ok_or_else(|| ClusterConnectError::NoCluster(server()))?;
         let topology =
             decoded(&bytes).map_err(|why| ClusterConnectError::Topology(server(), why))?;
-        self.kept.truncate(MOST_KEPT - 1);
+        self.kept.truncate(TOPOLOGY_PROBES_KEPT - 1);
         self.kept.push((address.clone(), session));
         Ok(topology)
     }
@@ -126,7 +124,7 @@ mod tests {
         let ports = |order: Vec<core::Address>| -> Vec<u16> {
             let port = |of: &core::Address| match of {
                 core::Address::Tcp(of) => of.port(),
-                core::Address::Unix(_) => 0,
+                core::Address::Unix(_) | core::Address::Host(..) => 0,
             };
             order.iter().map(port).collect()
         };

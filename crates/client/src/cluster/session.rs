@@ -11,13 +11,12 @@ use crate::session::{ExpireWhen, KeyType, Session, Ttl};
 use crate::string::SetOptions;
 use remora_client_core as core;
 use remora_cluster::topology::GroupId;
+use remora_layout::limits::CLUSTER_FIRST_HELLO_MS;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long a primary has for its hello in the first try of an operation; each further one gets twice
-/// as long. A process that was stopped never answers.
-const FIRST_HELLO: Duration = Duration::from_millis(250);
+const FIRST_HELLO: Duration = Duration::from_millis(CLUSTER_FIRST_HELLO_MS);
 
 /// One thread's use of a cluster: from
 /// [`ClusterClient::session`](crate::ClusterClient::session).

@@ -8,7 +8,7 @@ use crate::options::Options;
 use remora_client_core as core;
 use remora_cluster::topology::{GroupId, Topology};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// A connection to a primary.
@@ -35,10 +35,47 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// Counts the changes of `state`: sessions look at it before each operation.
     changes: AtomicU64,
-    /// One thread at a time connects.
-    dialing: Mutex<()>,
+    dials: Dials,
     /// One thread at a time asks for the topology.
     probes: Mutex<Probes>,
+}
+
+/// The groups to whose primary a thread connects now: one at a time for each group, so that a primary that
+/// does not answer holds up its own group only.
+#[derive(Default)]
+struct Dials {
+    under_way: Mutex<Vec<GroupId>>,
+    ended: Condvar,
+}
+
+impl Dials {
+    /// The turn of a group: `Ok` at once, or `Err` once another thread has had it, or the time is up.
+    fn turn(&self, group: GroupId, timeout: Duration) -> Result<Dial<'_>, ()> {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if !under_way.contains(&group) {
+            under_way.push(group);
+            return Ok(Dial { dials: self, group });
+        }
+        let is_under_way = |groups: &mut Vec<GroupId>| groups.contains(&group);
+        let waited = self.ended.wait_timeout_while(under_way, timeout, is_under_way);
+        drop(waited);
+        Err(())
+    }
+}
+
+/// Ends the turn of a group.
+struct Dial<'a> {
+    dials: &'a Dials,
+    group: GroupId,
+}
+
+impl Drop for Dial<'_> {
+    fn drop(&mut self) {
+        let mut under_way = self.dials.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        under_way.retain(|of| *of != self.group);
+        drop(under_way);
+        self.dials.ended.notify_all();
+    }
 }
 
 /// The state, as a session keeps it.
@@ -64,7 +101,7 @@ impl Shared {
             counts: SharedCounts::default(),
             state: Mutex::new(state),
             changes: 0.into(),
-            dialing: Mutex::default(),
+            dials: Dials::default(),
             probes: Mutex::new(probes),
         }
     }
@@ -140,23 +177,17 @@ impl Shared {
     }
 
     /// A session with a primary, on the connection with this number. `None` if it gives none now, or
-    /// is another process than the topology says, or if another thread has just tried.
+    /// is another process than the topology says, or if another thread has just tried, or tries for longer
+    /// than `hello_timeout`.
     pub fn open(&self, lead: &Lead, hello_timeout: Duration) -> Option<(u64, core::Session)> {
         if let Some((number, client)) = self.connected(lead) {
             return Some((number, client.session().ok()?));
         }
-        let mut was_alone = true;
-        let _dials = match self.dialing.try_lock() {
-            Ok(dials) => dials,
-            Err(_) => {
-                was_alone = false;
-                self.dialing.lock().unwrap_or_else(PoisonError::into_inner)
-            }
-        };
-        let (number, client) = match self.connected(lead) {
-            Some(connected) => connected,
-            None if !was_alone => return None,
-            None => self.dial(lead, hello_timeout)?,
+        let turn = self.dials.turn(lead.group, hello_timeout);
+        let (number, client) = match (self.connected(lead), &turn) {
+            (Some(connected), _) => connected,
+            (None, Err(())) => return None,
+            (None, Ok(_)) => self.dial(lead, hello_timeout)?,
         };
         Some((number, client.session().ok()?))
     }
@@ -190,5 +221,47 @@ impl Shared {
         let state = self.state();
         let found = state.connections.iter().find(|of| of.lead.is_as(lead))?;
         Some((found.number, found.client.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::routes::tests::{instance, topology};
+    use std::net::TcpListener;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_primary_that_does_not_answer_holds_up_its_own_group_only() {
+        // The kernel accepts, and nobody says hello.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let lead = |group, address: std::net::SocketAddr| Lead {
+            group: GroupId(group),
+            epoch: 1,
+            primary: instance(11),
+            address: address.into(),
+        };
+        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (one, other) = (lead(1, silent.local_addr().unwrap()), lead(2, nobody));
+        let options = Options::default();
+        let probes = Probes::new(&options.core, &[]);
+        let shared = Shared::new(options, topology(), probes);
+        let has_ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(shared.open(&one, Duration::from_secs(60)).is_none());
+                has_ended.store(true, Ordering::SeqCst);
+            });
+            while shared.dials.under_way.lock().unwrap().is_empty() {
+                std::thread::yield_now();
+            }
+            assert!(shared.open(&other, Duration::from_secs(60)).is_none(), "it is refused");
+            assert!(!has_ended.load(Ordering::SeqCst), "the first is not waited for");
+            // One of the same group waits, but not for longer than it may.
+            assert!(shared.open(&one, Duration::from_millis(10)).is_none());
+            assert!(!has_ended.load(Ordering::SeqCst));
+            drop(silent);
+        });
+        assert!(shared.dials.under_way.lock().unwrap().is_empty());
     }
 }

@@ -8,7 +8,8 @@
 //! | [`promote`] | the watcher, after it has withdrawn the log rings of the old primary |
 //! | [`promote_restarted`] | the watcher, where the directory of the primary has every acknowledged entry |
 //! | [`promote_with_loss`] | an operator, where nothing is left that has every acknowledged entry |
-//! | [`drain`], [`undrain`], [`leave`], [`add_group`], [`assign_slots`] | an operator |
+//! | [`drain`], [`undrain`], [`leave`] | an operator |
+//! | [`add_group`], [`assign_slots`] | nobody yet: no command makes them, as they move no keys |
 //!
 //! Invariant: behind each of them but [`promote_with_loss`] every instance of the in-sync set, and
 //! the primary, has every entry that was acknowledged before. So an instance enters the set by the
@@ -277,7 +278,7 @@ pub fn promote_with_loss(
 
 fn begin_epoch(topology: &Topology, promotion: Promotion) -> Result<Topology, Refusal> {
     let Promotion { group, epoch, to, mut in_sync } = promotion;
-    expect_candidate(topology, group, to)?;
+    expect_successor(topology, group, to)?;
     if epoch >= MAX_EPOCH {
         return Err(Refusal::LastEpoch(group));
     }
@@ -291,7 +292,8 @@ fn begin_epoch(topology: &Topology, promotion: Promotion) -> Result<Topology, Re
 }
 
 /// A member is to be taken away: it leads no more, and leaves the in-sync set, as soon as others can
-/// take its part. Then it may [`leave`].
+/// take its part. Then it may [`leave`]. It leads once more only if the primary is gone, and nobody else of the
+/// set is left.
 ///
 /// # Errors
 /// [`Refusal::LastMember`] if no other member of its group may lead.
@@ -408,6 +410,22 @@ fn expect_candidate(
         () if member.instance() != instance => Err(Refusal::NotJoined(instance)),
         () if !member.may_lead() => Err(Refusal::MayNotLead(id)),
         () => Ok(()),
+    }
+}
+
+/// A candidate, or one of the recorded set that is being drained: it has every acknowledged entry, and the
+/// watcher takes it if no other one of the set is left.
+fn expect_successor(
+    topology: &Topology,
+    group: GroupId,
+    instance: Instance,
+) -> Result<(), Refusal> {
+    let drains =
+        topology.member(instance.member).is_some_and(|of| of.state == MemberState::Draining);
+    let is_in_sync = topology.role(instance) == Some(GroupRole::InSync);
+    match expect_candidate(topology, group, instance) {
+        Err(Refusal::MayNotLead(_)) if drains && is_in_sync => Ok(()),
+        checked => checked,
     }
 }
 

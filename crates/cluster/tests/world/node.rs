@@ -458,6 +458,10 @@ impl Node {
                 let id = process.coordinator.leave(local_ms);
                 process.asked.insert(id, Asked::Nothing);
             }
+            member::Action::Retire => {
+                process.coordinator.leave(local_ms);
+                process.coordinator.step_down(local_ms);
+            }
             member::Action::Refresh(version) => {
                 let id = process.coordinator.renew(local_ms, version);
                 process.asked.insert(id, Asked::Nothing);
@@ -623,7 +627,10 @@ impl Node {
         let becomes_ready = !leads.is_ready && replicated == self.memory.last();
         if becomes_ready {
             leads.is_ready = true;
-            self.memory.commit = self.memory.commit.max(durable);
+            self.memory.found = self.memory.last();
+        }
+        if leads.is_ready {
+            self.memory.commit = self.memory.commit.max(durable.min(self.memory.found));
         }
         for (to, shipped) in leads.links.ship(&self.memory, now_ms) {
             turn.sent.push(Sent { from: me, to, packet: Packet::Shipped(shipped) });
@@ -642,8 +649,8 @@ impl Node {
         if leads.takes_changes && turn.random.one_in(2) {
             let floor = turn.oracle.floor();
             // Nothing changes between the look at the lease and the read.
-            if clock_ns < leads.word_ns {
-                turn.oracle.read(me, floor, self.memory.visible());
+            if let Some(log) = self.memory.shown().filter(|_| clock_ns < leads.word_ns) {
+                turn.oracle.read(me, floor, log);
             }
         }
         if leads.drains && self.memory.commit == self.memory.last() {
@@ -663,7 +670,7 @@ impl Node {
     pub fn read_one_sided(&self, now_ms: u64, oracle: &mut Oracle) {
         if now_ms < self.readers_until_ms {
             let by = Instance { member: self.id, incarnation: 0 };
-            oracle.read(by, oracle.floor(), self.memory.visible());
+            self.memory.shown().into_iter().for_each(|log| oracle.read(by, oracle.floor(), log));
         }
     }
 }

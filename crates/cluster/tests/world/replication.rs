@@ -56,6 +56,8 @@ pub struct Memory {
     pub synced: u64,
     /// Entries of a copy: without all of them the disk has a part only.
     pub copied: u64,
+    /// Entries that a new primary found. What of them its disk does not have yet may have been acknowledged.
+    pub found: u64,
 }
 
 impl Memory {
@@ -65,6 +67,11 @@ impl Memory {
 
     pub fn visible(&self) -> &[Entry] {
         &self.log[..self.commit as usize]
+    }
+
+    /// What reads are answered with. They wait as long as something found is not as durable as it has to be.
+    pub fn shown(&self) -> Option<&[Entry]> {
+        (self.commit >= self.found).then(|| self.visible())
     }
 
     pub fn positions(&self) -> Option<Vec<Position>> {

@@ -167,3 +167,21 @@ fn replicas_clear_nothing_while_the_record_counts_on_them() {
         assert!(next != at && world.nodes[next].serves(world.now_ms), "it has everything");
     }
 }
+
+#[test]
+fn a_draining_member_leads_if_nobody_else_of_the_set_is_left() {
+    let mut world = whole(3);
+    let (primary, in_sync) = world.recorded();
+    let at = |world: &World, of| world.nodes.iter().position(|node| node.instance() == Some(of));
+    let (other, last) = (at(&world, in_sync[0]).unwrap(), in_sync[1]);
+    world.nodes[other].crash(u64::MAX);
+    world.steps(2_000);
+    assert_eq!(world.recorded(), (primary, vec![last]));
+    world.drain(last.member);
+    world.steps(500);
+    assert_eq!(world.recorded(), (primary, vec![last]), "nobody takes its part");
+    let leads = at(&world, primary).unwrap();
+    world.nodes[leads].crash(u64::MAX);
+    world.steps(3_000);
+    assert_eq!(world.recorded().0, last);
+}

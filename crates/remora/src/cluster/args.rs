@@ -12,11 +12,11 @@ pub enum ClusterCommand {
     /// Says how a server joins, with the line to type.
     Join(Where),
     /// Takes a server's part from it, without a loss: it leads no more, and nothing waits for it. Then
-    /// it may leave.
-    Drain(ChangeArgs),
+    /// it may be stopped, and leave.
+    Drain(DrainArgs),
     /// Ends a drain: the server may lead again.
     Undrain(ChangeArgs),
-    /// Removes a server that has no part any more.
+    /// Removes a server that has no part any more, and was stopped.
     Leave(ChangeArgs),
     /// Makes a server the primary of its group, without a loss.
     Promote(PromoteArgs),
@@ -39,10 +39,11 @@ pub struct InitArgs {
     /// Where the cluster is.
     #[command(flatten)]
     pub at: Where,
-    /// Groups of servers, which divide the slots equally; each is named once.
+    /// Groups of servers, which divide the slots equally; each is named once. A name has 1 to 32 ASCII
+    /// letters, digits, `-`, `_` and `.`.
     #[arg(long = "group", value_name = "NAME", default_value = "main")]
     pub groups: Vec<String>,
-    /// Replicas that must have stored a change before it is acknowledged.
+    /// Replicas that must have stored a change before it is acknowledged, 0 to 16. It stays as it is.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub min_replicas: u8,
     /// Does it.
@@ -72,6 +73,20 @@ pub struct ChangeArgs {
     /// Does it.
     #[arg(long)]
     pub yes: bool,
+}
+
+/// Flags of `remora cluster drain`.
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    /// The server.
+    #[command(flatten)]
+    pub change: ChangeArgs,
+    /// Ends once it is recorded that the server is to be drained; the cluster goes on with it.
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Longest wait until the server has no part any more, s.
+    #[arg(long, value_name = "S", default_value_t = 300)]
+    pub wait_s: u64,
 }
 
 /// Flags of `remora cluster promote`.

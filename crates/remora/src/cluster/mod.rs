@@ -3,6 +3,8 @@
 //! Invariant: a command says what it will do, and does it only with `--yes`.
 
 mod args;
+mod drain;
+mod lag;
 mod promote;
 mod session;
 mod status;
@@ -12,8 +14,9 @@ use anyhow::{Context, bail};
 pub use args::ClusterCommand;
 use args::{ChangeArgs, InitArgs, PromoteArgs, Where};
 use remora_cluster::topology::change::{self, Refusal};
-use remora_cluster::topology::{GroupId, Member, MemberId, MemberState, Topology};
+use remora_cluster::topology::{GroupId, Invalid, Member, MemberId, MemberState, Topology};
 use remora_command_line::usage;
+use remora_layout::limits::{MAX_GROUP_NAME_BYTES, MAX_GROUPS, MAX_MIN_REPLICAS};
 use session::CoordinatorSession;
 use std::io::Write;
 
@@ -26,20 +29,12 @@ pub fn run(command: ClusterCommand) -> anyhow::Result<()> {
         ClusterCommand::Init(args) => init(&args),
         ClusterCommand::Status(args) => status::run(&args),
         ClusterCommand::Join(at) => join(&at),
-        ClusterCommand::Drain(args) => {
-            let say = |of: &Member| {
-                format!("{} will lead no more, and leave the in-sync set of its group", name_of(of))
-            };
-            change_member(&args, say, change::drain)
-        }
+        ClusterCommand::Drain(args) => drain::run(&args),
         ClusterCommand::Undrain(args) => {
             let say = |of: &Member| format!("{} may lead again", name_of(of));
-            change_member(&args, say, change::undrain)
+            change_member(&args, say, change::undrain).map(|_| ())
         }
-        ClusterCommand::Leave(args) => {
-            let say = |of: &Member| format!("the cluster will forget {}", name_of(of));
-            change_member(&args, say, change::leave)
-        }
+        ClusterCommand::Leave(args) => leave(&args),
         ClusterCommand::Promote(args) => promote(&args),
     }
 }
@@ -63,15 +58,15 @@ fn may(yes: bool, will: &str) -> bool {
 }
 
 fn init(args: &InitArgs) -> anyhow::Result<()> {
-    let mut session = CoordinatorSession::open(&args.at)?;
-    if session.topology().is_ok() {
-        bail!("there is a cluster at {} already: remora cluster status shows it", args.at.cluster);
-    }
     let id = |at: usize| GroupId(at as u32 + 1);
     let groups = args.groups.iter().enumerate();
     let groups = groups.map(|(at, name)| (id(at), name.clone(), args.min_replicas)).collect();
     let topology = Topology::new(rand::random::<u64>() | 1, groups)
-        .map_err(|error| usage(error.to_string()))?;
+        .map_err(|error| usage(why_not(&error, args)))?;
+    let mut session = CoordinatorSession::open(&args.at)?;
+    if session.topology().is_ok() {
+        bail!("there is a cluster at {} already: remora cluster status shows it", args.at.cluster);
+    }
     let (names, replicas) = (args.groups.join(", "), args.min_replicas);
     let will = format!(
         "a new cluster at {}: group(s) {names}; a change is acknowledged once its primary and at least {replicas} replica(s) have it",
@@ -85,6 +80,24 @@ fn init(args: &InitArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Why there can be no such cluster, by its flags.
+fn why_not(error: &Invalid, args: &InitArgs) -> String {
+    let at = |id: &GroupId| args.groups.get(id.0 as usize - 1).cloned().unwrap_or_default();
+    match error {
+        Invalid::Name(id) => format!(
+            "--group: {:?} is no name, or is there twice: a name has 1 to {MAX_GROUP_NAME_BYTES} ASCII letters, digits, '-', '_' and '.'",
+            at(id)
+        ),
+        Invalid::Number(_) => {
+            format!("--min-replicas: {} is not in 0..={MAX_MIN_REPLICAS}", args.min_replicas)
+        }
+        Invalid::TooMany(_) => {
+            format!("--group: {} are too many: {MAX_GROUPS} at most", args.groups.len())
+        }
+        other => other.to_string(),
+    }
+}
+
 fn join(at: &Where) -> anyhow::Result<()> {
     let mut session = CoordinatorSession::open(at)?;
     let topology = session.topology()?;
@@ -95,7 +108,7 @@ fn join(at: &Where) -> anyhow::Result<()> {
         say(&format!("    remora serve --cluster {} --group {}", at.cluster, group.name));
     }
     say(
-        "add --announce HOST:PORT where clients reach it at another address, and as many --shards as the others",
+        "add --bind ADDRESS, at which the other machines reach it, or --announce HOST:PORT with --fabric-address ADDRESS:PORT where they reach it at another one; and as many --shards as the others",
     );
     Ok(())
 }
@@ -120,7 +133,7 @@ fn change_member(
     args: &ChangeArgs,
     will: impl Fn(&Member) -> String,
     change: impl Fn(&Topology, MemberId) -> Result<Topology, Refusal>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<(CoordinatorSession, MemberId)>> {
     let mut session = CoordinatorSession::open(&args.at)?;
     let topology = session.topology()?;
     let member = find(&topology, &args.server)?;
@@ -128,11 +141,30 @@ fn change_member(
     // Refused before anybody is asked to agree.
     change(&topology, id).context("this change is refused")?;
     if !may(args.yes, &will(member)) {
-        return Ok(());
+        return Ok(None);
     }
     session.change(|topology| change(topology, id))?;
     say("done: recorded");
-    Ok(())
+    Ok(Some((session, id)))
+}
+
+/// A server that runs would have to be told that it is forgotten: it is stopped first.
+fn leave(args: &ChangeArgs) -> anyhow::Result<()> {
+    let mut session = CoordinatorSession::open(&args.at)?;
+    let topology = session.topology()?;
+    let member = find(&topology, &args.server)?;
+    let is_present = session.members().contains(&member.instance());
+    // What it has is more important than that it runs.
+    change::leave(&topology, member.id).context("this change is refused")?;
+    if is_present {
+        bail!(
+            "{} is running: stop it first. If it was stopped just now, its session ends within its time",
+            name_of(member)
+        );
+    }
+    drop(session);
+    let say = |of: &Member| format!("the cluster will forget {}", name_of(of));
+    change_member(args, say, change::leave).map(|_| ())
 }
 
 fn promote(args: &PromoteArgs) -> anyhow::Result<()> {
@@ -147,10 +179,17 @@ fn promote(args: &PromoteArgs) -> anyhow::Result<()> {
         bail!("{} leads group {name} already", name_of(member));
     }
     if *accept_loss {
-        let will = format!(
+        let mut will = format!(
             "{} will lead group {name}. CHANGES THAT IT LACKS ARE LOST, also acknowledged ones",
             name_of(member)
         );
+        if let Some(primary) = group.primary {
+            let of = topology.member(primary.member);
+            let of = of.map_or_else(|| primary.to_string(), name_of);
+            will += &format!(
+                "\nSTOP THE FORMER PRIMARY FIRST, {of}: if it is alive and cut off it may go on acknowledging changes, which are lost, and answering reads; with an empty in-sync set it does so without end"
+            );
+        }
         if may(args.yes, &will) {
             session.change(|topology| {
                 change::promote_with_loss(topology, group_id, epoch, instance)

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 const SESSION_MS: u64 = 6000;
 const TURN: Duration = Duration::from_millis(5);
+/// Turns of one look at what has changed.
+const LOOK_TURNS: u32 = 20;
 /// Others may change the topology at the same time.
 const CHANGE_TRIES: usize = 20;
 
@@ -169,6 +171,15 @@ impl CoordinatorSession {
     ) -> anyhow::Result<bool> {
         let find = |of: &Self| of.topology.iter().flatten().any(|of| is_so(of)).then_some(());
         Ok(self.poll_for(most, |_, _| None, find)?.is_some())
+    }
+
+    /// Takes what the coordinator has said meanwhile, and rests for a moment.
+    pub fn look(&mut self) -> anyhow::Result<()> {
+        let mut turns = 0;
+        self.poll_until(|_| {
+            turns += 1;
+            (turns > LOOK_TURNS).then_some(())
+        })
     }
 
     /// Asks the watcher, whichever server that is, to make a member the primary of its group.

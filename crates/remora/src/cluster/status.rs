@@ -1,6 +1,7 @@
 //! `remora cluster status`: a picture of the cluster, or JSON.
 
 use super::args::StatusArgs;
+use super::lag::{Lags, lag_text, lags};
 use super::session::CoordinatorSession;
 use super::watching::watching;
 use remora_cluster::topology::{Group, Instance, Member, MemberState, Topology};
@@ -13,10 +14,10 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
     let mut session = CoordinatorSession::open(&args.at)?;
     let topology = session.topology()?;
     let live = session.members().to_vec();
-    let waits = waits(&topology, &live);
+    let (waits, lags) = (waits(&topology, &live), lags(&topology, &live));
     let text = match args.json {
-        true => format!("{}\n", as_json(&topology, &live, &waits)),
-        false => picture(&topology, &live) + &told(&waits),
+        true => format!("{}\n", as_json(&topology, &live, (&waits, &lags))),
+        false => picture(&topology, &live, &lags) + &told(&waits),
     };
     Ok(std::io::stdout().write_all(text.as_bytes())?)
 }
@@ -47,6 +48,11 @@ fn role(group: &Group, member: &Member) -> &'static str {
     }
 }
 
+/// Whether it is to be taken away, and has a part still.
+fn is_draining(group: &Group, member: &Member) -> bool {
+    member.state == MemberState::Draining && group.has_all_acknowledged(member.instance())
+}
+
 fn slots_of(topology: &Topology, group: &Group) -> String {
     let own = topology.slots().iter().filter(|run| run.group == group.id);
     let text = |first: u16, slots: u16| match slots {
@@ -57,7 +63,7 @@ fn slots_of(topology: &Topology, group: &Group) -> String {
     if runs.is_empty() { "none".into() } else { runs.join(",") }
 }
 
-fn picture(topology: &Topology, live: &[Instance]) -> String {
+fn picture(topology: &Topology, live: &[Instance], lags: &Lags) -> String {
     let (id, version) = (topology.cluster, topology.version);
     let mut out = format!("cluster {id:016x}, version {version} of its topology\n");
     for group in topology.groups() {
@@ -80,10 +86,12 @@ fn picture(topology: &Topology, live: &[Instance]) -> String {
         for (at, member) in members.iter().enumerate() {
             let branch = if at + 1 == members.len() { "`--" } else { "|--" };
             let there = if live.contains(&member.instance()) { "" } else { "   GONE" };
+            let drains = if is_draining(group, member) { "   DRAINING" } else { "" };
+            let lag = lag_text(lags, member.id);
             let (resp, fabric) = (&member.resp_address, &member.fabric_address);
             let _ = writeln!(
                 out,
-                "  {branch} {:8} {}   RESP {resp}   fabric {fabric}{there}",
+                "  {branch} {:8} {}   RESP {resp}   fabric {fabric}{lag}{drains}{there}",
                 role(group, member),
                 member.id
             );
@@ -95,12 +103,13 @@ fn picture(topology: &Topology, live: &[Instance]) -> String {
     out
 }
 
-fn as_json(topology: &Topology, live: &[Instance], waits: &[String]) -> Value {
+fn as_json(topology: &Topology, live: &[Instance], (waits, lags): (&[String], &Lags)) -> Value {
     let member = |group: &Group, of: &Member| {
         json!({
             "id": of.id.to_string(), "incarnation": format!("{:016x}", of.incarnation),
             "role": role(group, of), "present": live.contains(&of.instance()),
-            "resp": of.resp_address, "fabric": of.fabric_address,
+            "draining": of.state == MemberState::Draining,
+            "lag_entries": lags.get(&of.id), "resp": of.resp_address, "fabric": of.fabric_address,
         })
     };
     let group = |of: &Group| {
@@ -117,4 +126,64 @@ fn as_json(topology: &Topology, live: &[Instance], waits: &[String]) -> Value {
         "cluster": format!("{:016x}", topology.cluster), "version": topology.version,
         "groups": groups, "waits": waits,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use remora_cluster::topology::change::{self, Joining, Promotion};
+    use remora_cluster::topology::{GroupId, MemberId};
+
+    fn instance(member: u64) -> Instance {
+        Instance { member: MemberId(member), incarnation: 1 }
+    }
+
+    /// Member 1 leads and is being drained, member 2 is in sync, member 3 follows, member 4 is gone.
+    fn cluster() -> (Topology, Vec<Instance>) {
+        let group = GroupId(1);
+        let mut topology = Topology::new(7, vec![(group, "g".into(), 1)]).unwrap();
+        for member in 1..=4 {
+            let joining = Joining {
+                instance: instance(member),
+                group,
+                fabric_address: format!("f:{member}"),
+                resp_address: format!("r:{member}"),
+            };
+            topology = change::join(&topology, joining).unwrap();
+        }
+        let first = Promotion { group, epoch: 0, to: instance(1), in_sync: Vec::new() };
+        topology = change::promote(&topology, first).unwrap();
+        let author = (instance(1), 1);
+        topology = change::set_in_sync(&topology, group, author, vec![instance(2)]).unwrap();
+        (change::drain(&topology, MemberId(1)).unwrap(), [1, 2, 3].map(instance).to_vec())
+    }
+
+    #[test]
+    fn status_shows_roles_lag_and_who_is_being_drained() {
+        let (topology, live) = cluster();
+        let lags = Lags::from([(MemberId(2), 0), (MemberId(3), 1_234)]);
+        let text = picture(&topology, &live, &lags);
+        let line = |id: u64| {
+            let id = MemberId(id).to_string();
+            text.lines().find(|line| line.contains(&id)).unwrap().to_owned()
+        };
+        assert!(line(1).contains("primary") && line(1).contains("DRAINING"), "{text}");
+        assert!(line(2).contains("in sync") && line(2).contains("lag 0"), "{text}");
+        assert!(line(3).contains("joining") && line(3).contains("lag 1234"), "{text}");
+        assert!(line(4).contains("GONE") && !line(4).contains("lag"), "{text}");
+        let fields = as_json(&topology, &live, (&[], &lags));
+        let group = &fields["groups"][0];
+        assert_eq!((&group["name"], &group["epoch"]), (&json!("g"), &json!(1)));
+        assert_eq!(group["in_sync"], json!([MemberId(2).to_string()]));
+        let member = |at: usize| &group["members"][at];
+        assert_eq!((&member(0)["role"], &member(0)["draining"]), (&json!("primary"), &json!(true)));
+        assert_eq!(
+            (&member(2)["lag_entries"], &member(2)["draining"]),
+            (&json!(1_234), &json!(false))
+        );
+        assert_eq!(
+            (&member(3)["lag_entries"], &member(3)["present"]),
+            (&Value::Null, &json!(false))
+        );
+    }
 }

@@ -58,6 +58,8 @@ struct Load<'a> {
     changes: AtomicU64,
     reads: AtomicU64,
     stale: AtomicU64,
+    /// Acknowledged numbers that a later change of the key has not found there.
+    missed: AtomicU64,
     /// When the last change was acknowledged, us since `began`.
     last_us: AtomicU64,
     began: Instant,
@@ -86,6 +88,7 @@ pub fn run(json: bool) -> anyhow::Result<()> {
         changes: 0.into(),
         reads: 0.into(),
         stale: 0.into(),
+        missed: 0.into(),
         last_us: 0.into(),
         began: Instant::now(),
         is_over: false.into(),
@@ -107,7 +110,7 @@ pub fn run(json: bool) -> anyhow::Result<()> {
         epochs: [status.epoch, after],
         acknowledged: load.changes.load(Ordering::Relaxed),
         reads: load.reads.load(Ordering::Relaxed),
-        lost: count_lost(&load, places.count())?,
+        lost: load.missed.load(Ordering::Relaxed) + count_lost(&load, places.count())?,
         stale: load.stale.load(Ordering::Relaxed),
     };
     members.terminate()?;
@@ -190,7 +193,9 @@ impl<'a> Guess<'a> {
     }
 }
 
-/// Counts up its own keys. A reply that is lost leaves a number unknown, and the next one is greater.
+/// Counts up its own keys. A reply that is lost leaves a number unknown, and the next one is greater. Each
+/// change brings what it has replaced: a number that was acknowledged and is lost would be covered otherwise
+/// by the next one, or by one that is unknown.
 fn write(load: &Load<'_>, writer: usize) {
     let mut primary = Guess::new(load.addresses, writer % load.addresses.len());
     let mut number = 0;
@@ -209,15 +214,17 @@ fn write(load: &Load<'_>, writer: usize) {
 fn send(load: &Load<'_>, link: Option<&mut Connection>, batch: &[(usize, u64)]) -> Option<()> {
     let link = link?;
     for (key, number) in batch {
-        link.push(&[b"SET", key_of(*key).as_bytes(), number.to_string().as_bytes()]);
+        link.push(&[b"GETSET", key_of(*key).as_bytes(), number.to_string().as_bytes()]);
     }
     link.flush().ok()?;
     let mut all = Some(());
     for (key, number) in batch {
         match link.reply().ok()? {
             Value::Error(_) => all = None,
-            _ => {
-                load.acknowledged[*key].fetch_max(*number, Ordering::SeqCst);
+            replaced => {
+                let replaced = number_of(&replaced)?;
+                let before = load.acknowledged[*key].fetch_max(*number, Ordering::SeqCst);
+                load.missed.fetch_add(u64::from(replaced < before), Ordering::Relaxed);
                 load.changes.fetch_add(1, Ordering::Relaxed);
                 let now_us = load.began.elapsed().as_micros() as u64;
                 load.last_us.fetch_max(now_us, Ordering::Relaxed);
@@ -252,7 +259,11 @@ fn read(load: &Load<'_>, reader: usize) {
 fn get(link: &mut Connection, key: usize) -> Option<u64> {
     link.push(&[b"GET", key_of(key).as_bytes()]);
     link.flush().ok()?;
-    match link.reply().ok()? {
+    number_of(&link.reply().ok()?)
+}
+
+fn number_of(value: &Value<'_>) -> Option<u64> {
+    match value {
         Value::Bulk(text) => std::str::from_utf8(text).ok()?.parse().ok(),
         Value::Null => Some(0),
         _ => None,

@@ -57,6 +57,12 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
             settings.bind, settings.port
         );
     }
+    if settings.is_cluster_of_one_machine() {
+        warn!(
+            "this server tells the cluster that it is at {}, which only this machine reaches: with servers on several machines set bind, or announce",
+            settings.bind
+        );
+    }
     raise_descriptor_limit();
     socket::prepare(&settings.socket, settings.socket_is_default)?;
     let endings = watch_for_end(args.owned_by_parent)?;
@@ -139,6 +145,8 @@ fn announce(settings: &Settings, server: &Server) {
         0 => String::new(),
         some => format!(" min_replicas={some} replica_acks={}", settings.replica_acks),
     };
-    let line = format!("ready resp={resp} socket={socket} pid={pid} durability={kept}{replicas}");
+    let fabric = server.fabric_address().map(|of| format!(" fabric={of}")).unwrap_or_default();
+    let line =
+        format!("ready resp={resp} socket={socket} pid={pid}{fabric} durability={kept}{replicas}");
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -35,14 +35,16 @@ pub const DEFAULT_MAX_MEMORY: Size = Size(1 << 30);
 const DEFAULT_SNAPSHOT_LOG_BYTES: Size = Size(1 << 30);
 /// The least: with less a server writes one snapshot after another.
 const MIN_SNAPSHOT_LOG_BYTES: Size = Size(1 << 20);
-/// Some ten seconds of a hundred thousand small changes a second: a replica that is started again is away
-/// for less.
+/// The port that messages and the documentation name for fabric_address.
+const EXAMPLE_FABRIC_PORT: u16 = 7380;
 const DEFAULT_GROUP: &str = "main";
 /// Long against a busy machine's pauses, short against what a service can bear.
 const DEFAULT_SESSION_MS: u64 = 2000;
 /// The shortest that ZooKeeper gives with ticks of 50 ms, and a bound.
 const MIN_SESSION_MS: u64 = 100;
 const MAX_SESSION_MS: u64 = 60_000;
+/// Some ten seconds of a hundred thousand small changes a second: a replica that is started again is away
+/// for less.
 const DEFAULT_REPLICA_BACKLOG: Size = Size(64 << 20);
 
 /// Settings that one source gives; all of them are optional.
@@ -163,9 +165,10 @@ pub struct Layer {
     /// Group of the cluster whose keys this server holds [default: main].
     #[arg(long, env = "REMORA_GROUP", value_name = "NAME")]
     pub group: Option<String>,
-    /// HOST:PORT at which Redis clients reach this server, and its host for Remora's,
-    /// where that is not where it listens (NAT, containers) [default: where it
-    /// listens].
+    /// HOST:PORT at which Redis clients and the other servers reach this server, where
+    /// that is not where it listens (NAT, containers); HOST may be a name. Remora's
+    /// clients reach it at HOST, too, and at the port of fabric_address, which has to be
+    /// set then [default: where it listens].
     #[arg(long, env = "REMORA_ANNOUNCE", value_name = "HOST:PORT")]
     pub announce: Option<String>,
     /// Time after which the coordinator takes a silent server for gone, ms: a dead
@@ -487,13 +490,7 @@ impl Settings {
                 "min_replicas: a cluster has one for each group: remora cluster init --min-replicas",
             ));
         }
-        if let Some(announced) = &self.announce
-            && announced
-                .rsplit_once(':')
-                .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
-        {
-            return Err(usage(format!("announce: {announced:?} is no HOST:PORT")));
-        }
+        self.check_reachable()?;
         if !(MIN_SESSION_MS..=MAX_SESSION_MS).contains(&self.session_ms) {
             let ms = self.session_ms;
             return Err(usage(format!(
@@ -501,6 +498,43 @@ impl Settings {
             )));
         }
         Ok(())
+    }
+
+    /// Clients and the other servers of the cluster have to reach this one at what it says of itself.
+    fn check_reachable(&self) -> anyhow::Result<()> {
+        let fabric = self.fabric_address.unwrap_or_else(|| SocketAddr::new(self.bind, 0));
+        let Some(announced) = &self.announce else {
+            let Some(any) = [self.bind, fabric.ip()].into_iter().find(IpAddr::is_unspecified)
+            else {
+                return Ok(());
+            };
+            return Err(usage(format!(
+                "bind: nobody reaches a server of a cluster at {any}: bind the address at which the others reach it, or say it, --announce HOST:PORT"
+            )));
+        };
+        let is_one = match announced.parse::<Address>() {
+            Ok(Address::Tcp(address)) => address.port() != 0 && !address.ip().is_unspecified(),
+            Ok(Address::Host(_, port)) => port != 0,
+            Ok(Address::Unix(_)) | Err(_) => false,
+        };
+        if !is_one {
+            return Err(usage(format!("announce: {announced:?} is no HOST:PORT")));
+        }
+        if fabric.port() == 0 {
+            let bind = self.bind;
+            return Err(usage(format!(
+                "announce: Remora's clients and the other servers need a second port, which has to be known: set fabric_address with one, such as --fabric-address {}, and let it be reached at the announced host, too",
+                SocketAddr::new(bind, EXAMPLE_FABRIC_PORT)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether only this machine reaches a server of a cluster, so that all its servers have to be on it.
+    pub fn is_cluster_of_one_machine(&self) -> bool {
+        let is_local = self.bind.is_loopback()
+            || self.fabric_address.is_some_and(|address| address.ip().is_loopback());
+        self.cluster.is_some() && self.announce.is_none() && is_local
     }
 
     /// What the server does as a member of a cluster, if it is one.
@@ -691,5 +725,37 @@ mod tests {
             let error = Settings::decide(layer(text)).unwrap_err().to_string();
             assert!(error.contains(text.split(' ').next().unwrap()), "{error}");
         }
+    }
+
+    #[test]
+    fn a_server_of_a_cluster_says_where_it_is_reached() {
+        let decide = |text: &str| {
+            Settings::decide(layer(&format!("cluster = \"zk://h/p\"\n{text}")))
+                .map_err(|error| error.to_string())
+        };
+        for (text, words) in [
+            ("bind = \"0.0.0.0\"", "nobody reaches"),
+            ("bind = \"::\"", "nobody reaches"),
+            ("bind = \"10.0.0.5\"\nfabric_address = \"0.0.0.0:7380\"", "nobody reaches"),
+            ("announce = \"here\"", "is no HOST:PORT"),
+            ("announce = \"/a:1\"", "is no HOST:PORT"),
+            ("announce = \"a:0\"", "is no HOST:PORT"),
+            ("announce = \"0.0.0.0:7379\"", "is no HOST:PORT"),
+            ("announce = \"a:1\"", "set fabric_address"),
+            ("announce = \"a:1\"\nfabric_address = \"0.0.0.0:0\"", "set fabric_address"),
+        ] {
+            let error = decide(text).expect_err(text);
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        let container = "bind = \"0.0.0.0\"\nfabric_address = \"0.0.0.0:7380\"\n\
+                         announce = \"remora-0:7379\"";
+        let settings = decide(container).unwrap();
+        assert!(!settings.is_cluster_of_one_machine());
+        let cluster = settings.cluster().unwrap();
+        assert_eq!(cluster.announced_resp.as_deref(), Some("remora-0:7379"));
+        assert_eq!(cluster.announced_host.as_deref(), Some("remora-0"));
+        assert!(!decide("bind = \"10.0.0.5\"").unwrap().is_cluster_of_one_machine());
+        assert!(decide("port = 0").unwrap().is_cluster_of_one_machine());
+        assert!(!Settings::decide(Layer::default()).unwrap().is_cluster_of_one_machine());
     }
 }

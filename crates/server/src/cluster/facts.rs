@@ -1,7 +1,7 @@
 //! What the topology says, for Redis clients and for INFO.
 
 use crate::shared::Shared;
-use remora_cluster::topology::{Instance, Member, MemberState, Topology};
+use remora_cluster::topology::{Group, Instance, Member, MemberState, Topology};
 use remora_resp::cluster::{ClusterFacts, GroupFacts, NodeFacts, NodeId, SlotRun};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub struct Known<'a> {
 /// For replies to Redis clients. A member whose address is none, or that another one has replaced, is
 /// left out.
 pub fn facts_of(topology: &Topology, known: &Known<'_>) -> ClusterFacts {
-    let group = |of: &remora_cluster::topology::Group| {
+    let group = |of: &Group| {
         let members = topology.members_of(of.id);
         let nodes = members.filter_map(|member| node_of(member, of.primary, known)).collect();
         GroupFacts { name: of.name.clone(), epoch: of.epoch, nodes }
@@ -68,6 +68,22 @@ fn node_of(member: &Member, primary: Option<Instance>, known: &Known<'_>) -> Opt
     })
 }
 
+/// At a primary, entries that each member of its group has not applied yet, as `ID=ENTRIES` with commas; those
+/// that do not follow are missing.
+fn lag_of(shared: &Shared, topology: &Topology, group: &Group) -> String {
+    let positions: Vec<_> = shared.shards.iter().flat_map(|shard| shard.replicas()).collect();
+    let last: u64 = shared.shards.iter().map(|shard| shard.stats().last_sequence).sum();
+    let lag = |of: &Member| {
+        let number = of.incarnation;
+        let its: Vec<_> = positions.iter().filter(|one| one.replica == number).collect();
+        // One that has come back has two sessions for a moment.
+        let session = its.iter().map(|one| one.session).max()?;
+        let applied = its.iter().filter(|one| one.session == session).map(|one| one.applied);
+        Some(format!("{}={}", of.id, last.saturating_sub(applied.sum())))
+    };
+    topology.members_of(group.id).filter_map(lag).collect::<Vec<_>>().join(",")
+}
+
 fn number(of: &AtomicU64) -> String {
     of.load(Ordering::Relaxed).to_string()
 }
@@ -106,6 +122,7 @@ pub fn lines_of(shared: &Shared) -> Vec<(&'static str, String)> {
         ("cluster_leads", u8::from(group.primary == Some(own)).to_string()),
         ("cluster_serves", u8::from(shared.view.leads_now()).to_string()),
         ("cluster_in_sync", in_sync.join(",")),
+        ("cluster_lag", lag_of(shared, &topology, group)),
         ("cluster_min_replicas", group.min_replicas.to_string()),
     ]);
     all

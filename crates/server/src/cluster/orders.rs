@@ -1,7 +1,7 @@
 //! Orders for the thread of the role, one after the other, and what becomes of them.
 //!
 //! Invariant: an order is given once the one before it is carried out. While one waits, a later order
-//! that makes it needless takes its place.
+//! that makes it needless takes its place: whatever other servers ask for, and how often, few wait.
 
 use crate::following::{Order, OrderAnswer, Roles};
 use std::collections::VecDeque;
@@ -35,6 +35,15 @@ impl Orders {
         if matches!(order, Order::Hold | Order::Follow(..)) {
             // To follow another primary makes it needless.
             self.waiting.retain(|(_, purpose)| *purpose != Purpose::Follow);
+        }
+        let last = self.waiting.back().map(|(_, purpose)| *purpose);
+        match (last, purpose) {
+            // Nothing comes between the two: what the first is to do, the second does.
+            (Some(Purpose::Hold | Purpose::Withdraw(_)), Purpose::Withdraw(_)) => {
+                self.waiting.pop_back();
+            }
+            (Some(Purpose::Hold | Purpose::Withdraw(_)), Purpose::Hold) => return,
+            _ => {}
         }
         self.waiting.push_back((order, purpose));
     }
@@ -85,7 +94,26 @@ mod tests {
         assert_eq!(orders.waiting.len(), 2);
         assert_eq!(orders.waiting[1].0, to(2));
         orders.push(Order::Hold, Purpose::Hold);
-        assert_eq!(orders.waiting.len(), 2, "what it is to be held for stays");
+        assert_eq!(orders.waiting.len(), 1, "what it is to be held for stays, and holds it");
+    }
+
+    #[test]
+    fn a_withdrawal_that_is_asked_for_again_waits_once() {
+        let mut orders = Orders::default();
+        for epoch in 0..1_000 {
+            orders.push(Order::Hold, Purpose::Withdraw(epoch));
+            orders.push(Order::Hold, Purpose::Withdraw(epoch));
+            orders.push(Order::Hold, Purpose::Hold);
+        }
+        assert_eq!(orders.waiting, [(Order::Hold, Purpose::Withdraw(999))]);
+        // What comes between them is carried out in its place.
+        orders.push(Order::Lead, Purpose::Prepare(999));
+        orders.push(Order::Hold, Purpose::Hold);
+        assert_eq!(orders.waiting.len(), 3);
+        orders.push(Order::Hold, Purpose::Withdraw(1_000));
+        let purposes: Vec<_> = orders.waiting.iter().map(|(_, purpose)| *purpose).collect();
+        let expected = [Purpose::Withdraw(999), Purpose::Prepare(999), Purpose::Withdraw(1_000)];
+        assert_eq!(purposes, expected);
     }
 
     #[test]

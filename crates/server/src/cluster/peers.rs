@@ -3,23 +3,27 @@
 //! A message goes as a command over RESP, and its reply only says that it has come. Messages may be
 //! lost: one that cannot be sent at once, or to a server that does not answer, is dropped and counted.
 //!
-//! Invariants: the caller never waits; so many messages wait for each server, and no more; there are
-//! no more threads than servers that may be in a topology's failover at once.
+//! Invariants: the caller never waits; so many messages wait for each server, and no more; there are at
+//! most [`PEER_LINKS`] connections and [`PEER_THREADS`] threads. A connection that is in use makes no room
+//! for another one: messages to a server too many are dropped.
 
 use crate::thread_counts::count;
 use remora_cluster::wire::MAX_ENVELOPE_BYTES;
 use remora_fabric::vital_thread;
-use remora_layout::limits::{PEER_LINKS, PEER_MESSAGES, PEER_TIMEOUT_MS};
+use remora_layout::limits::{
+    PEER_IDLE_MS, PEER_LINKS, PEER_MESSAGES, PEER_THREADS, PEER_TIMEOUT_MS,
+};
 use remora_resp::wire::encode;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_millis(PEER_TIMEOUT_MS);
+const IDLE: Duration = Duration::from_millis(PEER_IDLE_MS);
 
 /// Messages between servers, since the start.
 #[derive(Default)]
@@ -32,44 +36,92 @@ pub struct MessageCounts {
     pub refused: AtomicU64,
 }
 
+/// The way to one server.
+struct Link {
+    sender: SyncSender<Vec<u8>>,
+    used: Instant,
+}
+
+/// A thread that carries messages; it is counted until it ends.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    /// One more, if there is room for it.
+    fn new(threads: &Arc<AtomicUsize>) -> Option<Self> {
+        let has_room = |count| (count < PEER_THREADS).then_some(count + 1);
+        threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_room).ok()?;
+        Some(Self(Arc::clone(threads)))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// See the module's text.
 pub struct Peers {
-    links: HashMap<String, SyncSender<Vec<u8>>>,
+    links: HashMap<String, Link>,
+    /// Those that have not ended. One whose link was taken away may wait for its server still.
+    threads: Arc<AtomicUsize>,
     counts: Arc<MessageCounts>,
 }
 
 impl Peers {
     /// Without connections.
     pub fn new(counts: Arc<MessageCounts>) -> Self {
-        Self { links: HashMap::new(), counts }
+        Self { links: HashMap::new(), threads: Arc::default(), counts }
     }
 
     /// Sends this envelope to the server with this RESP address.
     pub fn send(&mut self, address: &str, envelope: Vec<u8>) {
         debug_assert!(envelope.len() <= MAX_ENVELOPE_BYTES);
-        if !self.links.contains_key(address) {
-            // The address of one that has left may be here: all begin anew.
-            if self.links.len() >= PEER_LINKS {
-                self.links.clear();
-            }
-            let (sender, envelopes) = sync_channel(PEER_MESSAGES);
-            let (to, counts) = (address.to_owned(), Arc::clone(&self.counts));
-            // Ends once the sender is dropped.
-            match vital_thread::spawn("peer", move || carry(&to, &envelopes, &counts)) {
-                Ok(_) => _ = self.links.insert(address.to_owned(), sender),
-                Err(error) => {
-                    tracing::warn!(%error, "no thread for messages to {address}");
-                    return count(&self.counts.dropped, 1);
-                }
-            }
-        }
-        if let Err(error) = self.links[address].try_send(envelope) {
+        let now = Instant::now();
+        let link = match self.links.get_mut(address) {
+            Some(link) => link,
+            None => match self.open(address, now) {
+                Some(link) => self.links.entry(address.to_owned()).or_insert(link),
+                None => return count(&self.counts.dropped, 1),
+            },
+        };
+        link.used = now;
+        if let Err(error) = link.sender.try_send(envelope) {
             count(&self.counts.dropped, 1);
             if let TrySendError::Disconnected(_) = error {
                 self.links.remove(address);
             }
         }
     }
+
+    /// A way to another server, if there is room for it.
+    fn open(&mut self, address: &str, now: Instant) -> Option<Link> {
+        if self.links.len() >= PEER_LINKS {
+            let idle = idlest(self.links.iter().map(|(of, link)| (of, link.used)), now)?.clone();
+            self.links.remove(&idle);
+        }
+        let counted = Counted::new(&self.threads)?;
+        let (sender, envelopes) = sync_channel(PEER_MESSAGES);
+        let (to, counts) = (address.to_owned(), Arc::clone(&self.counts));
+        // Ends once the sender is dropped.
+        let thread = vital_thread::spawn("peer", move || {
+            let _counted = counted;
+            carry(&to, &envelopes, &counts);
+        });
+        match thread {
+            Ok(_) => Some(Link { sender, used: now }),
+            Err(error) => {
+                tracing::warn!(%error, "no thread for messages to {address}");
+                None
+            }
+        }
+    }
+}
+
+/// Which link may make room for another: that which was used longest ago, if it is long ago.
+fn idlest<T>(links: impl Iterator<Item = (T, Instant)>, now: Instant) -> Option<T> {
+    let (link, used) = links.min_by_key(|(_, used)| *used)?;
+    (now.saturating_duration_since(used) >= IDLE).then_some(link)
 }
 
 /// Carries messages to one server, until the sender is dropped.
@@ -130,7 +182,6 @@ fn deliver(mut link: TcpStream, envelope: &[u8]) -> io::Result<TcpStream> {
 mod tests {
     use super::*;
     use std::net::TcpListener;
-    use std::sync::atomic::Ordering;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -185,5 +236,41 @@ mod tests {
         }
         let dropped = counts.dropped.load(Ordering::Relaxed);
         assert!(dropped as usize >= 8 * PEER_MESSAGES, "{dropped}");
+    }
+
+    #[test]
+    fn a_server_too_many_takes_no_connection_that_is_in_use() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let counts = Arc::new(MessageCounts::default());
+        let mut peers = Peers::new(Arc::clone(&counts));
+        peers.send(&address, vec![1; 3]);
+        // They have names that nobody resolves.
+        for number in 0..10 * PEER_LINKS {
+            peers.send(&format!("peer-{number}.invalid:1"), vec![1; 3]);
+        }
+        assert_eq!(peers.links.len(), PEER_LINKS);
+        assert!(peers.links.contains_key(&address));
+        assert!(counts.dropped.load(Ordering::Relaxed) as usize >= 9 * PEER_LINKS);
+        assert!(peers.threads.load(Ordering::Relaxed) <= PEER_THREADS);
+    }
+
+    #[test]
+    fn the_link_that_was_used_longest_ago_makes_room_if_it_is_idle() {
+        let began = Instant::now();
+        let at = |times: u32| began + times * IDLE;
+        let links = || [("a", at(2)), ("b", at(1)), ("c", at(3))].into_iter();
+        assert_eq!(idlest(links(), at(3)), Some("b"));
+        assert_eq!(idlest(links(), at(2)), Some("b"));
+        assert_eq!(idlest(links(), at(2) - Duration::from_millis(1)), None);
+    }
+
+    #[test]
+    fn threads_are_counted_until_they_end() {
+        let threads = Arc::new(AtomicUsize::new(0));
+        let all: Vec<_> = (0..PEER_THREADS).map_while(|_| Counted::new(&threads)).collect();
+        assert!(all.len() == PEER_THREADS && Counted::new(&threads).is_none());
+        drop(all);
+        assert!(Counted::new(&threads).is_some());
     }
 }

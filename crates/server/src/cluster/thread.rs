@@ -20,7 +20,9 @@ use remora_cluster::watcher::{self, Watcher};
 use remora_cluster::wire::{Envelope, Letter};
 use remora_cluster::{ReplicaStanding, Required};
 use remora_fabric::{Address, vital_thread};
-use remora_layout::limits::{CLUSTER_MAIL, HEARTBEAT_MS, IN_SYNC_TIMEOUT_MS};
+use remora_layout::limits::{
+    CLUSTER_MAIL, COORDINATOR_CONNECT_AGAIN_MS, HEARTBEAT_MS, IN_SYNC_TIMEOUT_MS,
+};
 use remora_replica::{Membership, RecordedSet};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -37,7 +39,7 @@ const TICK_NS: u64 = HEARTBEAT_MS * 1_000_000;
 /// Offsets that Redis clients are told are so old at most, ns.
 const SHOW_AGAIN_NS: u64 = 1_000_000_000;
 /// Between two tries to open a session at the coordinator.
-const CONNECT_AGAIN: Duration = Duration::from_secs(1);
+const CONNECT_AGAIN: Duration = Duration::from_millis(COORDINATOR_CONNECT_AGAIN_MS);
 
 /// The thread, as its owner has it.
 pub struct ClusterThread {
@@ -151,6 +153,8 @@ struct Worker {
     drains: Option<u64>,
     /// What the data directory is to say of the epoch that it leads, until it does.
     recording: Option<Recording>,
+    /// The cluster has forgotten this instance.
+    is_retired: bool,
     group_is_missed: bool,
     /// Another cluster has the place of this one: this server is no watcher there.
     has_left_watch: bool,
@@ -188,6 +192,7 @@ impl Worker {
             prepared: None,
             drains: None,
             recording: None,
+            is_retired: false,
             group_is_missed: false,
             has_left_watch: false,
         }
@@ -397,6 +402,9 @@ impl Worker {
     }
 
     fn tell_watcher(&mut self, event: watcher::Event) {
+        if self.is_retired {
+            return;
+        }
         let now_ns = self.now_ns();
         if self.has_left_watch {
             return;
@@ -434,6 +442,11 @@ impl Worker {
                 self.asked.insert(id, Asked::Enter(instance));
             }
             Action::Leave => _ = self.coordinator.leave(now_ms),
+            Action::Retire => {
+                self.is_retired = true;
+                self.coordinator.leave(now_ms);
+                self.coordinator.step_down(now_ms);
+            }
             // The answer says nothing new.
             Action::Refresh(version) => _ = self.coordinator.renew(now_ms, version),
             Action::Propose(topology) => {

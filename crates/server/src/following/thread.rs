@@ -321,6 +321,8 @@ impl RoleWorker {
         let is_own = match primary {
             Address::Unix(path) => *path == self.shared.config.socket_path,
             Address::Tcp(address) => Some(*address) == self.shared.fabric_address,
+            // A link to this server itself is refused by its incarnation.
+            Address::Host(..) => false,
         };
         if is_own {
             return Err("ERR That is the address of this server itself".into());

@@ -49,6 +49,7 @@ fn host_and_port(address: &Address) -> (String, u16) {
     match address {
         Address::Unix(path) => (path.display().to_string(), 0),
         Address::Tcp(address) => (address.ip().to_string(), address.port()),
+        Address::Host(name, port) => (name.clone(), *port),
     }
 }
 
