@@ -1,7 +1,7 @@
 //! `remora cluster drain`: takes a server's part from it, and waits until it has none.
 
 use super::args::DrainArgs;
-use super::{change_member, name_of, say};
+use super::changing::{change_member, name_of, say};
 use remora_cluster::topology::change;
 use remora_cluster::topology::{GroupRole, Instance, Member, MemberId, Topology};
 use std::time::{Duration, Instant};

@@ -3,6 +3,7 @@
 //! Invariant: a command says what it will do, and does it only with `--yes`.
 
 mod args;
+mod changing;
 mod drain;
 mod lag;
 mod promote;
@@ -13,12 +14,12 @@ mod watching;
 use anyhow::{Context, bail};
 pub use args::ClusterCommand;
 use args::{ChangeArgs, InitArgs, PromoteArgs, Where};
-use remora_cluster::topology::change::{self, Refusal};
-use remora_cluster::topology::{GroupId, Invalid, Member, MemberId, MemberState, Topology};
+use changing::{change_member, find, may, name_of, say};
+use remora_cluster::topology::change;
+use remora_cluster::topology::{GroupId, Invalid, Member, Topology};
 use remora_command_line::usage;
 use remora_layout::limits::{MAX_GROUP_NAME_BYTES, MAX_GROUPS, MAX_MIN_REPLICAS};
 use session::CoordinatorSession;
-use std::io::Write;
 
 /// Does what was asked.
 ///
@@ -37,24 +38,6 @@ pub fn run(command: ClusterCommand) -> anyhow::Result<()> {
         ClusterCommand::Leave(args) => leave(&args),
         ClusterCommand::Promote(args) => promote(&args),
     }
-}
-
-fn say(line: &str) {
-    // Without a reader the command does what it was told all the same.
-    let _ = writeln!(std::io::stdout(), "{line}");
-}
-
-fn name_of(member: &Member) -> String {
-    format!("server {} at {}", member.id, member.resp_address)
-}
-
-/// Whether to go on: it was said what will happen.
-fn may(yes: bool, will: &str) -> bool {
-    say(will);
-    if !yes {
-        say("nothing is done yet: say --yes to do it");
-    }
-    yes
 }
 
 fn init(args: &InitArgs) -> anyhow::Result<()> {
@@ -111,41 +94,6 @@ fn join(at: &Where) -> anyhow::Result<()> {
         "add --bind ADDRESS, at which the other machines reach it, or --announce HOST:PORT with --fabric-address ADDRESS:PORT where they reach it at another one; and as many --shards as the others",
     );
     Ok(())
-}
-
-/// The one member that a text names.
-fn find<'a>(topology: &'a Topology, named: &str) -> anyhow::Result<&'a Member> {
-    let is_named = |of: &&Member| {
-        of.state != MemberState::Replaced
-            && (of.id.to_string().starts_with(named)
-                || of.resp_address == named
-                || of.fabric_address == named)
-    };
-    let mut found = topology.members().iter().filter(is_named);
-    match (found.next(), found.next()) {
-        (Some(member), None) => Ok(member),
-        (Some(_), Some(_)) => bail!("{named} names several servers: say more of its id"),
-        (None, _) => bail!("the cluster has no server {named}: remora cluster status lists them"),
-    }
-}
-
-fn change_member(
-    args: &ChangeArgs,
-    will: impl Fn(&Member) -> String,
-    change: impl Fn(&Topology, MemberId) -> Result<Topology, Refusal>,
-) -> anyhow::Result<Option<(CoordinatorSession, MemberId)>> {
-    let mut session = CoordinatorSession::open(&args.at)?;
-    let topology = session.topology()?;
-    let member = find(&topology, &args.server)?;
-    let id = member.id;
-    // Refused before anybody is asked to agree.
-    change(&topology, id).context("this change is refused")?;
-    if !may(args.yes, &will(member)) {
-        return Ok(None);
-    }
-    session.change(|topology| change(topology, id))?;
-    say("done: recorded");
-    Ok(Some((session, id)))
 }
 
 /// A server that runs would have to be told that it is forgotten: it is stopped first.
