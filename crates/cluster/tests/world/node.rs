@@ -9,7 +9,7 @@ use remora_cluster::member::{self, Member};
 use remora_cluster::memory::{MemoryCoordinator, MemoryEnsemble};
 use remora_cluster::message::Message;
 use remora_cluster::topology::change::Joining;
-use remora_cluster::topology::{GroupId, Instance, MemberId};
+use remora_cluster::topology::{GroupId, Instance, MemberId, Topology};
 use remora_cluster::watcher::{self, Watcher};
 use remora_layout::limits::HEARTBEAT_MS;
 use remora_testing::Random;
@@ -444,18 +444,7 @@ impl Node {
                 let id = process.coordinator.renew(local_ms, version);
                 process.asked.insert(id, Asked::Nothing);
             }
-            member::Action::Propose(topology) => {
-                if let Some(leads) = &mut process.leads {
-                    leads.word_ns = process.member.serves_until_ns(clock_ns);
-                }
-                // The request is on its way, and the whole process stands still.
-                if self.stalls && turn.random.one_in(40) {
-                    self.has_stalled = true;
-                    self.paused_until_ms = turn.now_ms + turn.random.within(20..3_000u64);
-                }
-                let id = process.coordinator.propose(local_ms, &Proposal { topology, term: None });
-                process.asked.insert(id, Asked::MemberProposes);
-            }
+            member::Action::Propose(topology) => self.propose(topology, clock_ns, turn),
             member::Action::Send(to, message) => {
                 turn.sent.push(Sent { from: me, to, packet: Packet::Control(message) });
             }
@@ -476,20 +465,7 @@ impl Node {
                 process.follows = Some((primary, epoch));
                 process.asked_ms = 0;
             }
-            member::Action::Prepare(epoch) if turn.now_ms < self.cannot_apply_until_ms => {
-                // It has applied some of it.
-                self.memory.applied =
-                    turn.random.within(self.memory.applied..self.memory.last() + 1);
-                let why = "there is no memory".to_owned();
-                self.member(member::Event::CannotLead(epoch, why), clock_ns, turn);
-            }
-            member::Action::Prepare(epoch) => {
-                process.follows = None;
-                process.leads = Some(Leads { epoch, since_ms: turn.now_ms, ..Leads::default() });
-                self.memory.applied = self.memory.last();
-                self.memory.is_ring_left = self.memory.ring.is_some();
-                self.member(member::Event::Applied(epoch), clock_ns, turn);
-            }
+            member::Action::Prepare(epoch) => self.prepare(epoch, clock_ns, turn),
             member::Action::Serve(epoch) => self.serve(epoch, turn),
             member::Action::Require(required) => {
                 if let Some(leads) = &mut process.leads {
@@ -507,6 +483,36 @@ impl Node {
             }
             member::Action::Say(notice) => self.say(&notice.to_string(), turn),
         }
+    }
+
+    fn propose(&mut self, topology: Topology, clock_ns: u64, turn: &mut Turn) {
+        let Some(process) = self.process.as_mut() else { return };
+        if let Some(leads) = &mut process.leads {
+            leads.word_ns = process.member.serves_until_ns(clock_ns);
+        }
+        // The request is on its way, and the whole process stands still.
+        if self.stalls && turn.random.one_in(40) {
+            self.has_stalled = true;
+            self.paused_until_ms = turn.now_ms + turn.random.within(20..3_000u64);
+        }
+        let proposal = Proposal { topology, term: None };
+        let id = process.coordinator.propose(self.latest_ms, &proposal);
+        process.asked.insert(id, Asked::MemberProposes);
+    }
+
+    fn prepare(&mut self, epoch: u64, clock_ns: u64, turn: &mut Turn) {
+        let Some(process) = self.process.as_mut() else { return };
+        if turn.now_ms < self.cannot_apply_until_ms {
+            // It has applied some of it.
+            self.memory.applied = turn.random.within(self.memory.applied..self.memory.last() + 1);
+            let why = "there is no memory".to_owned();
+            return self.member(member::Event::CannotLead(epoch, why), clock_ns, turn);
+        }
+        process.follows = None;
+        process.leads = Some(Leads { epoch, since_ms: turn.now_ms, ..Leads::default() });
+        self.memory.applied = self.memory.last();
+        self.memory.is_ring_left = self.memory.ring.is_some();
+        self.member(member::Event::Applied(epoch), clock_ns, turn);
     }
 
     fn say(&self, text: &str, turn: &mut Turn) {
