@@ -223,6 +223,11 @@ impl Node {
         self.paused_until_ms = 0;
     }
 
+    /// The rest of a copy that is under way does not come.
+    pub fn lose_copy(&mut self) {
+        self.process.iter_mut().for_each(|of| of.copying = None);
+    }
+
     pub fn is_running(&self, now_ms: u64) -> bool {
         self.process.is_some() && now_ms >= self.paused_until_ms
     }
