@@ -10,7 +10,7 @@ use remora_cluster::member::{self, Member};
 use remora_cluster::memory::{MemoryCoordinator, MemoryEnsemble};
 use remora_cluster::message::Message;
 use remora_cluster::topology::change::Joining;
-use remora_cluster::topology::{GroupId, Instance, MemberId};
+use remora_cluster::topology::{GroupId, Instance, MemberId, Topology};
 use remora_cluster::watcher::{self, Watcher};
 use remora_layout::limits::HEARTBEAT_MS;
 use remora_testing::Random;
@@ -240,6 +240,11 @@ impl Node {
         self.paused_until_ms = 0;
     }
 
+    /// The rest of a copy that is under way does not come.
+    pub fn lose_copy(&mut self) {
+        self.process.iter_mut().for_each(|of| of.copying = None);
+    }
+
     pub fn is_running(&self, now_ms: u64) -> bool {
         self.process.is_some() && now_ms >= self.paused_until_ms
     }
@@ -466,18 +471,7 @@ impl Node {
                 let id = process.coordinator.renew(local_ms, version);
                 process.asked.insert(id, Asked::Nothing);
             }
-            member::Action::Propose(topology) => {
-                if let Some(leads) = &mut process.leads {
-                    leads.word_ns = process.member.serves_until_ns(clock_ns);
-                }
-                // The request is on its way, and the whole process stands still.
-                if self.stalls && turn.random.one_in(40) {
-                    self.has_stalled = true;
-                    self.paused_until_ms = turn.now_ms + turn.random.within(20..3_000u64);
-                }
-                let id = process.coordinator.propose(local_ms, &Proposal { topology, term: None });
-                process.asked.insert(id, Asked::MemberProposes);
-            }
+            member::Action::Propose(topology) => self.propose(topology, clock_ns, turn),
             member::Action::Send(to, message) => {
                 turn.sent.push(Sent { from: me, to, packet: Packet::Control(message) });
             }
@@ -510,6 +504,21 @@ impl Node {
             }
             member::Action::Say(notice) => self.say(&notice.to_string(), turn),
         }
+    }
+
+    fn propose(&mut self, topology: Topology, clock_ns: u64, turn: &mut Turn) {
+        let Some(process) = self.process.as_mut() else { return };
+        if let Some(leads) = &mut process.leads {
+            leads.word_ns = process.member.serves_until_ns(clock_ns);
+        }
+        // The request is on its way, and the whole process stands still.
+        if self.stalls && turn.random.one_in(40) {
+            self.has_stalled = true;
+            self.paused_until_ms = turn.now_ms + turn.random.within(20..3_000u64);
+        }
+        let proposal = Proposal { topology, term: None };
+        let id = process.coordinator.propose(self.latest_ms, &proposal);
+        process.asked.insert(id, Asked::MemberProposes);
     }
 
     fn withdraw(&mut self, epoch: u64, clock_ns: u64, turn: &mut Turn) {
