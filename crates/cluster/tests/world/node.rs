@@ -137,6 +137,7 @@ pub struct Node {
     pub memory: Memory,
     /// What the directory says of the last epoch that it has led.
     pub led: Option<LedEpoch>,
+    is_disk_lost: bool,
     /// Readers take what they read for fresh until then, in the world's time.
     pub readers_until_ms: u64,
     latest_ms: u64,
@@ -169,6 +170,7 @@ impl Node {
             restarts_ms: 0,
             memory: Memory::default(),
             led: None,
+            is_disk_lost: false,
             readers_until_ms: 0,
             latest_ms: 0,
             links: 0,
@@ -183,6 +185,9 @@ impl Node {
     pub fn start(&mut self, ensemble: &MemoryEnsemble, turn: &mut Turn) {
         if self.disk == Disk::None {
             self.lose_disk(turn.random);
+        }
+        if std::mem::take(&mut self.is_disk_lost) {
+            self.memory = Memory::default();
         }
         // A restart loses some of what was not synced, and knows no commit position.
         self.memory = self.memory.restarted(turn.random.below(8));
@@ -212,7 +217,8 @@ impl Node {
     /// Nothing is left: the next process is a server with another id, at the same address.
     pub fn lose_disk(&mut self, random: &mut Random) {
         self.id = MemberId(1_000 + random.below(1u64 << 40));
-        (self.memory, self.led) = (Memory::default(), None);
+        // What the dead process had in memory its readers see until the next one begins.
+        (self.led, self.is_disk_lost) = (None, true);
     }
 
     pub fn crash(&mut self, restarts_ms: u64) {
