@@ -79,7 +79,9 @@ impl Cluster {
 
     fn start(&self, flags: &[&str]) -> ServerProcess {
         let cluster = format!("--cluster={}", self.address());
-        let flags = [&SMALL[..], &[cluster.as_str()], flags].concat();
+        let is_given = |of: &&&str| flags.iter().any(|flag| name_of(flag) == name_of(of));
+        let small: Vec<&str> = SMALL.iter().filter(|of| !is_given(of)).copied().collect();
+        let flags = [&small[..], &[cluster.as_str()], flags].concat();
         ServerProcess::start_at(&ServerDirectory::new(), &flags)
     }
 
@@ -140,6 +142,11 @@ impl Cluster {
         let found = members.iter().find(|member| member.resp == resp_of(of));
         found.unwrap_or_else(|| panic!("{members:?}")).clone()
     }
+}
+
+/// The name of a flag with a value.
+fn name_of(flag: &str) -> &str {
+    flag.split('=').next().unwrap_or(flag)
 }
 
 fn resp_of(server: &ServerProcess) -> String {

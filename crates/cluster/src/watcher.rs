@@ -13,7 +13,7 @@
 //! * it proposes an instance only if that instance has withdrawn the old primary's ring for the next
 //!   epoch, is in the recorded in-sync set of the epoch that ends, and is present;
 //! * if no memory of the set is left, it proposes the server of the recorded primary, started again, if its
-//!   disk has every acknowledged change ([`crate::by_disk`]);
+//!   disk has every acknowledged change (`by_disk.rs`);
 //! * without such an instance it waits, and says why. It never takes one that may lack something;
 //! * it decides by a topology and members that it has read since its session was connected last, and
 //!   each decision is recorded only if that topology is the newest and its term lasts;
