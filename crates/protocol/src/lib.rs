@@ -20,6 +20,7 @@ mod pairs;
 pub mod replication;
 mod reply;
 mod sized;
+pub mod steps;
 mod types;
 
 pub use clock::{ClockFollower, ServerClock};

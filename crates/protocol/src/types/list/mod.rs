@@ -1,10 +1,14 @@
 //! The operations on lists, and their encoding.
 
+mod steps;
+
+pub use steps::{move_element, pop_first};
+
 use crate::items::Items;
 use crate::message::Status;
 use crate::types::operation::{Encoded, Operation};
 use remora_layout::kind::Kind;
-use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_VALUE_BYTES};
+use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// One end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +40,16 @@ pub enum ListCommand<'a> {
         side: Side,
         /// How many, at most.
         count: u64,
+    },
+    /// Moves an element to the list of another key of this shard and database. The value is the
+    /// element; `NotFound` without a list.
+    Move {
+        /// The end that it leaves.
+        from: Side,
+        /// The end of the other list that it is added at.
+        to: Side,
+        /// The other key, which may be the same.
+        other: &'a [u8],
     },
     /// `number` is that of the elements.
     Length,
@@ -141,6 +155,7 @@ mod op {
     pub const KEEP: u8 = 10;
     pub const INSERT_AT: u8 = 11;
     pub const REMOVE_AT: u8 = 12;
+    pub const MOVE: u8 = 13;
 }
 
 /// The flag of a push that needs a list.
@@ -227,12 +242,12 @@ impl<'a> ListCommand<'a> {
 
 impl<'a> Operation<'a> for ListCommand<'a> {
     const KIND: Kind = Kind::LIST;
-    const COUNT: u8 = op::REMOVE_AT + 1;
+    const COUNT: u8 = op::MOVE + 1;
 
     fn decode(from: Encoded<'a>) -> Result<Self, Status> {
         let Encoded { op, flags, argument, value } = from;
-        let uses_argument = !matches!(op, op::PUSH | op::LENGTH | op::INSERT | op::POSITION | op::REMOVE_AT);
-        let uses_flags = matches!(op, op::PUSH | op::POP | op::INSERT);
+        let uses_argument = !matches!(op, op::PUSH | op::LENGTH | op::INSERT | op::POSITION | op::REMOVE_AT | op::MOVE);
+        let uses_flags = matches!(op, op::PUSH | op::POP | op::INSERT | op::MOVE);
         let uses_value = !matches!(op, op::POP | op::LENGTH | op::INDEX);
         if (argument != 0 && !uses_argument)
             || (flags != 0 && !uses_flags)
@@ -261,6 +276,10 @@ impl<'a> Operation<'a> for ListCommand<'a> {
             op::KEEP => Self::Keep { from: word(value)?, keep: unsigned(argument)? },
             op::INSERT_AT => Self::InsertAt { index: unsigned(argument)?, value: element(value)? },
             op::REMOVE_AT => Self::remove_at(value)?,
+            op::MOVE if value.len() > MAX_KEY_BYTES => return Err(Status::TooLarge),
+            op::MOVE => {
+                Self::Move { from: side(flags & 1)?, to: side(flags >> 1)?, other: value }
+            }
             _ => return Err(Status::Malformed),
         })
     }
@@ -305,6 +324,7 @@ impl<'a> Operation<'a> for ListCommand<'a> {
             }
             Self::InsertAt { index, value } => (op::INSERT_AT, 0, index as i64, value),
             Self::RemoveAt { indexes } => (op::REMOVE_AT, 0, 0, indexes),
+            Self::Move { from, to, other } => (op::MOVE, from as u8 | (to as u8) << 1, 0, other),
         };
         Encoded { op, flags, argument, value }
     }
@@ -317,7 +337,10 @@ impl<'a> Operation<'a> for ListCommand<'a> {
     }
 
     fn grows(&self) -> bool {
-        matches!(self, Self::Push { .. } | Self::Insert { .. } | Self::InsertAt { .. })
+        matches!(
+            self,
+            Self::Push { .. } | Self::Insert { .. } | Self::InsertAt { .. } | Self::Move { .. }
+        )
     }
 
     fn is_long(&self) -> bool {
