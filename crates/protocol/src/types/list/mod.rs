@@ -198,7 +198,9 @@ fn unsigned(argument: i64) -> Result<u64, Status> {
 impl Search {
     fn to_bytes(self) -> [u8; SEARCH_BYTES] {
         let mut bytes = [0; SEARCH_BYTES];
-        for (at, word) in [self.rank as u64, self.count, self.most].into_iter().enumerate() {
+        // There is no rank 0.
+        let rank = if self.rank > 0 { self.rank - 1 } else { self.rank };
+        for (at, word) in [rank as u64, self.count, self.most].into_iter().enumerate() {
             bytes[at * 8..at * 8 + 8].copy_from_slice(&word.to_le_bytes());
         }
         bytes
@@ -207,10 +209,13 @@ impl Search {
     fn parse(bytes: &[u8; SEARCH_BYTES]) -> Result<Self, Status> {
         let (words, _) = bytes.as_chunks::<8>();
         let [rank, count, most] = [0, 1, 2].map(|at| u64::from_le_bytes(words[at]));
-        let is_sound = rank != 0 && rank as i64 != i64::MIN;
+        let rank = match rank as i64 {
+            i64::MIN | i64::MAX => return Err(Status::Malformed),
+            rank if rank >= 0 => rank + 1,
+            rank => rank,
+        };
         let is_bounded = i64::try_from(count).is_ok() && i64::try_from(most).is_ok();
-        let search = Self { rank: rank as i64, count, most };
-        if is_sound && is_bounded { Ok(search) } else { Err(Status::Malformed) }
+        if is_bounded { Ok(Self { rank, count, most }) } else { Err(Status::Malformed) }
     }
 }
 
