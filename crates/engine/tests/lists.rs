@@ -112,7 +112,7 @@ fn change(shard: &mut Shard, key: &[u8], list: &mut List, random: &mut Random) {
         }
         6..10 => {
             let count = if random.one_in(20) { 150 } else { random.below(4u64) };
-            let (status, number, value) = of(shard, key, ListCommand::Pop { side, count });
+            let (status, number, value) = of(shard, key, ListCommand::Pop { side, count, fits_frame: false });
             if list.is_empty() {
                 return assert_eq!(status, Status::NotFound);
             }
@@ -284,7 +284,7 @@ fn a_read_in_turns_gives_the_list_as_it_was() {
                 }
                 3 => {
                     release_all(&mut shard);
-                    drop(of(&mut shard, b"l", ListCommand::Pop { side: Side::Right, count: 3_000 }));
+                    drop(of(&mut shard, b"l", ListCommand::Pop { side: Side::Right, count: 3_000, fits_frame: false }));
                     (0..list.len().min(3_000)).for_each(|_| drop(list.pop_back()));
                 }
                 _ => {}

@@ -235,7 +235,7 @@ impl Chain {
             End::Front => lengths[lengths.len() - 1 - pushed] as usize,
         };
         let mut plan = PushPlan::default();
-        let (mut left, mut average) = (total, total.div_ceil(lengths.len().max(1)));
+        let mut average = total.div_ceil(lengths.len().max(1));
         if let Some(at) = self.chunk_at(end) {
             let place = self.directory.get(at);
             let head = Head::read(owner, place.slot);
@@ -248,7 +248,6 @@ impl Chain {
                 && length_of(plan.here) <= room
             {
                 room -= length_of(plan.here);
-                left -= length_of(plan.here);
                 plan.here += 1;
             }
             average = head.bytes().div_ceil(head.entries);
@@ -256,13 +255,13 @@ impl Chain {
         let (mut pushed, mut grown) = (plan.here, self.bytes as usize);
         while pushed < lengths.len() {
             let first = length_of(pushed);
+            let next = (pushed..lengths.len()).take(self.most_entries).map(length_of).sum();
             // Little idle room while the chain is short.
-            let wanted = left.max((average * self.most_entries).min(grown / 2)).min(CHUNK_BYTES);
+            let wanted = (average * self.most_entries).min(grown / 2).max(next).min(CHUNK_BYTES);
             let bytes = slot_bytes(first, wanted);
             let (mut room, mut count) = (bytes - CHUNK_HEADER_BYTES, 0);
             while pushed < lengths.len() && count < self.most_entries && length_of(pushed) <= room {
                 room -= length_of(pushed);
-                left -= length_of(pushed);
                 (pushed, count) = (pushed + 1, count + 1);
             }
             grown += bytes;

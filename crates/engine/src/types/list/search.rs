@@ -36,7 +36,7 @@ impl Lists {
     }
 
     /// Looks at all elements, from the first one on or from the last one, as long as `each` says.
-    fn visit<J: Journal>(
+    pub(super) fn visit<J: Journal>(
         &self,
         store: &Store<J>,
         held: Held,
