@@ -132,7 +132,7 @@ fn change_list(shard: &mut Shard, random: &mut Random, elements: u64) {
         let index = random.below(elements) as i64 - elements as i64 / 2;
         let command = match random.below(16) {
             0..=5 => ListCommand::Push { side, if_there: false, items },
-            6..=8 => ListCommand::Pop { side, count: 1 + random.below(9), fits_frame: false },
+            6..=8 => ListCommand::Pop { side, count: 1 + random.below(4), fits_frame: false },
             9 | 10 => ListCommand::SetAt { index, value: &value },
             11 | 12 => {
                 let (_, _, pivot) = of_list(shard, ListCommand::Index { index });
