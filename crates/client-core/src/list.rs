@@ -185,12 +185,7 @@ impl OpenList {
     }
 
     /// Adds elements at one end, one after the other, as one change; gives the list's length.
-    pub(crate) fn push(
-        &self,
-        core: &mut Core,
-        side: Side,
-        items: &[&[u8]],
-    ) -> Result<u64, Error> {
+    pub(crate) fn push(&self, core: &mut Core, side: Side, items: &[&[u8]]) -> Result<u64, Error> {
         let list = encoded(items);
         let items = Items::parse(&list).expect("it was just made");
         Ok(self.ask(core, &ListCommand::Push { side, if_there: false, items })?.number as u64)

@@ -559,12 +559,7 @@ impl Session {
 
     /// Removes elements that equal a value: `count` at most from the front, or from the end if it is
     /// below 0, or all if it is 0. Gives how many.
-    pub fn list_remove(
-        &mut self,
-        open: &OpenList,
-        count: i64,
-        value: &[u8],
-    ) -> Result<u64, Error> {
+    pub fn list_remove(&mut self, open: &OpenList, count: i64, value: &[u8]) -> Result<u64, Error> {
         open.remove(&mut self.core, count, value)
     }
 

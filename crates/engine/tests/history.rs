@@ -360,11 +360,14 @@ impl Source {
             5..=7 => {
                 let count = random.below(if most > 4 { 60 } else { 4 });
                 ListCommand::Pop { side, count, fits_frame: random.one_in(2) }
-            },
+            }
             8 => ListCommand::SetAt { index, value },
             9 => ListCommand::Insert { after: random.one_in(2), pivot_and_value },
             10 => ListCommand::Remove { count: index / 20, value },
-            11 => ListCommand::Trim { start: random.below(9) as i64, stop: -1 - random.below(9) as i64 },
+            11 => ListCommand::Trim {
+                start: random.below(9) as i64,
+                stop: -1 - random.below(9) as i64,
+            },
             _ => ListCommand::Move { from: side, to, other },
         };
         self.ask(&Command::Of { key, request: command.request() });

@@ -94,8 +94,8 @@ impl Fixture {
         let mut made: Vec<u8> = encoded(&all).take(number).flatten().copied().collect();
         new.iter().for_each(|item| Entry::of(item).push(&mut made));
         made.extend(encoded(&all).skip(number + gone).flatten());
-        let fits = !made.is_empty()
-            && self.chain.fits((&self.store.owner, &self.store.slots), at, &made);
+        let fits =
+            !made.is_empty() && self.chain.fits((&self.store.owner, &self.store.slots), at, &made);
         let plan = if fits { Vec::new() } else { self.chain.plan_replace(&made) };
         let slots = self.slots(plan.iter().map(|(_, bytes)| *bytes));
         self.change(|chain, store, dropped| {
@@ -139,7 +139,9 @@ impl Fixture {
                 let (front, back) = (random.below(7usize), random.below(7usize));
                 self.cut(front, back);
             }
-            8 if length > 0 && random.one_in(20) => self.cut(random.below(length), random.below(length)),
+            8 if length > 0 && random.one_in(20) => {
+                self.cut(random.below(length), random.below(length))
+            }
             9 if length > 0 => {
                 let items: Vec<_> = (0..random.below(14u64)).map(|_| item(random)).collect();
                 let gone = random.below(4);
@@ -151,10 +153,13 @@ impl Fixture {
                 let index = random.below(length);
                 let (at, number) = self.chain.directory().find(index as u64).unwrap();
                 let old = self.model[index].clone();
-                let new: Vec<u8> = old.iter().map(|byte| if *byte == b'e' { b'f' } else { *byte }).collect();
+                let new: Vec<u8> =
+                    old.iter().map(|byte| if *byte == b'e' { b'f' } else { *byte }).collect();
                 let mut entry = Vec::new();
                 Entry::of(&new).push(&mut entry);
-                self.change(|chain, store, _| chain.overwrite(&mut store.owner, (at, number), &entry));
+                self.change(|chain, store, _| {
+                    chain.overwrite(&mut store.owner, (at, number), &entry)
+                });
                 self.model[index] = new;
             }
             11 if length > 0 => self.relocate(random.below(length)),
@@ -181,8 +186,7 @@ impl Fixture {
         let bytes = lengths_of(&self.store.owner, self.root.slot).record_bytes();
         let offset = u64::from(self.root.slot) * SLOT_UNIT_BYTES as u64;
         let record = bytes_at(&self.store, offset, bytes);
-        let found =
-            verify(&record, SECRET, REGION, self.root.slot, None, Kind::LIST, KEY).unwrap();
+        let found = verify(&record, SECRET, REGION, self.root.slot, None, Kind::LIST, KEY).unwrap();
         ChainRef::of_record(&self.store.view(), &found, &record).unwrap()
     }
 }
@@ -238,13 +242,14 @@ fn a_walk_beside_changes_gives_the_list_of_one_moment() {
             let mut walk = Range::begin(chain, from, count);
             // How often something happens between two READs.
             let often = [2, 10, 1_000][random.below(3usize)];
-            let happens = |fixture: &mut Fixture, random: &mut Random, states: &mut BTreeMap<_, _>| {
-                if random.one_in(often) {
-                    fixture.step(random);
-                    let model: Vec<Vec<u8>> = fixture.model.iter().cloned().collect();
-                    states.insert(fixture.reference().state.version, encode(&model));
-                }
-            };
+            let happens =
+                |fixture: &mut Fixture, random: &mut Random, states: &mut BTreeMap<_, _>| {
+                    if random.one_in(often) {
+                        fixture.step(random);
+                        let model: Vec<Vec<u8>> = fixture.model.iter().cloned().collect();
+                        states.insert(fixture.reference().state.version, encode(&model));
+                    }
+                };
             let (region_root, mut restarts) = (chain.root_range(), 0);
             while let Some(want) = walk.next_want() {
                 let bytes = bytes_at(&fixture.store, want.offset, want.bytes);

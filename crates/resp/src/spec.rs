@@ -222,7 +222,8 @@ impl CommandSpec {
     /// # Errors
     /// They have several slots.
     pub fn slot(&self, words: Words<'_>) -> Result<Option<u16>, CommandError> {
-        let mut slots = self.keys.among(words.len(), |at| words.get(at)).map(|at| slot_of(words.get(at)));
+        let mut slots =
+            self.keys.among(words.len(), |at| words.get(at)).map(|at| slot_of(words.get(at)));
         let Some(first) = slots.next() else { return Ok(None) };
         match slots.all(|slot| slot == first) {
             true => Ok(Some(first)),

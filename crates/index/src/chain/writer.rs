@@ -182,10 +182,8 @@ impl Chain {
         owner.store(self.state(state_word::LAST), last);
         owner.store(self.state(state_word::CHANGED_AT), changed_at);
         let version = owner.word(self.state(word::VERSION)) + 1;
-        let checked = owner.slice(
-            offset(self.at.slot) + NODE_CHECKED_FROM,
-            CHAIN_STATE_BYTES - NODE_CHECKED_FROM,
-        );
+        let checked = owner
+            .slice(offset(self.at.slot) + NODE_CHECKED_FROM, CHAIN_STATE_BYTES - NODE_CHECKED_FROM);
         let sum = self.arena.checksum(CheckedPart::Chain, self.at, version, checked);
         owner.store(self.state(word::CHECKSUM), sum);
         owner.store_release(self.state(word::VERSION), version);
@@ -406,10 +404,7 @@ impl Chain {
         owner.store(first + link, to.to_word());
         let after = head_sum(checked_head(owner, slot), seed);
         let sum = owner.word(first + chunk_word::CHECKSUM);
-        owner.store(
-            first + chunk_word::CHECKSUM,
-            sum.wrapping_sub(before).wrapping_add(after),
-        );
+        owner.store(first + chunk_word::CHECKSUM, sum.wrapping_sub(before).wrapping_add(after));
     }
 
     // Cutting.
@@ -498,7 +493,12 @@ impl Chain {
     }
 
     /// Whether a chunk has room for these entries in the place of its own.
-    pub fn fits<J: Journal>(&self, (owner, slots): (&Owner<J>, &Slots), at: At, made: &[u8]) -> bool {
+    pub fn fits<J: Journal>(
+        &self,
+        (owner, slots): (&Owner<J>, &Slots),
+        at: At,
+        made: &[u8],
+    ) -> bool {
         let slot = slot_of(owner, self.directory.get(at).slot);
         CHUNK_HEADER_BYTES + made.len() <= slots.room(slot)
             && encoded(made).count() <= self.most_entries
@@ -531,8 +531,7 @@ impl Chain {
     pub fn plan_replace(&self, entries: &[u8]) -> Vec<(usize, usize)> {
         let count = encoded(entries).count();
         let chunks = count.div_ceil(self.most_entries).max(entries.len().div_ceil(CHUNK_BYTES));
-        let (most, target) =
-            (count.div_ceil(chunks.max(1)), entries.len().div_ceil(chunks.max(1)));
+        let (most, target) = (count.div_ceil(chunks.max(1)), entries.len().div_ceil(chunks.max(1)));
         let mut plan = Vec::with_capacity(chunks);
         let (mut number, mut bytes) = (0, 0);
         for entry in encoded(entries) {

@@ -144,10 +144,8 @@ fn write_popped(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>
 }
 
 /// The error where all elements are too long for a reply.
-const TOO_LONG: &[(Status, &str)] = &[(
-    Status::TooLarge,
-    "ERR the reply is longer than 64 MiB: ask for fewer elements",
-)];
+const TOO_LONG: &[(Status, &str)] =
+    &[(Status::TooLarge, "ERR the reply is longer than 64 MiB: ask for fewer elements")];
 const _: () = assert!(MAX_REPLY_BYTES == 64 << 20);
 
 const fn some_popped(command: &'static str) -> ObjectReply {
@@ -161,7 +159,11 @@ fn pop<'a>(
 ) -> ParseResult<'a> {
     match words.len() {
         2 => request(words, ListCommand::Pop { side, count: 1, fits_frame: false }, one),
-        3 => request(words, ListCommand::Pop { side, count: count(words.get(2))?, fits_frame: false }, some),
+        3 => request(
+            words,
+            ListCommand::Pop { side, count: count(words.get(2))?, fits_frame: false },
+            some,
+        ),
         _ => Err(CommandError::WrongArity(one.command)),
     }
 }
@@ -223,9 +225,7 @@ const LINDEX: CommandSpec = CommandSpec {
     summary: "Returns the element of an index, or null.",
     complexity: "O(N) where N is the number of chunks of 25,600 elements before it, or behind it",
     arguments: &[KEY, INDEX],
-    parse: |words, _| {
-        request(words, ListCommand::Index { index: number(words.get(2))? }, &INDEXED)
-    },
+    parse: |words, _| request(words, ListCommand::Index { index: number(words.get(2))? }, &INDEXED),
     ..LIST
 };
 
@@ -249,10 +249,7 @@ const LSET: CommandSpec = CommandSpec {
 static SET: ObjectReply = ObjectReply {
     command: "lset",
     shape: Shape::Ok,
-    errors: &[
-        (Status::NotFound, "ERR no such key"),
-        (Status::NotDone, "ERR index out of range"),
-    ],
+    errors: &[(Status::NotFound, "ERR no such key"), (Status::NotDone, "ERR index out of range")],
 };
 
 const LINSERT: CommandSpec = CommandSpec {
@@ -513,6 +510,6 @@ fn lmpop(words: Words<'_>, _now: u64) -> ParseResult<'_> {
 
 /// The commands.
 pub(super) const COMMANDS: &[CommandSpec] = &[
-    LINDEX, LINSERT, LLEN, LMOVE, LMPOP, LPOP, LPOS, LPUSH, LPUSHX, LRANGE, LREM, LSET, LTRIM, RPOP,
-    RPOPLPUSH, RPUSH, RPUSHX,
+    LINDEX, LINSERT, LLEN, LMOVE, LMPOP, LPOP, LPOS, LPUSH, LPUSHX, LRANGE, LREM, LSET, LTRIM,
+    RPOP, RPOPLPUSH, RPUSH, RPUSHX,
 ];

@@ -185,9 +185,7 @@ impl<H: Host> RespExecutor<H> {
         };
         match next {
             // An operation on a key runs to its end even if its connection is closed.
-            Next::Ask(shard, command)
-                if is_there || runs_to_its_end(&on) =>
-            {
+            Next::Ask(shard, command) if is_there || runs_to_its_end(&on) => {
                 self.ask_on(token, on, (shard, command));
                 None
             }

@@ -1,6 +1,6 @@
 //! Changes at the ends of lists: planned, logged by their results, published.
 
-use super::held::{Held, Lists, Listed, packed_of};
+use super::held::{Held, Listed, Lists, packed_of};
 use super::transfer::Change;
 use crate::keys;
 use crate::store::{Found, New, Store};
@@ -9,10 +9,10 @@ use remora_arena::{ArenaFull, Journal, Slot, set_state_guardian};
 use remora_index::chain::{End, PushPlan, Run, chunk_entries, lengths_of_entries};
 use remora_layout::chain::{Entry, TextBuffer, encoded};
 use remora_layout::kind::Kind;
-use remora_layout::record::State;
 use remora_layout::limits::{
     MAX_INLINE_BYTES, MAX_KEY_BYTES, MAX_REPLY_BYTES, WHOLE_ENTRIES, WHOLE_ENTRIES_BYTES,
 };
+use remora_layout::record::State;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items, Reply};
@@ -305,9 +305,7 @@ impl Lists {
         from: u64,
         keep: u64,
     ) -> Result<(), Status> {
-        let is_filling = |store: &Store<J>| {
-            matches!(held, Held::Chain(found) if store.moves.is_filling(found.slot.slot))
-        };
+        let is_filling = |store: &Store<J>| matches!(held, Held::Chain(found) if store.moves.is_filling(found.slot.slot));
         if keep == 0 && !is_filling(store) {
             keys::del(store, on);
             return Ok(());
@@ -339,7 +337,12 @@ impl Lists {
     }
 
     /// The chunks in which a cut ends are about to change.
-    fn keep_ends_after<J: Journal>(&mut self, (front, back): (u64, u64), store: &Store<J>, root: u32) {
+    fn keep_ends_after<J: Journal>(
+        &mut self,
+        (front, back): (u64, u64),
+        store: &Store<J>,
+        root: u32,
+    ) {
         let Self { by_root, reads, .. } = self;
         let Some(Listed { chain, readers, .. }) = by_root.get_mut(&root) else { return };
         if readers.is_empty() {

@@ -59,7 +59,9 @@ impl<J: Journal> Type<J> for Lists {
             ListCommand::Pop { side, count, fits_frame } => {
                 self.pop(store, at, side, (count, fits_frame))
             }
-            ListCommand::Length => Reply::number(held.map_or(0, |of| self.length(store, of) as i64)),
+            ListCommand::Length => {
+                Reply::number(held.map_or(0, |of| self.length(store, of) as i64))
+            }
             ListCommand::Index { index } => self.index(store, held, index),
             ListCommand::SetAt { index, value } => self.set_at(store, at, index, value),
             ListCommand::Insert { after, pivot_and_value } => {
@@ -72,7 +74,9 @@ impl<J: Journal> Type<J> for Lists {
             ListCommand::RemoveAt { indexes } => self.remove_at(store, at, indexes),
             // The log has its two changes instead.
             ListCommand::Move { .. } if store.is_applying => Reply::status(Status::Malformed),
-            ListCommand::Move { from, to, other } => self.move_element(store, on, (from, to), other),
+            ListCommand::Move { from, to, other } => {
+                self.move_element(store, on, (from, to), other)
+            }
             ListCommand::Range { .. } | ListCommand::Position { .. } => {
                 self.whole_read(store, on, request)
             }

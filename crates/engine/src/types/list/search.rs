@@ -22,9 +22,7 @@ impl Lists {
         let index = index_in(self.length(store, held), index);
         let entry = index.and_then(|index| match held {
             Held::Whole(found) => encoded(packed_of(store, found)).nth(index as usize),
-            Held::Chain(found) => {
-                self.listed(found.slot.slot).chain.entry(&store.owner, index)
-            }
+            Held::Chain(found) => self.listed(found.slot.slot).chain.entry(&store.owner, index),
         });
         let Some((entry, _)) = entry.and_then(Entry::split) else {
             return Reply::status(Status::NotFound);

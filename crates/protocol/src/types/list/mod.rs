@@ -256,7 +256,10 @@ impl<'a> Operation<'a> for ListCommand<'a> {
 
     fn decode(from: Encoded<'a>) -> Result<Self, Status> {
         let Encoded { op, flags, argument, value } = from;
-        let uses_argument = !matches!(op, op::PUSH | op::LENGTH | op::INSERT | op::POSITION | op::REMOVE_AT | op::MOVE);
+        let uses_argument = !matches!(
+            op,
+            op::PUSH | op::LENGTH | op::INSERT | op::POSITION | op::REMOVE_AT | op::MOVE
+        );
         let uses_flags = matches!(op, op::PUSH | op::POP | op::INSERT | op::MOVE);
         let uses_value = !matches!(op, op::POP | op::LENGTH | op::INDEX);
         if (argument != 0 && !uses_argument)
@@ -291,9 +294,7 @@ impl<'a> Operation<'a> for ListCommand<'a> {
             op::INSERT_AT => Self::InsertAt { index: unsigned(argument)?, value: element(value)? },
             op::REMOVE_AT => Self::remove_at(value)?,
             op::MOVE if value.len() > MAX_KEY_BYTES => return Err(Status::TooLarge),
-            op::MOVE => {
-                Self::Move { from: side(flags & 1)?, to: side(flags >> 1)?, other: value }
-            }
+            op::MOVE => Self::Move { from: side(flags & 1)?, to: side(flags >> 1)?, other: value },
             _ => return Err(Status::Malformed),
         })
     }

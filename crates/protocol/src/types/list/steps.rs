@@ -92,7 +92,9 @@ fn next_of_pop(steps: &mut Steps, answer: Option<&Reply<'_>>, ask: AskKey<'_>) -
         Some(answer) if answer.status != Status::NotFound => {
             return Step::Done(StepsReply::status(answer.status));
         }
-        _ if steps.at == steps.keys.len() => return Step::Done(StepsReply::status(Status::NotFound)),
+        _ if steps.at == steps.keys.len() => {
+            return Step::Done(StepsReply::status(Status::NotFound));
+        }
         _ => {}
     }
     let (side, count) = (side(steps.arguments[0]), steps.arguments[1] as u64);
