@@ -190,11 +190,11 @@ impl Source {
 
     pub fn run(&mut self, steps: usize) {
         for left in (0..steps).rev() {
-            match self.random.below(22) {
-                20 | 21 => self.list(),
+            match self.random.below(20) {
                 0..=8 => self.string(),
                 9..=11 => self.geo(),
                 12..=14 => self.tree(),
+                15 | 16 if self.random.one_in(2) => self.list(),
                 15 | 16 => self.hash(),
                 17 if self.random.one_in(2) => self.give(),
                 17 => self.any_key(),

@@ -51,11 +51,11 @@ impl Block {
 }
 
 impl Directory {
-    /// Bytes that it takes on the heap for so many chunks, about: the lists have twice the length
-    /// that they need, at most.
+    /// Bytes that directories take on the heap for so many chunks, about: beside a constant for each
+    /// of them. The lists have twice the length that they need, at most.
     pub const fn heap_bytes(chunks: u64) -> u64 {
         let places = 2 * chunks * size_of::<Place>() as u64;
-        places + (chunks / (BLOCK_PLACES as u64 / 2) + 4) * size_of::<Block>() as u64
+        places + chunks / (BLOCK_PLACES as u64 / 2) * size_of::<Block>() as u64
     }
 
     /// Number of chunks.

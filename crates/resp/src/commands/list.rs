@@ -225,11 +225,33 @@ const LINDEX: CommandSpec = CommandSpec {
     summary: "Returns the element of an index, or null.",
     complexity: "O(N) where N is the number of chunks of 25,600 elements before it, or behind it",
     arguments: &[KEY, INDEX],
-    parse: |words, _| request(words, ListCommand::Index { index: number(words.get(2))? }, &INDEXED),
+    parse: |words, _| match integer::parse(words.get(2)) {
+        Some(index) => request(words, ListCommand::Index { index }, &INDEXED),
+        None => request(words, ListCommand::Length, &INDEXED_BY_NONE),
+    },
     ..LIST
 };
 
 static INDEXED: ObjectReply = ObjectReply::new("lindex", Shape::Value);
+static INDEXED_BY_NONE: ObjectReply = ObjectReply::new("lindex", Shape::Own(write_no_index));
+
+/// An index that is none is an error only if there is a list: so it is in Redis.
+fn write_no_index(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    match answer.number {
+        0 => encode::null(out, version),
+        _ => CommandError::NotAnInteger.write(out),
+    }
+}
+
+/// The same of LSET, which needs a list.
+fn write_not_set(out: &mut Vec<u8>, _version: RespVersion, answer: ShardAnswer<'_>) {
+    match answer.number {
+        0 => encode::error(out, NO_SUCH_KEY),
+        _ => CommandError::NotAnInteger.write(out),
+    }
+}
+
+const NO_SUCH_KEY: &str = "ERR no such key";
 
 const LSET: CommandSpec = CommandSpec {
     name: "lset",
@@ -240,16 +262,21 @@ const LSET: CommandSpec = CommandSpec {
     complexity: LINDEX.complexity,
     arguments: &[KEY, INDEX, ELEMENT],
     parse: |words, _| {
-        let (index, value) = (number(words.get(2))?, value(words.get(3))?);
-        request(words, ListCommand::SetAt { index, value }, &SET)
+        let value = value(words.get(3))?;
+        match integer::parse(words.get(2)) {
+            Some(index) => request(words, ListCommand::SetAt { index, value }, &SET),
+            None => request(words, ListCommand::Length, &SET_NOWHERE),
+        }
     },
     ..LIST
 };
 
+static SET_NOWHERE: ObjectReply = ObjectReply::new("lset", Shape::Own(write_not_set));
+
 static SET: ObjectReply = ObjectReply {
     command: "lset",
     shape: Shape::Ok,
-    errors: &[(Status::NotFound, "ERR no such key"), (Status::NotDone, "ERR index out of range")],
+    errors: &[(Status::NotFound, NO_SUCH_KEY), (Status::NotDone, "ERR index out of range")],
 };
 
 const LINSERT: CommandSpec = CommandSpec {
@@ -258,9 +285,9 @@ const LINSERT: CommandSpec = CommandSpec {
     flags: &[Flag::Write, Flag::DenyOom],
     keys: KeyPlaces::one(&["RW", "insert"]),
     since: "2.2.0",
-    summary: "Adds an element before or behind the first one that equals the pivot; returns the \
-length of the list, -1 without the pivot, 0 without the list.",
+    summary: "Adds an element before or behind the first one that equals the pivot.",
     complexity: "O(N) where N is the number of elements before the pivot",
+    notes: "Returns the length of the list, -1 without the pivot, 0 without the list.",
     arguments: &[
         KEY,
         Argument::of(
@@ -372,7 +399,8 @@ fn lpos(words: Words<'_>, _now: u64) -> ParseResult<'_> {
         let number = || number(words.get(at + 1));
         if is_option("rank") {
             how.rank = match number()? {
-                i64::MIN => return Err(CommandError::NotInLongRange),
+                // It cannot be negated: to Redis it is the first match from the end.
+                i64::MIN => -1,
                 0 => return Err(CommandError::ZeroRank),
                 rank => rank,
             };
@@ -451,10 +479,10 @@ const LMPOP: CommandSpec = CommandSpec {
     flags: &[Flag::Write],
     keys: KeyPlaces::counted(1, &["RW", "access", "delete"]),
     since: "7.0.0",
-    summary: "Removes elements from the first of several keys that has a list; returns the key and \
-the elements.",
+    summary: "Removes elements from the first of several keys that has a list.",
     complexity: "O(N + M) where N is the number of keys and M that of the elements to be returned",
-    notes: "The keys are looked at one after the other. A null array if none has a list.",
+    notes: "Returns the key and the elements, or a null array if none has a list. The keys are looked at \
+one after the other.",
     arguments: &[
         Argument::new("numkeys", Kind::Integer),
         KEY.multiple(),
@@ -494,8 +522,13 @@ fn lmpop(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let side = side(words, where_at)?;
     let count = match words.len() - where_at {
         1 => 1,
-        3 if words.is(where_at + 1, "count") => {
-            from_one(words.get(where_at + 2), CommandError::PopCount)?
+        2 => return Err(CommandError::Syntax),
+        more if words.is(where_at + 1, "count") => {
+            let count = from_one(words.get(where_at + 2), CommandError::PopCount)?;
+            if more > 3 {
+                return Err(CommandError::Syntax);
+            }
+            count
         }
         _ => return Err(CommandError::Syntax),
     };

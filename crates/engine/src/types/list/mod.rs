@@ -34,8 +34,9 @@ use remora_protocol::{Reply, Request};
 /// Chunks that one step of a digest adds up.
 const DIGEST_CHUNKS: usize = 4;
 
-/// Bytes on the heap for a list of chunks, beside its directory: an entry of a map.
-const LIST_BYTES: u64 = 256;
+/// Bytes on the heap for a list of chunks, beside the places of those: an entry of a map, and the
+/// blocks of a short directory.
+const LIST_BYTES: u64 = 448;
 
 impl<J: Journal> Type<J> for Lists {
     fn id(&self) -> Kind {

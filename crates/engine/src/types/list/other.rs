@@ -75,6 +75,10 @@ impl Lists {
         // The look at the other key may have changed its bucket.
         let held = find(store, on)?.ok_or(Status::NotFound)?;
         let length = self.length(store, held);
+        if length == 0 {
+            // A record that somebody else wrote, and that encodes nothing.
+            return Err(Status::NotFound);
+        }
         let mut element = std::mem::take(&mut self.reply);
         element.clear();
         self.gather(store, held, (from, 1, usize::MAX), &mut element);
