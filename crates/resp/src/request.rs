@@ -11,6 +11,7 @@ use remora_frontend::PartRequest;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_protocol::glob::Glob;
+use remora_protocol::steps::Steps;
 use remora_protocol::{self as protocol, Command};
 use std::borrow::Cow;
 
@@ -117,6 +118,13 @@ pub enum Request<'a> {
         parts: Keys<'a>,
         /// The question about the part with this name.
         request: PartRequest,
+        /// How the reply is made.
+        form: ReplyForm,
+    },
+    /// An operation on several keys' objects: one question to a shard after the other.
+    Steps {
+        /// The questions.
+        steps: Box<Steps>,
         /// How the reply is made.
         form: ReplyForm,
     },

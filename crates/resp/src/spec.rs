@@ -5,6 +5,7 @@ use crate::error::CommandError;
 use crate::request::Request;
 use crate::wire::Words;
 use remora_layout::slot::slot_of;
+use remora_protocol::integer;
 
 /// The result of a parser.
 pub(crate) type ParseResult<'a> = Result<Request<'a>, CommandError>;
@@ -103,22 +104,46 @@ pub struct KeyPlaces {
     pub last: isize,
     /// The distance from one key to the next.
     pub step: usize,
+    /// The argument that says how many keys there are behind it; 0: none does. COMMAND INFO says
+    /// then that there are none, as Redis does.
+    pub counted_at: usize,
     /// The kind of access to the keys, in the words of COMMAND INFO.
     pub access: &'static [&'static str],
 }
 
 impl KeyPlaces {
     /// No keys.
-    pub const NONE: Self = Self { first: 0, last: 0, step: 0, access: &[] };
+    pub const NONE: Self = Self { first: 0, last: 0, step: 0, counted_at: 0, access: &[] };
 
     /// One key, the first argument.
     pub(crate) const fn one(access: &'static [&'static str]) -> Self {
-        Self { first: 1, last: 1, step: 1, access }
+        Self { first: 1, last: 1, step: 1, counted_at: 0, access }
     }
 
     /// A key in each `step` arguments, to the end.
     pub(crate) const fn every(step: usize, access: &'static [&'static str]) -> Self {
-        Self { first: 1, last: -1, step, access }
+        Self { first: 1, last: -1, step, counted_at: 0, access }
+    }
+
+    /// Keys whose number an argument says, behind it.
+    pub(crate) const fn counted(counted_at: usize, access: &'static [&'static str]) -> Self {
+        Self { counted_at, access, ..Self::NONE }
+    }
+
+    /// The places of the keys among `count` arguments, of which `word` gives one.
+    pub(crate) fn among<'a>(
+        self,
+        count: usize,
+        word: impl FnOnce(usize) -> &'a [u8],
+    ) -> impl Iterator<Item = usize> {
+        let from = self.counted_at + 1;
+        let counted = if self.counted_at == 0 || self.counted_at >= count {
+            0
+        } else {
+            let keys = integer::parse(word(self.counted_at)).and_then(|keys| keys.try_into().ok());
+            keys.unwrap_or(0usize).min(count - from)
+        };
+        (from..from + counted).chain(self.positions(count))
     }
 
     /// The places of the keys among `count` arguments.
@@ -197,7 +222,8 @@ impl CommandSpec {
     /// # Errors
     /// They have several slots.
     pub fn slot(&self, words: Words<'_>) -> Result<Option<u16>, CommandError> {
-        let mut slots = self.keys.positions(words.len()).map(|at| slot_of(words.get(at)));
+        let mut slots =
+            self.keys.among(words.len(), |at| words.get(at)).map(|at| slot_of(words.get(at)));
         let Some(first) = slots.next() else { return Ok(None) };
         match slots.all(|slot| slot == first) {
             true => Ok(Some(first)),

@@ -51,13 +51,14 @@ fn keys_of<'a>(words: &Keys<'a>) -> Result<Vec<&'a [u8]>, CommandError> {
         ([], _) | (_, [] | [_]) => spec,
         (_, [_, name, ..]) => spec.subcommand(name).ok_or(CommandError::InvalidCommand)?,
     };
-    if spec.keys.first == 0 {
+    if spec.keys.first == 0 && spec.keys.counted_at == 0 {
         return Err(CommandError::NoKeys);
     }
     if !spec.accepts(words.len()) {
         return Err(CommandError::InvalidCommandArity);
     }
-    Ok(spec.keys.positions(words.len()).map(|position| words[position]).collect())
+    let positions = spec.keys.among(words.len(), |at| words[at]);
+    Ok(positions.map(|position| words[position]).collect())
 }
 
 /// The command with this name, or the subcommand, as in `client|id`.
@@ -89,7 +90,7 @@ fn info(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
         simple(out, &format!("@{category}"));
     }
     set(out, version, 0);
-    if spec.keys.first == 0 {
+    if spec.keys.first == 0 && spec.keys.counted_at == 0 {
         set(out, version, 0);
     } else {
         set(out, version, 1);

@@ -224,6 +224,7 @@ impl<H: Host> RespExecutor<H> {
             Request::Store { key, request, form, to } => {
                 self.object_command(responder, (key, request), form, Some(to));
             }
+            Request::Steps { steps, form } => self.steps(responder, *steps, form),
             Request::EachPart { key, parts, request, form } => {
                 self.change_each_part(responder, key, (parts, request), form);
             }

@@ -1,5 +1,6 @@
 //! How requests about the key space continue after the answers of shards.
 
+use super::steps::KeySteps;
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
 use remora_frontend::Token;
@@ -35,6 +36,8 @@ pub(super) enum GoingOn {
     Moving(Box<Moving>),
     /// A key gets the results.
     Storing(Box<Storing>),
+    /// An operation on several keys goes on.
+    Steps(Box<KeySteps>),
     /// The answer is the reply.
     Last,
 }

@@ -27,7 +27,7 @@ const KEYS_STEP: u32 = 1_000;
 const PLACE_SHIFT: u32 = 6;
 
 /// The next step after an answer.
-enum Next {
+pub(super) enum Next {
     Reply(OwnedReply),
     /// The encoded command for this shard.
     Ask(usize, Vec<u8>),
@@ -132,7 +132,7 @@ impl<H: Host> RespExecutor<H> {
     }
 
     /// The next request of a connection continues so when its part is answered.
-    fn go_on_with(&mut self, responder: &Responder, part: usize, on: GoingOn) {
+    pub(super) fn go_on_with(&mut self, responder: &Responder, part: usize, on: GoingOn) {
         let part = (responder.slot(), responder.serial(), responder.next_request(), part);
         self.key_answers.going_on.insert(part, (on, 0));
     }
@@ -180,13 +180,12 @@ impl<H: Host> RespExecutor<H> {
             }
             GoingOn::Moving(moving) => asked_next(&reply, |reply| moving.next(reply)),
             GoingOn::Storing(storing) => asked_next(&reply, |reply| storing.next(reply)),
+            GoingOn::Steps(steps) => steps.next(&reply),
             GoingOn::Last => Next::Reply(reply),
         };
         match next {
             // An operation on a key runs to its end even if its connection is closed.
-            Next::Ask(shard, command)
-                if is_there || matches!(on, GoingOn::Moving(_) | GoingOn::Storing(_)) =>
-            {
+            Next::Ask(shard, command) if is_there || runs_to_its_end(&on) => {
                 self.ask_on(token, on, (shard, command));
                 None
             }
@@ -194,6 +193,11 @@ impl<H: Host> RespExecutor<H> {
             Next::Reply(reply) => Some(reply),
         }
     }
+}
+
+/// Whether a request goes on although its connection is closed: it has begun to change keys.
+const fn runs_to_its_end(on: &GoingOn) -> bool {
+    matches!(on, GoingOn::Moving(_) | GoingOn::Storing(_) | GoingOn::Steps(_))
 }
 
 fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
