@@ -285,6 +285,10 @@ pub enum Status {
     Fenced = 30,
     /// The slot of the key belongs to another group of the cluster: ask for the topology.
     OtherGroup = 31,
+    /// Another client has ended the wait for a key.
+    Unblocked = 32,
+    /// The wait for a key has ended: the server becomes a replica, or stops. Nothing was changed.
+    WaitEnded = 33,
 }
 
 impl Status {
@@ -313,7 +317,7 @@ mod tests {
             let op = Op::from_number(number).map(|op| op as u8);
             assert_eq!(op, matches!(number, 1..=36 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
-            assert_eq!(status, (number <= Status::OtherGroup as u8).then_some(number));
+            assert_eq!(status, (number <= Status::WaitEnded as u8).then_some(number));
         }
     }
 }

@@ -11,6 +11,7 @@ use remora_frontend::PartRequest;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_protocol::glob::Glob;
+use remora_protocol::message::Status;
 use remora_protocol::{self as protocol, Command};
 use std::borrow::Cow;
 
@@ -39,6 +40,13 @@ pub enum Request<'a> {
     ClientId,
     /// CLIENT INFO.
     ClientInfo,
+    /// CLIENT UNBLOCK.
+    Unblock {
+        /// The number of the connection.
+        serial: u64,
+        /// What its request is answered.
+        status: Status,
+    },
     /// HELP of the command with this name, which has subcommands.
     Help(&'a [u8]),
     /// INFO.
@@ -120,6 +128,9 @@ pub enum Request<'a> {
         /// How the reply is made.
         form: ReplyForm,
     },
+    /// An operation on the first of several keys that holds something for it; if none does, it waits
+    /// for one that does.
+    Block(Blocking<'a>),
     /// DBSIZE.
     DbSize,
     /// DEBUG DIGEST.
@@ -155,6 +166,20 @@ pub enum Request<'a> {
     Sentinel(SentinelQuestion<'a>),
     /// SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE and PUNSUBSCRIBE.
     Subscribe(SubscriptionChange<'a>),
+}
+
+/// A request that may wait for keys.
+#[derive(Clone, Debug)]
+pub struct Blocking<'a> {
+    /// The keys, in the order in which they are looked at; at least one.
+    pub keys: Keys<'a>,
+    /// The operation.
+    pub request: protocol::Request<'a>,
+    /// Until when it waits, Unix ms; 0: without end.
+    pub until_ms: u64,
+    /// How the reply is made of one answer: its value is two items, the key and the value of the
+    /// operation's reply; `NotFound` once the time is over.
+    pub form: ReplyForm,
 }
 
 /// What CLUSTER asks.

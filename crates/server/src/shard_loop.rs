@@ -25,12 +25,13 @@ use crate::ring_clients::{RingClients, Served};
 use crate::ring_session::{RingSession, SessionError};
 use crate::shared::Shared;
 use crate::thread_counts::{count, count_alone};
-use crate::ticker::Ticker;
+use crate::ticker::{Alarm, Ticker};
 use remora_arena::NoJournal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
 use remora_frontend::Connections;
 use remora_layout::limits::{AGENT_POLL_REQUESTS, TOUCH_HINTS, TURNS_PER_SOCKET_LOOK};
+use remora_protocol::message::Status;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -63,6 +64,8 @@ pub struct ShardLoop {
     /// Turns since the sockets were looked at.
     turns: u32,
     ticker: Ticker,
+    /// Wakes the thread for the end of a wait.
+    alarm: Alarm,
     last_tick: Instant,
     last_idle_look: Instant,
     balance: Balance,
@@ -101,6 +104,7 @@ impl ShardLoop {
         let balance = Balance::new(shared.clock.started(), now);
         let marked = Arc::clone(&shared.shards[number].rung);
         let ticker = Ticker::new(&sleeper, SLEEPING_TICK);
+        let alarm = Alarm::new(&sleeper);
         Self {
             agent: Agent::new(Arc::clone(&shared), number),
             connections: Connections::new(RespExecutor::new(ShardHost::new(shared, number, shard))),
@@ -109,6 +113,7 @@ impl ShardLoop {
             polling,
             turns: 0,
             ticker,
+            alarm,
             last_tick: now,
             last_idle_look: now,
             balance,
@@ -199,6 +204,7 @@ impl ShardLoop {
         let rings = self.serve_rings(now, started);
         let sleeper = &self.sleeper;
         let served = self.connections.serve(|gone| sleeper.forget(gone.as_fd())) as u64;
+        self.connections.port_mut().serve_waiters();
         self.take_own_replies();
         self.connections.port_mut().send_mail();
         self.connections.port_mut().snapshot_some();
@@ -266,6 +272,7 @@ impl ShardLoop {
                 Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),
                 Message::Drain(done) => {
                     self.drains = Some((Instant::now() + DRAIN, done));
+                    self.end_waits();
                     let sleeper = &self.sleeper;
                     self.connections.stop_reading(|gone| sleeper.forget(gone.as_fd()));
                     self.end_drain(Instant::now());
@@ -305,11 +312,19 @@ impl ShardLoop {
     /// not known, or the session or connection ends.
     fn give_up_pending(&mut self, now: Now) {
         let host = self.connections.port_mut();
-        host.large_jobs.give_up_waiting(&host.shard);
+        host.large_jobs.give_up_waiting(&mut host.shard);
         let sleeper = &self.sleeper;
         self.connections.end_holding(|gone| sleeper.forget(gone.as_fd()));
         self.detach(now, RingSession::end_if_pending);
         self.host().shared.wake_control();
+    }
+
+    /// Ends the waits of the thread's connections for keys: the server stops.
+    fn end_waits(&mut self) {
+        let host = self.connections.port_mut();
+        host.large_jobs.waits.end_all(Status::WaitEnded);
+        host.serve_waiters();
+        self.take_own_replies();
     }
 
     /// Takes the jobs and replies of other shards' threads. Whether there were any.
@@ -474,6 +489,7 @@ impl ShardLoop {
             (None, true) => Some(SLEEPING_TICK),
             (None, false) => self.connections.wait_for_parts().then_some(IDLE_LOOK),
         };
+        let timeout = self.arm_alarm(timeout);
         let before = self.sleeper.sleeps();
         let has_more = self.has_more_to_feed || self.has_released;
         self.sleeper.sleep(timeout, || has_more || has_work(&self.connections, clients, agent));
@@ -485,8 +501,30 @@ impl ShardLoop {
         }
         self.clients.take_doorbells(&mut self.sleeper);
         self.take_events();
-        if timeout.is_some() || self.ticker.is_armed() {
+        if timeout.is_some() || self.ticker.is_armed() || self.alarm.is_armed() {
             self.look_at_clock(Instant::now());
+        }
+    }
+
+    /// Sets the alarm to the end of the first wait for a key that has one. Returns how long the
+    /// thread may sleep.
+    #[inline]
+    fn arm_alarm(&mut self, timeout: Option<Duration>) -> Option<Duration> {
+        let host = self.connections.port();
+        match host.large_jobs.waits.next_deadline_ms() {
+            None => {
+                self.alarm.disarm();
+                timeout
+            }
+            Some(until_ms) => {
+                let instant = Instant::now();
+                let now_ms = host.shared.clock.at(instant).unix_ms;
+                let left = Duration::from_millis(until_ms.saturating_sub(now_ms));
+                match self.alarm.arm(instant, (until_ms, left)) {
+                    true => timeout,
+                    false => Some(timeout.map_or(left, |timeout| timeout.min(left))),
+                }
+            }
         }
     }
 
@@ -510,6 +548,11 @@ impl ShardLoop {
     fn look_at_clock(&mut self, instant: Instant) {
         if instant - self.last_tick >= TICK {
             self.tick(instant);
+        }
+        let host = self.connections.port_mut();
+        if host.large_jobs.waits.next_deadline_ms().is_some() {
+            let now_ms = host.shared.clock.at(instant).unix_ms;
+            host.large_jobs.waits.time_out(now_ms);
         }
         if self.connections.wait_for_parts() && instant - self.last_idle_look >= IDLE_LOOK {
             self.last_idle_look = instant;
@@ -605,6 +648,8 @@ impl ShardLoop {
         handle.clients_parked.store(parked as u64, Ordering::Relaxed);
         handle.clients_unparked.store(unparked as u64, Ordering::Relaxed);
         handle.held_replies.store(held as u64, Ordering::Relaxed);
+        let waits = host.large_jobs.waits.len();
+        handle.blocked_clients.store(waits as u64, Ordering::Relaxed);
         let set = host.acknowledging.set();
         let replicated = set.replicated().min(host.shard.last_sequence());
         handle.in_sync_replicas.store(set.members() as u64, Ordering::Relaxed);

@@ -594,7 +594,7 @@ fn a_server_that_becomes_a_replica_refuses_nothing_that_it_has_executed() {
     };
     (3..).zip(wanted).for_each(|(connection, wanted)| wait(&mut world, connection, wanted));
     assert!(world.jobs.awaits());
-    world.jobs.give_up_waiting(&world.shard);
+    world.jobs.give_up_waiting(&mut world.shard);
     let mut answers: Vec<_> = std::iter::from_fn(|| world.jobs.pop_reply()).collect();
     answers.sort_by_key(|(token, _)| token.connection);
     let answers: Vec<_> = answers.iter().map(|of| (of.0.connection, of.1.status)).collect();
