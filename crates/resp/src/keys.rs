@@ -26,16 +26,12 @@ pub struct Keys<'a> {
 
 impl<'a> Keys<'a> {
     /// All arguments from `from` on, unchecked.
-    pub(crate) const fn all(words: Words<'a>, from: usize) -> Self {
+    pub(crate) fn all(words: Words<'a>, from: usize) -> Self {
         Self { words, next: from, end: words.len() }
     }
 
     /// The arguments from `from` up to `end`, checked.
-    pub(crate) fn within(
-        words: Words<'a>,
-        from: usize,
-        end: usize,
-    ) -> Result<Self, CommandError> {
+    pub(crate) fn within(words: Words<'a>, from: usize, end: usize) -> Result<Self, CommandError> {
         let keys = Self { words, next: from, end };
         keys.clone().try_for_each(|word| key(word).map(drop))?;
         Ok(keys)

@@ -205,6 +205,7 @@ impl ShardLoop {
         let sleeper = &self.sleeper;
         let served = self.connections.serve(|gone| sleeper.forget(gone.as_fd())) as u64;
         self.connections.port_mut().serve_waiters();
+        self.answer_ring_waits();
         self.take_own_replies();
         self.connections.port_mut().send_mail();
         self.connections.port_mut().snapshot_some();
@@ -315,16 +316,56 @@ impl ShardLoop {
         host.large_jobs.give_up_waiting(&mut host.shard);
         let sleeper = &self.sleeper;
         self.connections.end_holding(|gone| sleeper.forget(gone.as_fd()));
+        self.end_ring_waits();
         self.detach(now, RingSession::end_if_pending);
         self.host().shared.wake_control();
     }
 
-    /// Ends the waits of the thread's connections for keys: the server stops.
+    /// Ends the waits of the thread's clients for keys: the server stops.
     fn end_waits(&mut self) {
         let host = self.connections.port_mut();
         host.large_jobs.waits.end_all(Status::WaitEnded);
         host.serve_waiters();
         self.take_own_replies();
+        self.end_ring_waits();
+    }
+
+    /// Ends the waits of sessions.
+    fn end_ring_waits(&mut self) {
+        let mut lost = Lost::default();
+        let ShardHost { shard, now, .. } = self.connections.port_mut();
+        let (ended, now) = (Status::WaitEnded, *now);
+        self.clients.end_waits(shard, ended, |session, error| lost.add(session, error));
+        self.end_lost(lost, now);
+    }
+
+    /// Sends sessions the answers to requests that have waited.
+    #[inline]
+    fn answer_ring_waits(&mut self) {
+        let mut lost = Lost::default();
+        let ShardHost { shard, now, .. } = self.connections.port_mut();
+        let now = *now;
+        self.clients.answer_waits(shard, |session, error| lost.add(session, error));
+        self.end_lost(lost, now);
+    }
+
+    /// The time of the first wait for a key that ends by time, Unix ms.
+    #[inline]
+    fn next_deadline_ms(&self) -> Option<u64> {
+        let of_connections = self.host().large_jobs.waits.next_deadline_ms();
+        let of_sessions = self.clients.next_deadline_ms();
+        of_connections.into_iter().chain(of_sessions).min()
+    }
+
+    /// Ends the waits for keys whose time is over.
+    #[cold]
+    fn time_out_waits(&mut self, instant: Instant) {
+        let mut lost = Lost::default();
+        let ShardHost { shard, shared, large_jobs, .. } = self.connections.port_mut();
+        let now = shared.clock.at(instant);
+        large_jobs.waits.time_out(now.unix_ms);
+        self.clients.time_out_waits(shard, now, |session, error| lost.add(session, error));
+        self.end_lost(lost, now);
     }
 
     /// Takes the jobs and replies of other shards' threads. Whether there were any.
@@ -481,7 +522,6 @@ impl ShardLoop {
         // Nothing will publish them while it sleeps; a sleep that ends to do so would
         // cost more than they do, as a timer costs several microseconds here.
         self.publish_stats();
-        let (host, clients, agent) = (self.connections.port(), &self.clients, &self.agent);
         let timeout = match (&self.drains, self.wants_ticks()) {
             (Some(_), _) => Some(TICK),
             // A limit would be a timer for each sleep: for each request that one follows.
@@ -490,6 +530,7 @@ impl ShardLoop {
             (None, false) => self.connections.wait_for_parts().then_some(IDLE_LOOK),
         };
         let timeout = self.arm_alarm(timeout);
+        let (host, clients, agent) = (self.connections.port(), &self.clients, &self.agent);
         let before = self.sleeper.sleeps();
         let has_more = self.has_more_to_feed || self.has_released;
         self.sleeper.sleep(timeout, || has_more || has_work(&self.connections, clients, agent));
@@ -510,15 +551,14 @@ impl ShardLoop {
     /// thread may sleep.
     #[inline]
     fn arm_alarm(&mut self, timeout: Option<Duration>) -> Option<Duration> {
-        let host = self.connections.port();
-        match host.large_jobs.waits.next_deadline_ms() {
+        match self.next_deadline_ms() {
             None => {
                 self.alarm.disarm();
                 timeout
             }
             Some(until_ms) => {
                 let instant = Instant::now();
-                let now_ms = host.shared.clock.at(instant).unix_ms;
+                let now_ms = self.host().shared.clock.at(instant).unix_ms;
                 let left = Duration::from_millis(until_ms.saturating_sub(now_ms));
                 match self.alarm.arm(instant, (until_ms, left)) {
                     true => timeout,
@@ -549,10 +589,8 @@ impl ShardLoop {
         if instant - self.last_tick >= TICK {
             self.tick(instant);
         }
-        let host = self.connections.port_mut();
-        if host.large_jobs.waits.next_deadline_ms().is_some() {
-            let now_ms = host.shared.clock.at(instant).unix_ms;
-            host.large_jobs.waits.time_out(now_ms);
+        if self.next_deadline_ms().is_some() {
+            self.time_out_waits(instant);
         }
         if self.connections.wait_for_parts() && instant - self.last_idle_look >= IDLE_LOOK {
             self.last_idle_look = instant;
@@ -648,7 +686,7 @@ impl ShardLoop {
         handle.clients_parked.store(parked as u64, Ordering::Relaxed);
         handle.clients_unparked.store(unparked as u64, Ordering::Relaxed);
         handle.held_replies.store(held as u64, Ordering::Relaxed);
-        let waits = host.large_jobs.waits.len();
+        let waits = host.large_jobs.waits.len() + self.clients.waits();
         handle.blocked_clients.store(waits as u64, Ordering::Relaxed);
         let set = host.acknowledging.set();
         let replicated = set.replicated().min(host.shard.last_sequence());

@@ -183,3 +183,6 @@ impl Wait {
         Some((shard, Job::new(Order::WaitFor(Box::new(wait)), token)))
     }
 }
+
+#[cfg(test)]
+mod tests;

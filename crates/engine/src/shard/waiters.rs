@@ -52,6 +52,12 @@ pub struct Served {
     pub wait: u64,
 }
 
+impl WaitFor {
+    /// The first word of the names of requests that come over rings. Their answers are taken apart
+    /// from the others' ([`Shard::pop_served_at_rings`]).
+    pub const AT_RINGS: u64 = u64::MAX;
+}
+
 /// What became of a request that may wait.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Tried {
@@ -78,6 +84,7 @@ pub(super) struct Waiters {
     /// By the keys' hashes.
     queues: BTreeMap<u64, Vec<Queue>>,
     served: VecDeque<Served>,
+    served_at_rings: VecDeque<Served>,
     /// The number of the next waiter.
     next: u64,
 }
@@ -249,7 +256,9 @@ impl<J: Journal> Shard<J> {
     /// caller gives the shard a turn ([`Shard::serve_waiters`]).
     #[inline]
     pub fn has_waiters_due(&self) -> bool {
-        self.store.watched.has_noted() || !self.waiters.served.is_empty()
+        self.store.watched.has_noted()
+            || !self.waiters.served.is_empty()
+            || !self.waiters.served_at_rings.is_empty()
     }
 
     /// Requests that wait.
@@ -260,6 +269,17 @@ impl<J: Journal> Shard<J> {
     /// The next answer to a request that has waited.
     pub fn pop_served(&mut self) -> Option<Served> {
         self.waiters.served.pop_front()
+    }
+
+    /// The next answer to a request that came over a ring and has waited.
+    pub fn pop_served_at_rings(&mut self) -> Option<Served> {
+        self.waiters.served_at_rings.pop_front()
+    }
+
+    /// The answer to one such request, if it is there.
+    pub fn take_served(&mut self, name: &WaiterName) -> Option<Served> {
+        let at = self.waiters.served_at_rings.iter().position(|served| served.name == *name)?;
+        self.waiters.served_at_rings.remove(at)
     }
 
     /// Serves some waiters of keys that have changed. Each command of the shard begins with it.
@@ -305,7 +325,10 @@ impl<J: Journal> Shard<J> {
             self.withdraw(&name);
             if claim.take() {
                 let served = self.execute_for(name, &command, hash, now);
-                self.waiters.served.push_back(served);
+                match name[0] {
+                    WaitFor::AT_RINGS => self.waiters.served_at_rings.push_back(served),
+                    _ => self.waiters.served.push_back(served),
+                }
             }
             return true;
         }
