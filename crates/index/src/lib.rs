@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod chain;
 pub mod hash;
 pub mod rtree;
 mod slot_table;

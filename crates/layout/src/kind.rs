@@ -24,7 +24,7 @@ impl Kind {
     pub const STRING: Self = Self(0);
     /// The root record of a hash.
     pub const HASH: Self = Self(1);
-    /// Reserved: the root record of a list.
+    /// The root record of a list.
     pub const LIST: Self = Self(2);
     /// Reserved: the root record of a set.
     pub const SET: Self = Self(3);
@@ -43,6 +43,8 @@ impl Kind {
     pub const OBJECT: Self = Self(65);
     /// A field of a hash.
     pub const HASH_FIELD: Self = Self(66);
+    /// A chunk of a list's entries.
+    pub const LIST_CHUNK: Self = Self(68);
 
     /// The name that users know for a key of this kind; to Redis a GEO key is a sorted set.
     pub const fn name(self) -> &'static str {
@@ -99,7 +101,7 @@ mod tests {
             Kind::GEO,
             Kind::COLLECTION,
         ];
-        let parts = [Kind::GEO_MEMBER, Kind::OBJECT, Kind::HASH_FIELD];
+        let parts = [Kind::GEO_MEMBER, Kind::OBJECT, Kind::HASH_FIELD, Kind::LIST_CHUNK];
         assert!(keyed.iter().all(|kind| !kind.is_part() && kind.whole().of_type() == *kind));
         assert!(keyed.iter().all(|kind| !kind.whole().is_root() && !kind.whole().is_part()));
         assert!(parts.iter().all(|kind| kind.is_part() && !kind.is_root()));

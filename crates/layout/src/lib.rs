@@ -9,11 +9,13 @@
 pub mod arena_header;
 pub mod bucket;
 pub mod buffer_name;
+pub mod chain;
 pub mod database;
 pub mod frame;
 pub mod hash;
 pub mod hello;
 pub mod immediate;
+pub mod integer;
 pub mod kind;
 pub mod lag;
 pub mod limits;

@@ -275,6 +275,14 @@ pub const WHOLE_ITEMS: usize = 128;
 /// Bytes of a name or a value in such an object, at most: as Redis's
 /// `hash-max-listpack-value`.
 pub const WHOLE_ITEM_BYTES: usize = 64;
+/// Entries of a list that lies whole in its record, at most.
+pub const WHOLE_ENTRIES: usize = 128;
+/// Bytes of the entries of such a list, at most: each change writes them anew.
+pub const WHOLE_ENTRIES_BYTES: usize = 1024;
+/// Entries of a chunk of a list, at most (K5).
+pub const CHUNK_ENTRIES: usize = 100;
+/// Bytes of the entries of such a chunk, at most; a longer entry has a chunk of its own.
+pub const CHUNK_BYTES: usize = 8 << 10;
 /// Names and values in one command about fields, or about several keys: the command is one turn of
 /// its shard, which therefore takes some tens of milliseconds at most.
 pub const MAX_COMMAND_ITEMS: usize = 65_536;

@@ -167,7 +167,7 @@ impl NodeShape {
     }
 }
 
-/// What a checksum belongs to: a node or a header.
+/// What a checksum belongs to: a node, a header, or the state of a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum CheckedPart {
@@ -175,6 +175,8 @@ pub enum CheckedPart {
     Node = 1,
     /// A tree's header.
     Header = 2,
+    /// The state of a chain of chunks.
+    Chain = 3,
 }
 
 /// The owner of checked bytes: a checksum binds them to it, beside their version.

@@ -141,6 +141,21 @@ pub enum CommandError {
     /// A count that cannot be negated.
     #[error("ERR value is out of range, value must between {} and {}", -i64::MAX, i64::MAX)]
     NotInLongRange,
+    /// A count below zero, or none.
+    #[error("ERR value is out of range, must be positive")]
+    NotPositive,
+    /// LPOS with rank 0.
+    #[error(
+        "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use \
+         negative to start from the end of the list"
+    )]
+    ZeroRank,
+    /// LPOS with a count below zero.
+    #[error("ERR COUNT can't be negative")]
+    NegativeCount,
+    /// LPOS with a length below zero.
+    #[error("ERR MAXLEN can't be negative")]
+    NegativeMaxLength,
     /// A count whose double is not a 64-bit integer.
     #[error("ERR value is out of range")]
     CountOutOfRange,

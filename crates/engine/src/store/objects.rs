@@ -198,6 +198,12 @@ impl<J: Journal> Store<J> {
         left.iter().for_each(|load| self.drop_load(load));
     }
 
+    /// Lets a type release in turns what has left an object that lives on: a part of it, which is
+    /// dead, stands for all of that ([`crate::types::object::Type::release`]).
+    pub(crate) fn bury_rest(&mut self, kind: Kind, dead: Slot) {
+        self.graves.push_back(Grave { kind, root: dead, lease_end_s: None });
+    }
+
     /// Releases an object that no key leads to.
     pub(crate) fn bury_load(&mut self, load: &Load) {
         let dead = self.flip_dead(load.root.slot);

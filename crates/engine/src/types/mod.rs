@@ -6,6 +6,7 @@
 pub(crate) mod content;
 pub(crate) mod geo;
 pub(crate) mod hash;
+pub(crate) mod list;
 pub(crate) mod object;
 pub(crate) mod rtree;
 pub(crate) mod string;
@@ -20,6 +21,7 @@ pub(crate) fn registry<J: Journal>() -> Vec<Box<dyn Type<J>>> {
         Box::<rtree::Trees>::default(),
         Box::<geo::GeoKeys>::default(),
         Box::<hash::Hashes>::default(),
+        Box::<list::Lists>::default(),
     ]
 }
 

@@ -6,6 +6,7 @@
 
 pub mod geo;
 pub mod hash;
+pub mod list;
 mod operation;
 pub mod tree;
 
@@ -114,4 +115,6 @@ types! {
     Geo(geo::GeoCommand<'a>),
     /// Of a hash.
     Hash(hash::HashCommand<'a>),
+    /// Of a list.
+    List(list::ListCommand<'a>),
 }

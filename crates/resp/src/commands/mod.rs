@@ -8,6 +8,7 @@ pub mod geo;
 mod hash;
 mod keys;
 pub mod keyspace;
+mod list;
 pub mod persistence;
 pub mod replication;
 pub mod rtree;
@@ -29,6 +30,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     hash::COMMANDS,
     keys::COMMANDS,
     keyspace::COMMANDS,
+    list::COMMANDS,
     persistence::COMMANDS,
     replication::COMMANDS,
     rtree::objects::COMMANDS,

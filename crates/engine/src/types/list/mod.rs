@@ -1,0 +1,216 @@
+//! Lists. A small one lies whole in its record, as encoded entries
+//! ([`remora_layout::chain`]); a larger one has a root record and chunks ([`remora_index::chain`],
+//! docs/decisions/0067).
+//!
+//! Invariant: a list has elements. A list that has become large stays large until it is removed. A
+//! change is logged by its result: what is pushed, which range is kept, or the key removed. While a
+//! snapshot fills a list, the list is the first elements of what it is to become.
+
+mod change;
+mod edit;
+mod held;
+mod read;
+mod search;
+mod transfer;
+
+pub(crate) use held::Lists;
+
+use super::content::Content;
+use super::object::{DumpedPart, LongRead, On, Turn, Type, resume};
+use crate::store::{DumpAt, Now, Store};
+use held::{Held, find, packed_of};
+use read::Reading;
+use remora_arena::{Journal, Slot, kind_of};
+use remora_index::chain::Directory;
+use remora_index::hash::record_value;
+use remora_layout::chain::{TextBuffer, entries};
+use remora_layout::kind::Kind;
+use remora_layout::limits::PARTS_TURN_BYTES;
+use remora_protocol::list::ListCommand;
+use remora_protocol::message::Status;
+use remora_protocol::{Reply, Request};
+
+/// Chunks that one step of a digest adds up.
+const DIGEST_CHUNKS: usize = 4;
+
+/// Bytes on the heap for a list of chunks, beside its directory: an entry of a map.
+const LIST_BYTES: u64 = 256;
+
+impl<J: Journal> Type<J> for Lists {
+    fn id(&self) -> Kind {
+        Kind::LIST
+    }
+
+    fn execute<'s>(
+        &'s mut self,
+        store: &'s mut Store<J>,
+        on: On<'_>,
+        request: Request<'_>,
+    ) -> Reply<'s> {
+        let held = match find(store, on) {
+            Ok(held) => held,
+            Err(status) => return Reply::status(status),
+        };
+        let at = (on, held);
+        match ListCommand::of(request) {
+            ListCommand::Push { if_there: true, .. } if held.is_none() => Reply::number(0),
+            ListCommand::Push { side, items, .. } => self.push(store, at, side, items),
+            ListCommand::Pop { side, count } => self.pop(store, at, side, count),
+            ListCommand::Length => Reply::number(held.map_or(0, |of| self.length(store, of) as i64)),
+            ListCommand::Index { index } => self.index(store, held, index),
+            ListCommand::SetAt { index, value } => self.set_at(store, at, index, value),
+            ListCommand::Insert { after, pivot_and_value } => {
+                self.insert(store, at, after, pivot_and_value)
+            }
+            ListCommand::Remove { count, value } => self.remove(store, at, count, value),
+            ListCommand::Trim { start, stop } => self.trim(store, at, start, stop),
+            ListCommand::Keep { from, keep } => self.keep(store, at, from, keep),
+            ListCommand::InsertAt { index, value } => self.insert_at(store, at, index, value),
+            ListCommand::RemoveAt { indexes } => self.remove_at(store, at, indexes),
+            ListCommand::Range { .. } | ListCommand::Position { .. } => {
+                self.whole_read(store, on, request)
+            }
+        }
+    }
+
+    fn begin_read(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        request: Request<'_>,
+    ) -> Result<LongRead, Status> {
+        let held = find(store, on)?;
+        let reading = match ListCommand::of(request) {
+            ListCommand::Range { start, stop } => self.begin_range(store, held, start, stop),
+            ListCommand::Position { value, how } => self.begin_search(store, held, value, how),
+            _ => return Err(Status::Malformed),
+        };
+        Ok(LongRead::new(Kind::LIST, Box::new(reading)))
+    }
+
+    fn read_turn(
+        &self,
+        store: &Store<J>,
+        read: &mut LongRead,
+        found: &mut Vec<u8>,
+        _now: Now,
+    ) -> Result<Turn, Status> {
+        let reading: &mut Reading = read.state.downcast_mut().expect("it began here");
+        let ended = reading.turn(&store.owner, found, found.len() + PARTS_TURN_BYTES)?;
+        let (number, is_counted) = (reading.items(), reading.is_counted());
+        Ok(Turn { ended, number, is_counted, gives_value: true, has_doubles: false })
+    }
+
+    fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool {
+        self.release_some(store, root, now)
+    }
+
+    fn bytes_of(&self, _store: &Store<J>, root: u32) -> u64 {
+        let chain = &self.listed(root).chain;
+        chain.bytes() + Directory::heap_bytes(chain.directory().chunks() as u64) + LIST_BYTES
+    }
+
+    fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool {
+        let mut buffer = TextBuffer::default();
+        let mut add = |content: &mut Content, index: u64, bytes: &[u8]| {
+            for (number, entry) in entries(bytes).enumerate() {
+                let index = index + number as u64;
+                content.add(&[&index.to_le_bytes(), entry.text(&mut buffer)]);
+            }
+        };
+        if kind_of(&store.owner, slot) != Kind::LIST {
+            add(content, 0, record_value(&store.owner, slot));
+            return true;
+        }
+        let chain = &self.listed(slot).chain;
+        let mut index = *resume::<u64>(&mut content.at);
+        for _ in 0..DIGEST_CHUNKS {
+            let Some((at, number)) = chain.directory().find(index) else { return true };
+            debug_assert_eq!(number, 0, "a step ends with a chunk");
+            add(content, index, chain.entries(&store.owner, at));
+            index += u64::from(chain.directory().get(at).entries);
+        }
+        content.at = Some(Box::new(index));
+        index == chain.length()
+    }
+
+    fn encoding(&self, is_whole: bool) -> &'static str {
+        if is_whole { "listpack" } else { "quicklist" }
+    }
+
+    fn dump(&self, store: &Store<J>, root: u32, at: &mut DumpAt, piece: &mut Vec<u8>) -> bool {
+        self.dump_some(store, root, at, piece)
+    }
+
+    fn begin_load(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        _head: &[u8],
+    ) -> Result<Slot, Status> {
+        let made = self.new_chain(store, on, 0);
+        made.map_err(|_| Status::OutOfMemory)
+    }
+
+    fn load(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        root: u32,
+        piece: &[u8],
+    ) -> Result<(), Status> {
+        self.load_some(store, on, root, piece)
+    }
+
+    fn requests(&self, part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) -> bool {
+        transfer::requests(part, each)
+    }
+
+    fn has_whole(&self) -> bool {
+        true
+    }
+
+    fn audit(&self, store: &Store<J>) -> Result<u64, String> {
+        self.audit_all(store)
+    }
+
+    fn heap_bytes(&mut self) -> u64 {
+        let lists = self.by_root.len() as u64 * LIST_BYTES;
+        lists + Directory::heap_bytes(self.chunks) + self.kept_bytes()
+    }
+}
+
+impl Lists {
+    /// The number of a list's elements.
+    fn length<J: Journal>(&self, store: &Store<J>, held: Held) -> u64 {
+        match held {
+            Held::Whole(found) => entries(packed_of(store, found)).count() as u64,
+            Held::Chain(found) => self.listed(found.slot.slot).chain.length(),
+        }
+    }
+
+    /// Executes a read in turns to its end.
+    fn whole_read<'s, J: Journal>(
+        &'s mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        request: Request<'_>,
+    ) -> Reply<'s> {
+        let mut read = match Type::begin_read(self, store, on, request) {
+            Ok(read) => read,
+            Err(status) => return Reply::status(status),
+        };
+        let mut found = std::mem::take(&mut self.reply);
+        found.clear();
+        // Bounded by the length of the list.
+        let number = loop {
+            match Type::read_turn(self, store, &mut read, &mut found, on.now) {
+                Ok(turn) if turn.ended => break turn.number,
+                Ok(_) => {}
+                Err(status) => return Reply::status(status),
+            }
+        };
+        self.reply = found;
+        Reply { value: Some(&self.reply), ..Reply::number(number) }
+    }
+}

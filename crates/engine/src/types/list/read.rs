@@ -1,0 +1,279 @@
+//! Reads of lists in turns: LRANGE and LPOS.
+//!
+//! Invariant: a read gives the list as it was when the read began. Before the entries of a chunk
+//! change, or its slot is released, they are copied for the reads that have not looked at them yet.
+//! The copies for all reads of a shard are bounded: a read that would need more is broken off.
+
+use super::change::range;
+use super::held::{Held, Lists, packed_of};
+use crate::store::Store;
+use remora_arena::{Journal, Owner};
+use remora_index::chain::chunk_entries;
+use remora_layout::chain::{Entry, TextBuffer, encoded, entries};
+use remora_layout::limits::KEPT_PARTS_SHARE;
+use remora_protocol::Items;
+use remora_protocol::list::Search;
+use remora_protocol::message::Status;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// Bytes that are kept for the reads of all lists of a shard.
+#[derive(Default)]
+pub(super) struct Reads {
+    bytes: Arc<AtomicU64>,
+    most: u64,
+}
+
+/// The reads of one list that are under way.
+#[derive(Clone, Default)]
+pub(super) struct Readers(Vec<Weak<Mutex<Chunks>>>);
+
+/// What a read is still to look at.
+pub(super) struct Chunks {
+    /// Slots of chunks, in the order of the read; 0 for entries that are kept from the start.
+    left: VecDeque<u32>,
+    /// The same slots, once a chunk has changed.
+    slots: Option<HashSet<u32>>,
+    /// The entries of chunks that have changed since.
+    kept: HashMap<u32, Box<[u8]>>,
+    bytes: u64,
+    total: Arc<AtomicU64>,
+    is_broken: bool,
+}
+
+/// A read in turns.
+pub(super) struct Reading {
+    chunks: Arc<Mutex<Chunks>>,
+    how: How,
+    /// Items that it gives in all, or has given.
+    items: u64,
+}
+
+enum How {
+    /// The elements, without so many at first, and so many after that.
+    Give { skip: usize, left: u64 },
+    /// The indexes of those that equal an entry. `next` is the index of the next one, or one more
+    /// than that if the search goes from the end.
+    Find { wanted: Vec<u8>, how: Search, next: u64, passed: u64, compared: u64 },
+}
+
+fn lock(chunks: &Mutex<Chunks>) -> MutexGuard<'_, Chunks> {
+    chunks.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Chunks {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Chunks {
+    /// Keeps a chunk's entries, if they are still to be looked at.
+    fn keep(&mut self, slot: u32, entries: &[u8], most: u64) {
+        let left = &self.left;
+        let slots = self.slots.get_or_insert_with(|| left.iter().copied().collect());
+        if self.is_broken || !slots.remove(&slot) {
+            return;
+        }
+        let bytes = entries.len() as u64;
+        if self.total.load(Ordering::Relaxed) + bytes > most {
+            self.is_broken = true;
+            self.kept = HashMap::new();
+            self.total.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
+            return;
+        }
+        self.total.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        self.kept.insert(slot, entries.into());
+    }
+}
+
+impl Readers {
+    /// Whether no read is under way.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Keeps a chunk's entries for the reads that have not looked at them yet.
+    pub fn keep(&mut self, reads: &mut Reads, slot: u32, entries: &[u8]) {
+        self.0.retain(|chunks| {
+            let Some(chunks) = chunks.upgrade() else { return false };
+            lock(&chunks).keep(slot, entries, reads.most);
+            true
+        });
+    }
+
+    fn add(&mut self, chunks: &Arc<Mutex<Chunks>>) {
+        self.0.retain(|chunks| chunks.strong_count() > 0);
+        self.0.push(Arc::downgrade(chunks));
+    }
+}
+
+impl Lists {
+    /// Bytes that are kept for reads.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.reads.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The chunks that have the elements of a range, for a read.
+    pub(super) fn content<J: Journal>(
+        &mut self,
+        store: &Store<J>,
+        held: Option<Held>,
+        (from, count): (u64, u64),
+        is_reverse: bool,
+    ) -> (Arc<Mutex<Chunks>>, usize) {
+        self.reads.most = store.owner.region_bytes() as u64 / KEPT_PARTS_SHARE;
+        let total = Arc::clone(&self.reads.bytes);
+        let (left, kept) = (VecDeque::new(), HashMap::new());
+        let mut chunks = Chunks { left, slots: None, kept, bytes: 0, total, is_broken: false };
+        let mut skip = 0;
+        match held.filter(|_| count > 0) {
+            None => {}
+            Some(Held::Whole(found)) => {
+                chunks.left.push_back(0);
+                chunks.kept.insert(0, packed_of(store, found).into());
+                skip = from as usize;
+            }
+            Some(Held::Chain(found)) => {
+                let directory = self.listed(found.slot.slot).chain.directory();
+                let (first, number) = directory.find(from).expect("there are so many");
+                (skip, chunks.left) = (number, directory.slots(first, number as u64 + count));
+            }
+        }
+        if is_reverse {
+            chunks.left.make_contiguous().reverse();
+        }
+        let chunks = Arc::new(Mutex::new(chunks));
+        if let Some(Held::Chain(found)) = held {
+            let listed = self.by_root.get_mut(&found.slot.slot).expect("found above");
+            listed.readers.add(&chunks);
+        }
+        (chunks, skip)
+    }
+
+    /// Begins LRANGE.
+    pub(super) fn begin_range<J: Journal>(
+        &mut self,
+        store: &Store<J>,
+        held: Option<Held>,
+        start: i64,
+        stop: i64,
+    ) -> Reading {
+        let length = held.map_or(0, |held| self.length(store, held));
+        let (from, count) = range(length, start, stop).unwrap_or((0, 0));
+        let (chunks, skip) = self.content(store, held, (from, count), false);
+        Reading { chunks, how: How::Give { skip, left: count }, items: count }
+    }
+}
+
+impl Reading {
+    /// A search for elements that equal an entry.
+    pub fn search(
+        (chunks, _): (Arc<Mutex<Chunks>>, usize),
+        length: u64,
+        wanted: Vec<u8>,
+        how: Search,
+    ) -> Self {
+        let next = if how.rank < 0 { length } else { 0 };
+        Self { chunks, how: How::Find { wanted, how, next, passed: 0, compared: 0 }, items: 0 }
+    }
+
+    /// Items that it gives in all, or has given.
+    pub fn items(&self) -> i64 {
+        self.items as i64
+    }
+
+    /// Whether the number of items is known from the start.
+    pub fn is_counted(&self) -> bool {
+        matches!(self.how, How::Give { .. })
+    }
+
+    /// Continues: appends to `found` until that has this many bytes, or enough was looked at. True
+    /// at its end.
+    ///
+    /// # Errors
+    /// Too much has changed since it began.
+    pub fn turn<J: Journal>(
+        &mut self,
+        owner: &Owner<J>,
+        found: &mut Vec<u8>,
+        bytes: usize,
+    ) -> Result<bool, Status> {
+        let mut chunks = lock(&self.chunks);
+        if chunks.is_broken {
+            return Err(Status::Outrun);
+        }
+        let mut looked_at = 0;
+        while found.len() < bytes && looked_at < TURN_ENTRY_BYTES {
+            let Some(slot) = chunks.left.pop_front() else { return Ok(true) };
+            let kept = chunks.kept.remove(&slot);
+            if let Some(kept) = kept.as_ref().filter(|_| slot != 0) {
+                chunks.bytes -= kept.len() as u64;
+                chunks.total.fetch_sub(kept.len() as u64, Ordering::Relaxed);
+            }
+            if let Some(slots) = &mut chunks.slots {
+                slots.remove(&slot);
+            }
+            let all = match &kept {
+                Some(kept) => kept,
+                None => chunk_entries(owner, slot),
+            };
+            looked_at += all.len();
+            if self.how.take(all, found, &mut self.items) {
+                return Ok(true);
+            }
+        }
+        Ok(chunks.left.is_empty())
+    }
+}
+
+/// Bytes of entries that one turn looks at, about.
+const TURN_ENTRY_BYTES: usize = 256 << 10;
+
+impl How {
+    /// Looks at the entries of the next chunk. True if that is enough.
+    fn take(&mut self, all: &[u8], found: &mut Vec<u8>, items: &mut u64) -> bool {
+        match self {
+            Self::Give { skip, left } => {
+                let mut buffer = TextBuffer::default();
+                for entry in entries(all).skip(std::mem::take(skip)).take(*left as usize) {
+                    Items::push(found, entry.text(&mut buffer));
+                    *left -= 1;
+                }
+                *left == 0
+            }
+            Self::Find { wanted, how, next, passed, compared } => {
+                let mut look = |index: u64, entry: &[u8]| {
+                    if how.most > 0 && *compared == how.most {
+                        return false;
+                    }
+                    *compared += 1;
+                    if entry == &wanted[..] {
+                        *passed += 1;
+                        if *passed >= how.rank.unsigned_abs() {
+                            let mut buffer = TextBuffer::default();
+                            let text = Entry::Integer(index as i64);
+                            Items::push(found, text.text(&mut buffer));
+                            *items += 1;
+                        }
+                    }
+                    how.count == 0 || *items < how.count
+                };
+                let count = encoded(all).count() as u64;
+                if how.rank > 0 {
+                    let first = *next;
+                    *next += count;
+                    !encoded(all).enumerate().all(|(number, of)| look(first + number as u64, of))
+                } else {
+                    *next -= count;
+                    let first = *next;
+                    let all: Vec<&[u8]> = encoded(all).collect();
+                    let mut all = all.into_iter().enumerate().rev();
+                    !all.all(|(number, of)| look(first + number as u64, of))
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Elements of lists: one by its index, and those that equal a value.
+
+use super::change::index_in;
+use super::edit::entry_bytes;
+use super::held::{Held, Lists, packed_of};
+use super::read::Reading;
+use crate::store::Store;
+use remora_arena::Journal;
+use remora_layout::chain::{Entry, TextBuffer, encoded};
+use remora_protocol::Reply;
+use remora_protocol::list::Search;
+use remora_protocol::message::Status;
+
+impl Lists {
+    pub(super) fn index<'s, J: Journal>(
+        &'s mut self,
+        store: &'s Store<J>,
+        held: Option<Held>,
+        index: i64,
+    ) -> Reply<'s> {
+        let Some(held) = held else { return Reply::status(Status::NotFound) };
+        let index = index_in(self.length(store, held), index);
+        let entry = index.and_then(|index| match held {
+            Held::Whole(found) => encoded(packed_of(store, found)).nth(index as usize),
+            Held::Chain(found) => {
+                self.listed(found.slot.slot).chain.entry(&store.owner, index)
+            }
+        });
+        let Some((entry, _)) = entry.and_then(Entry::split) else {
+            return Reply::status(Status::NotFound);
+        };
+        let mut buffer = TextBuffer::default();
+        self.reply.clear();
+        self.reply.extend_from_slice(entry.text(&mut buffer));
+        Reply { value: Some(&self.reply), ..Reply::status(Status::Ok) }
+    }
+
+    /// Looks at all elements, from the first one on or from the last one, as long as `each` says.
+    fn visit<J: Journal>(
+        &self,
+        store: &Store<J>,
+        held: Held,
+        is_reverse: bool,
+        mut each: impl FnMut(u64, &[u8]) -> bool,
+    ) {
+        let mut chunk = |first: u64, bytes: &[u8]| match is_reverse {
+            false => {
+                let mut all = encoded(bytes).enumerate();
+                all.all(|(number, entry)| each(first + number as u64, entry))
+            }
+            true => {
+                let all: Vec<&[u8]> = encoded(bytes).collect();
+                let mut all = all.into_iter().enumerate().rev();
+                all.all(|(number, entry)| each(first + number as u64, entry))
+            }
+        };
+        match held {
+            Held::Whole(found) => {
+                chunk(0, packed_of(store, found));
+            }
+            Held::Chain(found) => {
+                let chain = &self.listed(found.slot.slot).chain;
+                let directory = chain.directory();
+                let mut first = if is_reverse { chain.length() } else { 0 };
+                let mut at = if is_reverse { directory.last() } else { directory.first() };
+                while let Some(here) = at {
+                    let count = u64::from(directory.get(here).entries);
+                    if is_reverse {
+                        first -= count;
+                    }
+                    if !chunk(first, chain.entries(&store.owner, here)) {
+                        return;
+                    }
+                    if !is_reverse {
+                        first += count;
+                    }
+                    at = if is_reverse { directory.previous(here) } else { directory.next(here) };
+                }
+            }
+        }
+    }
+
+    /// The index of the first element that equals an entry.
+    pub(super) fn first_index<J: Journal>(
+        &self,
+        store: &Store<J>,
+        held: Held,
+        wanted: &[u8],
+    ) -> Option<u64> {
+        let mut found = None;
+        self.visit(store, held, false, |index, entry| {
+            found = (entry == wanted).then_some(index);
+            found.is_none()
+        });
+        found
+    }
+
+    /// The indexes of elements that equal an entry, ascending, as LREM counts them.
+    pub(super) fn indexes_of<J: Journal>(
+        &self,
+        store: &Store<J>,
+        held: Held,
+        count: i64,
+        wanted: &[u8],
+    ) -> Vec<u32> {
+        let most = if count == 0 { u64::MAX } else { count.unsigned_abs() };
+        let mut found = Vec::new();
+        self.visit(store, held, count < 0, |index, entry| {
+            if entry == wanted {
+                found.push(index as u32);
+            }
+            (found.len() as u64) < most
+        });
+        found.sort_unstable();
+        found
+    }
+
+    /// Begins LPOS.
+    pub(super) fn begin_search<J: Journal>(
+        &mut self,
+        store: &Store<J>,
+        held: Option<Held>,
+        value: &[u8],
+        how: Search,
+    ) -> Reading {
+        let is_reverse = how.rank < 0;
+        let length = held.map_or(0, |held| self.length(store, held));
+        let content = self.content(store, held, (0, length), is_reverse);
+        Reading::search(content, length, entry_bytes(value), how)
+    }
+}

@@ -1,0 +1,387 @@
+//! Lists, in the words and with the errors of Redis 7.
+
+use crate::arguments::KEY;
+use crate::error::CommandError;
+use crate::form::{ListForm, ObjectReply, ReplyForm, Shape};
+use crate::keys::{key, value};
+use crate::request::Request;
+use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult};
+use crate::wire::{RespVersion, Words, encode};
+use remora_frontend::ShardAnswer;
+use remora_layout::limits::MAX_COMMAND_ITEMS;
+use remora_protocol::list::{ListCommand, Search, Side};
+use remora_protocol::message::Status;
+use remora_protocol::{Items, integer};
+
+const ELEMENT: Argument = Argument::new("element", Kind::String);
+const INDEX: Argument = Argument::new("index", Kind::Integer);
+const START: Argument = Argument::new("start", Kind::Integer);
+const STOP: Argument = Argument::new("stop", Kind::Integer);
+
+/// Commands that read a list.
+const LIST: CommandSpec = CommandSpec {
+    categories: &["list"],
+    group: Group::new("list", "Lists"),
+    flags: &[Flag::ReadOnly],
+    keys: KeyPlaces::one(&["RO", "access"]),
+    arguments: &[KEY],
+    ..CommandSpec::PLAIN
+};
+
+/// Commands that add to a list.
+const ADDS: CommandSpec = CommandSpec {
+    flags: &[Flag::Write, Flag::DenyOom, Flag::Fast],
+    keys: KeyPlaces::one(&["RW", "insert"]),
+    arguments: &[KEY, ELEMENT.multiple()],
+    arity: -3,
+    complexity: "O(N) where N is the number of elements to be added",
+    ..LIST
+};
+
+/// Commands that remove elements from the ends of a list.
+const TAKES: CommandSpec = CommandSpec {
+    flags: &[Flag::Write, Flag::Fast],
+    keys: KeyPlaces::one(&["RW", "access", "delete"]),
+    arguments: &[KEY, Argument::new("count", Kind::Integer).optional()],
+    arity: -2,
+    complexity: "O(N) where N is the number of elements to be returned",
+    notes: "Without COUNT the element, or null; with it an array, or null without a list. The key \
+is gone with its last element.",
+    ..LIST
+};
+
+fn request<'a>(
+    words: Words<'a>,
+    command: ListCommand<'a>,
+    reply: &'static ObjectReply,
+) -> ParseResult<'a> {
+    let (key, form) = (key(words.get(1))?, ReplyForm::Object(reply));
+    Ok(Request::Object { key, request: command.request(), form })
+}
+
+/// The arguments from `from` on, as elements.
+fn items(words: Words<'_>, from: usize) -> Result<Items<'_>, CommandError> {
+    if words.len() - from > MAX_COMMAND_ITEMS {
+        return Err(CommandError::TooManyItems);
+    }
+    let bytes = (from..words.len()).map(|at| Items::bytes_of(words.get(at).len())).sum();
+    let mut list = Vec::with_capacity(bytes);
+    for at in from..words.len() {
+        Items::push(&mut list, value(words.get(at))?);
+    }
+    Ok(Items::parse(words.keep(list)).expect("it was just made"))
+}
+
+/// An integer from 0 on, in the words of the commands that take a count.
+fn count(word: &[u8]) -> Result<u64, CommandError> {
+    let count = integer::parse(word).and_then(|count| u64::try_from(count).ok());
+    count.ok_or(CommandError::NotPositive)
+}
+
+fn number(word: &[u8]) -> Result<i64, CommandError> {
+    integer::parse(word).ok_or(CommandError::NotAnInteger)
+}
+
+fn push<'a>(
+    words: Words<'a>,
+    (side, if_there): (Side, bool),
+    reply: &'static ObjectReply,
+) -> ParseResult<'a> {
+    request(words, ListCommand::Push { side, if_there, items: items(words, 2)? }, reply)
+}
+
+const LPUSH: CommandSpec = CommandSpec {
+    name: "lpush",
+    summary: "Adds elements before the first one; returns the length of the list.",
+    notes: "One change: others see all elements, or none. A small list, of up to 128 elements and \
+1 KiB, lies whole in one record; a larger one has chunks of up to 100 elements, and stays so.",
+    parse: |words, _| push(words, (Side::Left, false), &PUSHED_LEFT),
+    ..ADDS
+};
+
+static PUSHED_LEFT: ObjectReply = ObjectReply::new("lpush", Shape::Number);
+
+const RPUSH: CommandSpec = CommandSpec {
+    name: "rpush",
+    summary: "Adds elements behind the last one; returns the length of the list.",
+    parse: |words, _| push(words, (Side::Right, false), &PUSHED_RIGHT),
+    ..ADDS
+};
+
+static PUSHED_RIGHT: ObjectReply = ObjectReply::new("rpush", Shape::Number);
+
+const LPUSHX: CommandSpec = CommandSpec {
+    name: "lpushx",
+    since: "2.2.0",
+    summary: "As LPUSH, if there is a list; returns its length, 0 without one.",
+    parse: |words, _| push(words, (Side::Left, true), &PUSHED_LEFT_X),
+    ..ADDS
+};
+
+static PUSHED_LEFT_X: ObjectReply = ObjectReply::new("lpushx", Shape::Number);
+
+const RPUSHX: CommandSpec = CommandSpec {
+    name: "rpushx",
+    since: "2.2.0",
+    summary: "As RPUSH, if there is a list; returns its length, 0 without one.",
+    parse: |words, _| push(words, (Side::Right, true), &PUSHED_RIGHT_X),
+    ..ADDS
+};
+
+static PUSHED_RIGHT_X: ObjectReply = ObjectReply::new("rpushx", Shape::Number);
+
+/// The elements, or a null array where there is no list.
+fn write_popped(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    let ShardAnswer { status, number, value } = answer;
+    if status == Status::NotFound {
+        return encode::null_array(out, version);
+    }
+    encode::array(out, number as usize);
+    let items = value.and_then(Items::parse);
+    for item in items.into_iter().flat_map(Items::iter) {
+        encode::bulk_or_null(out, version, item);
+    }
+}
+
+fn pop<'a>(
+    words: Words<'a>,
+    side: Side,
+    [one, some]: [&'static ObjectReply; 2],
+) -> ParseResult<'a> {
+    match words.len() {
+        2 => request(words, ListCommand::Pop { side, count: 1 }, one),
+        3 => request(words, ListCommand::Pop { side, count: count(words.get(2))? }, some),
+        _ => Err(CommandError::WrongArity(one.command)),
+    }
+}
+
+const LPOP: CommandSpec = CommandSpec {
+    name: "lpop",
+    summary: "Removes the first element, or the first ones, and returns them.",
+    parse: |words, _| pop(words, Side::Left, [&POPPED_LEFT, &POPPED_LEFT_SOME]),
+    ..TAKES
+};
+
+static POPPED_LEFT: ObjectReply = ObjectReply::new("lpop", Shape::OneItem);
+static POPPED_LEFT_SOME: ObjectReply = ObjectReply::new("lpop", Shape::Own(write_popped));
+
+const RPOP: CommandSpec = CommandSpec {
+    name: "rpop",
+    summary: "Removes the last element, or the last ones, and returns them, the last one first.",
+    parse: |words, _| pop(words, Side::Right, [&POPPED_RIGHT, &POPPED_RIGHT_SOME]),
+    ..TAKES
+};
+
+static POPPED_RIGHT: ObjectReply = ObjectReply::new("rpop", Shape::OneItem);
+static POPPED_RIGHT_SOME: ObjectReply = ObjectReply::new("rpop", Shape::Own(write_popped));
+
+const LLEN: CommandSpec = CommandSpec {
+    name: "llen",
+    arity: 2,
+    flags: &[Flag::ReadOnly, Flag::Fast],
+    keys: KeyPlaces::one(&["RO"]),
+    summary: "Returns the number of elements.",
+    parse: |words, _| request(words, ListCommand::Length, &LENGTH),
+    ..LIST
+};
+
+static LENGTH: ObjectReply = ObjectReply::new("llen", Shape::Number);
+
+const LRANGE: CommandSpec = CommandSpec {
+    name: "lrange",
+    arity: 4,
+    summary: "Returns the elements of a range.",
+    complexity: "O(N) where N is the number of elements to be returned",
+    notes: "Returns the list as it is when the command begins. A long range is read in turns, \
+between which the shard does other work; what is changed meanwhile does not show. A client that \
+reads so slowly that an eighth of the shard's memory is taken by what is changed and still to be \
+sent loses its connection.",
+    arguments: &[KEY, START, STOP],
+    parse: |words, _| {
+        let (start, stop) = (number(words.get(2))?, number(words.get(3))?);
+        request(words, ListCommand::Range { start, stop }, &RANGE)
+    },
+    ..LIST
+};
+
+static RANGE: ObjectReply = ObjectReply::new("lrange", Shape::List(ListForm::Array));
+
+const LINDEX: CommandSpec = CommandSpec {
+    name: "lindex",
+    arity: 3,
+    summary: "Returns the element of an index, or null.",
+    complexity: "O(N) where N is the number of chunks of 25,600 elements before it, or behind it",
+    arguments: &[KEY, INDEX],
+    parse: |words, _| {
+        request(words, ListCommand::Index { index: number(words.get(2))? }, &INDEXED)
+    },
+    ..LIST
+};
+
+static INDEXED: ObjectReply = ObjectReply::new("lindex", Shape::Value);
+
+const LSET: CommandSpec = CommandSpec {
+    name: "lset",
+    arity: 4,
+    flags: &[Flag::Write, Flag::DenyOom],
+    keys: KeyPlaces::one(&["RW", "update"]),
+    summary: "Replaces the element of an index.",
+    complexity: LINDEX.complexity,
+    arguments: &[KEY, INDEX, ELEMENT],
+    parse: |words, _| {
+        let (index, value) = (number(words.get(2))?, value(words.get(3))?);
+        request(words, ListCommand::SetAt { index, value }, &SET)
+    },
+    ..LIST
+};
+
+static SET: ObjectReply = ObjectReply {
+    command: "lset",
+    shape: Shape::Ok,
+    errors: &[
+        (Status::NotFound, "ERR no such key"),
+        (Status::NotDone, "ERR index out of range"),
+    ],
+};
+
+const LINSERT: CommandSpec = CommandSpec {
+    name: "linsert",
+    arity: 5,
+    flags: &[Flag::Write, Flag::DenyOom],
+    keys: KeyPlaces::one(&["RW", "insert"]),
+    since: "2.2.0",
+    summary: "Adds an element before or behind the first one that equals the pivot; returns the \
+length of the list, -1 without the pivot, 0 without the list.",
+    complexity: "O(N) where N is the number of elements before the pivot",
+    arguments: &[
+        KEY,
+        Argument::of(
+            "where",
+            Kind::OneOf,
+            &[Argument::word("before", "BEFORE"), Argument::word("after", "AFTER")],
+        ),
+        Argument::new("pivot", Kind::String),
+        ELEMENT,
+    ],
+    parse: linsert,
+    ..LIST
+};
+
+static INSERTED: ObjectReply = ObjectReply::new("linsert", Shape::Number);
+
+fn linsert(words: Words<'_>, _now: u64) -> ParseResult<'_> {
+    let after = match () {
+        () if words.is(2, "after") => true,
+        () if words.is(2, "before") => false,
+        () => return Err(CommandError::Syntax),
+    };
+    let pivot_and_value = items(words, 3)?;
+    request(words, ListCommand::Insert { after, pivot_and_value }, &INSERTED)
+}
+
+const LREM: CommandSpec = CommandSpec {
+    name: "lrem",
+    arity: 4,
+    flags: &[Flag::Write],
+    keys: KeyPlaces::one(&["RW", "delete"]),
+    summary: "Removes elements that equal a value; returns how many.",
+    complexity: "O(N) where N is the number of elements",
+    notes: "COUNT above 0: so many at most, from the first one on; below 0: from the last one on; \
+0: all.",
+    arguments: &[KEY, Argument::new("count", Kind::Integer), ELEMENT],
+    parse: |words, _| {
+        let (count, value) = (number(words.get(2))?, value(words.get(3))?);
+        request(words, ListCommand::Remove { count, value }, &REMOVED)
+    },
+    ..LIST
+};
+
+static REMOVED: ObjectReply = ObjectReply::new("lrem", Shape::Number);
+
+const LTRIM: CommandSpec = CommandSpec {
+    name: "ltrim",
+    arity: 4,
+    flags: &[Flag::Write],
+    keys: KeyPlaces::one(&["RW", "delete"]),
+    summary: "Leaves the elements of a range.",
+    complexity: "O(N) where N is the number of chunks of 25,600 elements that go",
+    notes: "The memory of the elements comes back in turns.",
+    arguments: &[KEY, START, STOP],
+    parse: |words, _| {
+        let (start, stop) = (number(words.get(2))?, number(words.get(3))?);
+        request(words, ListCommand::Trim { start, stop }, &TRIMMED)
+    },
+    ..LIST
+};
+
+static TRIMMED: ObjectReply = ObjectReply::new("ltrim", Shape::Ok);
+
+const LPOS: CommandSpec = CommandSpec {
+    name: "lpos",
+    arity: -3,
+    since: "6.0.6",
+    summary: "Returns the index of an element that equals a value, or of several.",
+    complexity: "O(N) where N is the number of elements",
+    notes: "RANK: the number of the first match that counts, below 0 from the end. COUNT: so many \
+at most, 0 all; the reply is an array then. MAXLEN: so many elements are compared at most.",
+    arguments: &[
+        KEY,
+        ELEMENT,
+        Argument::new("rank", Kind::Integer).after("RANK").optional(),
+        Argument::new("num-matches", Kind::Integer).after("COUNT").optional(),
+        Argument::new("len", Kind::Integer).after("MAXLEN").optional(),
+    ],
+    parse: lpos,
+    ..LIST
+};
+
+static FOUND: ObjectReply = ObjectReply::new("lpos", Shape::Own(write_index));
+static FOUND_SOME: ObjectReply = ObjectReply::new("lpos", Shape::Own(write_indexes));
+
+fn indexes(answer: ShardAnswer<'_>) -> impl Iterator<Item = i64> + Clone + '_ {
+    let items = answer.value.and_then(Items::parse);
+    items.into_iter().flat_map(Items::iter).flatten().filter_map(integer::parse)
+}
+
+fn write_index(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    match indexes(answer).next() {
+        Some(index) => encode::integer(out, index),
+        None => encode::null(out, version),
+    }
+}
+
+fn write_indexes(out: &mut Vec<u8>, _version: RespVersion, answer: ShardAnswer<'_>) {
+    let all = indexes(answer);
+    encode::array(out, all.clone().count());
+    all.for_each(|index| encode::integer(out, index));
+}
+
+fn lpos(words: Words<'_>, _now: u64) -> ParseResult<'_> {
+    let mut how = Search { rank: 1, count: 1, most: 0 };
+    let mut form = &FOUND;
+    for at in (3..words.len()).step_by(2) {
+        let is_option = |name| at + 1 < words.len() && words.is(at, name);
+        let number = || number(words.get(at + 1));
+        if is_option("rank") {
+            how.rank = match number()? {
+                i64::MIN => return Err(CommandError::NotInLongRange),
+                0 => return Err(CommandError::ZeroRank),
+                rank => rank,
+            };
+        } else if is_option("count") {
+            how.count = count(words.get(at + 1)).map_err(|_| CommandError::NegativeCount)?;
+            form = &FOUND_SOME;
+        } else if is_option("maxlen") {
+            how.most = count(words.get(at + 1)).map_err(|_| CommandError::NegativeMaxLength)?;
+        } else {
+            return Err(CommandError::Syntax);
+        }
+    }
+    request(words, ListCommand::Position { value: value(words.get(2))?, how }, form)
+}
+
+/// The commands.
+pub(super) const COMMANDS: &[CommandSpec] = &[
+    LINDEX, LINSERT, LLEN, LPOP, LPOS, LPUSH, LPUSHX, LRANGE, LREM, LSET, LTRIM, RPOP, RPUSH,
+    RPUSHX,
+];
