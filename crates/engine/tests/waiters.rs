@@ -217,3 +217,25 @@ fn a_shard_that_applies_has_no_waiters() {
     };
     assert_eq!((refused.status, shard.waiters()), (Status::ReadOnly, 0));
 }
+
+#[test]
+fn ten_thousand_waiters_of_one_key_do_not_hold_the_shard() {
+    const MANY: u64 = 10_000;
+    let mut shard = shard();
+    for number in 0..MANY {
+        assert_eq!(shard.wait_for(wait(number, &[b"k", b"other"], b"f0"), NOW), Tried::Waits);
+    }
+    // Each takes the only field: one is served by each change.
+    for number in 0..10 {
+        put(&mut shard, b"k", &[field(0)]);
+        shard.serve_waiters(NOW);
+        assert_eq!(served(&mut shard), [(number, 1, b"k".to_vec())]);
+        assert!(!shard.has_waiters_due());
+    }
+    for number in 10..MANY {
+        shard.withdraw(&[0, 0, 0, number]);
+    }
+    put(&mut shard, b"k", &[field(0)]);
+    put(&mut shard, b"other", &[field(0)]);
+    assert_eq!((shard.waiters(), shard.has_waiters_due()), (0, false));
+}

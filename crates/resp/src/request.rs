@@ -12,8 +12,9 @@ use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_protocol::glob::Glob;
 use remora_protocol::message::Status;
-use remora_protocol::{self as protocol, Command};
+use remora_protocol::{self as protocol, Command, Items};
 use std::borrow::Cow;
+use std::fmt;
 
 /// One request of a RESP connection. Everything borrows from its bytes, or from the buffers made
 /// from them.
@@ -180,6 +181,28 @@ pub struct Blocking<'a> {
     /// How the reply is made of one answer: its value is two items, the key and the value of the
     /// operation's reply; `NotFound` once the time is over.
     pub form: ReplyForm,
+    /// What the operation takes goes to another key.
+    pub hand_over: Option<HandOver<'a>>,
+}
+
+/// Gives what an operation has taken from a key to another key.
+#[derive(Clone, Copy)]
+pub struct HandOver<'a> {
+    /// The other key.
+    pub to: &'a [u8],
+    /// Puts the items there.
+    pub put: ItemsRequest,
+    /// Puts them back, if the other key cannot have them.
+    pub put_back: ItemsRequest,
+}
+
+/// The request that gives these items to a key.
+pub type ItemsRequest = for<'a> fn(Items<'a>) -> protocol::Request<'a>;
+
+impl fmt::Debug for HandOver<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandOver").field("to", &self.to).finish_non_exhaustive()
+    }
 }
 
 /// What CLUSTER asks.

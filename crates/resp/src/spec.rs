@@ -5,6 +5,7 @@ use crate::error::CommandError;
 use crate::request::Request;
 use crate::wire::Words;
 use remora_layout::slot::slot_of;
+use remora_protocol::integer;
 
 /// The result of a parser.
 pub(crate) type ParseResult<'a> = Result<Request<'a>, CommandError>;
@@ -36,6 +37,10 @@ pub enum Flag {
     NoAuth,
     /// Is about channels.
     PubSub,
+    /// May wait for keys.
+    Blocking,
+    /// Has keys whose places its arguments tell.
+    MovableKeys,
 }
 
 impl Flag {
@@ -52,6 +57,8 @@ impl Flag {
             Self::Stale => "stale",
             Self::NoAuth => "no_auth",
             Self::PubSub => "pubsub",
+            Self::Blocking => "blocking",
+            Self::MovableKeys => "movablekeys",
         }
     }
 }
@@ -99,7 +106,8 @@ impl Group {
 pub struct KeyPlaces {
     /// First key; 0 for a command without keys.
     pub first: usize,
-    /// Last key; -1 is the last argument.
+    /// Last key; -1 is the last argument. [`KeyPlaces::COUNTED`]: the argument before the first key is
+    /// the number of keys.
     pub last: isize,
     /// The distance from one key to the next.
     pub step: usize,
@@ -108,6 +116,9 @@ pub struct KeyPlaces {
 }
 
 impl KeyPlaces {
+    /// See [`KeyPlaces::last`].
+    pub const COUNTED: isize = isize::MIN;
+
     /// No keys.
     pub const NONE: Self = Self { first: 0, last: 0, step: 0, access: &[] };
 
@@ -121,9 +132,24 @@ impl KeyPlaces {
         Self { first: 1, last: -1, step, access }
     }
 
-    /// The places of the keys among `count` arguments.
-    pub fn positions(self, count: usize) -> impl Iterator<Item = usize> {
-        let last = if self.last < 0 {
+    /// Keys from `first` on, as many as the argument before them says.
+    pub(crate) const fn counted(first: usize, access: &'static [&'static str]) -> Self {
+        Self { first, last: Self::COUNTED, step: 1, access }
+    }
+
+    /// The places of the keys among these arguments.
+    pub fn positions<'w>(
+        self,
+        count: usize,
+        word: impl Fn(usize) -> &'w [u8],
+    ) -> impl Iterator<Item = usize> {
+        let last = if self.last == Self::COUNTED {
+            let keys = integer::parse(word(self.first - 1)).unwrap_or(0);
+            let keys = usize::try_from(keys).unwrap_or(0);
+            let end = self.first.saturating_add(keys).min(count);
+            // Without any the range is empty.
+            end.saturating_sub(1).max(self.first - 1)
+        } else if self.last < 0 {
             count.saturating_sub(self.last.unsigned_abs())
         } else {
             self.last.unsigned_abs().min(count.saturating_sub(1))
@@ -197,7 +223,8 @@ impl CommandSpec {
     /// # Errors
     /// They have several slots.
     pub fn slot(&self, words: Words<'_>) -> Result<Option<u16>, CommandError> {
-        let mut slots = self.keys.positions(words.len()).map(|at| slot_of(words.get(at)));
+        let mut slots =
+            self.keys.positions(words.len(), |at| words.get(at)).map(|at| slot_of(words.get(at)));
         let Some(first) = slots.next() else { return Ok(None) };
         match slots.all(|slot| slot == first) {
             true => Ok(Some(first)),
@@ -223,6 +250,7 @@ impl CommandSpec {
             (has(Flag::Write), "write"),
             (has(Flag::ReadOnly), "read"),
             (has(Flag::Admin), "admin"),
+            (has(Flag::Blocking), "blocking"),
             (has(Flag::Fast), "fast"),
             (!has(Flag::Fast), "slow"),
             (has(Flag::Admin) && !all.contains(&"dangerous"), "dangerous"),

@@ -113,11 +113,12 @@ impl Waits {
         true
     }
 
-    /// A connection is closed: nothing is to be taken from a key for it.
-    pub fn forget(&mut self, serial: u64) {
-        if self.waits.get(&serial).is_some_and(|wait| wait.claim.take()) {
-            self.remove(serial, None);
-        }
+    /// A connection is closed: nothing is to be taken from a key for it. Returns its request, if no
+    /// answer to that is on its way.
+    pub fn forget(&mut self, serial: u64) -> Option<Token> {
+        let token = self.waits.get(&serial).filter(|wait| wait.claim.take())?.token;
+        self.remove(serial, None);
+        Some(token)
     }
 
     /// Ends all waits.

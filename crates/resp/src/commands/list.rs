@@ -1,5 +1,7 @@
 //! Lists, in the words and with the errors of Redis 7.
 
+pub(super) mod blocking;
+
 use crate::arguments::KEY;
 use crate::error::CommandError;
 use crate::form::{ListForm, ObjectReply, ReplyForm, Shape};
@@ -212,9 +214,7 @@ const LINDEX: CommandSpec = CommandSpec {
     summary: "Returns the element of an index, or null.",
     complexity: "O(N) where N is the number of chunks of 25,600 elements before it, or behind it",
     arguments: &[KEY, INDEX],
-    parse: |words, _| {
-        request(words, ListCommand::Index { index: number(words.get(2))? }, &INDEXED)
-    },
+    parse: |words, _| request(words, ListCommand::Index { index: number(words.get(2))? }, &INDEXED),
     ..LIST
 };
 
@@ -238,10 +238,7 @@ const LSET: CommandSpec = CommandSpec {
 static SET: ObjectReply = ObjectReply {
     command: "lset",
     shape: Shape::Ok,
-    errors: &[
-        (Status::NotFound, "ERR no such key"),
-        (Status::NotDone, "ERR index out of range"),
-    ],
+    errors: &[(Status::NotFound, "ERR no such key"), (Status::NotDone, "ERR index out of range")],
 };
 
 const LINSERT: CommandSpec = CommandSpec {

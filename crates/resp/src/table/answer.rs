@@ -5,7 +5,7 @@ use super::index::lookup;
 use crate::error::CommandError;
 use crate::keys::Keys;
 use crate::request::{CommandQuery, ListFilter};
-use crate::spec::{Argument, CommandSpec, Kind};
+use crate::spec::{Argument, CommandSpec, KeyPlaces, Kind};
 use crate::wire::RespVersion;
 use crate::wire::encode::{array, bulk, integer, map, null, set, simple};
 
@@ -57,7 +57,8 @@ fn keys_of<'a>(words: &Keys<'a>) -> Result<Vec<&'a [u8]>, CommandError> {
     if !spec.accepts(words.len()) {
         return Err(CommandError::InvalidCommandArity);
     }
-    Ok(spec.keys.positions(words.len()).map(|position| words[position]).collect())
+    let places = spec.keys.positions(words.len(), |at| words[at]);
+    Ok(places.map(|position| words[position]).collect())
 }
 
 /// The command with this name, or the subcommand, as in `client|id`.
@@ -80,9 +81,13 @@ fn info(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     for flag in spec.flags {
         simple(out, flag.name());
     }
-    integer(out, spec.keys.first as i64);
-    integer(out, spec.keys.last as i64);
-    integer(out, spec.keys.step as i64);
+    let keys = spec.keys;
+    let fixed = match keys.last {
+        // Where they are depends on the arguments.
+        KeyPlaces::COUNTED => [0; 3],
+        last => [keys.first as i64, last as i64, keys.step as i64],
+    };
+    fixed.into_iter().for_each(|place| integer(out, place));
     let categories = spec.all_categories();
     set(out, version, categories.len());
     for category in categories {
@@ -104,6 +109,7 @@ fn info(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
 /// The positions of the keys, in the words of Redis 7. Its last key is relative to the first.
 fn key_places(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     let keys = spec.keys;
+    let is_counted = keys.last == KeyPlaces::COUNTED;
     let last = if keys.last < 0 { keys.last as i64 } else { keys.last as i64 - keys.first as i64 };
     map(out, version, 3);
     bulk(out, b"flags");
@@ -116,9 +122,17 @@ fn key_places(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     text(out, "type", "index");
     bulk(out, b"spec");
     map(out, version, 1);
-    number(out, "index", keys.first as i64);
+    number(out, "index", keys.first as i64 - i64::from(is_counted));
     bulk(out, b"find_keys");
     map(out, version, 2);
+    if is_counted {
+        text(out, "type", "keynum");
+        bulk(out, b"spec");
+        map(out, version, 3);
+        number(out, "keynumidx", 0);
+        number(out, "firstkey", 1);
+        return number(out, "keystep", keys.step as i64);
+    }
     text(out, "type", "range");
     bulk(out, b"spec");
     map(out, version, 3);

@@ -1,8 +1,11 @@
 //! Requests that wait for keys, and CLIENT UNBLOCK.
 
 use super::executor::{RespExecutor, Responder};
+use super::hand_over::HandingOver;
 use super::host::Host;
+use super::key_answers::GoingOn;
 use crate::waits::Run;
+use remora_engine::moving::KeyAt;
 use remora_frontend::{Job, Order, Question, Waiting, What};
 use remora_protocol::Command;
 use remora_protocol::message::Status;
@@ -12,7 +15,7 @@ use remora_resp::request::Blocking;
 impl<H: Host> RespExecutor<H> {
     /// An operation on the first of some keys that holds something for it, now or later.
     pub(super) fn block(&mut self, responder: &mut Responder, blocking: &Blocking<'_>) {
-        let Blocking { ref keys, request, until_ms, form } = *blocking;
+        let Blocking { ref keys, request, until_ms, form, hand_over } = *blocking;
         let mut runs: Vec<Run> = Vec::new();
         let mut bytes = 0;
         for key in keys.clone() {
@@ -27,6 +30,13 @@ impl<H: Host> RespExecutor<H> {
         }
         let first = runs.first().map_or(self.host.home(), |run| run.shard);
         let token = self.token_of(responder, first, 0);
+        if let (Some(over), Some(from)) = (hand_over, keys.clone().next()) {
+            let place =
+                |key: &[u8], shard| KeyAt { key: key.into(), database: self.database, shard };
+            let (from, to) = (place(from, first), place(over.to, self.route(over.to).1));
+            let handing = HandingOver::new((from, to), (over.put, over.put_back));
+            self.go_on_with(responder, 0, GoingOn::HandingOver(Box::new(handing)));
+        }
         let asked = Question { shard: first, what: What::Other, bytes };
         responder.ask(asked, self.host.shards());
         responder.block();

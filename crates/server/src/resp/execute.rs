@@ -3,6 +3,7 @@
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
+use super::key_answers::request_part_key;
 use super::trees::places::TreePlaces;
 use remora_frontend::{
     Each, Executor, KeyCommand, ManyKeys, News, OwnedReply, PARKED, PartRequest, Token, Wanted,
@@ -78,7 +79,9 @@ impl<H: Host> Executor for RespExecutor<H> {
 
     fn forget(&mut self, responder: &Responder) {
         let serial = responder.serial();
-        self.host.with_waits(|waits| waits.forget(serial));
+        if let Some(token) = self.host.with_waits(|waits| waits.forget(serial)).flatten() {
+            self.key_answers.going_on.remove(&request_part_key(&token));
+        }
     }
 
     fn news(&mut self) -> News {

@@ -1,5 +1,6 @@
 //! How requests about the key space continue after the answers of shards.
 
+use super::hand_over::HandingOver;
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
 use remora_frontend::Token;
@@ -35,6 +36,8 @@ pub(super) enum GoingOn {
     Moving(Box<Moving>),
     /// A key gets the results.
     Storing(Box<Storing>),
+    /// What was taken from a key goes to another one.
+    HandingOver(Box<HandingOver>),
     /// The answer is the reply.
     Last,
 }

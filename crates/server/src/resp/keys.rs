@@ -27,7 +27,7 @@ const KEYS_STEP: u32 = 1_000;
 const PLACE_SHIFT: u32 = 6;
 
 /// The next step after an answer.
-enum Next {
+pub(super) enum Next {
     Reply(OwnedReply),
     /// The encoded command for this shard.
     Ask(usize, Vec<u8>),
@@ -132,7 +132,7 @@ impl<H: Host> RespExecutor<H> {
     }
 
     /// The next request of a connection continues so when its part is answered.
-    fn go_on_with(&mut self, responder: &Responder, part: usize, on: GoingOn) {
+    pub(super) fn go_on_with(&mut self, responder: &Responder, part: usize, on: GoingOn) {
         let part = (responder.slot(), responder.serial(), responder.next_request(), part);
         self.key_answers.going_on.insert(part, (on, 0));
     }
@@ -180,12 +180,17 @@ impl<H: Host> RespExecutor<H> {
             }
             GoingOn::Moving(moving) => asked_next(&reply, |reply| moving.next(reply)),
             GoingOn::Storing(storing) => asked_next(&reply, |reply| storing.next(reply)),
+            GoingOn::HandingOver(handing) => handing.next(reply),
             GoingOn::Last => Next::Reply(reply),
         };
         match next {
             // An operation on a key runs to its end even if its connection is closed.
             Next::Ask(shard, command)
-                if is_there || matches!(on, GoingOn::Moving(_) | GoingOn::Storing(_)) =>
+                if is_there
+                    || matches!(
+                        on,
+                        GoingOn::Moving(_) | GoingOn::Storing(_) | GoingOn::HandingOver(_)
+                    ) =>
             {
                 self.ask_on(token, on, (shard, command));
                 None
@@ -196,7 +201,7 @@ impl<H: Host> RespExecutor<H> {
     }
 }
 
-fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
+pub(super) fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     command.encode_within(database, 0, &mut bytes);
     bytes

@@ -9,6 +9,7 @@ mod block;
 mod execute;
 mod executor;
 mod geo;
+mod hand_over;
 mod hashes;
 mod host;
 mod info;

@@ -65,7 +65,7 @@ fn nobody_ends_a_wait_that_a_shard_answers() {
     assert!(wait.claim.take());
     assert!(!waits.end(1, Status::Unblocked));
     waits.time_out(5);
-    waits.forget(1);
+    assert_eq!(waits.forget(1), None);
     waits.end_all(Status::WaitEnded);
     assert!(!waits.has_output() && waits.len() == 1 && waits.next_deadline_ms().is_none());
     waits.answered(&token(1));
@@ -85,7 +85,7 @@ fn waits_end_in_the_order_of_their_deadlines() {
     let over = Status::NotFound;
     assert_eq!(statuses(&mut waits), [(3, over), (5, over), (4, over)]);
     assert_eq!(waits.next_deadline_ms(), Some(30));
-    waits.forget(1);
+    assert_eq!(waits.forget(1), Some(token(1)));
     assert_eq!((waits.next_deadline_ms(), waits.len()), (None, 1));
     assert_eq!(statuses(&mut waits), []);
 }
@@ -228,9 +228,7 @@ impl World {
             waits.end(serial, Status::Unblocked);
             return;
         }
-        let before = waits.len();
-        waits.forget(serial);
-        if waits.len() < before {
+        if waits.forget(serial).is_some() {
             self.closed.insert(serial);
         }
     }
