@@ -652,3 +652,5 @@ impl RingSession {
 
 #[cfg(test)]
 mod held_tests;
+#[cfg(test)]
+mod waiting_tests;
