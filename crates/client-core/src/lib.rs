@@ -51,6 +51,7 @@ mod in_flight;
 mod inbox;
 mod lane;
 mod large;
+mod list;
 mod machine_share;
 #[cfg(test)]
 mod models;
@@ -84,6 +85,8 @@ pub use data_buffers::DataBufferCounts;
 pub use error::{ConnectError, Error};
 pub use found::{Each, Got};
 pub use hash::{HashEvents, OpenHash};
+pub use list::{ListEvents, ListItems, OpenList};
+pub use remora_protocol::list::Side;
 pub use in_flight::Ticket;
 pub use options::{Options, PointerCacheKind, SetOptions};
 pub use path::{Path, ServedBy};

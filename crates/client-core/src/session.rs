@@ -16,6 +16,7 @@ use crate::found::{Each, Got};
 use crate::hash::OpenHash;
 use crate::in_flight::Ticket;
 use crate::large::ask_any_size;
+use crate::list::{ListItems, OpenList};
 use crate::options::{Options, SetOptions};
 use crate::path::Path;
 use crate::read;
@@ -31,6 +32,7 @@ use remora_index::rtree::Query;
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeInfo;
+use remora_protocol::list::Side;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, ObjectId, PutObject};
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
@@ -514,6 +516,74 @@ impl Session {
     pub fn hash_all(&mut self, open: &OpenHash) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
         self.core.begin()?;
         open.all(&mut self.core)
+    }
+
+    /// A view of the list that a key holds, or will hold. Nothing is asked.
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn open_list(&self, key: &[u8]) -> Result<OpenList, Error> {
+        OpenList::new(&self.core.directory, key)
+    }
+
+    /// The elements of a range, all of one moment. An index below 0 counts from the end.
+    pub fn list_range(
+        &mut self,
+        open: &mut OpenList,
+        range: (i64, i64),
+        path: Path,
+    ) -> Result<ListItems, Error> {
+        open.range(&mut self.core, range, path)
+    }
+
+    /// Adds elements at one end, one after the other, as one change; gives the list's length.
+    ///
+    /// # Errors
+    /// See [`Error`]. Without any element it is refused as malformed.
+    pub fn list_push(
+        &mut self,
+        open: &OpenList,
+        side: Side,
+        items: &[&[u8]],
+    ) -> Result<u64, Error> {
+        open.push(&mut self.core, side, items)
+    }
+
+    /// Removes up to `count` elements from one end; gives them, the outermost first.
+    pub fn list_pop(
+        &mut self,
+        open: &OpenList,
+        side: Side,
+        count: u64,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        open.pop(&mut self.core, side, count)
+    }
+
+    /// Number of elements; 0 without the key.
+    pub fn list_len(&mut self, open: &OpenList) -> Result<u64, Error> {
+        self.core.begin()?;
+        open.len(&mut self.core)
+    }
+
+    /// Replaces the element of an index. Whether it was there.
+    pub fn list_set(&mut self, open: &OpenList, index: i64, value: &[u8]) -> Result<bool, Error> {
+        open.set_at(&mut self.core, index, value)
+    }
+
+    /// Removes elements that equal a value: `count` at most from the front, or from the end if it is
+    /// below 0, or all if it is 0. Gives how many.
+    pub fn list_remove(
+        &mut self,
+        open: &OpenList,
+        count: i64,
+        value: &[u8],
+    ) -> Result<u64, Error> {
+        open.remove(&mut self.core, count, value)
+    }
+
+    /// Leaves the elements of a range.
+    pub fn list_trim(&mut self, open: &OpenList, (start, stop): (i64, i64)) -> Result<(), Error> {
+        open.trim(&mut self.core, start, stop)
     }
 
     /// Makes an empty tree. False if there is one of that name.

@@ -125,6 +125,7 @@ mod cluster;
 mod error;
 mod geo;
 mod hash;
+mod list;
 mod options;
 mod scan;
 mod session;
@@ -138,9 +139,10 @@ pub use cluster::{ClusterClient, ClusterCounts, ClusterSession};
 pub use error::{Cause, ClusterConnectError, ConnectError, ConnectFailure, Error, Refusal};
 pub use geo::{Area, Around, GeoKey, GeoMember, Position};
 pub use hash::HashKey;
+pub use list::ListKey;
 pub use options::{Address, Options, PointerCache, Transport, UnknownAddress, Wake};
 pub use remora_client_core::{
-    Counts, DataBufferCounts, Each, Explanation, Got, Path, Policy, Route, ServedBy, SyncPoint, Why,
+    Counts, DataBufferCounts, Each, Explanation, Got, ListEvents, ListItems, Path, Policy, Route, ServedBy, SyncPoint, Why,
 };
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_layout::rect::{BadRect, Predicate, Rect};

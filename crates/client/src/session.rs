@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::time::{after, from_unix_ms, to_unix_ms};
-use crate::views::{HashViews, TreeViews};
+use crate::views::{HashViews, ListViews, TreeViews};
 use remora_client_core as core;
 use remora_layout::kind::Kind;
 use remora_protocol::message::Status;
@@ -12,14 +12,15 @@ use std::time::{Duration, SystemTime};
 /// One thread's use of a connection. Operations take `&mut self`; a borrowed result is valid until
 /// the next operation.
 ///
-/// A handle names a key of one type: [`Session::string`], [`Session::hash`], [`Session::tree`],
-/// [`Session::geo`]. The session keeps the known locations of hashes and trees, so that creating a
-/// handle again costs nothing.
+/// A handle names a key of one type: [`Session::string`], [`Session::hash`], [`Session::list`],
+/// [`Session::tree`], [`Session::geo`]. The session keeps the known locations of hashes, lists and
+/// trees, so that creating a handle again costs nothing.
 pub struct Session {
     pub(crate) core: core::Session,
     /// How values are fetched if a handle does not say otherwise.
     pub(crate) path: core::Path,
     pub(crate) hashes: HashViews,
+    pub(crate) lists: ListViews,
     pub(crate) trees: TreeViews,
 }
 
@@ -57,6 +58,8 @@ pub enum KeyType {
     String,
     /// A hash.
     Hash,
+    /// A list.
+    List,
     /// A tree of places.
     Tree,
     /// Members with positions on the globe.
@@ -70,6 +73,7 @@ impl KeyType {
         match kind.of_type() {
             Kind::STRING => Self::String,
             Kind::HASH => Self::Hash,
+            Kind::LIST => Self::List,
             Kind::RTREE => Self::Tree,
             Kind::GEO => Self::Geo,
             _ => Self::Other,
@@ -79,7 +83,8 @@ impl KeyType {
 
 impl Session {
     pub(crate) fn new(core: core::Session, path: core::Path) -> Self {
-        Self { core, path, hashes: HashViews::default(), trees: TreeViews::default() }
+        let (hashes, lists) = (HashViews::default(), ListViews::default());
+        Self { core, path, hashes, lists, trees: TreeViews::default() }
     }
 
     /// The value of a string key: [`StringKey::get`](crate::StringKey::get).

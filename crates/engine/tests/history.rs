@@ -16,6 +16,7 @@ use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
 use remora_protocol::geo::Position;
 use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;
+use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Items, Pairs};
@@ -126,6 +127,7 @@ impl Source {
             0 => self.hash(),
             1 => self.tree(),
             2 => self.geo(),
+            5 => self.list(),
             3 => self.time_passes(),
             4 if self.random.one_in(20) => self.flush(),
             _ => {}
@@ -188,7 +190,8 @@ impl Source {
 
     pub fn run(&mut self, steps: usize) {
         for left in (0..steps).rev() {
-            match self.random.below(20) {
+            match self.random.below(22) {
+                20 | 21 => self.list(),
                 0..=8 => self.string(),
                 9..=11 => self.geo(),
                 12..=14 => self.tree(),
@@ -326,6 +329,40 @@ impl Source {
                 self.ask(&Command::Of { key, request });
                 return;
             }
+        };
+        self.ask(&Command::Of { key, request: command.request() });
+    }
+
+    fn list(&mut self) {
+        let key = &self.key_or_other("l")[..];
+        let other = &self.key("l")[..];
+        let [own, its] = [key, other].map(|key| home(key, self.shards.len()));
+        let other = if own == its { other } else { key };
+        let random = &mut self.random;
+        let value = match random.below(20) {
+            0 => random.bytes_up_to(3_000),
+            _ => random.below(300).to_string().into_bytes(),
+        };
+        let mut list = Vec::new();
+        let most = if random.one_in(3) { 120 } else { 4 };
+        for _ in 0..1 + random.below(most) {
+            Items::push(&mut list, &random.below(300).to_string().into_bytes());
+        }
+        Items::push(&mut list, &value);
+        let items = Items::parse(&list).unwrap();
+        let mut two = Vec::new();
+        items.iter().flatten().chain([&value[..]]).take(2).for_each(|of| Items::push(&mut two, of));
+        let pivot_and_value = Items::parse(&two).unwrap();
+        let [side, to] = [0, 1].map(|_| if random.one_in(2) { Side::Left } else { Side::Right });
+        let (index, value) = (random.below(90) as i64 - 45, &value[..]);
+        let command = match random.below(14) {
+            0..=4 => ListCommand::Push { side, if_there: random.one_in(6), items },
+            5..=7 => ListCommand::Pop { side, count: random.below(if most > 4 { 60 } else { 4 }) },
+            8 => ListCommand::SetAt { index, value },
+            9 => ListCommand::Insert { after: random.one_in(2), pivot_and_value },
+            10 => ListCommand::Remove { count: index / 20, value },
+            11 => ListCommand::Trim { start: random.below(9) as i64, stop: -1 - random.below(9) as i64 },
+            _ => ListCommand::Move { from: side, to, other },
         };
         self.ask(&Command::Of { key, request: command.request() });
     }

@@ -24,6 +24,9 @@ mod synced;
 // Hashes.
 mod hashes;
 
+// Lists.
+mod lists;
+
 // GEO keys.
 mod geo;
 mod geo_readers;

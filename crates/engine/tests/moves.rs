@@ -16,6 +16,7 @@ use remora_layout::tree::TreeKind;
 use remora_protocol::geo::Position;
 use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;
+use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{
@@ -27,7 +28,7 @@ const RENAME: How = How { replaces: true, keeps: false };
 const RENAME_NX: How = How { replaces: false, keeps: false };
 const COPY: How = How { replaces: false, keeps: true };
 const COPY_REPLACE: How = How { replaces: true, keeps: true };
-const TYPES: [&[u8]; 3] = [b"hash", b"geo", b"tree"];
+const TYPES: [&[u8]; 4] = [b"hash", b"geo", b"tree", b"list"];
 
 /// Some shards, and the time.
 struct World {
@@ -131,6 +132,17 @@ impl World {
         }
     }
 
+    fn list(&mut self, place: KeyRef<'_>, elements: usize) {
+        for at in 0..elements {
+            let mut list = Vec::new();
+            Items::push(&mut list, &vec![at as u8; at % 90]);
+            let (side, items) = (Side::Right, Items::parse(&list).unwrap());
+            let request = ListCommand::Push { side, if_there: false, items }.request();
+            let answer = self.of(place, &Command::Of { key: place.key, request });
+            assert_eq!(answer.1, at as i64 + 1);
+        }
+    }
+
     fn geo(&mut self, place: KeyRef<'_>, members: usize) {
         let mut list = Vec::new();
         for at in 0..members {
@@ -177,6 +189,7 @@ impl World {
         match place.key {
             b"hash" => self.hash(place, parts),
             b"geo" => self.geo(place, parts),
+            b"list" => self.list(place, parts),
             _ => self.tree(place, parts as u64),
         }
     }
@@ -186,6 +199,10 @@ impl World {
         match place.key {
             b"hash" => {
                 let request = HashCommand::Increment { name: b"count", by: 1 }.request();
+                self.of(place, &Command::Of { key: place.key, request }).0
+            }
+            b"list" => {
+                let request = ListCommand::Pop { side: Side::Left, count: 1 }.request();
                 self.of(place, &Command::Of { key: place.key, request }).0
             }
             b"geo" => {
@@ -679,7 +696,7 @@ fn a_record_that_does_not_fit_leaves_all_as_it_was() {
 /// key where they were made.
 #[test]
 fn what_is_changed_once_a_dump_has_ended_is_not_removed() {
-    for key in [&b"string"[..], b"hash", b"geo", b"tree"] {
+    for key in [&b"string"[..], b"hash", b"geo", b"tree", b"list"] {
         for shard in [0, 1] {
             if (key, shard) == (b"string", 0) {
                 // It goes in one turn.

@@ -11,6 +11,7 @@ use remora_log::{Assembler, Cursor, Frames, LogKey};
 use remora_protocol::geo::Position;
 use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::{HashCommand, Told};
+use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, Expiry, Items};
@@ -23,13 +24,14 @@ const SECRET: u64 = 0x10c;
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Made {
     Hash,
+    List,
     Tree,
     Geo,
     /// A string beside them.
     String,
 }
 
-const OBJECTS: [Made; 3] = [Made::Hash, Made::Tree, Made::Geo];
+const OBJECTS: [Made; 4] = [Made::Hash, Made::Tree, Made::Geo, Made::List];
 /// Parts of an object.
 const PARTS: u64 = 200;
 
@@ -99,6 +101,14 @@ impl Fixture {
                 let (status, added, _) = self.hash(key, HashCommand::Set { pairs });
                 (status, added)
             }
+            Made::List => {
+                let mut items = Vec::new();
+                parts.for_each(|at| Items::push(&mut items, &[at as u8; 80]));
+                let (side, items) = (Side::Right, Items::parse(&items).unwrap());
+                let push = ListCommand::Push { side, if_there: false, items };
+                let (status, ..) = self.ask(&Command::Of { key, request: push.request() });
+                (status, if status == Status::Ok { number as i64 } else { 0 })
+            }
             Made::Tree => {
                 let mut added = 0;
                 for at in parts {
@@ -136,6 +146,10 @@ impl Fixture {
         let number = match made {
             Made::String => self.ask(&Command::StrLen { key }).1,
             Made::Hash => self.hash(key, HashCommand::Length).1,
+            Made::List => {
+                let request = ListCommand::Length.request();
+                self.ask(&Command::Of { key, request }).1
+            }
             Made::Tree => {
                 let window = Rect { min_x: -1.0, max_x: 1e6, min_y: -1.0, max_y: 1e6 };
                 let predicate = remora_layout::rect::Predicate::Intersects;
@@ -307,7 +321,7 @@ fn to_be_touched_is_a_use_and_to_exist_is_none() {
 fn an_object_grows_while_others_go_and_never_goes_itself() {
     for made in OBJECTS {
         let mut fixture = Fixture::new(Eviction::S3Fifo);
-        let others = fill_twice(&mut fixture, |at| OBJECTS[at as usize % 3]);
+        let others = fill_twice(&mut fixture, |at| OBJECTS[at as usize % OBJECTS.len()]);
         let mut parts = 0;
         // Bounded: memory ends.
         let status = loop {
@@ -531,7 +545,7 @@ fn a_key_that_is_given_to_another_one_stays_and_what_is_read_in_turns_is_whole()
 #[test]
 fn writes_beside_a_flush_of_full_memory_are_what_the_log_says() {
     let mut fixture = Fixture::new(Eviction::S3Fifo);
-    fill_twice(&mut fixture, |at| OBJECTS[at as usize % 3]);
+    fill_twice(&mut fixture, |at| OBJECTS[at as usize % OBJECTS.len()]);
     for at in 0..300 {
         assert_eq!(fixture.set(&key(20_000 + at), &[1; 100]), Status::Ok);
     }

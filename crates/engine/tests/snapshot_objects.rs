@@ -15,6 +15,7 @@ use remora_layout::limits::{
 use remora_layout::rect::Rect;
 use remora_protocol::geo::{GeoCommand, Member, Members, Position};
 use remora_protocol::hash::HashCommand;
+use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{
@@ -115,11 +116,52 @@ fn change_string(shard: &mut Shard, random: &mut Random, bytes: u64) {
     ask(shard, &command);
 }
 
+fn change_list(shard: &mut Shard, random: &mut Random, elements: u64) {
+    for _ in 0..1 + random.below(10) {
+        let value = match random.below(30) {
+            0 => random.bytes_up_to(9_000),
+            _ => format!("element {}", random.below(300)).into_bytes(),
+        };
+        let mut list = Vec::new();
+        // It stays at about so many elements.
+        let length = of_list(shard, ListCommand::Length).1;
+        let count = if (length as u64) < elements { 1 + random.below(8) } else { 0 };
+        (0..count.max(1)).for_each(|_| Items::push(&mut list, &value));
+        let items = Items::parse(&list).unwrap();
+        let side = if random.one_in(2) { Side::Left } else { Side::Right };
+        let index = random.below(elements) as i64 - elements as i64 / 2;
+        let command = match random.below(16) {
+            0..=5 => ListCommand::Push { side, if_there: false, items },
+            6..=8 => ListCommand::Pop { side, count: 1 + random.below(9) },
+            9 | 10 => ListCommand::SetAt { index, value: &value },
+            11 | 12 => {
+                let (_, _, pivot) = of_list(shard, ListCommand::Index { index });
+                list.clear();
+                Items::push(&mut list, pivot.as_deref().unwrap_or(b"nowhere"));
+                Items::push(&mut list, &value);
+                let pivot_and_value = Items::parse(&list).unwrap();
+                ListCommand::Insert { after: random.one_in(2), pivot_and_value }
+            }
+            13 | 14 => ListCommand::Remove { count: random.below(5) as i64 - 2, value: &value },
+            _ => ListCommand::Trim { start: random.below(40) as i64, stop: -1 - random.below(9) as i64 },
+        };
+        of_list(shard, command);
+    }
+}
+
+fn of_list(shard: &mut Shard, command: ListCommand<'_>) -> (Status, i64, Option<Vec<u8>>) {
+    let command = Command::Of { key: KEY, request: command.request() };
+    let hash = shard.hash_of(Database::ZERO, &command);
+    let reply = shard.execute(&command, hash, NOW);
+    (reply.status, reply.number, reply.value.map(<[u8]>::to_vec))
+}
+
 /// The change of an object of this type. A new type needs one.
 pub fn change_of(kind: Kind) -> fn(&mut Shard, &mut Random, u64) {
     match kind {
         Kind::STRING => change_string,
         Kind::HASH => change_hash,
+        Kind::LIST => change_list,
         Kind::GEO => change_geo,
         Kind::RTREE => change_tree,
         other => panic!("no test of a snapshot of {other:?}"),

@@ -44,7 +44,7 @@ impl Kind {
     /// A field of a hash.
     pub const HASH_FIELD: Self = Self(66);
     /// A chunk of a list's entries.
-    pub const LIST_CHUNK: Self = Self(68);
+    pub const LIST_CHUNK: Self = Self(67);
 
     /// The name that users know for a key of this kind; to Redis a GEO key is a sorted set.
     pub const fn name(self) -> &'static str {

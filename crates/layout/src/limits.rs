@@ -283,6 +283,11 @@ pub const WHOLE_ENTRIES_BYTES: usize = 1024;
 pub const CHUNK_ENTRIES: usize = 100;
 /// Bytes of the entries of such a chunk, at most; a longer entry has a chunk of its own.
 pub const CHUNK_BYTES: usize = 8 << 10;
+/// Bytes of the longest chunk that a client reads one-sidedly: one of [`CHUNK_BYTES`] in its slot.
+pub const CHUNK_READ_BYTES: usize = CHUNK_BYTES + CHUNK_BYTES / 4;
+/// Chunks that a client walks one-sidedly for a range of a list, at most: each of them is a round
+/// trip. Further ones are asked for.
+pub const LIST_READ_CHUNKS: u64 = 8;
 /// Names and values in one command about fields, or about several keys: the command is one turn of
 /// its shard, which therefore takes some tens of milliseconds at most.
 pub const MAX_COMMAND_ITEMS: usize = 65_536;

@@ -21,6 +21,7 @@ mod pairs;
 pub mod replication;
 mod reply;
 mod sized;
+pub mod steps;
 mod types;
 
 pub use claim::Claim;

@@ -144,6 +144,12 @@ pub enum CommandError {
     /// A count below zero, or none.
     #[error("ERR value is out of range, must be positive")]
     NotPositive,
+    /// A number of keys below 1, or none.
+    #[error("ERR numkeys should be greater than 0")]
+    KeyCount,
+    /// LMPOP with a count below 1.
+    #[error("ERR count should be greater than 0")]
+    PopCount,
     /// LPOS with rank 0.
     #[error(
         "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use \

@@ -12,6 +12,7 @@ use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_protocol::glob::Glob;
 use remora_protocol::message::Status;
+use remora_protocol::steps::Steps;
 use remora_protocol::{self as protocol, Command, Items};
 use std::borrow::Cow;
 use std::fmt;
@@ -132,6 +133,13 @@ pub enum Request<'a> {
     /// An operation on the first of several keys that holds something for it; if none does, it waits
     /// for one that does.
     Block(Blocking<'a>),
+    /// An operation on several keys' objects: one question to a shard after the other.
+    Steps {
+        /// The questions.
+        steps: Box<Steps>,
+        /// How the reply is made.
+        form: ReplyForm,
+    },
     /// DBSIZE.
     DbSize,
     /// DEBUG DIGEST.
@@ -190,6 +198,8 @@ pub struct Blocking<'a> {
 pub struct HandOver<'a> {
     /// The other key.
     pub to: &'a [u8],
+    /// The operation that takes and gives in one, for keys of one shard, and the form of its reply.
+    pub at_once: (protocol::Request<'a>, ReplyForm),
     /// Puts the items there.
     pub put: ItemsRequest,
     /// Puts them back, if the other key cannot have them.

@@ -106,50 +106,55 @@ impl Group {
 pub struct KeyPlaces {
     /// First key; 0 for a command without keys.
     pub first: usize,
-    /// Last key; -1 is the last argument. [`KeyPlaces::COUNTED`]: the argument before the first key is
-    /// the number of keys.
+    /// Last key; -1 is the last argument.
     pub last: isize,
     /// The distance from one key to the next.
     pub step: usize,
+    /// The argument that says how many keys there are behind it; 0: none does. COMMAND INFO says
+    /// then that there are none, as Redis does.
+    pub counted_at: usize,
     /// The kind of access to the keys, in the words of COMMAND INFO.
     pub access: &'static [&'static str],
 }
 
 impl KeyPlaces {
-    /// See [`KeyPlaces::last`].
-    pub const COUNTED: isize = isize::MIN;
-
     /// No keys.
-    pub const NONE: Self = Self { first: 0, last: 0, step: 0, access: &[] };
+    pub const NONE: Self = Self { first: 0, last: 0, step: 0, counted_at: 0, access: &[] };
 
     /// One key, the first argument.
     pub(crate) const fn one(access: &'static [&'static str]) -> Self {
-        Self { first: 1, last: 1, step: 1, access }
+        Self { first: 1, last: 1, step: 1, counted_at: 0, access }
     }
 
     /// A key in each `step` arguments, to the end.
     pub(crate) const fn every(step: usize, access: &'static [&'static str]) -> Self {
-        Self { first: 1, last: -1, step, access }
+        Self { first: 1, last: -1, step, counted_at: 0, access }
     }
 
-    /// Keys from `first` on, as many as the argument before them says.
-    pub(crate) const fn counted(first: usize, access: &'static [&'static str]) -> Self {
-        Self { first, last: Self::COUNTED, step: 1, access }
+    /// Keys whose number an argument says, behind it.
+    pub(crate) const fn counted(counted_at: usize, access: &'static [&'static str]) -> Self {
+        Self { counted_at, access, ..Self::NONE }
     }
 
-    /// The places of the keys among these arguments.
-    pub fn positions<'w>(
+    /// The places of the keys among `count` arguments, of which `word` gives one.
+    pub(crate) fn among<'a>(
         self,
         count: usize,
-        word: impl Fn(usize) -> &'w [u8],
+        word: impl FnOnce(usize) -> &'a [u8],
     ) -> impl Iterator<Item = usize> {
-        let last = if self.last == Self::COUNTED {
-            let keys = integer::parse(word(self.first - 1)).unwrap_or(0);
-            let keys = usize::try_from(keys).unwrap_or(0);
-            let end = self.first.saturating_add(keys).min(count);
-            // Without any the range is empty.
-            end.saturating_sub(1).max(self.first - 1)
-        } else if self.last < 0 {
+        let from = self.counted_at + 1;
+        let counted = if self.counted_at == 0 || self.counted_at >= count {
+            0
+        } else {
+            let keys = integer::parse(word(self.counted_at)).and_then(|keys| keys.try_into().ok());
+            keys.unwrap_or(0usize).min(count - from)
+        };
+        (from..from + counted).chain(self.positions(count))
+    }
+
+    /// The places of the keys among `count` arguments.
+    pub fn positions(self, count: usize) -> impl Iterator<Item = usize> {
+        let last = if self.last < 0 {
             count.saturating_sub(self.last.unsigned_abs())
         } else {
             self.last.unsigned_abs().min(count.saturating_sub(1))
@@ -224,7 +229,7 @@ impl CommandSpec {
     /// They have several slots.
     pub fn slot(&self, words: Words<'_>) -> Result<Option<u16>, CommandError> {
         let mut slots =
-            self.keys.positions(words.len(), |at| words.get(at)).map(|at| slot_of(words.get(at)));
+            self.keys.among(words.len(), |at| words.get(at)).map(|at| slot_of(words.get(at)));
         let Some(first) = slots.next() else { return Ok(None) };
         match slots.all(|slot| slot == first) {
             true => Ok(Some(first)),

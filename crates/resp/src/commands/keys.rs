@@ -131,7 +131,7 @@ const OBJECT_ENCODING: CommandSpec = CommandSpec {
     name: "object|encoding",
     arity: 3,
     flags: &[Flag::ReadOnly],
-    keys: KeyPlaces { first: 2, last: 2, step: 1, access: &["RO"] },
+    keys: KeyPlaces { first: 2, last: 2, step: 1, counted_at: 0, access: &["RO"] },
     categories: &["keyspace"],
     since: "2.2.3",
     group: Group::GENERIC,
@@ -150,7 +150,7 @@ const OBJECT_FREQ: CommandSpec = CommandSpec {
     name: "object|freq",
     arity: 3,
     flags: &[Flag::ReadOnly],
-    keys: KeyPlaces { first: 2, last: 2, step: 1, access: &["RO"] },
+    keys: KeyPlaces { first: 2, last: 2, step: 1, counted_at: 0, access: &["RO"] },
     categories: &["keyspace"],
     since: "4.0.0",
     group: Group::GENERIC,
@@ -198,7 +198,7 @@ const OBJECT_IDLETIME: CommandSpec = CommandSpec {
     name: "object|idletime",
     arity: 3,
     flags: &[Flag::ReadOnly],
-    keys: KeyPlaces { first: 2, last: 2, step: 1, access: &["RO"] },
+    keys: KeyPlaces { first: 2, last: 2, step: 1, counted_at: 0, access: &["RO"] },
     categories: &["keyspace"],
     since: "2.2.3",
     group: Group::GENERIC,
@@ -229,7 +229,7 @@ const OBJECT_REFCOUNT: CommandSpec = CommandSpec {
     name: "object|refcount",
     arity: 3,
     flags: &[Flag::ReadOnly],
-    keys: KeyPlaces { first: 2, last: 2, step: 1, access: &["RO"] },
+    keys: KeyPlaces { first: 2, last: 2, step: 1, counted_at: 0, access: &["RO"] },
     categories: &["keyspace"],
     since: "2.2.3",
     group: Group::GENERIC,
@@ -261,7 +261,7 @@ const BETWEEN_SHARDS: &str = "Between keys of different shards it is not atomic:
 
 /// Places of two keys.
 const fn two_keys(access: &'static [&'static str]) -> KeyPlaces {
-    KeyPlaces { first: 1, last: 2, step: 1, access }
+    KeyPlaces { first: 1, last: 2, step: 1, counted_at: 0, access }
 }
 
 /// The error of RENAME and RENAMENX without the key.

@@ -11,7 +11,7 @@ use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResu
 use crate::wire::{RespVersion, Words, encode};
 use remora_frontend::ShardAnswer;
 use remora_layout::limits::MAX_COMMAND_ITEMS;
-use remora_protocol::list::{ListCommand, Search, Side};
+use remora_protocol::list::{self, ListCommand, Search, Side};
 use remora_protocol::message::Status;
 use remora_protocol::{Items, integer};
 
@@ -377,8 +377,127 @@ fn lpos(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, ListCommand::Position { value: value(words.get(2))?, how }, form)
 }
 
+const LEFT_OR_RIGHT: &[Argument] =
+    &[Argument::word("left", "LEFT"), Argument::word("right", "RIGHT")];
+
+const LMOVE: CommandSpec = CommandSpec {
+    name: "lmove",
+    arity: 5,
+    flags: &[Flag::Write, Flag::DenyOom],
+    keys: KeyPlaces { last: 2, ..KeyPlaces::one(&["RW", "access", "delete", "insert"]) },
+    since: "6.2.0",
+    summary: "Moves an element from an end of a list to an end of another one, and returns it.",
+    notes: "Null without the first list. Both keys may be the same. Where the keys are of one \
+shard, as with a common hash tag, it is one step; otherwise the element is in neither list for a \
+moment.",
+    arguments: &[
+        Argument::new("source", Kind::Key),
+        Argument::new("destination", Kind::Key),
+        Argument::of("wherefrom", Kind::OneOf, LEFT_OR_RIGHT),
+        Argument::of("whereto", Kind::OneOf, LEFT_OR_RIGHT),
+    ],
+    parse: |words, _| {
+        let sides = (side(words, 3)?, side(words, 4)?);
+        move_element(words, sides, &MOVED)
+    },
+    ..LIST
+};
+
+static MOVED: ObjectReply = ObjectReply::new("lmove", Shape::Value);
+
+fn side(words: Words<'_>, at: usize) -> Result<Side, CommandError> {
+    match () {
+        () if words.is(at, "left") => Ok(Side::Left),
+        () if words.is(at, "right") => Ok(Side::Right),
+        () => Err(CommandError::Syntax),
+    }
+}
+
+fn move_element<'a>(
+    words: Words<'a>,
+    sides: (Side, Side),
+    reply: &'static ObjectReply,
+) -> ParseResult<'a> {
+    let steps = list::move_element(key(words.get(1))?, key(words.get(2))?, sides);
+    Ok(Request::Steps { steps: Box::new(steps), form: ReplyForm::Object(reply) })
+}
+
+const RPOPLPUSH: CommandSpec = CommandSpec {
+    name: "rpoplpush",
+    arity: 3,
+    since: "1.2.0",
+    summary: "Moves the last element of a list to the front of another one, and returns it.",
+    arguments: &[Argument::new("source", Kind::Key), Argument::new("destination", Kind::Key)],
+    parse: |words, _| move_element(words, (Side::Right, Side::Left), &MOVED_RIGHT_TO_LEFT),
+    ..LMOVE
+};
+
+static MOVED_RIGHT_TO_LEFT: ObjectReply = ObjectReply::new("rpoplpush", Shape::Value);
+
+const LMPOP: CommandSpec = CommandSpec {
+    name: "lmpop",
+    arity: -4,
+    flags: &[Flag::Write],
+    keys: KeyPlaces::counted(1, &["RW", "access", "delete"]),
+    since: "7.0.0",
+    summary: "Removes elements from the first of several keys that has a list; returns the key and \
+the elements.",
+    complexity: "O(N + M) where N is the number of keys and M that of the elements to be returned",
+    notes: "The keys are looked at one after the other. A null array if none has a list.",
+    arguments: &[
+        Argument::new("numkeys", Kind::Integer),
+        KEY.multiple(),
+        Argument::of("where", Kind::OneOf, LEFT_OR_RIGHT),
+        Argument::new("count", Kind::Integer).after("COUNT").optional(),
+    ],
+    parse: lmpop,
+    ..LIST
+};
+
+static POPPED_FIRST: ObjectReply = ObjectReply::new("lmpop", Shape::Own(write_popped_first));
+
+fn write_popped_first(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    let Some((Some(key), _)) = answer.value.and_then(Items::split) else {
+        return encode::null_array(out, version);
+    };
+    encode::array(out, 2);
+    encode::bulk(out, key);
+    encode::array(out, answer.number as usize - 1);
+    let items = answer.value.and_then(Items::parse);
+    for item in items.into_iter().flat_map(Items::iter).skip(1) {
+        encode::bulk_or_null(out, version, item);
+    }
+}
+
+/// A number from 1 on, and otherwise this error.
+fn from_one(word: &[u8], error: CommandError) -> Result<u64, CommandError> {
+    let number = integer::parse(word).and_then(|number| u64::try_from(number).ok());
+    number.filter(|number| *number > 0).ok_or(error)
+}
+
+fn lmpop(words: Words<'_>, _now: u64) -> ParseResult<'_> {
+    let keys = from_one(words.get(1), CommandError::KeyCount)?;
+    let where_at = usize::try_from(keys).ok().and_then(|keys| keys.checked_add(2));
+    let where_at = where_at.filter(|at| *at < words.len()).ok_or(CommandError::Syntax)?;
+    let side = side(words, where_at)?;
+    let count = match words.len() - where_at {
+        1 => 1,
+        3 if words.is(where_at + 1, "count") => {
+            from_one(words.get(where_at + 2), CommandError::PopCount)?
+        }
+        _ => return Err(CommandError::Syntax),
+    };
+    if where_at > MAX_COMMAND_ITEMS {
+        return Err(CommandError::TooManyItems);
+    }
+    let keys: Result<Vec<Box<[u8]>>, _> =
+        (2..where_at).map(|at| key(words.get(at)).map(Box::from)).collect();
+    let steps = list::pop_first(keys?, side, count);
+    Ok(Request::Steps { steps: Box::new(steps), form: ReplyForm::Object(&POPPED_FIRST) })
+}
+
 /// The commands.
 pub(super) const COMMANDS: &[CommandSpec] = &[
-    LINDEX, LINSERT, LLEN, LPOP, LPOS, LPUSH, LPUSHX, LRANGE, LREM, LSET, LTRIM, RPOP, RPUSH,
-    RPUSHX,
+    LINDEX, LINSERT, LLEN, LMOVE, LMPOP, LPOP, LPOS, LPUSH, LPUSHX, LRANGE, LREM, LSET, LTRIM,
+    RPOP, RPOPLPUSH, RPUSH, RPUSHX,
 ];

@@ -5,7 +5,7 @@ use super::index::lookup;
 use crate::error::CommandError;
 use crate::keys::Keys;
 use crate::request::{CommandQuery, ListFilter};
-use crate::spec::{Argument, CommandSpec, KeyPlaces, Kind};
+use crate::spec::{Argument, CommandSpec, Kind};
 use crate::wire::RespVersion;
 use crate::wire::encode::{array, bulk, integer, map, null, set, simple};
 
@@ -51,14 +51,14 @@ fn keys_of<'a>(words: &Keys<'a>) -> Result<Vec<&'a [u8]>, CommandError> {
         ([], _) | (_, [] | [_]) => spec,
         (_, [_, name, ..]) => spec.subcommand(name).ok_or(CommandError::InvalidCommand)?,
     };
-    if spec.keys.first == 0 {
+    if spec.keys.first == 0 && spec.keys.counted_at == 0 {
         return Err(CommandError::NoKeys);
     }
     if !spec.accepts(words.len()) {
         return Err(CommandError::InvalidCommandArity);
     }
-    let places = spec.keys.positions(words.len(), |at| words[at]);
-    Ok(places.map(|position| words[position]).collect())
+    let positions = spec.keys.among(words.len(), |at| words[at]);
+    Ok(positions.map(|position| words[position]).collect())
 }
 
 /// The command with this name, or the subcommand, as in `client|id`.
@@ -81,20 +81,16 @@ fn info(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     for flag in spec.flags {
         simple(out, flag.name());
     }
-    let keys = spec.keys;
-    let fixed = match keys.last {
-        // Where they are depends on the arguments.
-        KeyPlaces::COUNTED => [0; 3],
-        last => [keys.first as i64, last as i64, keys.step as i64],
-    };
-    fixed.into_iter().for_each(|place| integer(out, place));
+    integer(out, spec.keys.first as i64);
+    integer(out, spec.keys.last as i64);
+    integer(out, spec.keys.step as i64);
     let categories = spec.all_categories();
     set(out, version, categories.len());
     for category in categories {
         simple(out, &format!("@{category}"));
     }
     set(out, version, 0);
-    if spec.keys.first == 0 {
+    if spec.keys.first == 0 && spec.keys.counted_at == 0 {
         set(out, version, 0);
     } else {
         set(out, version, 1);
@@ -109,7 +105,6 @@ fn info(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
 /// The positions of the keys, in the words of Redis 7. Its last key is relative to the first.
 fn key_places(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     let keys = spec.keys;
-    let is_counted = keys.last == KeyPlaces::COUNTED;
     let last = if keys.last < 0 { keys.last as i64 } else { keys.last as i64 - keys.first as i64 };
     map(out, version, 3);
     bulk(out, b"flags");
@@ -122,16 +117,16 @@ fn key_places(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     text(out, "type", "index");
     bulk(out, b"spec");
     map(out, version, 1);
-    number(out, "index", keys.first as i64 - i64::from(is_counted));
+    number(out, "index", keys.first.max(keys.counted_at) as i64);
     bulk(out, b"find_keys");
     map(out, version, 2);
-    if is_counted {
+    if keys.counted_at > 0 {
         text(out, "type", "keynum");
         bulk(out, b"spec");
         map(out, version, 3);
         number(out, "keynumidx", 0);
         number(out, "firstkey", 1);
-        return number(out, "keystep", keys.step as i64);
+        return number(out, "keystep", 1);
     }
     text(out, "type", "range");
     bulk(out, b"spec");

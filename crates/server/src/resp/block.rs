@@ -10,12 +10,21 @@ use remora_frontend::{Job, Order, Question, Waiting, What};
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_resp::ReplyForm;
-use remora_resp::request::Blocking;
+use remora_resp::request::{Blocking, HandOver};
 
 impl<H: Host> RespExecutor<H> {
     /// An operation on the first of some keys that holds something for it, now or later.
     pub(super) fn block(&mut self, responder: &mut Responder, blocking: &Blocking<'_>) {
         let Blocking { ref keys, request, until_ms, form, hand_over } = *blocking;
+        // Of keys of one shard an element moves in one step.
+        let is_one_shard = |over: &HandOver<'_>| {
+            let first = keys.clone().next().unwrap_or_default();
+            self.route(first).1 == self.route(over.to).1
+        };
+        let (request, form, hand_over) = match hand_over {
+            Some(over) if is_one_shard(&over) => (over.at_once.0, over.at_once.1, None),
+            hand_over => (request, form, hand_over),
+        };
         let mut runs: Vec<Run> = Vec::new();
         let mut bytes = 0;
         for key in keys.clone() {

@@ -223,6 +223,7 @@ impl<H: Host> RespExecutor<H> {
             }
             Request::Block(blocking) => self.block(responder, &blocking),
             Request::Unblock { serial, status } => self.unblock(responder, serial, status),
+            Request::Steps { steps, form } => self.steps(responder, *steps, form),
             Request::EachPart { key, parts, request, form } => {
                 self.change_each_part(responder, key, (parts, request), form);
             }

@@ -1,6 +1,7 @@
 //! How requests about the key space continue after the answers of shards.
 
 use super::hand_over::HandingOver;
+use super::steps::KeySteps;
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
 use remora_frontend::Token;
@@ -38,6 +39,8 @@ pub(super) enum GoingOn {
     Storing(Box<Storing>),
     /// What was taken from a key goes to another one.
     HandingOver(Box<HandingOver>),
+    /// An operation on several keys goes on.
+    Steps(Box<KeySteps>),
     /// The answer is the reply.
     Last,
 }

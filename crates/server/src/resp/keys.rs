@@ -181,17 +181,12 @@ impl<H: Host> RespExecutor<H> {
             GoingOn::Moving(moving) => asked_next(&reply, |reply| moving.next(reply)),
             GoingOn::Storing(storing) => asked_next(&reply, |reply| storing.next(reply)),
             GoingOn::HandingOver(handing) => handing.next(reply),
+            GoingOn::Steps(steps) => steps.next(&reply),
             GoingOn::Last => Next::Reply(reply),
         };
         match next {
             // An operation on a key runs to its end even if its connection is closed.
-            Next::Ask(shard, command)
-                if is_there
-                    || matches!(
-                        on,
-                        GoingOn::Moving(_) | GoingOn::Storing(_) | GoingOn::HandingOver(_)
-                    ) =>
-            {
+            Next::Ask(shard, command) if is_there || runs_to_its_end(&on) => {
                 self.ask_on(token, on, (shard, command));
                 None
             }
@@ -199,6 +194,14 @@ impl<H: Host> RespExecutor<H> {
             Next::Reply(reply) => Some(reply),
         }
     }
+}
+
+/// Whether a request goes on although its connection is closed: it has begun to change keys.
+const fn runs_to_its_end(on: &GoingOn) -> bool {
+    matches!(
+        on,
+        GoingOn::Moving(_) | GoingOn::Storing(_) | GoingOn::Steps(_) | GoingOn::HandingOver(_)
+    )
 }
 
 pub(super) fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {

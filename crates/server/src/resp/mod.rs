@@ -21,6 +21,7 @@ mod own;
 mod read;
 mod replication;
 mod shard_host;
+mod steps;
 mod trees;
 
 pub(crate) use acceptor::Acceptor;

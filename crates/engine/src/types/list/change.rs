@@ -231,7 +231,7 @@ impl Lists {
     }
 
     /// Appends so many elements from one end, the outermost first, as [`Items`].
-    fn gather<J: Journal>(
+    pub(super) fn gather<J: Journal>(
         &self,
         store: &Store<J>,
         held: Held,

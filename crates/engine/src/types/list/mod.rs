@@ -9,6 +9,7 @@
 mod change;
 mod edit;
 mod held;
+mod other;
 mod read;
 mod search;
 mod transfer;
@@ -67,6 +68,9 @@ impl<J: Journal> Type<J> for Lists {
             ListCommand::Keep { from, keep } => self.keep(store, at, from, keep),
             ListCommand::InsertAt { index, value } => self.insert_at(store, at, index, value),
             ListCommand::RemoveAt { indexes } => self.remove_at(store, at, indexes),
+            // The log has its two changes instead.
+            ListCommand::Move { .. } if store.is_applying => Reply::status(Status::Malformed),
+            ListCommand::Move { from, to, other } => self.move_element(store, on, (from, to), other),
             ListCommand::Range { .. } | ListCommand::Position { .. } => {
                 self.whole_read(store, on, request)
             }

@@ -1,6 +1,6 @@
 //! Commands that wait until a list has elements.
 
-use super::{LIST, TAKES};
+use super::{LEFT_OR_RIGHT, LIST, TAKES, from_one, side};
 use crate::arguments::{KEY, wait_until};
 use crate::error::CommandError;
 use crate::form::{ObjectReply, ReplyForm, Shape};
@@ -12,19 +12,26 @@ use remora_frontend::ShardAnswer;
 use remora_layout::limits::MAX_COMMAND_ITEMS;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
-use remora_protocol::{Items, Request as On, integer};
+use remora_protocol::{Items, Request as On};
 
 const TIMEOUT: Argument = Argument::new("timeout", Kind::Double);
 const COUNT: Argument = Argument::new("count", Kind::Integer).after("COUNT").optional();
-const DIRECTIONS: &[Argument] = &[Argument::word("left", "LEFT"), Argument::word("right", "RIGHT")];
-const WHERE: Argument = Argument::of("where", Kind::OneOf, DIRECTIONS);
+const LEFT_OR_RIGHT: &[Argument] =
+    &[Argument::word("left", "LEFT"), Argument::word("right", "RIGHT")];
+const WHERE: Argument = Argument::of("where", Kind::OneOf, LEFT_OR_RIGHT);
 
 /// Commands that wait for elements of some keys.
 const WAITS: CommandSpec = CommandSpec {
     arity: -3,
     flags: &[Flag::Write, Flag::NoScript, Flag::Blocking],
     since: "2.0.0",
-    keys: KeyPlaces { first: 1, last: -2, step: 1, access: &["RW", "access", "delete"] },
+    keys: KeyPlaces {
+        first: 1,
+        last: -2,
+        step: 1,
+        counted_at: 0,
+        access: &["RW", "access", "delete"],
+    },
     arguments: &[KEY.multiple(), TIMEOUT],
     complexity: "O(N) where N is the number of keys",
     notes: "Returns the key and the element; null once the timeout, in seconds, is over; 0 waits \
@@ -36,7 +43,13 @@ which they began to wait.",
 /// Commands that wait for an element and move it.
 const MOVES: CommandSpec = CommandSpec {
     flags: &[Flag::Write, Flag::DenyOom, Flag::NoScript, Flag::Blocking],
-    keys: KeyPlaces { first: 1, last: 2, step: 1, access: &["RW", "access", "delete"] },
+    keys: KeyPlaces {
+        first: 1,
+        last: 2,
+        step: 1,
+        counted_at: 0,
+        access: &["RW", "access", "delete"],
+    },
     complexity: "O(1)",
     ..LIST
 };
@@ -72,11 +85,21 @@ fn write_some(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) 
     elements.iter().for_each(|element| encode::bulk_or_null(out, version, element));
 }
 
-/// The element.
+/// The element, which was taken by itself.
 fn write_moved(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
     let found = key_and_elements(answer).filter(|_| answer.status == Status::Ok);
     let Some((_, elements)) = found else { return encode::null_array(out, version) };
     encode::bulk_or_null(out, version, elements.iter().next().flatten());
+}
+
+/// The element, which was moved at once.
+fn write_moved_at_once(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
+    if answer.status != Status::Ok {
+        return encode::null_array(out, version);
+    }
+    let items = answer.value.and_then(Items::parse);
+    let element = items.and_then(|items| items.iter().nth(1)).flatten();
+    encode::bulk_or_null(out, version, element);
 }
 
 fn waits<'a>(
@@ -115,7 +138,7 @@ const BLMPOP: CommandSpec = CommandSpec {
     arity: -5,
     since: "7.0.0",
     flags: &[Flag::Write, Flag::Blocking, Flag::MovableKeys],
-    keys: KeyPlaces::counted(3, WAITS.keys.access),
+    keys: KeyPlaces::counted(2, WAITS.keys.access),
     summary: "Removes elements from one end of the first of some lists that has some, or waits for \
 them.",
     complexity: "O(N+M) where N is the number of keys and M that of elements returned",
@@ -126,33 +149,16 @@ them.",
 
 static POPPED_SOME: ObjectReply = ObjectReply::new("blmpop", Shape::Own(write_some));
 
-fn side(word: &[u8]) -> Result<Side, CommandError> {
-    match word {
-        _ if word.eq_ignore_ascii_case(b"left") => Ok(Side::Left),
-        _ if word.eq_ignore_ascii_case(b"right") => Ok(Side::Right),
-        _ => Err(CommandError::Syntax),
-    }
-}
-
-/// A number from 1 on that fits the C type of Redis.
-fn positive(word: &[u8]) -> Option<u64> {
-    integer::parse(word)
-        .filter(|number| (1..=i64::MAX).contains(number))
-        .map(|number| number as u64)
-}
-
 fn blmpop(words: Words<'_>, now_ms: u64) -> ParseResult<'_> {
     let until_ms = wait_until(words.get(1), now_ms)?;
-    let count = positive(words.get(2))
-        .ok_or(CommandError::Own("ERR numkeys should be greater than 0".into()))?;
+    let count = from_one(words.get(2), CommandError::KeyCount)?;
     // The end comes behind the keys.
     let end = usize::try_from(count).ok().and_then(|count| count.checked_add(3));
     let end = end.filter(|end| *end < words.len()).ok_or(CommandError::Syntax)?;
-    let side = side(words.get(end))?;
+    let side = side(words, end)?;
     let most = match words.len() - end {
         1 => 1,
-        3 if words.is(end + 1, "count") => positive(words.get(end + 2))
-            .ok_or(CommandError::Own("ERR count should be greater than 0".into()))?,
+        3 if words.is(end + 1, "count") => from_one(words.get(end + 2), CommandError::PopCount)?,
         _ => return Err(CommandError::Syntax),
     };
     let keys = Keys::within(words, 3, end)?;
@@ -173,18 +179,19 @@ other key holds no list the reply is an error, and the element is put back.",
     arguments: &[
         Argument::new("source", Kind::Key),
         Argument::new("destination", Kind::Key),
-        Argument::of("wherefrom", Kind::OneOf, DIRECTIONS),
-        Argument::of("whereto", Kind::OneOf, DIRECTIONS),
+        Argument::of("wherefrom", Kind::OneOf, LEFT_OR_RIGHT),
+        Argument::of("whereto", Kind::OneOf, LEFT_OR_RIGHT),
         TIMEOUT,
     ],
     parse: |words, now_ms| {
-        let (from, to) = (side(words.get(3))?, side(words.get(4))?);
-        moves(words, (from, to), wait_until(words.get(5), now_ms)?, &MOVED)
+        let (from, to) = (side(words, 3)?, side(words, 4)?);
+        moves(words, (from, to), wait_until(words.get(5), now_ms)?, [&MOVED, &MOVED_AT_ONCE])
     },
     ..MOVES
 };
 
 static MOVED: ObjectReply = ObjectReply::new("blmove", Shape::Own(write_moved));
+static MOVED_AT_ONCE: ObjectReply = ObjectReply::new("blmove", Shape::Own(write_moved_at_once));
 
 const BRPOPLPUSH: CommandSpec = CommandSpec {
     name: "brpoplpush",
@@ -199,12 +206,19 @@ const BRPOPLPUSH: CommandSpec = CommandSpec {
     ],
     parse: |words, now_ms| {
         let sides = (Side::Right, Side::Left);
-        moves(words, sides, wait_until(words.get(3), now_ms)?, &MOVED_RIGHT)
+        moves(
+            words,
+            sides,
+            wait_until(words.get(3), now_ms)?,
+            [&POPPED_PUSHED, &POPPED_PUSHED_AT_ONCE],
+        )
     },
     ..MOVES
 };
 
-static MOVED_RIGHT: ObjectReply = ObjectReply::new("brpoplpush", Shape::Own(write_moved));
+static POPPED_PUSHED: ObjectReply = ObjectReply::new("brpoplpush", Shape::Own(write_moved));
+static POPPED_PUSHED_AT_ONCE: ObjectReply =
+    ObjectReply::new("brpoplpush", Shape::Own(write_moved_at_once));
 
 fn push_left(items: Items<'_>) -> On<'_> {
     ListCommand::Push { side: Side::Left, if_there: false, items }.request()
@@ -225,12 +239,14 @@ fn moves<'a>(
     words: Words<'a>,
     (from, to): (Side, Side),
     until_ms: u64,
-    reply: &'static ObjectReply,
+    [by_itself, at_once]: [&'static ObjectReply; 2],
 ) -> ParseResult<'a> {
-    let (keys, form) = (Keys::within(words, 1, 2)?, ReplyForm::Object(reply));
-    let to_key = crate::keys::key(words.get(2))?;
-    let hand_over = Some(HandOver { to: to_key, put: push(to), put_back: push(from) });
-    Ok(Request::Block(Blocking { keys, request: pop(from, 1), until_ms, form, hand_over }))
+    let other = crate::keys::key(words.get(2))?;
+    let keys = Keys::within(words, 1, 2)?;
+    let at_once = (ListCommand::Move { from, to, other }.request(), ReplyForm::Object(at_once));
+    let hand_over = Some(HandOver { to: other, at_once, put: push(to), put_back: push(from) });
+    let (request, form) = (pop(from, 1), ReplyForm::Object(by_itself));
+    Ok(Request::Block(Blocking { keys, request, until_ms, form, hand_over }))
 }
 
 /// The commands.

@@ -1,10 +1,14 @@
 //! The operations on lists, and their encoding.
 
+mod steps;
+
+pub use steps::{move_element, pop_first};
+
 use crate::items::Items;
 use crate::message::Status;
 use crate::types::operation::{Encoded, Operation};
 use remora_layout::kind::Kind;
-use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_VALUE_BYTES};
+use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 /// One end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +40,16 @@ pub enum ListCommand<'a> {
         side: Side,
         /// How many, at most.
         count: u64,
+    },
+    /// Moves an element to the list of another key of this shard and database. The value is the
+    /// element; `NotFound` without a list.
+    Move {
+        /// The end that it leaves.
+        from: Side,
+        /// The end of the other list that it is added at.
+        to: Side,
+        /// The other key, which may be the same.
+        other: &'a [u8],
     },
     /// `number` is that of the elements.
     Length,
@@ -141,6 +155,7 @@ mod op {
     pub const KEEP: u8 = 10;
     pub const INSERT_AT: u8 = 11;
     pub const REMOVE_AT: u8 = 12;
+    pub const MOVE: u8 = 13;
 }
 
 /// The flag of a push that needs a list.
@@ -183,7 +198,9 @@ fn unsigned(argument: i64) -> Result<u64, Status> {
 impl Search {
     fn to_bytes(self) -> [u8; SEARCH_BYTES] {
         let mut bytes = [0; SEARCH_BYTES];
-        for (at, word) in [self.rank as u64, self.count, self.most].into_iter().enumerate() {
+        // There is no rank 0.
+        let rank = if self.rank > 0 { self.rank - 1 } else { self.rank };
+        for (at, word) in [rank as u64, self.count, self.most].into_iter().enumerate() {
             bytes[at * 8..at * 8 + 8].copy_from_slice(&word.to_le_bytes());
         }
         bytes
@@ -192,10 +209,13 @@ impl Search {
     fn parse(bytes: &[u8; SEARCH_BYTES]) -> Result<Self, Status> {
         let (words, _) = bytes.as_chunks::<8>();
         let [rank, count, most] = [0, 1, 2].map(|at| u64::from_le_bytes(words[at]));
-        let is_sound = rank != 0 && rank as i64 != i64::MIN;
+        let rank = match rank as i64 {
+            i64::MIN | i64::MAX => return Err(Status::Malformed),
+            rank if rank >= 0 => rank + 1,
+            rank => rank,
+        };
         let is_bounded = i64::try_from(count).is_ok() && i64::try_from(most).is_ok();
-        let search = Self { rank: rank as i64, count, most };
-        if is_sound && is_bounded { Ok(search) } else { Err(Status::Malformed) }
+        if is_bounded { Ok(Self { rank, count, most }) } else { Err(Status::Malformed) }
     }
 }
 
@@ -227,12 +247,12 @@ impl<'a> ListCommand<'a> {
 
 impl<'a> Operation<'a> for ListCommand<'a> {
     const KIND: Kind = Kind::LIST;
-    const COUNT: u8 = op::REMOVE_AT + 1;
+    const COUNT: u8 = op::MOVE + 1;
 
     fn decode(from: Encoded<'a>) -> Result<Self, Status> {
         let Encoded { op, flags, argument, value } = from;
-        let uses_argument = !matches!(op, op::PUSH | op::LENGTH | op::INSERT | op::POSITION | op::REMOVE_AT);
-        let uses_flags = matches!(op, op::PUSH | op::POP | op::INSERT);
+        let uses_argument = !matches!(op, op::PUSH | op::LENGTH | op::INSERT | op::POSITION | op::REMOVE_AT | op::MOVE);
+        let uses_flags = matches!(op, op::PUSH | op::POP | op::INSERT | op::MOVE);
         let uses_value = !matches!(op, op::POP | op::LENGTH | op::INDEX);
         if (argument != 0 && !uses_argument)
             || (flags != 0 && !uses_flags)
@@ -261,6 +281,10 @@ impl<'a> Operation<'a> for ListCommand<'a> {
             op::KEEP => Self::Keep { from: word(value)?, keep: unsigned(argument)? },
             op::INSERT_AT => Self::InsertAt { index: unsigned(argument)?, value: element(value)? },
             op::REMOVE_AT => Self::remove_at(value)?,
+            op::MOVE if value.len() > MAX_KEY_BYTES => return Err(Status::TooLarge),
+            op::MOVE => {
+                Self::Move { from: side(flags & 1)?, to: side(flags >> 1)?, other: value }
+            }
             _ => return Err(Status::Malformed),
         })
     }
@@ -305,6 +329,7 @@ impl<'a> Operation<'a> for ListCommand<'a> {
             }
             Self::InsertAt { index, value } => (op::INSERT_AT, 0, index as i64, value),
             Self::RemoveAt { indexes } => (op::REMOVE_AT, 0, 0, indexes),
+            Self::Move { from, to, other } => (op::MOVE, from as u8 | (to as u8) << 1, 0, other),
         };
         Encoded { op, flags, argument, value }
     }
@@ -317,7 +342,10 @@ impl<'a> Operation<'a> for ListCommand<'a> {
     }
 
     fn grows(&self) -> bool {
-        matches!(self, Self::Push { .. } | Self::Insert { .. } | Self::InsertAt { .. })
+        matches!(
+            self,
+            Self::Push { .. } | Self::Insert { .. } | Self::InsertAt { .. } | Self::Move { .. }
+        )
     }
 
     fn is_long(&self) -> bool {

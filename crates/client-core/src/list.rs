@@ -1,0 +1,241 @@
+//! Lists: the client asks for changes, and reads ranges by either route.
+//!
+//! Invariants: a small list is one record, which its checksum validates. A chunk of a large list
+//! counts only if the same batch of READs finds the root record live, not expired, and the list's
+//! state as it was when the walk began: so a range that was read is the list of one moment. Only the
+//! owner can say that there is no list.
+
+mod read;
+
+use crate::asker::Answer;
+use crate::choose::{Route, key_class};
+use crate::core::Core;
+use crate::counts::Counts;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::path::{Path, ServedBy};
+use remora_index::chain::ChainRef;
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::{CHUNK_ENTRIES, LIST_READ_CHUNKS};
+use remora_layout::pointer::RemotePointer;
+use remora_protocol::list::{ListCommand, Side};
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Items};
+
+/// Elements of a list that were fetched.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ListItems {
+    /// The elements, in order.
+    pub items: Vec<Vec<u8>>,
+    /// How they were fetched.
+    pub served_by: ServedBy,
+    /// What it cost.
+    pub counts: Counts,
+}
+
+/// Events of the READs of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct ListEvents {
+    /// A range was read by READs.
+    pub read: u64,
+    /// The list had changed while it was read, and the walk began again.
+    pub changed: u64,
+    /// The list was no longer at its known location.
+    pub gone: u64,
+    /// The list may have expired.
+    pub expired: u64,
+}
+
+/// A session's view of one list: where it lies, as far as READs found. It is a hint.
+#[derive(Debug)]
+pub struct OpenList {
+    key: Box<[u8]>,
+    hash: KeyHash,
+    shard: usize,
+    held: Held,
+    events: ListEvents,
+}
+
+/// The known location of a list.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    /// Nothing.
+    Unknown,
+    /// Whole in this record.
+    Whole(RemotePointer),
+    /// It has chunks.
+    Chain(ChainRef),
+}
+
+impl OpenList {
+    /// A view of the list that a key holds, or will hold. Nothing is asked.
+    pub(crate) fn new(directory: &Directory, key: &[u8]) -> Result<Self, Error> {
+        let (hash, shard) = directory.locate(key)?;
+        let (held, events) = (Held::Unknown, ListEvents::default());
+        Ok(Self { key: key.into(), hash, shard, held, events })
+    }
+
+    /// The list's key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// What has happened to the reads of it.
+    pub fn events(&self) -> ListEvents {
+        self.events
+    }
+
+    /// Whether a few READs are enough for a range, as far as the view knows.
+    fn is_near(&self, start: i64, stop: i64) -> bool {
+        let Held::Chain(chain) = &self.held else { return true };
+        read::range(chain.state.length, start, stop).is_none_or(|(from, count)| {
+            chain.chunks_to(from, count, CHUNK_ENTRIES as u64) <= LIST_READ_CHUNKS
+        })
+    }
+
+    /// The elements of a range, as LRANGE counts them.
+    pub(crate) fn range(
+        &mut self,
+        core: &mut Core,
+        (start, stop): (i64, i64),
+        path: Path,
+    ) -> Result<ListItems, Error> {
+        core.asker.ready()?;
+        let cost = Counts { operations: 1, ..Counts::default() };
+        if path == Path::Ask {
+            let timing = core.router.begin_given(&mut core.asker.endpoint, Route::Ask)?;
+            let found = self.range_asked(core, (start, stop), cost)?;
+            core.router.end_given(&mut core.asker.endpoint, timing, found.served_by)?;
+            return Ok(found);
+        }
+        if !core.asker.may_read(self.shard) {
+            return self.range_asked(core, (start, stop), Counts { behind_writes: 1, ..cost });
+        }
+        if path != Path::Read && !self.is_near(start, stop) {
+            return self.range_asked(core, (start, stop), cost);
+        }
+        let is_known = !matches!(self.held, Held::Unknown);
+        let class = if is_known { key_class::CACHED } else { key_class::COLD };
+        let timing = core.router.begin_key(&mut core.asker.endpoint, path, class)?;
+        let found = match timing.route {
+            Route::Ask => self.range_asked(core, (start, stop), cost)?,
+            Route::Read => self.range_read(core, (start, stop), cost)?,
+        };
+        let Core { router, asker, .. } = &mut *core;
+        router.end_key(&mut asker.endpoint, timing, class, found.served_by, &found.counts)?;
+        Ok(found)
+    }
+
+    /// A range, by READs as far as possible.
+    fn range_read(
+        &mut self,
+        core: &mut Core,
+        range: (i64, i64),
+        mut cost: Counts,
+    ) -> Result<ListItems, Error> {
+        let Core { asker, directory, .. } = &mut *core;
+        let read = self.read_range((&mut asker.endpoint, directory), range, &mut cost)?;
+        let Some(items) = read else { return self.range_asked(core, range, cost) };
+        asker.endpoint.staleness.conclude_reads();
+        self.events.read += 1;
+        cost.read = 1;
+        core.meter.add(&cost);
+        let served_by = ServedBy::read_after((cost.retries + cost.stale) as u32);
+        Ok(ListItems { items, served_by, counts: cost })
+    }
+
+    /// Asks for a range, after reading has cost `cost`.
+    fn range_asked(
+        &mut self,
+        core: &mut Core,
+        (start, stop): (i64, i64),
+        cost: Counts,
+    ) -> Result<ListItems, Error> {
+        let wasted = Counts { operations: 0, ..cost };
+        core.meter.add(&wasted);
+        let served_by =
+            if cost.round_trips == 0 { ServedBy::Asked } else { ServedBy::AskedAfterRead };
+        let (list, mut counts) = self.ask_list(core, &ListCommand::Range { start, stop })?;
+        counts.add(&wasted);
+        Ok(ListItems { items: items_of(&list), served_by, counts })
+    }
+
+    /// Asks for a list, in as many replies as it takes.
+    fn ask_list(
+        &self,
+        core: &mut Core,
+        command: &ListCommand<'_>,
+    ) -> Result<(Vec<u8>, Counts), Error> {
+        let mut list = Vec::new();
+        let take = |part: &[u8]| {
+            list.extend_from_slice(part);
+            Ok(())
+        };
+        let answer = core.ask_in_parts(self.shard, &self.key, command.request(), take)?;
+        match Items::parse(&list) {
+            Some(_) => Ok((list, answer.counts)),
+            None => Err(core.asker.endpoint.end(Error::Protocol("a list that is none"))),
+        }
+    }
+
+    fn ask(&self, core: &mut Core, command: &ListCommand<'_>) -> Result<Answer, Error> {
+        core.ask(&Command::Of { key: &self.key, request: command.request() })
+    }
+
+    /// Adds elements at one end, one after the other, as one change; gives the list's length.
+    pub(crate) fn push(
+        &self,
+        core: &mut Core,
+        side: Side,
+        items: &[&[u8]],
+    ) -> Result<u64, Error> {
+        let list = encoded(items);
+        let items = Items::parse(&list).expect("it was just made");
+        Ok(self.ask(core, &ListCommand::Push { side, if_there: false, items })?.number as u64)
+    }
+
+    /// Removes up to `count` elements from one end; gives them.
+    pub(crate) fn pop(
+        &self,
+        core: &mut Core,
+        side: Side,
+        count: u64,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let answer = self.ask(core, &ListCommand::Pop { side, count })?;
+        Ok(answer.value.map(|range| items_of(core.in_reply(range))).unwrap_or_default())
+    }
+
+    /// Number of elements.
+    pub(crate) fn len(&self, core: &mut Core) -> Result<u64, Error> {
+        Ok(self.ask(core, &ListCommand::Length)?.number as u64)
+    }
+
+    /// Replaces an element. Whether it was there.
+    pub(crate) fn set_at(&self, core: &mut Core, index: i64, value: &[u8]) -> Result<bool, Error> {
+        Ok(self.ask(core, &ListCommand::SetAt { index, value })?.status == Status::Ok)
+    }
+
+    /// Removes elements that equal a value, as LREM counts them; gives how many.
+    pub(crate) fn remove(&self, core: &mut Core, count: i64, value: &[u8]) -> Result<u64, Error> {
+        Ok(self.ask(core, &ListCommand::Remove { count, value })?.number as u64)
+    }
+
+    /// Leaves the elements of a range.
+    pub(crate) fn trim(&self, core: &mut Core, start: i64, stop: i64) -> Result<(), Error> {
+        self.ask(core, &ListCommand::Trim { start, stop }).map(drop)
+    }
+}
+
+fn items_of(list: &[u8]) -> Vec<Vec<u8>> {
+    let items = Items::parse(list).into_iter().flat_map(Items::iter);
+    items.flatten().map(<[u8]>::to_vec).collect()
+}
+
+/// Elements, as requests have them.
+fn encoded(items: &[&[u8]]) -> Vec<u8> {
+    let mut list = Vec::new();
+    items.iter().for_each(|item| Items::push(&mut list, item));
+    list
+}

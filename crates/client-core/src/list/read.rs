@@ -1,0 +1,306 @@
+//! Reads a range: of the record that holds the whole list, or by the walk over its chunks.
+
+use super::{Held, OpenList};
+use crate::counts::Counts;
+use crate::directory::Directory;
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+use crate::read::refresh_table;
+use remora_fabric::Link;
+use remora_index::chain::{ChainRef, Range};
+use remora_index::hash::{Found, Lookup};
+use remora_layout::arena_header::{durable_of, word};
+use remora_layout::chain::{ChainState, Entry, TextBuffer, encoded};
+use remora_layout::kind::Kind;
+use remora_layout::limits::{READ_RETRIES, WORD_BYTES};
+use remora_layout::pointer::RemotePointer;
+use remora_layout::record::{Reject, Wanted, verify};
+use remora_walk::remote::{Reads, Tally, follow, follow_rooted};
+use remora_walk::{End, Walk};
+
+/// The result of READs of the present list.
+enum Tried {
+    /// The elements, encoded, one behind the other.
+    Found(Vec<u8>),
+    /// Only the owner knows.
+    Ask,
+    /// The list may have expired.
+    Expired,
+    /// The known list has gone.
+    Gone,
+    /// The list has changed: its present state.
+    Changed(ChainState),
+}
+
+/// The range that Redis means by two indexes, as the first one and the number of elements; none if
+/// it is empty.
+pub(super) fn range(length: u64, start: i64, stop: i64) -> Option<(u64, u64)> {
+    let from_end = |index: i64| if index < 0 { index.saturating_add(length as i64) } else { index };
+    let (start, stop) = (from_end(start).max(0) as u64, from_end(stop));
+    let stop = u64::try_from(stop).ok()?.min(length.checked_sub(1)?);
+    (start <= stop).then(|| (start, stop - start + 1))
+}
+
+fn texts(entries: &[u8]) -> Vec<Vec<u8>> {
+    let mut buffer = TextBuffer::default();
+    let all = encoded(entries).filter_map(Entry::split);
+    all.map(|(entry, _)| entry.text(&mut buffer).to_vec()).collect()
+}
+
+impl OpenList {
+    /// Reads a range, by the known state of its list, otherwise from the bucket on. `None` if only
+    /// the owner knows.
+    pub(super) fn read_range(
+        &mut self,
+        (endpoint, directory): (&mut Endpoint, &mut Directory),
+        (start, stop): (i64, i64),
+        cost: &mut Counts,
+    ) -> Result<Option<Vec<Vec<u8>>>, Error> {
+        cost.hits = u64::from(!matches!(self.held, Held::Unknown));
+        // Bounded: each turn forgets something that was known, or ends.
+        for _ in 0..=READ_RETRIES {
+            let tried = match self.held {
+                Held::Unknown => match self.find(endpoint, directory, cost)? {
+                    true => continue,
+                    false => break,
+                },
+                Held::Whole(pointer) => {
+                    self.read_whole((endpoint, directory), pointer, (start, stop), cost)?
+                }
+                Held::Chain(chain) => {
+                    self.walk((endpoint, directory), chain, (start, stop), cost)?
+                }
+            };
+            match tried {
+                Tried::Found(entries) => return Ok(Some(texts(&entries))),
+                Tried::Ask | Tried::Changed(_) => break,
+                Tried::Expired => {
+                    self.events.expired += 1;
+                    break;
+                }
+                Tried::Gone => {
+                    self.events.gone += 1;
+                    self.held = Held::Unknown;
+                }
+            }
+        }
+        cost.undecided = 1;
+        Ok(None)
+    }
+
+    /// A list that lies whole in the record that a pointer names.
+    fn read_whole(
+        &self,
+        (endpoint, directory): (&mut Endpoint, &Directory),
+        pointer: RemotePointer,
+        (start, stop): (i64, i64),
+        cost: &mut Counts,
+    ) -> Result<Tried, Error> {
+        for _ in 0..=READ_RETRIES {
+            let length = pointer.length as usize;
+            endpoint.fetch(self.shard as u32, pointer.offset(), length)?;
+            cost.fetched(1, 1, length as u64);
+            let landed = endpoint.link.landed(0, length);
+            let table = &directory.shards[self.shard].table;
+            let (secret, region) = (table.secret, table.region);
+            let wanted = Wanted { kind: Kind::LIST.whole(), database: self.hash.database() };
+            let generation = Some(pointer.generation);
+            match verify(landed, secret, region, pointer.slot, generation, wanted, &self.key) {
+                Ok(found) => {
+                    let expires_at_ms = found.mutable.expires_at_ms;
+                    let all = encoded(found.value);
+                    let (from, count) =
+                        range(all.clone().count() as u64, start, stop).unwrap_or((0, 0));
+                    let some = all.skip(from as usize).take(count as usize);
+                    let entries = some.flatten().copied().collect();
+                    let doubt = doubted(endpoint, expires_at_ms, cost)?;
+                    return Ok(doubt.unwrap_or(Tried::Found(entries)));
+                }
+                Err(Reject::Torn) => cost.retries += 1,
+                Err(Reject::Pending | Reject::AskOnly) => break,
+                Err(Reject::Dead | Reject::OtherKey | Reject::OtherKind) => {
+                    cost.stale += 1;
+                    return Ok(Tried::Gone);
+                }
+            }
+        }
+        Ok(Tried::Ask)
+    }
+
+    /// A list of chunks. Each chunk is read with the root record behind it, in one batch.
+    fn walk(
+        &mut self,
+        (endpoint, directory): (&mut Endpoint, &mut Directory),
+        mut chain: ChainRef,
+        (start, stop): (i64, i64),
+        cost: &mut Counts,
+    ) -> Result<Tried, Error> {
+        let region = self.shard as u32;
+        let mut walk = Range::begin(chain, 0, 0);
+        // Bounded: a walk begins again a bounded number of times.
+        loop {
+            if !self.is_durable((endpoint, directory), &chain.state, cost)? {
+                return Ok(Tried::Ask);
+            }
+            let Some((from, count)) = range(chain.state.length, start, stop) else {
+                return self.confirm_empty(endpoint, &chain, cost);
+            };
+            walk.aim(from, count);
+            let root = chain.root_range();
+            let followed = follow_rooted(
+                &mut walk,
+                (region, root),
+                endpoint,
+                cost,
+                |endpoint: &mut Endpoint, at, cost| {
+                    check_root(endpoint, &chain, (at, root.1), cost)
+                },
+            )?;
+            let state = match followed {
+                Ok(End::Found(())) => {
+                    cost.retries += u64::from(walk.retries());
+                    self.held = Held::Chain(chain);
+                    return Ok(Tried::Found(walk.found().flatten().copied().collect()));
+                }
+                Ok(End::Ask(_)) => return Ok(Tried::Ask),
+                // Under the state that it knows it met no chunk of the list.
+                Ok(End::Restart | End::Stale | End::Beyond) => chain.state,
+                Err(Tried::Changed(state)) => {
+                    self.events.changed += 1;
+                    state
+                }
+                Err(tried) => return Ok(tried),
+            };
+            chain.state = state;
+            self.held = Held::Chain(chain);
+            if walk.restart(&state).is_err() {
+                return Ok(Tried::Ask);
+            }
+        }
+    }
+
+    /// A range that is empty by the state that is known: it counts if that is the present one.
+    fn confirm_empty(
+        &mut self,
+        endpoint: &mut Endpoint,
+        chain: &ChainRef,
+        cost: &mut Counts,
+    ) -> Result<Tried, Error> {
+        let (offset, bytes) = chain.root_range();
+        endpoint.fetch(self.shard as u32, offset, bytes)?;
+        cost.fetched(1, 1, bytes as u64);
+        Ok(match check_root(endpoint, chain, (0, bytes), cost)? {
+            None => Tried::Found(Vec::new()),
+            Some(Tried::Changed(state)) => {
+                self.held = Held::Chain(ChainRef { state, ..*chain });
+                Tried::Ask
+            }
+            Some(tried) => tried,
+        })
+    }
+
+    /// Whether the last change of a list is as durable as configured.
+    fn is_durable(
+        &self,
+        (endpoint, directory): (&mut Endpoint, &mut Directory),
+        state: &ChainState,
+        cost: &mut Counts,
+    ) -> Result<bool, Error> {
+        let known = &mut directory.shards[self.shard].durable;
+        if state.changed_at > *known {
+            let offset = (word::DURABLE * WORD_BYTES) as u64;
+            endpoint.fetch(self.shard as u32, offset, WORD_BYTES)?;
+            cost.fetched(1, 0, WORD_BYTES as u64);
+            let bytes = endpoint.link.landed(0, WORD_BYTES);
+            let word = bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+            *known = durable_of(word).max(*known);
+        }
+        Ok(state.changed_at <= *known)
+    }
+
+    /// Finds a list's record by its key. False if only the owner knows.
+    fn find(
+        &mut self,
+        endpoint: &mut Endpoint,
+        directory: &mut Directory,
+        cost: &mut Counts,
+    ) -> Result<bool, Error> {
+        let table = &directory.shards[self.shard].table;
+        let mut lookup = Lookup::begin(&self.key, self.hash, Kind::LIST, table);
+        // Bounded: a walk begins again a bounded number of times.
+        let held = loop {
+            match follow(&mut lookup, self.shard as u32, endpoint, cost)? {
+                End::Found(found) => break held_of(endpoint, directory, &found, self.shard),
+                End::Ask(_) => break None,
+                End::Restart | End::Stale | End::Beyond => {
+                    refresh_table(endpoint, directory, self.shard, cost)?;
+                    if lookup.restart(&directory.shards[self.shard].table).is_err() {
+                        break None;
+                    }
+                }
+            }
+        };
+        cost.retries += u64::from(lookup.retries());
+        let is_found = held.is_some();
+        self.held = held.unwrap_or(Held::Unknown);
+        Ok(is_found)
+    }
+}
+
+/// The state of a list from its record, which has just landed. `None` if it was fetched during a
+/// change.
+fn held_of(
+    endpoint: &Endpoint,
+    directory: &Directory,
+    found: &Found,
+    shard: usize,
+) -> Option<Held> {
+    if !found.kind.is_root() {
+        return Some(Held::Whole(found.pointer));
+    }
+    // The record's class, with the state behind the key, has landed.
+    let record = endpoint.link.landed(0, found.fetched_bytes);
+    let table = &directory.shards[shard].table;
+    ChainRef::of_record(table, &found.record(record), record).map(Held::Chain)
+}
+
+/// Why the bytes just fetched do not count: the read lease does not hold, or an object with this
+/// expiry may have expired.
+fn doubted(
+    endpoint: &mut Endpoint,
+    expires_at_ms: u64,
+    cost: &mut Counts,
+) -> Result<Option<Tried>, Error> {
+    let now_ns = endpoint.now()?;
+    if !endpoint.may_believe(now_ns) {
+        cost.read_lease_lapsed = 1;
+        return Ok(Some(Tried::Ask));
+    }
+    let has_expired = endpoint.lease.may_have_expired(expires_at_ms, now_ns);
+    Ok(has_expired.then_some(Tried::Expired))
+}
+
+/// Whether the root record, which landed at `at`, validates the chunk that was read before it.
+fn check_root(
+    endpoint: &mut Endpoint,
+    chain: &ChainRef,
+    (at, bytes): (usize, usize),
+    cost: &mut Counts,
+) -> Result<Option<Tried>, Error> {
+    match chain.check_root(endpoint.link.landed(at, bytes)) {
+        Ok((mutable, state)) => {
+            let doubt = doubted(endpoint, mutable.expires_at_ms, cost)?;
+            Ok(doubt.or_else(|| (state != chain.state).then_some(Tried::Changed(state))))
+        }
+        // It is being changed: the next batch finds another state.
+        Err(Reject::Torn) => {
+            cost.retries += 1;
+            Ok(Some(Tried::Changed(chain.state)))
+        }
+        Err(Reject::Pending | Reject::AskOnly) => Ok(Some(Tried::Ask)),
+        Err(_) => {
+            cost.stale += 1;
+            Ok(Some(Tried::Gone))
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Keys that hold lists.
+
+use crate::error::Error;
+use crate::session::Session;
+use remora_client_core as core;
+use remora_client_core::Side;
+
+/// Most lists whose locations a session keeps.
+const MOST_VIEWS: usize = 1 << 14;
+
+/// A handle for a key that holds a list: [`Session::list`]. It asks for changes, and fetches elements
+/// by either route. The first READs find the list; from then on the elements near its ends are one
+/// round trip, or a few. An index below 0 counts from the end: -1 is the last element.
+pub struct ListKey<'s> {
+    core: &'s mut core::Session,
+    view: &'s mut core::OpenList,
+    path: core::Path,
+}
+
+impl Session {
+    /// A handle for a key that holds a list, or will hold one. This sends nothing.
+    ///
+    /// # Errors
+    /// The key is too long.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.list(b"orders")?.push_back(&[b"4711", b"4712"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn list(&mut self, key: &[u8]) -> Result<ListKey<'_>, Error> {
+        let Self { core, lists, path, .. } = self;
+        let view = lists.get(key, MOST_VIEWS, || core.open_list(key))?;
+        Ok(ListKey { core, view, path: *path })
+    }
+}
+
+impl ListKey<'_> {
+    /// Fetches by this path.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::Path;
+    ///
+    /// let last = session.list(b"orders")?.by(Path::Read).index(-1)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn by(self, path: core::Path) -> Self {
+        Self { path, ..self }
+    }
+
+    /// The elements from one index to another, both included, all of one moment.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let latest = session.list(b"orders")?.range(-10, -1)?;
+    /// println!("{} orders, {} round trips", latest.items.len(), latest.counts.round_trips);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range(&mut self, start: i64, stop: i64) -> Result<core::ListItems, Error> {
+        Ok(self.core.list_range(self.view, (start, stop), self.path)?)
+    }
+
+    /// The element of an index, if there is one.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let first: Option<Vec<u8>> = session.list(b"orders")?.index(0)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn index(&mut self, index: i64) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.range(index, index)?.items.into_iter().next())
+    }
+
+    /// Adds elements behind the last one, as one change. Gives the length of the list.
+    ///
+    /// # Errors
+    /// See [`Error`]. Without any element it is refused as malformed.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let length = session.list(b"orders")?.push_back(&[b"4713"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn push_back(&mut self, elements: &[&[u8]]) -> Result<u64, Error> {
+        Ok(self.core.list_push(self.view, Side::Right, elements)?)
+    }
+
+    /// Adds elements before the first one, one after the other, as one change: the last of them is
+    /// the first one of the list then. Gives the length of the list.
+    ///
+    /// # Errors
+    /// See [`Error`]. Without any element it is refused as malformed.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let length = session.list(b"orders")?.push_front(&[b"4700"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn push_front(&mut self, elements: &[&[u8]]) -> Result<u64, Error> {
+        Ok(self.core.list_push(self.view, Side::Left, elements)?)
+    }
+
+    /// Removes up to `count` elements from the end. Gives them, the last one first.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let taken = session.list(b"orders")?.pop_back(1)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pop_back(&mut self, count: u64) -> Result<Vec<Vec<u8>>, Error> {
+        Ok(self.core.list_pop(self.view, Side::Right, count)?)
+    }
+
+    /// Removes up to `count` elements from the front. Gives them, the first one first.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// for order in session.list(b"orders")?.pop_front(8)? {
+    ///     println!("{}", order.escape_ascii());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn pop_front(&mut self, count: u64) -> Result<Vec<Vec<u8>>, Error> {
+        Ok(self.core.list_pop(self.view, Side::Left, count)?)
+    }
+
+    /// Replaces the element of an index. Whether it was there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// assert!(session.list(b"orders")?.set(0, b"4699")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set(&mut self, index: i64, element: &[u8]) -> Result<bool, Error> {
+        Ok(self.core.list_set(self.view, index, element)?)
+    }
+
+    /// Removes elements that equal this one: at most `count` of them from the front, or from the end
+    /// if it is below 0; all if it is 0. Gives how many.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let removed = session.list(b"orders")?.remove(1, b"4712")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn remove(&mut self, count: i64, element: &[u8]) -> Result<u64, Error> {
+        Ok(self.core.list_remove(self.view, count, element)?)
+    }
+
+    /// Leaves the elements from one index to another, both included.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// session.list(b"orders")?.trim(-1000, -1)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn trim(&mut self, start: i64, stop: i64) -> Result<(), Error> {
+        Ok(self.core.list_trim(self.view, (start, stop))?)
+    }
+
+    /// Number of elements.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// let length = session.list(b"orders")?.len()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn len(&mut self) -> Result<u64, Error> {
+        Ok(self.core.list_len(self.view)?)
+    }
+
+    /// Whether there is no list.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// assert!(session.list(b"no orders")?.is_empty()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_empty(&mut self) -> Result<bool, Error> {
+        Ok(self.len()? == 0)
+    }
+
+    /// What has happened to the reads of this list.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// println!("{:?}", session.list(b"orders")?.events());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events(&self) -> core::ListEvents {
+        self.view.events()
+    }
+}

@@ -1,0 +1,361 @@
+//! Lists against a plain sequence: small and large ones, growth from one to the other, changes at
+//! the ends and in the middle, reads in turns beside changes, removal, full memory.
+
+use remora_arena::{NoJournal, Owner};
+use remora_engine::{Eviction, Now, Shard, ShardOptions};
+use remora_layout::limits::{CHUNK_BYTES, CHUNK_ENTRIES, WHOLE_ENTRIES};
+use remora_protocol::list::{ListCommand, Search, Side};
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Items};
+use remora_testing::Random;
+use std::collections::{BTreeMap, VecDeque};
+
+const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
+
+type List = VecDeque<Vec<u8>>;
+type Answer = (Status, i64, Option<Vec<u8>>);
+
+fn shard(bytes: usize, eviction: Eviction) -> Shard {
+    let options = ShardOptions { eviction, record_secret: 7, ..ShardOptions::default() };
+    Shard::new(Owner::heap(bytes, NoJournal), options)
+}
+
+fn ask(shard: &mut Shard, command: &Command<'_>) -> Answer {
+    let hash = command.key().map_or(shard.hash(b""), |key| shard.hash(key));
+    let reply = shard.execute(command, hash, NOW);
+    (reply.status, reply.number, reply.value.map(<[u8]>::to_vec))
+}
+
+fn of(shard: &mut Shard, key: &[u8], command: ListCommand<'_>) -> Answer {
+    ask(shard, &Command::Of { key, request: command.request() })
+}
+
+fn encoded<'a>(items: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut list = Vec::new();
+    items.into_iter().for_each(|item| Items::push(&mut list, item));
+    list
+}
+
+fn decoded(value: &[u8]) -> Vec<Vec<u8>> {
+    Items::parse(value).unwrap().iter().flatten().map(<[u8]>::to_vec).collect()
+}
+
+fn push(shard: &mut Shard, key: &[u8], side: Side, items: &[Vec<u8>]) -> (Status, i64) {
+    let list = encoded(items.iter().map(Vec::as_slice));
+    let items = Items::parse(&list).unwrap();
+    let (status, number, _) = of(shard, key, ListCommand::Push { side, if_there: false, items });
+    (status, number)
+}
+
+fn range(shard: &mut Shard, key: &[u8], start: i64, stop: i64) -> Vec<Vec<u8>> {
+    let (status, number, value) = of(shard, key, ListCommand::Range { start, stop });
+    assert_eq!(status, Status::Ok);
+    let items = decoded(&value.unwrap());
+    assert_eq!(number as usize, items.len());
+    items
+}
+
+fn release_all(shard: &mut Shard) {
+    while shard.wants_release() {
+        shard.release_some(NOW);
+    }
+}
+
+/// What the model has between two indexes, as Redis counts them.
+fn part(list: &List, start: i64, stop: i64) -> Vec<Vec<u8>> {
+    let length = list.len() as i64;
+    let from_end = |index: i64| if index < 0 { index + length } else { index };
+    let (start, stop) = (from_end(start).max(0), from_end(stop).min(length - 1));
+    (start..=stop).map(|index| list[index as usize].clone()).collect()
+}
+
+fn element(random: &mut Random) -> Vec<u8> {
+    match random.below(40) {
+        0 => vec![b'x'; random.below(3 * CHUNK_BYTES)],
+        1 => vec![b'y'; 60 + random.below(300usize)],
+        2..20 => (random.below(300) as i64 - 150).to_string().into_bytes(),
+        20..26 => random.bits().to_string().into_bytes(),
+        _ => format!("element {}", random.below(400)).into_bytes(),
+    }
+}
+
+/// The indexes of elements that LREM removes.
+fn matches(list: &List, value: &[u8], count: i64) -> Vec<usize> {
+    let most = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
+    let all = list.iter().enumerate().filter(|(_, of)| &of[..] == value).map(|(at, _)| at);
+    let mut found: Vec<usize> = match count < 0 {
+        false => all.take(most).collect(),
+        true => all.rev().take(most).collect(),
+    };
+    found.sort_unstable();
+    found
+}
+
+/// One random change of one list on both.
+fn change(shard: &mut Shard, key: &[u8], list: &mut List, random: &mut Random) {
+    let index = random.below(list.len() + 3) as i64 - if random.one_in(2) { list.len() as i64 } else { 1 };
+    let there = usize::try_from(if index < 0 { index + list.len() as i64 } else { index })
+        .ok()
+        .filter(|at| *at < list.len());
+    let side = if random.one_in(2) { Side::Left } else { Side::Right };
+    match random.below(20) {
+        0..6 => {
+            let count = if random.one_in(30) { 300 } else { 1 + random.below(4usize) };
+            let items: Vec<Vec<u8>> = (0..count).map(|_| element(random)).collect();
+            for item in &items {
+                match side {
+                    Side::Left => list.push_front(item.clone()),
+                    Side::Right => list.push_back(item.clone()),
+                }
+            }
+            assert_eq!(push(shard, key, side, &items), (Status::Ok, list.len() as i64));
+        }
+        6..10 => {
+            let count = if random.one_in(20) { 150 } else { random.below(4u64) };
+            let (status, number, value) = of(shard, key, ListCommand::Pop { side, count });
+            if list.is_empty() {
+                return assert_eq!(status, Status::NotFound);
+            }
+            let mut popped = Vec::new();
+            for _ in 0..count {
+                popped.extend(match side {
+                    Side::Left => list.pop_front(),
+                    Side::Right => list.pop_back(),
+                });
+            }
+            assert_eq!((status, number as usize), (Status::Ok, popped.len()));
+            assert_eq!(decoded(&value.unwrap()), popped);
+        }
+        10 | 11 => {
+            let value = match there.filter(|_| random.one_in(2)) {
+                Some(at) => vec![b'z'; list[at].len()],
+                None => element(random),
+            };
+            let (status, ..) = of(shard, key, ListCommand::SetAt { index, value: &value });
+            let expected = match there {
+                _ if list.is_empty() => Status::NotFound,
+                Some(at) => {
+                    list[at] = value;
+                    Status::Ok
+                }
+                None => Status::NotDone,
+            };
+            assert_eq!(status, expected);
+        }
+        12 | 13 => {
+            let pivot = there.map_or_else(|| element(random), |at| list[at].clone());
+            let (value, after) = (element(random), random.one_in(2));
+            let pair = encoded([&pivot[..], &value]);
+            let pivot_and_value = Items::parse(&pair).unwrap();
+            let answer = of(shard, key, ListCommand::Insert { after, pivot_and_value });
+            let expected = match list.iter().position(|of| *of == pivot) {
+                _ if list.is_empty() => 0,
+                None => -1,
+                Some(at) => {
+                    list.insert(at + usize::from(after), value);
+                    list.len() as i64
+                }
+            };
+            assert_eq!((answer.0, answer.1), (Status::Ok, expected));
+        }
+        14 | 15 => {
+            let value = there.map_or_else(|| element(random), |at| list[at].clone());
+            let count = random.below(7) as i64 - 3;
+            let gone = matches(list, &value, count);
+            let answer = of(shard, key, ListCommand::Remove { count, value: &value });
+            assert_eq!((answer.0, answer.1 as usize), (Status::Ok, gone.len()));
+            gone.iter().rev().for_each(|at| drop(list.remove(*at)));
+        }
+        16 => {
+            let (start, stop) = match random.below(6) {
+                0 => (index, random.below(list.len() + 2) as i64),
+                _ => (random.below(4) as i64, -1 - random.below(4) as i64),
+            };
+            *list = part(list, start, stop).into();
+            assert_eq!(of(shard, key, ListCommand::Trim { start, stop }).0, Status::Ok);
+        }
+        17 => {
+            let answer = of(shard, key, ListCommand::Index { index });
+            assert_eq!(answer.2.as_ref(), there.map(|at| &list[at]));
+        }
+        _ => look(shard, key, list, random),
+    }
+}
+
+/// Compares a search and a range.
+fn look(shard: &mut Shard, key: &[u8], list: &List, random: &mut Random) {
+    let start = random.below(list.len() + 4) as i64 - random.below(list.len() + 4) as i64;
+    let stop = start + random.below(300) as i64;
+    assert_eq!(range(shard, key, start, stop), part(list, start, stop));
+    let value = match list.is_empty() {
+        true => b"nowhere".to_vec(),
+        false => list[random.below(list.len())].clone(),
+    };
+    let rank = [1, 2, -1, -3][random.below(4usize)];
+    let (count, most) = (random.below(3u64), random.below(2u64) * random.below(200u64));
+    let how = Search { rank, count, most };
+    let (_, number, found) = of(shard, key, ListCommand::Position { value: &value, how });
+    let compared = if most == 0 { list.len() } else { list.len().min(most as usize) };
+    let all: Vec<usize> = match rank > 0 {
+        true => (0..compared).collect(),
+        false => (0..list.len()).rev().take(compared).collect(),
+    };
+    let found_there = all.into_iter().filter(|at| list[*at] == value);
+    let most = if count == 0 { usize::MAX } else { count as usize };
+    let expected: Vec<Vec<u8>> = found_there
+        .skip(rank.unsigned_abs() as usize - 1)
+        .take(most)
+        .map(|at| at.to_string().into_bytes())
+        .collect();
+    assert_eq!(decoded(&found.unwrap()), expected, "{how:?}");
+    assert_eq!(number as usize, expected.len());
+}
+
+#[test]
+fn random_operations_agree_with_plain_sequences() {
+    let mut longest = 0;
+    for seed in 0..4 {
+        let mut shard = shard(16 << 20, Eviction::None);
+        let (mut model, mut random) = (BTreeMap::<Vec<u8>, List>::new(), Random::new(seed));
+        for at in 0..12_000 {
+            let key = format!("list {}", random.below(3)).into_bytes();
+            let list = model.entry(key.clone()).or_default();
+            change(&mut shard, &key, list, &mut random);
+            longest = longest.max(list.len());
+            if random.one_in(2_000) {
+                let there = ask(&mut shard, &Command::Del { key: &key }).1;
+                assert_eq!(there, i64::from(!list.is_empty()));
+                list.clear();
+            }
+            if at % 200 == 0 {
+                shard.tick(NOW);
+                shard.audit().unwrap();
+                for (key, list) in &model {
+                    assert_eq!(range(&mut shard, key, 0, -1), Vec::from(list.clone()));
+                    let length = of(&mut shard, key, ListCommand::Length);
+                    assert_eq!(length.1 as usize, list.len());
+                }
+            }
+        }
+        for key in model.keys() {
+            ask(&mut shard, &Command::Del { key });
+        }
+        release_all(&mut shard);
+        shard.audit().unwrap();
+        assert_eq!(shard.used_bytes(), 0);
+    }
+    assert!(longest > 5 * WHOLE_ENTRIES, "{longest}");
+}
+
+/// A list of so many elements.
+fn long(shard: &mut Shard, key: &[u8], elements: usize) -> List {
+    let all: Vec<Vec<u8>> = (0..elements).map(|at| format!("e{at}").into_bytes()).collect();
+    for some in all.chunks(1_000) {
+        assert_eq!(push(shard, key, Side::Right, some).0, Status::Ok);
+    }
+    all.into()
+}
+
+#[test]
+fn a_read_in_turns_gives_the_list_as_it_was() {
+    for ending in 0..4 {
+        let mut shard = shard(32 << 20, Eviction::None);
+        let mut list = long(&mut shard, b"l", 30_000);
+        let was = list.clone();
+        let request = ListCommand::Range { start: 5, stop: -3 }.request();
+        let key = (&b"l"[..], shard.hash(b"l"));
+        let mut read = shard.begin_read(key, request, NOW).unwrap();
+        let (mut found, mut turns, mut random) = (Vec::new(), 0, Random::new(ending));
+        loop {
+            let turn = shard.read_turn(&mut read, &mut found, NOW).unwrap();
+            turns += 1;
+            if turn.ended {
+                assert_eq!(turn.number as usize, was.len() - 7);
+                break;
+            }
+            match ending {
+                1 if turns == 2 => {
+                    ask(&mut shard, &Command::Del { key: b"l" });
+                    list.clear();
+                }
+                2 if turns == 2 => {
+                    assert_eq!(of(&mut shard, b"l", ListCommand::Trim { start: 9, stop: 11 }).0, Status::Ok);
+                    list = part(&list, 9, 11).into();
+                }
+                3 => {
+                    release_all(&mut shard);
+                    drop(of(&mut shard, b"l", ListCommand::Pop { side: Side::Right, count: 3_000 }));
+                    (0..list.len().min(3_000)).for_each(|_| drop(list.pop_back()));
+                }
+                _ => {}
+            }
+            for _ in 0..40 {
+                change(&mut shard, b"l", &mut list, &mut random);
+            }
+            shard.release_some(NOW);
+        }
+        assert!(turns > 3, "{turns}");
+        assert_eq!(decoded(&found), part(&was, 5, -3), "ending {ending}");
+        release_all(&mut shard);
+        shard.audit().unwrap();
+    }
+}
+
+#[test]
+fn a_full_shard_refuses_and_keeps_its_lists() {
+    let mut shard = shard(1 << 20, Eviction::None);
+    let mut list = List::new();
+    let mut random = Random::new(5);
+    loop {
+        let item = vec![b'v'; random.below(2_000)];
+        let side = if random.one_in(2) { Side::Left } else { Side::Right };
+        match push(&mut shard, b"l", side, std::slice::from_ref(&item)).0 {
+            Status::Ok if side == Side::Left => list.push_front(item),
+            Status::Ok => list.push_back(item),
+            status => break assert_eq!(status, Status::OutOfMemory),
+        }
+    }
+    shard.audit().unwrap();
+    assert_eq!(range(&mut shard, b"l", 0, -1), Vec::from(list.clone()));
+    // What is removed needs no memory.
+    while list.len() > 1 {
+        let value = list.remove(list.len() / 2).unwrap();
+        let gone = matches(&list, &value, 0).len() + 1;
+        let answer = of(&mut shard, b"l", ListCommand::Remove { count: 0, value: &value });
+        assert_eq!((answer.0, answer.1 as usize), (Status::Ok, gone));
+        list.retain(|of| *of != value);
+    }
+    assert_eq!(range(&mut shard, b"l", 0, -1), Vec::from(list));
+    shard.audit().unwrap();
+}
+
+#[test]
+fn a_long_list_takes_little_more_than_its_elements() {
+    let mut shard = shard(64 << 20, Eviction::None);
+    let before = shard.used_bytes();
+    let elements = 200_000;
+    for at in 0..elements {
+        let item = format!("element:{at:06}").into_bytes();
+        assert_eq!(push(&mut shard, b"l", Side::Right, &[item]).0, Status::Ok);
+    }
+    let each = (shard.used_bytes() - before) as f64 / f64::from(elements);
+    // 14 bytes and one for the length: a chunk's head is shared by some 95 of them.
+    assert!(each < 15.75, "{each} bytes for each element");
+    assert!(CHUNK_ENTRIES >= 95);
+    shard.audit().unwrap();
+}
+
+/// A cut of a long list is one step; its memory comes back in turns.
+#[test]
+fn a_cut_is_released_in_turns() {
+    let mut shard = shard(64 << 20, Eviction::None);
+    long(&mut shard, b"l", 300_000);
+    let before = shard.used_bytes();
+    assert_eq!(of(&mut shard, b"l", ListCommand::Trim { start: 150_000, stop: 150_009 }).0, Status::Ok);
+    assert!(shard.used_bytes() > before / 2 && shard.wants_release());
+    shard.audit().unwrap();
+    assert_eq!(range(&mut shard, b"l", 0, -1)[0], b"e150000");
+    release_all(&mut shard);
+    shard.audit().unwrap();
+    assert!(shard.used_bytes() < before / 100);
+}
