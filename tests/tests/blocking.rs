@@ -2,6 +2,7 @@
 //! wait.
 
 use crate::replicas::free_port;
+use remora_client_core::Side;
 use remora_tests::{
     DEADLINE, Random, RedisServer, Resp, ServerProcess, Value, encode, is_skipped, wait_until,
 };
@@ -471,4 +472,34 @@ fn a_thousand_clients_that_wait_take_no_turn() {
     }
     assert!(got.len() == MANY && got.values().all(|times| *times == 1));
     assert_eq!(control.call("LLEN queue"), Value::Integer(0));
+}
+
+#[test]
+fn sessions_wait_in_the_order_in_which_they_came_and_go_on_afterwards() {
+    let server = server(2);
+    let mut control = server.resp();
+    let mut threads = Vec::new();
+    for number in 1..=3 {
+        let mut session = server.session();
+        threads.push(std::thread::spawn(move || {
+            let list = session.open_list(b"queue").unwrap();
+            let element = session.list_wait(&list, Side::Left, None).unwrap();
+            let none = session.list_wait(&list, Side::Right, Some(Duration::from_millis(5)));
+            assert_eq!(none.unwrap(), None);
+            assert_eq!(session.list_len(&list).unwrap(), 0);
+            element
+        }));
+        wait_until("it waits", || control.info("blocked_clients") == number);
+    }
+    assert_eq!(control.call("RPUSH queue a b c"), Value::Integer(3));
+    let elements: Vec<_> =
+        threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect();
+    assert_eq!(elements, [b"a", b"b", b"c"]);
+    // One that goes leaves nothing behind.
+    let mut session = server.session();
+    let list = session.open_list(b"other").unwrap();
+    assert_eq!(session.list_wait(&list, Side::Left, Some(Duration::from_millis(1))).unwrap(), None);
+    drop(session);
+    assert_eq!(control.call("RPUSH other x"), Value::Integer(1));
+    assert_eq!(control.call("LLEN other"), Value::Integer(1));
 }

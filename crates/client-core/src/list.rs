@@ -21,6 +21,7 @@ use remora_layout::pointer::RemotePointer;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items};
+use std::time::Duration;
 
 /// Elements of a list that were fetched.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -185,12 +186,7 @@ impl OpenList {
     }
 
     /// Adds elements at one end, one after the other, as one change; gives the list's length.
-    pub(crate) fn push(
-        &self,
-        core: &mut Core,
-        side: Side,
-        items: &[&[u8]],
-    ) -> Result<u64, Error> {
+    pub(crate) fn push(&self, core: &mut Core, side: Side, items: &[&[u8]]) -> Result<u64, Error> {
         let list = encoded(items);
         let items = Items::parse(&list).expect("it was just made");
         Ok(self.ask(core, &ListCommand::Push { side, if_there: false, items })?.number as u64)
@@ -205,6 +201,18 @@ impl OpenList {
     ) -> Result<Vec<Vec<u8>>, Error> {
         let answer = self.ask(core, &ListCommand::Pop { side, count })?;
         Ok(answer.value.map(|range| items_of(core.in_reply(range))).unwrap_or_default())
+    }
+
+    /// Removes an element from one end, or waits for it for so long; `None`: without end.
+    pub(crate) fn wait(
+        &self,
+        core: &mut Core,
+        side: Side,
+        time: Option<Duration>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let request = ListCommand::Pop { side, count: 1 }.request();
+        let list = core.wait_for(&self.key, request, time)?;
+        Ok(list.and_then(|list| items_of(&list).into_iter().next()))
     }
 
     /// Number of elements.

@@ -559,6 +559,16 @@ impl Session {
         open.pop(&mut self.core, side, count)
     }
 
+    /// Removes an element from one end, or waits for it; see [`Session::wait_for`].
+    pub fn list_wait(
+        &mut self,
+        open: &OpenList,
+        side: Side,
+        time: Option<Duration>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        open.wait(&mut self.core, side, time)
+    }
+
     /// Number of elements; 0 without the key.
     pub fn list_len(&mut self, open: &OpenList) -> Result<u64, Error> {
         self.core.begin()?;
@@ -572,12 +582,7 @@ impl Session {
 
     /// Removes elements that equal a value: `count` at most from the front, or from the end if it is
     /// below 0, or all if it is 0. Gives how many.
-    pub fn list_remove(
-        &mut self,
-        open: &OpenList,
-        count: i64,
-        value: &[u8],
-    ) -> Result<u64, Error> {
+    pub fn list_remove(&mut self, open: &OpenList, count: i64, value: &[u8]) -> Result<u64, Error> {
         open.remove(&mut self.core, count, value)
     }
 

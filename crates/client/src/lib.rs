@@ -142,7 +142,8 @@ pub use hash::HashKey;
 pub use list::ListKey;
 pub use options::{Address, Options, PointerCache, Transport, UnknownAddress, Wake};
 pub use remora_client_core::{
-    Counts, DataBufferCounts, Each, Explanation, Got, ListEvents, ListItems, Path, Policy, Route, ServedBy, SyncPoint, Why,
+    Counts, DataBufferCounts, Each, Explanation, Got, ListEvents, ListItems, Path, Policy, Route,
+    ServedBy, SyncPoint, Why,
 };
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_layout::rect::{BadRect, Predicate, Rect};
