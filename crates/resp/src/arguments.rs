@@ -53,7 +53,8 @@ pub(crate) fn cursor(word: &[u8]) -> Result<u64, CommandError> {
 /// The end of a wait of so many seconds from now, Unix ms; 0 for one without end.
 pub(crate) fn wait_until(seconds: &[u8], now_ms: u64) -> Result<u64, CommandError> {
     let seconds = decimal::parse(seconds).ok_or(CommandError::NoTimeout)?;
-    let ms = seconds.ceil_times(1_000).ok_or(CommandError::LongTimeout)?;
+    // Redis 7.0 takes a number beyond 64 bits for one below zero.
+    let ms = seconds.ceil_times(1_000).ok_or(CommandError::NegativeTimeout)?;
     match u64::try_from(ms) {
         Err(_) => Err(CommandError::NegativeTimeout),
         Ok(0) => Ok(0),

@@ -192,7 +192,9 @@ impl OpenList {
         Ok(match check_root(endpoint, chain, (0, bytes), cost)? {
             None => Tried::Found(Vec::new()),
             Some(Tried::Changed(state)) => {
-                self.held = Held::Chain(ChainRef { state, ..*chain });
+                let mut known = *chain;
+                known.state = state;
+                self.held = Held::Chain(known);
                 Tried::Ask
             }
             Some(tried) => tried,

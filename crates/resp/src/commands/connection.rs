@@ -334,7 +334,13 @@ fn client_unblock(words: Words<'_>, _now: u64) -> ParseResult<'_> {
         4 if words.is(3, "timeout") => Status::NotFound,
         4 if words.is(3, "error") => Status::Unblocked,
         4 => return Err(CommandError::UnblockReason),
-        _ => return Err(CommandError::WrongArity("client|unblock")),
+        _ => {
+            let name = excerpt(words.get(1));
+            let text = format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT HELP."
+            );
+            return Err(CommandError::Own(text.into()));
+        }
     };
     let id = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
     // No connection has a negative number.

@@ -31,7 +31,7 @@ enum Step {
 
 impl HandingOver {
     /// From one key to another, by these requests there and back.
-    pub(super) const fn new(
+    pub(super) fn new(
         (from, to): (KeyAt, KeyAt),
         (put, put_back): (ItemsRequest, ItemsRequest),
     ) -> Self {

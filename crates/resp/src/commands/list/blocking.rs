@@ -16,8 +16,6 @@ use remora_protocol::{Items, Request as On};
 
 const TIMEOUT: Argument = Argument::new("timeout", Kind::Double);
 const COUNT: Argument = Argument::new("count", Kind::Integer).after("COUNT").optional();
-const LEFT_OR_RIGHT: &[Argument] =
-    &[Argument::word("left", "LEFT"), Argument::word("right", "RIGHT")];
 const WHERE: Argument = Argument::of("where", Kind::OneOf, LEFT_OR_RIGHT);
 
 /// Commands that wait for elements of some keys.
