@@ -26,8 +26,6 @@ mod config;
 mod control;
 mod cores;
 pub mod disk;
-#[cfg(test)]
-mod driver_tmp;
 pub mod following;
 pub mod inbox;
 mod key_work;

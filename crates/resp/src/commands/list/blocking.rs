@@ -100,6 +100,14 @@ fn write_moved_at_once(out: &mut Vec<u8>, version: RespVersion, answer: ShardAns
     encode::bulk_or_null(out, version, element);
 }
 
+/// The keys of a command, which a shard looks at in one step.
+fn keys(words: Words<'_>, from: usize, end: usize) -> Result<Keys<'_>, CommandError> {
+    match end - from > MAX_COMMAND_ITEMS {
+        true => Err(CommandError::TooManyItems),
+        false => Keys::within(words, from, end),
+    }
+}
+
 fn waits<'a>(
     words: Words<'a>,
     now_ms: u64,
@@ -108,7 +116,7 @@ fn waits<'a>(
 ) -> ParseResult<'a> {
     let last = words.len() - 1;
     let until_ms = wait_until(words.get(last), now_ms)?;
-    let (keys, form) = (Keys::within(words, 1, last)?, ReplyForm::Object(reply));
+    let (keys, form) = (keys(words, 1, last)?, ReplyForm::Object(reply));
     let request = pop(side, 1);
     Ok(Request::Block(Blocking { keys, request, until_ms, form, hand_over: None }))
 }
@@ -159,10 +167,7 @@ fn blmpop(words: Words<'_>, now_ms: u64) -> ParseResult<'_> {
         3 if words.is(end + 1, "count") => from_one(words.get(end + 2), CommandError::PopCount)?,
         _ => return Err(CommandError::Syntax),
     };
-    let keys = Keys::within(words, 3, end)?;
-    if keys.len() > MAX_COMMAND_ITEMS {
-        return Err(CommandError::TooManyItems);
-    }
+    let keys = keys(words, 3, end)?;
     let (request, form) = (pop(side, most), ReplyForm::Object(&POPPED_SOME));
     Ok(Request::Block(Blocking { keys, request, until_ms, form, hand_over: None }))
 }
