@@ -12,6 +12,7 @@ mod keys_oracle;
 mod kinds;
 mod large;
 mod large_sessions;
+mod lists;
 mod many_keys;
 mod pointers;
 mod renames;

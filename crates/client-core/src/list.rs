@@ -192,14 +192,15 @@ impl OpenList {
         Ok(self.ask(core, &ListCommand::Push { side, if_there: false, items })?.number as u64)
     }
 
-    /// Removes up to `count` elements from one end; gives them.
+    /// Removes up to `count` elements from one end, fewer if they are too long for one reply; gives
+    /// them.
     pub(crate) fn pop(
         &self,
         core: &mut Core,
         side: Side,
         count: u64,
     ) -> Result<Vec<Vec<u8>>, Error> {
-        let answer = self.ask(core, &ListCommand::Pop { side, count })?;
+        let answer = self.ask(core, &ListCommand::Pop { side, count, fits_frame: true })?;
         Ok(answer.value.map(|range| items_of(core.in_reply(range))).unwrap_or_default())
     }
 

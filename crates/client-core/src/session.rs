@@ -549,7 +549,11 @@ impl Session {
         open.push(&mut self.core, side, items)
     }
 
-    /// Removes up to `count` elements from one end; gives them, the outermost first.
+    /// Removes up to `count` elements from one end; gives them, the outermost first. Fewer, if they
+    /// are too long for one reply.
+    ///
+    /// # Errors
+    /// See [`Error`]. An element of more than 95 KiB is refused as too large: a range reads it.
     pub fn list_pop(
         &mut self,
         open: &OpenList,

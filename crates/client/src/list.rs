@@ -115,10 +115,11 @@ impl ListKey<'_> {
         Ok(self.core.list_push(self.view, Side::Left, elements)?)
     }
 
-    /// Removes up to `count` elements from the end. Gives them, the last one first.
+    /// Removes up to `count` elements from the end. Gives them, the last one first; fewer, if they are
+    /// too long for one reply.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`Error`]. An element of more than 95 KiB is refused as too large: a range reads it.
     ///
     /// ```no_run
     /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
@@ -130,10 +131,11 @@ impl ListKey<'_> {
         Ok(self.core.list_pop(self.view, Side::Right, count)?)
     }
 
-    /// Removes up to `count` elements from the front. Gives them, the first one first.
+    /// Removes up to `count` elements from the front. Gives them, the first one first; fewer, if they are
+    /// too long for one reply.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`Error`]. An element of more than 95 KiB is refused as too large: a range reads it.
     ///
     /// ```no_run
     /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {

@@ -28,6 +28,9 @@ pub enum Change {
     Set(Vec<u8>),
     /// Bytes at the end of the string.
     Append(Vec<u8>),
+    /// So many bytes are gone at the front of the string, all of which may be; with the last one the
+    /// key.
+    Cut(usize),
     /// Adds to the string's integer.
     Add(i64),
     /// Parts are there, with these values.
@@ -61,6 +64,13 @@ impl State {
                 self.parts.insert(WHOLE.to_vec(), value.clone());
             }
             Change::Append(bytes) => self.parts.entry(WHOLE.to_vec()).or_default().extend(bytes),
+            Change::Cut(bytes) => {
+                let value = self.parts.entry(WHOLE.to_vec()).or_default();
+                value.drain(..(*bytes).min(value.len()));
+                if value.is_empty() {
+                    self.parts.clear();
+                }
+            }
             Change::Add(by) => {
                 let sum = self.integer().unwrap_or(0) + by;
                 self.parts.insert(WHOLE.to_vec(), sum.to_string().into_bytes());

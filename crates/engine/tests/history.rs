@@ -357,11 +357,17 @@ impl Source {
         let (index, value) = (random.below(90) as i64 - 45, &value[..]);
         let command = match random.below(14) {
             0..=4 => ListCommand::Push { side, if_there: random.one_in(6), items },
-            5..=7 => ListCommand::Pop { side, count: random.below(if most > 4 { 60 } else { 4 }) },
+            5..=7 => {
+                let count = random.below(if most > 4 { 60 } else { 4 });
+                ListCommand::Pop { side, count, fits_frame: random.one_in(2) }
+            }
             8 => ListCommand::SetAt { index, value },
             9 => ListCommand::Insert { after: random.one_in(2), pivot_and_value },
             10 => ListCommand::Remove { count: index / 20, value },
-            11 => ListCommand::Trim { start: random.below(9) as i64, stop: -1 - random.below(9) as i64 },
+            11 => ListCommand::Trim {
+                start: random.below(9) as i64,
+                stop: -1 - random.below(9) as i64,
+            },
             _ => ListCommand::Move { from: side, to, other },
         };
         self.ask(&Command::Of { key, request: command.request() });

@@ -93,7 +93,8 @@ fn matches(list: &List, value: &[u8], count: i64) -> Vec<usize> {
 
 /// One random change of one list on both.
 fn change(shard: &mut Shard, key: &[u8], list: &mut List, random: &mut Random) {
-    let index = random.below(list.len() + 3) as i64 - if random.one_in(2) { list.len() as i64 } else { 1 };
+    let index =
+        random.below(list.len() + 3) as i64 - if random.one_in(2) { list.len() as i64 } else { 1 };
     let there = usize::try_from(if index < 0 { index + list.len() as i64 } else { index })
         .ok()
         .filter(|at| *at < list.len());
@@ -112,7 +113,8 @@ fn change(shard: &mut Shard, key: &[u8], list: &mut List, random: &mut Random) {
         }
         6..10 => {
             let count = if random.one_in(20) { 150 } else { random.below(4u64) };
-            let (status, number, value) = of(shard, key, ListCommand::Pop { side, count });
+            let (status, number, value) =
+                of(shard, key, ListCommand::Pop { side, count, fits_frame: false });
             if list.is_empty() {
                 return assert_eq!(status, Status::NotFound);
             }
@@ -279,12 +281,19 @@ fn a_read_in_turns_gives_the_list_as_it_was() {
                     list.clear();
                 }
                 2 if turns == 2 => {
-                    assert_eq!(of(&mut shard, b"l", ListCommand::Trim { start: 9, stop: 11 }).0, Status::Ok);
+                    assert_eq!(
+                        of(&mut shard, b"l", ListCommand::Trim { start: 9, stop: 11 }).0,
+                        Status::Ok
+                    );
                     list = part(&list, 9, 11).into();
                 }
                 3 => {
                     release_all(&mut shard);
-                    drop(of(&mut shard, b"l", ListCommand::Pop { side: Side::Right, count: 3_000 }));
+                    drop(of(
+                        &mut shard,
+                        b"l",
+                        ListCommand::Pop { side: Side::Right, count: 3_000, fits_frame: false },
+                    ));
                     (0..list.len().min(3_000)).for_each(|_| drop(list.pop_back()));
                 }
                 _ => {}
@@ -351,7 +360,10 @@ fn a_cut_is_released_in_turns() {
     let mut shard = shard(64 << 20, Eviction::None);
     long(&mut shard, b"l", 300_000);
     let before = shard.used_bytes();
-    assert_eq!(of(&mut shard, b"l", ListCommand::Trim { start: 150_000, stop: 150_009 }).0, Status::Ok);
+    assert_eq!(
+        of(&mut shard, b"l", ListCommand::Trim { start: 150_000, stop: 150_009 }).0,
+        Status::Ok
+    );
     assert!(shard.used_bytes() > before / 2 && shard.wants_release());
     shard.audit().unwrap();
     assert_eq!(range(&mut shard, b"l", 0, -1)[0], b"e150000");

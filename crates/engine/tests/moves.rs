@@ -202,7 +202,8 @@ impl World {
                 self.of(place, &Command::Of { key: place.key, request }).0
             }
             b"list" => {
-                let request = ListCommand::Pop { side: Side::Left, count: 1 }.request();
+                let request =
+                    ListCommand::Pop { side: Side::Left, count: 1, fits_frame: false }.request();
                 self.of(place, &Command::Of { key: place.key, request }).0
             }
             b"geo" => {

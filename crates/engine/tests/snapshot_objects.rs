@@ -132,7 +132,7 @@ fn change_list(shard: &mut Shard, random: &mut Random, elements: u64) {
         let index = random.below(elements) as i64 - elements as i64 / 2;
         let command = match random.below(16) {
             0..=5 => ListCommand::Push { side, if_there: false, items },
-            6..=8 => ListCommand::Pop { side, count: 1 + random.below(9) },
+            6..=8 => ListCommand::Pop { side, count: 1 + random.below(4), fits_frame: false },
             9 | 10 => ListCommand::SetAt { index, value: &value },
             11 | 12 => {
                 let (_, _, pivot) = of_list(shard, ListCommand::Index { index });
@@ -143,7 +143,10 @@ fn change_list(shard: &mut Shard, random: &mut Random, elements: u64) {
                 ListCommand::Insert { after: random.one_in(2), pivot_and_value }
             }
             13 | 14 => ListCommand::Remove { count: random.below(5) as i64 - 2, value: &value },
-            _ => ListCommand::Trim { start: random.below(40) as i64, stop: -1 - random.below(9) as i64 },
+            _ => {
+                let (start, stop) = (random.below(4) as i64, -1 - random.below(4) as i64);
+                ListCommand::Trim { start, stop }
+            }
         };
         of_list(shard, command);
     }

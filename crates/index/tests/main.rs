@@ -1,5 +1,6 @@
 //! The integration tests of the hash index and the R-trees: one binary, a module for each feature.
 
+mod chain;
 mod feeder;
 mod fixture;
 mod hash_growth;

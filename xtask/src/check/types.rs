@@ -47,8 +47,9 @@ const REGISTRIES: &[&str] = &[
 /// Every shard begins with them: what concerns any key may name them.
 const STRINGS: &str = "string";
 
-/// Words that mean a type in no name that is made of them: all of the index hashes.
-const AMBIGUOUS: &[&str] = &["hash"];
+/// Words that mean a type in no name that is made of them: all of the index hashes, and there are lists
+/// of many things.
+const AMBIGUOUS: &[&str] = &["hash", "list"];
 
 /// What else a type is called, and where else it is at home.
 struct More {

@@ -192,9 +192,9 @@ impl OpenList {
         Ok(match check_root(endpoint, chain, (0, bytes), cost)? {
             None => Tried::Found(Vec::new()),
             Some(Tried::Changed(state)) => {
-                let mut known = *chain;
-                known.state = state;
-                self.held = Held::Chain(known);
+                let mut chain = *chain;
+                chain.state = state;
+                self.held = Held::Chain(chain);
                 Tried::Ask
             }
             Some(tried) => tried,

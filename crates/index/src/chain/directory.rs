@@ -333,7 +333,8 @@ mod tests {
                 }
                 6 | 7 if !model.is_empty() => {
                     let number = random.below(model.len() as u64) as usize;
-                    let index = model[..number].iter().map(|of: &Place| u64::from(of.entries)).sum();
+                    let index =
+                        model[..number].iter().map(|of: &Place| u64::from(of.entries)).sum();
                     directory.insert(directory.find(index).unwrap().0, place);
                     model.insert(number, place);
                 }
@@ -357,7 +358,10 @@ mod tests {
                         true => directory.take_front(most, &mut out),
                         false => directory.take_back(most, &mut out),
                     };
-                    assert_eq!((found, out.entries(), out.chunks()), (taken, taken, expected.len()));
+                    assert_eq!(
+                        (found, out.entries(), out.chunks()),
+                        (taken, taken, expected.len())
+                    );
                     let mut slots: Vec<u32> = out.iter().map(|place| place.slot).collect();
                     let mut wanted: Vec<u32> = expected.iter().map(|place| place.slot).collect();
                     slots.sort_unstable();

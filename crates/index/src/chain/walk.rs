@@ -151,7 +151,8 @@ impl Range {
 
     /// The entries found, encoded, in the order of the chain.
     pub fn found(&self) -> impl Iterator<Item = &[u8]> {
-        let (ahead, behind) = if self.is_reverse { (0, self.found.len()) } else { (self.found.len(), 0) };
+        let (ahead, behind) =
+            if self.is_reverse { (0, self.found.len()) } else { (self.found.len(), 0) };
         let forward = self.found[..ahead].iter();
         forward.chain(self.found[..behind].iter().rev()).flat_map(|chunk| encoded(chunk))
     }
@@ -198,12 +199,7 @@ impl Walk for Range {
         (is_there && is_short).then_some(Want { offset, bytes, what: What::Record, tag })
     }
 
-    fn feed(
-        &mut self,
-        want: Want<Self::Tag>,
-        bytes: &[u8],
-        _proof: Proof,
-    ) -> Step<(), AskReason> {
+    fn feed(&mut self, want: Want<Self::Tag>, bytes: &[u8], _proof: Proof) -> Step<(), AskReason> {
         if want.tag != (self.restarts, self.next) {
             return Step::More;
         }

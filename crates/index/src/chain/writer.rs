@@ -182,10 +182,8 @@ impl Chain {
         owner.store(self.state(state_word::LAST), last);
         owner.store(self.state(state_word::CHANGED_AT), changed_at);
         let version = owner.word(self.state(word::VERSION)) + 1;
-        let checked = owner.slice(
-            offset(self.at.slot) + NODE_CHECKED_FROM,
-            CHAIN_STATE_BYTES - NODE_CHECKED_FROM,
-        );
+        let checked = owner
+            .slice(offset(self.at.slot) + NODE_CHECKED_FROM, CHAIN_STATE_BYTES - NODE_CHECKED_FROM);
         let sum = self.arena.checksum(CheckedPart::Chain, self.at, version, checked);
         owner.store(self.state(word::CHECKSUM), sum);
         owner.store_release(self.state(word::VERSION), version);
@@ -235,7 +233,7 @@ impl Chain {
             End::Front => lengths[lengths.len() - 1 - pushed] as usize,
         };
         let mut plan = PushPlan::default();
-        let (mut left, mut average) = (total, total.div_ceil(lengths.len().max(1)));
+        let mut average = total.div_ceil(lengths.len().max(1));
         if let Some(at) = self.chunk_at(end) {
             let place = self.directory.get(at);
             let head = Head::read(owner, place.slot);
@@ -248,7 +246,6 @@ impl Chain {
                 && length_of(plan.here) <= room
             {
                 room -= length_of(plan.here);
-                left -= length_of(plan.here);
                 plan.here += 1;
             }
             average = head.bytes().div_ceil(head.entries);
@@ -256,13 +253,13 @@ impl Chain {
         let (mut pushed, mut grown) = (plan.here, self.bytes as usize);
         while pushed < lengths.len() {
             let first = length_of(pushed);
+            let next = (pushed..lengths.len()).take(self.most_entries).map(length_of).sum();
             // Little idle room while the chain is short.
-            let wanted = left.max((average * self.most_entries).min(grown / 2)).min(CHUNK_BYTES);
+            let wanted = (average * self.most_entries).min(grown / 2).max(next).min(CHUNK_BYTES);
             let bytes = slot_bytes(first, wanted);
             let (mut room, mut count) = (bytes - CHUNK_HEADER_BYTES, 0);
             while pushed < lengths.len() && count < self.most_entries && length_of(pushed) <= room {
                 room -= length_of(pushed);
-                left -= length_of(pushed);
                 (pushed, count) = (pushed + 1, count + 1);
             }
             grown += bytes;
@@ -407,10 +404,7 @@ impl Chain {
         owner.store(first + link, to.to_word());
         let after = head_sum(checked_head(owner, slot), seed);
         let sum = owner.word(first + chunk_word::CHECKSUM);
-        owner.store(
-            first + chunk_word::CHECKSUM,
-            sum.wrapping_sub(before).wrapping_add(after),
-        );
+        owner.store(first + chunk_word::CHECKSUM, sum.wrapping_sub(before).wrapping_add(after));
     }
 
     // Cutting.
@@ -499,7 +493,12 @@ impl Chain {
     }
 
     /// Whether a chunk has room for these entries in the place of its own.
-    pub fn fits<J: Journal>(&self, (owner, slots): (&Owner<J>, &Slots), at: At, made: &[u8]) -> bool {
+    pub fn fits<J: Journal>(
+        &self,
+        (owner, slots): (&Owner<J>, &Slots),
+        at: At,
+        made: &[u8],
+    ) -> bool {
         let slot = slot_of(owner, self.directory.get(at).slot);
         CHUNK_HEADER_BYTES + made.len() <= slots.room(slot)
             && encoded(made).count() <= self.most_entries
@@ -532,8 +531,7 @@ impl Chain {
     pub fn plan_replace(&self, entries: &[u8]) -> Vec<(usize, usize)> {
         let count = encoded(entries).count();
         let chunks = count.div_ceil(self.most_entries).max(entries.len().div_ceil(CHUNK_BYTES));
-        let (most, target) =
-            (count.div_ceil(chunks.max(1)), entries.len().div_ceil(chunks.max(1)));
+        let (most, target) = (count.div_ceil(chunks.max(1)), entries.len().div_ceil(chunks.max(1)));
         let mut plan = Vec::with_capacity(chunks);
         let (mut number, mut bytes) = (0, 0);
         for entry in encoded(entries) {

@@ -10,7 +10,7 @@ use crate::request::Request;
 use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult};
 use crate::wire::{RespVersion, Words, encode};
 use remora_frontend::ShardAnswer;
-use remora_layout::limits::MAX_COMMAND_ITEMS;
+use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_REPLY_BYTES};
 use remora_protocol::list::{self, ListCommand, Search, Side};
 use remora_protocol::message::Status;
 use remora_protocol::{Items, integer};
@@ -145,14 +145,27 @@ fn write_popped(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>
     }
 }
 
+/// The error where all elements are too long for a reply.
+const TOO_LONG: &[(Status, &str)] =
+    &[(Status::TooLarge, "ERR the reply is longer than 64 MiB: ask for fewer elements")];
+const _: () = assert!(MAX_REPLY_BYTES == 64 << 20);
+
+const fn some_popped(command: &'static str) -> ObjectReply {
+    ObjectReply { command, shape: Shape::Own(write_popped), errors: TOO_LONG }
+}
+
 fn pop<'a>(
     words: Words<'a>,
     side: Side,
     [one, some]: [&'static ObjectReply; 2],
 ) -> ParseResult<'a> {
     match words.len() {
-        2 => request(words, ListCommand::Pop { side, count: 1 }, one),
-        3 => request(words, ListCommand::Pop { side, count: count(words.get(2))? }, some),
+        2 => request(words, ListCommand::Pop { side, count: 1, fits_frame: false }, one),
+        3 => request(
+            words,
+            ListCommand::Pop { side, count: count(words.get(2))?, fits_frame: false },
+            some,
+        ),
         _ => Err(CommandError::WrongArity(one.command)),
     }
 }
@@ -165,7 +178,7 @@ const LPOP: CommandSpec = CommandSpec {
 };
 
 static POPPED_LEFT: ObjectReply = ObjectReply::new("lpop", Shape::OneItem);
-static POPPED_LEFT_SOME: ObjectReply = ObjectReply::new("lpop", Shape::Own(write_popped));
+static POPPED_LEFT_SOME: ObjectReply = some_popped("lpop");
 
 const RPOP: CommandSpec = CommandSpec {
     name: "rpop",
@@ -175,7 +188,7 @@ const RPOP: CommandSpec = CommandSpec {
 };
 
 static POPPED_RIGHT: ObjectReply = ObjectReply::new("rpop", Shape::OneItem);
-static POPPED_RIGHT_SOME: ObjectReply = ObjectReply::new("rpop", Shape::Own(write_popped));
+static POPPED_RIGHT_SOME: ObjectReply = some_popped("rpop");
 
 const LLEN: CommandSpec = CommandSpec {
     name: "llen",
@@ -454,7 +467,8 @@ the elements.",
     ..LIST
 };
 
-static POPPED_FIRST: ObjectReply = ObjectReply::new("lmpop", Shape::Own(write_popped_first));
+static POPPED_FIRST: ObjectReply =
+    ObjectReply { command: "lmpop", shape: Shape::Own(write_popped_first), errors: TOO_LONG };
 
 fn write_popped_first(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
     let Some((Some(key), _)) = answer.value.and_then(Items::split) else {

@@ -98,7 +98,11 @@ impl Model {
             assert!(reply.error().is_some(), "a refusal, and not {reply:?}");
             return true;
         };
-        if matches!(request, Request::Object { .. } | Request::EachPart { .. }) {
+        let is_of_object = matches!(
+            request,
+            Request::Object { .. } | Request::EachPart { .. } | Request::Steps { .. }
+        );
+        if is_of_object {
             // Trees are keys that it does not count.
             self.unknown.insert(b"some tree".to_vec());
         }
@@ -130,7 +134,7 @@ impl Model {
             Request::MSet(pairs) => pairs.clone().all(|(key, _)| knows(key)),
             Request::DbSize => self.unknown.is_empty(),
             // Of trees it knows nothing.
-            Request::Object { .. } | Request::EachPart { .. } => false,
+            Request::Object { .. } | Request::EachPart { .. } | Request::Steps { .. } => false,
             // They tell of the connection, or of the server's state.
             Request::Hello(_) | Request::ClientId | Request::ClientInfo | Request::Info(_) => false,
             Request::Digest | Request::DigestValues(_) => false,

@@ -1,16 +1,18 @@
 //! Changes at the ends of lists: planned, logged by their results, published.
 
-use super::held::{Held, Lists, Listed, packed_of};
+use super::held::{Held, Listed, Lists, packed_of};
 use super::transfer::Change;
 use crate::keys;
 use crate::store::{Found, New, Store};
 use crate::types::object::On;
 use remora_arena::{ArenaFull, Journal, Slot, set_state_guardian};
 use remora_index::chain::{End, PushPlan, Run, chunk_entries, lengths_of_entries};
-use remora_layout::chain::{Entry, TextBuffer, encoded, entries};
+use remora_layout::chain::{Entry, TextBuffer, encoded};
 use remora_layout::kind::Kind;
+use remora_layout::limits::{
+    MAX_INLINE_BYTES, MAX_KEY_BYTES, MAX_REPLY_BYTES, WHOLE_ENTRIES, WHOLE_ENTRIES_BYTES,
+};
 use remora_layout::record::State;
-use remora_layout::limits::{MAX_KEY_BYTES, WHOLE_ENTRIES, WHOLE_ENTRIES_BYTES};
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items, Reply};
@@ -210,15 +212,19 @@ impl Lists {
         store: &mut Store<J>,
         (on, held): (On<'_>, Option<Held>),
         side: Side,
-        count: u64,
+        (count, fits_frame): (u64, bool),
     ) -> Reply<'_> {
         let Some(held) = held else { return Reply::status(Status::NotFound) };
         let length = self.length(store, held);
-        let count = count.min(length);
+        let wanted = count.min(length);
+        let most_bytes = if fits_frame { MAX_INLINE_BYTES } else { MAX_REPLY_BYTES };
         let mut found = std::mem::take(&mut self.reply);
         found.clear();
-        self.gather(store, held, (side, count), &mut found);
+        let count = self.gather(store, held, (side, wanted, most_bytes), &mut found);
         self.reply = found;
+        if count < wanted && (count == 0 || !fits_frame) {
+            return Reply::status(Status::TooLarge);
+        }
         let (from, keep) = match side {
             Side::Left => (count, length - count),
             Side::Right => (0, length - count),
@@ -230,49 +236,27 @@ impl Lists {
         }
     }
 
-    /// Appends so many elements from one end, the outermost first, as [`Items`].
+    /// Appends up to so many elements from one end, the outermost first, as [`Items`], as long as all
+    /// of it has `most_bytes` at most. Gives how many.
     pub(super) fn gather<J: Journal>(
         &self,
         store: &Store<J>,
         held: Held,
-        (side, count): (Side, u64),
+        (side, count, most_bytes): (Side, u64, usize),
         found: &mut Vec<u8>,
-    ) {
-        let mut buffer = TextBuffer::default();
-        let mut push = |entry: Entry<'_>| Items::push(found, entry.text(&mut buffer));
-        let mut left = count as usize;
-        let mut give = |bytes: &[u8], number: usize| {
-            let some = left.min(number);
-            match side {
-                Side::Left => entries(bytes).take(some).for_each(&mut push),
-                Side::Right => {
-                    let last: Vec<Entry<'_>> = entries(bytes).skip(number - some).collect();
-                    last.into_iter().rev().for_each(&mut push);
-                }
+    ) -> u64 {
+        let (mut buffer, mut given) = (TextBuffer::default(), 0);
+        self.visit(store, held, side == Side::Right, |_, entry| {
+            let Some((entry, _)) = Entry::split(entry) else { return false };
+            let text = entry.text(&mut buffer);
+            if given == count || found.len() + Items::bytes_of(text.len()) > most_bytes {
+                return false;
             }
-            left -= some;
-            left > 0
-        };
-        match held {
-            Held::Whole(found) => {
-                let packed = packed_of(store, found);
-                give(packed, encoded(packed).count());
-            }
-            Held::Chain(root) => {
-                let chain = &self.listed(root.slot.slot).chain;
-                let mut at = chain.chunk_at(end_of(side));
-                while let Some(here) = at {
-                    let number = chain.directory().get(here).entries.into();
-                    if !give(chain.entries(&store.owner, here), number) {
-                        break;
-                    }
-                    at = match side {
-                        Side::Left => chain.directory().next(here),
-                        Side::Right => chain.directory().previous(here),
-                    };
-                }
-            }
-        }
+            Items::push(found, text);
+            given += 1;
+            given < count
+        });
+        given
     }
 
     pub(super) fn trim<J: Journal>(
@@ -321,9 +305,7 @@ impl Lists {
         from: u64,
         keep: u64,
     ) -> Result<(), Status> {
-        let is_filling = |store: &Store<J>| {
-            matches!(held, Held::Chain(found) if store.moves.is_filling(found.slot.slot))
-        };
+        let is_filling = |store: &Store<J>| matches!(held, Held::Chain(found) if store.moves.is_filling(found.slot.slot));
         if keep == 0 && !is_filling(store) {
             keys::del(store, on);
             return Ok(());
@@ -355,7 +337,12 @@ impl Lists {
     }
 
     /// The chunks in which a cut ends are about to change.
-    fn keep_ends_after<J: Journal>(&mut self, (front, back): (u64, u64), store: &Store<J>, root: u32) {
+    fn keep_ends_after<J: Journal>(
+        &mut self,
+        (front, back): (u64, u64),
+        store: &Store<J>,
+        root: u32,
+    ) {
         let Self { by_root, reads, .. } = self;
         let Some(Listed { chain, readers, .. }) = by_root.get_mut(&root) else { return };
         if readers.is_empty() {

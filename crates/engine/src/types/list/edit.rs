@@ -54,8 +54,7 @@ impl Lists {
                 let chain = &self.listed(root).chain;
                 let (at, number) = chain.directory().find(index).expect("there is the index");
                 let all = chain.entries(&store.owner, at);
-                let is_as_long =
-                    encoded(all).nth(number).is_some_and(|old| old.len() == new.len());
+                let is_as_long = encoded(all).nth(number).is_some_and(|old| old.len() == new.len());
                 if is_as_long {
                     self.keep_chunk(store, root, at);
                     store.commit(on.hash.database(), &entry, |store| {

@@ -77,7 +77,7 @@ impl Lists {
         let length = self.length(store, held);
         let mut element = std::mem::take(&mut self.reply);
         element.clear();
-        self.gather(store, held, (from, 1), &mut element);
+        self.gather(store, held, (from, 1, usize::MAX), &mut element);
         let items = Items::parse(&element).expect("one item");
         let moved = match other == on.key {
             true if length == 1 || from == to => Ok(()),

@@ -22,9 +22,7 @@ impl Lists {
         let index = index_in(self.length(store, held), index);
         let entry = index.and_then(|index| match held {
             Held::Whole(found) => encoded(packed_of(store, found)).nth(index as usize),
-            Held::Chain(found) => {
-                self.listed(found.slot.slot).chain.entry(&store.owner, index)
-            }
+            Held::Chain(found) => self.listed(found.slot.slot).chain.entry(&store.owner, index),
         });
         let Some((entry, _)) = entry.and_then(Entry::split) else {
             return Reply::status(Status::NotFound);
@@ -36,7 +34,7 @@ impl Lists {
     }
 
     /// Looks at all elements, from the first one on or from the last one, as long as `each` says.
-    fn visit<J: Journal>(
+    pub(super) fn visit<J: Journal>(
         &self,
         store: &Store<J>,
         held: Held,

@@ -144,6 +144,9 @@ impl Lists {
         root: u32,
         piece: &[u8],
     ) -> Result<(), Status> {
+        if piece.is_empty() {
+            return Ok(());
+        }
         let (index, list) = piece.split_first_chunk::<INDEX_BYTES>().ok_or(Status::Malformed)?;
         let items = Items::parse(list).ok_or(Status::Malformed)?;
         let length = self.listed(root).chain.length();
@@ -171,7 +174,7 @@ pub(super) fn requests(part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) 
         DumpedPart::Head(_) => return true,
         DumpedPart::Piece(piece) => match piece.split_first_chunk::<INDEX_BYTES>() {
             Some((_, list)) => list,
-            None => return false,
+            None => return piece.is_empty(),
         },
         DumpedPart::Whole(value) => {
             let mut buffer = TextBuffer::default();

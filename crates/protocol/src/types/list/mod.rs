@@ -40,6 +40,9 @@ pub enum ListCommand<'a> {
         side: Side,
         /// How many, at most.
         count: u64,
+        /// Fewer, if they would be too long for one frame: no other reply of a change can be sent
+        /// over rings. `TooLarge` if the first one is.
+        fits_frame: bool,
     },
     /// Moves an element to the list of another key of this shard and database. The value is the
     /// element; `NotFound` without a list.
@@ -160,6 +163,8 @@ mod op {
 
 /// The flag of a push that needs a list.
 const IF_THERE: u8 = 2;
+/// The flag of a pop whose reply fits a frame.
+const FITS_FRAME: u8 = 2;
 
 fn side(flags: u8) -> Result<Side, Status> {
     match flags {
@@ -251,7 +256,10 @@ impl<'a> Operation<'a> for ListCommand<'a> {
 
     fn decode(from: Encoded<'a>) -> Result<Self, Status> {
         let Encoded { op, flags, argument, value } = from;
-        let uses_argument = !matches!(op, op::PUSH | op::LENGTH | op::INSERT | op::POSITION | op::REMOVE_AT | op::MOVE);
+        let uses_argument = !matches!(
+            op,
+            op::PUSH | op::LENGTH | op::INSERT | op::POSITION | op::REMOVE_AT | op::MOVE
+        );
         let uses_flags = matches!(op, op::PUSH | op::POP | op::INSERT | op::MOVE);
         let uses_value = !matches!(op, op::POP | op::LENGTH | op::INDEX);
         if (argument != 0 && !uses_argument)
@@ -266,7 +274,11 @@ impl<'a> Operation<'a> for ListCommand<'a> {
                 if_there: flags & IF_THERE != 0,
                 items: elements(value)?,
             },
-            op::POP => Self::Pop { side: side(flags)?, count: unsigned(argument)? },
+            op::POP => Self::Pop {
+                side: side(flags & !FITS_FRAME)?,
+                count: unsigned(argument)?,
+                fits_frame: flags & FITS_FRAME != 0,
+            },
             op::LENGTH => Self::Length,
             op::RANGE => Self::Range { start: argument, stop: word(value)? as i64 },
             op::INDEX => Self::Index { index: argument },
@@ -282,9 +294,7 @@ impl<'a> Operation<'a> for ListCommand<'a> {
             op::INSERT_AT => Self::InsertAt { index: unsigned(argument)?, value: element(value)? },
             op::REMOVE_AT => Self::remove_at(value)?,
             op::MOVE if value.len() > MAX_KEY_BYTES => return Err(Status::TooLarge),
-            op::MOVE => {
-                Self::Move { from: side(flags & 1)?, to: side(flags >> 1)?, other: value }
-            }
+            op::MOVE => Self::Move { from: side(flags & 1)?, to: side(flags >> 1)?, other: value },
             _ => return Err(Status::Malformed),
         })
     }
@@ -301,7 +311,10 @@ impl<'a> Operation<'a> for ListCommand<'a> {
                 let flags = side as u8 | if if_there { IF_THERE } else { 0 };
                 (op::PUSH, flags, 0, items.bytes())
             }
-            Self::Pop { side, count } => (op::POP, side as u8, count as i64, none),
+            Self::Pop { side, count, fits_frame } => {
+                let flags = side as u8 | if fits_frame { FITS_FRAME } else { 0 };
+                (op::POP, flags, count as i64, none)
+            }
             Self::Length => (op::LENGTH, 0, 0, none),
             Self::Range { start, stop } => {
                 word(stop as u64);

@@ -50,7 +50,7 @@ fn next_of_move(steps: &mut Steps, answer: Option<&Reply<'_>>, ask: AskKey<'_>) 
         }
         (3, Some(answer)) if answer.status != Status::Ok => done(answer.status),
         (3, _) => {
-            ask(0, ListCommand::Pop { side: from, count: 1 }.request());
+            ask(0, ListCommand::Pop { side: from, count: 1, fits_frame: false }.request());
             Step::Asked
         }
         (4, Some(answer)) if answer.status == Status::Ok => {
@@ -92,11 +92,13 @@ fn next_of_pop(steps: &mut Steps, answer: Option<&Reply<'_>>, ask: AskKey<'_>) -
         Some(answer) if answer.status != Status::NotFound => {
             return Step::Done(StepsReply::status(answer.status));
         }
-        _ if steps.at == steps.keys.len() => return Step::Done(StepsReply::status(Status::NotFound)),
+        _ if steps.at == steps.keys.len() => {
+            return Step::Done(StepsReply::status(Status::NotFound));
+        }
         _ => {}
     }
     let (side, count) = (side(steps.arguments[0]), steps.arguments[1] as u64);
-    ask(steps.at, ListCommand::Pop { side, count }.request());
+    ask(steps.at, ListCommand::Pop { side, count, fits_frame: false }.request());
     steps.at += 1;
     Step::Asked
 }
