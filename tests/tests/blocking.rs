@@ -156,10 +156,8 @@ impl Both {
             Client::new(Box::new(stream))
         };
         let to_redis = || Client::new(Box::new(redis.socket().unwrap()));
-        let clients = [
-            (0..CLIENTS).map(|_| to_ours()).collect(),
-            (0..CLIENTS).map(|_| to_redis()).collect(),
-        ];
+        let clients =
+            [(0..CLIENTS).map(|_| to_ours()).collect(), (0..CLIENTS).map(|_| to_redis()).collect()];
         let (blocked, served) = (BTreeSet::new(), 0);
         let mut both = Self { clients, control: [to_ours(), to_redis()], blocked, served };
         both.control(&["FLUSHALL"], "at first");

@@ -211,7 +211,8 @@ impl OpenList {
         side: Side,
         time: Option<Duration>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let request = ListCommand::Pop { side, count: 1 }.request();
+        // The answer to a wait takes as many frames as it needs.
+        let request = ListCommand::Pop { side, count: 1, fits_frame: false }.request();
         let list = core.wait_for(&self.key, request, time)?;
         Ok(list.and_then(|list| items_of(&list).into_iter().next()))
     }

@@ -7,7 +7,7 @@ use remora_layout::database::Database;
 use remora_layout::limits::SERVED_AT_ONCE;
 use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
-use remora_protocol::{Claim, Command, Condition, Expiry, Items};
+use remora_protocol::{Claim, Command, Condition, Dumped, Expiry, Items};
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 
@@ -238,4 +238,23 @@ fn ten_thousand_waiters_of_one_key_do_not_hold_the_shard() {
     put(&mut shard, b"k", &[field(0)]);
     put(&mut shard, b"other", &[field(0)]);
     assert_eq!((shard.waiters(), shard.has_waiters_due()), (0, false));
+}
+
+#[test]
+fn a_key_that_is_on_its_way_serves_when_it_has_arrived() {
+    let mut shard = shard();
+    put(&mut shard, b"k", &[field(0)]);
+    let hash = shard.hash(b"k");
+    let dumped = shard.execute(&Command::Dump { key: b"k", holds: true }, hash, NOW);
+    let dump = Dumped::parse(dumped.value.unwrap()).unwrap().dump;
+    assert_eq!(shard.wait_for(wait(1, &[b"k"], b"f0"), NOW), Tried::Waits);
+    for _ in 0..3 {
+        assert!(shard.has_waiters_due(), "it is looked at again");
+        shard.serve_waiters(NOW);
+        assert_eq!((served(&mut shard), shard.waiters()), (vec![], 1));
+    }
+    assert_eq!(execute(&mut shard, &Command::EndDump { key: b"k", dump }).0, Status::Ok);
+    assert_eq!(served(&mut shard), []);
+    shard.serve_waiters(NOW);
+    assert_eq!(served(&mut shard), [(1, 1, b"k".to_vec())]);
 }

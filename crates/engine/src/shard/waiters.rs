@@ -95,6 +95,18 @@ enum Holds {
     Nothing,
     /// An object of another type.
     OtherType,
+    /// Something, while the key is on its way to another one: it cannot be changed now.
+    OnItsWay,
+}
+
+/// What a look at the waiters for a key has done.
+enum Looked {
+    /// One is served, or was no waiter any more.
+    Served,
+    /// The key holds nothing for any of them.
+    Nothing,
+    /// They are looked at later.
+    OnItsWay,
 }
 
 /// The parts of an encoded command that may wait; `None` if it is no such command.
@@ -151,6 +163,7 @@ impl<J: Journal> Shard<J> {
         for (command, hash, kind) in all {
             match self.holds(&command, hash, kind, now) {
                 Holds::Nothing => {}
+                Holds::OnItsWay => return None,
                 Holds::OtherType => return refused(Status::WrongType),
                 Holds::Something => {
                     if !wait.claim.take() {
@@ -172,6 +185,7 @@ impl<J: Journal> Shard<J> {
         match self.store.lookup(key, hash, now) {
             None => Holds::Nothing,
             Some(found) if self.store.kind(found).of_type() != kind => Holds::OtherType,
+            Some(_) if self.store.moves.has_dump(hash) => Holds::OnItsWay,
             Some(_) => Holds::Something,
         }
     }
@@ -214,6 +228,9 @@ impl<J: Journal> Shard<J> {
             };
             queue.waiters.entry(number).or_insert((wait.name, at));
             self.store.watched.watch(hash);
+            if self.store.moves.has_dump(hash) {
+                self.store.watched.note(hash);
+            }
         }
         self.waiters.waiters.insert((wait.name, number), wait);
     }
@@ -298,15 +315,16 @@ impl<J: Journal> Shard<J> {
             && let Some(hash) = self.store.watched.first_noted()
         {
             left -= 1;
-            if !self.serve_one(hash, now) {
-                self.store.watched.take_first();
+            match self.serve_one(hash, now) {
+                Looked::Served => {}
+                Looked::Nothing => self.store.watched.take_first(),
+                Looked::OnItsWay => return self.store.watched.put_off_first(),
             }
         }
     }
 
-    /// Serves the oldest waiter whose operation has something at a key with this hash. Whether there
-    /// was one.
-    fn serve_one(&mut self, hash: KeyHash, now: Now) -> bool {
+    /// Serves the oldest waiter whose operation has something at a key with this hash.
+    fn serve_one(&mut self, hash: KeyHash, now: Now) -> Looked {
         let queues = self.waiters.queues.get(&hash.0).map_or(0, Vec::len);
         for at in 0..queues {
             let queue = &self.waiters.queues[&hash.0][at];
@@ -317,10 +335,12 @@ impl<J: Journal> Shard<J> {
             let (command, hash, kind) = of;
             if claim.is_taken() {
                 self.withdraw(&name);
-                return true;
+                return Looked::Served;
             }
-            if !matches!(self.holds(&command, hash, kind, now), Holds::Something) {
-                continue;
+            match self.holds(&command, hash, kind, now) {
+                Holds::Something => {}
+                Holds::Nothing | Holds::OtherType => continue,
+                Holds::OnItsWay => return Looked::OnItsWay,
             }
             self.withdraw(&name);
             if claim.take() {
@@ -330,8 +350,8 @@ impl<J: Journal> Shard<J> {
                     _ => self.waiters.served.push_back(served),
                 }
             }
-            return true;
+            return Looked::Served;
         }
-        false
+        Looked::Nothing
     }
 }

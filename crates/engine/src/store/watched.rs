@@ -67,6 +67,13 @@ impl WatchedKeys {
         }
     }
 
+    /// The requests for that key are looked at after those for the others.
+    pub fn put_off_first(&mut self) {
+        if let Some(hash) = self.noted.pop_front() {
+            self.noted.push_back(hash);
+        }
+    }
+
     /// Notes the keys to which a command may give something. Only objects of types are waited for:
     /// a `MultiSet` makes none.
     #[cold]

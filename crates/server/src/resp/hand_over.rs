@@ -17,7 +17,12 @@ pub(super) struct HandingOver {
     put: ItemsRequest,
     put_back: ItemsRequest,
     at: Step,
+    /// Tries while a key was on its way to another one.
+    tries: u32,
 }
+
+/// Most such tries: a key moves in bounded time, and each try lets its shard work on.
+const MOST_TRIES: u32 = 1 << 16;
 
 /// What is asked.
 enum Step {
@@ -26,7 +31,7 @@ enum Step {
     /// To put them; the reply that had them.
     Put(OwnedReply),
     /// To put them back, for this reason.
-    PutBack(Status),
+    PutBack(OwnedReply, Status),
 }
 
 impl HandingOver {
@@ -35,7 +40,13 @@ impl HandingOver {
         (from, to): (KeyAt, KeyAt),
         (put, put_back): (ItemsRequest, ItemsRequest),
     ) -> Self {
-        Self { from, to, put, put_back, at: Step::Take }
+        Self { from, to, put, put_back, at: Step::Take, tries: 0 }
+    }
+
+    /// Whether a key is on its way to another one, and may be tried again.
+    fn may_try_again(&mut self, reply: &OwnedReply) -> bool {
+        self.tries += 1;
+        reply.status == Status::TryAgain && self.tries < MOST_TRIES
     }
 
     /// Continues after an answer.
@@ -48,11 +59,22 @@ impl HandingOver {
                 asked
             }
             Step::Put(taken) if reply.status == Status::Ok => Next::Reply(taken),
-            Step::Put(taken) => {
-                self.at = Step::PutBack(reply.status);
-                ask(&self.from, self.put_back, &taken)
+            Step::Put(taken) if self.may_try_again(&reply) => {
+                let asked = ask(&self.to, self.put, &taken);
+                self.at = Step::Put(taken);
+                asked
             }
-            Step::PutBack(status) => Next::Reply(OwnedReply::status(status)),
+            Step::Put(taken) => {
+                let asked = ask(&self.from, self.put_back, &taken);
+                self.at = Step::PutBack(taken, reply.status);
+                asked
+            }
+            Step::PutBack(taken, status) if self.may_try_again(&reply) => {
+                let asked = ask(&self.from, self.put_back, &taken);
+                self.at = Step::PutBack(taken, status);
+                asked
+            }
+            Step::PutBack(_, status) => Next::Reply(OwnedReply::status(status)),
         }
     }
 }

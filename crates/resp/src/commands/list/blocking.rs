@@ -54,7 +54,7 @@ const MOVES: CommandSpec = CommandSpec {
 
 /// What is waited for: elements from this end.
 const fn pop(side: Side, count: u64) -> On<'static> {
-    On::List(ListCommand::Pop { side, count })
+    On::List(ListCommand::Pop { side, count, fits_frame: false })
 }
 
 /// The two items of an answer: the key, and the elements.
