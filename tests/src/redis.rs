@@ -34,7 +34,11 @@ impl RedisServer {
         server
     }
 
-    fn socket(&self) -> Result<UnixStream> {
+    /// A stream to it.
+    ///
+    /// # Errors
+    /// It does not listen.
+    pub fn socket(&self) -> Result<UnixStream> {
         UnixStream::connect(self.directory.path().join("s"))
     }
 

@@ -3,6 +3,7 @@
 
 // Keys and values, by every path.
 mod batches;
+mod blocking;
 mod bounds;
 mod client_handles;
 mod growth;

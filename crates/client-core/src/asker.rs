@@ -2,6 +2,7 @@
 
 mod late;
 mod put;
+mod waiting;
 
 use crate::counts::Counts;
 use crate::data_buffers::BufferRange;
@@ -424,7 +425,7 @@ impl Asker {
         let value_bytes = header.value_bytes.get() as usize;
         let in_buffer = (header.flags == IN_BUFFER).then_some(value_bytes);
         let is_followed = header.flags & MORE != 0;
-        self.queues[flight.shard].writes -= flight.is_write as u32;
+        self.queues[flight.shard].writes -= (flight.is_write && !is_followed) as u32;
         if flight.is_write && is_refused_for_now(status) {
             self.changes_attempted -= 1;
         }

@@ -11,7 +11,8 @@ use crate::router::Router;
 use remora_fabric::Link;
 use remora_layout::pointer::RemotePointer;
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Reply, Request};
+use remora_protocol::{Command, Items, Reply, Request};
+use std::time::Duration;
 
 /// See the module's text.
 pub(crate) struct Core {
@@ -123,6 +124,46 @@ impl Core {
             if !answer.is_followed {
                 return Ok(Answer { counts, ..answer });
             }
+        }
+    }
+
+    /// An operation that waits until its key holds something for it, for so long; `None`: without end.
+    /// Returns the value of the operation's reply; `None` once the time is over.
+    pub fn wait_for(
+        &mut self,
+        key: &[u8],
+        request: Request<'_>,
+        time: Option<Duration>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let at = self.directory.locate(key)?;
+        let command = Command::Of { key, request };
+        let began_ns = self.asker.endpoint.connection.time.now_ns();
+        let ticket = self.asker.send_wait(&mut self.directory, at, &command, time)?;
+        // The server counts the time itself. Its answer is on its way for as long as any other.
+        let longest = time.map(|time| time.saturating_add(self.asker.endpoint.timeout));
+        let until_ns = longest.map(|longest| {
+            began_ns.saturating_add(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX))
+        });
+        let mut found = Vec::new();
+        // Bounded by the bytes of one reply.
+        loop {
+            let of = (at.1, ticket);
+            let answer = self.asker.collect_wait(&mut self.directory, of, until_ns)?;
+            self.meter.add(&answer.counts);
+            let answer = self.accepted(answer)?;
+            if let Some(range) = answer.value {
+                found.extend_from_slice(self.in_reply(range));
+            }
+            if answer.is_followed {
+                continue;
+            }
+            if answer.status != Status::Ok {
+                return Ok(None);
+            }
+            let items = Items::split(&found).and_then(|(_, rest)| Items::split(rest));
+            let value = items.and_then(|(value, _)| value);
+            let value = value.ok_or(Error::Protocol("an answer to a wait that is none"));
+            return value.map(|value| Some(value.to_vec()));
         }
     }
 

@@ -171,6 +171,8 @@ fn status_text(status: Status) -> &'static str {
         Status::RoleChanged => {
             "it became a replica before it could answer: whether a change outlives that is not known"
         }
+        Status::WaitEnded => "the wait for a key ended: it became a replica, or stops",
+        Status::Unblocked => "another client ended the wait for a key",
         Status::NotKept => "the disk of the server's log takes nothing: its INFO says why",
         Status::TooFewReplicas => {
             "too few of its replicas keep up: start or mend replicas or, outside a cluster, lower its --min-replicas"
@@ -197,5 +199,6 @@ pub(crate) fn is_refused_for_now(status: Status) -> bool {
             | Status::Fenced
             | Status::OtherGroup
             | Status::TooFewReplicas
+            | Status::WaitEnded
     )
 }

@@ -21,6 +21,7 @@ use remora_layout::pointer::RemotePointer;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items};
+use std::time::Duration;
 
 /// Elements of a list that were fetched.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -201,6 +202,19 @@ impl OpenList {
     ) -> Result<Vec<Vec<u8>>, Error> {
         let answer = self.ask(core, &ListCommand::Pop { side, count, fits_frame: true })?;
         Ok(answer.value.map(|range| items_of(core.in_reply(range))).unwrap_or_default())
+    }
+
+    /// Removes an element from one end, or waits for it for so long; `None`: without end.
+    pub(crate) fn wait(
+        &self,
+        core: &mut Core,
+        side: Side,
+        time: Option<Duration>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        // The answer to a wait takes as many frames as it needs.
+        let request = ListCommand::Pop { side, count: 1, fits_frame: false }.request();
+        let list = core.wait_for(&self.key, request, time)?;
+        Ok(list.and_then(|list| items_of(&list).into_iter().next()))
     }
 
     /// Number of elements.

@@ -451,6 +451,23 @@ impl Session {
         open.get(&mut self.core, name, path)
     }
 
+    /// Executes an operation that changes a key once the key holds something for it: at once, or
+    /// within this time (`None`: without end), which the server counts in ms. Returns the value of
+    /// the operation's reply; `None` once the time is over. Those who wait for one key are served in
+    /// the order in which they began. The session does nothing else meanwhile.
+    ///
+    /// # Errors
+    /// See [`Error`]. After [`Error::TimedOut`], which comes only if the server's answer is late by
+    /// more than the session's timeout, what was taken from the key is lost.
+    pub fn wait_for(
+        &mut self,
+        key: &[u8],
+        request: Request<'_>,
+        time: Option<Duration>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        self.core.wait_for(key, request, time)
+    }
+
     /// Sets fields, as one change; gives how many of them are new.
     ///
     /// # Errors
@@ -544,6 +561,16 @@ impl Session {
         count: u64,
     ) -> Result<Vec<Vec<u8>>, Error> {
         open.pop(&mut self.core, side, count)
+    }
+
+    /// Removes an element from one end, or waits for it; see [`Session::wait_for`].
+    pub fn list_wait(
+        &mut self,
+        open: &OpenList,
+        side: Side,
+        time: Option<Duration>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        open.wait(&mut self.core, side, time)
     }
 
     /// Number of elements; 0 without the key.

@@ -234,6 +234,9 @@ pub enum Refusal {
     /// The key belongs to another group of the server's cluster.
     #[error("the key belongs to another group of its cluster: connect by a ClusterClient")]
     OtherGroup,
+    /// The wait for a key has ended; nothing was changed.
+    #[error("the wait for a key ended: it became a replica, or stops")]
+    WaitEnded,
     /// The disk of the server's log takes nothing more; nothing was changed.
     #[error("the disk of the server's log takes nothing: its INFO says why")]
     NotKept,
@@ -284,6 +287,7 @@ impl Refusal {
             Status::Copying => Self::Copying,
             Status::Fenced => Self::Fenced,
             Status::OtherGroup => Self::OtherGroup,
+            Status::WaitEnded | Status::Unblocked => Self::WaitEnded,
             Status::NotKept => Self::NotKept,
             Status::TooFewReplicas => Self::TooFewReplicas,
             Status::NothingKept => Self::NothingKept,

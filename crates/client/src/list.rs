@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::session::Session;
 use remora_client_core as core;
 use remora_client_core::Side;
+use std::time::Duration;
 
 /// Most lists whose locations a session keeps.
 const MOST_VIEWS: usize = 1 << 14;
@@ -146,6 +147,52 @@ impl ListKey<'_> {
     /// ```
     pub fn pop_front(&mut self, count: u64) -> Result<Vec<Vec<u8>>, Error> {
         Ok(self.core.list_pop(self.view, Side::Left, count)?)
+    }
+
+    /// Removes the first element, or waits until there is one: for this time, `None` for without end. Gives
+    /// `None` once the time is over. Those who wait for one list are served in the order in which they
+    /// began. Another thread of the process uses a session of its own meanwhile.
+    ///
+    /// # Errors
+    /// See [`Error`]. [`Refusal::WaitEnded`](crate::Refusal::WaitEnded): the server became a replica;
+    /// nothing was removed.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// while let Some(order) = session.list(b"orders")?.wait_front(Some(second))? {
+    ///     println!("{}", order.escape_ascii());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_front(&mut self, time: Option<Duration>) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.core.list_wait(self.view, Side::Left, time)?)
+    }
+
+    /// Removes the last element, or waits until there is one: for this time, `None` for without end. Gives
+    /// `None` once the time is over. Those who wait for one list are served in the order in which they
+    /// began. Another thread of the process uses a session of its own meanwhile.
+    ///
+    /// # Errors
+    /// See [`Error`]. [`Refusal::WaitEnded`](crate::Refusal::WaitEnded): the server became a replica;
+    /// nothing was removed.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// while let Some(order) = session.list(b"orders")?.wait_back(Some(second))? {
+    ///     println!("{}", order.escape_ascii());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_back(&mut self, time: Option<Duration>) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.core.list_wait(self.view, Side::Right, time)?)
     }
 
     /// Replaces the element of an index. Whether it was there.

@@ -20,6 +20,7 @@ mod replica_marks;
 mod room;
 mod snapshot;
 mod synced;
+mod waiters;
 
 pub use replica_marks::ReplicaMarks;
 
@@ -28,6 +29,7 @@ pub use followed::FollowedLog;
 pub use log_history::{EpochHistory, LogHistory, ReplicaPosition, Resumption, TailPiece};
 pub use progress::{Applied, ApplyError, Origin};
 pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};
+pub use waiters::{Served, Tried, WaitFor, WaiterName};
 
 use crate::evict::Id;
 use crate::keys;
@@ -63,6 +65,8 @@ pub struct Shard<J: Journal = NoJournal> {
     log_history: LogHistory,
     /// That of the log that it has followed, behind a promotion.
     former_log: Option<LogHistory>,
+    /// Requests that wait for keys.
+    waiters: waiters::Waiters,
     /// Parts of objects have expired and are still there, as far as is known.
     sweeps: bool,
     /// The value that the last change replied with.
@@ -88,6 +92,7 @@ impl<J: Journal> Shard<J> {
             own_since: 0,
             log_history: LogHistory::default(),
             former_log: None,
+            waiters: waiters::Waiters::default(),
             sweeps: false,
             written_value: Vec::new(),
             written_snapshot: Vec::new(),
@@ -221,6 +226,13 @@ impl<J: Journal> Shard<J> {
     /// The reply says for which sequence it waits.
     #[inline]
     pub fn execute(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
+        self.serve_waiters(now);
+        self.execute_next(command, hash, now)
+    }
+
+    /// The same, when no waiter comes before it.
+    #[inline]
+    fn execute_next(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
         if self.store.lag.is_possible() {
             return self.execute_lagging(command, hash, now);
         }
@@ -438,6 +450,7 @@ impl<J: Journal> Shard<J> {
         request: Request<'_>,
         now: Now,
     ) -> Result<LongRead, Reply<'static>> {
+        self.serve_waiters(now);
         let depends_on = self.store.lag.begin_command();
         self.store.only_reads = true;
         let begun = match self.types.get_mut(request.kind()) {

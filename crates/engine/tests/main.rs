@@ -12,6 +12,7 @@ mod moves;
 mod objects;
 mod shard_oracle;
 mod storing;
+mod waiters;
 
 // Strings, and values that no frame carries.
 mod ask_only;

@@ -2,7 +2,7 @@
 //! whenever it is served.
 //!
 //! Invariant: a connection reads only while it holds no whole request, as far as it knows
-//! (back-pressure). So it holds less than one request and the bytes that one turn reads, however
+//! (back-pressure); while a request of it waits for keys, up to [`BLOCKED_INPUT_BYTES`]. So it holds less than one request and the bytes that one turn reads, however
 //! fast its client sends, and a turn does not move the bytes left by earlier ones.
 
 use crate::ahead::{Next, parse_ahead};
@@ -15,8 +15,8 @@ use crate::responder::Responder;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    CONNECTION_KEYS_PER_TURN, CONNECTION_REQUESTS_AHEAD, CONNECTION_REQUESTS_PER_TURN,
-    MAX_REQUEST_BYTES, STALL_BYTES,
+    BLOCKED_INPUT_BYTES, CONNECTION_KEYS_PER_TURN, CONNECTION_REQUESTS_AHEAD,
+    CONNECTION_REQUESTS_PER_TURN, MAX_REQUEST_BYTES, STALL_BYTES,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -142,6 +142,11 @@ impl<P: Protocol> Connection<P> {
         self.may_have_more = true;
     }
 
+    /// Whether its peer has closed its side.
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.is_closing || self.end_announced
+    }
+
     /// Takes no more input.
     pub(crate) const fn stop_reading(&mut self) {
         self.is_closing = true;
@@ -184,7 +189,11 @@ impl<P: Protocol> Connection<P> {
         }
         // Bytes that are not read now raise no event later: the flag stays set.
         let waits = self.may_parse() && !behind_requests;
-        if !self.may_have_more || self.is_closing || self.responder.is_paused() || waits {
+        let reads = match self.responder.is_blocked() {
+            true => self.input.len() < BLOCKED_INPUT_BYTES,
+            false => !self.responder.is_paused() && !waits,
+        };
+        if !self.may_have_more || self.is_closing || !reads {
             return Taken::default();
         }
         match self.read(stream, scratch) {
@@ -263,13 +272,21 @@ impl<P: Protocol> Connection<P> {
         if self.responder.writes_on() || sends_on || self.may_take_keys() {
             return Flow::Again;
         }
+        let is_left = self.is_closing || self.end_announced;
+        if self.responder.is_blocked() && is_left && executor.has_parked(&self.responder) {
+            // Nobody is there for whom something might be taken.
+            return Flow::Close;
+        }
         let parse_more = self.may_parse();
         if self.is_closing && self.responder.is_answered() && !parse_more {
             return Flow::Close;
         }
         // Was it paused by replies that have been taken meanwhile?
         let read_more = self.may_have_more && !self.is_closing;
-        let goes_on = (read_more || parse_more) && !self.responder.is_paused();
+        let goes_on = match self.responder.is_blocked() {
+            true => read_more && self.input.len() < BLOCKED_INPUT_BYTES,
+            false => (read_more || parse_more) && !self.responder.is_paused(),
+        };
         match goes_on {
             true => Flow::Again,
             // It might wait for long, as for a disk that fails, and keep another client out.

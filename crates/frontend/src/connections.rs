@@ -377,6 +377,7 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
             }
             Flow::Close => {
                 of.connection.responder().abandon(self.executor.port_mut());
+                self.executor.forget(of.connection.responder());
                 let gone = self.slots[slot].take();
                 self.free.push(slot);
                 self.executor.port().note_end();
@@ -390,7 +391,12 @@ impl<S: Read + Write, E: Executor> Connections<S, E> {
         let slot = self.slots.get(token.connection).and_then(Option::as_ref);
         let serial = slot.map(|slot| slot.connection.responder().serial());
         let is_there = serial == Some(token.serial);
-        let Some(reply) = self.executor.take(token, reply, is_there) else { return };
+        let Some(reply) = self.executor.take(token, reply, is_there) else {
+            if slot.is_some_and(|slot| slot.connection.has_ended()) {
+                self.put_due(token.connection);
+            }
+            return;
+        };
         if !is_there && reply.has_more {
             let port = self.executor.port_mut();
             port.hand(token.shard, Job::new(Order::Abandon, token));

@@ -56,6 +56,14 @@ pub trait Executor {
     /// own purposes.
     fn take(&mut self, token: Token, reply: OwnedReply, is_there: bool) -> Option<OwnedReply>;
 
+    /// Whether the request for which a connection waits is known to wait for its keys.
+    fn has_parked(&mut self, _: &Responder<Self::Protocol>) -> bool {
+        false
+    }
+
+    /// A connection is closed: nobody takes the reply to a request of it that waits.
+    fn forget(&mut self, _: &Responder<Self::Protocol>) {}
+
     /// What has happened since the last call. For executors that tell connections nothing: nothing.
     fn news(&mut self) -> News {
         News::default()

@@ -2,8 +2,8 @@
 
 use crate::key_batch::KeyBatch;
 use remora_layout::hash::KeyHash;
-use remora_protocol::Reply;
 use remora_protocol::message::Status;
+use remora_protocol::{Claim, Reply};
 
 /// A shard's work for a connection.
 pub enum Order {
@@ -19,11 +19,34 @@ pub enum Order {
         /// See above.
         until_ms: u64,
     },
+    /// Execute the first of some commands whose key holds something for it; without any, say that the
+    /// request waits ([`PARKED`]), and wait until one does.
+    WaitFor(Box<WaitFor>),
+    /// Wait no longer for the request with the job's token: it is answered.
+    Withdraw,
+    /// End the wait of a connection of the shard's thread. The reply's number is 1 if it waited.
+    Unblock {
+        /// The connection's number.
+        serial: u64,
+        /// Its request gets this status for an answer.
+        status: Status,
+    },
     /// Send the next piece of the reply to the command with the job's token.
     Continue,
     /// Send no more of it.
     Abandon,
 }
+
+/// A request that may wait for keys of a shard.
+pub struct WaitFor {
+    /// Whoever takes it answers the request.
+    pub claim: Claim,
+    /// The encoded command for each key, in the order in which the keys are looked at.
+    pub commands: Vec<Box<[u8]>>,
+}
+
+/// The part of the tokens of answers that are none: the request waits at the shard.
+pub const PARKED: usize = usize::MAX - 1;
 
 /// Where changes are to be before a reply to a request that waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

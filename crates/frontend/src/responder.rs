@@ -25,6 +25,18 @@ use std::net::SocketAddr;
 /// A connection that waits for nothing keeps no more capacity for waiting replies.
 const KEEP_PENDING: usize = 32;
 
+/// Why no further requests are executed, beside the bounds of what is under way. The number is that
+/// of the request that has to be the first pending one before they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Intake {
+    /// They are.
+    Open,
+    /// An earlier question is large.
+    Behind(u64),
+    /// An earlier request waits for its keys, perhaps for ever.
+    Blocked(u64),
+}
+
 /// See the module's text.
 pub struct Responder<P: Protocol> {
     peer: SocketAddr,
@@ -44,9 +56,7 @@ pub struct Responder<P: Protocol> {
     job_bytes: usize,
     /// Number of the first pending request.
     first_pending: u64,
-    /// No request is executed before the one with this number is the first pending one: an earlier
-    /// question is large.
-    large_until: u64,
+    intake: Intake,
     in_flight: InFlight,
     /// The rest of a long reply, to be asked for.
     rest_due: Option<Token>,
@@ -77,7 +87,7 @@ impl<P: Protocol> Responder<P> {
             held_bytes: 0,
             job_bytes: 0,
             first_pending: 0,
-            large_until: 0,
+            intake: Intake::Open,
             in_flight: InFlight::default(),
             rest_due: None,
             broken_off: None,
@@ -237,7 +247,18 @@ impl<P: Protocol> Responder<P> {
     /// The request that is about to wait moves a large value: the requests behind it are
     /// not executed before it is answered.
     pub fn expect_large(&mut self) {
-        self.large_until = self.next_request() + 1;
+        self.intake = Intake::Behind(self.next_request() + 1);
+    }
+
+    /// The request that is about to wait may do so for ever: the requests behind it are not executed
+    /// before it is answered, but the stream is read, so that its end is found.
+    pub fn block(&mut self) {
+        self.intake = Intake::Blocked(self.next_request() + 1);
+    }
+
+    /// Whether it waits for a request that may wait for ever ([`Responder::block`]).
+    pub const fn is_blocked(&self) -> bool {
+        matches!(self.intake, Intake::Blocked(until) if self.first_pending < until)
     }
 
     /// Whether this connection may read the key with this hash from its shard's memory.
@@ -407,7 +428,15 @@ impl<P: Protocol> Responder<P> {
         self.unsent_bytes() > CONNECTION_PAUSE_OUTPUT_BYTES
             || self.pending.len() + self.held_parts + self.held_replies() > CONNECTION_PAUSE_PENDING
             || self.job_bytes > CONNECTION_PAUSE_JOB_BYTES
-            || self.first_pending < self.large_until
+            || self.is_behind()
+    }
+
+    /// Whether an earlier request keeps later ones from being executed.
+    const fn is_behind(&self) -> bool {
+        match self.intake {
+            Intake::Open => false,
+            Intake::Behind(until) | Intake::Blocked(until) => self.first_pending < until,
+        }
     }
 
     /// Whether the jobs under way leave room for others.

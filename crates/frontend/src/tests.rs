@@ -7,12 +7,13 @@ use crate::ahead::{Next, parse_ahead};
 use crate::{
     Answers, Connection, ConnectionCounts, Connections, Each, Executor, Here, Job, Jobs,
     KeyReplies, LongReply, ManyKeys, News, Order, OwnedReply, Parsed, ParsedRequest, Protocol,
-    Question, ReplyForm, Responder, ShardAnswer, ShardPort, Skipped, Token, Waiting, What, group,
+    Question, READ_BYTES, ReplyForm, Responder, ShardAnswer, ShardPort, Skipped, Token, Waiting,
+    What, group,
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
-    CONNECTION_KEYS_PER_TURN, CONNECTION_MAX_OUTPUT_BYTES, CONNECTION_PAUSE_PENDING,
-    CONNECTION_REQUESTS_AHEAD, STALL_BYTES,
+    BLOCKED_INPUT_BYTES, CONNECTION_KEYS_PER_TURN, CONNECTION_MAX_OUTPUT_BYTES,
+    CONNECTION_PAUSE_PENDING, CONNECTION_REQUESTS_AHEAD, STALL_BYTES,
 };
 use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
@@ -209,6 +210,10 @@ struct Asks {
     /// What connections are told next.
     news: News,
     message: String,
+    /// The request for which the connection waits is known to wait.
+    has_parked: bool,
+    /// Connections that were forgotten.
+    forgotten: Vec<u64>,
 }
 
 impl Executor for Asks {
@@ -255,6 +260,9 @@ impl Executor for Asks {
             }
             _ => {}
         }
+        if line.words[0] == "block" {
+            responder.block();
+        }
         let form = if line.words[0] == "text" { Form::Text } else { Form::Numbers };
         let mut asked = Vec::new();
         for (part, word) in line.words.iter().enumerate() {
@@ -278,6 +286,14 @@ impl Executor for Asks {
 
     fn take(&mut self, _: Token, reply: OwnedReply, _: bool) -> Option<OwnedReply> {
         Some(reply)
+    }
+
+    fn has_parked(&mut self, _: &Responder<Lines>) -> bool {
+        self.has_parked
+    }
+
+    fn forget(&mut self, responder: &Responder<Lines>) {
+        self.forgotten.push(responder.serial());
     }
 
     fn news(&mut self) -> News {
@@ -724,5 +740,50 @@ fn connections_that_do_not_listen_end_with_what_they_have_sent_if_they_are_to() 
     world.connections.tell(drop);
     assert_eq!(world.got(), "");
     assert_eq!(world.answer(0, 1) + &world.answer(0, 2), "1\n2\n");
+    assert_eq!(world.connections.open(), 0);
+}
+
+#[test]
+fn requests_behind_one_that_waits_are_read_and_executed_once_it_is_answered() {
+    let mut world = World::new();
+    assert_eq!(world.send("block\n5\n"), "");
+    assert_eq!(world.send("6\n"), "");
+    assert!(world.stream.0.borrow().0.is_empty(), "what comes is read");
+    assert_eq!(world.connections.port().jobs.len(), 1, "and nothing of it is asked");
+    assert_eq!(world.answer(0, 4), "4\n5\n6\n");
+    assert_eq!(world.send("7\n"), "7\n");
+}
+
+#[test]
+fn a_client_that_sends_on_while_it_waits_is_read_up_to_a_bound() {
+    let mut world = World::new();
+    assert_eq!(world.send("block\n"), "");
+    let lines = "12345678\n".repeat(BLOCKED_INPUT_BYTES / 3);
+    assert_eq!(world.send(&lines), "");
+    let unread = world.stream.0.borrow().0.len();
+    assert!(lines.len() - unread <= BLOCKED_INPUT_BYTES + READ_BYTES, "{unread}");
+    assert_eq!(world.answer(0, 4), format!("4\n{lines}"));
+}
+
+#[test]
+fn a_client_that_goes_while_it_waits_is_forgotten() {
+    for (peer, has_parked) in [(Peer::Half, true), (Peer::Gone, true), (Peer::Gone, false)] {
+        let mut world = World::new();
+        world.connections.executor().has_parked = has_parked;
+        assert_eq!(world.send("block\n5\n"), "");
+        assert_eq!(world.close(peer), "");
+        assert_eq!(world.connections.open(), 0);
+        assert_eq!(world.connections.executor().forgotten, [1]);
+    }
+}
+
+#[test]
+fn a_client_that_has_closed_its_side_gets_what_is_there_at_once() {
+    let mut world = World::new();
+    assert_eq!(world.send("block\n5\n"), "");
+    // Whether there is something is not known yet.
+    assert_eq!(world.close(Peer::Half), "");
+    assert_eq!(world.connections.open(), 1);
+    assert_eq!(world.answer(0, 4), "4\n5\n");
     assert_eq!(world.connections.open(), 0);
 }

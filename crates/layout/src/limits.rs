@@ -41,6 +41,12 @@ pub const REPUBLISH_TICK_BYTES: usize = 1 << 20;
 /// Jobs that a shard executes in one turn: those from other shards' connections, and those that its
 /// own connections left over.
 pub const JOBS_PER_TURN: usize = 64;
+/// Waiting requests that a shard serves at once after a change of their key; the next command or
+/// turn continues. As many as a turn has jobs.
+pub const SERVED_AT_ONCE: usize = JOBS_PER_TURN;
+/// Bytes of requests behind one that waits for keys that a connection reads, to find the end of its
+/// stream. If a client sends more, only the kernel's report of an end ends its wait.
+pub const BLOCKED_INPUT_BYTES: usize = 64 << 10;
 /// Keys of one job that a shard executes with it; a shard splits a job with more keys. So all jobs
 /// of a turn have no more keys than one request executes at once.
 pub const JOB_KEYS_AT_ONCE: usize = 16;

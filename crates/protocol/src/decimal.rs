@@ -267,6 +267,34 @@ impl Extended {
         round(large.is_negative, sum, large.exponent - i64::from(GUARD), false)
     }
 
+    /// The smallest integer that is not below so many times the number, whose product is rounded as
+    /// the number is; `None` if it is too large. One that is too small counts as the smallest.
+    pub fn ceil_times(self, factor: u32) -> Option<i64> {
+        let below = |is_negative: bool| is_negative.then_some(i64::MIN);
+        if self.is_infinite {
+            return below(self.is_negative);
+        }
+        let wide = u128::from(self.mantissa) * u128::from(factor);
+        let Some(product) = round(self.is_negative, wide, self.exponent, false) else {
+            return below(self.is_negative);
+        };
+        let (mantissa, exponent) = (u128::from(product.mantissa), product.exponent);
+        let size = match exponent {
+            0..=64 => mantissa << exponent,
+            65.. => u128::MAX,
+            _ => {
+                let cut = exponent.unsigned_abs().min(127) as u32;
+                let has_rest = mantissa & ((1 << cut) - 1) != 0;
+                (mantissa >> cut) + u128::from(has_rest && !self.is_negative)
+            }
+        };
+        match (i64::try_from(size), self.is_negative) {
+            (Ok(size), true) => Some(-size),
+            (Ok(size), false) => Some(size),
+            (Err(_), is_negative) => below(is_negative),
+        }
+    }
+
     /// The same with the top bit of the mantissa set.
     fn normal(self) -> Self {
         let shift = self.mantissa.leading_zeros();
@@ -321,6 +349,28 @@ mod tests {
     fn sum(one: &str, other: &str) -> Option<String> {
         let (one, other) = (parse(one.as_bytes())?, parse(other.as_bytes())?);
         one.plus(other)?.text().map(|text| String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    fn products_are_rounded_up() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("0.001", Some(1)),
+            ("0.0011", Some(2)),
+            ("1.5", Some(1_500)),
+            ("1e-9", Some(1)),
+            ("-1e-9", Some(0)),
+            ("-0.0015", Some(-1)),
+            ("-3", Some(-3_000)),
+            ("9223372036854775", Some(9_223_372_036_854_775_000)),
+            ("9223372036854776", None),
+            ("1e300", None),
+            ("inf", None),
+            ("-1e300", Some(i64::MIN)),
+            ("-inf", Some(i64::MIN)),
+        ] {
+            assert_eq!(parse(text.as_bytes()).unwrap().ceil_times(1_000), expected, "{text}");
+        }
     }
 
     #[test]

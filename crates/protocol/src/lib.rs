@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod applied;
+mod claim;
 mod clock;
 mod command;
 pub mod decimal;
@@ -23,6 +24,7 @@ mod sized;
 pub mod steps;
 mod types;
 
+pub use claim::Claim;
 pub use clock::{ClockFollower, ServerClock};
 pub use command::{Command, Condition, ExpireCondition, Expiry};
 pub use items::Items;

@@ -52,6 +52,11 @@ pub const FOLLOW: u8 = 203;
 /// In place of an [`Op`]: how far the replica has come, as [`crate::replication::Acknowledge`].
 /// Has no reply.
 pub const ACKNOWLEDGE: u8 = 204;
+/// In place of an [`Op`]: for how many ms the request waits, 8 bytes, 0 for without end, and an encoded
+/// command, which is executed once its key holds something for it. The reply, of one or more frames,
+/// has two items, the key and the value of the command's reply; `NotFound` once the time is over, or
+/// once another frame of the session has come.
+pub const WAIT: u8 = 205;
 /// Flag of a reply: it has a value, in the frame.
 pub const HAS_VALUE: u8 = 1;
 /// Flag of a reply: its value stands at the start of the named buffer.
@@ -285,6 +290,10 @@ pub enum Status {
     Fenced = 30,
     /// The slot of the key belongs to another group of the cluster: ask for the topology.
     OtherGroup = 31,
+    /// Another client has ended the wait for a key.
+    Unblocked = 32,
+    /// The wait for a key has ended: the server becomes a replica, or stops. Nothing was changed.
+    WaitEnded = 33,
 }
 
 impl Status {
@@ -313,7 +322,7 @@ mod tests {
             let op = Op::from_number(number).map(|op| op as u8);
             assert_eq!(op, matches!(number, 1..=36 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
-            assert_eq!(status, (number <= Status::OtherGroup as u8).then_some(number));
+            assert_eq!(status, (number <= Status::WaitEnded as u8).then_some(number));
         }
     }
 }

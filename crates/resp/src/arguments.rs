@@ -4,6 +4,7 @@ use crate::error::CommandError;
 use crate::spec::{Argument, Kind};
 use remora_layout::database::Database;
 use remora_layout::record::MAX_EXPIRES_AT_MS;
+use remora_protocol::decimal;
 use remora_protocol::glob::Glob;
 use remora_protocol::integer;
 
@@ -47,6 +48,22 @@ pub(crate) fn cursor(word: &[u8]) -> Result<u64, CommandError> {
     let text = str::from_utf8(digits).ok().filter(|_| is_number).ok_or(CommandError::Cursor)?;
     let number: u64 = text.parse().map_err(|_| CommandError::Cursor)?;
     Ok(if is_negative { number.wrapping_neg() } else { number })
+}
+
+/// The end of a wait of so many seconds from now, Unix ms; 0 for one without end.
+pub(crate) fn wait_until(seconds: &[u8], now_ms: u64) -> Result<u64, CommandError> {
+    let seconds = decimal::parse(seconds).ok_or(CommandError::NoTimeout)?;
+    // Redis 7.0 takes a number beyond 64 bits for one below zero.
+    let ms = seconds.ceil_times(1_000).ok_or(CommandError::NegativeTimeout)?;
+    match u64::try_from(ms) {
+        Err(_) => Err(CommandError::NegativeTimeout),
+        Ok(0) => Ok(0),
+        Ok(ms) => {
+            let until_ms = now_ms.saturating_add(ms);
+            let fits = i64::try_from(until_ms).is_ok();
+            fits.then_some(until_ms).ok_or(CommandError::LongTimeout)
+        }
+    }
 }
 
 /// The database with this number.

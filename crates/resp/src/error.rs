@@ -45,6 +45,15 @@ pub enum CommandError {
     /// A timeout below zero.
     #[error("ERR timeout is negative")]
     NegativeTimeout,
+    /// A timeout that is no number of seconds.
+    #[error("ERR timeout is not a float or out of range")]
+    NoTimeout,
+    /// A timeout whose end has no number.
+    #[error("ERR timeout is out of range")]
+    LongTimeout,
+    /// CLIENT UNBLOCK for another reason.
+    #[error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")]
+    UnblockReason,
     /// The server has no data directory.
     #[error("ERR nothing is kept: start the server with --data-dir")]
     NothingKept,
@@ -392,6 +401,10 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         // The code of Redis in this case; its text speaks of a blocking operation.
         Status::RoleChanged => "UNBLOCKED the server became a replica before it could answer: \
              whether a change outlives that is not known"
+            .into(),
+        Status::Unblocked => "UNBLOCKED client unblocked via CLIENT UNBLOCK".into(),
+        Status::WaitEnded => "UNBLOCKED force unblock from blocking operation, instance state \
+             changed (master -> replica?)"
             .into(),
         Status::Fenced => CommandError::Fenced.to_string().into(),
         Status::ReadOnly => CommandError::ReadOnly.to_string().into(),

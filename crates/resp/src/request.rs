@@ -11,9 +11,11 @@ use remora_frontend::PartRequest;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_protocol::glob::Glob;
+use remora_protocol::message::Status;
 use remora_protocol::steps::Steps;
-use remora_protocol::{self as protocol, Command};
+use remora_protocol::{self as protocol, Command, Items};
 use std::borrow::Cow;
+use std::fmt;
 
 /// One request of a RESP connection. Everything borrows from its bytes, or from the buffers made
 /// from them.
@@ -40,6 +42,13 @@ pub enum Request<'a> {
     ClientId,
     /// CLIENT INFO.
     ClientInfo,
+    /// CLIENT UNBLOCK.
+    Unblock {
+        /// The number of the connection.
+        serial: u64,
+        /// What its request is answered.
+        status: Status,
+    },
     /// HELP of the command with this name, which has subcommands.
     Help(&'a [u8]),
     /// INFO.
@@ -121,6 +130,9 @@ pub enum Request<'a> {
         /// How the reply is made.
         form: ReplyForm,
     },
+    /// An operation on the first of several keys that holds something for it; if none does, it waits
+    /// for one that does.
+    Block(Blocking<'a>),
     /// An operation on several keys' objects: one question to a shard after the other.
     Steps {
         /// The questions.
@@ -163,6 +175,44 @@ pub enum Request<'a> {
     Sentinel(SentinelQuestion<'a>),
     /// SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE and PUNSUBSCRIBE.
     Subscribe(SubscriptionChange<'a>),
+}
+
+/// A request that may wait for keys.
+#[derive(Clone, Debug)]
+pub struct Blocking<'a> {
+    /// The keys, in the order in which they are looked at; at least one.
+    pub keys: Keys<'a>,
+    /// The operation.
+    pub request: protocol::Request<'a>,
+    /// Until when it waits, Unix ms; 0: without end.
+    pub until_ms: u64,
+    /// How the reply is made of one answer: its value is two items, the key and the value of the
+    /// operation's reply; `NotFound` once the time is over.
+    pub form: ReplyForm,
+    /// What the operation takes goes to another key.
+    pub hand_over: Option<HandOver<'a>>,
+}
+
+/// Gives what an operation has taken from a key to another key.
+#[derive(Clone, Copy)]
+pub struct HandOver<'a> {
+    /// The other key.
+    pub to: &'a [u8],
+    /// The operation that takes and gives in one, for keys of one shard, and the form of its reply.
+    pub at_once: (protocol::Request<'a>, ReplyForm),
+    /// Puts the items there.
+    pub put: ItemsRequest,
+    /// Puts them back, if the other key cannot have them.
+    pub put_back: ItemsRequest,
+}
+
+/// The request that gives these items to a key.
+pub type ItemsRequest = for<'a> fn(Items<'a>) -> protocol::Request<'a>;
+
+impl fmt::Debug for HandOver<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandOver").field("to", &self.to).finish_non_exhaustive()
+    }
 }
 
 /// What CLUSTER asks.

@@ -37,6 +37,10 @@ pub enum Flag {
     NoAuth,
     /// Is about channels.
     PubSub,
+    /// May wait for keys.
+    Blocking,
+    /// Has keys whose places its arguments tell.
+    MovableKeys,
 }
 
 impl Flag {
@@ -53,6 +57,8 @@ impl Flag {
             Self::Stale => "stale",
             Self::NoAuth => "no_auth",
             Self::PubSub => "pubsub",
+            Self::Blocking => "blocking",
+            Self::MovableKeys => "movablekeys",
         }
     }
 }
@@ -249,6 +255,7 @@ impl CommandSpec {
             (has(Flag::Write), "write"),
             (has(Flag::ReadOnly), "read"),
             (has(Flag::Admin), "admin"),
+            (has(Flag::Blocking), "blocking"),
             (has(Flag::Fast), "fast"),
             (!has(Flag::Fast), "slow"),
             (has(Flag::Admin) && !all.contains(&"dangerous"), "dangerous"),

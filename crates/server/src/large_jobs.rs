@@ -8,9 +8,13 @@
 //! It does no I/O: jobs come in, replies go out by [`LargeJobs::pop_reply`].
 
 use crate::key_work::KeyWork;
+use crate::waits::Waits;
 use remora_arena::Journal;
-use remora_engine::{DigestRead, Download, LargeSet, LongRead, Now, Outcome, Shard, Upload};
-use remora_frontend::{Here, Job, Order, OwnedReply, Token, Wanted};
+use remora_engine::{
+    DigestRead, Download, LargeSet, LongRead, Now, Outcome, Served, Shard, Tried, Upload, WaitFor,
+    WaiterName,
+};
+use remora_frontend::{Here, Job, Order, OwnedReply, PARKED, Token, Wanted};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{
     CONNECTION_PIECE_BYTES, JOBS_PER_TURN, MAX_REPLY_BYTES, RELEASED_REPLIES, STREAM_PIECE_BYTES,
@@ -108,6 +112,12 @@ impl Replies {
         self.held.insert((wait, self.number), (token, reply));
     }
 
+    /// Answers a request that may have waited for a key.
+    fn reply_served(&mut self, served: Served) {
+        let Served { name, status, number, value, wait } = served;
+        self.reply(token_of(name), OwnedReply { status, number, value, has_more: false }, wait);
+    }
+
     /// Releases a bounded number of the replies whose sequence is durable.
     fn release(&mut self, durable: u64) {
         for _ in 0..RELEASED_REPLIES {
@@ -133,6 +143,20 @@ pub struct LargeJobs {
     awaited: Vec<Awaited>,
     /// The last change that is on the disk.
     synced: u64,
+    /// Requests of the thread's own connections that wait for keys, of this shard and of others.
+    pub waits: Waits,
+}
+
+/// The name of a request among the waiters of the shard that its token names.
+fn name_of(token: &Token) -> WaiterName {
+    let at = token.home as u64 | (token.shard as u64) << 32;
+    [at, token.connection as u64, token.serial, token.request]
+}
+
+/// The token of such a request.
+fn token_of([at, connection, serial, request]: WaiterName) -> Token {
+    let (home, shard) = ((at & u64::from(u32::MAX)) as usize, (at >> 32) as usize);
+    Token { home, connection: connection as usize, serial, request, part: 0, shard }
 }
 
 /// A request that waits until changes are on disks or at replicas. Jobs behind it do not wait: the
@@ -168,7 +192,7 @@ impl Awaited {
 impl LargeJobs {
     /// Whether there is work for the next turn.
     pub fn has_work(&self) -> bool {
-        !self.lines.is_empty() || self.replies.has_due
+        !self.lines.is_empty() || self.replies.has_due || self.waits.has_output()
     }
 
     /// Whether there are replies that are to go.
@@ -179,7 +203,11 @@ impl LargeJobs {
     /// What replies and requests wait for does not come any more: the server becomes a replica. Held
     /// replies become errors. These are no refusals: the changes were executed, and one that lies at a
     /// replica may outlive the change of the role.
-    pub fn give_up_waiting<J: Journal>(&mut self, shard: &Shard<J>) {
+    ///
+    /// Requests that wait for keys end without a change.
+    pub fn give_up_waiting<J: Journal>(&mut self, shard: &mut Shard<J>) {
+        self.waits.end_all(Status::WaitEnded);
+        shard.withdraw_all();
         self.answer_awaited(shard, |_, _| true);
         self.replies.held_bytes = 0;
         for (_, (token, _)) in std::mem::take(&mut self.replies.held) {
@@ -204,7 +232,13 @@ impl LargeJobs {
     pub fn execute<J: Journal>(&mut self, shard: &mut Shard<J>, job: Job, now: Now) {
         let origin = origin_of(&job.token);
         match job.order {
-            Order::Execute(_) | Order::ExecuteEach(_) => {}
+            Order::Execute(_) | Order::ExecuteEach(_) | Order::WaitFor(_) => {}
+            Order::Withdraw => return shard.withdraw(&name_of(&job.token)),
+            Order::Unblock { serial, status } => {
+                let waited = self.waits.end(serial, status);
+                let reply = OwnedReply::from(Reply::number(waited.into()));
+                return self.replies.reply(job.token, reply, 0);
+            }
             Order::Continue => return self.resume(origin, job.token, true),
             Order::Abandon => return self.resume(origin, job.token, false),
             Order::Await { wanted, until_ms } => {
@@ -257,6 +291,21 @@ impl LargeJobs {
         self.behind.insert(origin, VecDeque::new());
         self.put(Line { origin, large: Some(large) });
         Here::Large
+    }
+
+    /// Serves requests that wait for keys, as far as a turn goes, and takes the answers of those that
+    /// were served since the last call.
+    #[inline]
+    pub fn serve_waiters<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) {
+        if shard.has_waiters_due() {
+            shard.serve_waiters(now);
+            while let Some(served) = shard.pop_served() {
+                self.replies.reply_served(served);
+            }
+        }
+        while let Some((token, reply)) = self.waits.pop_reply() {
+            self.replies.reply(token, reply, 0);
+        }
     }
 
     /// The next reply to send, and its request.
@@ -321,6 +370,7 @@ impl LargeJobs {
     /// Moves one piece; after the last one continues with the jobs behind it. Releases replies that
     /// have become durable.
     pub fn turn<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) {
+        self.serve_waiters(shard, now);
         if self.replies.has_due || !self.replies.held.is_empty() {
             self.replies.release(shard.durable_sequence());
         }
@@ -362,7 +412,25 @@ fn begin<J: Journal>(
             let large = LargeJob { token, work: Work::Keys(Box::new(KeyWork::new(*batch))) };
             return if is_small { advance(shard, large, replies, now) } else { Some(large) };
         }
-        Order::Continue | Order::Abandon | Order::Await { .. } => return None,
+        Order::WaitFor(wait) => {
+            let (name, of) = (name_of(&token), *wait);
+            let wait = WaitFor { name, claim: of.claim, commands: of.commands };
+            match shard.wait_for(wait, now) {
+                Tried::Served(served) => replies.reply_served(served),
+                Tried::Waits => {
+                    let parked = Token { part: PARKED, ..token };
+                    replies.reply(parked, OwnedReply::status(Status::Ok), 0);
+                }
+                Tried::Taken => {}
+            }
+            return None;
+        }
+        // They are carried out when they come.
+        Order::Continue
+        | Order::Abandon
+        | Order::Await { .. }
+        | Order::Withdraw
+        | Order::Unblock { .. } => return None,
     };
     let outcome = match Command::decode_within(&bytes) {
         Ok((database, command @ Command::Set { key, value, condition, expiry, get }, _))

@@ -54,6 +54,7 @@ pub mod touch_hints;
 mod traffic;
 mod turn_times;
 mod utilisation;
+pub mod waits;
 
 pub use clock::MonotonicClock;
 pub use config::{AskFor, Config, Data, Eviction, Mtu, Packets, Promise, ReplicaReads, Wake};

@@ -9,12 +9,14 @@
 //!   to look at it by itself;
 //! * each client that has work gets its turn before one gets another.
 
-use crate::ring_session::{ReplicaPositions, RingSession, SessionError};
+use crate::ring_session::{Deadline, ReplicaPositions, RingSession, SessionError};
 use remora_arena::Journal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
 use remora_fabric::shm::mark::RungClients;
 use remora_layout::limits::{DOORBELL_LOOK_US, KEPT_UNPARKED, PARK_AFTER_US};
+use remora_protocol::message::Status;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,6 +63,10 @@ pub struct RingClients<C = fn() -> Instant> {
     replicas: Vec<usize>,
     /// Clients that rang while they were parked.
     rung: u64,
+    /// When waits of clients end: Unix ms, the client's place, the request's id.
+    deadlines: BTreeSet<(u64, usize, u32)>,
+    /// Requests that wait.
+    waits: usize,
     clock: C,
 }
 
@@ -85,6 +91,8 @@ impl<C: Fn() -> Instant> RingClients<C> {
             swept: now,
             replicas: Vec::new(),
             rung: 0,
+            deadlines: BTreeSet::new(),
+            waits: 0,
             clock,
         }
     }
@@ -95,7 +103,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
     /// The kernel does not watch its eventfd; the session comes back with why.
     pub fn attach(
         &mut self,
-        session: RingSession,
+        mut session: RingSession,
         sleeper: &Sleeper,
     ) -> Result<(), (Box<RingSession>, std::io::Error)> {
         let free = self.clients.iter().position(Option::is_none);
@@ -107,6 +115,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
         if place == self.clients.len() {
             self.clients.push(None);
         }
+        session.set_place(place);
         let client = Client { session, worked: (self.clock)(), is_parked: false };
         self.clients[place] = Some(Box::new(client));
         self.unparked.push(place);
@@ -120,11 +129,13 @@ impl<C: Fn() -> Instant> RingClients<C> {
         sleeper: &Sleeper,
         ends: impl Fn(&RingSession) -> bool,
     ) {
-        for client in &mut self.clients {
+        for (place, client) in self.clients.iter_mut().enumerate() {
             let Some(Client { session, is_parked, .. }) = client.as_deref_mut() else { continue };
             if !ends(session) {
                 continue;
             }
+            self.waits -= session.waits();
+            self.deadlines.retain(|of| of.1 != place);
             session.abandon(shard, now);
             if let Some(eventfd) = session.eventfd() {
                 sleeper.forget(eventfd);
@@ -191,6 +202,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
                 continue;
             }
             client.worked = at;
+            let before = session.waits();
             match session.turn(shard, now) {
                 Ok(frames) => {
                     served.frames += frames as u64;
@@ -203,8 +215,88 @@ impl<C: Fn() -> Instant> RingClients<C> {
                 Err(error) => lost(session, error),
             }
             served.rings += session.take_looked();
+            self.waits = self.waits + session.waits() - before;
+            note_deadlines(&mut self.deadlines, place, session);
         }
         served
+    }
+
+    /// Requests that wait for keys.
+    pub fn waits(&self) -> usize {
+        self.waits
+    }
+
+    /// The time of the first wait that ends by time, Unix ms.
+    #[inline]
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        self.deadlines.first().map(|deadline| deadline.0)
+    }
+
+    /// Lets the client at a place do something about its waits.
+    fn with_waits(
+        &mut self,
+        place: usize,
+        act: impl FnOnce(&mut RingSession) -> Result<(), SessionError>,
+        lost: &mut impl FnMut(&RingSession, SessionError),
+    ) {
+        // A reply may be held back: the shard looks at the client.
+        self.unpark(place, (self.clock)());
+        let Some(Some(client)) = self.clients.get_mut(place) else { return };
+        let before = client.session.waits();
+        if let Err(error) = act(&mut client.session) {
+            lost(&client.session, error);
+        }
+        self.waits = self.waits + client.session.waits() - before;
+        note_deadlines(&mut self.deadlines, place, &mut client.session);
+    }
+
+    /// Sends the answers of requests that have waited.
+    #[inline]
+    pub fn answer_waits(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        mut lost: impl FnMut(&RingSession, SessionError),
+    ) {
+        while let Some(served) = shard.pop_served_at_rings() {
+            let [_, place, number, _] = served.name;
+            let answer = |session: &mut RingSession| match session.session == number {
+                true => session.answer_wait(&served),
+                false => Ok(()),
+            };
+            self.with_waits(place as usize, answer, &mut lost);
+        }
+    }
+
+    /// Ends the waits whose time is over.
+    pub fn time_out_waits(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        now: Now,
+        mut lost: impl FnMut(&RingSession, SessionError),
+    ) {
+        while let Some(&(until_ms, place, id)) = self.deadlines.first()
+            && until_ms <= now.unix_ms
+        {
+            self.deadlines.pop_first();
+            self.with_waits(place, |session| session.time_out_wait(shard, id), &mut lost);
+        }
+    }
+
+    /// Ends all waits.
+    pub fn end_waits(
+        &mut self,
+        shard: &mut Shard<impl Journal>,
+        status: Status,
+        mut lost: impl FnMut(&RingSession, SessionError),
+    ) {
+        let waits = |client: &Option<Box<Client>>| {
+            client.as_ref().is_some_and(|client| client.session.waits() > 0)
+        };
+        for place in 0..self.clients.len() {
+            if self.waits > 0 && waits(&self.clients[place]) {
+                self.with_waits(place, |session| session.end_waits(shard, status), &mut lost);
+            }
+        }
     }
 
     /// Sends each replica what is new in the log. Whether there is more to send now.
@@ -368,5 +460,20 @@ impl<C: Fn() -> Instant> RingClients<C> {
             }
         }
         unparked.retain(|&place| clients[place].as_ref().is_some_and(|client| !client.is_parked));
+    }
+}
+
+/// Notes which deadlines of a client have come and gone.
+#[inline]
+fn note_deadlines(
+    deadlines: &mut BTreeSet<(u64, usize, u32)>,
+    place: usize,
+    session: &mut RingSession,
+) {
+    for (what, until_ms, id) in session.take_deadlines() {
+        match what {
+            Deadline::Begins => _ = deadlines.insert((until_ms, place, id)),
+            Deadline::Ends => _ = deadlines.remove(&(until_ms, place, id)),
+        }
     }
 }

@@ -540,6 +540,7 @@ fn make_shard(
         clients_unparked: 0.into(),
         jobs: 0.into(),
         held_replies: 0.into(),
+        blocked_clients: 0.into(),
         in_sync_replicas: 0.into(),
         replicated: 0.into(),
         laggards: 0.into(),

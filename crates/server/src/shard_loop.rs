@@ -25,12 +25,13 @@ use crate::ring_clients::{RingClients, Served};
 use crate::ring_session::{RingSession, SessionError};
 use crate::shared::Shared;
 use crate::thread_counts::{count, count_alone};
-use crate::ticker::Ticker;
+use crate::ticker::{Alarm, Ticker};
 use remora_arena::NoJournal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
 use remora_frontend::Connections;
 use remora_layout::limits::{AGENT_POLL_REQUESTS, TOUCH_HINTS, TURNS_PER_SOCKET_LOOK};
+use remora_protocol::message::Status;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -63,6 +64,8 @@ pub struct ShardLoop {
     /// Turns since the sockets were looked at.
     turns: u32,
     ticker: Ticker,
+    /// Wakes the thread for the end of a wait.
+    alarm: Alarm,
     last_tick: Instant,
     last_idle_look: Instant,
     balance: Balance,
@@ -101,6 +104,7 @@ impl ShardLoop {
         let balance = Balance::new(shared.clock.started(), now);
         let marked = Arc::clone(&shared.shards[number].rung);
         let ticker = Ticker::new(&sleeper, SLEEPING_TICK);
+        let alarm = Alarm::new(&sleeper);
         Self {
             agent: Agent::new(Arc::clone(&shared), number),
             connections: Connections::new(RespExecutor::new(ShardHost::new(shared, number, shard))),
@@ -109,6 +113,7 @@ impl ShardLoop {
             polling,
             turns: 0,
             ticker,
+            alarm,
             last_tick: now,
             last_idle_look: now,
             balance,
@@ -199,6 +204,8 @@ impl ShardLoop {
         let rings = self.serve_rings(now, started);
         let sleeper = &self.sleeper;
         let served = self.connections.serve(|gone| sleeper.forget(gone.as_fd())) as u64;
+        self.connections.port_mut().serve_waiters();
+        self.answer_ring_waits();
         self.take_own_replies();
         self.connections.port_mut().send_mail();
         self.connections.port_mut().snapshot_some();
@@ -266,6 +273,7 @@ impl ShardLoop {
                 Message::Keeps(keeps) => self.connections.port_mut().shard.set_keeps(keeps),
                 Message::Drain(done) => {
                     self.drains = Some((Instant::now() + DRAIN, done));
+                    self.end_waits();
                     let sleeper = &self.sleeper;
                     self.connections.stop_reading(|gone| sleeper.forget(gone.as_fd()));
                     self.end_drain(Instant::now());
@@ -305,11 +313,59 @@ impl ShardLoop {
     /// not known, or the session or connection ends.
     fn give_up_pending(&mut self, now: Now) {
         let host = self.connections.port_mut();
-        host.large_jobs.give_up_waiting(&host.shard);
+        host.large_jobs.give_up_waiting(&mut host.shard);
         let sleeper = &self.sleeper;
         self.connections.end_holding(|gone| sleeper.forget(gone.as_fd()));
+        self.end_ring_waits();
         self.detach(now, RingSession::end_if_pending);
         self.host().shared.wake_control();
+    }
+
+    /// Ends the waits of the thread's clients for keys: the server stops.
+    fn end_waits(&mut self) {
+        let host = self.connections.port_mut();
+        host.large_jobs.waits.end_all(Status::WaitEnded);
+        host.serve_waiters();
+        self.take_own_replies();
+        self.end_ring_waits();
+    }
+
+    /// Ends the waits of sessions.
+    fn end_ring_waits(&mut self) {
+        let mut lost = Lost::default();
+        let ShardHost { shard, now, .. } = self.connections.port_mut();
+        let (ended, now) = (Status::WaitEnded, *now);
+        self.clients.end_waits(shard, ended, |session, error| lost.add(session, error));
+        self.end_lost(lost, now);
+    }
+
+    /// Sends sessions the answers to requests that have waited.
+    #[inline]
+    fn answer_ring_waits(&mut self) {
+        let mut lost = Lost::default();
+        let ShardHost { shard, now, .. } = self.connections.port_mut();
+        let now = *now;
+        self.clients.answer_waits(shard, |session, error| lost.add(session, error));
+        self.end_lost(lost, now);
+    }
+
+    /// The time of the first wait for a key that ends by time, Unix ms.
+    #[inline]
+    fn next_deadline_ms(&self) -> Option<u64> {
+        let of_connections = self.host().large_jobs.waits.next_deadline_ms();
+        let of_sessions = self.clients.next_deadline_ms();
+        of_connections.into_iter().chain(of_sessions).min()
+    }
+
+    /// Ends the waits for keys whose time is over.
+    #[cold]
+    fn time_out_waits(&mut self, instant: Instant) {
+        let mut lost = Lost::default();
+        let ShardHost { shard, shared, large_jobs, .. } = self.connections.port_mut();
+        let now = shared.clock.at(instant);
+        large_jobs.waits.time_out(now.unix_ms);
+        self.clients.time_out_waits(shard, now, |session, error| lost.add(session, error));
+        self.end_lost(lost, now);
     }
 
     /// Takes the jobs and replies of other shards' threads. Whether there were any.
@@ -466,7 +522,6 @@ impl ShardLoop {
         // Nothing will publish them while it sleeps; a sleep that ends to do so would
         // cost more than they do, as a timer costs several microseconds here.
         self.publish_stats();
-        let (host, clients, agent) = (self.connections.port(), &self.clients, &self.agent);
         let timeout = match (&self.drains, self.wants_ticks()) {
             (Some(_), _) => Some(TICK),
             // A limit would be a timer for each sleep: for each request that one follows.
@@ -474,6 +529,8 @@ impl ShardLoop {
             (None, true) => Some(SLEEPING_TICK),
             (None, false) => self.connections.wait_for_parts().then_some(IDLE_LOOK),
         };
+        let timeout = self.arm_alarm(timeout);
+        let (host, clients, agent) = (self.connections.port(), &self.clients, &self.agent);
         let before = self.sleeper.sleeps();
         let has_more = self.has_more_to_feed || self.has_released;
         self.sleeper.sleep(timeout, || has_more || has_work(&self.connections, clients, agent));
@@ -485,8 +542,29 @@ impl ShardLoop {
         }
         self.clients.take_doorbells(&mut self.sleeper);
         self.take_events();
-        if timeout.is_some() || self.ticker.is_armed() {
+        if timeout.is_some() || self.ticker.is_armed() || self.alarm.is_armed() {
             self.look_at_clock(Instant::now());
+        }
+    }
+
+    /// Sets the alarm to the end of the first wait for a key that has one. Returns how long the
+    /// thread may sleep.
+    #[inline]
+    fn arm_alarm(&mut self, timeout: Option<Duration>) -> Option<Duration> {
+        match self.next_deadline_ms() {
+            None => {
+                self.alarm.disarm();
+                timeout
+            }
+            Some(until_ms) => {
+                let instant = Instant::now();
+                let now_ms = self.host().shared.clock.at(instant).unix_ms;
+                let left = Duration::from_millis(until_ms.saturating_sub(now_ms));
+                match self.alarm.arm(instant, (until_ms, left)) {
+                    true => timeout,
+                    false => Some(timeout.map_or(left, |timeout| timeout.min(left))),
+                }
+            }
         }
     }
 
@@ -510,6 +588,9 @@ impl ShardLoop {
     fn look_at_clock(&mut self, instant: Instant) {
         if instant - self.last_tick >= TICK {
             self.tick(instant);
+        }
+        if self.next_deadline_ms().is_some() {
+            self.time_out_waits(instant);
         }
         if self.connections.wait_for_parts() && instant - self.last_idle_look >= IDLE_LOOK {
             self.last_idle_look = instant;
@@ -605,6 +686,8 @@ impl ShardLoop {
         handle.clients_parked.store(parked as u64, Ordering::Relaxed);
         handle.clients_unparked.store(unparked as u64, Ordering::Relaxed);
         handle.held_replies.store(held as u64, Ordering::Relaxed);
+        let waits = host.large_jobs.waits.len() + self.clients.waits();
+        handle.blocked_clients.store(waits as u64, Ordering::Relaxed);
         let set = host.acknowledging.set();
         let replicated = set.replicated().min(host.shard.last_sequence());
         handle.in_sync_replicas.store(set.members() as u64, Ordering::Relaxed);

@@ -74,6 +74,8 @@ pub struct ShardHandle {
     pub jobs: AtomicU64,
     /// Replies that it holds back until they are durable, or behind others.
     pub held_replies: AtomicU64,
+    /// Connections of its thread that wait for keys.
+    pub blocked_clients: AtomicU64,
     /// Replicas of its in-sync set.
     pub in_sync_replicas: AtomicU64,
     /// The last entry of its log that is replicated.

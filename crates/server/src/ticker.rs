@@ -1,4 +1,4 @@
-//! Wakes a thread every so often while it sleeps, if something wants it to: by one timer
+//! Wakes a thread every so often while it sleeps, if something wants it to, or at a time: by a timer
 //! that stays armed. A limit of each sleep would be a timer that is programmed before and
 //! taken back after each, several microseconds of every request that a sleep follows.
 
@@ -22,11 +22,7 @@ pub(crate) struct Ticker {
 impl Ticker {
     /// One that wakes this sleeper, once it is armed.
     pub fn new(sleeper: &Sleeper, every: Duration) -> Self {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).ok();
-        // Edge-triggered, and never read: each setting of it is a new edge to come.
-        let timer = timer.filter(|timer| sleeper.watch(timer.as_fd(), 0).is_ok());
-        Self { timer, every, due: None }
+        Self { timer: timer_for(sleeper), every, due: None }
     }
 
     /// Sets the ticker if it is not set, or if its time has come. The thread calls it before each
@@ -34,14 +30,14 @@ impl Ticker {
     #[inline]
     pub fn arm(&mut self, now: Instant) -> bool {
         if self.due.is_none_or(|due| now >= due) {
-            self.due = self.set(self.every).then(|| now + self.every);
+            self.due = set(self.timer.as_ref(), self.every).then(|| now + self.every);
         }
         self.due.is_some()
     }
 
     /// Stops its ticks from waking a thread.
     pub fn disarm(&mut self) {
-        if self.due.is_some() && self.set(Duration::ZERO) {
+        if self.due.is_some() && set(self.timer.as_ref(), Duration::ZERO) {
             self.due = None;
         }
     }
@@ -50,13 +46,64 @@ impl Ticker {
     pub fn is_armed(&self) -> bool {
         self.due.is_some()
     }
+}
 
-    fn set(&self, after: Duration) -> bool {
-        let Some(timer) = &self.timer else { return false };
-        let it_value = Timespec::try_from(after).expect("a short time");
-        let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
-        timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).is_ok()
+/// Wakes a thread once, at the first of some times that change. It is programmed when that one does, not
+/// for each sleep.
+pub(crate) struct Alarm {
+    /// `None` if the kernel had no descriptor left.
+    timer: Option<OwnedFd>,
+    /// The time that the caller has named, in its own clock, and when it wakes the sleeper.
+    due: Option<(u64, Instant)>,
+}
+
+impl Alarm {
+    /// One that wakes this sleeper, once it is armed.
+    pub fn new(sleeper: &Sleeper) -> Self {
+        Self { timer: timer_for(sleeper), due: None }
     }
+
+    /// Sets the alarm to the time with this name, which is so far away, if it is not set to that or
+    /// if it has come. Returns whether it will wake the sleeper.
+    pub fn arm(&mut self, now: Instant, (name, left): (u64, Duration)) -> bool {
+        if self.due.is_none_or(|(before, due)| before != name || now >= due) {
+            let after = left.max(Duration::from_micros(1));
+            self.due = set(self.timer.as_ref(), after).then(|| (name, now + after));
+        }
+        self.due.is_some()
+    }
+
+    /// It wakes nobody.
+    pub fn disarm(&mut self) {
+        if self.due.is_some() && set(self.timer.as_ref(), Duration::ZERO) {
+            self.due = None;
+        }
+    }
+
+    /// Whether it is to wake the sleeper, or has.
+    pub fn is_armed(&self) -> bool {
+        self.due.is_some()
+    }
+}
+
+/// A timer that wakes a sleeper; `None` if the kernel has no descriptor left.
+fn timer_for(sleeper: &Sleeper) -> Option<OwnedFd> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let timer = timerfd_create(TimerfdClockId::Monotonic, flags).ok();
+    // Edge-triggered, and never read: each setting of it is a new edge to come.
+    timer.filter(|timer| sleeper.watch(timer.as_fd(), 0).is_ok())
+}
+
+/// Sets a timer; a time of zero stops it. Whether that was done.
+fn set(timer: Option<&OwnedFd>, after: Duration) -> bool {
+    let Some(timer) = timer else { return false };
+    let (Ok(it_value), it_interval) =
+        (Timespec::try_from(after), Timespec { tv_sec: 0, tv_nsec: 0 })
+    else {
+        return false;
+    };
+    let once = Itimerspec { it_interval, it_value };
+    timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).is_ok()
 }
 
 #[cfg(test)]

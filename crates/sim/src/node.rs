@@ -498,6 +498,7 @@ impl Node {
         (0..is_free.len()).filter(|&shard| is_free[shard]).any(|shard| {
             let mut sessions = incarnation.sessions.iter();
             incarnation.shards[shard].wants_release()
+                || incarnation.shards[shard].has_waiters_due()
                 || incarnation.jobs[shard].has_work()
                 || incarnation.rings.as_ref().is_some_and(|rings| rings.has_work(shard))
                 || sessions.any(|session| session.rings[shard].has_work())

@@ -23,6 +23,7 @@ impl<J: Journal> Shard<J> {
         hash: KeyHash,
         now: Now,
     ) -> Outcome<'_> {
+        self.serve_waiters(now);
         if let Command::Get { key } = *command
             && !self.store.lag.is_possible()
         {
@@ -41,7 +42,7 @@ impl<J: Journal> Shard<J> {
         {
             return self.execute_and_stream(command, hash, now);
         }
-        Outcome::Reply(self.execute(command, hash, now))
+        Outcome::Reply(self.execute_next(command, hash, now))
     }
 
     #[cold]
@@ -65,13 +66,13 @@ impl<J: Journal> Shard<J> {
             (range.len() > STREAM_BYTES).then_some((found, range))
         });
         let Some((found, range)) = range else {
-            return Outcome::Reply(self.execute(command, hash, now));
+            return Outcome::Reply(self.execute_next(command, hash, now));
         };
         // Pinned before, as the command may remove or replace the record.
         let mut download = self.store.pins.pin(&self.store.owner, found.slot.slot);
         download.narrow(range.clone());
         let Reply { status, number, value, pointer, lease_ms, wait } =
-            self.execute(command, hash, now);
+            self.execute_next(command, hash, now);
         // An expired key, and a SET without room, bring no value or an empty one.
         let is_it = value.is_some_and(|value| value.len() == range.len());
         let value = value.filter(|_| !is_it).map(|_| &[][..]);

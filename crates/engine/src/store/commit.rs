@@ -85,6 +85,10 @@ impl<J: Journal> Store<J> {
             let at = self.applies.as_ref().map(|(_, position)| position);
             snapshot.forward((&self.table, &self.owner), seed, (database, command, at));
         }
+        if !self.watched.is_empty() {
+            let hash_of = |database, key: &[u8]| KeyHash::within(database, key, seed);
+            self.watched.note_command((database, command), hash_of);
+        }
         publish(self)
     }
 

@@ -16,7 +16,7 @@
 //! commit   plan, log, publish
 //!    |
 //! Store    ask_only  defragment  download  durable  evictor  flush  heap
-//!          making_room  moves  newest  parts  part_reads  snapshot
+//!          making_room  moves  newest  parts  part_reads  snapshot  watched
 //! ```
 
 mod ask_only;
@@ -43,6 +43,7 @@ mod room;
 mod snapshot;
 mod stats;
 mod turns;
+mod watched;
 mod write;
 
 pub(crate) use audit::audit;
@@ -91,6 +92,7 @@ use remora_log::{Log, LogKey, LogOptions};
 use remora_protocol::Command;
 use remora_protocol::applied::{AppliedStep, LogPosition};
 use std::collections::VecDeque;
+use watched::WatchedKeys;
 
 /// The memory of one shard and its table of keys. See the module's text.
 pub struct Store<J: Journal = NoJournal> {
@@ -122,6 +124,8 @@ pub struct Store<J: Journal = NoJournal> {
     expire_cursor: u64,
     /// Objects in trees that expire: they want ticks.
     pub(crate) due_objects: u64,
+    /// Keys that requests wait for.
+    pub(crate) watched: WatchedKeys,
     /// The snapshot that is under way.
     pub(crate) snapshot: Option<Box<Snapshot>>,
     /// Another log's entries change this shard, and nothing else does.
@@ -190,6 +194,7 @@ impl<J: Journal> Store<J> {
             ticked: TickedSeconds::default(),
             expire_cursor: 0,
             due_objects: 0,
+            watched: WatchedKeys::default(),
             snapshot: None,
             is_applying: false,
             applies: None,

@@ -7,6 +7,7 @@ use crate::spec::{Argument, CommandSpec, Flag, Group, Kind, ParseResult, help};
 use crate::wire::{RespVersion, Words, encode};
 use remora_layout::limits::RESP_MAX_CLIENT_NAME_BYTES;
 use remora_protocol::integer;
+use remora_protocol::message::Status;
 
 const MESSAGE: Argument = Argument::new("message", Kind::String);
 
@@ -182,6 +183,7 @@ const CLIENT: CommandSpec = CommandSpec {
         CLIENT_INFO,
         CLIENT_SETINFO,
         CLIENT_SETNAME,
+        CLIENT_UNBLOCK,
     ],
     ..CommandSpec::PLAIN
 };
@@ -299,6 +301,51 @@ const CLIENT_SETNAME: CommandSpec = CommandSpec {
 
 fn client_setname(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     Ok(Request::ClientSetName(client_name(words.get(2))?))
+}
+
+const CLIENT_UNBLOCK: CommandSpec = CommandSpec {
+    name: "client|unblock",
+    arity: -3,
+    flags: &[Flag::Admin, Flag::NoScript, Flag::Loading, Flag::Stale],
+    categories: &["connection"],
+    since: "5.0.0",
+    summary: "Ends the wait of another connection for a key, as if its time were over or with an error.",
+    notes: "Returns 1 if that connection waited, else 0.",
+    complexity: "O(shards)",
+    arguments: &[
+        Argument::new("client-id", Kind::Integer),
+        Argument::of(
+            "unblock-type",
+            Kind::OneOf,
+            &[
+                Argument::new("timeout", Kind::PureToken).after("TIMEOUT"),
+                Argument::new("error", Kind::PureToken).after("ERROR"),
+            ],
+        )
+        .optional(),
+    ],
+    parse: client_unblock,
+    ..CommandSpec::PLAIN
+};
+
+fn client_unblock(words: Words<'_>, _now: u64) -> ParseResult<'_> {
+    let status = match words.len() {
+        3 => Status::NotFound,
+        4 if words.is(3, "timeout") => Status::NotFound,
+        4 if words.is(3, "error") => Status::Unblocked,
+        4 => return Err(CommandError::UnblockReason),
+        _ => {
+            let name = excerpt(words.get(1));
+            let text = format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT HELP."
+            );
+            return Err(CommandError::Own(text.into()));
+        }
+    };
+    let id = integer::parse(words.get(2)).ok_or(CommandError::NotAnInteger)?;
+    // No connection has a negative number.
+    let serial = u64::try_from(id).unwrap_or(u64::MAX);
+    Ok(Request::Unblock { serial, status })
 }
 
 /// A connection's name.

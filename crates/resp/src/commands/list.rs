@@ -1,5 +1,7 @@
 //! Lists, in the words and with the errors of Redis 7.
 
+pub(super) mod blocking;
+
 use crate::arguments::KEY;
 use crate::error::CommandError;
 use crate::form::{ListForm, ObjectReply, ReplyForm, Shape};

@@ -31,6 +31,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     keys::COMMANDS,
     keyspace::COMMANDS,
     list::COMMANDS,
+    list::blocking::COMMANDS,
     persistence::COMMANDS,
     replication::COMMANDS,
     rtree::objects::COMMANDS,

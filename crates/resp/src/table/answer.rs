@@ -117,9 +117,17 @@ fn key_places(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     text(out, "type", "index");
     bulk(out, b"spec");
     map(out, version, 1);
-    number(out, "index", keys.first as i64);
+    number(out, "index", keys.first.max(keys.counted_at) as i64);
     bulk(out, b"find_keys");
     map(out, version, 2);
+    if keys.counted_at > 0 {
+        text(out, "type", "keynum");
+        bulk(out, b"spec");
+        map(out, version, 3);
+        number(out, "keynumidx", 0);
+        number(out, "firstkey", 1);
+        return number(out, "keystep", 1);
+    }
     text(out, "type", "range");
     bulk(out, b"spec");
     map(out, version, 3);

@@ -1,16 +1,18 @@
 use super::*;
+use crate::waits::Run;
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Durability, ShardOptions};
-use remora_frontend::{Each, KeyBatch, KeyCommand, KeyReplies, WantedBytes};
+use remora_frontend::{self as frontend, Each, KeyBatch, KeyCommand, KeyReplies, WantedBytes};
 use remora_layout::database::Database;
 use remora_layout::limits::{
     DIGEST_RESTARTS, DIGEST_TURN_PARTS, JOB_KEYS_PER_TURN, SEARCH_TURN_BYTES, SEARCH_TURN_NODES,
 };
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
+use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
-use remora_protocol::{Condition, Expiry};
+use remora_protocol::{Claim, Condition, Expiry, Items};
 use remora_testing::Random;
 
 struct World {
@@ -594,7 +596,7 @@ fn a_server_that_becomes_a_replica_refuses_nothing_that_it_has_executed() {
     };
     (3..).zip(wanted).for_each(|(connection, wanted)| wait(&mut world, connection, wanted));
     assert!(world.jobs.awaits());
-    world.jobs.give_up_waiting(&world.shard);
+    world.jobs.give_up_waiting(&mut world.shard);
     let mut answers: Vec<_> = std::iter::from_fn(|| world.jobs.pop_reply()).collect();
     answers.sort_by_key(|(token, _)| token.connection);
     let answers: Vec<_> = answers.iter().map(|of| (of.0.connection, of.1.status)).collect();
@@ -605,4 +607,85 @@ fn a_server_that_becomes_a_replica_refuses_nothing_that_it_has_executed() {
     world.shard.begin_applying();
     (5..).zip(wanted).for_each(|(connection, wanted)| wait(&mut world, connection, wanted));
     assert!(world.jobs.has_replies() && !world.jobs.awaits());
+}
+
+/// An order that removes this field of a hash, once there is one.
+fn wait_for(key: &[u8], connection: usize) -> Job {
+    let mut list = Vec::new();
+    Items::push(&mut list, b"f");
+    let names = Items::parse(&list).unwrap();
+    let mut command = Vec::new();
+    let request = HashCommand::Remove { names }.request();
+    Command::Of { key, request }.encode_within(Database::ZERO, 0, &mut command);
+    let wait = frontend::WaitFor { claim: Claim::default(), commands: vec![command.into()] };
+    let token = Token { home: 0, connection, serial: 1, request: 0, part: 0, shard: 0 };
+    Job::new(Order::WaitFor(Box::new(wait)), token)
+}
+
+fn set_field(key: &[u8], act: impl FnOnce(&Command<'_>)) {
+    let mut list = Vec::new();
+    [b"f", b"v"].iter().for_each(|item| Items::push(&mut list, *item));
+    let pairs = Items::parse(&list).unwrap();
+    act(&Command::Of { key, request: HashCommand::Set { pairs }.request() });
+}
+
+#[test]
+fn an_answer_to_a_waiting_request_is_held_until_its_change_is_durable() {
+    let mut world = World::lagging();
+    world.jobs.execute(&mut world.shard, wait_for(b"k", 1), Now::default());
+    let (token, _) = world.jobs.pop_reply().unwrap();
+    assert_eq!((token.connection, token.part), (1, PARKED));
+    set_field(b"k", |command| world.job(2, 0, command));
+    world.jobs.turn(&mut world.shard, Now::default());
+    assert!(!world.jobs.has_replies() && world.jobs.held_replies() == 2);
+    world.shard.set_durable(world.shard.last_sequence() - 1);
+    world.jobs.turn(&mut world.shard, Now::default());
+    let (token, _) = world.jobs.pop_reply().unwrap();
+    assert_eq!((token.connection, world.jobs.held_replies()), (2, 1));
+    world.shard.set_durable(world.shard.last_sequence());
+    world.jobs.turn(&mut world.shard, Now::default());
+    let (token, reply) = world.jobs.pop_reply().unwrap();
+    assert_eq!((token.connection, token.part, reply.status), (1, 0, Status::Ok));
+}
+
+#[test]
+fn a_change_of_the_role_ends_waits_and_no_shard_keeps_one() {
+    let mut world = World::new();
+    let token = Token { home: 0, connection: 1, serial: 7, request: 3, part: 0, shard: 0 };
+    let Order::WaitFor(wait) = wait_for(b"k", 1).order else { panic!("it is one") };
+    let run = Run { shard: 0, commands: wait.commands };
+    world.jobs.waits.begin(token, vec![run], 0);
+    let (_, job) = world.jobs.waits.pop_job().unwrap();
+    world.jobs.execute(&mut world.shard, job, Now::default());
+    assert_eq!(world.shard.waiters(), 1);
+    world.jobs.pop_reply().unwrap();
+    world.jobs.give_up_waiting(&mut world.shard);
+    assert!(world.jobs.has_work());
+    world.shard.begin_applying();
+    world.jobs.turn(&mut world.shard, Now::default());
+    let (to, reply) = world.jobs.pop_reply().unwrap();
+    assert_eq!((to, reply.status), (token, Status::WaitEnded));
+    assert_eq!((world.shard.waiters(), world.jobs.waits.len()), (0, 0));
+    // One that comes later is refused, as any change.
+    world.jobs.execute(&mut world.shard, wait_for(b"k", 2), Now::default());
+    let (to, reply) = world.jobs.pop_reply().unwrap();
+    assert_eq!((to.connection, to.part, reply.status), (2, 0, Status::ReadOnly));
+}
+
+#[test]
+fn a_request_that_waits_comes_behind_the_jobs_of_its_connection() {
+    let mut world = World::new();
+    let value = vec![7; 3 * STREAM_PIECE_BYTES];
+    let (condition, expiry) = (Condition::Always, Expiry::Never);
+    let set = Command::Set { key: b"large", value: &value, condition, expiry, get: false };
+    world.job(1, 0, &set);
+    set_field(b"k", |command| world.job(1, 1, command));
+    world.jobs.execute(&mut world.shard, wait_for(b"k", 1), Now::default());
+    assert!(!world.jobs.has_replies(), "the value is under way");
+    while world.jobs.has_work() {
+        world.jobs.turn(&mut world.shard, Now::default());
+    }
+    let replies: Vec<_> = std::iter::from_fn(|| world.jobs.pop_reply()).collect();
+    assert_eq!(replies.len(), 3);
+    assert_eq!((replies[2].0.part, replies[2].1.number), (0, 1), "it finds the field");
 }

@@ -3,9 +3,10 @@
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
+use super::key_answers::request_part_key;
 use super::trees::places::TreePlaces;
 use remora_frontend::{
-    Each, Executor, KeyCommand, ManyKeys, News, OwnedReply, PartRequest, Token, Wanted,
+    Each, Executor, KeyCommand, ManyKeys, News, OwnedReply, PARKED, PartRequest, Token, Wanted,
 };
 use remora_layout::hash::KeyHash;
 use remora_protocol::{Command, Request as On};
@@ -81,6 +82,18 @@ impl<H: Host> Executor for RespExecutor<H> {
         }
     }
 
+    fn has_parked(&mut self, responder: &Responder) -> bool {
+        let serial = responder.serial();
+        self.host.with_waits(|waits| waits.has_parked(serial)) == Some(true)
+    }
+
+    fn forget(&mut self, responder: &Responder) {
+        let serial = responder.serial();
+        if let Some(token) = self.host.with_waits(|waits| waits.forget(serial)).flatten() {
+            self.key_answers.going_on.remove(&request_part_key(&token));
+        }
+    }
+
     fn news(&mut self) -> News {
         let Some(facts) = self.host.cluster() else { return News::default() };
         self.events = self.announcer.events(facts);
@@ -107,10 +120,15 @@ impl<H: Host> Executor for RespExecutor<H> {
     }
 
     fn take(&mut self, token: Token, reply: OwnedReply, is_there: bool) -> Option<OwnedReply> {
+        if token.part == PARKED {
+            self.host.with_waits(|waits| waits.parked(&token));
+            return None;
+        }
         if TreePlaces::have_asked(&token) {
             self.tree_places.learn(token.request, &reply);
             return None;
         }
+        self.host.with_waits(|waits| waits.answered(&token));
         let reply = self.go_on(token, reply)?;
         self.go_on_with_key(token, reply, is_there)
     }
@@ -224,6 +242,8 @@ impl<H: Host> RespExecutor<H> {
             Request::Store { key, request, form, to } => {
                 self.object_command(responder, (key, request), form, Some(to));
             }
+            Request::Block(blocking) => self.block(responder, &blocking),
+            Request::Unblock { serial, status } => self.unblock(responder, serial, status),
             Request::Steps { steps, form } => self.steps(responder, *steps, form),
             Request::EachPart { key, parts, request, form } => {
                 self.change_each_part(responder, key, (parts, request), form);

@@ -1,6 +1,7 @@
 //! The server's interface for requests.
 
 use crate::thread_counts::ThreadCounts;
+use crate::waits::Waits;
 use remora_arena::{Journal, Owner};
 use remora_frontend::{ShardPort, Token};
 use remora_layout::database::Database;
@@ -37,6 +38,10 @@ pub trait Host: ShardPort {
 
     /// Reports a read of a record to its shard.
     fn touched(&self, shard: usize, pointer: RemotePointer);
+
+    /// The requests of this thread's connections that wait for keys. `None` if the server has ended.
+    /// The orders that result are handed to the shards.
+    fn with_waits<R>(&mut self, act: impl FnOnce(&mut Waits) -> R) -> Option<R>;
 
     /// This thread's counters.
     fn thread_counts(&self) -> &ThreadCounts;

@@ -121,6 +121,7 @@ impl Facts<'_> {
         let number = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         lines([
             ("connected_clients", self.over_shards(|s| &s.connections)),
+            ("blocked_clients", self.over_shards(|s| &s.blocked_clients)),
             ("connected_sessions_shm", load(&counts.sessions_shm)),
             ("connected_sessions_tcp", load(&counts.sessions_tcp)),
             ("connected_sessions_verbs", load(&counts.sessions_verbs)),

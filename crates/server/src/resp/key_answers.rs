@@ -1,5 +1,6 @@
 //! How requests about the key space continue after the answers of shards.
 
+use super::hand_over::HandingOver;
 use super::steps::KeySteps;
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
@@ -36,6 +37,8 @@ pub(super) enum GoingOn {
     Moving(Box<Moving>),
     /// A key gets the results.
     Storing(Box<Storing>),
+    /// What was taken from a key goes to another one.
+    HandingOver(Box<HandingOver>),
     /// An operation on several keys goes on.
     Steps(Box<KeySteps>),
     /// The answer is the reply.

@@ -180,6 +180,7 @@ impl<H: Host> RespExecutor<H> {
             }
             GoingOn::Moving(moving) => asked_next(&reply, |reply| moving.next(reply)),
             GoingOn::Storing(storing) => asked_next(&reply, |reply| storing.next(reply)),
+            GoingOn::HandingOver(handing) => handing.next(reply),
             GoingOn::Steps(steps) => steps.next(&reply),
             GoingOn::Last => Next::Reply(reply),
         };
@@ -197,10 +198,13 @@ impl<H: Host> RespExecutor<H> {
 
 /// Whether a request goes on although its connection is closed: it has begun to change keys.
 const fn runs_to_its_end(on: &GoingOn) -> bool {
-    matches!(on, GoingOn::Moving(_) | GoingOn::Storing(_) | GoingOn::Steps(_))
+    matches!(
+        on,
+        GoingOn::Moving(_) | GoingOn::Storing(_) | GoingOn::Steps(_) | GoingOn::HandingOver(_)
+    )
 }
 
-fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
+pub(super) fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     command.encode_within(database, 0, &mut bytes);
     bytes

@@ -5,9 +5,11 @@
 
 mod acceptor;
 mod ask;
+mod block;
 mod execute;
 mod executor;
 mod geo;
+mod hand_over;
 mod hashes;
 mod host;
 mod info;

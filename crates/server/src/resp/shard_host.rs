@@ -11,6 +11,7 @@ use crate::inbox::{Mail, Outbox};
 use crate::large_jobs::LargeJobs;
 use crate::shared::{ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
+use crate::waits::Waits;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Now, Shard};
 use remora_frontend::{ConnectionCounts, Here, Job, OwnedReply, ShardPort, Token};
@@ -178,7 +179,8 @@ impl ShardHost {
     pub fn has_jobs(&self) -> bool {
         let may_go_on = self.snapshot.as_ref().is_some_and(SnapshotSource::has_work);
         let may_send = self.may_send() || self.may_ship() || may_go_on;
-        !self.jobs.is_empty() || self.large_jobs.has_work() || may_send || self.applier.has_work()
+        let has_some = !self.jobs.is_empty() || self.large_jobs.has_work();
+        has_some || self.shard.has_waiters_due() || may_send || self.applier.has_work()
     }
 
     /// Whether there is room for mail that had to wait.
@@ -207,7 +209,22 @@ impl ShardHost {
             jobs += some;
         }
         self.large_jobs.turn(&mut self.shard, self.now);
+        self.hand_waits();
         jobs as u64
+    }
+
+    /// Serves requests that wait for keys that this turn has changed.
+    #[inline]
+    pub fn serve_waiters(&mut self) {
+        self.large_jobs.serve_waiters(&mut self.shard, self.now);
+    }
+
+    /// Hands the orders of waiting requests to their shards.
+    #[inline]
+    fn hand_waits(&mut self) {
+        while let Some((shard, job)) = self.large_jobs.waits.pop_job() {
+            self.hand(shard, job);
+        }
     }
 
     /// The next reply for a connection of this thread; those for others go into
@@ -313,6 +330,13 @@ impl Host for ShardHost {
 
     fn touched(&self, shard: usize, pointer: RemotePointer) {
         self.shared.shards[shard].touched.push(pointer);
+    }
+
+    #[inline]
+    fn with_waits<R>(&mut self, act: impl FnOnce(&mut Waits) -> R) -> Option<R> {
+        let done = act(&mut self.large_jobs.waits);
+        self.hand_waits();
+        Some(done)
     }
 
     fn thread_counts(&self) -> &ThreadCounts {

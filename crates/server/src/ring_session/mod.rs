@@ -19,11 +19,13 @@ mod replies;
 mod search_turns;
 mod special;
 mod uploads;
+mod waiting;
 
 pub use client_end::{ClientEnd, RemoteEnd, ShmEnd, StoredBy};
 pub use error::SessionError;
 pub use feed::{ReplicaPositions, ReplicaState};
 pub use replica_feed::FeedCounts;
+pub use waiting::Deadline;
 
 use crate::cluster::PublishedTopology;
 use crate::following::Roles;
@@ -31,7 +33,7 @@ use crate::other_searches::OtherSearches;
 use crate::peer::Peer;
 use crate::replica_view::ReplicaView;
 use crate::touch_hints::TouchHints;
-use frames::{session_of, sets_of};
+use frames::{request_header, session_of, sets_of};
 use large::Large;
 use remora_arena::{Journal, ReadView, Region};
 use remora_engine::Outcome;
@@ -48,7 +50,7 @@ use remora_layout::limits::{
 use remora_layout::session::{ring_number, ring_offset, set_offset};
 use remora_protocol::Command;
 use remora_protocol::Reply;
-use remora_protocol::message::{PIECE, ReplyHeader, Status, form};
+use remora_protocol::message::{PIECE, RELEASE, ReplyHeader, Status, form};
 use remora_replica::AskFor;
 use remora_ring::{Poll, Receiver};
 use replies::{Replies, ReplyOrigin};
@@ -56,6 +58,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uploads::Uploads;
+use waiting::RingWaits;
 use zerocopy::IntoBytes;
 
 /// The request ring of one ring set.
@@ -81,6 +84,7 @@ pub struct RingSession {
     replies: Replies,
     large: Large,
     uploads: Uploads,
+    waits: RingWaits,
     /// The shard's log on its way to the client, which is a replica.
     feed: Option<Box<replica_feed::ReplicaFeed>>,
     /// When a replica is asked for an acknowledgement.
@@ -132,6 +136,18 @@ impl<'f> Frame<'f> {
             }
             _ => Self::Special(frame),
         }
+    }
+
+    /// The session of the client that has sent it; `None` if it is no request.
+    fn session(&self) -> Option<u16> {
+        let id = match self {
+            Self::Plain(Ok((.., id)) | Err((_, id))) => *id,
+            Self::Special(frame) => {
+                let header = request_header(frame)?;
+                (header.op != RELEASE).then_some(header.id.get())?
+            }
+        };
+        Some(session_of(id))
     }
 }
 
@@ -199,6 +215,7 @@ impl RingSession {
             ),
             large: Large::new(parts.large, parts.client.ring_sets()),
             uploads: Uploads::default(),
+            waits: RingWaits::default(),
             feed: None,
             ask_for: AskFor::default(),
             backlog_bytes: 0,
@@ -465,6 +482,11 @@ impl RingSession {
             }
         }
         for (frame, hash) in taken.iter().zip(hashes).take(ends.len()) {
+            if !self.waits.is_empty()
+                && let Some(session) = frame.session()
+            {
+                self.end_wait_of(shard, session)?;
+            }
             match frame {
                 Frame::Plain(Ok((_, command, id))) => {
                     self.command(shard, command, hash, *id, None, now)?
@@ -587,6 +609,7 @@ impl RingSession {
     pub fn abandon(&mut self, shard: &mut Shard<impl Journal>, now: Now) {
         self.large.abandon(shard, now);
         self.uploads.abandon(shard, now);
+        self.abandon_waits(shard);
         self.end_feed(shard);
     }
 
@@ -629,3 +652,5 @@ impl RingSession {
 
 #[cfg(test)]
 mod held_tests;
+#[cfg(test)]
+mod waiting_tests;

@@ -15,7 +15,7 @@ use remora_protocol::Command;
 use remora_protocol::Reply;
 use remora_protocol::message::{
     ACKNOWLEDGE, CALL_OFF, FOLLOW, IN_BUFFER, PIECE, RELEASE, REQUEST_HEADER_BYTES, RequestHeader,
-    Status, form,
+    Status, WAIT, form,
 };
 use zerocopy::IntoBytes;
 
@@ -46,6 +46,7 @@ impl RingSession {
             }
             (FOLLOW, 0) => self.follow(shard, body),
             (ACKNOWLEDGE, 0) => self.acknowledge(shard, body),
+            (WAIT, 0) => self.wait_for(shard, (id, body), now),
             (CALL_OFF, 0) => match self.uploads.call_off(shard, id, now) {
                 true => self.reply(&Reply::status(Status::NotDone), id),
                 false => Ok(()),

@@ -40,7 +40,11 @@ impl Node {
     ) -> Option<R> {
         let incarnation = self.incarnation.as_mut().filter(|now| now.number == incarnation)?;
         let now = self.time.now(incarnation.began_ns);
-        let done = act(&mut incarnation.shards[shard], incarnation.jobs[shard].large(), now);
+        let (of, jobs) = (&mut incarnation.shards[shard], &mut incarnation.jobs[shard]);
+        let done = act(of, jobs.large(), now);
+        if of.has_waiters_due() {
+            jobs.wake();
+        }
         self.note_removed();
         Some(done)
     }

@@ -12,6 +12,7 @@ use remora_server::large_jobs::LargeJobs;
 use remora_server::mail_queues::receive;
 use remora_server::thread_counts::ThreadCounts;
 use remora_server::touch_hints::TouchHints;
+use remora_server::waits::Waits;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -159,7 +160,7 @@ impl ShardJobs {
 
     /// One turn of the shard. Whether there was anything to do.
     pub fn turn(&mut self, shard: &mut Shard<SimJournal>, now: Now) -> bool {
-        let worked = self.has_work();
+        let worked = self.has_work() || shard.has_waiters_due();
         if shard.durable_sequence() > self.durable {
             self.durable = shard.durable_sequence();
             // The thread's connections may hold replies.
@@ -173,6 +174,7 @@ impl ShardJobs {
             self.large.execute(shard, job, now);
         }
         self.large.turn(shard, now);
+        self.hand_waits();
         while let Some((token, reply)) = self.large.pop_reply() {
             if token.home == self.number {
                 self.replies.push_back((token, reply));
@@ -185,6 +187,28 @@ impl ShardJobs {
             self.send_mail();
         }
         worked
+    }
+
+    /// The requests of the thread's connections that wait for keys.
+    pub fn with_waits<R>(&mut self, act: impl FnOnce(&mut Waits) -> R) -> R {
+        let done = act(&mut self.large.waits);
+        self.hand_waits();
+        if self.large.waits.has_output() {
+            // The shard's task takes the replies.
+            self.own().bell.ring();
+        }
+        done
+    }
+
+    fn hand_waits(&mut self) {
+        while let Some((shard, job)) = self.large.waits.pop_job() {
+            self.hand(shard, job);
+        }
+    }
+
+    /// The shard has something to do.
+    pub fn wake(&self) {
+        self.own().bell.ring();
     }
 
     /// Arriving data for the thread wakes this task.

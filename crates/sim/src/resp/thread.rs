@@ -18,6 +18,7 @@ use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
 use remora_server::resp::{Host, Prefetch, RespExecutor, RoleFacts, RoleRequest, Save, Sections};
 use remora_server::thread_counts::ThreadCounts;
+use remora_server::waits::Waits;
 use remora_walk::Memory;
 use std::cell::{Cell, RefCell};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -201,6 +202,10 @@ impl Host for SimHost {
         self.mailboxes[shard].touched.push(pointer);
     }
 
+    fn with_waits<R>(&mut self, act: impl FnOnce(&mut Waits) -> R) -> Option<R> {
+        self.with_jobs(|jobs| jobs.with_waits(act))
+    }
+
     fn thread_counts(&self) -> &ThreadCounts {
         &self.counts
     }
@@ -332,6 +337,7 @@ impl Thread {
                 self.faults.pause(&self.world, task, 1..=100_000_000);
             }
             self.await_shard(task, connections.port());
+            let deadline_ns = self.time_out(connections.port_mut());
             let has_reply = connections.port().with_jobs(|jobs| jobs.has_reply()) == Some(true);
             let has_reply = has_reply || connections.may_release();
             if connections.are_idle() && !has_reply && self.has_no_event() {
@@ -339,7 +345,7 @@ impl Thread {
                 let (mailboxes, home) = (mailbox(connections.port()), connections.port().home);
                 *lock(&self.events.waiting) = Some(task);
                 mailboxes[home].set_connections_waiting(Some(task));
-                self.world.suspend_until(task, u64::MAX);
+                self.world.suspend_until(task, deadline_ns);
                 *lock(&self.events.waiting) = None;
                 mailboxes[home].set_connections_waiting(None);
                 continue;
@@ -363,6 +369,19 @@ impl Thread {
             // The time of the work.
             let takes_ns = self.world.draw(|random| random.within(&(200..=3_000)));
             self.faults.pause(&self.world, task, takes_ns..=takes_ns);
+        }
+    }
+
+    /// Ends the waits whose time is over. The time of the next one.
+    fn time_out(&self, host: &mut SimHost) -> u64 {
+        let now_ms = host.time.unix_ms();
+        let next = host.with_waits(|waits| {
+            waits.time_out(now_ms);
+            waits.next_deadline_ms()
+        });
+        match next.flatten() {
+            None => u64::MAX,
+            Some(until_ms) => self.world.now_ns() + until_ms.saturating_sub(now_ms) * 1_000_000,
         }
     }
 

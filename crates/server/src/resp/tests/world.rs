@@ -4,6 +4,7 @@
 use crate::large_jobs::LargeJobs;
 use crate::resp::{Host, Prefetch, RespExecutor, RoleFacts, RoleRequest, Save, Sections};
 use crate::thread_counts::ThreadCounts;
+use crate::waits::Waits;
 use remora_arena::{NoJournal, Owner, ReadView};
 use remora_engine::{Durability, Now, Shard, ShardOptions};
 use remora_frontend::{
@@ -175,6 +176,14 @@ impl Host for Fake {
     }
 
     fn touched(&self, _: usize, _: RemotePointer) {}
+
+    fn with_waits<R>(&mut self, act: impl FnOnce(&mut Waits) -> R) -> Option<R> {
+        let done = act(&mut self.jobs.waits);
+        while let Some((_, job)) = self.jobs.waits.pop_job() {
+            self.waiting.push_back(job);
+        }
+        Some(done)
+    }
 
     fn thread_counts(&self) -> &ThreadCounts {
         &self.counts

@@ -1,0 +1,357 @@
+//! Requests that wait until a key holds what they want, served first come, first served.
+//!
+//! A waiter is an ordinary command for each of its keys. It is tried when it comes, and is
+//! registered if its keys hold nothing. A change of a key that is waited for notes the key
+//! ([`crate::store`], `watched`), and before the next command of the shard its waiters are served,
+//! each by the change that its command is: logged, and acknowledged, as any other.
+//!
+//! Invariants:
+//! * a waiter's command is executed only after its [`Claim`] was taken, and once;
+//! * of the waiters for one key and type, an older one is served before a younger one;
+//! * a step serves at most [`SERVED_AT_ONCE`] waiters. The rest of them come before every later
+//!   command, also of those who did not wait;
+//! * a key has no waiters while the shard applies another log.
+
+use super::Shard;
+use crate::store::Now;
+use remora_arena::Journal;
+use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
+use remora_layout::limits::SERVED_AT_ONCE;
+use remora_protocol::message::Status;
+use remora_protocol::{Claim, Command, Items, Reply};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Names a request for the caller, who chooses it; several waiters may have one name.
+pub type WaiterName = [u64; 4];
+
+/// A request that may wait.
+pub struct WaitFor {
+    /// Its name.
+    pub name: WaiterName,
+    /// Shared by all places where it waits.
+    pub claim: Claim,
+    /// The encoded command for each of its keys, in the order in which the keys are looked at: each
+    /// an operation of a type on one key that changes something.
+    pub commands: Vec<Box<[u8]>>,
+}
+
+/// The answer to a request that may have waited.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Served {
+    /// The request.
+    pub name: WaiterName,
+    /// The status of the reply to its command.
+    pub status: Status,
+    /// Its number.
+    pub number: i64,
+    /// If that is [`Status::Ok`], two items: the key, and the value of the command's reply.
+    pub value: Option<Vec<u8>>,
+    /// The sequence that the answer waits for; 0 for none.
+    pub wait: u64,
+}
+
+impl WaitFor {
+    /// The first word of the names of requests that come over rings. Their answers are taken apart
+    /// from the others' ([`Shard::pop_served_at_rings`]).
+    pub const AT_RINGS: u64 = u64::MAX;
+}
+
+/// What became of a request that may wait.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Tried {
+    /// It is answered.
+    Served(Served),
+    /// It waits: [`Shard::pop_served`] gives the answer.
+    Waits,
+    /// Somebody else answers it.
+    Taken,
+}
+
+/// The waiters for one key by operations of one type.
+struct Queue {
+    kind: Kind,
+    key: Box<[u8]>,
+    /// By the waiter's number: its name, and which of its commands is for this key.
+    waiters: BTreeMap<u64, (WaiterName, usize)>,
+}
+
+/// The waiting requests of a shard.
+#[derive(Default)]
+pub(super) struct Waiters {
+    waiters: BTreeMap<(WaiterName, u64), WaitFor>,
+    /// By the keys' hashes.
+    queues: BTreeMap<u64, Vec<Queue>>,
+    served: VecDeque<Served>,
+    served_at_rings: VecDeque<Served>,
+    /// The number of the next waiter.
+    next: u64,
+}
+
+/// What a key holds for a command.
+enum Holds {
+    Something,
+    Nothing,
+    /// An object of another type.
+    OtherType,
+    /// Something, while the key is on its way to another one: it cannot be changed now.
+    OnItsWay,
+}
+
+/// What a look at the waiters for a key has done.
+enum Looked {
+    /// One is served, or was no waiter any more.
+    Served,
+    /// The key holds nothing for any of them.
+    Nothing,
+    /// They are looked at later.
+    OnItsWay,
+}
+
+/// The parts of an encoded command that may wait; `None` if it is no such command.
+fn operation(
+    bytes: &[u8],
+    hash: impl Fn(&Command<'_>, Database) -> KeyHash,
+) -> Option<(Command<'_>, KeyHash, Kind)> {
+    let (database, command, _) = Command::decode_within(bytes).ok()?;
+    let Command::Of { request, .. } = command else { return None };
+    let may_wait = request.is_write() && !request.is_long();
+    may_wait.then(|| (command, hash(&command, database), request.kind()))
+}
+
+impl<J: Journal> Shard<J> {
+    /// Executes the first of a request's commands whose key holds something for it. Without any the
+    /// request waits. A key that holds an object of another type is an error now, and is waited for
+    /// later, as in Redis.
+    pub fn wait_for(&mut self, wait: WaitFor, now: Now) -> Tried {
+        self.serve_waiters(now);
+        if wait.claim.is_taken() {
+            return Tried::Taken;
+        }
+        if let Some(served) = self.try_at_once(&wait, now) {
+            return served.map_or(Tried::Taken, Tried::Served);
+        }
+        self.register(wait);
+        Tried::Waits
+    }
+
+    /// The answer to a request that does not wait: the inner `None` if somebody else gives it.
+    fn try_at_once(&mut self, wait: &WaitFor, now: Now) -> Option<Option<Served>> {
+        let refused = |status| {
+            let served = Served { name: wait.name, status, number: 0, value: None, wait: 0 };
+            Some(wait.claim.take().then_some(served))
+        };
+        if let Some(refusal) = self.store.refusal() {
+            return refused(refusal);
+        }
+        // All are checked first: what is registered can be executed.
+        let mut all = Vec::with_capacity(wait.commands.len());
+        for bytes in &wait.commands {
+            match operation(bytes, |command, database| self.hash_of(database, command)) {
+                Some(of) => all.push(of),
+                None => return refused(Status::Malformed),
+            }
+        }
+        if all.is_empty() {
+            return refused(Status::Malformed);
+        }
+        if all.iter().any(|(_, hash, _)| self.store.watched.is_noted(*hash)) {
+            // Others have waited longer for what is there.
+            return None;
+        }
+        for (command, hash, kind) in all {
+            match self.holds(&command, hash, kind, now) {
+                Holds::Nothing => {}
+                Holds::OnItsWay => return None,
+                Holds::OtherType => return refused(Status::WrongType),
+                Holds::Something => {
+                    if !wait.claim.take() {
+                        return Some(None);
+                    }
+                    // It may wait here for other keys.
+                    self.withdraw(&wait.name);
+                    return Some(Some(self.execute_for(wait.name, &command, hash, now)));
+                }
+            }
+        }
+        None
+    }
+
+    fn holds(&mut self, command: &Command<'_>, hash: KeyHash, kind: Kind, now: Now) -> Holds {
+        let Some(key) = command.key() else { return Holds::Nothing };
+        self.store.lag.begin_command();
+        self.store.only_reads = true;
+        match self.store.lookup(key, hash, now) {
+            None => Holds::Nothing,
+            Some(found) if self.store.kind(found).of_type() != kind => Holds::OtherType,
+            Some(_) if self.store.moves.has_dump(hash) => Holds::OnItsWay,
+            Some(_) => Holds::Something,
+        }
+    }
+
+    /// Executes the command of a request whose claim is taken.
+    fn execute_for(
+        &mut self,
+        name: WaiterName,
+        command: &Command<'_>,
+        hash: KeyHash,
+        now: Now,
+    ) -> Served {
+        let Reply { status, number, value, wait, .. } = self.execute_next(command, hash, now);
+        let value = (status == Status::Ok).then(|| {
+            let (key, value) = (command.key().unwrap_or_default(), value.unwrap_or_default());
+            let bytes = Items::bytes_of(key.len()) + Items::bytes_of(value.len());
+            let mut items = Vec::with_capacity(bytes);
+            Items::push(&mut items, key);
+            Items::push(&mut items, value);
+            items
+        });
+        Served { name, status, number, value, wait }
+    }
+
+    fn register(&mut self, wait: WaitFor) {
+        let number = self.waiters.next;
+        self.waiters.next += 1;
+        for (at, bytes) in wait.commands.iter().enumerate() {
+            let of = operation(bytes, |command, database| self.hash_of(database, command));
+            let Some((command, hash, kind)) = of else { continue };
+            let key = command.key().unwrap_or_default();
+            let queues = self.waiters.queues.entry(hash.0).or_default();
+            let is_it = |queue: &Queue| queue.kind == kind && *queue.key == *key;
+            let queue = match queues.iter().position(is_it) {
+                Some(at) => &mut queues[at],
+                None => {
+                    queues.push(Queue { kind, key: key.into(), waiters: BTreeMap::new() });
+                    queues.last_mut().expect("it was pushed")
+                }
+            };
+            queue.waiters.entry(number).or_insert((wait.name, at));
+            self.store.watched.watch(hash);
+            if self.store.moves.has_dump(hash) {
+                self.store.watched.note(hash);
+            }
+        }
+        self.waiters.waiters.insert((wait.name, number), wait);
+    }
+
+    /// Takes a waiter out of all queues.
+    fn remove_waiter(&mut self, (name, number): (WaiterName, u64)) {
+        let Some(wait) = self.waiters.waiters.remove(&(name, number)) else { return };
+        for bytes in &wait.commands {
+            let of = operation(bytes, |command, database| self.hash_of(database, command));
+            let Some((_, hash, _)) = of else { continue };
+            let Some(queues) = self.waiters.queues.get_mut(&hash.0) else { continue };
+            queues.retain_mut(|queue| {
+                queue.waiters.remove(&number);
+                !queue.waiters.is_empty()
+            });
+            if queues.is_empty() {
+                self.waiters.queues.remove(&hash.0);
+                self.store.watched.forget(hash);
+            }
+        }
+    }
+
+    /// The request of this name waits no longer.
+    pub fn withdraw(&mut self, name: &WaiterName) {
+        let of_name = (*name, 0)..=(*name, u64::MAX);
+        let numbers: Vec<u64> = self.waiters.waiters.range(of_name).map(|(at, _)| at.1).collect();
+        for number in numbers {
+            self.remove_waiter((*name, number));
+        }
+    }
+
+    /// No request waits any longer: another log will change the keys. Others answer the requests.
+    pub fn withdraw_all(&mut self) {
+        while let Some((&at, _)) = self.waiters.waiters.first_key_value() {
+            self.remove_waiter(at);
+        }
+    }
+
+    /// Whether waiters are to be served, or answers are to be taken ([`Shard::pop_served`]): the
+    /// caller gives the shard a turn ([`Shard::serve_waiters`]).
+    #[inline]
+    pub fn has_waiters_due(&self) -> bool {
+        self.store.watched.has_noted()
+            || !self.waiters.served.is_empty()
+            || !self.waiters.served_at_rings.is_empty()
+    }
+
+    /// Requests that wait.
+    pub fn waiters(&self) -> usize {
+        self.waiters.waiters.len()
+    }
+
+    /// The next answer to a request that has waited.
+    pub fn pop_served(&mut self) -> Option<Served> {
+        self.waiters.served.pop_front()
+    }
+
+    /// The next answer to a request that came over a ring and has waited.
+    pub fn pop_served_at_rings(&mut self) -> Option<Served> {
+        self.waiters.served_at_rings.pop_front()
+    }
+
+    /// The answer to one such request, if it is there.
+    pub fn take_served(&mut self, name: &WaiterName) -> Option<Served> {
+        let at = self.waiters.served_at_rings.iter().position(|served| served.name == *name)?;
+        self.waiters.served_at_rings.remove(at)
+    }
+
+    /// Serves some waiters of keys that have changed. Each command of the shard begins with it.
+    #[inline]
+    pub fn serve_waiters(&mut self, now: Now) {
+        if self.store.watched.has_noted() {
+            self.serve_some(now);
+        }
+    }
+
+    #[cold]
+    fn serve_some(&mut self, now: Now) {
+        let mut left = SERVED_AT_ONCE;
+        // Each round serves a waiter, or is done with a key.
+        while left > 0
+            && let Some(hash) = self.store.watched.first_noted()
+        {
+            left -= 1;
+            match self.serve_one(hash, now) {
+                Looked::Served => {}
+                Looked::Nothing => self.store.watched.take_first(),
+                Looked::OnItsWay => return self.store.watched.put_off_first(),
+            }
+        }
+    }
+
+    /// Serves the oldest waiter whose operation has something at a key with this hash.
+    fn serve_one(&mut self, hash: KeyHash, now: Now) -> Looked {
+        let queues = self.waiters.queues.get(&hash.0).map_or(0, Vec::len);
+        for at in 0..queues {
+            let queue = &self.waiters.queues[&hash.0][at];
+            let Some((&number, &(name, which))) = queue.waiters.first_key_value() else { continue };
+            let waiting = &self.waiters.waiters[&(name, number)];
+            let (claim, bytes) = (waiting.claim.clone(), waiting.commands[which].clone());
+            let of = operation(&bytes, |_, _| hash).expect("it was checked when it came");
+            let (command, hash, kind) = of;
+            if claim.is_taken() {
+                self.withdraw(&name);
+                return Looked::Served;
+            }
+            match self.holds(&command, hash, kind, now) {
+                Holds::Something => {}
+                Holds::Nothing | Holds::OtherType => continue,
+                Holds::OnItsWay => return Looked::OnItsWay,
+            }
+            self.withdraw(&name);
+            if claim.take() {
+                let served = self.execute_for(name, &command, hash, now);
+                match name[0] {
+                    WaitFor::AT_RINGS => self.waiters.served_at_rings.push_back(served),
+                    _ => self.waiters.served.push_back(served),
+                }
+            }
+            return Looked::Served;
+        }
+        Looked::Nothing
+    }
+}

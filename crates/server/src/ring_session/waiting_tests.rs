@@ -1,0 +1,129 @@
+//! Requests of sessions that wait for a key: here for a field of a hash, which they remove.
+
+use super::uploads::tests::Client;
+use remora_engine::Durability;
+use remora_layout::database::Database;
+use remora_protocol::hash::HashCommand;
+use remora_protocol::message::{REQUEST_HEADER_BYTES, Status, WAIT};
+use remora_protocol::{Command, Items};
+
+const OK: Option<Status> = Some(Status::Ok);
+const NOT_FOUND: Option<Status> = Some(Status::NotFound);
+const KEY: &[u8] = b"k";
+
+/// The id of a request of one session of the client.
+fn id(session: u32, request: u32) -> u32 {
+    session << 16 | request
+}
+
+fn with_field(names: bool, act: impl FnOnce(&Command<'_>)) {
+    let mut list = Vec::new();
+    Items::push(&mut list, b"f");
+    if !names {
+        Items::push(&mut list, b"v");
+    }
+    let items = Items::parse(&list).unwrap();
+    let request = match names {
+        true => HashCommand::Remove { names: items }.request(),
+        false => HashCommand::Set { pairs: items }.request(),
+    };
+    act(&Command::Of { key: KEY, request });
+}
+
+/// A request that waits for so many ms.
+fn wait(client: &mut Client, id: u32, ms: u64) {
+    let mut frame = Vec::new();
+    Command::Get { key: b"" }.encode_into(id, &mut frame);
+    frame.truncate(REQUEST_HEADER_BYTES);
+    frame[0] = WAIT;
+    frame.extend_from_slice(&ms.to_le_bytes());
+    with_field(true, |command| command.encode_within(Database::ZERO, id, &mut frame));
+    client.send(&[&frame]);
+    settle(client);
+}
+
+fn get(client: &mut Client, id: u32) {
+    let mut frame = Vec::new();
+    Command::Get { key: b"other" }.encode_into(id, &mut frame);
+    client.send(&[&frame]);
+    settle(client);
+}
+
+/// Somebody gives the key its field, and the waiter is served.
+fn put(client: &mut Client) {
+    with_field(false, |command| {
+        let hash = client.shard.hash(KEY);
+        assert_eq!(client.shard.execute(command, hash, Default::default()).number, 1);
+    });
+    client.shard.serve_waiters(Default::default());
+}
+
+fn settle(client: &mut Client) {
+    client.turn();
+    while client.session.has_work() {
+        client.turn();
+    }
+}
+
+#[test]
+fn one_that_waits_holds_nobody_up_and_is_answered_once() {
+    let mut client = Client::with(Durability::Memory);
+    wait(&mut client, id(1, 1), 0);
+    get(&mut client, id(2, 1));
+    assert_eq!(client.replies(), [(id(2, 1), NOT_FOUND)]);
+    assert_eq!((client.session.waits(), client.shard.waiters()), (1, 1));
+    put(&mut client);
+    let served = client.shard.pop_served_at_rings().expect("it is served");
+    client.session.answer_wait(&served).unwrap();
+    client.session.answer_wait(&served).unwrap();
+    assert_eq!(client.replies(), [(id(1, 1), OK)]);
+    assert_eq!(client.session.waits(), 0);
+    // Something is there: it does not wait.
+    put(&mut client);
+    wait(&mut client, id(1, 2), 0);
+    assert_eq!(client.replies(), [(id(1, 2), OK)]);
+    assert_eq!(client.session.waits(), 0);
+}
+
+#[test]
+fn the_next_frame_of_its_session_ends_a_wait() {
+    let mut client = Client::with(Durability::Memory);
+    wait(&mut client, id(1, 1), 0);
+    get(&mut client, id(1, 2));
+    assert_eq!(client.replies(), [(id(1, 1), NOT_FOUND), (id(1, 2), NOT_FOUND)]);
+    assert_eq!((client.session.waits(), client.shard.waiters()), (0, 0));
+    // One that is served already is answered before.
+    wait(&mut client, id(1, 3), 0);
+    put(&mut client);
+    get(&mut client, id(1, 4));
+    assert_eq!(client.replies(), [(id(1, 3), OK), (id(1, 4), NOT_FOUND)]);
+    assert!(client.shard.pop_served_at_rings().is_none());
+}
+
+#[test]
+fn a_wait_ends_in_time_and_its_deadline_with_it() {
+    let mut client = Client::with(Durability::Memory);
+    wait(&mut client, id(1, 1), 5);
+    wait(&mut client, id(2, 1), 0);
+    let deadlines: Vec<_> = client.session.take_deadlines().collect();
+    let &[(super::Deadline::Begins, until_ms, of)] = &deadlines[..] else { panic!("one begins") };
+    assert_eq!(of, id(1, 1));
+    client.session.time_out_wait(&mut client.shard, id(1, 1)).unwrap();
+    assert_eq!(client.replies(), [(id(1, 1), NOT_FOUND)]);
+    let deadlines: Vec<_> = client.session.take_deadlines().collect();
+    assert_eq!(deadlines, [(super::Deadline::Ends, until_ms, id(1, 1))]);
+    client.session.end_waits(&mut client.shard, Status::WaitEnded).unwrap();
+    assert_eq!(client.replies(), [(id(2, 1), Some(Status::WaitEnded))]);
+    assert_eq!((client.session.waits(), client.shard.waiters()), (0, 0));
+}
+
+#[test]
+fn a_client_that_goes_leaves_no_waiter() {
+    let mut client = Client::with(Durability::Memory);
+    wait(&mut client, id(1, 1), 0);
+    client.session.abandon(&mut client.shard, Default::default());
+    assert_eq!((client.session.waits(), client.shard.waiters()), (0, 0));
+    put(&mut client);
+    assert!(!client.shard.has_waiters_due());
+    assert_eq!(client.shard.keys(), 1);
+}
