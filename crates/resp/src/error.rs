@@ -135,6 +135,18 @@ pub enum CommandError {
     /// A count whose double is not a 64-bit integer.
     #[error("ERR value is out of range")]
     CountOutOfRange,
+    /// A count below zero, or none.
+    #[error("ERR value is out of range, must be positive")]
+    NotPositive,
+    /// A number of keys below 1, or none.
+    #[error("ERR numkeys should be greater than 0")]
+    KeyCount,
+    /// A number of keys that are not there.
+    #[error("ERR Number of keys can't be greater than number of args")]
+    MoreKeysThanArguments,
+    /// A limit below zero, or none.
+    #[error("ERR LIMIT can't be negative")]
+    NegativeLimit,
     /// A glob pattern beyond the limit.
     #[error("ERR pattern is longer than {MAX_PATTERN_BYTES} bytes")]
     PatternTooLong,

@@ -16,24 +16,34 @@ pub(crate) fn value(value: &[u8]) -> Result<&[u8], CommandError> {
     if value.len() > MAX_VALUE_BYTES { Err(CommandError::ValueTooLong) } else { Ok(value) }
 }
 
-/// The arguments from some index on, in order.
+/// Some arguments that follow each other, in order.
 #[derive(Clone, Debug)]
 pub struct Keys<'a> {
     words: Words<'a>,
     next: usize,
+    end: usize,
 }
 
 impl<'a> Keys<'a> {
     /// All arguments from `from` on, unchecked.
-    pub(crate) const fn all(words: Words<'a>, from: usize) -> Self {
-        Self { words, next: from }
+    pub(crate) fn all(words: Words<'a>, from: usize) -> Self {
+        Self { words, next: from, end: words.len() }
+    }
+
+    /// The arguments from `from` up to `end`, checked.
+    pub(crate) fn within(
+        words: Words<'a>,
+        from: usize,
+        end: usize,
+    ) -> Result<Self, CommandError> {
+        let keys = Self { words, next: from, end };
+        keys.clone().try_for_each(|word| key(word).map(drop))?;
+        Ok(keys)
     }
 
     /// All arguments from `from` on; the caller has checked their lengths.
     pub(crate) fn checked(words: Words<'a>, from: usize) -> Result<Self, CommandError> {
-        let keys = Self::all(words, from);
-        keys.clone().try_for_each(|word| key(word).map(drop))?;
-        Ok(keys)
+        Self::within(words, from, words.len())
     }
 }
 
@@ -42,7 +52,7 @@ impl<'a> Iterator for Keys<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
-        if self.next >= self.words.len() {
+        if self.next >= self.end {
             return None;
         }
         self.next += 1;
@@ -51,7 +61,7 @@ impl<'a> Iterator for Keys<'a> {
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.words.len().saturating_sub(self.next);
+        let left = self.end.saturating_sub(self.next);
         (left, Some(left))
     }
 }

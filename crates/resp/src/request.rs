@@ -11,8 +11,9 @@ use remora_frontend::PartRequest;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_protocol::glob::Glob;
-use remora_protocol::{self as protocol, Command};
+use remora_protocol::{self as protocol, Command, Items};
 use std::borrow::Cow;
+use std::fmt;
 
 /// One request of a RESP connection. Everything borrows from its bytes, or from the buffers made
 /// from them.
@@ -120,6 +121,33 @@ pub enum Request<'a> {
         /// How the reply is made.
         form: ReplyForm,
     },
+    /// One operation on the objects of several keys, which goes from shard to shard; its result may be
+    /// stored at another key.
+    Chain {
+        /// The keys.
+        keys: Keys<'a>,
+        /// What is asked.
+        chain: &'static Chain,
+        /// Only the number of what is found is wanted, up to this many, if not 0.
+        count_to: Option<u64>,
+        /// How the reply is made.
+        form: ReplyForm,
+        /// The other key.
+        to: Option<&'a [u8]>,
+    },
+    /// An element of one key's object moves to another key's.
+    MoveElement {
+        /// The key.
+        key: &'a [u8],
+        /// The other one.
+        to: &'a [u8],
+        /// The element.
+        element: &'a [u8],
+        /// What is asked.
+        how: &'static ElementMove,
+        /// How the reply is made.
+        form: ReplyForm,
+    },
     /// DBSIZE.
     DbSize,
     /// DEBUG DIGEST.
@@ -155,6 +183,55 @@ pub enum Request<'a> {
     Sentinel(SentinelQuestion<'a>),
     /// SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE and PUNSUBSCRIBE.
     Subscribe(SubscriptionChange<'a>),
+}
+
+/// What a request about several keys' objects asks each shard.
+pub struct Chain {
+    /// The question.
+    pub ask: for<'a> fn(ChainLink<'a>) -> protocol::Request<'a>,
+    /// The type of the object that is stored.
+    pub kind: Kind,
+    /// Stores these items.
+    pub store: for<'a> fn(Items<'a>) -> protocol::Request<'a>,
+}
+
+/// A shard's part of such a request. Its first key is the key of the question.
+#[derive(Clone, Copy, Debug)]
+pub struct ChainLink<'a> {
+    /// What the shards before it have found, an encoded list, is the first item.
+    pub has_before: bool,
+    /// That, and the other keys.
+    pub items: Items<'a>,
+    /// It is the last shard, and only the number is wanted, up to this many, if not 0.
+    pub count_to: Option<u64>,
+}
+
+/// What is asked of the shards of two keys while an element moves.
+pub struct ElementMove {
+    /// Moves the second item to the key that is the first one: for keys of one shard.
+    pub at_once: for<'a> fn(Items<'a>) -> protocol::Request<'a>,
+    /// Whether the element is there: `NotFound` otherwise.
+    pub contains: PartRequest,
+    /// Adds it; the number is 1 if it was not there.
+    pub add: PartRequest,
+    /// Removes it; the number is 1 if it was there.
+    pub remove: PartRequest,
+    /// The number of elements.
+    pub length: protocol::Request<'static>,
+}
+
+/// Each is one of a kind.
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chain").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+/// Each is one of a kind.
+impl fmt::Debug for ElementMove {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ElementMove").field("length", &self.length).finish_non_exhaustive()
+    }
 }
 
 /// What CLUSTER asks.

@@ -8,6 +8,7 @@ pub(crate) mod geo;
 pub(crate) mod hash;
 pub(crate) mod object;
 pub(crate) mod rtree;
+pub(crate) mod set;
 pub(crate) mod string;
 
 use object::Type;
@@ -20,6 +21,7 @@ pub(crate) fn registry<J: Journal>() -> Vec<Box<dyn Type<J>>> {
         Box::<rtree::Trees>::default(),
         Box::<geo::GeoKeys>::default(),
         Box::<hash::Hashes>::default(),
+        Box::<set::Sets>::default(),
     ]
 }
 

@@ -4,9 +4,11 @@
 //! Invariant: each type has 256 numbers of its own; an operation is decoded once, where it comes
 //! from a message, and is encoded where it goes into one. The type that executes it gets it typed.
 
+pub mod elements;
 pub mod geo;
 pub mod hash;
 mod operation;
+pub mod set;
 pub mod tree;
 
 use crate::message::Status;
@@ -114,4 +116,6 @@ types! {
     Geo(geo::GeoCommand<'a>),
     /// Of a hash.
     Hash(hash::HashCommand<'a>),
+    /// Of a set.
+    Set(set::SetCommand<'a>),
 }

@@ -13,6 +13,7 @@ pub mod replication;
 pub mod rtree;
 pub mod sentinel;
 pub mod server;
+mod set;
 pub mod strings;
 pub mod subscribe;
 pub mod wait;
@@ -35,6 +36,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     rtree::search::COMMANDS,
     sentinel::COMMANDS,
     server::COMMANDS,
+    set::COMMANDS,
     strings::COMMANDS,
     subscribe::COMMANDS,
     wait::COMMANDS,

@@ -1,5 +1,6 @@
 //! How requests about the key space continue after the answers of shards.
 
+use super::chains::{Chaining, ElementMoving};
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
 use remora_frontend::Token;
@@ -35,6 +36,10 @@ pub(super) enum GoingOn {
     Moving(Box<Moving>),
     /// A key gets the results.
     Storing(Box<Storing>),
+    /// A request goes to the next shard.
+    Chain(Box<Chaining>),
+    /// An element moves to another key's object.
+    MovingElement(Box<ElementMoving>),
     /// The answer is the reply.
     Last,
 }

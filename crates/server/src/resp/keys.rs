@@ -5,6 +5,7 @@
 //! connection. A move of a key runs to its end even if its connection is closed ([`Moving`]), and
 //! so does a store ([`Storing`]).
 
+use super::chains::Step;
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::{GoingOn, request_part_key};
@@ -132,7 +133,7 @@ impl<H: Host> RespExecutor<H> {
     }
 
     /// The next request of a connection continues so when its part is answered.
-    fn go_on_with(&mut self, responder: &Responder, part: usize, on: GoingOn) {
+    pub(super) fn go_on_with(&mut self, responder: &Responder, part: usize, on: GoingOn) {
         let part = (responder.slot(), responder.serial(), responder.next_request(), part);
         self.key_answers.going_on.insert(part, (on, 0));
     }
@@ -180,18 +181,55 @@ impl<H: Host> RespExecutor<H> {
             }
             GoingOn::Moving(moving) => asked_next(&reply, |reply| moving.next(reply)),
             GoingOn::Storing(storing) => asked_next(&reply, |reply| storing.next(reply)),
+            GoingOn::Chain(chain) => {
+                let step = chain.next(reply);
+                chained(step, &mut on)
+            }
+            GoingOn::MovingElement(moving) => {
+                let step = moving.next(&reply);
+                chained(step, &mut on)
+            }
             GoingOn::Last => Next::Reply(reply),
         };
         match next {
             // An operation on a key runs to its end even if its connection is closed.
             Next::Ask(shard, command)
-                if is_there || matches!(on, GoingOn::Moving(_) | GoingOn::Storing(_)) =>
+                if is_there
+                    || matches!(
+                        on,
+                        GoingOn::Moving(_)
+                            | GoingOn::Storing(_)
+                            | GoingOn::MovingElement(_)
+                            | GoingOn::Last
+                    ) =>
             {
                 self.ask_on(token, on, (shard, command));
                 None
             }
             Next::Ask(..) => None,
             Next::Reply(reply) => Some(reply),
+        }
+    }
+}
+
+/// The next step of a request that goes from shard to shard.
+fn chained(step: Step, on: &mut GoingOn) -> Next {
+    match step {
+        Step::Reply(reply) => Next::Reply(reply),
+        Step::Ask(shard, command) => Next::Ask(shard, command),
+        Step::Last(shard, command) => {
+            *on = GoingOn::Last;
+            Next::Ask(shard, command)
+        }
+        Step::Store(storing) => {
+            let first = storing.first();
+            *on = GoingOn::Storing(Box::new(storing));
+            match first {
+                moving::Next::Ask(shard, command) => Next::Ask(shard, command),
+                moving::Next::Done(status, number) => {
+                    Next::Reply(OwnedReply { number, ..OwnedReply::status(status) })
+                }
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod acceptor;
 mod ask;
+mod chains;
 mod execute;
 mod executor;
 mod geo;

@@ -1,0 +1,110 @@
+//! A large set on its way to another key: a piece is a list of members.
+
+use super::held::Sets;
+use super::pages::{Members, Pages, is_page};
+use crate::elements::{Elements, dump_parts};
+use crate::store::{DumpAt, Store};
+use crate::types::object::{DumpedPart, On, resume};
+use remora_arena::{ArenaFull, Journal, Slot};
+use remora_index::hash::record_value;
+use remora_layout::kind::Kind;
+use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
+use remora_layout::table::SCAN_END;
+use remora_protocol::message::Status;
+use remora_protocol::set::{SetCommand, each_member};
+use remora_protocol::{Items, Request};
+use std::collections::BTreeSet;
+
+/// How far a dump has come: first the pages, then the members of their own. A split moves members
+/// only within the range of places of its page, and none becomes a part of its own.
+#[derive(Default)]
+struct At {
+    pages: u64,
+    own: u64,
+}
+
+/// Appends some members of the set. A member that is there from the first step to the last is
+/// written, however the set grows meanwhile.
+pub(super) fn dump<J: Journal>(
+    store: &Store<J>,
+    (root, pages): (u32, &Pages),
+    dump_at: &mut DumpAt,
+    piece: &mut Vec<u8>,
+) -> bool {
+    let mut at: Box<At> = resume(dump_at);
+    let mut visited = 0;
+    let push = |name: &[u8], value: &[u8], piece: &mut Vec<u8>| {
+        Members::of_part(name, value, |member, _| Items::push(piece, member));
+    };
+    while at.pages < SCAN_END && visited < DUMP_PIECE_PARTS && piece.len() < DUMP_PIECE_BYTES {
+        let (page, next) = pages.at_scan_place(at.pages as u32);
+        if let Some(found) = Pages::page(store, root, page) {
+            each_member(record_value(&store.owner, found.slot.slot), |member| {
+                Items::push(piece, member);
+                visited += 1;
+            });
+        }
+        visited += 1;
+        at.pages = next;
+    }
+    if at.pages == SCAN_END && !pages.has_own() {
+        at.own = SCAN_END;
+    }
+    if at.pages == SCAN_END && visited == 0 {
+        dump_parts(store, root, &mut at.own, piece, |name, value, piece| {
+            if !is_page(name) {
+                push(name, value, piece);
+            }
+        });
+    }
+    let ended = at.own == SCAN_END;
+    *dump_at = Some(at);
+    ended
+}
+
+impl Sets {
+    pub(super) fn make_empty<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+    ) -> Result<Slot, Status> {
+        let made = store.new_parts((on.key, on.hash), (Kind::SET, Kind::SET_PART), 0, on.now);
+        let root = made.map_err(|ArenaFull { .. }| Status::OutOfMemory)?;
+        self.pages.insert(root.slot, Pages::default());
+        Ok(root)
+    }
+
+    /// Adds the members of a piece.
+    pub(super) fn add_piece<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        root: u32,
+        piece: &[u8],
+    ) -> Result<(), Status> {
+        let members = Items::parse(piece).ok_or(Status::Malformed)?;
+        let members: Option<BTreeSet<&[u8]>> = members.iter().collect();
+        let members = members.ok_or(Status::Malformed)?;
+        let pages = self.pages.get_mut(&root).ok_or(Status::Malformed)?;
+        pages
+            .add((store, root), members.into_iter(), None, on.now)
+            .map(drop)
+            .map_err(|ArenaFull { .. }| Status::OutOfMemory)
+    }
+}
+
+/// The requests that add the members of a part.
+pub(super) fn requests(part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) {
+    let mut packed_list = Vec::new();
+    let list = match part {
+        DumpedPart::Head(_) => return,
+        DumpedPart::Piece(piece) => piece,
+        DumpedPart::Whole(value) => {
+            each_member(value, |member| Items::push(&mut packed_list, member));
+            &packed_list
+        }
+    };
+    if let Some(members) = Items::parse(list).filter(|_| !list.is_empty()) {
+        each(SetCommand::Add { members }.request());
+    }
+}
