@@ -28,6 +28,7 @@ mod geo;
 mod geo_readers;
 
 // Trees of places, and geometries.
+mod sets;
 mod shape_stores;
 mod shapes;
 mod stages;

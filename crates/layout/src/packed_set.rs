@@ -16,6 +16,20 @@ pub const MAX_ITEM_BYTES: usize = u8::MAX as usize;
 
 const _: () = assert!(crate::limits::WHOLE_ITEM_BYTES <= MAX_ITEM_BYTES);
 
+/// First byte of the name of a part that is a page; its number follows.
+pub const PAGE: u8 = 0;
+/// First byte of the name of a part that is one member, which follows.
+pub const OWN: u8 = 1;
+
+/// Whether the part of a large set with this name and value holds a member.
+pub fn part_holds(name: &[u8], value: &[u8], member: &[u8]) -> bool {
+    match name.split_first() {
+        Some((&OWN, own)) => own == member,
+        Some((&PAGE, _)) => contains(value, member, || None),
+        _ => false,
+    }
+}
+
 /// A member as it is packed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Member<'a> {

@@ -21,7 +21,7 @@ use remora_layout::kind::Kind;
 use remora_layout::limits::{
     OBJECT_BASE_BUCKETS, SET_PAGE_MEMBERS, SET_PAGE_MOST_MEMBERS, WHOLE_ITEM_BYTES,
 };
-use remora_layout::packed_set::{self, begin_items, push_item};
+use remora_layout::packed_set::{self, OWN, PAGE, begin_items, push_item};
 use remora_layout::table::TableShape;
 use remora_protocol::Command;
 use remora_protocol::set::each_member;
@@ -30,11 +30,6 @@ use std::collections::btree_map::Entry;
 
 /// The entry of a change, and the key's database.
 pub(super) type Logged<'e> = (&'e Command<'e>, Database);
-
-/// First byte of a page's name.
-const PAGE: u8 = 0;
-/// First byte of the name of a member of its own.
-const OWN: u8 = 1;
 
 /// Members of sets: several in a part, or one.
 pub(super) struct Members;
