@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::time::{after, from_unix_ms, to_unix_ms};
-use crate::views::{HashViews, TreeViews};
+use crate::views::{HashViews, SetViews, TreeViews};
 use remora_client_core as core;
 use remora_layout::kind::Kind;
 use remora_protocol::message::Status;
@@ -12,14 +12,15 @@ use std::time::{Duration, SystemTime};
 /// One thread's use of a connection. Operations take `&mut self`; a borrowed result is valid until
 /// the next operation.
 ///
-/// A handle names a key of one type: [`Session::string`], [`Session::hash`], [`Session::tree`],
-/// [`Session::geo`]. The session keeps the known locations of hashes and trees, so that creating a
-/// handle again costs nothing.
+/// A handle names a key of one type: [`Session::string`], [`Session::hash`], [`Session::member_set`],
+/// [`Session::tree`], [`Session::geo`]. The session keeps the known locations of hashes, sets and trees,
+/// so that creating a handle again costs nothing.
 pub struct Session {
     pub(crate) core: core::Session,
     /// How values are fetched if a handle does not say otherwise.
     pub(crate) path: core::Path,
     pub(crate) hashes: HashViews,
+    pub(crate) sets: SetViews,
     pub(crate) trees: TreeViews,
 }
 
@@ -57,6 +58,8 @@ pub enum KeyType {
     String,
     /// A hash.
     Hash,
+    /// A set.
+    Set,
     /// A tree of places.
     Tree,
     /// Members with positions on the globe.
@@ -70,6 +73,7 @@ impl KeyType {
         match kind.of_type() {
             Kind::STRING => Self::String,
             Kind::HASH => Self::Hash,
+            Kind::SET => Self::Set,
             Kind::RTREE => Self::Tree,
             Kind::GEO => Self::Geo,
             _ => Self::Other,
@@ -79,7 +83,8 @@ impl KeyType {
 
 impl Session {
     pub(crate) fn new(core: core::Session, path: core::Path) -> Self {
-        Self { core, path, hashes: HashViews::default(), trees: TreeViews::default() }
+        let (hashes, sets, trees) = Default::default();
+        Self { core, path, hashes, sets, trees }
     }
 
     /// The value of a string key: [`StringKey::get`](crate::StringKey::get).

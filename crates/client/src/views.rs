@@ -11,6 +11,9 @@ pub(crate) struct Views<V>(BTreeMap<Box<[u8]>, V>);
 /// A session's views of hashes, by their keys.
 pub(crate) type HashViews = Views<core::OpenHash>;
 
+/// A session's views of sets, by their keys.
+pub(crate) type SetViews = Views<core::OpenSet>;
+
 /// A session's views of trees, by their keys.
 pub(crate) type TreeViews = Views<TreeView>;
 

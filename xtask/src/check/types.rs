@@ -47,8 +47,9 @@ const REGISTRIES: &[&str] = &[
 /// Every shard begins with them: what concerns any key may name them.
 const STRINGS: &str = "string";
 
-/// Words that mean a type in no name that is made of them: all of the index hashes.
-const AMBIGUOUS: &[&str] = &["hash"];
+/// Words that mean a type in no name that is made of them: all of the index hashes, and anything can be
+/// set.
+const AMBIGUOUS: &[&str] = &["hash", "set"];
 
 /// What else a type is called, and where else it is at home.
 struct More {

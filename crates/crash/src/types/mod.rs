@@ -5,6 +5,7 @@ mod geo;
 mod hash;
 mod key_type;
 mod rtree;
+mod set;
 mod string;
 
 pub use key_type::KeyType;
@@ -19,7 +20,8 @@ use remora_resp::Value;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Every type that a server keeps.
-pub const TYPES: &[&dyn KeyType] = &[&string::Strings, &hash::Hashes, &rtree::Trees, &geo::Geo];
+pub const TYPES: &[&dyn KeyType] = 
+    &[&string::Strings, &hash::Hashes, &set::Sets, &rtree::Trees, &geo::Geo];
 
 /// The type of this name.
 pub fn by_name(name: &str) -> Option<&'static dyn KeyType> {
