@@ -20,15 +20,15 @@ mod stalled_uploads;
 mod string_oracle;
 mod synced;
 
-// Hashes.
+// Hashes, and sets.
 mod hashes;
+mod sets;
 
 // GEO keys.
 mod geo;
 mod geo_readers;
 
 // Trees of places, and geometries.
-mod sets;
 mod shape_stores;
 mod shapes;
 mod stages;
