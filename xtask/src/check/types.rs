@@ -64,6 +64,7 @@ const MORE: &[More] = &[
         words: &[],
         places: &["crates/index/src/hash/object.rs", "crates/server/src/resp/hashes"],
     },
+    More { folder: "set", words: &[], places: &["crates/server/src/resp/sets.rs"] },
     More {
         folder: "geo",
         words: &[],

@@ -19,6 +19,7 @@ mod many_keys;
 mod own;
 mod read;
 mod replication;
+mod sets;
 mod shard_host;
 mod trees;
 
