@@ -5,6 +5,7 @@ use crate::error::CommandError;
 use crate::request::Request;
 use crate::wire::Words;
 use remora_layout::slot::slot_of;
+use remora_protocol::integer;
 
 /// The result of a parser.
 pub(crate) type ParseResult<'a> = Result<Request<'a>, CommandError>;
@@ -121,12 +122,33 @@ impl KeyPlaces {
         Self { first: 1, last: -1, step, access }
     }
 
-    /// The places of the keys among `count` arguments.
-    pub fn positions(self, count: usize) -> impl Iterator<Item = usize> {
-        let last = if self.last < 0 {
+    /// As [`KeyPlaces::last`]: the argument before the first key is the number of keys.
+    pub(crate) const COUNTED: isize = isize::MIN;
+
+    /// Keys from the second argument on, as many as the first one says.
+    pub(crate) const fn counted(access: &'static [&'static str]) -> Self {
+        Self { first: 2, last: Self::COUNTED, step: 1, access }
+    }
+
+    /// Whether an argument says how many keys there are.
+    pub fn is_counted(self) -> bool {
+        self.last == Self::COUNTED
+    }
+
+    /// The places of the keys among `count` arguments, of which `argument` gives one.
+    pub fn positions<'a>(
+        self,
+        count: usize,
+        argument: impl Fn(usize) -> &'a [u8],
+    ) -> impl Iterator<Item = usize> {
+        let most = count.saturating_sub(1);
+        let last = if self.is_counted() {
+            let keys = integer::parse(argument(self.first - 1)).unwrap_or(0);
+            (self.first - 1).saturating_add(usize::try_from(keys).unwrap_or(0)).min(most)
+        } else if self.last < 0 {
             count.saturating_sub(self.last.unsigned_abs())
         } else {
-            self.last.unsigned_abs().min(count.saturating_sub(1))
+            self.last.unsigned_abs().min(most)
         };
         let end = if self.first == 0 { 0 } else { last + 1 };
         (self.first..end).step_by(self.step.max(1))
@@ -197,7 +219,8 @@ impl CommandSpec {
     /// # Errors
     /// They have several slots.
     pub fn slot(&self, words: Words<'_>) -> Result<Option<u16>, CommandError> {
-        let mut slots = self.keys.positions(words.len()).map(|at| slot_of(words.get(at)));
+        let positions = self.keys.positions(words.len(), |at| words.get(at));
+        let mut slots = positions.map(|at| slot_of(words.get(at)));
         let Some(first) = slots.next() else { return Ok(None) };
         match slots.all(|slot| slot == first) {
             true => Ok(Some(first)),

@@ -437,7 +437,7 @@ const SINTERCARD: CommandSpec = CommandSpec {
     name: "sintercard",
     arity: -3,
     since: "7.0.0",
-    keys: KeyPlaces { first: 2, last: -1, step: 1, access: &["RO", "access"] },
+    keys: KeyPlaces::counted(&["RO", "access"]),
     summary: "Returns the number of members that all of the sets have.",
     notes: "With LIMIT it stops at that number. See SINTER.",
     arguments: &[

@@ -5,7 +5,7 @@ use super::index::lookup;
 use crate::error::CommandError;
 use crate::keys::Keys;
 use crate::request::{CommandQuery, ListFilter};
-use crate::spec::{Argument, CommandSpec, Kind};
+use crate::spec::{Argument, CommandSpec, KeyPlaces, Kind};
 use crate::wire::RespVersion;
 use crate::wire::encode::{array, bulk, integer, map, null, set, simple};
 
@@ -57,7 +57,8 @@ fn keys_of<'a>(words: &Keys<'a>) -> Result<Vec<&'a [u8]>, CommandError> {
     if !spec.accepts(words.len()) {
         return Err(CommandError::InvalidCommandArity);
     }
-    Ok(spec.keys.positions(words.len()).map(|position| words[position]).collect())
+    let positions = spec.keys.positions(words.len(), |at| words[at]);
+    Ok(positions.map(|position| words[position]).collect())
 }
 
 /// The command with this name, or the subcommand, as in `client|id`.
@@ -76,13 +77,22 @@ fn info(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     array(out, 10);
     bulk(out, spec.name.as_bytes());
     integer(out, i64::from(spec.arity));
-    set(out, version, spec.flags.len());
+    let is_counted = spec.keys.is_counted();
+    set(out, version, spec.flags.len() + usize::from(is_counted));
     for flag in spec.flags {
         simple(out, flag.name());
     }
-    integer(out, spec.keys.first as i64);
-    integer(out, spec.keys.last as i64);
-    integer(out, spec.keys.step as i64);
+    if is_counted {
+        simple(out, "movablekeys");
+    }
+    let KeyPlaces { first, last, step, .. } = spec.keys;
+    let [first, last, step] = match is_counted {
+        true => [0; 3],
+        false => [first as i64, last as i64, step as i64],
+    };
+    integer(out, first);
+    integer(out, last);
+    integer(out, step);
     let categories = spec.all_categories();
     set(out, version, categories.len());
     for category in categories {
@@ -116,9 +126,17 @@ fn key_places(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     text(out, "type", "index");
     bulk(out, b"spec");
     map(out, version, 1);
-    number(out, "index", keys.first as i64);
+    number(out, "index", keys.first as i64 - i64::from(keys.is_counted()));
     bulk(out, b"find_keys");
     map(out, version, 2);
+    if keys.is_counted() {
+        text(out, "type", "keynum");
+        bulk(out, b"spec");
+        map(out, version, 3);
+        number(out, "keynumidx", 0);
+        number(out, "firstkey", 1);
+        return number(out, "keystep", keys.step as i64);
+    }
     text(out, "type", "range");
     bulk(out, b"spec");
     map(out, version, 3);

@@ -114,8 +114,8 @@ impl Sets {
         let expires_at_ms = found.mutable.expires_at_ms;
         if had_items && is_short && count <= WHOLE_ITEMS {
             let mut made = std::mem::take(&mut self.scratch);
-            made.clear();
-            made.extend_from_slice(packed);
+            packed_set::begin_items(&mut made);
+            each_member(packed, |member| packed_set::push_item(&mut made, member));
             new.iter().for_each(|member| packed_set::push_item(&mut made, member));
             let at = (on, Some(found));
             let put = elements::put_whole::<Members, J>(store, at, (&made, expires_at_ms), entry);
