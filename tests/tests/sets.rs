@@ -15,11 +15,20 @@ const KEYS: &[&str] = &["a", "b", "c", "d", "e", "string", ""];
 const CURSORS: &[&str] = &["0", "0", "0", "x", "", "-1", "+5", "18446744073709551616"];
 const SCANS: &[&str] =
     &["", "", "COUNT 5", "COUNT 0", "COUNT x", "MATCH m*", "MATCH *", "foo", "COUNT"];
-const RANDOMS: &[&str] =
-    &["", "5", "-5", "0", "1000", "x", "3 foo", "-9223372036854775808", "1.5"];
+const RANDOMS: &[&str] = &["", "5", "-5", "0", "1000", "x", "3 foo", "-9223372036854775808", "1.5"];
 const POPS: &[&str] = &["", "", "1", "3", "0", "1000", "x", "-1", "3 foo", "9223372036854775808"];
-const LIMITS: &[&str] =
-    &["", "", "LIMIT 0", "LIMIT 2", "limit 1000", "LIMIT -1", "LIMIT x", "LIMIT", "foo", "LIMIT 1 x"];
+const LIMITS: &[&str] = &[
+    "",
+    "",
+    "LIMIT 0",
+    "LIMIT 2",
+    "limit 1000",
+    "LIMIT -1",
+    "LIMIT x",
+    "LIMIT",
+    "foo",
+    "LIMIT 1 x",
+];
 const NUMBERS: &[&str] = &["1", "2", "2", "3", "0", "-1", "x", "100", ""];
 
 /// What stands at one place of a call.
@@ -66,7 +75,7 @@ const CALLS: &[(&str, &[Word])] = &[
 fn draw_member(random: &mut Random) -> Vec<u8> {
     match random.below(30) {
         0 => "L".repeat(60 + random.below(10)).into_bytes(),
-        1 => (random.below(1 << 40) as i64 - (1 << 39)).to_string().into_bytes(),
+        1 => (random.below(1 << 40) as i64 - (1_i64 << 39)).to_string().into_bytes(),
         2 => [&b"007"[..], b"-0", b"", b"9223372036854775807", b"+1"][random.below(5)].to_vec(),
         3 => {
             let bytes = random.below(20);
@@ -173,7 +182,10 @@ impl Both {
             let their = self.theirs(words);
             let shown: Vec<String> = words.iter().map(|w| w.escape_ascii().to_string()).collect();
             let (a, b) = (our.escape_ascii().to_string(), their.escape_ascii().to_string());
-            return assert!(agree(words, &our, &their), "call {at}: {shown:?}\nours {a}\ntheirs {b}");
+            return assert!(
+                agree(words, &our, &their),
+                "call {at}: {shown:?}\nours {a}\ntheirs {b}"
+            );
         };
         // Chance decides which members go: the same go there.
         let length = self.theirs(&[b"SCARD".to_vec(), words[1].clone()]);
@@ -193,9 +205,11 @@ impl Both {
         let told = [false, true].map(|is_ours| {
             let (mut cursor, mut told) = (b"0".to_vec(), BTreeSet::new());
             loop {
-                let words = [b"SSCAN".to_vec(), key.into(), cursor, b"COUNT".to_vec(), b"7".to_vec()];
+                let words =
+                    [b"SSCAN".to_vec(), key.into(), cursor, b"COUNT".to_vec(), b"7".to_vec()];
                 let reply = if is_ours { self.ours(&words) } else { self.theirs(&words) };
-                let Ok(ParsedValue::Value { value: Front::Array(parts), .. }) = Front::parse(&reply)
+                let Ok(ParsedValue::Value { value: Front::Array(parts), .. }) =
+                    Front::parse(&reply)
                 else {
                     return told;
                 };
@@ -352,7 +366,7 @@ fn members_are_read_in_one_round_trip_once_they_are_known() {
     }
 }
 
-/// A writer adds and removes members, so that pages come, split and go: readers always find the member
+/// A writer adds and removes members, so that bins come, split and go: readers always find the member
 /// that stays, and never one that was not added.
 #[test]
 fn readers_beside_a_writer_see_members_that_are_there() {
@@ -372,9 +386,8 @@ fn readers_beside_a_writer_see_members_that_are_there() {
                 scope.spawn(move || {
                     let mut session = server.session_with(&options());
                     let mut random = Random::new(seed);
-                    let mut sets = SETS.map(|(key, members)| {
-                        (session.open_set(key).unwrap(), members)
-                    });
+                    let mut sets =
+                        SETS.map(|(key, members)| (session.open_set(key).unwrap(), members));
                     let mut read = 0u64;
                     while !over.load(Ordering::Relaxed) {
                         let (set, members) = &mut sets[random.below(2)];

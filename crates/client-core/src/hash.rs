@@ -88,4 +88,3 @@ impl OpenHash {
         Ok(std::iter::from_fn(|| Some((items.next()?, items.next()?))).collect())
     }
 }
-

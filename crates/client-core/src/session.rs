@@ -14,7 +14,6 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::found::{Each, Got};
 use crate::hash::OpenHash;
-use crate::set::{AllMembers, OpenSet};
 use crate::in_flight::Ticket;
 use crate::large::ask_any_size;
 use crate::options::{Options, SetOptions};
@@ -22,6 +21,7 @@ use crate::path::Path;
 use crate::read;
 use crate::replicated;
 use crate::router::Router;
+use crate::set::{AllMembers, OpenSet};
 use crate::synced::{self, SyncPoint};
 use crate::trees::{
     OpenTree, RefinedCount, RefinedFound, TreeFound, TreeObject, TreeSearcher, TreeSettings,

@@ -141,7 +141,8 @@ pub use geo::{Area, Around, GeoKey, GeoMember, Position};
 pub use hash::HashKey;
 pub use options::{Address, Options, PointerCache, Transport, UnknownAddress, Wake};
 pub use remora_client_core::{
-    AllMembers, Counts, DataBufferCounts, Each, Explanation, Got, Path, Policy, Route, ServedBy, SyncPoint, Why,
+    AllMembers, Counts, DataBufferCounts, Each, Explanation, Got, Path, Policy, Route, ServedBy,
+    SyncPoint, Why,
 };
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_layout::rect::{BadRect, Predicate, Rect};

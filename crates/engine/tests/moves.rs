@@ -16,8 +16,8 @@ use remora_layout::tree::TreeKind;
 use remora_protocol::geo::Position;
 use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;
-use remora_protocol::set::SetCommand;
 use remora_protocol::message::Status;
+use remora_protocol::set::SetCommand;
 use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{
     Command, Condition, Dumped, ExpireCondition, Expiry, Items, LoadStep, Pairs,

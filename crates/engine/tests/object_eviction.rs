@@ -11,8 +11,8 @@ use remora_log::{Assembler, Cursor, Frames, LogKey};
 use remora_protocol::geo::Position;
 use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::{HashCommand, Told};
-use remora_protocol::set::SetCommand;
 use remora_protocol::message::Status;
+use remora_protocol::set::SetCommand;
 use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, Expiry, Items};
 
@@ -148,9 +148,7 @@ impl Fixture {
         let number = match made {
             Made::String => self.ask(&Command::StrLen { key }).1,
             Made::Hash => self.hash(key, HashCommand::Length).1,
-            Made::Set => {
-                self.ask(&Command::Of { key, request: SetCommand::Length.request() }).1
-            }
+            Made::Set => self.ask(&Command::Of { key, request: SetCommand::Length.request() }).1,
             Made::Tree => {
                 let window = Rect { min_x: -1.0, max_x: 1e6, min_y: -1.0, max_y: 1e6 };
                 let predicate = remora_layout::rect::Predicate::Intersects;
@@ -258,8 +256,8 @@ fn objects_of_any_type_make_room_for_each_other() {
 #[test]
 fn objects_and_strings_of_all_sizes_make_room_for_each_other() {
     let mut fixture = Fixture::new(Eviction::S3Fifo);
-    let made = |at: u64| 
-        [Made::Hash, Made::Tree, Made::String, Made::Geo, Made::Set][at as usize % 5];
+    let made =
+        |at: u64| [Made::Hash, Made::Tree, Made::String, Made::Geo, Made::Set][at as usize % 5];
     let objects = fill_twice(&mut fixture, made);
     for large in 0..6 {
         assert_eq!(fixture.set(&key(objects + large), &vec![1; 300_000]), Status::Ok, "{large}");

@@ -1,5 +1,5 @@
 //! Sets against a map of sets: small ones of integers and of other members, large ones; growth from
-//! one to the other, pages that split and that are full, reads of one and of several in turns beside
+//! one to the other, bins that split and that are full, reads of one and of several in turns beside
 //! changes, scans, full memory, and what readers believe.
 
 use remora_arena::{NoJournal, Owner};
@@ -8,7 +8,7 @@ use remora_index::hash::ObjectRef;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
-    SET_PAGE_MEMBERS, SET_PAGE_MOST_MEMBERS, WHOLE_INTEGERS, WHOLE_ITEM_BYTES, WHOLE_ITEMS,
+    SET_BIN_MEMBERS, SET_BIN_MOST_MEMBERS, WHOLE_INTEGERS, WHOLE_ITEM_BYTES, WHOLE_ITEMS,
 };
 use remora_layout::packed_set::part_holds;
 use remora_layout::part::{part_hash_seed, root_of_word};
@@ -103,7 +103,7 @@ fn encoding(shard: &mut Shard, key: &[u8]) -> String {
 fn draw_member(random: &mut Random) -> Vec<u8> {
     match random.below(20) {
         0 => vec![b'm'; 60 + random.below(10) as usize],
-        1 => (random.below(1 << 40) as i64 - (1 << 39)).to_string().into_bytes(),
+        1 => (random.below(1_i64 << 40) - (1 << 39)).to_string().into_bytes(),
         2..9 => random.below(700).to_string().into_bytes(),
         9..12 => format!("rare {}", random.below(400)).into_bytes(),
         12 => Vec::new(),
@@ -142,8 +142,7 @@ fn combine(shard: &mut Shard, model: &Model, random: &mut Random) {
         sets.insert(0, before.clone());
     }
     names[1..].iter().for_each(|name| Items::push(&mut items, name));
-    let others =
-        Others { has_before: before.is_some(), items: Items::parse(&items).unwrap() };
+    let others = Others { has_before: before.is_some(), items: Items::parse(&items).unwrap() };
     let made = combined(how, &sets);
     let (status, number, value) =
         of(shard, &names[0], SetCommand::Combine { how, others, count_to: None });
@@ -278,7 +277,9 @@ fn a_set_is_kept_as_redis_keeps_it() {
     let (_, _, value) = of(&mut shard, b"integers", SetCommand::All);
     let told: Vec<Vec<u8>> =
         Items::parse(&value.unwrap()).unwrap().iter().flatten().map(<[u8]>::to_vec).collect();
-    assert!(told.iter().map(|of| std::str::from_utf8(of).unwrap().parse::<u32>().unwrap()).is_sorted());
+    assert!(
+        told.iter().map(|of| std::str::from_utf8(of).unwrap().parse::<u32>().unwrap()).is_sorted()
+    );
     add(&mut shard, b"integers", &[b"-1"]);
     assert_eq!(encoding(&mut shard, b"integers"), "hashtable");
     for at in 0..WHOLE_ITEMS as u64 {
@@ -296,21 +297,21 @@ fn a_set_is_kept_as_redis_keeps_it() {
     shard.audit().unwrap();
 }
 
-/// Members of so many bytes whose hashes lead to the same page of a set with this root record.
-fn of_one_page(root: u64, count: usize) -> Vec<Vec<u8>> {
+/// Members of so many bytes whose hashes lead to the same bin of a set with this root record.
+fn of_one_bin(root: u64, count: usize) -> Vec<Vec<u8>> {
     let (slot, generation) = root_of_word(root);
     let seed = part_hash_seed(0, slot, generation);
-    // The low bits say the page, however many there are.
+    // The low bits say the bin, however many there are.
     let is_one = |of: &Vec<u8>| KeyHash::of(of, seed).0 as u32 & 0xfff == 0;
     (0..).map(|at: u64| format!("c{at}").into_bytes()).filter(is_one).take(count).collect()
 }
 
 #[test]
-fn a_full_page_spills_its_members() {
+fn a_full_bin_spills_its_members() {
     let mut shard = shard(16 << 20, Eviction::None);
     let mut model = fill(&mut shard, b"s", 0..200);
     let root = of(&mut shard, b"s", SetCommand::Contains { member: &member(0) }).1 as u64;
-    let chosen = of_one_page(root, 3 * SET_PAGE_MOST_MEMBERS);
+    let chosen = of_one_bin(root, 3 * SET_BIN_MOST_MEMBERS);
     for of in &chosen {
         assert_eq!(add(&mut shard, b"s", &[of]), (Status::Ok, 1));
         assert_eq!(add(&mut shard, b"s", &[of]), (Status::Ok, 0));
@@ -318,7 +319,7 @@ fn a_full_page_spills_its_members() {
     }
     shard.audit().unwrap();
     assert_eq!(all(&mut shard, b"s"), model);
-    // The pages grow around them, and spilled members are still found.
+    // The bins grow around them, and spilled members are still found.
     model.extend(fill(&mut shard, b"s", 200..3_000));
     assert_eq!(all(&mut shard, b"s"), model);
     let mut scanned = Set::new();
@@ -406,12 +407,12 @@ fn sets_are_combined_as_they_were_when_the_read_began() {
                     _ => drop(add(&mut shard, name, &[&of])),
                 }
             }
-            if ending == 2 && turns == 3 {
+            if ending == 2 && turns == 1 {
                 ask(&mut shard, &Command::Del { key: b"c" });
                 shard.release_some(NOW);
             }
         }
-        assert!(turns > 3, "{turns}");
+        assert!(turns > 1, "{turns}");
         assert_eq!(as_set(&found), made, "{how:?}, ending {ending}");
         drop(read);
         release_all(&mut shard);
@@ -444,7 +445,7 @@ fn a_scan_meets_every_member_that_is_there_all_the_time() {
         let (next, some) = scan(&mut shard, b"s", cursor, 50);
         assert!(some.len() < 200, "a step is bounded");
         met.extend(some);
-        // The pages grow meanwhile.
+        // The bins grow meanwhile.
         fill(&mut shard, b"s", added..added + 40);
         added += 40;
         cursor = next;
@@ -467,7 +468,7 @@ fn each_member_is_drawn_as_often_as_others() {
     }
     assert_eq!(counts.len(), model.len());
     // 100 each, give or take ten: six times as much is beyond chance.
-    assert!(counts.values().all(|count| (40..160).contains(count)), "{counts:?}");
+    assert!(counts.values().all(|count| (40..160).contains(count)));
 }
 
 #[test]
@@ -480,10 +481,10 @@ fn a_member_of_a_large_set_costs_few_bytes() {
     }
     let after = shard.stats().slots;
     let used = after.used_bytes + after.run_bytes - before.used_bytes - before.run_bytes;
-    // Nine bytes with its length. A page's header, its name, its slot and its place in the table are
+    // Nine bytes with its length. A bin's header, its name, its slot and its place in the table are
     // shared by its members.
     let each = used / MEMBERS;
-    assert!((9..9 + 128 / SET_PAGE_MEMBERS).contains(&each), "{each}");
+    assert!((9..9 + 128 / SET_BIN_MEMBERS).contains(&each), "{each}");
 }
 
 #[test]

@@ -15,8 +15,8 @@ use remora_layout::limits::{
 use remora_layout::rect::Rect;
 use remora_protocol::geo::{GeoCommand, Member, Members, Position};
 use remora_protocol::hash::HashCommand;
-use remora_protocol::set::SetCommand;
 use remora_protocol::message::Status;
+use remora_protocol::set::SetCommand;
 use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{
     Command, Condition, Dumped, ExpireCondition, Expiry, Items, LoadStep, Pairs,
@@ -54,7 +54,7 @@ fn change_hash(shard: &mut Shard, random: &mut Random, fields: u64) {
     ask(shard, &Command::Of { key: KEY, request: command.request() });
 }
 
-/// One change of a set: members come and go, and pages split; some are too long for a page.
+/// One change of a set: members come and go, and bins split; some are too long for a bin.
 fn change_set(shard: &mut Shard, random: &mut Random, members: u64) {
     let mut list = Vec::new();
     for _ in 0..1 + random.below(40) {
@@ -673,9 +673,7 @@ fn an_object_that_is_being_filled_may_be_empty_for_a_moment() {
                 names.iter().step_by(2).for_each(|name| Items::push(&mut list, name.unwrap()));
                 HashCommand::Remove { names: Items::parse(&list).unwrap() }.request()
             }
-            Kind::SET => {
-                SetCommand::Remove { members: Items::parse(piece).unwrap() }.request()
-            }
+            Kind::SET => SetCommand::Remove { members: Items::parse(piece).unwrap() }.request(),
             _ => {
                 let members = Members::parse(piece).unwrap();
                 for Member { member, .. } in members.iter() {

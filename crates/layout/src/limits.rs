@@ -271,12 +271,12 @@ pub const WHOLE_ITEMS: usize = 128;
 pub const WHOLE_ITEM_BYTES: usize = 64;
 /// Members of a set that is packed as integers, at most: as Redis's `set-max-intset-entries`.
 pub const WHOLE_INTEGERS: usize = 512;
-/// Members in a page of a large set, on average: more make a change rewrite more, fewer cost
+/// Members in a bin of a large set, on average: more make a change rewrite more, fewer cost
 /// more memory for each.
-pub const SET_PAGE_MEMBERS: u64 = 8;
-/// Members in a page, at most: members whose hashes lead to a full one become parts of their own. Without
-/// chosen members no page comes near it.
-pub const SET_PAGE_MOST_MEMBERS: usize = 64;
+pub const SET_BIN_MEMBERS: u64 = 8;
+/// Members in a bin, at most: members whose hashes lead to a full one become parts of their own. Without
+/// chosen members no bin comes near it.
+pub const SET_BIN_MOST_MEMBERS: usize = 64;
 /// Members that one turn of a read of several sets takes from its table.
 pub const COMBINE_TURN_MEMBERS: usize = 4_096;
 /// Names and values in one command about fields, or about several keys: the command is one turn of

@@ -1,11 +1,11 @@
-//! Members of a set in one record: all of a small set, or those of one page of a large one.
+//! Members of a set in one record: all of a small set, or those of one bin of a large one.
 //!
 //! ```text
 //! form 1 | members
 //! form 0        items, in no order: member_bytes 1 | member
 //! form 2, 4, 8  integers of so many bytes, little-endian, ascending
 //! ```
-//! The integers are as in Redis's intsets: the smallest width that fits all of them. A page has items.
+//! The integers are as in Redis's intsets: the smallest width that fits all of them. A bin has items.
 
 use std::cmp::Ordering;
 
@@ -16,8 +16,8 @@ pub const MAX_ITEM_BYTES: usize = u8::MAX as usize;
 
 const _: () = assert!(crate::limits::WHOLE_ITEM_BYTES <= MAX_ITEM_BYTES);
 
-/// First byte of the name of a part that is a page; its number follows.
-pub const PAGE: u8 = 0;
+/// First byte of the name of a part that is a bin; its number follows.
+pub const BIN: u8 = 0;
 /// First byte of the name of a part that is one member, which follows.
 pub const OWN: u8 = 1;
 
@@ -25,7 +25,7 @@ pub const OWN: u8 = 1;
 pub fn part_holds(name: &[u8], value: &[u8], member: &[u8]) -> bool {
     match name.split_first() {
         Some((&OWN, own)) => own == member,
-        Some((&PAGE, _)) => contains(value, member, || None),
+        Some((&BIN, _)) => contains(value, member, || None),
         _ => false,
     }
 }
@@ -183,12 +183,8 @@ mod tests {
 
     #[test]
     fn integers_take_the_smallest_width_and_are_found() {
-        let ends: [(i64, i64, usize); 4] = [
-            (-32_768, 32_767, 2),
-            (-32_769, 0, 4),
-            (0, 2_147_483_648, 8),
-            (i64::MIN, i64::MAX, 8),
-        ];
+        let ends: [(i64, i64, usize); 4] =
+            [(-32_768, 32_767, 2), (-32_769, 0, 4), (0, 2_147_483_648, 8), (i64::MIN, i64::MAX, 8)];
         for (least, most, width) in ends {
             let all: BTreeSet<i64> = [least, -1, 0, 5, most].into();
             let ascending: Vec<i64> = all.iter().copied().collect();

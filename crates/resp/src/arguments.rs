@@ -97,11 +97,7 @@ pub(crate) fn kept(words: Words<'_>, list: Vec<u8>) -> Items<'_> {
 }
 
 /// The arguments from `from` on, as names or, if `step` is 2, names and values.
-pub(crate) fn items(
-    words: Words<'_>,
-    from: usize,
-    step: usize,
-) -> Result<Items<'_>, CommandError> {
+pub(crate) fn items(words: Words<'_>, from: usize, step: usize) -> Result<Items<'_>, CommandError> {
     if words.len() - from > MAX_COMMAND_ITEMS {
         return Err(CommandError::TooManyItems);
     }

@@ -31,11 +31,7 @@ impl<'a> Keys<'a> {
     }
 
     /// The arguments from `from` up to `end`, checked.
-    pub(crate) fn within(
-        words: Words<'a>,
-        from: usize,
-        end: usize,
-    ) -> Result<Self, CommandError> {
+    pub(crate) fn within(words: Words<'a>, from: usize, end: usize) -> Result<Self, CommandError> {
         let keys = Self { words, next: from, end };
         keys.clone().try_for_each(|word| key(word).map(drop))?;
         Ok(keys)

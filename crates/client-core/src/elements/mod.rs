@@ -231,7 +231,12 @@ impl<E: Readable> OpenObject<E> {
     }
 
     /// Asks for an element, after reading has cost `cost`, and learns where it lies.
-    fn element_asked(&mut self, core: &mut Core, name: &[u8], cost: Counts) -> Result<Found, Error> {
+    fn element_asked(
+        &mut self,
+        core: &mut Core,
+        name: &[u8],
+        cost: Counts,
+    ) -> Result<Found, Error> {
         let wasted = Counts { operations: 0, ..cost };
         core.meter.add(&wasted);
         let served_by =

@@ -20,7 +20,7 @@ use remora_resp::Value;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Every type that a server keeps.
-pub const TYPES: &[&dyn KeyType] = 
+pub const TYPES: &[&dyn KeyType] =
     &[&string::Strings, &hash::Hashes, &set::Sets, &rtree::Trees, &geo::Geo];
 
 /// The type of this name.

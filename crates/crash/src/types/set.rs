@@ -1,4 +1,4 @@
-//! Sets: small ones lie in one record, larger ones in pages. A part of a state is a member, with an empty
+//! Sets: small ones lie in one record, larger ones in bins. A part of a state is a member, with an empty
 //! value.
 
 use super::key_type::{KeyType, ask, draw_parts, parts};
@@ -9,7 +9,7 @@ use remora_client::{Error, Session};
 use remora_command_line::Connection;
 use remora_resp::Value;
 
-/// Enough that a set leaves its record, and splits pages.
+/// Enough that a set leaves its record, and splits bins.
 const MEMBERS: u32 = 400;
 
 pub struct Sets;

@@ -4,16 +4,20 @@ use super::Elements;
 use crate::store::Store;
 use remora_arena::Journal;
 use remora_index::hash::{record_key, record_value};
-use remora_layout::hash::mix;
 
-/// Random numbers from a seed.
+/// Random numbers from a seed: SplitMix64 (Steele, Lea and Flood 2014). A weaker mixing of a counter
+/// makes the lots for a bucket and for a place in it depend on each other.
 pub(crate) struct Random(pub u64);
 
 impl Random {
     /// A number below this bound.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(1);
-        ((u128::from(mix(self.0, bound)) * u128::from(bound)) >> 64) as u64
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^= bits >> 31;
+        ((u128::from(bits) * u128::from(bound)) >> 64) as u64
     }
 }
 

@@ -56,7 +56,9 @@ impl<'a> Others<'a> {
         }
         match self.before() {
             None if self.has_before => return Err(Status::Malformed),
-            Some(before) if Items::parse(before).is_none_or(|of| of.iter().any(|of| of.is_none())) => {
+            Some(before)
+                if Items::parse(before).is_none_or(|of| of.iter().any(|of| of.is_none())) =>
+            {
                 return Err(Status::Malformed);
             }
             _ => {}
@@ -215,10 +217,7 @@ impl<'a> Operation<'a> for SetCommand<'a> {
         }
         let uses_argument = matches!(op, op::POP | op::RANDOM | op::SCAN);
         let uses_value = !matches!(op, op::POP | op::LENGTH | op::ALL | op::RANDOM);
-        if flags != 0
-            || (argument != 0 && !uses_argument)
-            || (!value.is_empty() && !uses_value)
-        {
+        if flags != 0 || (argument != 0 && !uses_argument) || (!value.is_empty() && !uses_value) {
             return Err(Status::Malformed);
         }
         Ok(match op {

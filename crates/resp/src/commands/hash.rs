@@ -391,9 +391,7 @@ static SCAN_NUMBER: ObjectReply = ObjectReply::new(
 fn hscan(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let cursor = cursor(words.get(2))?;
     match scan_options(words)? {
-        ScanOptions::Some(options) => {
-            request(words, HashCommand::Scan { cursor, options }, &SCAN)
-        }
+        ScanOptions::Some(options) => request(words, HashCommand::Scan { cursor, options }, &SCAN),
         ScanOptions::Syntax => request(words, HashCommand::Length, &SCAN_SYNTAX),
         ScanOptions::Number => request(words, HashCommand::Length, &SCAN_NUMBER),
     }

@@ -96,7 +96,7 @@ const SADD: CommandSpec = CommandSpec {
     complexity: "O(N) where N is the number of members to be added",
     notes: "One change: others see all members added, or none. Members have the limits of keys, less \
 one byte. A set of up to 512 integers, or of up to 128 members of up to 64 bytes, lies whole in one \
-record; a larger one has records of some members each, and stays so.",
+record; a larger one has bins of some members each, and stays so.",
     parse: sadd,
     ..WRITES
 };

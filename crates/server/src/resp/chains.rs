@@ -138,7 +138,8 @@ impl ElementMoving {
 
     /// Continues after an answer.
     pub(super) fn next(&mut self, reply: &OwnedReply) -> Step {
-        let told = |status, number| Step::Reply(OwnedReply { number, ..OwnedReply::status(status) });
+        let told =
+            |status, number| Step::Reply(OwnedReply { number, ..OwnedReply::status(status) });
         let OwnedReply { status, number, .. } = *reply;
         let list = self.list();
         match self.last {
@@ -196,8 +197,8 @@ impl<H: Host> RespExecutor<H> {
         // Later requests would wait for it anyway.
         responder.expect_large();
         let hash = first.unwrap_or(KeyHash(0));
-        let asked = chaining
-            .ask(None, |shard, command| self.submit(responder, (hash, shard), 0, command));
+        let asked =
+            chaining.ask(None, |shard, command| self.submit(responder, (hash, shard), 0, command));
         if goes_on {
             self.go_on_with(responder, 0, GoingOn::Chain(Box::new(chaining)));
         }

@@ -78,9 +78,7 @@ impl<J: Journal> Type<J> for Hashes {
         let elements = held.map_or(0, |held| length(store, held));
         let reading = match HashCommand::of(request) {
             HashCommand::GetMany { names } => read::many(store, held, names)?,
-            HashCommand::All { told } => {
-                Reading::all::<Fields, J>(store, (held, elements), told)
-            }
+            HashCommand::All { told } => Reading::all::<Fields, J>(store, (held, elements), told),
             HashCommand::Random { count, told } => {
                 let seed = self.draw(store);
                 Reading::random::<Fields, J>(store, (held, elements), (count, told), seed)

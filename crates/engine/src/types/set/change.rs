@@ -1,7 +1,7 @@
 //! Changes of sets: planned, logged by their results, published.
 
+use super::bins::{Bins, Members};
 use super::held::Sets;
-use super::pages::{Members, Pages};
 use crate::elements::{self, Draw, Elements, Held, Random, is_filling, packed_of, with_drawn};
 use crate::keys;
 use crate::store::{Found, Store};
@@ -69,15 +69,15 @@ impl Sets {
         let entry = Command::Of { key: on.key, request: SetCommand::Add { members }.request() };
         let added = match held {
             Some(Held::Parts(root)) => {
-                let mut pages = *self.pages_of(root);
+                let mut bins = *self.bins_of(root);
                 let logged = Some((&entry, on.hash.database()));
                 let into = (&mut *store, root.slot.slot);
                 let added = if is_one(members) {
-                    pages.add(into, members.iter().flatten(), logged, on.now)
+                    bins.add(into, members.iter().flatten(), logged, on.now)
                 } else {
-                    pages.add(into, unique(members).into_iter(), logged, on.now)
+                    bins.add(into, unique(members).into_iter(), logged, on.now)
                 };
-                self.pages.insert(root.slot.slot, pages);
+                self.bins.insert(root.slot.slot, bins);
                 added
             }
             Some(Held::Whole(found)) => self.add_whole(store, (on, found), members, &entry),
@@ -144,13 +144,13 @@ impl Sets {
             let mut new = 0;
             let fill = |store: &mut Store<J>, root: u32| {
                 new = root;
-                let pages = self.pages.entry(root).or_default();
-                *pages = Pages::default();
-                pages.add((store, root), members.iter().copied(), None, on.now).map(drop)
+                let bins = self.bins.entry(root).or_default();
+                *bins = Bins::default();
+                bins.add((store, root), members.iter().copied(), None, on.now).map(drop)
             };
             let put = elements::make_parts::<Members, J>(store, (on, expires_at_ms), fill, entry);
             if put.is_err() {
-                self.pages.remove(&new);
+                self.bins.remove(&new);
             }
             put
         };
@@ -213,11 +213,11 @@ impl Sets {
         let entry = Command::Of { key: on.key, request };
         let done = match held {
             Held::Parts(root) => {
-                let mut pages = *self.pages_of(root);
+                let mut bins = *self.bins_of(root);
                 let from = (&mut *store, root.slot.slot);
                 let logged = (&entry, on.hash.database());
-                let done = pages.remove(from, there.iter().copied(), logged, on.now);
-                self.pages.insert(root.slot.slot, pages);
+                let done = bins.remove(from, there.iter().copied(), logged, on.now);
+                self.bins.insert(root.slot.slot, bins);
                 done.map(drop)
             }
             Held::Whole(found) => self.remove_whole(store, (on, found), there, &entry),

@@ -6,8 +6,8 @@
 //! what is left of the base goes into a table, and the others are read from beginning to end. A
 //! union goes through a table from the start.
 
+use super::bins::Members;
 use super::held::Sets;
-use super::pages::Members;
 use super::table::Found;
 use crate::elements::{Elements, Held, packed_of};
 use crate::store::{PartsRead, Store};
@@ -84,9 +84,7 @@ impl Left {
                 }
                 Ok(*at == all.len())
             }
-            Self::Parts(read) => {
-                store.parts.read_more(&store.owner, read, list, PARTS_TURN_BYTES)
-            }
+            Self::Parts(read) => store.parts.read_more(&store.owner, read, list, PARTS_TURN_BYTES),
         }
     }
 }
@@ -108,12 +106,12 @@ impl Source {
             }
             Some(Held::Parts(root)) => {
                 let slot = slot_of(&store.owner, root.slot.slot);
-                let pages = sets.pages_of(root);
+                let bins = sets.bins_of(root);
                 let read = store.parts.begin_read(slot.slot, |name, value, found| {
                     Members::of_part(name, value, |member, _| Items::push(found, member));
                 });
-                let lookup = Lookup::Parts(slot, pages.changes);
-                Self { left: Left::Parts(read), members: pages.members(), lookup }
+                let lookup = Lookup::Parts(slot, bins.changes);
+                Self { left: Left::Parts(read), members: bins.members(), lookup }
             }
         }
     }
@@ -121,15 +119,15 @@ impl Source {
     /// Whether lookups find what was there when the read began.
     fn is_unchanged<J: Journal>(&self, sets: &Sets, store: &Store<J>) -> bool {
         let Lookup::Parts(root, changes) = self.lookup else { return true };
-        store.is_live(root) && sets.pages.get(&root.slot).is_some_and(|of| of.changes == changes)
+        store.is_live(root) && sets.bins.get(&root.slot).is_some_and(|of| of.changes == changes)
     }
 
     fn has<J: Journal>(&self, sets: &Sets, store: &Store<J>, member: &[u8]) -> bool {
         match &self.lookup {
             Lookup::Packed(packed) => packs(packed, member),
             Lookup::Parts(root, _) => {
-                let pages = &sets.pages[&root.slot];
-                pages.find(store, root.slot, member).is_some()
+                let bins = &sets.bins[&root.slot];
+                bins.find(store, root.slot, member).is_some()
             }
             Lookup::None => false,
         }

@@ -1,6 +1,6 @@
 //! A set that was found, packed or of parts, and the questions that both answer.
 
-use super::pages::{Members, Pages};
+use super::bins::{Bins, Members};
 use crate::elements::{self, Held, packed_of};
 use crate::store::{Found, Store};
 use crate::types::object::On;
@@ -20,18 +20,21 @@ pub(crate) struct Sets {
     /// How many random numbers were drawn.
     pub(super) drawn: u64,
     /// What is known of the large ones, by the slots of their root records.
-    pub(super) pages: BTreeMap<u32, Pages>,
+    pub(super) bins: BTreeMap<u32, Bins>,
 }
 
 impl Sets {
     /// The set of a key; none if there is no such key.
-    pub(super) fn find<J: Journal>(store: &mut Store<J>, on: On<'_>) -> Result<Option<Held>, Status> {
+    pub(super) fn find<J: Journal>(
+        store: &mut Store<J>,
+        on: On<'_>,
+    ) -> Result<Option<Held>, Status> {
         elements::find::<Members, J>(store, on)
     }
 
     /// What is known of a large set.
-    pub(super) fn pages_of(&self, root: Found) -> &Pages {
-        &self.pages[&root.slot.slot]
+    pub(super) fn bins_of(&self, root: Found) -> &Bins {
+        &self.bins[&root.slot.slot]
     }
 
     /// The record that holds a member.
@@ -43,7 +46,7 @@ impl Sets {
     ) -> Option<Found> {
         match held {
             Held::Whole(found) => packs(packed_of(store, found), member).then_some(found),
-            Held::Parts(root) => self.pages_of(root).find(store, root.slot.slot, member),
+            Held::Parts(root) => self.bins_of(root).find(store, root.slot.slot, member),
         }
     }
 
@@ -51,7 +54,7 @@ impl Sets {
     pub(super) fn length<J: Journal>(&self, store: &Store<J>, held: Held) -> u64 {
         match held {
             Held::Whole(found) => packed_set::count(packed_of(store, found)) as u64,
-            Held::Parts(root) => self.pages_of(root).members(),
+            Held::Parts(root) => self.bins_of(root).members(),
         }
     }
 

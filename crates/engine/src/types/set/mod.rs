@@ -1,13 +1,13 @@
 //! Sets: members without values. A small one lies whole in its record, packed
 //! ([`remora_layout::packed_set`]); a larger one has a root record and parts, most of which hold
-//! several members each ([`pages`]).
+//! several members each ([`bins`]).
 //!
 //! A change is logged by its result: members added, members removed, or the key removed.
 
+mod bins;
 mod change;
 mod combine;
 mod held;
-mod pages;
 mod read;
 mod table;
 mod transfer;
@@ -18,8 +18,8 @@ use super::content::Content;
 use super::object::{DumpedPart, LongRead, On, Turn, Type};
 use crate::elements::{self, Reading};
 use crate::store::{DumpAt, Now, Store};
+use bins::Members;
 use combine::Combining;
-use pages::Members;
 use remora_arena::{Journal, Slot, state_in};
 use remora_layout::kind::Kind;
 use remora_layout::limits::RELEASE_RECORDS;
@@ -90,9 +90,7 @@ impl<J: Journal> Type<J> for Sets {
         let held = Self::find(store, on)?;
         let members = held.map_or(0, |held| self.length(store, held));
         let reading = match command {
-            SetCommand::All => {
-                Reading::all::<Members, J>(store, (held, members), Told::Names)
-            }
+            SetCommand::All => Reading::all::<Members, J>(store, (held, members), Told::Names),
             SetCommand::Random { count } => {
                 let seed = self.draw(store);
                 Reading::random::<Members, J>(store, (held, members), (count, Told::Names), seed)
@@ -118,7 +116,7 @@ impl<J: Journal> Type<J> for Sets {
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool {
         let is_released = store.release_parts(root, RELEASE_RECORDS, now);
         if is_released {
-            self.pages.remove(&root);
+            self.bins.remove(&root);
         }
         is_released
     }
@@ -136,7 +134,7 @@ impl<J: Journal> Type<J> for Sets {
     }
 
     fn dump(&self, store: &Store<J>, root: u32, at: &mut DumpAt, piece: &mut Vec<u8>) -> bool {
-        transfer::dump(store, (root, &self.pages[&root]), at, piece)
+        transfer::dump(store, (root, &self.bins[&root]), at, piece)
     }
 
     fn begin_load(
@@ -170,8 +168,8 @@ impl<J: Journal> Type<J> for Sets {
     fn audit(&self, store: &Store<J>) -> Result<u64, String> {
         // The parts of a dead one are released in turns.
         let is_there = |root: &u32| state_in(&store.owner, *root) != State::Dead;
-        for (&root, pages) in self.pages.iter().filter(|(root, _)| is_there(root)) {
-            pages.audit(store, root)?;
+        for (&root, bins) in self.bins.iter().filter(|(root, _)| is_there(root)) {
+            bins.audit(store, root)?;
         }
         store.parts.audit(&store.owner, &store.slots, Kind::SET_PART)
     }

@@ -1,7 +1,7 @@
 //! Reads of sets that are one step: several members, and scans.
 
+use super::bins::{Bins, Members, is_bin};
 use super::held::Sets;
-use super::pages::{Members, Pages, is_page};
 use crate::elements::{Elements, Held, ScanOptions, packed_of};
 use crate::store::Store;
 use remora_arena::Journal;
@@ -9,7 +9,7 @@ use remora_index::hash::{record_key, record_value};
 use remora_protocol::elements::Told;
 use remora_protocol::{Items, Reply};
 
-/// Lowest bit of a cursor: of a bucket of members of their own, behind all pages.
+/// Lowest bit of a cursor: of a bucket of members of their own, behind all bins.
 const OWN: u64 = 1;
 
 impl Sets {
@@ -26,8 +26,8 @@ impl Sets {
         Reply { value: Some(&self.scratch), ..Reply::number(self.scratch.len() as i64) }
     }
 
-    /// One step of a scan. A cursor is twice a page's number; behind the pages twice a bucket's, and
-    /// [`OWN`]. Splits move members only to later pages, and no page or bucket is removed.
+    /// One step of a scan. A cursor is twice a bin's number; behind the bins twice a bucket's, and
+    /// [`OWN`]. Splits move members only to later bins, and no bin or bucket is removed.
     pub(super) fn scan<J: Journal>(
         &mut self,
         store: &Store<J>,
@@ -47,8 +47,8 @@ impl Sets {
                 0
             }
             Some(Held::Parts(root)) => {
-                let pages = *self.pages_of(root);
-                scan_parts((store, root.slot.slot), pages, cursor, (&mut looks, &mut list))
+                let bins = *self.bins_of(root);
+                scan_parts((store, root.slot.slot), bins, cursor, (&mut looks, &mut list))
             }
         };
         self.scratch = list;
@@ -58,7 +58,7 @@ impl Sets {
 
 fn scan_parts<J: Journal>(
     (store, root): (&Store<J>, u32),
-    pages: Pages,
+    bins: Bins,
     cursor: u64,
     (looks, list): (&mut ScanOptions, &mut Vec<u8>),
 ) -> u64 {
@@ -70,10 +70,10 @@ fn scan_parts<J: Journal>(
         let (is_own, place) = (at & OWN != 0, at >> 1);
         let end = match is_own {
             true => parts.buckets(),
-            false => pages.count(),
+            false => bins.count(),
         };
         if place >= end {
-            if is_own || !pages.has_own() {
+            if is_own || !bins.has_own() {
                 return 0;
             }
             at = OWN;
@@ -81,11 +81,13 @@ fn scan_parts<J: Journal>(
         }
         let slots = match is_own {
             true => parts.in_bucket(&store.owner, place),
-            false => Pages::page(store, root, place).map(|found| found.slot.slot).into_iter().collect(),
+            false => {
+                Bins::bin(store, root, place).map(|found| found.slot.slot).into_iter().collect()
+            }
         };
         for slot in slots {
             let name = record_key(&store.owner, slot);
-            if is_own && is_page(name) {
+            if is_own && is_bin(name) {
                 continue;
             }
             Members::of_part(name, record_value(&store.owner, slot), |member, value| {

@@ -1,7 +1,7 @@
 //! A large set on its way to another key: a piece is a list of members.
 
+use super::bins::{Bins, Members, is_bin};
 use super::held::Sets;
-use super::pages::{Members, Pages, is_page};
 use crate::elements::{Elements, dump_parts};
 use crate::store::{DumpAt, Store};
 use crate::types::object::{DumpedPart, On, resume};
@@ -15,11 +15,11 @@ use remora_protocol::set::{SetCommand, each_member};
 use remora_protocol::{Items, Request};
 use std::collections::BTreeSet;
 
-/// How far a dump has come: first the pages, then the members of their own. A split moves members
-/// only within the range of places of its page, and none becomes a part of its own.
+/// How far a dump has come: first the bins, then the members of their own. A split moves members
+/// only within the range of places of its bin, and none becomes a part of its own.
 #[derive(Default)]
 struct At {
-    pages: u64,
+    bins: u64,
     own: u64,
 }
 
@@ -27,7 +27,7 @@ struct At {
 /// written, however the set grows meanwhile.
 pub(super) fn dump<J: Journal>(
     store: &Store<J>,
-    (root, pages): (u32, &Pages),
+    (root, bins): (u32, &Bins),
     dump_at: &mut DumpAt,
     piece: &mut Vec<u8>,
 ) -> bool {
@@ -36,23 +36,23 @@ pub(super) fn dump<J: Journal>(
     let push = |name: &[u8], value: &[u8], piece: &mut Vec<u8>| {
         Members::of_part(name, value, |member, _| Items::push(piece, member));
     };
-    while at.pages < SCAN_END && visited < DUMP_PIECE_PARTS && piece.len() < DUMP_PIECE_BYTES {
-        let (page, next) = pages.at_scan_place(at.pages as u32);
-        if let Some(found) = Pages::page(store, root, page) {
+    while at.bins < SCAN_END && visited < DUMP_PIECE_PARTS && piece.len() < DUMP_PIECE_BYTES {
+        let (bin, next) = bins.at_scan_place(at.bins as u32);
+        if let Some(found) = Bins::bin(store, root, bin) {
             each_member(record_value(&store.owner, found.slot.slot), |member| {
                 Items::push(piece, member);
                 visited += 1;
             });
         }
         visited += 1;
-        at.pages = next;
+        at.bins = next;
     }
-    if at.pages == SCAN_END && !pages.has_own() {
+    if at.bins == SCAN_END && !bins.has_own() {
         at.own = SCAN_END;
     }
-    if at.pages == SCAN_END && visited == 0 {
+    if at.bins == SCAN_END && visited == 0 {
         dump_parts(store, root, &mut at.own, piece, |name, value, piece| {
-            if !is_page(name) {
+            if !is_bin(name) {
                 push(name, value, piece);
             }
         });
@@ -70,7 +70,7 @@ impl Sets {
     ) -> Result<Slot, Status> {
         let made = store.new_parts((on.key, on.hash), (Kind::SET, Kind::SET_PART), 0, on.now);
         let root = made.map_err(|ArenaFull { .. }| Status::OutOfMemory)?;
-        self.pages.insert(root.slot, Pages::default());
+        self.bins.insert(root.slot, Bins::default());
         Ok(root)
     }
 
@@ -85,9 +85,8 @@ impl Sets {
         let members = Items::parse(piece).ok_or(Status::Malformed)?;
         let members: Option<BTreeSet<&[u8]>> = members.iter().collect();
         let members = members.ok_or(Status::Malformed)?;
-        let pages = self.pages.get_mut(&root).ok_or(Status::Malformed)?;
-        pages
-            .add((store, root), members.into_iter(), None, on.now)
+        let bins = self.bins.get_mut(&root).ok_or(Status::Malformed)?;
+        bins.add((store, root), members.into_iter(), None, on.now)
             .map(drop)
             .map_err(|ArenaFull { .. }| Status::OutOfMemory)
     }

@@ -1,15 +1,15 @@
-//! The members of a large set. Its short members lie in *pages*: parts that hold several members
+//! The members of a large set. Its short members lie in *bins*: parts that hold several members
 //! each, so that a member costs few bytes beside its own. A long member is a part of its own.
 //!
 //! ```text
-//! page        name: 0 | number 4      value: items (`remora_layout::packed_set`)
+//! bin        name: 0 | number 4      value: items (`remora_layout::packed_set`)
 //! own member  name: 1 | member        no value
 //! ```
-//! A member's page follows from its hash, as a key's bucket does: pages are split in order, one at a
-//! time, so that a page has [`SET_PAGE_MEMBERS`] members on average (linear hashing, decision 0012).
-//! An empty page has no part. Pages are never joined again.
+//! A member's bin follows from its hash, as a key's bucket does: bins are split in order, one at a
+//! time, so that a bin has [`SET_BIN_MEMBERS`] members on average (linear hashing, decision 0012).
+//! An empty bin has no part. Bins are never joined again.
 //!
-//! Invariant: a member is in one part. A short member is in its page, or it *spilled*: that page was
+//! Invariant: a member is in one part. A short member is in its bin, or it *spilled*: that bin was
 //! full, and the member is a part of its own until it is removed.
 
 use crate::elements::Elements;
@@ -19,9 +19,9 @@ use remora_index::hash::{record_key, record_value};
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
-    OBJECT_BASE_BUCKETS, SET_PAGE_MEMBERS, SET_PAGE_MOST_MEMBERS, WHOLE_ITEM_BYTES,
+    OBJECT_BASE_BUCKETS, SET_BIN_MEMBERS, SET_BIN_MOST_MEMBERS, WHOLE_ITEM_BYTES,
 };
-use remora_layout::packed_set::{self, OWN, PAGE, begin_items, push_item};
+use remora_layout::packed_set::{self, BIN, OWN, begin_items, push_item};
 use remora_layout::table::TableShape;
 use remora_protocol::Command;
 use remora_protocol::set::each_member;
@@ -37,8 +37,8 @@ pub(super) struct Members;
 impl Elements for Members {
     const KIND: Kind = Kind::SET;
     const PART: Kind = Kind::SET_PART;
-    /// A chain has seven pages on average.
-    const LOT_PLACES: u64 = 20 * SET_PAGE_MEMBERS;
+    /// A chain has seven bins on average.
+    const LOT_PLACES: u64 = 20 * SET_BIN_MEMBERS;
 
     fn of_whole(value: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
         each_member(value, |member| each(member, &[]));
@@ -52,19 +52,19 @@ impl Elements for Members {
     }
 
     fn in_part(name: &[u8], value: &[u8]) -> u64 {
-        if is_page(name) { packed_set::count(value) as u64 } else { 1 }
+        if is_bin(name) { packed_set::count(value) as u64 } else { 1 }
     }
 }
 
-/// Whether a part of this name is a page.
-pub(super) fn is_page(name: &[u8]) -> bool {
-    name.first() == Some(&PAGE)
+/// Whether a part of this name is a bin.
+pub(super) fn is_bin(name: &[u8]) -> bool {
+    name.first() == Some(&BIN)
 }
 
-/// The name of a page.
-fn page_name(page: u64) -> [u8; 5] {
-    let [a, b, c, d, ..] = page.to_le_bytes();
-    [PAGE, a, b, c, d]
+/// The name of a bin.
+fn bin_name(bin: u64) -> [u8; 5] {
+    let [a, b, c, d, ..] = bin.to_le_bytes();
+    [BIN, a, b, c, d]
 }
 
 fn own_name(member: &[u8]) -> Vec<u8> {
@@ -73,11 +73,11 @@ fn own_name(member: &[u8]) -> Vec<u8> {
 
 /// What is known of a large set beside its parts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pages {
-    /// Its buckets are the pages.
+pub(super) struct Bins {
+    /// Its buckets are the bins.
     shape: TableShape,
-    /// Members in pages.
-    paged: u64,
+    /// Members in bins.
+    binned: u64,
     /// Members that are parts of their own, the spilled ones included.
     own: u64,
     /// Short ones among them.
@@ -86,29 +86,29 @@ pub(super) struct Pages {
     pub changes: u64,
 }
 
-impl Default for Pages {
+impl Default for Bins {
     fn default() -> Self {
         let base = OBJECT_BASE_BUCKETS;
         let shape = TableShape::of_object(base, base).expect("a power of two");
-        Self { shape, paged: 0, own: 0, spilled: 0, changes: 0 }
+        Self { shape, binned: 0, own: 0, spilled: 0, changes: 0 }
     }
 }
 
-/// A change of members that is worked out: the new content of pages, and members of their own.
+/// A change of members that is worked out: the new content of bins, and members of their own.
 struct Change<'m> {
-    after: Pages,
+    after: Bins,
     /// By their numbers; items.
-    pages: BTreeMap<u64, Vec<u8>>,
+    bins: BTreeMap<u64, Vec<u8>>,
     new_own: Vec<&'m [u8]>,
     old_own: Vec<&'m [u8]>,
     /// Members that were added or removed.
     changed: u64,
 }
 
-impl Pages {
+impl Bins {
     /// How many members there are.
     pub const fn members(&self) -> u64 {
-        self.paged + self.own
+        self.binned + self.own
     }
 
     /// Whether any members are parts of their own.
@@ -116,27 +116,27 @@ impl Pages {
         self.own > 0
     }
 
-    /// Pages, with parts or without.
+    /// Bins, with parts or without.
     pub const fn count(&self) -> u64 {
         self.shape.buckets()
     }
 
-    /// The page at a place in the order of a scan, and the place behind it.
+    /// The bin at a place in the order of a scan, and the place behind it.
     pub fn at_scan_place(&self, place: u32) -> (u64, u64) {
         self.shape.at_scan_place(place)
     }
 
-    /// The part of a page.
-    pub fn page<J: Journal>(store: &Store<J>, root: u32, page: u64) -> Option<Found> {
-        store.parts.of(root).find(&store.owner, &page_name(page))
+    /// The part of a bin.
+    pub fn bin<J: Journal>(store: &Store<J>, root: u32, bin: u64) -> Option<Found> {
+        store.parts.of(root).find(&store.owner, &bin_name(bin))
     }
 
     /// The part that holds a member.
     pub fn find<J: Journal>(&self, store: &Store<J>, root: u32, member: &[u8]) -> Option<Found> {
         let parts = store.parts.of(root);
         if member.len() <= WHOLE_ITEM_BYTES {
-            let page = parts.hash(member).bucket(self.count());
-            let found = Self::page(store, root, page).filter(|found| {
+            let bin = parts.hash(member).bucket(self.count());
+            let found = Self::bin(store, root, bin).filter(|found| {
                 let value = record_value(&store.owner, found.slot.slot);
                 packed_set::contains(value, member, || None)
             });
@@ -182,7 +182,7 @@ impl Pages {
     }
 
     fn wants_split(&self) -> bool {
-        self.paged > self.count() * SET_PAGE_MEMBERS && self.shape.grown().is_some()
+        self.binned > self.count() * SET_BIN_MEMBERS && self.shape.grown().is_some()
     }
 
     /// Plans the parts of a change, logs it, and publishes them.
@@ -193,20 +193,20 @@ impl Pages {
         entry: Option<Logged<'_>>,
         now: Now,
     ) -> Result<u64, ArenaFull> {
-        let Change { mut after, pages, new_own, old_own, changed } = change;
+        let Change { mut after, bins, new_own, old_own, changed } = change;
         if changed == 0 {
             return Ok(0);
         }
         let (full, empty): (Vec<_>, Vec<_>) =
-            pages.iter().partition(|(_, items)| packed_set::count(items) > 0);
+            bins.iter().partition(|(_, items)| packed_set::count(items) > 0);
         let put: Vec<(Vec<u8>, &[u8])> = full
             .into_iter()
-            .map(|(&page, items)| (page_name(page).to_vec(), &items[..]))
+            .map(|(&bin, items)| (bin_name(bin).to_vec(), &items[..]))
             .chain(new_own.into_iter().map(|member| (own_name(member), &[][..])))
             .collect();
         let gone: Vec<Vec<u8>> = empty
             .into_iter()
-            .map(|(&page, _)| page_name(page).to_vec())
+            .map(|(&bin, _)| bin_name(bin).to_vec())
             .chain(old_own.into_iter().map(own_name))
             .collect();
         let pairs = put.iter().map(|(name, value)| (&name[..], *value));
@@ -231,28 +231,28 @@ impl Pages {
     /// A description of the first mismatch.
     pub fn audit<J: Journal>(&self, store: &Store<J>, root: u32) -> Result<(), String> {
         let parts = store.parts.of(root);
-        let (mut paged, mut own, mut spilled, mut error) = (0, 0, 0, None);
+        let (mut binned, mut own, mut spilled, mut error) = (0, 0, 0, None);
         for slot in (0..parts.buckets()).flat_map(|at| parts.in_bucket(&store.owner, at)) {
             let name = record_key(&store.owner, slot);
             let value = record_value(&store.owner, slot);
-            if !is_page(name) {
+            if !is_bin(name) {
                 own += 1;
                 spilled += u64::from(name.len() <= 1 + WHOLE_ITEM_BYTES);
                 continue;
             }
             let mut members = std::collections::BTreeSet::new();
             each_member(value, |member| {
-                let page = parts.hash(member).bucket(self.count());
-                if name != page_name(page) || !members.insert(member.to_vec()) {
-                    error = Some(format!("a member stands in another page, or twice: root {root}"));
+                let bin = parts.hash(member).bucket(self.count());
+                if name != bin_name(bin) || !members.insert(member.to_vec()) {
+                    error = Some(format!("a member stands in another bin, or twice: root {root}"));
                 }
             });
             if members.is_empty() {
-                error = Some(format!("an empty page has a part: root {root}"));
+                error = Some(format!("an empty bin has a part: root {root}"));
             }
-            paged += members.len() as u64;
+            binned += members.len() as u64;
         }
-        if (paged, own, spilled) != (self.paged, self.own, self.spilled) {
+        if (binned, own, spilled) != (self.binned, self.own, self.spilled) {
             error = Some(format!("a set's members are not those of the books: root {root}"));
         }
         error.map_or(Ok(()), Err)
@@ -260,18 +260,18 @@ impl Pages {
 }
 
 impl<'m> Change<'m> {
-    fn begin(after: Pages) -> Self {
+    fn begin(after: Bins) -> Self {
         let (new_own, old_own) = (Vec::new(), Vec::new());
-        Self { after, pages: BTreeMap::new(), new_own, old_own, changed: 0 }
+        Self { after, bins: BTreeMap::new(), new_own, old_own, changed: 0 }
     }
 
-    /// The content of a page, as it is so far.
-    fn page<J: Journal>(&mut self, store: &Store<J>, root: u32, page: u64) -> &mut Vec<u8> {
-        match self.pages.entry(page) {
+    /// The content of a bin, as it is so far.
+    fn bin<J: Journal>(&mut self, store: &Store<J>, root: u32, bin: u64) -> &mut Vec<u8> {
+        match self.bins.entry(bin) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let mut items = Vec::new();
-                match Pages::page(store, root, page) {
+                match Bins::bin(store, root, bin) {
                     Some(found) => {
                         let value = record_value(&store.owner, found.slot.slot);
                         items.reserve(value.len() + 1 + WHOLE_ITEM_BYTES);
@@ -289,12 +289,12 @@ impl<'m> Change<'m> {
         store.parts.of(root).find(&store.owner, &own_name(member)).is_some()
     }
 
-    /// Whether a page holds a member, as it is so far.
-    fn pages<J: Journal>(&self, store: &Store<J>, root: u32, page: u64, member: &[u8]) -> bool {
+    /// Whether a bin holds a member, as it is so far.
+    fn holds<J: Journal>(&self, store: &Store<J>, root: u32, bin: u64, member: &[u8]) -> bool {
         let contains = |items: &[u8]| packed_set::contains(items, member, || None);
-        match self.pages.get(&page) {
+        match self.bins.get(&bin) {
             Some(items) => contains(items),
-            None => Pages::page(store, root, page)
+            None => Bins::bin(store, root, bin)
                 .is_some_and(|found| contains(record_value(&store.owner, found.slot.slot))),
         }
     }
@@ -303,16 +303,16 @@ impl<'m> Change<'m> {
     fn add<J: Journal>(&mut self, store: &Store<J>, root: u32, member: &'m [u8]) {
         let is_short = member.len() <= WHOLE_ITEM_BYTES;
         if is_short {
-            let page = store.parts.of(root).hash(member).bucket(self.after.count());
-            if self.pages(store, root, page, member)
+            let bin = store.parts.of(root).hash(member).bucket(self.after.count());
+            if self.holds(store, root, bin, member)
                 || (self.after.spilled > 0 && Self::is_own(store, root, member))
             {
                 return;
             }
-            let items = self.page(store, root, page);
-            if packed_set::count(items) < SET_PAGE_MOST_MEMBERS {
+            let items = self.bin(store, root, bin);
+            if packed_set::count(items) < SET_BIN_MOST_MEMBERS {
                 push_item(items, member);
-                self.after.paged += 1;
+                self.after.binned += 1;
                 self.changed += 1;
                 return;
             }
@@ -329,9 +329,9 @@ impl<'m> Change<'m> {
     fn remove<J: Journal>(&mut self, store: &Store<J>, root: u32, member: &'m [u8]) {
         let is_short = member.len() <= WHOLE_ITEM_BYTES;
         if is_short {
-            let page = store.parts.of(root).hash(member).bucket(self.after.count());
-            if self.pages(store, root, page, member) {
-                let items = self.page(store, root, page);
+            let bin = store.parts.of(root).hash(member).bucket(self.after.count());
+            if self.holds(store, root, bin, member) {
+                let items = self.bin(store, root, bin);
                 let mut kept = Vec::with_capacity(items.len());
                 begin_items(&mut kept);
                 each_member(items, |other| {
@@ -340,7 +340,7 @@ impl<'m> Change<'m> {
                     }
                 });
                 *items = kept;
-                self.after.paged -= 1;
+                self.after.binned -= 1;
                 self.changed += 1;
                 return;
             }
@@ -353,11 +353,11 @@ impl<'m> Change<'m> {
         }
     }
 
-    /// Splits the next page: some of its members go to a new one.
+    /// Splits the next bin: some of its members go to a new one.
     fn split<J: Journal>(&mut self, store: &Store<J>, root: u32) {
         let Some(grown) = self.after.shape.grown() else { return };
-        let (page, new) = (self.after.shape.splits_next(), self.after.count());
-        let items = std::mem::take(self.page(store, root, page));
+        let (bin, new) = (self.after.shape.splits_next(), self.after.count());
+        let items = std::mem::take(self.bin(store, root, bin));
         let (mut stays, mut goes) = (Vec::new(), Vec::new());
         begin_items(&mut stays);
         begin_items(&mut goes);
@@ -366,7 +366,7 @@ impl<'m> Change<'m> {
             push_item(if to == new { &mut goes } else { &mut stays }, member);
         });
         self.after.shape = grown;
-        self.pages.insert(page, stays);
-        self.pages.insert(new, goes);
+        self.bins.insert(bin, stays);
+        self.bins.insert(new, goes);
     }
 }
