@@ -7,6 +7,7 @@ use crate::elements::{InWhole, OpenObject, Readable, encoded};
 use crate::error::Error;
 use crate::found::Reading;
 use crate::path::{Path, ServedBy};
+use remora_fabric::Link;
 use remora_index::hash::ObjectRef;
 use remora_layout::kind::Kind;
 use remora_layout::packed_set::part_holds;

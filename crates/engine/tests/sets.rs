@@ -156,6 +156,29 @@ fn combine(shard: &mut Shard, model: &Model, random: &mut Random) {
     }
 }
 
+/// Asks for so many members by chance.
+fn draw_some(shard: &mut Shard, key: &[u8], held: &Set, random: &mut Random) {
+    let count = random.below(12) as i64 - 4;
+    let (_, number, value) = of(shard, key, SetCommand::Random { count });
+    let value = value.unwrap();
+    let told: Vec<&[u8]> = Items::parse(&value).unwrap().iter().flatten().collect();
+    assert!(told.iter().all(|of| held.contains(*of)) && told.len() == number as usize);
+    let least = count.unsigned_abs() as usize;
+    let most = if count > 0 { least.min(held.len()) } else { least };
+    assert_eq!(told.len(), if held.is_empty() { 0 } else { most });
+    assert!(count < 0 || as_set(&value).len() == most);
+}
+
+/// Removes so many members by chance.
+fn pop(shard: &mut Shard, key: &[u8], (held, model): (&Set, &mut Model), random: &mut Random) {
+    let count = if random.below(60) == 0 { 100_000 } else { random.below(5) };
+    let (_, number, value) = of(shard, key, SetCommand::Pop { count });
+    let popped = as_set(&value.unwrap());
+    assert_eq!(popped.len(), held.len().min(count as usize));
+    assert!(popped.len() == number as usize && popped.is_subset(held));
+    take(model, key, &popped.into_iter().collect::<Vec<_>>());
+}
+
 /// One random operation on both.
 fn step(shard: &mut Shard, model: &mut Model, random: &mut Random) {
     let key = format!("set {}", random.below(5)).into_bytes();
@@ -189,25 +212,8 @@ fn step(shard: &mut Shard, model: &mut Model, random: &mut Random) {
             let told: Vec<u8> = some.iter().map(|of| u8::from(held.contains(of))).collect();
             assert_eq!(value.unwrap(), told);
         }
-        10 => {
-            let count = random.below(12) as i64 - 4;
-            let (_, number, value) = of(shard, &key, SetCommand::Random { count });
-            let value = value.unwrap();
-            let told: Vec<&[u8]> = Items::parse(&value).unwrap().iter().flatten().collect();
-            assert!(told.iter().all(|of| held.contains(*of)) && told.len() == number as usize);
-            let least = count.unsigned_abs() as usize;
-            let most = if count > 0 { least.min(held.len()) } else { least };
-            assert_eq!(told.len(), if held.is_empty() { 0 } else { most });
-            assert!(count < 0 || as_set(&value).len() == most);
-        }
-        11 => {
-            let count = if random.below(60) == 0 { 100_000 } else { random.below(5) };
-            let (_, number, value) = of(shard, &key, SetCommand::Pop { count });
-            let popped = as_set(&value.unwrap());
-            assert_eq!(popped.len(), held.len().min(count as usize));
-            assert!(popped.len() == number as usize && popped.is_subset(&held));
-            take(model, &key, &popped.into_iter().collect::<Vec<_>>());
-        }
+        10 => draw_some(shard, &key, &held, random),
+        11 => pop(shard, &key, (&held, model), random),
         12 => {
             let to = format!("set {}", random.below(5)).into_bytes();
             let list = list([&to[..], &one]);

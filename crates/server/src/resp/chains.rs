@@ -19,7 +19,7 @@ use remora_protocol::message::Status;
 use remora_protocol::{Command, Items, Request as On};
 use remora_resp::ReplyForm;
 use remora_resp::keys::Keys;
-use remora_resp::request::{Chain, ChainLink, ElementMove};
+use remora_resp::request::{Chain, ChainLink, ElementMove, Request};
 use std::collections::VecDeque;
 
 /// The next step after an answer.
@@ -172,8 +172,21 @@ impl ElementMoving {
 }
 
 impl<H: Host> RespExecutor<H> {
+    /// A request that goes from shard to shard.
+    pub(super) fn of_several_objects(&mut self, responder: &mut Responder, request: Request<'_>) {
+        match request {
+            Request::Chain { keys, chain, count_to, form, to } => {
+                self.chain(responder, (keys, chain), (count_to, to), form);
+            }
+            Request::MoveElement { key, to, element, how, form } => {
+                self.move_element(responder, (key, to, element), how, form);
+            }
+            other => unreachable!("it stays at one shard: {other:?}"),
+        }
+    }
+
     /// One operation on the objects of several keys; its result may be stored at another one.
-    pub(super) fn chain(
+    fn chain(
         &mut self,
         responder: &mut Responder,
         (keys, chain): (Keys<'_>, &'static Chain),
@@ -206,7 +219,7 @@ impl<H: Host> RespExecutor<H> {
     }
 
     /// An element moves from one key's object to another's.
-    pub(super) fn move_element(
+    fn move_element(
         &mut self,
         responder: &mut Responder,
         (key, to, element): (&[u8], &[u8], &[u8]),

@@ -203,11 +203,8 @@ impl<H: Host> RespExecutor<H> {
             Request::Store { key, request, form, to } => {
                 self.object_command(responder, (key, request), form, Some(to));
             }
-            Request::Chain { keys, chain, count_to, form, to } => {
-                self.chain(responder, (keys, chain), (count_to, to), form);
-            }
-            Request::MoveElement { key, to, element, how, form } => {
-                self.move_element(responder, (key, to, element), how, form);
+            request @ (Request::Chain { .. } | Request::MoveElement { .. }) => {
+                self.of_several_objects(responder, request);
             }
             Request::EachPart { key, parts, request, form } => {
                 self.change_each_part(responder, key, (parts, request), form);
