@@ -295,6 +295,7 @@ fn a_turn_writes_a_bounded_part() {
             match Command::decode_within(operation).unwrap().1 {
                 Command::Load { key, step: LoadStep::Fill(piece), .. } => match key {
                     b"kept\0" => parts += Items::parse(piece).unwrap().iter().count() / 2,
+                    b"kept\x03" => parts += Items::parse(piece).unwrap().iter().count(),
                     b"kept\x01" => parts += Members::parse(piece).unwrap().iter().count(),
                     _ => {
                         let mut rest = piece;

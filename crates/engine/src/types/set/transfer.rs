@@ -8,7 +8,7 @@ use crate::types::object::{DumpedPart, On, resume};
 use remora_arena::{ArenaFull, Journal, Slot};
 use remora_index::hash::record_value;
 use remora_layout::kind::Kind;
-use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
+use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS, SET_BIN_MEMBERS};
 use remora_layout::table::SCAN_END;
 use remora_protocol::message::Status;
 use remora_protocol::set::{SetCommand, each_member};
@@ -36,7 +36,9 @@ pub(super) fn dump<J: Journal>(
     let push = |name: &[u8], value: &[u8], piece: &mut Vec<u8>| {
         Members::of_part(name, value, |member, _| Items::push(piece, member));
     };
-    while at.bins < SCAN_END && visited < DUMP_PIECE_PARTS && piece.len() < DUMP_PIECE_BYTES {
+    // A bin goes whole.
+    let most = DUMP_PIECE_PARTS - 2 * SET_BIN_MEMBERS as usize;
+    while at.bins < SCAN_END && visited <= most && piece.len() < DUMP_PIECE_BYTES {
         let (bin, next) = bins.at_scan_place(at.bins as u32);
         if let Some(found) = Bins::bin(store, root, bin) {
             each_member(record_value(&store.owner, found.slot.slot), |member| {
