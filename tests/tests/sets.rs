@@ -75,7 +75,7 @@ const CALLS: &[(&str, &[Word])] = &[
 fn draw_member(random: &mut Random) -> Vec<u8> {
     match random.below(30) {
         0 => "L".repeat(60 + random.below(10)).into_bytes(),
-        1 => (random.below(1 << 40) as i64 - (1_i64 << 39)).to_string().into_bytes(),
+        1 => (random.below(1_i64 << 40) - (1 << 39)).to_string().into_bytes(),
         2 => [&b"007"[..], b"-0", b"", b"9223372036854775807", b"+1"][random.below(5)].to_vec(),
         3 => {
             let bytes = random.below(20);
