@@ -1,8 +1,8 @@
-"""Memory of hashes beside Redis, in one run: resident bytes for each hash or field.
+"""Memory of hashes and sets beside Redis, in one run: resident bytes for each hash, field or member.
 
-    python3 bench/hash_memory.py target/release/remora
+    python3 bench/hash_memory.py target/release/remora [valkey-server]
 
-Starts both servers on free ports, once for each case, and fills each through one
+Starts the servers on free ports, once for each case, and fills each through one
 connection. Needs redis-server.
 """
 
@@ -34,10 +34,17 @@ def one_hash(pair):
         yield request(b"HSET", b"large", *words)
 
 
+def one_set(member):
+    for start in range(0, COUNT, 10):
+        yield request(b"SADD", b"large", *(member(at) for at in range(start, start + 10)))
+
+
 CASES = {
     "1 M hashes of 4 fields": small_hashes,
     "1 M fields, 13 + 11 bytes": lambda: one_hash(lambda at: (b"field:%07d" % at, b"value %d" % at)),
     "1 M fields, 7 + 6 bytes": lambda: one_hash(lambda at: (b"f%d" % at, b"%d" % at)),
+    "1 M members of 8 bytes": lambda: one_set(lambda at: b"m%07d" % at),
+    "1 M integers as members": lambda: one_set(lambda at: b"%d" % at),
 }
 
 
@@ -94,16 +101,20 @@ def measure(command, port, requests):
 
 def main():
     binary = sys.argv[1]
-    print(f"{'case':28} {'Redis':>8} {'Remora':>8}  bytes each")
+    peers = {"Redis": "redis-server"} | {"Valkey": at for at in sys.argv[2:3]}
+    print(f"{'case':28}", *(f"{name:>8}" for name in peers), f"{'Remora':>8}  bytes each")
     for name, requests in CASES.items():
         with tempfile.TemporaryDirectory() as directory:
-            port = free_port()
-            redis = ["redis-server", "--port", str(port), "--save", "", "--appendonly", "no"]
-            theirs = measure(redis, port, requests())
+            row = []
+            for peer in peers.values():
+                port = free_port()
+                command = [peer, "--port", str(port), "--save", "", "--appendonly", "no"]
+                row.append(measure(command, port, requests()))
             port = free_port()
             ours = [binary, "serve", "--port", str(port), "--socket", f"{directory}/s"]
             ours += ["--shards", "1", "--max-memory", "1GiB"]
-            print(f"{name:28} {theirs:8.1f} {measure(ours, port, requests()):8.1f}", flush=True)
+            row.append(measure(ours, port, requests()))
+            print(f"{name:28}", *(f"{each:8.1f}" for each in row), flush=True)
 
 
 main()

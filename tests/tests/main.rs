@@ -17,6 +17,7 @@ mod many_keys;
 mod pointers;
 mod renames;
 mod sessions;
+mod sets;
 mod strings;
 
 // Places: trees, geometries, GEO keys.

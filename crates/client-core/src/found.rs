@@ -54,6 +54,8 @@ pub(crate) enum FoundAt {
 pub(crate) enum Reading {
     /// The value's range in the landing memory, after this many retries.
     Value { from: usize, bytes: usize, retries: u32 },
+    /// What was read proves that there is none, after this many retries.
+    Absent { retries: u32 },
     /// There is no usable pointer.
     NoPointer,
     /// Only the owner knows.

@@ -8,7 +8,8 @@
 //!
 //! ```text
 //!   session       operations by name; followed: what following a cluster needs of it
-//!   read, batch, hash, trees     what each of them does, by either route
+//!   read, batch, trees           what each of them does, by either route
+//!   elements: hash, set          the same for objects with named elements
 //!   router        ask, or read?          directory   tables and pointers
 //!   asker         requests in flight     choose      what the routes cost
 //!   endpoint      one session's end: frames out, replies in, READs, clock, read lease
@@ -41,6 +42,7 @@ mod core;
 mod counts;
 mod data_buffers;
 mod directory;
+mod elements;
 mod endpoint;
 mod error;
 mod followed;
@@ -70,6 +72,7 @@ mod replicated;
 mod ring_set;
 mod router;
 mod session;
+mod set;
 mod subscriber;
 mod sync;
 mod synced;
@@ -104,6 +107,7 @@ pub use remora_protocol::Expiry;
 pub use remora_protocol::list::Side;
 pub use remora_protocol::tree::{Fields, ObjectId, PutObject};
 pub use session::Session;
+pub use set::{AllMembers, OpenSet};
 pub use subscriber::Subscriber;
 pub use synced::SyncPoint;
 pub use trees::{

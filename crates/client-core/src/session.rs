@@ -22,6 +22,7 @@ use crate::path::Path;
 use crate::read;
 use crate::replicated;
 use crate::router::Router;
+use crate::set::{AllMembers, OpenSet};
 use crate::synced::{self, SyncPoint};
 use crate::trees::{
     OpenTree, RefinedCount, RefinedFound, TreeFound, TreeObject, TreeSearcher, TreeSettings,
@@ -593,6 +594,52 @@ impl Session {
     /// Leaves the elements of a range.
     pub fn list_trim(&mut self, open: &OpenList, (start, stop): (i64, i64)) -> Result<(), Error> {
         open.trim(&mut self.core, start, stop)
+    }
+
+    /// A view of the set that a key holds, or will hold. Nothing is asked.
+    ///
+    /// # Errors
+    /// The key is too long.
+    pub fn open_set(&self, key: &[u8]) -> Result<OpenSet, Error> {
+        OpenSet::new(&self.core.directory, key)
+    }
+
+    /// Whether a set has a member: then there is a value, which is empty.
+    pub fn set_has(
+        &mut self,
+        open: &mut OpenSet,
+        member: &[u8],
+        path: Path,
+    ) -> Result<Got<'_>, Error> {
+        open.get(&mut self.core, member, path)
+    }
+
+    /// All members of a set, of one moment: of a small one read, if `path` allows it; those of a large
+    /// one are asked for, and as they are when the server begins to answer.
+    pub fn set_members(&mut self, open: &mut OpenSet, path: Path) -> Result<AllMembers, Error> {
+        open.all(&mut self.core, path)
+    }
+
+    /// Adds members, as one change; gives how many of them are new.
+    ///
+    /// # Errors
+    /// See [`Error`]. Without any member it is refused as malformed.
+    pub fn set_add(&mut self, open: &OpenSet, members: &[&[u8]]) -> Result<u64, Error> {
+        open.add(&mut self.core, members)
+    }
+
+    /// Removes members; gives how many of them were there. The key is gone with its last member.
+    ///
+    /// # Errors
+    /// See [`Error`]. Without any member it is refused as malformed.
+    pub fn set_remove(&mut self, open: &OpenSet, members: &[&[u8]]) -> Result<u64, Error> {
+        open.remove(&mut self.core, members)
+    }
+
+    /// Number of members; 0 without the key.
+    pub fn set_len(&mut self, open: &OpenSet) -> Result<u64, Error> {
+        self.core.begin()?;
+        open.len(&mut self.core)
     }
 
     /// Makes an empty tree. False if there is one of that name.

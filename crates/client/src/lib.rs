@@ -129,6 +129,7 @@ mod list;
 mod options;
 mod scan;
 mod session;
+mod set;
 mod string;
 mod time;
 mod trees;
@@ -142,8 +143,8 @@ pub use hash::HashKey;
 pub use list::ListKey;
 pub use options::{Address, Options, PointerCache, Transport, UnknownAddress, Wake};
 pub use remora_client_core::{
-    Counts, DataBufferCounts, Each, Explanation, Got, ListEvents, ListItems, Path, Policy, Route,
-    ServedBy, SyncPoint, Why,
+    AllMembers, Counts, DataBufferCounts, Each, Explanation, Got, ListEvents, ListItems, Path,
+    Policy, Route, ServedBy, SyncPoint, Why,
 };
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_layout::rect::{BadRect, Predicate, Rect};
@@ -151,6 +152,7 @@ pub use remora_layout::tree::TreeKind;
 pub use remora_protocol::tree::ObjectId;
 pub use scan::{Scan, ScannedKey};
 pub use session::{ExpireWhen, KeyType, Session, Ttl};
+pub use set::{Membership, SetKey};
 pub use string::{SetOptions, StringKey};
 pub use trees::{
     NewObject, TreeCount, TreeFound, TreeHit, TreeInfo, TreeKey, TreeObject, TreeReading,

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::time::{after, from_unix_ms, to_unix_ms};
-use crate::views::{HashViews, ListViews, TreeViews};
+use crate::views::{HashViews, ListViews, SetViews, TreeViews};
 use remora_client_core as core;
 use remora_layout::kind::Kind;
 use remora_protocol::message::Status;
@@ -13,14 +13,15 @@ use std::time::{Duration, SystemTime};
 /// the next operation.
 ///
 /// A handle names a key of one type: [`Session::string`], [`Session::hash`], [`Session::list`],
-/// [`Session::tree`], [`Session::geo`]. The session keeps the known locations of hashes, lists and
-/// trees, so that creating a handle again costs nothing.
+/// [`Session::member_set`], [`Session::tree`], [`Session::geo`]. The session keeps the known locations of
+/// hashes, lists, sets and trees, so that creating a handle again costs nothing.
 pub struct Session {
     pub(crate) core: core::Session,
     /// How values are fetched if a handle does not say otherwise.
     pub(crate) path: core::Path,
     pub(crate) hashes: HashViews,
     pub(crate) lists: ListViews,
+    pub(crate) sets: SetViews,
     pub(crate) trees: TreeViews,
 }
 
@@ -60,6 +61,8 @@ pub enum KeyType {
     Hash,
     /// A list.
     List,
+    /// A set.
+    Set,
     /// A tree of places.
     Tree,
     /// Members with positions on the globe.
@@ -74,6 +77,7 @@ impl KeyType {
             Kind::STRING => Self::String,
             Kind::HASH => Self::Hash,
             Kind::LIST => Self::List,
+            Kind::SET => Self::Set,
             Kind::RTREE => Self::Tree,
             Kind::GEO => Self::Geo,
             _ => Self::Other,
@@ -83,8 +87,8 @@ impl KeyType {
 
 impl Session {
     pub(crate) fn new(core: core::Session, path: core::Path) -> Self {
-        let (hashes, lists) = (HashViews::default(), ListViews::default());
-        Self { core, path, hashes, lists, trees: TreeViews::default() }
+        let (hashes, lists, sets, trees) = Default::default();
+        Self { core, path, hashes, lists, sets, trees }
     }
 
     /// The value of a string key: [`StringKey::get`](crate::StringKey::get).

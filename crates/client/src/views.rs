@@ -14,6 +14,9 @@ pub(crate) type HashViews = Views<core::OpenHash>;
 /// A session's views of lists, by their keys.
 pub(crate) type ListViews = Views<core::OpenList>;
 
+/// A session's views of sets, by their keys.
+pub(crate) type SetViews = Views<core::OpenSet>;
+
 /// A session's views of trees, by their keys.
 pub(crate) type TreeViews = Views<TreeView>;
 

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod elements;
 pub mod evict;
 pub mod geo_read;
 mod keys;

@@ -417,7 +417,8 @@ impl<J: Journal> Shard<J> {
         };
         let kind = self.store.kind(found);
         let name = match self.types.get(kind.of_type()) {
-            Some(of) => of.encoding(!kind.is_root()),
+            Some(of) if kind.is_root() => of.encoding(false),
+            Some(of) => of.whole_encoding(record_value(&self.store.owner, found.slot.slot)),
             None => string::encoding(record_value(&self.store.owner, found.slot.slot)),
         };
         let touches = self.store.evictor.touches(found.slot.slot).map_or(-1, i64::from);
@@ -505,7 +506,8 @@ impl<J: Journal> Shard<J> {
 
     /// The sequence for which the replies of a long read's last turn wait; 0 for none.
     pub fn wait_of(&self, read: &LongRead) -> u64 {
-        self.store.lag.newest_of(read.hash)
+        let newest = |hash: &KeyHash| self.store.lag.newest_of(*hash);
+        read.others.iter().map(newest).fold(newest(&read.hash), u64::max)
     }
 
     /// Sequence of the last change.

@@ -18,6 +18,7 @@ use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
+use remora_protocol::set::SetCommand;
 use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Items, Pairs};
 use remora_testing::Random;
@@ -124,7 +125,8 @@ impl Source {
     /// A step of giving a key to another one. Other things happen meanwhile.
     fn ask_within(&mut self, at: usize, database: Database, command: &Command<'_>) -> Answer {
         match self.random.below(12) {
-            0 => self.hash(),
+            0 if self.random.one_in(2) => self.hash(),
+            0 => self.members(),
             1 => self.tree(),
             2 => self.geo(),
             5 => self.list(),
@@ -141,8 +143,8 @@ impl Source {
 
     /// RENAME, COPY or MOVE; some of them stop before their end.
     fn give(&mut self) {
-        let kinds = [self.random.below(4), self.random.below(4)];
-        let [key, other] = kinds.map(|kind| self.key(["s", "g", "t", "h"][kind as usize]));
+        let kinds = [self.random.below(5), self.random.below(5)];
+        let [key, other] = kinds.map(|kind| self.key(["s", "g", "t", "h", "m"][kind as usize]));
         let other = if self.random.one_in(2) { other } else { [&key[..], b"+"].concat() };
         let how = How { replaces: self.random.one_in(2), keeps: self.random.one_in(2) };
         let on = |random: &mut Random| Database::new(3 * random.one_in(6) as usize).unwrap();
@@ -194,8 +196,9 @@ impl Source {
                 0..=8 => self.string(),
                 9..=11 => self.geo(),
                 12..=14 => self.tree(),
-                15 | 16 if self.random.one_in(2) => self.list(),
-                15 | 16 => self.hash(),
+                15 if self.random.one_in(2) => self.list(),
+                15 => self.hash(),
+                16 => self.members(),
                 17 if self.random.one_in(2) => self.give(),
                 17 => self.any_key(),
                 18 => self.pairs(),
@@ -373,6 +376,37 @@ impl Source {
         self.ask(&Command::Of { key, request: command.request() });
     }
 
+    /// One change of a set.
+    fn members(&mut self) {
+        let key = &self.key_or_other("m")[..];
+        let mut list = Vec::new();
+        let (most, is_text) = (if self.random.one_in(3) { 300 } else { 4 }, self.random.one_in(2));
+        for _ in 0..1 + self.random.below(most) {
+            let number = self.random.below(900).to_string();
+            let member = match self.random.below(20) {
+                0 => number.repeat(30),
+                _ if is_text => format!("m{number}"),
+                _ => number,
+            };
+            Items::push(&mut list, member.as_bytes());
+        }
+        let members = Items::parse(&list).unwrap();
+        let to = self.key("m");
+        let mut to_and_member = Vec::new();
+        Items::push(&mut to_and_member, &to);
+        Items::push(&mut to_and_member, members.iter().next().flatten().unwrap());
+        let command = match self.random.below(9) {
+            0..=4 => SetCommand::Add { members },
+            5 => SetCommand::Remove { members },
+            6 => SetCommand::Pop { count: self.random.below(40) },
+            7 if home(key, self.shards.len()) == home(&to, self.shards.len()) => {
+                SetCommand::Move { to_and_member: Items::parse(&to_and_member).unwrap() }
+            }
+            _ => SetCommand::Store { members },
+        };
+        self.ask(&Command::Of { key, request: command.request() });
+    }
+
     fn tree(&mut self) {
         let key = self.key_or_other("t");
         if self.random.one_in(12) {
@@ -458,7 +492,7 @@ impl Source {
     }
 
     fn any_key(&mut self) {
-        let kind = ["s", "g", "t", "h", "x"][self.random.below(5) as usize];
+        let kind = ["s", "g", "t", "h", "m", "x"][self.random.below(6) as usize];
         let key = &self.key(kind)[..];
         let at_ms = self.at_ms();
         let condition = match self.random.below(4) {

@@ -21,8 +21,9 @@ mod stalled_uploads;
 mod string_oracle;
 mod synced;
 
-// Hashes.
+// Hashes, and sets.
 mod hashes;
+mod sets;
 
 // Lists.
 mod lists;

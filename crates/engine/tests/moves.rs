@@ -18,6 +18,7 @@ use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
+use remora_protocol::set::SetCommand;
 use remora_protocol::tree::{Fields, ObjectId, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{
     Command, Condition, Dumped, ExpireCondition, Expiry, Items, LoadStep, Pairs,
@@ -28,7 +29,7 @@ const RENAME: How = How { replaces: true, keeps: false };
 const RENAME_NX: How = How { replaces: false, keeps: false };
 const COPY: How = How { replaces: false, keeps: true };
 const COPY_REPLACE: How = How { replaces: true, keeps: true };
-const TYPES: [&[u8]; 4] = [b"hash", b"geo", b"tree", b"list"];
+const TYPES: [&[u8]; 5] = [b"hash", b"geo", b"tree", b"list", b"set"];
 
 /// Some shards, and the time.
 struct World {
@@ -143,6 +144,16 @@ impl World {
         }
     }
 
+    fn set_members(&mut self, place: KeyRef<'_>, members: usize) {
+        for at in 0..members {
+            let mut list = Vec::new();
+            Items::push(&mut list, format!("member {at}").repeat(1 + at % 9).as_bytes());
+            let members = Items::parse(&list).unwrap();
+            let request = SetCommand::Add { members }.request();
+            assert_eq!(self.of(place, &Command::Of { key: place.key, request }).1, 1);
+        }
+    }
+
     fn geo(&mut self, place: KeyRef<'_>, members: usize) {
         let mut list = Vec::new();
         for at in 0..members {
@@ -190,6 +201,7 @@ impl World {
             b"hash" => self.hash(place, parts),
             b"geo" => self.geo(place, parts),
             b"list" => self.list(place, parts),
+            b"set" => self.set_members(place, parts),
             _ => self.tree(place, parts as u64),
         }
     }
@@ -204,6 +216,13 @@ impl World {
             b"list" => {
                 let request =
                     ListCommand::Pop { side: Side::Left, count: 1, fits_frame: false }.request();
+                self.of(place, &Command::Of { key: place.key, request }).0
+            }
+            b"set" => {
+                let mut list = Vec::new();
+                Items::push(&mut list, b"member 0");
+                let members = Items::parse(&list).unwrap();
+                let request = SetCommand::Remove { members }.request();
                 self.of(place, &Command::Of { key: place.key, request }).0
             }
             b"geo" => {
@@ -697,7 +716,7 @@ fn a_record_that_does_not_fit_leaves_all_as_it_was() {
 /// key where they were made.
 #[test]
 fn what_is_changed_once_a_dump_has_ended_is_not_removed() {
-    for key in [&b"string"[..], b"hash", b"geo", b"tree", b"list"] {
+    for key in [&b"string"[..], b"hash", b"geo", b"tree", b"list", b"set"] {
         for shard in [0, 1] {
             if (key, shard) == (b"string", 0) {
                 // It goes in one turn.

@@ -13,6 +13,7 @@ use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
+use remora_protocol::set::SetCommand;
 use remora_protocol::tree::{Objects, TreeCommand, TreeSettings};
 use remora_protocol::{Command, Condition, Expiry, Items};
 
@@ -25,13 +26,14 @@ const SECRET: u64 = 0x10c;
 enum Made {
     Hash,
     List,
+    Set,
     Tree,
     Geo,
     /// A string beside them.
     String,
 }
 
-const OBJECTS: [Made; 4] = [Made::Hash, Made::Tree, Made::Geo, Made::List];
+const OBJECTS: [Made; 5] = [Made::Hash, Made::Set, Made::Tree, Made::Geo, Made::List];
 /// Parts of an object.
 const PARTS: u64 = 200;
 
@@ -109,6 +111,16 @@ impl Fixture {
                 let (status, ..) = self.ask(&Command::Of { key, request: push.request() });
                 (status, if status == Status::Ok { number as i64 } else { 0 })
             }
+            Made::Set => {
+                let mut items = Vec::new();
+                for at in parts {
+                    Items::push(&mut items, format!("{at:060}").as_bytes());
+                }
+                let members = Items::parse(&items).unwrap();
+                let request = SetCommand::Add { members }.request();
+                let (status, added, _) = self.ask(&Command::Of { key, request });
+                (status, added)
+            }
             Made::Tree => {
                 let mut added = 0;
                 for at in parts {
@@ -150,6 +162,7 @@ impl Fixture {
                 let request = ListCommand::Length.request();
                 self.ask(&Command::Of { key, request }).1
             }
+            Made::Set => self.ask(&Command::Of { key, request: SetCommand::Length.request() }).1,
             Made::Tree => {
                 let window = Rect { min_x: -1.0, max_x: 1e6, min_y: -1.0, max_y: 1e6 };
                 let predicate = remora_layout::rect::Predicate::Intersects;
@@ -257,7 +270,8 @@ fn objects_of_any_type_make_room_for_each_other() {
 #[test]
 fn objects_and_strings_of_all_sizes_make_room_for_each_other() {
     let mut fixture = Fixture::new(Eviction::S3Fifo);
-    let made = |at: u64| [Made::Hash, Made::Tree, Made::String, Made::Geo][at as usize % 4];
+    let made =
+        |at: u64| [Made::Hash, Made::Tree, Made::String, Made::Geo, Made::Set][at as usize % 5];
     let objects = fill_twice(&mut fixture, made);
     for large in 0..6 {
         assert_eq!(fixture.set(&key(objects + large), &vec![1; 300_000]), Status::Ok, "{large}");

@@ -17,6 +17,7 @@ use remora_protocol::geo::{GeoCommand, Member, Members, Position};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
+use remora_protocol::set::SetCommand;
 use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand, TreeSettings};
 use remora_protocol::{
     Command, Condition, Dumped, ExpireCondition, Expiry, Items, LoadStep, Pairs,
@@ -50,6 +51,23 @@ fn change_hash(shard: &mut Shard, random: &mut Random, fields: u64) {
     let command = match random.below(3) {
         0 => HashCommand::Remove { names },
         _ => HashCommand::Set { pairs },
+    };
+    ask(shard, &Command::Of { key: KEY, request: command.request() });
+}
+
+/// One change of a set: members come and go, and bins split; some are too long for a bin.
+fn change_set(shard: &mut Shard, random: &mut Random, members: u64) {
+    let mut list = Vec::new();
+    for _ in 0..1 + random.below(40) {
+        let number = random.below(members);
+        let repeated = if number.is_multiple_of(17) { 30 } else { 1 };
+        Items::push(&mut list, format!("m{number}").repeat(repeated).as_bytes());
+    }
+    let members = Items::parse(&list).unwrap();
+    let command = match random.below(4) {
+        0 => SetCommand::Remove { members },
+        1 if random.one_in(4) => SetCommand::Pop { count: random.below(20) },
+        _ => SetCommand::Add { members },
     };
     ask(shard, &Command::Of { key: KEY, request: command.request() });
 }
@@ -165,6 +183,7 @@ pub fn change_of(kind: Kind) -> fn(&mut Shard, &mut Random, u64) {
         Kind::STRING => change_string,
         Kind::HASH => change_hash,
         Kind::LIST => change_list,
+        Kind::SET => change_set,
         Kind::GEO => change_geo,
         Kind::RTREE => change_tree,
         other => panic!("no test of a snapshot of {other:?}"),
@@ -294,9 +313,9 @@ fn a_turn_writes_a_bounded_part() {
     ask(&mut source, &set(b"longest", &vec![3; 5 << 20]));
     let mut random = Random::new(3);
     let change = |shard: &mut Shard, random: &mut Random, key: usize| {
-        [change_hash, change_geo, change_tree][key](shard, random, 9_000);
+        [change_hash, change_geo, change_tree, change_set][key](shard, random, 9_000);
     };
-    for key in 0..3 {
+    for key in 0..4 {
         (0..900).for_each(|_| change(&mut source, &mut random, key));
         let kept = [&b"kept"[..], &[key as u8]].concat();
         let mut ask = |_: usize, _: Database, command: &Command<'_>| {
@@ -321,6 +340,7 @@ fn a_turn_writes_a_bounded_part() {
             match Command::decode_within(operation).unwrap().1 {
                 Command::Load { key, step: LoadStep::Fill(piece), .. } => match key {
                     b"kept\0" => parts += Items::parse(piece).unwrap().iter().count() / 2,
+                    b"kept\x03" => parts += Items::parse(piece).unwrap().iter().count(),
                     b"kept\x01" => parts += Members::parse(piece).unwrap().iter().count(),
                     _ => {
                         let mut rest = piece;
@@ -674,7 +694,7 @@ fn a_key_may_get_an_object_while_a_snapshot_is_under_way() {
 /// with its expiry.
 #[test]
 fn an_object_that_is_being_filled_may_be_empty_for_a_moment() {
-    for kind in [Kind::HASH, Kind::GEO] {
+    for kind in [Kind::HASH, Kind::GEO, Kind::SET] {
         let mut source = shard(1, 64 << 20, Eviction::None);
         let mut random = Random::new(7);
         (0..300).for_each(|_| change_of(kind)(&mut source, &mut random, 1_000));
@@ -699,6 +719,7 @@ fn an_object_that_is_being_filled_may_be_empty_for_a_moment() {
                 names.iter().step_by(2).for_each(|name| Items::push(&mut list, name.unwrap()));
                 HashCommand::Remove { names: Items::parse(&list).unwrap() }.request()
             }
+            Kind::SET => SetCommand::Remove { members: Items::parse(piece).unwrap() }.request(),
             _ => {
                 let members = Members::parse(piece).unwrap();
                 for Member { member, .. } in members.iter() {

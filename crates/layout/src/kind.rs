@@ -26,7 +26,7 @@ impl Kind {
     pub const HASH: Self = Self(1);
     /// The root record of a list.
     pub const LIST: Self = Self(2);
-    /// Reserved: the root record of a set.
+    /// The root record of a set.
     pub const SET: Self = Self(3);
     /// Reserved: the root record of a sorted set.
     pub const SORTED_SET: Self = Self(4);
@@ -45,6 +45,8 @@ impl Kind {
     pub const HASH_FIELD: Self = Self(66);
     /// A chunk of a list's entries.
     pub const LIST_CHUNK: Self = Self(67);
+    /// Some members of a set.
+    pub const SET_PART: Self = Self(68);
 
     /// The name that users know for a key of this kind; to Redis a GEO key is a sorted set.
     pub const fn name(self) -> &'static str {
@@ -101,7 +103,8 @@ mod tests {
             Kind::GEO,
             Kind::COLLECTION,
         ];
-        let parts = [Kind::GEO_MEMBER, Kind::OBJECT, Kind::HASH_FIELD, Kind::LIST_CHUNK];
+        let parts =
+            [Kind::GEO_MEMBER, Kind::OBJECT, Kind::HASH_FIELD, Kind::LIST_CHUNK, Kind::SET_PART];
         assert!(keyed.iter().all(|kind| !kind.is_part() && kind.whole().of_type() == *kind));
         assert!(keyed.iter().all(|kind| !kind.whole().is_root() && !kind.whole().is_part()));
         assert!(parts.iter().all(|kind| kind.is_part() && !kind.is_root()));

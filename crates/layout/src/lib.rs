@@ -22,6 +22,7 @@ pub mod limits;
 pub mod node;
 pub mod object;
 pub mod packed;
+pub mod packed_set;
 pub mod part;
 pub mod pointer;
 pub mod pointer_table;

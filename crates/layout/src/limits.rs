@@ -288,6 +288,16 @@ pub const CHUNK_READ_BYTES: usize = CHUNK_BYTES + CHUNK_BYTES / 4;
 /// Chunks that a client walks one-sidedly for a range of a list, at most: each of them is a round
 /// trip. Further ones are asked for.
 pub const LIST_READ_CHUNKS: u64 = 8;
+/// Members of a set that is packed as integers, at most: as Redis's `set-max-intset-entries`.
+pub const WHOLE_INTEGERS: usize = 512;
+/// Members in a bin of a large set, on average: more make a change rewrite more, fewer cost
+/// more memory for each.
+pub const SET_BIN_MEMBERS: u64 = 8;
+/// Members in a bin, at most: members whose hashes lead to a full one become parts of their own. Without
+/// chosen members no bin comes near it.
+pub const SET_BIN_MOST_MEMBERS: usize = 64;
+/// Members that one turn of a read of several sets takes from its table.
+pub const COMBINE_TURN_MEMBERS: usize = 4_096;
 /// Names and values in one command about fields, or about several keys: the command is one turn of
 /// its shard, which therefore takes some tens of milliseconds at most.
 pub const MAX_COMMAND_ITEMS: usize = 65_536;

@@ -291,6 +291,14 @@ pub struct Verified<'a> {
     pub kind: Kind,
 }
 
+/// The key in bytes that are to be a record, for a reader that expects a record of some name, as a
+/// part that holds several elements. [`verify`] says whether they are one.
+pub fn key_in(bytes: &[u8]) -> Option<&[u8]> {
+    let word = bytes.get(CHECKED_FROM..RECORD_HEADER_BYTES)?;
+    let lengths = Lengths::from_word(u64::from_le_bytes(*word.first_chunk()?))?;
+    bytes.get(RECORD_HEADER_BYTES..)?.get(..lengths.key_bytes as usize)
+}
+
 /// Checks bytes that were fetched from `slot` of `region`: guardian, header, checksum, full key,
 /// database and kind must agree (H10, H21). `generation` is the one that the pointer demands;
 /// `None` when the reader found the slot through a bucket. `wanted` is what the reader expects; if

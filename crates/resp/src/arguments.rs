@@ -1,12 +1,15 @@
 //! Arguments that several groups of commands take: their entries in the table, and their parsers.
 
 use crate::error::CommandError;
+use crate::keys::{key, value};
 use crate::spec::{Argument, Kind};
+use crate::wire::Words;
 use remora_layout::database::Database;
+use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_PATTERN_BYTES};
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 use remora_protocol::decimal;
 use remora_protocol::glob::Glob;
-use remora_protocol::integer;
+use remora_protocol::{Items, integer};
 
 pub(crate) const KEY: Argument = Argument::new("key", Kind::Key);
 pub(crate) const VALUE: Argument = Argument::new("value", Kind::String);
@@ -65,6 +68,73 @@ pub(crate) fn wait_until(seconds: &[u8], now_ms: u64) -> Result<u64, CommandErro
         }
     }
 }
+
+/// The options of a step of a scan of one key's object, from word 3 on.
+pub(crate) enum ScanOptions<'a> {
+    /// Encoded as operations have them.
+    Some(Items<'a>),
+    /// Options that make no sense: in Redis an error only if the key exists, ...
+    Syntax,
+    /// ... as is a count that is no number.
+    Number,
+}
+
+/// Those of HSCAN and its kin.
+pub(crate) fn scan_options(words: Words<'_>) -> Result<ScanOptions<'_>, CommandError> {
+    let (mut pattern, mut count) = (None, 10i64);
+    for at in (3..words.len()).step_by(2) {
+        if at + 1 < words.len() && words.is(at, "count") {
+            match integer::parse(words.get(at + 1)) {
+                None => return Ok(ScanOptions::Number),
+                Some(number) if number < 1 => return Ok(ScanOptions::Syntax),
+                Some(number) => count = number,
+            }
+        } else if at + 1 < words.len() && words.is(at, "match") {
+            let word = words.get(at + 1);
+            if word.len() > MAX_PATTERN_BYTES {
+                return Err(CommandError::PatternTooLong);
+            }
+            pattern = Some(word);
+        } else {
+            return Ok(ScanOptions::Syntax);
+        }
+    }
+    let mut options = Vec::new();
+    match pattern.filter(|pattern| *pattern != b"*") {
+        Some(pattern) => Items::push(&mut options, pattern),
+        None => Items::push_none(&mut options),
+    }
+    Items::push(&mut options, &count.to_le_bytes());
+    Ok(ScanOptions::Some(kept(words, options)))
+}
+
+/// An encoded list, kept with the request.
+pub(crate) fn kept(words: Words<'_>, list: Vec<u8>) -> Items<'_> {
+    Items::parse(words.keep(list)).expect("it was just made")
+}
+
+/// The arguments from `from` on, as names or, if `step` is 2, names and values.
+pub(crate) fn items(words: Words<'_>, from: usize, step: usize) -> Result<Items<'_>, CommandError> {
+    if words.len() - from > MAX_COMMAND_ITEMS {
+        return Err(CommandError::TooManyItems);
+    }
+    let bytes = (from..words.len()).map(|at| Items::bytes_of(words.get(at).len())).sum();
+    let mut list = Vec::with_capacity(bytes);
+    for at in from..words.len() {
+        let is_value = (at - from) % step == 1;
+        let item = if is_value { value(words.get(at))? } else { key(words.get(at))? };
+        Items::push(&mut list, item);
+    }
+    Ok(kept(words, list))
+}
+
+/// The arguments of HSCAN and its kin.
+pub(crate) const SCAN_ARGUMENTS: &[Argument] = &[
+    KEY,
+    Argument::new("cursor", Kind::Integer),
+    PATTERN.after("MATCH").optional(),
+    Argument::new("count", Kind::Integer).after("COUNT").optional(),
+];
 
 /// The database with this number.
 pub(crate) fn database(number: &[u8]) -> Result<Database, CommandError> {

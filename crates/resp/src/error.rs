@@ -165,6 +165,12 @@ pub enum CommandError {
     /// A count whose double is not a 64-bit integer.
     #[error("ERR value is out of range")]
     CountOutOfRange,
+    /// A number of keys that are not there.
+    #[error("ERR Number of keys can't be greater than number of args")]
+    MoreKeysThanArguments,
+    /// A limit below zero, or none.
+    #[error("ERR LIMIT can't be negative")]
+    NegativeLimit,
     /// A glob pattern beyond the limit.
     #[error("ERR pattern is longer than {MAX_PATTERN_BYTES} bytes")]
     PatternTooLong,
@@ -343,30 +349,8 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
         Status::NotAnInteger => "ERR value is not an integer or out of range".into(),
         Status::Overflow => "ERR increment or decrement would overflow".into(),
         Status::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
-        Status::TooLarge if command == "setbit" => CommandError::BitOffset.to_string().into(),
-        Status::TooLarge if matches!(command, "append" | "setrange") => {
-            CommandError::StringTooLong.to_string().into()
-        }
-        Status::TooLarge if command == "geosearch" => format!(
-            "ERR more than {MAX_REPLY_BYTES} bytes of members found: ask for a smaller area"
-        )
-        .into(),
-        Status::TooLarge if command == "keys" => format!(
-            "ERR more than {MAX_REPLY_BYTES} bytes of keys found: use SCAN, or a pattern that \
-             fewer keys match"
-        )
-        .into(),
-        Status::TooLarge if command == "rtree.search" => format!(
-            "ERR more than {} objects found: ask for a smaller window, or with LIMIT",
-            MAX_REPLY_BYTES / ENTRY_BYTES
-        )
-        .into(),
         // NeedsBuffer is for rings only.
-        Status::TooLarge | Status::NeedsBuffer => format!(
-            "ERR key is longer than {MAX_KEY_BYTES} bytes or value is longer than \
-             {MAX_VALUE_BYTES} bytes"
-        )
-        .into(),
+        Status::TooLarge | Status::NeedsBuffer => too_large(command),
         // The others never come here: for rings, or a step of many.
         Status::Malformed
         | Status::AskOwner
@@ -414,6 +398,33 @@ pub fn status_error(status: Status, command: &str) -> Option<Cow<'static, str>> 
             "REPLICA this server is a replica and answers no reads now".into()
         }
     })
+}
+
+/// The error reply to a request or a result beyond a limit.
+fn too_large(command: &str) -> Cow<'static, str> {
+    match command {
+        "setbit" => CommandError::BitOffset.to_string().into(),
+        "append" | "setrange" => CommandError::StringTooLong.to_string().into(),
+        "geosearch" => format!(
+            "ERR more than {MAX_REPLY_BYTES} bytes of members found: ask for a smaller area"
+        )
+        .into(),
+        "keys" => format!(
+            "ERR more than {MAX_REPLY_BYTES} bytes of keys found: use SCAN, or a pattern that \
+             fewer keys match"
+        )
+        .into(),
+        "rtree.search" => format!(
+            "ERR more than {} objects found: ask for a smaller window, or with LIMIT",
+            MAX_REPLY_BYTES / ENTRY_BYTES
+        )
+        .into(),
+        _ => format!(
+            "ERR key is longer than {MAX_KEY_BYTES} bytes or value is longer than \
+             {MAX_VALUE_BYTES} bytes"
+        )
+        .into(),
+    }
 }
 
 #[cfg(test)]

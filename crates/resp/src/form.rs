@@ -125,6 +125,8 @@ pub enum Shape {
 pub enum ListForm {
     /// An array of items; null where one is not there.
     Array,
+    /// A set of items, in RESP2 an array.
+    Set,
     /// Names and values: a map, in RESP2 a flat array.
     Map,
     /// Names and values: an array of arrays, in RESP2 a flat one.

@@ -76,6 +76,7 @@ impl ItemsReply {
         match (self.form, version) {
             (ListForm::Pairs, RespVersion::Resp3) => encode::array(out, items / 2),
             (ListForm::Array | ListForm::Pairs, _) => encode::array(out, items),
+            (ListForm::Set, _) => encode::set(out, version, items),
             (ListForm::Map, _) => encode::map(out, version, items / 2),
             (ListForm::Cursor, _) => {
                 encode::array(out, 2);

@@ -137,7 +137,7 @@ impl KeyPlaces {
     }
 
     /// The places of the keys among `count` arguments, of which `word` gives one.
-    pub(crate) fn among<'a>(
+    pub fn among<'a>(
         self,
         count: usize,
         word: impl FnOnce(usize) -> &'a [u8],

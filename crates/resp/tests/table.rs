@@ -109,7 +109,8 @@ fn flags_and_keys_make_sense() {
             assert!(has(Flag::Write) || has(Flag::ReadOnly), "{}", spec.name);
         }
         for count in 0..6 {
-            assert!(spec.keys.positions(count).all(|position| position < count.max(1)));
+            let mut positions = spec.keys.among(count, |_| b"9");
+            assert!(positions.all(|position| position < count.max(1)));
         }
     }
 }

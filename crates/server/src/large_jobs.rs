@@ -394,6 +394,25 @@ impl LargeJobs {
     }
 }
 
+/// Tries what a request waits for, and replies, or parks it.
+fn try_wait<J: Journal>(
+    shard: &mut Shard<J>,
+    token: Token,
+    of: remora_frontend::WaitFor,
+    replies: &mut Replies,
+    now: Now,
+) {
+    let wait = WaitFor { name: name_of(&token), claim: of.claim, commands: of.commands };
+    match shard.wait_for(wait, now) {
+        Tried::Served(served) => replies.reply_served(served),
+        Tried::Waits => {
+            let parked = Token { part: PARKED, ..token };
+            replies.reply(parked, OwnedReply::status(Status::Ok), 0);
+        }
+        Tried::Taken => {}
+    }
+}
+
 /// Executes a job, or begins it if it moves a large value.
 fn begin<J: Journal>(
     shard: &mut Shard<J>,
@@ -413,16 +432,7 @@ fn begin<J: Journal>(
             return if is_small { advance(shard, large, replies, now) } else { Some(large) };
         }
         Order::WaitFor(wait) => {
-            let (name, of) = (name_of(&token), *wait);
-            let wait = WaitFor { name, claim: of.claim, commands: of.commands };
-            match shard.wait_for(wait, now) {
-                Tried::Served(served) => replies.reply_served(served),
-                Tried::Waits => {
-                    let parked = Token { part: PARKED, ..token };
-                    replies.reply(parked, OwnedReply::status(Status::Ok), 0);
-                }
-                Tried::Taken => {}
-            }
+            try_wait(shard, token, *wait, replies, now);
             return None;
         }
         // They are carried out when they come.

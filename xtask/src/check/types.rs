@@ -47,9 +47,9 @@ const REGISTRIES: &[&str] = &[
 /// Every shard begins with them: what concerns any key may name them.
 const STRINGS: &str = "string";
 
-/// Words that mean a type in no name that is made of them: all of the index hashes, and there are lists
-/// of many things.
-const AMBIGUOUS: &[&str] = &["hash", "list"];
+/// Words that mean a type in no name that is made of them: all of the index hashes, there are lists of
+/// many things, and anything can be set.
+const AMBIGUOUS: &[&str] = &["hash", "list", "set"];
 
 /// What else a type is called, and where else it is at home.
 struct More {
@@ -64,6 +64,7 @@ const MORE: &[More] = &[
         words: &[],
         places: &["crates/index/src/hash/object.rs", "crates/server/src/resp/hashes"],
     },
+    More { folder: "set", words: &[], places: &["crates/server/src/resp/sets.rs"] },
     More {
         folder: "geo",
         words: &[],

@@ -49,7 +49,8 @@ pub struct ClusterSession {
 
 impl Knows for Session {
     fn known(&self) -> u64 {
-        (self.core.known_pointers() + self.hashes.views() + self.trees.views()) as u64
+        let views = self.hashes.views() + self.sets.views() + self.trees.views();
+        (self.core.known_pointers() + views) as u64
     }
 }
 
@@ -473,6 +474,52 @@ impl ClusterSession {
     /// ```
     pub fn hash_set(&mut self, key: &[u8], fields: &[(&[u8], &[u8])]) -> Result<u64, Error> {
         self.at(key, |session| session.hash(key)?.set(fields))
+    }
+
+    /// Whether a set has a member. It is looked up as [`SetKey::contains`](crate::SetKey::contains) does.
+    ///
+    /// # Errors
+    /// As [`ClusterSession::at`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::ClusterSession) -> Result<(), remora_client::Error> {
+    /// let is_free = session.set_contains(b"couriers:free", b"7")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_contains(&mut self, key: &[u8], member: &[u8]) -> Result<bool, Error> {
+        let path = self.path;
+        self.at(key, |session| Ok(session.member_set(key)?.by(path).contains(member)?.is_member))
+    }
+
+    /// Adds members to a set, as one change. Gives how many of them are new.
+    ///
+    /// # Errors
+    /// As [`ClusterSession::at`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::ClusterSession) -> Result<(), remora_client::Error> {
+    /// session.set_add(b"couriers:free", &[b"7", b"12"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_add(&mut self, key: &[u8], members: &[&[u8]]) -> Result<u64, Error> {
+        self.at(key, |session| session.member_set(key)?.add(members))
+    }
+
+    /// Removes members of a set. Gives how many were there; the key goes with its last member.
+    ///
+    /// # Errors
+    /// As [`ClusterSession::at`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::ClusterSession) -> Result<(), remora_client::Error> {
+    /// session.set_remove(b"couriers:free", &[b"7"])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_remove(&mut self, key: &[u8], members: &[&[u8]]) -> Result<u64, Error> {
+        self.at(key, |session| session.member_set(key)?.remove(members))
     }
 
     /// Removes fields of a hash. Gives how many were there; the key goes with its last field.

@@ -6,6 +6,7 @@ mod hash;
 mod key_type;
 mod list;
 mod rtree;
+mod set;
 mod string;
 
 pub use key_type::KeyType;
@@ -21,7 +22,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Every type that a server keeps.
 pub const TYPES: &[&dyn KeyType] =
-    &[&string::Strings, &hash::Hashes, &list::Lists, &rtree::Trees, &geo::Geo];
+    &[&string::Strings, &hash::Hashes, &list::Lists, &set::Sets, &rtree::Trees, &geo::Geo];
 
 /// The type of this name.
 pub fn by_name(name: &str) -> Option<&'static dyn KeyType> {

@@ -21,8 +21,6 @@ pub(crate) type Write = fn(name: &[u8], value: &[u8], found: &mut Vec<u8>);
 pub(crate) struct PartsRead {
     /// The object's root record.
     pub root: Slot,
-    /// Parts that it gives in all.
-    pub parts: u64,
     reading: Arc<Mutex<Reading>>,
 }
 
@@ -223,7 +221,7 @@ impl PartReads {
         }));
         of_object.0.push(Arc::downgrade(&reading));
         self.add(&reading);
-        PartsRead { root, parts: table.records(), reading }
+        PartsRead { root, reading }
     }
 }
 

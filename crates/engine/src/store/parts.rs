@@ -86,7 +86,8 @@ impl Parts {
         }
     }
 
-    pub(super) fn hash(&self, name: &[u8]) -> KeyHash {
+    /// The hash of a name.
+    pub fn hash(&self, name: &[u8]) -> KeyHash {
         KeyHash::of(name, self.hash_seed)
     }
 

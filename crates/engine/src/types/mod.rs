@@ -9,6 +9,7 @@ pub(crate) mod hash;
 pub(crate) mod list;
 pub(crate) mod object;
 pub(crate) mod rtree;
+pub(crate) mod set;
 pub(crate) mod string;
 
 use object::Type;
@@ -22,6 +23,7 @@ pub(crate) fn registry<J: Journal>() -> Vec<Box<dyn Type<J>>> {
         Box::<geo::GeoKeys>::default(),
         Box::<hash::Hashes>::default(),
         Box::<list::Lists>::default(),
+        Box::<set::Sets>::default(),
     ]
 }
 

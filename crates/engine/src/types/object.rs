@@ -60,6 +60,8 @@ pub struct LongRead {
     pub(crate) state: Box<dyn Any + Send>,
     /// The hash of the object's key.
     pub(crate) hash: KeyHash,
+    /// Those of the other keys that it looks at.
+    pub(crate) others: Vec<KeyHash>,
     /// It is no read, but waits for this flush.
     pub(crate) flush: Option<Flush>,
 }
@@ -67,7 +69,7 @@ pub struct LongRead {
 impl LongRead {
     /// A read of this type, of a key that the shard knows.
     pub(crate) fn new(type_id: Kind, state: Box<dyn Any + Send>) -> Self {
-        Self { type_id, state, hash: KeyHash(0), flush: None }
+        Self { type_id, state, hash: KeyHash(0), others: Vec::new(), flush: None }
     }
 
     /// The state that waits for a flush, for all types.
@@ -180,6 +182,11 @@ pub(crate) trait Type<J: Journal>: Send {
     /// OBJECT ENCODING as far as it has one.
     fn encoding(&self, is_whole: bool) -> &'static str {
         if is_whole { "listpack" } else { "hashtable" }
+    }
+
+    /// As [`Type::encoding`], of an object that lies whole in its record, whose value is this.
+    fn whole_encoding(&self, _value: &[u8]) -> &'static str {
+        self.encoding(true)
     }
 
     /// Appends the content from which [`Type::begin_load`] makes an empty object like this one, if

@@ -4,10 +4,12 @@
 //! Invariant: each type has 256 numbers of its own; an operation is decoded once, where it comes
 //! from a message, and is encoded where it goes into one. The type that executes it gets it typed.
 
+pub mod elements;
 pub mod geo;
 pub mod hash;
 pub mod list;
 mod operation;
+pub mod set;
 pub mod tree;
 
 use crate::message::Status;
@@ -117,4 +119,6 @@ types! {
     Hash(hash::HashCommand<'a>),
     /// Of a list.
     List(list::ListCommand<'a>),
+    /// Of a set.
+    Set(set::SetCommand<'a>),
 }

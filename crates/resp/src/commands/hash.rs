@@ -1,14 +1,13 @@
 //! Hashes, in the words and with the errors of Redis 7.
 
-use crate::arguments::{KEY, VALUE, cursor};
+use crate::arguments::{KEY, SCAN_ARGUMENTS, ScanOptions, VALUE, cursor, items, scan_options};
 use crate::error::CommandError;
 use crate::form::{ListForm, ObjectReply, ReplyForm, Shape};
-use crate::keys::{key, value};
+use crate::keys::key;
 use crate::request::Request;
 use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult};
 use crate::wire::Words;
-use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_PATTERN_BYTES, MAX_REPLY_BYTES};
-use remora_protocol::Items;
+use remora_layout::limits::MAX_REPLY_BYTES;
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::message::Status;
 use remora_protocol::{decimal, integer};
@@ -55,25 +54,6 @@ fn request<'a>(
 ) -> ParseResult<'a> {
     let (key, form) = (key(words.get(1))?, ReplyForm::Object(reply));
     Ok(Request::Object { key, request: command.request(), form })
-}
-
-/// The arguments from `from` on, as names or, if `step` is 2, names and values.
-fn items(words: Words<'_>, from: usize, step: usize) -> Result<Items<'_>, CommandError> {
-    if words.len() - from > MAX_COMMAND_ITEMS {
-        return Err(CommandError::TooManyItems);
-    }
-    let bytes = (from..words.len()).map(|at| Items::bytes_of(words.get(at).len())).sum();
-    let mut list = Vec::with_capacity(bytes);
-    for at in from..words.len() {
-        let is_value = (at - from) % step == 1;
-        let item = if is_value { value(words.get(at))? } else { key(words.get(at))? };
-        Items::push(&mut list, item);
-    }
-    Ok(parsed(words.keep(list)))
-}
-
-fn parsed(list: &[u8]) -> Items<'_> {
-    Items::parse(list).expect("it was just made")
 }
 
 /// The error where all fields are too long for a reply.
@@ -393,12 +373,7 @@ const HSCAN: CommandSpec = CommandSpec {
     complexity: "O(1) for each call, O(N) for all where N is the number of fields",
     notes: "The scan is over when the cursor is 0. A field that is there all the time is returned \
 at least once, whatever is added meanwhile. A small hash is returned whole, whatever COUNT says.",
-    arguments: &[
-        KEY,
-        Argument::new("cursor", Kind::Integer),
-        Argument::new("pattern", Kind::Pattern).after("MATCH").optional(),
-        Argument::new("count", Kind::Integer).after("COUNT").optional(),
-    ],
+    arguments: SCAN_ARGUMENTS,
     parse: hscan,
     ..HASH
 };
@@ -415,33 +390,11 @@ static SCAN_NUMBER: ObjectReply = ObjectReply::new(
 /// in Redis.
 fn hscan(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let cursor = cursor(words.get(2))?;
-    let (mut pattern, mut count) = (None, 10i64);
-    for at in (3..words.len()).step_by(2) {
-        if at + 1 < words.len() && words.is(at, "count") {
-            match integer::parse(words.get(at + 1)) {
-                None => return request(words, HashCommand::Length, &SCAN_NUMBER),
-                Some(number) if number < 1 => {
-                    return request(words, HashCommand::Length, &SCAN_SYNTAX);
-                }
-                Some(number) => count = number,
-            }
-        } else if at + 1 < words.len() && words.is(at, "match") {
-            let word = words.get(at + 1);
-            if word.len() > MAX_PATTERN_BYTES {
-                return Err(CommandError::PatternTooLong);
-            }
-            pattern = Some(word);
-        } else {
-            return request(words, HashCommand::Length, &SCAN_SYNTAX);
-        }
+    match scan_options(words)? {
+        ScanOptions::Some(options) => request(words, HashCommand::Scan { cursor, options }, &SCAN),
+        ScanOptions::Syntax => request(words, HashCommand::Length, &SCAN_SYNTAX),
+        ScanOptions::Number => request(words, HashCommand::Length, &SCAN_NUMBER),
     }
-    let mut options = Vec::new();
-    match pattern.filter(|pattern| *pattern != b"*") {
-        Some(pattern) => Items::push(&mut options, pattern),
-        None => Items::push_none(&mut options),
-    }
-    Items::push(&mut options, &count.to_le_bytes());
-    request(words, HashCommand::Scan { cursor, options: parsed(words.keep(options)) }, &SCAN)
 }
 
 /// The commands.

@@ -478,7 +478,7 @@ static MOVED_RIGHT_TO_LEFT: ObjectReply = ObjectReply::new("rpoplpush", Shape::V
 const LMPOP: CommandSpec = CommandSpec {
     name: "lmpop",
     arity: -4,
-    flags: &[Flag::Write],
+    flags: &[Flag::Write, Flag::MovableKeys],
     keys: KeyPlaces::counted(1, &["RW", "access", "delete"]),
     since: "7.0.0",
     summary: "Removes elements from the first of several keys that has a list.",

@@ -14,6 +14,7 @@ pub mod replication;
 pub mod rtree;
 pub mod sentinel;
 pub mod server;
+mod set;
 pub mod strings;
 pub mod subscribe;
 pub mod wait;
@@ -38,6 +39,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     rtree::search::COMMANDS,
     sentinel::COMMANDS,
     server::COMMANDS,
+    set::COMMANDS,
     strings::COMMANDS,
     subscribe::COMMANDS,
     wait::COMMANDS,

@@ -13,7 +13,7 @@ use remora_protocol::{Command, Request as On};
 use remora_resp::cluster::Standing;
 use remora_resp::commands::{server, strings, wait};
 use remora_resp::keys::Keys;
-use remora_resp::request::{Request, Transfer};
+use remora_resp::request::Request;
 use remora_resp::spec::{CommandSpec, Flag};
 use remora_resp::wire::{Args, Made, RespVersion, Words};
 use remora_resp::{CommandError, ReplyForm, Resp, RespClient, command, request};
@@ -226,12 +226,6 @@ impl<H: Host> RespExecutor<H> {
             }
             Request::KeysOf(filter) => self.keys_of(responder, &filter),
             Request::RandomKey => self.random_key(responder),
-            Request::Transfer(Transfer { database: Some(_), keeps, .. })
-                if self.host.cluster().is_some() =>
-            {
-                let what = if keeps { "Copying to another database" } else { "MOVE" };
-                responder.reply(|out, _| CommandError::OneDatabase(what).write(out));
-            }
             Request::Transfer(transfer) => self.transfer(responder, &transfer),
             Request::FlushAll => {
                 self.ask_all(responder, &Command::FlushAll, ReplyForm::AllOk("flushall"));
@@ -244,7 +238,11 @@ impl<H: Host> RespExecutor<H> {
             }
             Request::Block(blocking) => self.block(responder, &blocking),
             Request::Unblock { serial, status } => self.unblock(responder, serial, status),
-            Request::Steps { steps, form } => self.steps(responder, *steps, form),
+            request @ (Request::Steps { .. }
+            | Request::Chain { .. }
+            | Request::MoveElement { .. }) => {
+                self.of_several_objects(responder, request);
+            }
             Request::EachPart { key, parts, request, form } => {
                 self.change_each_part(responder, key, (parts, request), form);
             }

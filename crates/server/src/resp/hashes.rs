@@ -20,16 +20,16 @@ use remora_resp::ReplyForm;
 use remora_walk::local::{self, Unwatched};
 use remora_walk::{End, Memory};
 
-/// A hash that was found; its record is in the scratch.
-enum Held {
+/// An object that was found; its record is in the scratch.
+pub(super) enum Held {
     /// Whole in its record, from here to there.
     Whole(usize, usize),
-    /// Its fields are found through its own table.
+    /// Its parts are found through its own table.
     Parts(Box<ObjectRef>),
 }
 
 impl<H: Host> RespExecutor<H> {
-    /// One operation on the object of a key: executed, asked, or read if it is a hash.
+    /// One operation on the object of a key: executed, asked, or read if it is a hash or a set.
     pub(super) fn any_object(
         &mut self,
         responder: &mut Responder,
@@ -38,7 +38,10 @@ impl<H: Host> RespExecutor<H> {
     ) {
         let at = self.route(key);
         let may_read = at.1 != self.host.home() && responder.may_read(at.1, at.0);
-        if may_read && self.read_hash(responder, (key, at), request, form) {
+        if may_read
+            && (self.read_hash(responder, (key, at), request, form)
+                || self.read_set(responder, (key, at), request, form))
+        {
             return;
         }
         let command = Command::Of { key, request };
@@ -77,7 +80,7 @@ impl<H: Host> RespExecutor<H> {
         command: HashCommand<'_>,
         form: ReplyForm,
     ) -> Option<()> {
-        let held = self.find_hash(key, at)?;
+        let held = self.find_object(key, at, Kind::HASH)?;
         let whole = match held {
             Held::Whole(from, to) => Some(&self.record[from..to]),
             Held::Parts(_) => None,
@@ -114,10 +117,15 @@ impl<H: Host> RespExecutor<H> {
         Some(())
     }
 
-    /// The hash of a key, if it has not expired.
-    fn find_hash(&mut self, key: &[u8], (hash, shard): (KeyHash, usize)) -> Option<Held> {
+    /// The object of this kind of a key, if it has not expired.
+    pub(super) fn find_object(
+        &mut self,
+        key: &[u8],
+        (hash, shard): (KeyHash, usize),
+        kind: Kind,
+    ) -> Option<Held> {
         let (memory, table) = (self.host.memory(shard), &mut self.tables[shard]);
-        let found = find_locally(memory, table, key, hash, Kind::HASH, &mut self.record).ok()?;
+        let found = find_locally(memory, table, key, hash, kind, &mut self.record).ok()?;
         self.is_live(found.mutable.expires_at_ms).then_some(())?;
         self.host.touched(shard, found.pointer);
         if !found.kind.is_root() {

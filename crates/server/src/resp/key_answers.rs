@@ -1,5 +1,6 @@
 //! How requests about the key space continue after the answers of shards.
 
+use super::chains::{Chaining, ElementMoving};
 use super::hand_over::HandingOver;
 use super::steps::KeySteps;
 use remora_engine::moving::Moving;
@@ -41,6 +42,10 @@ pub(super) enum GoingOn {
     HandingOver(Box<HandingOver>),
     /// An operation on several keys goes on.
     Steps(Box<KeySteps>),
+    /// A request goes to the next shard.
+    Chain(Box<Chaining>),
+    /// An element moves to another key's object.
+    MovingElement(Box<ElementMoving>),
     /// The answer is the reply.
     Last,
 }

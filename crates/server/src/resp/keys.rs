@@ -5,6 +5,7 @@
 //! connection. A move of a key runs to its end even if its connection is closed ([`Moving`]), and
 //! so does a store ([`Storing`]).
 
+use super::chains::Step;
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::{GoingOn, request_part_key};
@@ -90,6 +91,10 @@ impl<H: Host> RespExecutor<H> {
 
     pub(super) fn transfer(&mut self, responder: &mut Responder, transfer: &Transfer<'_>) {
         let Transfer { key, to, replaces, keeps, form, .. } = *transfer;
+        if transfer.database.is_some() && self.host.cluster().is_some() {
+            let what = if keeps { "Copying to another database" } else { "MOVE" };
+            return responder.reply(|out, _| CommandError::OneDatabase(what).write(out));
+        }
         let to_database = transfer.database.unwrap_or(self.database);
         if transfer.must_differ && key == to && to_database == self.database {
             return responder.reply(|out, _| CommandError::SameObject.write(out));
@@ -182,6 +187,14 @@ impl<H: Host> RespExecutor<H> {
             GoingOn::Storing(storing) => asked_next(&reply, |reply| storing.next(reply)),
             GoingOn::HandingOver(handing) => handing.next(reply),
             GoingOn::Steps(steps) => steps.next(&reply),
+            GoingOn::Chain(chain) => {
+                let step = chain.next(reply);
+                chained(step, &mut on)
+            }
+            GoingOn::MovingElement(moving) => {
+                let step = moving.next(&reply);
+                chained(step, &mut on)
+            }
             GoingOn::Last => Next::Reply(reply),
         };
         match next {
@@ -196,11 +209,38 @@ impl<H: Host> RespExecutor<H> {
     }
 }
 
+/// The next step of a request that goes from shard to shard.
+fn chained(step: Step, on: &mut GoingOn) -> Next {
+    match step {
+        Step::Reply(reply) => Next::Reply(reply),
+        Step::Ask(shard, command) => Next::Ask(shard, command),
+        Step::Last(shard, command) => {
+            *on = GoingOn::Last;
+            Next::Ask(shard, command)
+        }
+        Step::Store(storing) => {
+            let first = storing.first();
+            *on = GoingOn::Storing(Box::new(storing));
+            match first {
+                moving::Next::Ask(shard, command) => Next::Ask(shard, command),
+                moving::Next::Done(status, number) => {
+                    Next::Reply(OwnedReply { number, ..OwnedReply::status(status) })
+                }
+            }
+        }
+    }
+}
+
 /// Whether a request goes on although its connection is closed: it has begun to change keys.
 const fn runs_to_its_end(on: &GoingOn) -> bool {
     matches!(
         on,
-        GoingOn::Moving(_) | GoingOn::Storing(_) | GoingOn::Steps(_) | GoingOn::HandingOver(_)
+        GoingOn::Moving(_)
+            | GoingOn::Storing(_)
+            | GoingOn::Steps(_)
+            | GoingOn::HandingOver(_)
+            | GoingOn::MovingElement(_)
+            | GoingOn::Last
     )
 }
 

@@ -6,6 +6,7 @@
 mod acceptor;
 mod ask;
 mod block;
+mod chains;
 mod execute;
 mod executor;
 mod geo;
@@ -20,6 +21,7 @@ mod many_keys;
 mod own;
 mod read;
 mod replication;
+mod sets;
 mod shard_host;
 mod steps;
 mod trees;

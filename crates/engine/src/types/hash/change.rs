@@ -1,11 +1,11 @@
 //! Changes of hashes: planned, logged by their results, published.
 
-use super::held::{Hashes, Held, length, packed_of, value_of};
+use super::held::{self, Hashes, Held, length, value_of};
+use crate::elements::{self, is_filling, packed_of};
 use crate::keys;
-use crate::store::{Found, New, Store};
+use crate::store::{Found, Store};
 use crate::types::object::On;
 use remora_arena::{ArenaFull, Journal};
-use remora_layout::kind::Kind;
 use remora_layout::limits::{MAX_KEY_BYTES, WHOLE_ITEM_BYTES, WHOLE_ITEMS};
 use remora_layout::packed;
 use remora_protocol::hash::HashCommand;
@@ -32,11 +32,6 @@ fn pairs(list: Items<'_>) -> impl Iterator<Item = (&[u8], &[u8])> {
 
 fn fits_packed(name: &[u8], value: &[u8]) -> bool {
     name.len() <= WHOLE_ITEM_BYTES && value.len() <= WHOLE_ITEM_BYTES
-}
-
-/// Whether a snapshot is filling the hash: it may be empty meanwhile.
-fn is_filling<J: Journal>(store: &Store<J>, held: Held) -> bool {
-    matches!(held, Held::Parts(found) if store.moves.is_filling(found.slot.slot))
 }
 
 impl Hashes {
@@ -234,7 +229,7 @@ impl Hashes {
     }
 }
 
-/// Lets a key hold a hash that lies whole in a new record.
+/// Lets a key hold a hash that lies whole in a new record, with the old expiry.
 fn put_whole<J: Journal>(
     store: &mut Store<J>,
     (on, found): (On<'_>, Option<Found>),
@@ -242,9 +237,7 @@ fn put_whole<J: Journal>(
     entry: &Command<'_>,
 ) -> Result<(), ArenaFull> {
     let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
-    let kind = Kind::HASH.whole();
-    let new = New { key: on.key, hash: on.hash, kind, value: packed, expires_at_ms };
-    store.put_as(new, found, entry, on.now).map(drop)
+    elements::put_whole::<held::Fields, J>(store, (on, found), (packed, expires_at_ms), entry)
 }
 
 /// Sets fields of a hash that has parts. Without an entry no key leads to it yet, and
@@ -280,25 +273,15 @@ fn make_parts<J: Journal>(
     entry: &Command<'_>,
 ) -> Result<(), ArenaFull> {
     let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
-    let made =
-        store.new_parts((on.key, on.hash), (Kind::HASH, Kind::HASH_FIELD), expires_at_ms, on.now);
-    let made = made.and_then(|root| {
+    let fill = |store: &mut Store<J>, root| {
         let fields = fields.iter().map(|(name, value)| (*name, *value));
         for pair in packed::pairs(packed).chain(fields) {
-            match store.plan_parts(root.slot, std::iter::once(pair), on.now) {
-                Ok(mut planned) => {
-                    // Nothing leads to the root record yet.
-                    store.publish_parts(root.slot, &mut planned, on.now);
-                    store.settle_parts(root.slot, planned, on.now);
-                }
-                Err(full) => {
-                    store.forget_parts(root.slot, on.now);
-                    store.give_back(root, on.now);
-                    return Err(full);
-                }
-            }
+            let mut planned = store.plan_parts(root, std::iter::once(pair), on.now)?;
+            // Nothing leads to the root record yet.
+            store.publish_parts(root, &mut planned, on.now);
+            store.settle_parts(root, planned, on.now);
         }
-        Ok(root)
-    });
-    store.enter_parts((on.key, on.hash), (made?, expires_at_ms), entry, on.now)
+        Ok(())
+    };
+    elements::make_parts::<held::Fields, J>(store, (on, expires_at_ms), fill, entry)
 }

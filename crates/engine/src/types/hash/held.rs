@@ -1,12 +1,15 @@
 //! A hash that was found, packed or of parts, and the questions that both answer.
 
-use crate::store::{Found, Store};
-use crate::types::object::{On, find as find_key};
+use crate::elements::{self, Elements, packed_of};
+use crate::store::Store;
+use crate::types::object::On;
 use remora_arena::Journal;
 use remora_index::hash::record_value;
 use remora_layout::kind::Kind;
 use remora_layout::packed;
 use remora_protocol::message::Status;
+
+pub(super) use crate::elements::Held;
 
 /// The hashes of one shard: their content lies in the arena.
 #[derive(Default)]
@@ -17,26 +20,31 @@ pub(crate) struct Hashes {
     pub(super) drawn: u64,
 }
 
-/// A hash that was found.
-#[derive(Clone, Copy)]
-pub(super) enum Held {
-    /// Whole in its record.
-    Whole(Found),
-    /// A root record with parts.
-    Parts(Found),
+/// The fields of hashes: each part is one.
+pub(super) struct Fields;
+
+impl Elements for Fields {
+    const KIND: Kind = Kind::HASH;
+    const PART: Kind = Kind::HASH_FIELD;
+    /// Those of three buckets.
+    const LOT_PLACES: u64 = 21;
+
+    fn of_whole(value: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
+        packed::pairs(value).for_each(|(name, value)| each(name, value));
+    }
+
+    fn of_part(name: &[u8], value: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
+        each(name, value);
+    }
+
+    fn in_part(_name: &[u8], _value: &[u8]) -> u64 {
+        1
+    }
 }
 
 /// The hash of a key; none if there is no such key.
 pub(super) fn find<J: Journal>(store: &mut Store<J>, on: On<'_>) -> Result<Option<Held>, Status> {
-    Ok(find_key(store, on, Kind::HASH)?.map(|found| match store.kind(found).is_root() {
-        true => Held::Parts(found),
-        false => Held::Whole(found),
-    }))
-}
-
-/// The fields of a hash that lies whole in its record.
-pub(super) fn packed_of<J: Journal>(store: &Store<J>, found: Found) -> &[u8] {
-    record_value(&store.owner, found.slot.slot)
+    elements::find::<Fields, J>(store, on)
 }
 
 /// The value of a field.

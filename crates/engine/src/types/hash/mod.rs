@@ -13,23 +13,20 @@ mod transfer;
 pub(crate) use held::Hashes;
 
 use super::content::Content;
-use super::object::{DumpedPart, LongRead, On, Turn, Type, resume};
+use super::object::{DumpedPart, LongRead, On, Turn, Type};
+use crate::elements::{self, Reading, packed_of};
 use crate::store::{DumpAt, Found, Now, Store};
-use held::{Held, find, length, packed_of, value_of};
-use read::Reading;
-use remora_arena::{Journal, Slot, kind_of, slot_of};
-use remora_index::hash::{record_key, record_value};
+use held::{Fields, Held, find, length, value_of};
+use remora_arena::{Journal, Slot, slot_of};
+use remora_index::hash::record_value;
 use remora_layout::hash::mix;
 use remora_layout::kind::Kind;
-use remora_layout::limits::{PARTS_TURN_BYTES, RELEASE_RECORDS};
+use remora_layout::limits::RELEASE_RECORDS;
 use remora_layout::packed;
 use remora_layout::part::root_word;
 use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
 use remora_protocol::{Reply, Request};
-
-/// Buckets of a table of fields that one step of a digest adds up.
-const DIGEST_BUCKETS: u64 = 64;
 
 impl<J: Journal> Type<J> for Hashes {
     fn id(&self) -> Kind {
@@ -78,11 +75,13 @@ impl<J: Journal> Type<J> for Hashes {
         request: Request<'_>,
     ) -> Result<LongRead, Status> {
         let held = find(store, on)?;
+        let elements = held.map_or(0, |held| length(store, held));
         let reading = match HashCommand::of(request) {
-            HashCommand::GetMany { names } => Reading::many(store, held, names)?,
-            HashCommand::All { told } => Reading::all(store, held, told),
+            HashCommand::GetMany { names } => read::many(store, held, names)?,
+            HashCommand::All { told } => Reading::all::<Fields, J>(store, (held, elements), told),
             HashCommand::Random { count, told } => {
-                Reading::random(store, held, (count, told), self.draw(store))
+                let seed = self.draw(store);
+                Reading::random::<Fields, J>(store, (held, elements), (count, told), seed)
             }
             _ => return Err(Status::Malformed),
         };
@@ -96,10 +95,7 @@ impl<J: Journal> Type<J> for Hashes {
         found: &mut Vec<u8>,
         _now: Now,
     ) -> Result<Turn, Status> {
-        let reading: &mut Reading = read.state.downcast_mut().expect("it began here");
-        let ended = reading.turn(store, found, found.len() + PARTS_TURN_BYTES)?;
-        let (number, is_counted) = (reading.items(), reading.is_counted());
-        Ok(Turn { ended, number, is_counted, gives_value: true, has_doubles: false })
+        elements::read_turn::<Fields, J>(store, read, found)
     }
 
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool {
@@ -111,19 +107,7 @@ impl<J: Journal> Type<J> for Hashes {
     }
 
     fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool {
-        if kind_of(&store.owner, slot) != Kind::HASH {
-            let fields = packed::pairs(record_value(&store.owner, slot));
-            fields.for_each(|(name, value)| content.add(&[name, value]));
-            return true;
-        }
-        let parts = store.parts.of(slot);
-        let from = *resume::<u64>(&mut content.at);
-        let to = parts.buckets().min(from + DIGEST_BUCKETS);
-        for slot in (from..to).flat_map(|bucket| parts.in_bucket(&store.owner, bucket)) {
-            content.add(&[record_key(&store.owner, slot), record_value(&store.owner, slot)]);
-        }
-        content.at = Some(Box::new(to));
-        to == parts.buckets()
+        elements::digest::<Fields, J>(store, slot, content)
     }
 
     fn dump(&self, store: &Store<J>, root: u32, at: &mut DumpAt, piece: &mut Vec<u8>) -> bool {
@@ -203,21 +187,12 @@ impl Hashes {
         on: On<'_>,
         request: Request<'_>,
     ) -> Reply<'s> {
-        let mut read = match Type::begin_read(self, store, on, request) {
-            Ok(read) => read,
-            Err(status) => return Reply::status(status),
-        };
         let mut found = std::mem::take(&mut self.scratch);
-        found.clear();
-        // Bounded by the number of buckets, and by the number that is asked for.
-        let number = loop {
-            match Type::read_turn(self, store, &mut read, &mut found, on.now) {
-                Ok(turn) if turn.ended => break turn.number,
-                Ok(_) => {}
-                Err(status) => return Reply::status(status),
-            }
-        };
+        let reply = elements::whole_read(self, store, (on, request), &mut found);
         self.scratch = found;
-        Reply { value: Some(&self.scratch), ..Reply::number(number) }
+        match reply.status {
+            Status::Ok => Reply { value: Some(&self.scratch), ..reply },
+            _ => reply,
+        }
     }
 }

@@ -2,12 +2,11 @@
 //! turn.
 
 use super::change::{fields_of, set_parts};
+use crate::elements::dump_parts;
 use crate::store::{DumpAt, Store};
 use crate::types::object::{DumpedPart, On, resume};
 use remora_arena::{ArenaFull, Journal, Slot};
-use remora_index::hash::{record_key, record_value};
 use remora_layout::kind::Kind;
-use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
 use remora_layout::packed;
 use remora_layout::table::SCAN_END;
 use remora_protocol::hash::HashCommand;
@@ -22,29 +21,12 @@ pub(super) fn dump<J: Journal>(
     dump_at: &mut DumpAt,
     piece: &mut Vec<u8>,
 ) -> bool {
-    let parts = store.parts.of(root);
     // A place in the order of a scan.
     let mut at: Box<u64> = resume(dump_at);
-    let mut visited = 0;
-    while *at < SCAN_END && visited < DUMP_PIECE_PARTS && piece.len() < DUMP_PIECE_BYTES {
-        let (bucket, mut next) = parts.at_scan_place(*at as u32);
-        let slots = parts.in_bucket(&store.owner, bucket).into_iter();
-        let placed = slots.map(|slot| (parts.scan_place(&store.owner, slot), slot));
-        let mut fields: Vec<(u64, u32)> = placed.filter(|(place, _)| place >= &*at).collect();
-        fields.sort_unstable();
-        visited += 1 + fields.len();
-        let mut last = None;
-        for (place, slot) in fields {
-            if piece.len() >= DUMP_PIECE_BYTES && last != Some(place) {
-                next = place;
-                break;
-            }
-            Items::push(piece, record_key(&store.owner, slot));
-            Items::push(piece, record_value(&store.owner, slot));
-            last = Some(place);
-        }
-        *at = next;
-    }
+    dump_parts(store, root, &mut at, piece, |name, value, piece| {
+        Items::push(piece, name);
+        Items::push(piece, value);
+    });
     let ended = *at == SCAN_END;
     *dump_at = Some(at);
     ended

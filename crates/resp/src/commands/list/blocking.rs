@@ -118,7 +118,7 @@ fn waits<'a>(
     let until_ms = wait_until(words.get(last), now_ms)?;
     let (keys, form) = (keys(words, 1, last)?, ReplyForm::Object(reply));
     let request = pop(side, 1);
-    Ok(Request::Block(Blocking { keys, request, until_ms, form, hand_over: None }))
+    Ok(Request::Block(Box::new(Blocking { keys, request, until_ms, form, hand_over: None })))
 }
 
 const BLPOP: CommandSpec = CommandSpec {
@@ -169,7 +169,7 @@ fn blmpop(words: Words<'_>, now_ms: u64) -> ParseResult<'_> {
     };
     let keys = keys(words, 3, end)?;
     let (request, form) = (pop(side, most), ReplyForm::Object(&POPPED_SOME));
-    Ok(Request::Block(Blocking { keys, request, until_ms, form, hand_over: None }))
+    Ok(Request::Block(Box::new(Blocking { keys, request, until_ms, form, hand_over: None })))
 }
 
 const BLMOVE: CommandSpec = CommandSpec {
@@ -249,7 +249,7 @@ fn moves<'a>(
     let at_once = (ListCommand::Move { from, to, other }.request(), ReplyForm::Object(at_once));
     let hand_over = Some(HandOver { to: other, at_once, put: push(to), put_back: push(from) });
     let (request, form) = (pop(from, 1), ReplyForm::Object(by_itself));
-    Ok(Request::Block(Blocking { keys, request, until_ms, form, hand_over }))
+    Ok(Request::Block(Box::new(Blocking { keys, request, until_ms, form, hand_over })))
 }
 
 /// The commands.

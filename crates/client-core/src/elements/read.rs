@@ -1,6 +1,6 @@
-//! Reads a field: by a known pointer, otherwise by the walks to its hash and to the field.
+//! Reads an element: by a known pointer, otherwise by the walks to its object and to the element.
 
-use super::{Held, OpenHash};
+use super::{Held, InWhole, OpenObject, Readable};
 use crate::counts::Counts;
 use crate::directory::Directory;
 use crate::endpoint::Endpoint;
@@ -9,24 +9,22 @@ use crate::found::Reading;
 use crate::read::refresh_table;
 use remora_fabric::Link;
 use remora_index::hash::{Found, Lookup, ObjectRef};
-use remora_layout::kind::Kind;
 use remora_layout::limits::READ_RETRIES;
-use remora_layout::packed;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{ROOT_WORDS_BYTES, Reject, Wanted, verify};
 use remora_walk::remote::{Reads, Tally, fetch_rooted, follow, follow_rooted};
 use remora_walk::{End, Walk};
 use std::collections::BTreeMap;
 
-/// The result of a READ of the present hash.
+/// The result of a READ of the present object.
 enum Tried {
-    /// The field, or only the owner knows.
+    /// The element, or only the owner knows.
     Concluded(Reading),
-    /// The hash may have expired.
+    /// The object may have expired.
     Expired,
-    /// The known hash has gone.
+    /// The known object has gone.
     Gone,
-    /// The field is no longer at that location.
+    /// The element is no longer at that location.
     Moved,
 }
 
@@ -35,42 +33,48 @@ fn offset_in(landed: &[u8], part: &[u8]) -> usize {
     part.as_ptr() as usize - landed.as_ptr() as usize
 }
 
-impl OpenHash {
-    /// Reads a field, by the known state of its hash, otherwise from the bucket on.
-    pub(super) fn read_field(
+impl<E: Readable> OpenObject<E> {
+    /// Reads an element, or a whole object, by the known state of the object, otherwise from the bucket
+    /// on.
+    pub(crate) fn read(
         &mut self,
         (endpoint, directory): (&mut Endpoint, &mut Directory),
-        name: &[u8],
+        name: Option<&[u8]>,
         cost: &mut Counts,
     ) -> Result<Reading, Error> {
-        cost.hits = self.knows(name) as u64;
+        cost.hits = name.map_or(self.is_whole(), |name| self.knows(name)) as u64;
         // Bounded: each turn discards some known state, or ends.
         for _ in 0..=READ_RETRIES {
             let tried = match &self.held {
-                Held::Unknown => match self.find_hash(endpoint, directory, cost)? {
+                Held::Unknown => match self.find(endpoint, directory, cost)? {
                     true => continue,
                     false => break,
                 },
                 &Held::Whole(pointer) => {
                     self.read_whole(endpoint, directory, pointer, name, cost)?
                 }
-                Held::Parts { object, fields } => match fields.get(&object.hash(name).0).copied() {
-                    Some(pointer) => {
-                        read_part(endpoint, (object, self.shard), pointer, name, cost)?
-                    }
-                    None => match object.begin(name, Kind::HASH_FIELD) {
-                        Some(walk) => {
-                            let object = object.clone();
-                            self.walk_to_part(endpoint, object, walk, cost)?
+                Held::Parts { object, elements } => {
+                    let Some(name) = name else { break };
+                    match elements.get(&object.hash(name).0).copied() {
+                        Some(pointer) => {
+                            let of = (&**object, self.shard);
+                            read_part::<E>(endpoint, of, pointer, name, cost)?
                         }
-                        None => Tried::Gone,
-                    },
-                },
+                        None if !E::WALKS => break,
+                        None => match object.begin(name, E::PART) {
+                            Some(walk) => {
+                                let object = object.clone();
+                                self.walk_to_part(endpoint, object, walk, cost)?
+                            }
+                            None => Tried::Gone,
+                        },
+                    }
+                }
             };
             match tried {
                 Tried::Concluded(reading) => {
                     let is_part = matches!(self.held, Held::Parts { .. });
-                    let is_read = matches!(reading, Reading::Value { .. });
+                    let is_read = !matches!(reading, Reading::NoPointer | Reading::Ask);
                     self.events.part_read += u64::from(is_part && is_read);
                     return Ok(reading);
                 }
@@ -84,8 +88,8 @@ impl OpenHash {
                 }
                 Tried::Moved => {
                     self.events.part_gone += 1;
-                    if let Held::Parts { object, fields } = &mut self.held {
-                        fields.remove(&object.hash(name).0);
+                    if let (Held::Parts { object, elements }, Some(name)) = (&mut self.held, name) {
+                        elements.remove(&object.hash(name).0);
                     }
                 }
             }
@@ -94,13 +98,13 @@ impl OpenHash {
         Ok(Reading::Ask)
     }
 
-    /// A hash that lies whole in the record that a pointer names.
+    /// An object that lies whole in the record that a pointer names; without a name all of it.
     fn read_whole(
         &self,
         endpoint: &mut Endpoint,
         directory: &Directory,
         pointer: RemotePointer,
-        name: &[u8],
+        name: Option<&[u8]>,
         cost: &mut Counts,
     ) -> Result<Tried, Error> {
         for retries in 0..=READ_RETRIES {
@@ -111,19 +115,24 @@ impl OpenHash {
             let table = &directory.shards[self.shard].table;
             let (secret, region, generation) =
                 (table.secret, table.region, Some(pointer.generation));
-            let wanted = Wanted { kind: Kind::HASH.whole(), database: self.hash.database() };
+            let wanted = Wanted { kind: E::KIND.whole(), database: self.hash.database() };
             match verify(landed, secret, region, pointer.slot, generation, wanted, &self.key) {
                 Ok(found) => {
                     let expires_at_ms = found.mutable.expires_at_ms;
-                    let value = packed::find(found.value, name);
-                    let value = value.map(|value| (offset_in(landed, value), value.len()));
-                    if let Some(tried) = doubted(endpoint, expires_at_ms, cost)? {
-                        return Ok(tried);
-                    }
-                    return Ok(Tried::Concluded(match value {
-                        Some((from, bytes)) => Reading::Value { from, bytes, retries },
-                        None => Reading::Ask,
-                    }));
+                    let held = match name {
+                        Some(name) => E::in_whole(found.value, name),
+                        None => InWhole::Value(found.value),
+                    };
+                    let reading = match held {
+                        InWhole::Value(value) => {
+                            let (from, bytes) = (offset_in(landed, value), value.len());
+                            Reading::Value { from, bytes, retries }
+                        }
+                        InWhole::Absent => Reading::Absent { retries },
+                        InWhole::Unknown => Reading::Ask,
+                    };
+                    let doubted = doubted(endpoint, expires_at_ms, cost)?;
+                    return Ok(doubted.unwrap_or(Tried::Concluded(reading)));
                 }
                 Err(Reject::Torn) => cost.retries += 1,
                 Err(Reject::Pending | Reject::AskOnly) => break,
@@ -136,7 +145,7 @@ impl OpenHash {
         Ok(Tried::Concluded(Reading::Ask))
     }
 
-    /// A field by its bucket.
+    /// An element by its bucket.
     fn walk_to_part(
         &mut self,
         endpoint: &mut Endpoint,
@@ -170,15 +179,15 @@ impl OpenHash {
         })
     }
 
-    /// Finds a hash's record by its key, and learns its content. False if only the owner knows.
-    fn find_hash(
+    /// Finds an object's record by its key, and learns its content. False if only the owner knows.
+    fn find(
         &mut self,
         endpoint: &mut Endpoint,
         directory: &mut Directory,
         cost: &mut Counts,
     ) -> Result<bool, Error> {
         let table = &directory.shards[self.shard].table;
-        let mut lookup = Lookup::begin(&self.key, self.hash, Kind::HASH, table);
+        let mut lookup = Lookup::begin(&self.key, self.hash, E::KIND, table);
         // Bounded: a walk begins again a bounded number of times.
         let found = loop {
             match follow(&mut lookup, self.shard as u32, endpoint, cost)? {
@@ -232,8 +241,8 @@ fn check_root(
     }
 }
 
-/// A field by a pointer to it.
-fn read_part(
+/// An element by a pointer to its part.
+fn read_part<E: Readable>(
     endpoint: &mut Endpoint,
     (object, shard): (&ObjectRef, usize),
     pointer: RemotePointer,
@@ -248,7 +257,7 @@ fn read_part(
             return Ok(tried);
         }
         let landed = endpoint.link.landed(0, length);
-        match object.verify_part(landed, pointer, Kind::HASH_FIELD, name) {
+        match E::in_part(object, landed, pointer, name) {
             Ok(found) => {
                 let (from, bytes) = (offset_in(landed, found.value), found.value.len());
                 return Ok(Tried::Concluded(Reading::Value { from, bytes, retries }));
@@ -264,7 +273,7 @@ fn read_part(
     Ok(Tried::Concluded(Reading::Ask))
 }
 
-/// The state of a hash from its record, which has just landed. `None` if its table was fetched
+/// The state of an object from its record, which has just landed. `None` if its table was fetched
 /// during a change.
 fn held_of(
     endpoint: &Endpoint,
@@ -279,5 +288,5 @@ fn held_of(
     let record = endpoint.link.landed(0, found.fetched_bytes);
     let (table, seed) = (&directory.shards[shard].table, directory.hash_seed);
     let object = ObjectRef::of_record(table, seed, &found.record(record), record)?;
-    Some(Held::Parts { object: Box::new(object), fields: BTreeMap::new() })
+    Some(Held::Parts { object: Box::new(object), elements: BTreeMap::new() })
 }

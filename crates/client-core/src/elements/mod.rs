@@ -1,0 +1,314 @@
+//! Objects with named elements, as fields of a hash or members of a set: the client asks for changes,
+//! and reads elements by either route.
+//!
+//! Invariants: an element counts only with its object. A small object is one record, which its checksum
+//! validates. A part of a large object counts only if the same batch of READs finds the root record
+//! live, not expired, and of the generation under which the client looked for the part. That an element
+//! of a large object is absent is the owner's word.
+
+mod read;
+
+use crate::asker::Answer;
+use crate::choose::{Route, key_class};
+use crate::core::Core;
+use crate::counts::Counts;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::found::{Found, FoundAt, Got, Reading};
+use crate::path::{Path, ServedBy};
+use remora_index::hash::ObjectRef;
+use remora_layout::hash::KeyHash;
+use remora_layout::kind::Kind;
+use remora_layout::limits::MAX_KEPT_RECORDS;
+use remora_layout::pointer::RemotePointer;
+use remora_layout::record::{Reject, Verified};
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Items, Request};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::marker::PhantomData;
+
+/// What a record that holds a whole object says of an element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InWhole<'v> {
+    /// This is its value.
+    Value(&'v [u8]),
+    /// It is not there.
+    Absent,
+    /// Only the owner knows.
+    Unknown,
+}
+
+/// How the records of a type hold its elements, and how its owner is asked for one.
+pub trait Readable: Debug + 'static {
+    /// The kind of its root records.
+    const KIND: Kind;
+    /// The kind of its parts.
+    const PART: Kind;
+    /// Whether a part has the name of its element, so that a walk finds it. Otherwise parts are read by
+    /// pointers that came with answers.
+    const WALKS: bool;
+
+    /// Asks for an element.
+    fn request(name: &[u8]) -> Request<'_>;
+
+    /// Where the value of an element is in a reply to that; none if it is not there.
+    fn in_reply(status: Status, value: Option<(usize, usize)>) -> Option<(usize, usize)>;
+
+    /// Asks for a list of one element, in several replies; none if its value always fits one.
+    fn in_parts(_names: Items<'_>) -> Option<Request<'_>> {
+        None
+    }
+
+    /// Looks an element up in the value of a record that holds a whole object.
+    fn in_whole<'v>(value: &'v [u8], name: &[u8]) -> InWhole<'v>;
+
+    /// Checks the bytes of a part that a pointer to an element led to, and gives the element's value.
+    ///
+    /// # Errors
+    /// Why they do not hold the element.
+    fn in_part<'b>(
+        object: &ObjectRef,
+        bytes: &'b [u8],
+        pointer: RemotePointer,
+        name: &[u8],
+    ) -> Result<Verified<'b>, Reject> {
+        object.verify_part(bytes, pointer, Self::PART, name)
+    }
+}
+
+/// Events of the READs of an object's elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct ObjectEvents {
+    /// An element of an object with parts was read by READs.
+    pub part_read: u64,
+    /// A part was no longer at its known location.
+    pub part_gone: u64,
+    /// The object was no longer at its known location.
+    pub root_gone: u64,
+    /// The object may have expired.
+    pub expired: u64,
+    /// An object that lay whole in its record now has parts.
+    pub grown: u64,
+}
+
+/// A session's view of one object: where it lies, and its elements, as far as the server told or READs
+/// found. All of it is a hint.
+#[derive(Debug)]
+pub struct OpenObject<E: Readable> {
+    key: Box<[u8]>,
+    hash: KeyHash,
+    shard: usize,
+    held: Held,
+    /// Whether it lay whole in its record when its location was last known.
+    was_whole: bool,
+    events: ObjectEvents,
+    of: PhantomData<fn() -> E>,
+}
+
+/// The known location of an object.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// Nothing.
+    Unknown,
+    /// Whole in this record.
+    Whole(RemotePointer),
+    /// It has parts; where some of its elements lie, by the hashes of their names.
+    Parts { object: Box<ObjectRef>, elements: BTreeMap<u64, RemotePointer> },
+}
+
+impl<E: Readable> OpenObject<E> {
+    /// The object's key.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// What has happened to the reads of its elements.
+    pub fn events(&self) -> ObjectEvents {
+        self.events
+    }
+
+    /// Learns where it lies.
+    fn hold(&mut self, held: Held) {
+        let is_whole = matches!(held, Held::Whole(_));
+        self.events.grown += u64::from(self.was_whole && !is_whole);
+        (self.held, self.was_whole) = (held, is_whole);
+    }
+
+    /// Whether one READ is enough for this element, as far as the view knows.
+    fn knows(&self, name: &[u8]) -> bool {
+        match &self.held {
+            Held::Unknown => false,
+            Held::Whole(_) => true,
+            Held::Parts { object, elements } => elements.contains_key(&object.hash(name).0),
+        }
+    }
+
+    /// The shard of its key.
+    pub(crate) const fn shard(&self) -> usize {
+        self.shard
+    }
+
+    /// Whether it is known to have parts.
+    pub(crate) const fn has_parts(&self) -> bool {
+        matches!(self.held, Held::Parts { .. })
+    }
+
+    /// Whether the object lies whole in a record whose location is known.
+    pub(crate) const fn is_whole(&self) -> bool {
+        matches!(self.held, Held::Whole(_))
+    }
+
+    /// Keeps where an element of the present object with parts lies. If there are too many, it discards
+    /// all and starts again, as with the records of trees.
+    fn keep(&mut self, name: &[u8], pointer: RemotePointer) {
+        if let Held::Parts { object, elements } = &mut self.held {
+            if elements.len() == MAX_KEPT_RECORDS {
+                elements.clear();
+            }
+            elements.insert(object.hash(name).0, pointer);
+        }
+    }
+
+    /// A view of the object that a key holds, or will hold. Nothing is asked.
+    pub(crate) fn new(directory: &Directory, key: &[u8]) -> Result<Self, Error> {
+        let (hash, shard) = directory.locate(key)?;
+        let (held, events) = (Held::Unknown, ObjectEvents::default());
+        Ok(Self { key: key.into(), hash, shard, held, was_whole: false, events, of: PhantomData })
+    }
+
+    /// The value of an element.
+    #[inline(always)]
+    pub(crate) fn get<'c>(
+        &mut self,
+        core: &'c mut Core,
+        name: &[u8],
+        path: Path,
+    ) -> Result<Got<'c>, Error> {
+        core.asker.ready()?;
+        let cost = Counts { operations: 1, ..Counts::default() };
+        if path == Path::Ask {
+            let timing = core.router.begin_given(&mut core.asker.endpoint, Route::Ask)?;
+            let found = self.element_asked(core, name, cost)?;
+            core.router.end_given(&mut core.asker.endpoint, timing, found.served_by)?;
+            return Ok(core.got(found));
+        }
+        if !core.asker.may_read(self.shard) {
+            let found = self.element_asked(core, name, Counts { behind_writes: 1, ..cost })?;
+            return Ok(core.got(found));
+        }
+        let class = if self.knows(name) { key_class::CACHED } else { key_class::COLD };
+        let timing = core.router.begin_key(&mut core.asker.endpoint, path, class)?;
+        let found = match timing.route {
+            Route::Ask => self.element_asked(core, name, cost)?,
+            Route::Read => self.element_read(core, name, cost)?,
+        };
+        let Core { router, asker, .. } = &mut *core;
+        router.end_key(&mut asker.endpoint, timing, class, found.served_by, &found.counts)?;
+        Ok(core.got(found))
+    }
+
+    /// An element, by READs as far as possible.
+    fn element_read(
+        &mut self,
+        core: &mut Core,
+        name: &[u8],
+        mut cost: Counts,
+    ) -> Result<Found, Error> {
+        let Core { asker, directory, .. } = &mut *core;
+        let reading = self.read((&mut asker.endpoint, directory), Some(name), &mut cost)?;
+        let (at, retries) = match reading {
+            Reading::Value { from, bytes, retries } => (FoundAt::Landed { from, bytes }, retries),
+            Reading::Absent { retries } => (FoundAt::Reply(None), retries),
+            Reading::NoPointer | Reading::Ask => return self.element_asked(core, name, cost),
+        };
+        asker.endpoint.staleness.conclude_reads();
+        cost.read = 1;
+        core.meter.add(&cost);
+        let served_by = ServedBy::read_after(retries + cost.stale as u32);
+        Ok(Found { at, served_by, counts: cost })
+    }
+
+    /// Asks for an element, after reading has cost `cost`, and learns where it lies.
+    fn element_asked(
+        &mut self,
+        core: &mut Core,
+        name: &[u8],
+        cost: Counts,
+    ) -> Result<Found, Error> {
+        let wasted = Counts { operations: 0, ..cost };
+        core.meter.add(&wasted);
+        let served_by =
+            if cost.round_trips == 0 { ServedBy::Asked } else { ServedBy::AskedAfterRead };
+        let request = E::request(name);
+        let (value, mut counts) = match core.ask(&Command::Of { key: &self.key, request }) {
+            Ok(answer) => {
+                self.learn(&core.directory, name, &answer);
+                (E::in_reply(answer.status, answer.value), answer.counts)
+            }
+            // It does not fit a frame: the server sends it in parts, as a list of one.
+            Err(error @ Error::Refused(Status::NeedsBuffer)) => {
+                let names = encoded([name]);
+                let names = Items::parse(&names).expect("one name");
+                let Some(request) = E::in_parts(names) else { return Err(error) };
+                let (list, counts) = self.ask_list(core, request)?;
+                let item = Items::split(&list).and_then(|(item, _)| item);
+                let range = item.map(|item| (0, item.len()));
+                core.asker.endpoint.reply = item.unwrap_or_default().to_vec();
+                (range, counts)
+            }
+            Err(error) => return Err(error),
+        };
+        counts.add(&wasted);
+        Ok(Found { at: FoundAt::Reply(value), served_by, counts })
+    }
+
+    /// Learns from the answer about an element where the object lies.
+    fn learn(&mut self, directory: &Directory, name: &[u8], answer: &Answer) {
+        let (pointer, root) = (answer.pointer, answer.number as u64);
+        let tells = matches!(answer.status, Status::Ok | Status::NotFound);
+        if !tells || !directory.is_readable(pointer, self.shard) {
+            return;
+        }
+        if root == 0 {
+            return self.hold(Held::Whole(pointer));
+        }
+        let is_known = matches!(&self.held, Held::Parts { object, .. } if object.is_root(root));
+        if !is_known {
+            let table = &directory.shards[self.shard].table;
+            let object = Box::new(ObjectRef::of_root(table, directory.hash_seed, root));
+            self.hold(Held::Parts { object, elements: BTreeMap::new() });
+        }
+        self.keep(name, pointer);
+    }
+
+    /// Asks for a list, in as many replies as it takes.
+    pub(crate) fn ask_list(
+        &self,
+        core: &mut Core,
+        request: Request<'_>,
+    ) -> Result<(Vec<u8>, Counts), Error> {
+        let mut list = Vec::new();
+        let take = |part: &[u8]| {
+            list.extend_from_slice(part);
+            Ok(())
+        };
+        let answer = core.ask_in_parts(self.shard, &self.key, request, take)?;
+        match Items::parse(&list) {
+            Some(_) => Ok((list, answer.counts)),
+            None => Err(core.asker.endpoint.end(Error::Protocol("a list that is none"))),
+        }
+    }
+
+    pub(crate) fn ask(&self, core: &mut Core, request: Request<'_>) -> Result<Answer, Error> {
+        core.ask(&Command::Of { key: &self.key, request })
+    }
+}
+
+/// Names and values, in turn, as requests have them.
+pub(crate) fn encoded<'a>(items: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut list = Vec::new();
+    items.into_iter().for_each(|item| Items::push(&mut list, item));
+    list
+}

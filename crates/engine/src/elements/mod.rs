@@ -1,0 +1,178 @@
+//! Objects that have named elements: the fields of a hash, the members of a set. A small object
+//! lies whole in its record; a larger one has a root record and parts that hold its elements
+//! (`crate::store`, `parts`). What such types have in common is here.
+//!
+//! Invariant: an object has elements. One that has become large stays large until it is removed, as
+//! in Redis.
+
+mod draw;
+mod dump;
+mod reading;
+
+pub(crate) use draw::{Draw, Random};
+pub(crate) use dump::dump_parts;
+pub(crate) use reading::{Reading, ScanOptions, with_drawn};
+
+use crate::store::{Found, New, Store};
+use crate::types::content::Content;
+use crate::types::object::{LongRead, On, Turn, Type, find as find_key, resume};
+use remora_arena::{ArenaFull, Journal, kind_of};
+use remora_index::hash::{record_key, record_value};
+use remora_layout::kind::Kind;
+use remora_layout::limits::PARTS_TURN_BYTES;
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Reply, Request};
+
+/// Buckets of a table of parts that one step of a digest adds up.
+const DIGEST_BUCKETS: u64 = 64;
+
+/// How the records of a type hold its elements: names with values, which may be empty.
+pub(crate) trait Elements {
+    /// The kind of the type's root records.
+    const KIND: Kind;
+    /// The kind of its parts.
+    const PART: Kind;
+    /// Elements in a chain of buckets that lots are drawn among, at least: so many that longer
+    /// chains are rare.
+    const LOT_PLACES: u64;
+
+    /// Hands over the elements of an object that lies whole in its record, whose value is this.
+    fn of_whole(value: &[u8], each: impl FnMut(&[u8], &[u8]));
+
+    /// Hands over the elements of a part of this name and value.
+    fn of_part(name: &[u8], value: &[u8], each: impl FnMut(&[u8], &[u8]));
+
+    /// How many they are.
+    fn in_part(name: &[u8], value: &[u8]) -> u64;
+}
+
+/// An object that was found.
+#[derive(Clone, Copy)]
+pub(crate) enum Held {
+    /// Whole in its record.
+    Whole(Found),
+    /// A root record with parts.
+    Parts(Found),
+}
+
+/// The object of a key; none if there is no such key.
+///
+/// # Errors
+/// The key is of another type.
+pub(crate) fn find<E: Elements, J: Journal>(
+    store: &mut Store<J>,
+    on: On<'_>,
+) -> Result<Option<Held>, Status> {
+    Ok(find_key(store, on, E::KIND)?.map(|found| match store.kind(found).is_root() {
+        true => Held::Parts(found),
+        false => Held::Whole(found),
+    }))
+}
+
+/// The value of the record of an object that lies whole in it.
+pub(crate) fn packed_of<J: Journal>(store: &Store<J>, found: Found) -> &[u8] {
+    record_value(&store.owner, found.slot.slot)
+}
+
+/// Whether a snapshot is filling the object: it may be empty meanwhile.
+pub(crate) fn is_filling<J: Journal>(store: &Store<J>, held: Held) -> bool {
+    matches!(held, Held::Parts(found) if store.moves.is_filling(found.slot.slot))
+}
+
+/// Lets a key hold an object that lies whole in a new record.
+pub(crate) fn put_whole<E: Elements, J: Journal>(
+    store: &mut Store<J>,
+    (on, found): (On<'_>, Option<Found>),
+    (packed, expires_at_ms): (&[u8], u64),
+    entry: &Command<'_>,
+) -> Result<(), ArenaFull> {
+    let kind = E::KIND.whole();
+    let new = New { key: on.key, hash: on.hash, kind, value: packed, expires_at_ms };
+    store.put_as(new, found, entry, on.now).map(drop)
+}
+
+/// Lets a key hold an object of parts, which `fill` makes for this root record.
+pub(crate) fn make_parts<E: Elements, J: Journal>(
+    store: &mut Store<J>,
+    (on, expires_at_ms): (On<'_>, u64),
+    fill: impl FnOnce(&mut Store<J>, u32) -> Result<(), ArenaFull>,
+    entry: &Command<'_>,
+) -> Result<(), ArenaFull> {
+    let named = (on.key, on.hash);
+    let root = store.new_parts(named, (E::KIND, E::PART), expires_at_ms, on.now)?;
+    if let Err(full) = fill(store, root.slot) {
+        store.forget_parts(root.slot, on.now);
+        store.give_back(root, on.now);
+        return Err(full);
+    }
+    store.enter_parts(named, (root, expires_at_ms), entry, on.now)
+}
+
+/// Hands over all elements of an object of parts, in one turn.
+pub(crate) fn each<E: Elements, J: Journal>(
+    store: &Store<J>,
+    root: u32,
+    mut each: impl FnMut(&[u8], &[u8]),
+) {
+    let parts = store.parts.of(root);
+    for slot in (0..parts.buckets()).flat_map(|bucket| parts.in_bucket(&store.owner, bucket)) {
+        let (name, value) = (record_key(&store.owner, slot), record_value(&store.owner, slot));
+        E::of_part(name, value, &mut each);
+    }
+}
+
+/// Adds some more of an object's elements to the sum of its content ([`Type::digest`]).
+pub(crate) fn digest<E: Elements, J: Journal>(
+    store: &Store<J>,
+    slot: u32,
+    content: &mut Content,
+) -> bool {
+    if kind_of(&store.owner, slot) != E::KIND {
+        let packed = record_value(&store.owner, slot);
+        E::of_whole(packed, |name, value| content.add(&[name, value]));
+        return true;
+    }
+    let parts = store.parts.of(slot);
+    let from = *resume::<u64>(&mut content.at);
+    let to = parts.buckets().min(from + DIGEST_BUCKETS);
+    for slot in (from..to).flat_map(|bucket| parts.in_bucket(&store.owner, bucket)) {
+        let (name, value) = (record_key(&store.owner, slot), record_value(&store.owner, slot));
+        E::of_part(name, value, |name, value| content.add(&[name, value]));
+    }
+    content.at = Some(Box::new(to));
+    to == parts.buckets()
+}
+
+/// Continues a [`Reading`] for one turn ([`Type::read_turn`]).
+pub(crate) fn read_turn<E: Elements, J: Journal>(
+    store: &Store<J>,
+    read: &mut LongRead,
+    found: &mut Vec<u8>,
+) -> Result<Turn, Status> {
+    let reading: &mut Reading = read.state.downcast_mut().expect("it began here");
+    let ended = reading.turn::<E, J>(store, found, found.len() + PARTS_TURN_BYTES)?;
+    let (number, is_counted) = (reading.items(), reading.is_counted());
+    Ok(Turn { ended, number, is_counted, gives_value: true, has_doubles: false })
+}
+
+/// Executes a read in turns to its end; its results go into `found`, in the place of what is there.
+pub(crate) fn whole_read<J: Journal>(
+    of: &mut impl Type<J>,
+    store: &mut Store<J>,
+    (on, request): (On<'_>, Request<'_>),
+    found: &mut Vec<u8>,
+) -> Reply<'static> {
+    found.clear();
+    let mut read = match of.begin_read(store, on, request) {
+        Ok(read) => read,
+        Err(status) => return Reply::status(status),
+    };
+    // Bounded by the number of buckets, and by the number that is asked for.
+    loop {
+        match of.read_turn(store, &mut read, found, on.now) {
+            Ok(turn) if turn.ended => return Reply::number(turn.number),
+            Ok(_) => {}
+            Err(status) => return Reply::status(status),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Reads of many elements: all, random ones, some at a time.
+
+use super::draw::{Draw, Random};
+use super::{Elements, Held, packed_of};
+use crate::store::{PartsRead, Store};
+use remora_arena::{Journal, Slot, slot_of};
+use remora_index::hash::{record_key, record_value};
+use remora_layout::limits::{PARTS_TURN_BUCKETS, PARTS_TURN_BYTES, SCAN_BYTES, SCAN_PARTS};
+use remora_protocol::Items;
+use remora_protocol::elements::Told;
+use remora_protocol::glob::Glob;
+use remora_protocol::message::Status;
+
+/// A read in turns.
+pub(crate) struct Reading {
+    how: How,
+    /// Items that it gives in all, or has given.
+    items: u64,
+}
+
+enum How {
+    /// The rest, not returned yet.
+    Made(Vec<u8>),
+    /// All elements, as they were when the read began.
+    All(PartsRead),
+    /// This many of them, each equally likely.
+    Some { read: PartsRead, wanted: u64, left: u64, random: Random, told: Told },
+    /// This many of those of a whole object, with repetitions allowed.
+    AnyOf { all: Vec<u8>, wanted: u64, random: Random, told: Told },
+    /// The same, of the object with this root record, as it is at each turn.
+    Any { root: Slot, wanted: u64, random: Random, draw: Draw, told: Told },
+}
+
+/// Appends what is told of an element.
+pub(crate) fn push(told: Told, name: &[u8], value: &[u8], found: &mut Vec<u8>) {
+    match told {
+        Told::Names => Items::push(found, name),
+        Told::Values => Items::push(found, value),
+        Told::Both => {
+            Items::push(found, name);
+            Items::push(found, value);
+        }
+    }
+}
+
+const fn items_each(told: Told) -> u64 {
+    if matches!(told, Told::Both) { 2 } else { 1 }
+}
+
+/// Names and values, in turn.
+fn pairs(list: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut rest = list;
+    std::iter::from_fn(move || {
+        let (name, after) = Items::split(rest)?;
+        let (value, after) = Items::split(after)?;
+        rest = after;
+        Some((name?, value?))
+    })
+}
+
+impl Reading {
+    /// A read that gives these items.
+    pub const fn made(list: Vec<u8>, items: u64) -> Self {
+        Self { how: How::Made(list), items }
+    }
+
+    /// All elements: so many.
+    pub fn all<E: Elements, J: Journal>(
+        store: &mut Store<J>,
+        (held, elements): (Option<Held>, u64),
+        told: Told,
+    ) -> Self {
+        let items = elements * items_each(told);
+        match held {
+            None => Self::made(Vec::new(), 0),
+            Some(Held::Whole(found)) => {
+                let mut list = Vec::new();
+                let packed = packed_of(store, found);
+                E::of_whole(packed, |name, value| push(told, name, value, &mut list));
+                Self::made(list, items)
+            }
+            Some(Held::Parts(root)) => {
+                let root = root.slot.slot;
+                let read = match told {
+                    Told::Names => store.parts.begin_read(root, |name, value, found| {
+                        E::of_part(name, value, |name, _| Items::push(found, name));
+                    }),
+                    Told::Values => store.parts.begin_read(root, |name, value, found| {
+                        E::of_part(name, value, |_, value| Items::push(found, value));
+                    }),
+                    Told::Both => store.parts.begin_read(root, |name, value, found| {
+                        E::of_part(name, value, |name, value| push(Told::Both, name, value, found));
+                    }),
+                };
+                Self { items, how: How::All(read) }
+            }
+        }
+    }
+
+    /// Random elements, of so many.
+    pub fn random<E: Elements, J: Journal>(
+        store: &mut Store<J>,
+        (held, elements): (Option<Held>, u64),
+        (count, told): (i64, Told),
+        seed: u64,
+    ) -> Self {
+        let Some(held) = held.filter(|_| count != 0) else { return Self::made(Vec::new(), 0) };
+        let wanted = count.unsigned_abs();
+        let random = Random(seed);
+        if count > 0 && wanted >= elements {
+            return Self::all::<E, J>(store, (Some(held), elements), told);
+        }
+        if let (Held::Parts(root), true) = (held, count < 0) {
+            let root = slot_of(&store.owner, root.slot.slot);
+            let how = How::Any { root, wanted, random, draw: Draw::default(), told };
+            return Self { how, items: 0 };
+        }
+        let how = match Self::all::<E, J>(store, (Some(held), elements), Told::Both).how {
+            How::All(read) => How::Some { read, wanted, left: elements, random, told },
+            How::Made(all) if count < 0 => How::AnyOf { all, wanted, random, told },
+            How::Made(all) => {
+                let (mut list, mut random) = (Vec::new(), random);
+                choose(&all, (wanted, elements), &mut random, told, &mut list);
+                How::Made(list)
+            }
+            How::Some { .. } | How::AnyOf { .. } | How::Any { .. } => unreachable!("all of them"),
+        };
+        Self { how, items: wanted.saturating_mul(items_each(told)) }
+    }
+
+    /// The number of items in all; once it has ended, the number returned.
+    pub fn items(&self) -> i64 {
+        self.items as i64
+    }
+
+    /// Whether that is known from the start.
+    pub const fn is_counted(&self) -> bool {
+        !matches!(self.how, How::Any { .. })
+    }
+
+    /// Continues until `found` has this many bytes, or the read has looked at
+    /// [`PARTS_TURN_BUCKETS`]. True at the end.
+    ///
+    /// # Errors
+    /// Too much of the object has changed since the read began.
+    pub fn turn<E: Elements, J: Journal>(
+        &mut self,
+        store: &Store<J>,
+        found: &mut Vec<u8>,
+        bytes: usize,
+    ) -> Result<bool, Status> {
+        Ok(match &mut self.how {
+            How::Made(list) => {
+                found.append(list);
+                true
+            }
+            How::All(read) => store.parts.read_more(&store.owner, read, found, bytes)?,
+            How::Some { read, wanted, left, random, told } => {
+                let mut some = Vec::new();
+                let ended =
+                    store.parts.read_more(&store.owner, read, &mut some, PARTS_TURN_BYTES)?;
+                let (chosen, seen) = choose(&some, (*wanted, *left), random, *told, found);
+                *wanted -= chosen;
+                *left -= seen;
+                ended
+            }
+            How::AnyOf { all, wanted, random, told } => {
+                let all: Vec<(&[u8], &[u8])> = pairs(all).collect();
+                while *wanted > 0 && found.len() < bytes {
+                    let (name, value) = all[random.below(all.len() as u64) as usize];
+                    push(*told, name, value, found);
+                    *wanted -= 1;
+                }
+                *wanted == 0
+            }
+            How::Any { root, wanted, random, draw, told } => {
+                let mut buckets = PARTS_TURN_BUCKETS;
+                while *wanted > 0 && found.len() < bytes && store.is_live(*root) {
+                    let drawn = draw.go_on::<E, J>(store, root.slot, random, &mut buckets);
+                    let Some(drawn) = drawn else { break };
+                    with_drawn::<E, J>(store, drawn, |name, value| {
+                        push(*told, name, value, found);
+                    });
+                    *wanted -= 1;
+                    self.items += items_each(*told);
+                }
+                *wanted == 0 || !store.is_live(*root)
+            }
+        })
+    }
+}
+
+/// Hands over the element at a place of the part in a slot.
+pub(crate) fn with_drawn<E: Elements, J: Journal>(
+    store: &Store<J>,
+    (slot, place): (u32, u64),
+    mut told: impl FnMut(&[u8], &[u8]),
+) {
+    let mut at = 0;
+    let (name, value) = (record_key(&store.owner, slot), record_value(&store.owner, slot));
+    E::of_part(name, value, |name, value| {
+        if at == place {
+            told(name, value);
+        }
+        at += 1;
+    });
+}
+
+/// Chooses this many of the remaining elements, as far as this list contains them; each is equally
+/// likely. Returns how many were chosen, and looked at.
+fn choose(
+    list: &[u8],
+    (wanted, left): (u64, u64),
+    random: &mut Random,
+    told: Told,
+    found: &mut Vec<u8>,
+) -> (u64, u64) {
+    let (mut chosen, mut seen) = (0, 0);
+    for (name, value) in pairs(list) {
+        if random.below(left - seen) < wanted - chosen {
+            push(told, name, value, found);
+            chosen += 1;
+        }
+        seen += 1;
+    }
+    (chosen, seen)
+}
+
+/// What a step of a scan looks at.
+pub(crate) struct ScanOptions {
+    pattern: Option<Glob>,
+    /// Elements to look at.
+    pub count: u64,
+    looked_bytes: usize,
+}
+
+impl ScanOptions {
+    /// Those of an operation.
+    pub fn new(options: Items<'_>) -> Self {
+        let mut options = options.iter();
+        let pattern = options.next().flatten().and_then(|pattern| Glob::new(pattern, false));
+        let count = options.next().flatten().and_then(|count| count.try_into().ok());
+        let count = count.map_or(0, u64::from_le_bytes).clamp(1, SCAN_PARTS);
+        Self { pattern, count, looked_bytes: 0 }
+    }
+
+    /// Looks at an element, and appends it if it is wanted. Whether the step has done enough.
+    pub fn look(&mut self, told: Told, name: &[u8], value: &[u8], list: &mut Vec<u8>) -> bool {
+        self.looked_bytes += name.len();
+        if self.pattern.as_ref().is_none_or(|pattern| pattern.matches(name)) {
+            push(told, name, value, list);
+        }
+        list.len() >= PARTS_TURN_BYTES || self.looked_bytes >= SCAN_BYTES
+    }
+}

@@ -1,0 +1,372 @@
+//! The members of a large set. Its short members lie in *bins*: parts that hold several members
+//! each, so that a member costs few bytes beside its own. A long member is a part of its own.
+//!
+//! ```text
+//! bin        name: 0 | number 4      value: items (`remora_layout::packed_set`)
+//! own member  name: 1 | member        no value
+//! ```
+//! A member's bin follows from its hash, as a key's bucket does: bins are split in order, one at a
+//! time, so that a bin has [`SET_BIN_MEMBERS`] members on average (linear hashing, decision 0012).
+//! An empty bin has no part. Bins are never joined again.
+//!
+//! Invariant: a member is in one part. A short member is in its bin, or it *spilled*: that bin was
+//! full, and the member is a part of its own until it is removed.
+
+use crate::elements::Elements;
+use crate::store::{Found, Now, Store};
+use remora_arena::{ArenaFull, Journal};
+use remora_index::hash::{record_key, record_value};
+use remora_layout::database::Database;
+use remora_layout::kind::Kind;
+use remora_layout::limits::{
+    OBJECT_BASE_BUCKETS, SET_BIN_MEMBERS, SET_BIN_MOST_MEMBERS, WHOLE_ITEM_BYTES,
+};
+use remora_layout::packed_set::{self, BIN, OWN, begin_items, push_item};
+use remora_layout::table::TableShape;
+use remora_protocol::Command;
+use remora_protocol::set::each_member;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// The entry of a change, and the key's database.
+pub(super) type Logged<'e> = (&'e Command<'e>, Database);
+
+/// Members of sets: several in a part, or one.
+pub(super) struct Members;
+
+impl Elements for Members {
+    const KIND: Kind = Kind::SET;
+    const PART: Kind = Kind::SET_PART;
+    /// A chain has seven bins on average.
+    const LOT_PLACES: u64 = 20 * SET_BIN_MEMBERS;
+
+    fn of_whole(value: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
+        each_member(value, |member| each(member, &[]));
+    }
+
+    fn of_part(name: &[u8], value: &[u8], mut each: impl FnMut(&[u8], &[u8])) {
+        match name.split_first() {
+            Some((&OWN, member)) => each(member, &[]),
+            _ => each_member(value, |member| each(member, &[])),
+        }
+    }
+
+    fn in_part(name: &[u8], value: &[u8]) -> u64 {
+        if is_bin(name) { packed_set::count(value) as u64 } else { 1 }
+    }
+}
+
+/// Whether a part of this name is a bin.
+pub(super) fn is_bin(name: &[u8]) -> bool {
+    name.first() == Some(&BIN)
+}
+
+/// The name of a bin.
+fn bin_name(bin: u64) -> [u8; 5] {
+    let [a, b, c, d, ..] = bin.to_le_bytes();
+    [BIN, a, b, c, d]
+}
+
+fn own_name(member: &[u8]) -> Vec<u8> {
+    [&[OWN], member].concat()
+}
+
+/// What is known of a large set beside its parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bins {
+    /// Its buckets are the bins.
+    shape: TableShape,
+    /// Members in bins.
+    binned: u64,
+    /// Members that are parts of their own, the spilled ones included.
+    own: u64,
+    /// Short ones among them.
+    spilled: u64,
+    /// How often members were added or removed.
+    pub changes: u64,
+}
+
+impl Default for Bins {
+    fn default() -> Self {
+        let base = OBJECT_BASE_BUCKETS;
+        let shape = TableShape::of_object(base, base).expect("a power of two");
+        Self { shape, binned: 0, own: 0, spilled: 0, changes: 0 }
+    }
+}
+
+/// A change of members that is worked out: the new content of bins, and members of their own.
+struct Change<'m> {
+    after: Bins,
+    /// By their numbers; items.
+    bins: BTreeMap<u64, Vec<u8>>,
+    new_own: Vec<&'m [u8]>,
+    old_own: Vec<&'m [u8]>,
+    /// Members that were added or removed.
+    changed: u64,
+}
+
+impl Bins {
+    /// How many members there are.
+    pub const fn members(&self) -> u64 {
+        self.binned + self.own
+    }
+
+    /// Whether any members are parts of their own.
+    pub const fn has_own(&self) -> bool {
+        self.own > 0
+    }
+
+    /// Bins, with parts or without.
+    pub const fn count(&self) -> u64 {
+        self.shape.buckets()
+    }
+
+    /// The bin at a place in the order of a scan, and the place behind it.
+    pub fn at_scan_place(&self, place: u32) -> (u64, u64) {
+        self.shape.at_scan_place(place)
+    }
+
+    /// The part of a bin.
+    pub fn bin<J: Journal>(store: &Store<J>, root: u32, bin: u64) -> Option<Found> {
+        store.parts.of(root).find(&store.owner, &bin_name(bin))
+    }
+
+    /// The part that holds a member.
+    pub fn find<J: Journal>(&self, store: &Store<J>, root: u32, member: &[u8]) -> Option<Found> {
+        let parts = store.parts.of(root);
+        if member.len() <= WHOLE_ITEM_BYTES {
+            let bin = parts.hash(member).bucket(self.count());
+            let found = Self::bin(store, root, bin).filter(|found| {
+                let value = record_value(&store.owner, found.slot.slot);
+                packed_set::contains(value, member, || None)
+            });
+            if found.is_some() || self.spilled == 0 {
+                return found;
+            }
+        }
+        parts.find(&store.owner, &own_name(member))
+    }
+
+    /// Adds members, each named once. Without an entry no key leads to the set yet, and that is not logged here.
+    /// Returns how many are new.
+    pub fn add<'m, J: Journal>(
+        &mut self,
+        (store, root): (&mut Store<J>, u32),
+        members: impl Iterator<Item = &'m [u8]>,
+        entry: Option<Logged<'_>>,
+        now: Now,
+    ) -> Result<u64, ArenaFull> {
+        let mut change = Change::begin(*self);
+        for member in members {
+            change.add(store, root, member);
+        }
+        while change.after.wants_split() {
+            change.split(store, root);
+        }
+        self.make((store, root), change, entry, now)
+    }
+
+    /// Removes members, each named once. Returns how many were there.
+    pub fn remove<'m, J: Journal>(
+        &mut self,
+        (store, root): (&mut Store<J>, u32),
+        members: impl Iterator<Item = &'m [u8]>,
+        entry: Logged<'_>,
+        now: Now,
+    ) -> Result<u64, ArenaFull> {
+        let mut change = Change::begin(*self);
+        for member in members {
+            change.remove(store, root, member);
+        }
+        self.make((store, root), change, Some(entry), now)
+    }
+
+    fn wants_split(&self) -> bool {
+        self.binned > self.count() * SET_BIN_MEMBERS && self.shape.grown().is_some()
+    }
+
+    /// Plans the parts of a change, logs it, and publishes them.
+    fn make<J: Journal>(
+        &mut self,
+        (store, root): (&mut Store<J>, u32),
+        change: Change<'_>,
+        entry: Option<Logged<'_>>,
+        now: Now,
+    ) -> Result<u64, ArenaFull> {
+        let Change { mut after, bins, new_own, old_own, changed } = change;
+        if changed == 0 {
+            return Ok(0);
+        }
+        let (full, empty): (Vec<_>, Vec<_>) =
+            bins.iter().partition(|(_, items)| packed_set::count(items) > 0);
+        let put: Vec<(Vec<u8>, &[u8])> = full
+            .into_iter()
+            .map(|(&bin, items)| (bin_name(bin).to_vec(), &items[..]))
+            .chain(new_own.into_iter().map(|member| (own_name(member), &[][..])))
+            .collect();
+        let gone: Vec<Vec<u8>> = empty
+            .into_iter()
+            .map(|(&bin, _)| bin_name(bin).to_vec())
+            .chain(old_own.into_iter().map(own_name))
+            .collect();
+        let pairs = put.iter().map(|(name, value)| (&name[..], *value));
+        let mut planned = store.plan_parts(root, pairs, now)?;
+        let mut publish = |store: &mut Store<J>| {
+            store.publish_parts(root, &mut planned, now);
+            store.remove_parts(root, gone.iter().map(|name| &name[..]), now);
+        };
+        match entry {
+            Some((entry, database)) => store.commit(database, entry, publish),
+            None => publish(store),
+        }
+        store.settle_parts(root, planned, now);
+        after.changes += 1;
+        *self = after;
+        Ok(changed)
+    }
+
+    /// Compares what is known with the parts.
+    ///
+    /// # Errors
+    /// A description of the first mismatch.
+    pub fn audit<J: Journal>(&self, store: &Store<J>, root: u32) -> Result<(), String> {
+        let parts = store.parts.of(root);
+        let (mut binned, mut own, mut spilled, mut error) = (0, 0, 0, None);
+        for slot in (0..parts.buckets()).flat_map(|at| parts.in_bucket(&store.owner, at)) {
+            let name = record_key(&store.owner, slot);
+            let value = record_value(&store.owner, slot);
+            if !is_bin(name) {
+                own += 1;
+                spilled += u64::from(name.len() <= 1 + WHOLE_ITEM_BYTES);
+                continue;
+            }
+            let mut members = std::collections::BTreeSet::new();
+            each_member(value, |member| {
+                let bin = parts.hash(member).bucket(self.count());
+                if name != bin_name(bin) || !members.insert(member.to_vec()) {
+                    error = Some(format!("a member stands in another bin, or twice: root {root}"));
+                }
+            });
+            if members.is_empty() {
+                error = Some(format!("an empty bin has a part: root {root}"));
+            }
+            binned += members.len() as u64;
+        }
+        if (binned, own, spilled) != (self.binned, self.own, self.spilled) {
+            error = Some(format!("a set's members are not those of the books: root {root}"));
+        }
+        error.map_or(Ok(()), Err)
+    }
+}
+
+impl<'m> Change<'m> {
+    fn begin(after: Bins) -> Self {
+        let (new_own, old_own) = (Vec::new(), Vec::new());
+        Self { after, bins: BTreeMap::new(), new_own, old_own, changed: 0 }
+    }
+
+    /// The content of a bin, as it is so far.
+    fn bin<J: Journal>(&mut self, store: &Store<J>, root: u32, bin: u64) -> &mut Vec<u8> {
+        match self.bins.entry(bin) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let mut items = Vec::new();
+                match Bins::bin(store, root, bin) {
+                    Some(found) => {
+                        let value = record_value(&store.owner, found.slot.slot);
+                        items.reserve(value.len() + 1 + WHOLE_ITEM_BYTES);
+                        items.extend_from_slice(value);
+                    }
+                    None => begin_items(&mut items),
+                }
+                place.insert(items)
+            }
+        }
+    }
+
+    /// Whether a member is a part of its own.
+    fn is_own<J: Journal>(store: &Store<J>, root: u32, member: &[u8]) -> bool {
+        store.parts.of(root).find(&store.owner, &own_name(member)).is_some()
+    }
+
+    /// Whether a bin holds a member, as it is so far.
+    fn holds<J: Journal>(&self, store: &Store<J>, root: u32, bin: u64, member: &[u8]) -> bool {
+        let contains = |items: &[u8]| packed_set::contains(items, member, || None);
+        match self.bins.get(&bin) {
+            Some(items) => contains(items),
+            None => Bins::bin(store, root, bin)
+                .is_some_and(|found| contains(record_value(&store.owner, found.slot.slot))),
+        }
+    }
+
+    /// Adds a member that it has not added yet.
+    fn add<J: Journal>(&mut self, store: &Store<J>, root: u32, member: &'m [u8]) {
+        let is_short = member.len() <= WHOLE_ITEM_BYTES;
+        if is_short {
+            let bin = store.parts.of(root).hash(member).bucket(self.after.count());
+            if self.holds(store, root, bin, member)
+                || (self.after.spilled > 0 && Self::is_own(store, root, member))
+            {
+                return;
+            }
+            let items = self.bin(store, root, bin);
+            if packed_set::count(items) < SET_BIN_MOST_MEMBERS {
+                push_item(items, member);
+                self.after.binned += 1;
+                self.changed += 1;
+                return;
+            }
+        } else if Self::is_own(store, root, member) {
+            return;
+        }
+        self.new_own.push(member);
+        self.after.own += 1;
+        self.after.spilled += u64::from(is_short);
+        self.changed += 1;
+    }
+
+    /// Removes a member that it has not removed yet.
+    fn remove<J: Journal>(&mut self, store: &Store<J>, root: u32, member: &'m [u8]) {
+        let is_short = member.len() <= WHOLE_ITEM_BYTES;
+        if is_short {
+            let bin = store.parts.of(root).hash(member).bucket(self.after.count());
+            if self.holds(store, root, bin, member) {
+                let items = self.bin(store, root, bin);
+                let mut kept = Vec::with_capacity(items.len());
+                begin_items(&mut kept);
+                each_member(items, |other| {
+                    if other != member {
+                        push_item(&mut kept, other);
+                    }
+                });
+                *items = kept;
+                self.after.binned -= 1;
+                self.changed += 1;
+                return;
+            }
+        }
+        if (!is_short || self.after.spilled > 0) && Self::is_own(store, root, member) {
+            self.old_own.push(member);
+            self.after.own -= 1;
+            self.after.spilled -= u64::from(is_short);
+            self.changed += 1;
+        }
+    }
+
+    /// Splits the next bin: some of its members go to a new one.
+    fn split<J: Journal>(&mut self, store: &Store<J>, root: u32) {
+        let Some(grown) = self.after.shape.grown() else { return };
+        let (bin, new) = (self.after.shape.splits_next(), self.after.count());
+        let items = std::mem::take(self.bin(store, root, bin));
+        let (mut stays, mut goes) = (Vec::new(), Vec::new());
+        begin_items(&mut stays);
+        begin_items(&mut goes);
+        each_member(&items, |member| {
+            let to = store.parts.of(root).hash(member).bucket(grown.buckets());
+            push_item(if to == new { &mut goes } else { &mut stays }, member);
+        });
+        self.after.shape = grown;
+        self.bins.insert(bin, stays);
+        self.bins.insert(new, goes);
+    }
+}

@@ -1,0 +1,283 @@
+//! The members of several sets of the shard, combined, in turns.
+//!
+//! The result is that of the sets as they were when the read began. For an intersection or a
+//! difference each member of one set, the *base*, is looked up in the others. Reads of all the sets
+//! begin at once ([`PartsRead`]), and rest. If one of the others changes meanwhile, the lookups end:
+//! what is left of the base goes into a table, and the others are read from beginning to end. A
+//! union goes through a table from the start.
+
+use super::bins::Members;
+use super::held::Sets;
+use super::table::Found;
+use crate::elements::{Elements, Held, packed_of};
+use crate::store::{PartsRead, Store};
+use crate::types::object::{On, Turn};
+use remora_arena::{Journal, Slot, slot_of};
+use remora_layout::hash::KeyHash;
+use remora_layout::limits::{COMBINE_TURN_MEMBERS, MAX_REPLY_BYTES, PARTS_TURN_BYTES};
+use remora_protocol::Items;
+use remora_protocol::message::Status;
+use remora_protocol::set::{Combination, Others, packs};
+
+/// One of the sets.
+struct Source {
+    /// Its members, as far as they are not read yet.
+    left: Left,
+    /// How many it had.
+    members: u64,
+    /// Where its members are looked up.
+    lookup: Lookup,
+}
+
+enum Left {
+    /// A list, and where it goes on.
+    Made(Vec<u8>, usize),
+    /// The read of a large set.
+    Parts(PartsRead),
+}
+
+enum Lookup {
+    /// The value of a small set's record.
+    Packed(Vec<u8>),
+    /// A large set's root record, and the number of changes when the read began.
+    Parts(Slot, u64),
+    /// Nowhere: these were found before.
+    None,
+}
+
+/// How far it has come.
+enum Stage {
+    /// The base's members are looked up.
+    Lookups,
+    /// What is left of the base goes into the table.
+    Gather,
+    /// The other with this number is read: its members are marked in the table.
+    Mark(usize),
+    /// The table is read.
+    Tell,
+    /// Each source, this one next, is read into the table, and what is new is told.
+    Union(usize),
+}
+
+/// See the module's text.
+pub(super) struct Combining {
+    how: Combination,
+    count_to: Option<u64>,
+    /// The base first.
+    sources: Vec<Source>,
+    stage: Stage,
+    table: Found,
+    /// Members of the result so far.
+    count: u64,
+}
+
+impl Left {
+    /// Appends some of the members to a list; true at the end.
+    fn read<J: Journal>(&mut self, store: &Store<J>, list: &mut Vec<u8>) -> Result<bool, Status> {
+        match self {
+            Self::Made(all, at) => {
+                let to = at.saturating_add(PARTS_TURN_BYTES);
+                while *at < all.len().min(to) {
+                    let (member, rest) = Items::split(&all[*at..]).ok_or(Status::Malformed)?;
+                    Items::push(list, member.unwrap_or_default());
+                    *at = all.len() - rest.len();
+                }
+                Ok(*at == all.len())
+            }
+            Self::Parts(read) => store.parts.read_more(&store.owner, read, list, PARTS_TURN_BYTES),
+        }
+    }
+}
+
+impl Source {
+    fn made(list: Vec<u8>, lookup: Lookup) -> Self {
+        let members = Items::parse(&list).map_or(0, |list| list.iter().count() as u64);
+        Self { left: Left::Made(list, 0), members, lookup }
+    }
+
+    fn of<J: Journal>(sets: &Sets, store: &mut Store<J>, held: Option<Held>) -> Self {
+        match held {
+            None => Self::made(Vec::new(), Lookup::Packed(Vec::new())),
+            Some(Held::Whole(found)) => {
+                let packed = packed_of(store, found).to_vec();
+                let mut list = Vec::new();
+                Members::of_whole(&packed, |member, _| Items::push(&mut list, member));
+                Self::made(list, Lookup::Packed(packed))
+            }
+            Some(Held::Parts(root)) => {
+                let slot = slot_of(&store.owner, root.slot.slot);
+                let bins = sets.bins_of(root);
+                let read = store.parts.begin_read(slot.slot, |name, value, found| {
+                    Members::of_part(name, value, |member, _| Items::push(found, member));
+                });
+                let lookup = Lookup::Parts(slot, bins.changes);
+                Self { left: Left::Parts(read), members: bins.members(), lookup }
+            }
+        }
+    }
+
+    /// Whether lookups find what was there when the read began.
+    fn is_unchanged<J: Journal>(&self, sets: &Sets, store: &Store<J>) -> bool {
+        let Lookup::Parts(root, changes) = self.lookup else { return true };
+        store.is_live(root) && sets.bins.get(&root.slot).is_some_and(|of| of.changes == changes)
+    }
+
+    fn has<J: Journal>(&self, sets: &Sets, store: &Store<J>, member: &[u8]) -> bool {
+        match &self.lookup {
+            Lookup::Packed(packed) => packs(packed, member),
+            Lookup::Parts(root, _) => {
+                let bins = &sets.bins[&root.slot];
+                bins.find(store, root.slot, member).is_some()
+            }
+            Lookup::None => false,
+        }
+    }
+}
+
+impl Combining {
+    /// Begins a read; also gives the hashes of the other keys.
+    ///
+    /// # Errors
+    /// A key is of another type.
+    pub fn begin<J: Journal>(
+        sets: &Sets,
+        store: &mut Store<J>,
+        on: On<'_>,
+        (how, others, count_to): (Combination, Others<'_>, Option<u64>),
+    ) -> Result<(Self, Vec<KeyHash>), Status> {
+        let mut all = vec![on];
+        all.extend(others.keys().map(|key| {
+            let hash = KeyHash::within(on.hash.database(), key, store.options.hash_seed);
+            On { key, hash, ..on }
+        }));
+        let mut sources = Vec::with_capacity(all.len() + 1);
+        if let Some(before) = others.before() {
+            sources.push(Source::made(before.to_vec(), Lookup::None));
+        }
+        for on in &all {
+            let held = Sets::find(store, *on)?;
+            sources.push(Source::of(sets, store, held));
+        }
+        if how == Combination::Inter && others.before().is_none() {
+            sources.sort_by_key(|source| source.members);
+        }
+        let stage = match how {
+            Combination::Union => Stage::Union(0),
+            Combination::Inter | Combination::Diff => Stage::Lookups,
+        };
+        let table = Found::new(on.hash.0);
+        let combining = Self { how, count_to, sources, stage, table, count: 0 };
+        Ok((combining, all.iter().skip(1).map(|on| on.hash).collect()))
+    }
+
+    /// Continues for one turn.
+    ///
+    /// # Errors
+    /// Too much has changed since it began, or the result is too long for a reply.
+    pub fn turn<J: Journal>(
+        &mut self,
+        sets: &Sets,
+        store: &Store<J>,
+        found: &mut Vec<u8>,
+    ) -> Result<Turn, Status> {
+        let has_ended = self.go_on(sets, store, found)?;
+        let is_enough = self.count_to.is_some_and(|most| most > 0 && self.count >= most);
+        if is_enough {
+            self.count = self.count_to.unwrap_or_default();
+        }
+        if found.len().max(self.table.bytes()) > MAX_REPLY_BYTES {
+            return Err(Status::TooLarge);
+        }
+        let gives_value = self.count_to.is_none();
+        let (ended, number) = (has_ended || is_enough, self.count as i64);
+        Ok(Turn { ended, number, gives_value, ..Turn::default() })
+    }
+
+    fn go_on<J: Journal>(
+        &mut self,
+        sets: &Sets,
+        store: &Store<J>,
+        found: &mut Vec<u8>,
+    ) -> Result<bool, Status> {
+        match self.stage {
+            Stage::Lookups => return self.look_up(sets, store, found),
+            Stage::Gather => {
+                let mut list = Vec::new();
+                let ended = self.sources[0].left.read(store, &mut list)?;
+                self.table.add_all(&list, |_| {});
+                if ended {
+                    self.stage = Stage::Mark(1);
+                }
+            }
+            Stage::Mark(at) if at == self.sources.len() => self.stage = Stage::Tell,
+            Stage::Mark(at) => {
+                let mut list = Vec::new();
+                let ended = self.sources[at].left.read(store, &mut list)?;
+                let members = Items::parse(&list).ok_or(Status::Malformed)?;
+                let mark = if self.how == Combination::Inter { at as u32 } else { 1 };
+                members.iter().flatten().for_each(|member| self.table.mark(member, mark));
+                if ended {
+                    self.stage = Stage::Mark(at + 1);
+                }
+            }
+            Stage::Tell => {
+                let marks = match self.how {
+                    Combination::Inter => self.sources.len() as u32 - 1,
+                    Combination::Union | Combination::Diff => 0,
+                };
+                let some = self.table.take_some(COMBINE_TURN_MEMBERS);
+                let Some(some) = some else { return Ok(true) };
+                for (member, _) in some.filter(|(_, marked)| *marked == marks) {
+                    tell(member, (self.count_to.is_none(), &mut self.count), found);
+                }
+            }
+            Stage::Union(at) if at == self.sources.len() => return Ok(true),
+            Stage::Union(at) => {
+                let mut list = Vec::new();
+                let ended = self.sources[at].left.read(store, &mut list)?;
+                let (gives, count) = (self.count_to.is_none(), &mut self.count);
+                self.table.add_all(&list, |member| tell(member, (gives, count), found));
+                if ended {
+                    self.stage = Stage::Union(at + 1);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Looks some of the base's members up in the other sets.
+    fn look_up<J: Journal>(
+        &mut self,
+        sets: &Sets,
+        store: &Store<J>,
+        found: &mut Vec<u8>,
+    ) -> Result<bool, Status> {
+        let Some((base, others)) = self.sources.split_first_mut() else { return Ok(true) };
+        if !others.iter().all(|of| of.is_unchanged(sets, store)) {
+            self.stage = Stage::Gather;
+            return Ok(false);
+        }
+        let mut list = Vec::new();
+        let ended = base.left.read(store, &mut list)?;
+        let wanted = self.how == Combination::Inter;
+        let members = Items::parse(&list).ok_or(Status::Malformed)?;
+        for member in members.iter().flatten() {
+            let is_found = match wanted {
+                true => others.iter().all(|of| of.has(sets, store, member)),
+                false => !others.iter().any(|of| of.has(sets, store, member)),
+            };
+            if is_found {
+                tell(member, (self.count_to.is_none(), &mut self.count), found);
+            }
+        }
+        Ok(ended)
+    }
+}
+
+/// Adds a member to the result.
+fn tell(member: &[u8], (gives, count): (bool, &mut u64), found: &mut Vec<u8>) {
+    *count += 1;
+    if gives {
+        Items::push(found, member);
+    }
+}

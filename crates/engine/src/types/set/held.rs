@@ -1,0 +1,83 @@
+//! A set that was found, packed or of parts, and the questions that both answer.
+
+use super::bins::{Bins, Members};
+use crate::elements::{self, Held, packed_of};
+use crate::store::{Found, Store};
+use crate::types::object::On;
+use remora_arena::{Journal, slot_of};
+use remora_layout::packed_set;
+use remora_layout::part::root_word;
+use remora_protocol::Reply;
+use remora_protocol::message::Status;
+use remora_protocol::set::packs;
+use std::collections::BTreeMap;
+
+/// The sets of one shard.
+#[derive(Default)]
+pub(crate) struct Sets {
+    /// Buffer for a changed set, or a reply's value.
+    pub(super) scratch: Vec<u8>,
+    /// How many random numbers were drawn.
+    pub(super) drawn: u64,
+    /// What is known of the large ones, by the slots of their root records.
+    pub(super) bins: BTreeMap<u32, Bins>,
+}
+
+impl Sets {
+    /// The set of a key; none if there is no such key.
+    pub(super) fn find<J: Journal>(
+        store: &mut Store<J>,
+        on: On<'_>,
+    ) -> Result<Option<Held>, Status> {
+        elements::find::<Members, J>(store, on)
+    }
+
+    /// What is known of a large set.
+    pub(super) fn bins_of(&self, root: Found) -> &Bins {
+        &self.bins[&root.slot.slot]
+    }
+
+    /// The record that holds a member.
+    pub(super) fn holder<J: Journal>(
+        &self,
+        store: &Store<J>,
+        held: Held,
+        member: &[u8],
+    ) -> Option<Found> {
+        match held {
+            Held::Whole(found) => packs(packed_of(store, found), member).then_some(found),
+            Held::Parts(root) => self.bins_of(root).find(store, root.slot.slot, member),
+        }
+    }
+
+    /// Members of a set.
+    pub(super) fn length<J: Journal>(&self, store: &Store<J>, held: Held) -> u64 {
+        match held {
+            Held::Whole(found) => packed_set::count(packed_of(store, found)) as u64,
+            Held::Parts(root) => self.bins_of(root).members(),
+        }
+    }
+
+    /// Whether a member is there, with a pointer to the record that says so, and a lease.
+    pub(super) fn contains<J: Journal>(
+        &self,
+        store: &mut Store<J>,
+        (on, held): (On<'_>, Option<Held>),
+        member: &[u8],
+    ) -> Reply<'static> {
+        let Some(held) = held else { return Reply::status(Status::NotFound) };
+        let holder = self.holder(store, held, member);
+        let status = if holder.is_some() { Status::Ok } else { Status::NotFound };
+        let (record, root) = match held {
+            Held::Whole(found) => (Some(found), 0),
+            Held::Parts(root) => {
+                let at = slot_of(&store.owner, root.slot.slot);
+                (holder, root_word(at.slot, at.generation) as i64)
+            }
+        };
+        let Some(record) = record else { return Reply::status(status) };
+        let lease_ms = store.extend_lease(record, on.now);
+        let pointer = store.pointer(record.slot.slot);
+        Reply { number: root, pointer, lease_ms, ..Reply::status(status) }
+    }
+}

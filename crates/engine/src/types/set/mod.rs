@@ -1,0 +1,176 @@
+//! Sets: members without values. A small one lies whole in its record, packed
+//! ([`remora_layout::packed_set`]); a larger one has a root record and parts, most of which hold
+//! several members each ([`bins`]).
+//!
+//! A change is logged by its result: members added, members removed, or the key removed.
+
+mod bins;
+mod change;
+mod combine;
+mod held;
+mod read;
+mod table;
+mod transfer;
+
+pub(crate) use held::Sets;
+
+use super::content::Content;
+use super::object::{DumpedPart, LongRead, On, Turn, Type};
+use crate::elements::{self, Reading};
+use crate::store::{DumpAt, Now, Store};
+use bins::Members;
+use combine::Combining;
+use remora_arena::{Journal, Slot, state_in};
+use remora_layout::kind::Kind;
+use remora_layout::limits::RELEASE_RECORDS;
+use remora_layout::packed_set;
+use remora_layout::record::State;
+use remora_protocol::elements::Told;
+use remora_protocol::message::Status;
+use remora_protocol::set::SetCommand;
+use remora_protocol::{Reply, Request};
+
+impl<J: Journal> Type<J> for Sets {
+    fn id(&self) -> Kind {
+        Kind::SET
+    }
+
+    fn execute<'s>(
+        &'s mut self,
+        store: &'s mut Store<J>,
+        on: On<'_>,
+        request: Request<'_>,
+    ) -> Reply<'s> {
+        let command = SetCommand::of(request);
+        if let SetCommand::Store { members } = command {
+            return self.store(store, on, members);
+        }
+        let held = match Self::find(store, on) {
+            Ok(held) => held,
+            Err(status) => return Reply::status(status),
+        };
+        match command {
+            SetCommand::Add { members } => self.add(store, (on, held), members),
+            SetCommand::Remove { members } => self.remove(store, (on, held), members),
+            SetCommand::Pop { count } => self.pop(store, (on, held), count),
+            SetCommand::Move { to_and_member } => self.move_to(store, (on, held), to_and_member),
+            SetCommand::Length => {
+                Reply::number(held.map_or(0, |held| self.length(store, held) as i64))
+            }
+            SetCommand::Contains { member } => self.contains(store, (on, held), member),
+            SetCommand::ContainsMany { members } => self.contains_many(store, held, members),
+            SetCommand::Scan { cursor, options } => self.scan(store, held, cursor, options),
+            SetCommand::All
+            | SetCommand::Random { .. }
+            | SetCommand::Combine { .. }
+            | SetCommand::Store { .. } => {
+                let mut found = std::mem::take(&mut self.scratch);
+                let reply = elements::whole_read(self, store, (on, request), &mut found);
+                self.scratch = found;
+                match reply.status {
+                    Status::Ok => Reply { value: Some(&self.scratch), ..reply },
+                    _ => reply,
+                }
+            }
+        }
+    }
+
+    fn begin_read(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        request: Request<'_>,
+    ) -> Result<LongRead, Status> {
+        let command = SetCommand::of(request);
+        if let SetCommand::Combine { how, others, count_to } = command {
+            let (combining, hashes) = Combining::begin(self, store, on, (how, others, count_to))?;
+            let read = LongRead::new(Kind::SET, Box::new(combining));
+            return Ok(LongRead { others: hashes, ..read });
+        }
+        let held = Self::find(store, on)?;
+        let members = held.map_or(0, |held| self.length(store, held));
+        let reading = match command {
+            SetCommand::All => Reading::all::<Members, J>(store, (held, members), Told::Names),
+            SetCommand::Random { count } => {
+                let seed = self.draw(store);
+                Reading::random::<Members, J>(store, (held, members), (count, Told::Names), seed)
+            }
+            _ => return Err(Status::Malformed),
+        };
+        Ok(LongRead::new(Kind::SET, Box::new(reading)))
+    }
+
+    fn read_turn(
+        &self,
+        store: &Store<J>,
+        read: &mut LongRead,
+        found: &mut Vec<u8>,
+        _now: Now,
+    ) -> Result<Turn, Status> {
+        match read.state.downcast_mut::<Combining>() {
+            Some(combining) => combining.turn(self, store, found),
+            None => elements::read_turn::<Members, J>(store, read, found),
+        }
+    }
+
+    fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool {
+        let is_released = store.release_parts(root, RELEASE_RECORDS, now);
+        if is_released {
+            self.bins.remove(&root);
+        }
+        is_released
+    }
+
+    fn bytes_of(&self, store: &Store<J>, root: u32) -> u64 {
+        store.parts.of(root).bytes()
+    }
+
+    fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool {
+        elements::digest::<Members, J>(store, slot, content)
+    }
+
+    fn whole_encoding(&self, value: &[u8]) -> &'static str {
+        if packed_set::has_integers(value) { "intset" } else { "listpack" }
+    }
+
+    fn dump(&self, store: &Store<J>, root: u32, at: &mut DumpAt, piece: &mut Vec<u8>) -> bool {
+        transfer::dump(store, (root, &self.bins[&root]), at, piece)
+    }
+
+    fn begin_load(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        _head: &[u8],
+    ) -> Result<Slot, Status> {
+        self.make_empty(store, on)
+    }
+
+    fn load(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        root: u32,
+        piece: &[u8],
+    ) -> Result<(), Status> {
+        self.add_piece(store, on, root, piece)
+    }
+
+    fn requests(&self, part: DumpedPart<'_>, each: &mut dyn FnMut(Request<'_>)) -> bool {
+        transfer::requests(part, each);
+        true
+    }
+
+    fn has_whole(&self) -> bool {
+        true
+    }
+
+    fn audit(&self, store: &Store<J>) -> Result<u64, String> {
+        // The parts of a dead one are released in turns.
+        let is_there = |root: &u32| state_in(&store.owner, *root) != State::Dead;
+        for (&root, bins) in self.bins.iter().filter(|(root, _)| is_there(root)) {
+            bins.audit(store, root)?;
+        }
+        store.parts.audit(&store.owner, &store.slots, Kind::SET_PART)
+    }
+}

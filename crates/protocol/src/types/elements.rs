@@ -1,0 +1,55 @@
+//! What the operations on named elements of objects have in common: the fields of a hash, the
+//! members of a set.
+
+use crate::items::Items;
+use crate::message::Status;
+use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_PATTERN_BYTES, MAX_VALUE_BYTES};
+
+/// The parts of each element in a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// Its name.
+    Names = 1,
+    /// Its value.
+    Values = 2,
+    /// Its name, then its value.
+    Both = 3,
+}
+
+impl Told {
+    pub(crate) fn of(flags: u8) -> Option<Self> {
+        [Self::Names, Self::Values, Self::Both].into_iter().find(|told| *told as u8 == flags)
+    }
+}
+
+/// A list of at least one name, or of pairs with values; none where an item is
+/// missing.
+pub(crate) fn list(value: &[u8], step: usize) -> Result<Items<'_>, Status> {
+    let items = Items::parse(value).ok_or(Status::Malformed)?;
+    let mut count = 0;
+    for (at, item) in items.iter().enumerate() {
+        let most = if at % step == 0 { MAX_KEY_BYTES } else { MAX_VALUE_BYTES };
+        match item {
+            Some(_) if count == MAX_COMMAND_ITEMS => return Err(Status::TooLarge),
+            Some(item) if item.len() <= most => count += 1,
+            Some(_) => return Err(Status::TooLarge),
+            None => return Err(Status::Malformed),
+        }
+    }
+    if count > 0 && count % step == 0 { Ok(items) } else { Err(Status::Malformed) }
+}
+
+pub(crate) fn name(value: &[u8]) -> Result<&[u8], Status> {
+    if value.len() <= MAX_KEY_BYTES { Ok(value) } else { Err(Status::TooLarge) }
+}
+
+/// The options of a step of a scan: a pattern or none, and a count as eight bytes.
+pub(crate) fn scan_options(value: &[u8]) -> Result<Items<'_>, Status> {
+    let items = Items::parse(value).ok_or(Status::Malformed)?;
+    let mut all = items.iter();
+    match (all.next(), all.next(), all.next()) {
+        (Some(Some(pattern)), ..) if pattern.len() > MAX_PATTERN_BYTES => Err(Status::TooLarge),
+        (Some(_), Some(Some(count)), None) if count.len() == 8 => Ok(items),
+        _ => Err(Status::Malformed),
+    }
+}
