@@ -1,6 +1,6 @@
 //! How requests about the key space continue after the answers of shards.
 
-use super::steps::KeySteps;
+use super::key_steps::KeySteps;
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
 use remora_frontend::Token;
