@@ -18,7 +18,7 @@ use remora_index::chain::ChainRef;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CHUNK_ENTRIES, LIST_READ_CHUNKS};
 use remora_layout::pointer::RemotePointer;
-use remora_protocol::list::{ListCommand, Side};
+use remora_protocol::list::{ListCommand, Side, range};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items};
 use std::time::Duration;
@@ -91,7 +91,7 @@ impl OpenList {
     /// Whether a few READs are enough for a range, as far as the view knows.
     fn is_near(&self, start: i64, stop: i64) -> bool {
         let Held::Chain(chain) = &self.held else { return true };
-        read::range(chain.state.length, start, stop).is_none_or(|(from, count)| {
+        range(chain.state.length, start, stop).is_none_or(|(from, count)| {
             chain.chunks_to(from, count, CHUNK_ENTRIES as u64) <= LIST_READ_CHUNKS
         })
     }

@@ -15,6 +15,7 @@ use remora_layout::kind::Kind;
 use remora_layout::limits::{READ_RETRIES, WORD_BYTES};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{Reject, Wanted, verify};
+use remora_protocol::list::range;
 use remora_walk::remote::{Reads, Tally, follow, follow_rooted};
 use remora_walk::{End, Walk};
 
@@ -30,15 +31,6 @@ enum Tried {
     Gone,
     /// The list has changed: its present state.
     Changed(ChainState),
-}
-
-/// The range that Redis means by two indexes, as the first one and the number of elements; none if
-/// it is empty.
-pub(super) fn range(length: u64, start: i64, stop: i64) -> Option<(u64, u64)> {
-    let from_end = |index: i64| if index < 0 { index.saturating_add(length as i64) } else { index };
-    let (start, stop) = (from_end(start).max(0) as u64, from_end(stop));
-    let stop = u64::try_from(stop).ok()?.min(length.checked_sub(1)?);
-    (start <= stop).then(|| (start, stop - start + 1))
 }
 
 fn texts(entries: &[u8]) -> Vec<Vec<u8>> {

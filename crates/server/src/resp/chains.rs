@@ -9,7 +9,7 @@
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::GoingOn;
-use super::keys::encoded;
+use super::key_steps::encoded;
 use remora_engine::moving::KeyAt;
 use remora_engine::storing::{Parts, Storing};
 use remora_frontend::{OwnedReply, Waiting};

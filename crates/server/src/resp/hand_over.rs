@@ -3,7 +3,7 @@
 //! Invariant: it is put at the other key, or back. The request runs to its end even if its connection
 //! is closed. Between the two steps neither key has it; a server that dies there has lost it.
 
-use super::keys::{Next, encoded};
+use super::key_steps::{Next, encoded};
 use remora_engine::moving::KeyAt;
 use remora_frontend::OwnedReply;
 use remora_protocol::message::Status;

@@ -2,7 +2,7 @@
 
 use super::chains::{Chaining, ElementMoving};
 use super::hand_over::HandingOver;
-use super::steps::KeySteps;
+use super::key_steps::KeySteps;
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
 use remora_frontend::Token;

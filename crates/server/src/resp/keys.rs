@@ -9,6 +9,7 @@ use super::chains::Step;
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::{GoingOn, request_part_key};
+use super::key_steps::{Next, encoded};
 use remora_engine::moving::{self, How, KeyAt, Moving};
 use remora_engine::storing::Storing;
 use remora_frontend::{Job, OwnedReply, Token, Waiting};
@@ -26,13 +27,6 @@ use remora_resp::{CommandError, ReplyForm};
 const KEYS_STEP: u32 = 1_000;
 /// Lowest bit of a cursor that is part of a place; those below number the shard.
 const PLACE_SHIFT: u32 = 6;
-
-/// The next step after an answer.
-pub(super) enum Next {
-    Reply(OwnedReply),
-    /// The encoded command for this shard.
-    Ask(usize, Vec<u8>),
-}
 
 impl<H: Host> RespExecutor<H> {
     pub(super) fn scan(
@@ -242,12 +236,6 @@ const fn runs_to_its_end(on: &GoingOn) -> bool {
             | GoingOn::MovingElement(_)
             | GoingOn::Last
     )
-}
-
-pub(super) fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    command.encode_within(database, 0, &mut bytes);
-    bytes
 }
 
 /// The next step after a shard's answer on the way to a key.

@@ -1,7 +1,7 @@
 //! Changes at the ends of lists: planned, logged by their results, published.
 
+use super::dumps::Change;
 use super::held::{Held, Listed, Lists, packed_of};
-use super::transfer::Change;
 use crate::keys;
 use crate::store::{Found, New, Store};
 use crate::types::object::On;
@@ -13,7 +13,7 @@ use remora_layout::limits::{
     MAX_INLINE_BYTES, MAX_KEY_BYTES, MAX_REPLY_BYTES, WHOLE_ENTRIES, WHOLE_ENTRIES_BYTES,
 };
 use remora_layout::record::State;
-use remora_protocol::list::{ListCommand, Side};
+use remora_protocol::list::{ListCommand, Side, range};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items, Reply};
 
@@ -23,15 +23,6 @@ pub(super) const fn end_of(side: Side) -> End {
         Side::Left => End::Front,
         Side::Right => End::Back,
     }
-}
-
-/// The range of indexes that Redis means by two of them, as the first one and the number of
-/// elements; none if it is empty.
-pub(super) fn range(length: u64, start: i64, stop: i64) -> Option<(u64, u64)> {
-    let from_end = |index: i64| if index < 0 { index.saturating_add(length as i64) } else { index };
-    let (start, stop) = (from_end(start).max(0) as u64, from_end(stop));
-    let stop = u64::try_from(stop).ok()?.min(length.checked_sub(1)?);
-    (start <= stop).then(|| (start, stop - start + 1))
 }
 
 /// The index that Redis means, if there is such an element.

@@ -4,8 +4,8 @@
 //! replaced by new ones.
 
 use super::change::{entry_of, index_in, put_whole};
+use super::dumps::Change;
 use super::held::{Held, Listed, Lists, packed_of};
-use super::transfer::Change;
 use crate::keys;
 use crate::store::Store;
 use crate::types::object::On;

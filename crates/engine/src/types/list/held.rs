@@ -1,7 +1,7 @@
 //! The lists of a shard, and one that was found: whole in its record, or of chunks.
 
-use super::read::{Readers, Reads};
-use super::transfer::Dumps;
+use super::dumps::Dumps;
+use super::kept::{Readers, Reads};
 use crate::store::{Found, Now, Room, Store};
 use crate::types::object::{On, find as find_key};
 use remora_arena::{ArenaFull, Journal, Slot, flip_dead};

@@ -7,8 +7,10 @@
 //! snapshot fills a list, the list is the first elements of what it is to become.
 
 mod change;
+mod dumps;
 mod edit;
 mod held;
+mod kept;
 mod other;
 mod read;
 mod search;

@@ -4,43 +4,19 @@
 //! change, or its slot is released, they are copied for the reads that have not looked at them yet.
 //! The copies for all reads of a shard are bounded: a read that would need more is broken off.
 
-use super::change::range;
 use super::held::{Held, Lists, packed_of};
+use super::kept::{Chunks, lock};
 use crate::store::Store;
 use remora_arena::{Journal, Owner};
 use remora_index::chain::chunk_entries;
 use remora_layout::chain::{Entry, TextBuffer, encoded, entries};
 use remora_layout::limits::KEPT_PARTS_SHARE;
 use remora_protocol::Items;
-use remora_protocol::list::Search;
+use remora_protocol::list::{Search, range};
 use remora_protocol::message::Status;
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-
-/// Bytes that are kept for the reads of all lists of a shard.
-#[derive(Default)]
-pub(super) struct Reads {
-    bytes: Arc<AtomicU64>,
-    most: u64,
-}
-
-/// The reads of one list that are under way.
-#[derive(Clone, Default)]
-pub(super) struct Readers(Vec<Weak<Mutex<Chunks>>>);
-
-/// What a read is still to look at.
-pub(super) struct Chunks {
-    /// Slots of chunks, in the order of the read; 0 for entries that are kept from the start.
-    left: VecDeque<u32>,
-    /// The same slots, once a chunk has changed.
-    slots: Option<HashSet<u32>>,
-    /// The entries of chunks that have changed since.
-    kept: HashMap<u32, Box<[u8]>>,
-    bytes: u64,
-    total: Arc<AtomicU64>,
-    is_broken: bool,
-}
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 /// A read in turns.
 pub(super) struct Reading {
@@ -56,58 +32,6 @@ enum How {
     /// The indexes of those that equal an entry. `next` is the index of the next one, or one more
     /// than that if the search goes from the end.
     Find { wanted: Vec<u8>, how: Search, next: u64, passed: u64, compared: u64 },
-}
-
-fn lock(chunks: &Mutex<Chunks>) -> MutexGuard<'_, Chunks> {
-    chunks.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Drop for Chunks {
-    fn drop(&mut self) {
-        self.total.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-impl Chunks {
-    /// Keeps a chunk's entries, if they are still to be looked at.
-    fn keep(&mut self, slot: u32, entries: &[u8], most: u64) {
-        let left = &self.left;
-        let slots = self.slots.get_or_insert_with(|| left.iter().copied().collect());
-        if self.is_broken || !slots.remove(&slot) {
-            return;
-        }
-        let bytes = entries.len() as u64;
-        if self.total.load(Ordering::Relaxed) + bytes > most {
-            self.is_broken = true;
-            self.kept = HashMap::new();
-            self.total.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
-            return;
-        }
-        self.total.fetch_add(bytes, Ordering::Relaxed);
-        self.bytes += bytes;
-        self.kept.insert(slot, entries.into());
-    }
-}
-
-impl Readers {
-    /// Whether no read is under way.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Keeps a chunk's entries for the reads that have not looked at them yet.
-    pub fn keep(&mut self, reads: &mut Reads, slot: u32, entries: &[u8]) {
-        self.0.retain(|chunks| {
-            let Some(chunks) = chunks.upgrade() else { return false };
-            lock(&chunks).keep(slot, entries, reads.most);
-            true
-        });
-    }
-
-    fn add(&mut self, chunks: &Arc<Mutex<Chunks>>) {
-        self.0.retain(|chunks| chunks.strong_count() > 0);
-        self.0.push(Arc::downgrade(chunks));
-    }
 }
 
 impl Lists {
@@ -126,7 +50,7 @@ impl Lists {
     ) -> (Arc<Mutex<Chunks>>, usize) {
         self.reads.most = store.owner.region_bytes() as u64 / KEPT_PARTS_SHARE;
         let total = Arc::clone(&self.reads.bytes);
-        let (left, kept) = (VecDeque::new(), HashMap::new());
+        let (left, kept) = (VecDeque::new(), BTreeMap::new());
         let mut chunks = Chunks { left, slots: None, kept, bytes: 0, total, is_broken: false };
         let mut skip = 0;
         match held.filter(|_| count > 0) {

@@ -5,6 +5,7 @@
 //! moves the place at which the dump continues. So a list that a snapshot fills is the beginning of
 //! the list: what is pushed at its end there comes with a later piece, and is left out until then.
 
+use super::dumps::{Dumping, lock};
 use super::held::Lists;
 use crate::store::{DumpAt, Store};
 use crate::types::object::{DumpedPart, On};
@@ -15,82 +16,13 @@ use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS};
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::{Items, Request};
-use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex};
 
 /// Bytes before the elements of a piece.
 const INDEX_BYTES: usize = 8;
 
 /// Bytes of a piece at most, whatever was added since the last one.
 const ADDED_BYTES: usize = 16 << 20;
-
-/// A dump that is under way.
-#[derive(Default)]
-struct Dumping {
-    /// Elements of the list that it has given.
-    given: u64,
-    /// Elements that were added at the end since the last piece: the next one has so many more, so
-    /// that the dump ends.
-    added: u64,
-}
-
-/// The dumps of one list that are under way.
-#[derive(Default)]
-pub(super) struct Dumps(RefCell<Vec<Weak<Mutex<Dumping>>>>);
-
-/// A change of a list, as a dump has to know of it.
-#[derive(Clone, Copy)]
-pub(super) enum Change<'a> {
-    /// So many elements were added before the first one.
-    PushedFront(u64),
-    /// So many were added behind the last one.
-    PushedBack(u64),
-    /// So many were removed from the front, and all behind so many others.
-    Kept { from: u64, keep: u64 },
-    /// One was added before the element of this index.
-    Inserted(u64),
-    /// Those of these indexes were removed.
-    Removed(&'a [u32]),
-}
-
-fn lock(dumping: &Mutex<Dumping>) -> MutexGuard<'_, Dumping> {
-    dumping.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Dumping {
-    fn note(&mut self, change: Change<'_>) {
-        match change {
-            Change::PushedFront(count) => self.given += count,
-            Change::PushedBack(count) => self.added += count,
-            Change::Kept { from, keep } => self.given = self.given.saturating_sub(from).min(keep),
-            Change::Inserted(index) if index < self.given => self.given += 1,
-            Change::Inserted(_) => self.added += 1,
-            Change::Removed(indexes) => {
-                self.given -= indexes.partition_point(|&of| u64::from(of) < self.given) as u64;
-            }
-        }
-    }
-}
-
-impl Dumps {
-    /// The list has changed.
-    pub fn note(&self, change: Change<'_>) {
-        let mut all = self.0.borrow_mut();
-        if !all.is_empty() {
-            all.retain(|dumping| {
-                let Some(dumping) = dumping.upgrade() else { return false };
-                lock(&dumping).note(change);
-                true
-            });
-        }
-    }
-
-    fn begin(&self) -> Arc<Mutex<Dumping>> {
-        let dumping = Arc::default();
-        self.0.borrow_mut().push(Arc::downgrade(&dumping));
-        dumping
-    }
-}
 
 impl Lists {
     /// Appends the next elements of a list; true once there are no more.

@@ -143,6 +143,15 @@ pub struct Search {
 /// Bytes of an encoded [`Search`].
 const SEARCH_BYTES: usize = 24;
 
+/// The range of a list of this length that two indexes mean, as the first index and the number of
+/// elements; none if it is empty.
+pub fn range(length: u64, start: i64, stop: i64) -> Option<(u64, u64)> {
+    let from_end = |index: i64| if index < 0 { index.saturating_add(length as i64) } else { index };
+    let (start, stop) = (from_end(start).max(0) as u64, from_end(stop));
+    let stop = u64::try_from(stop).ok()?.min(length.checked_sub(1)?);
+    (start <= stop).then(|| (start, stop - start + 1))
+}
+
 /// Numbers of the operations.
 mod op {
     pub const PUSH: u8 = 0;
