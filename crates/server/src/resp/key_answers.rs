@@ -1,6 +1,6 @@
 //! How requests about the key space continue after the answers of shards.
 
-use super::chains::{Chaining, ElementMoving};
+use super::chaining::{Chaining, ElementMoving};
 use super::hand_over::HandingOver;
 use super::key_steps::KeySteps;
 use remora_engine::moving::Moving;

@@ -5,7 +5,7 @@
 //! connection. A move of a key runs to its end even if its connection is closed ([`Moving`]), and
 //! so does a store ([`Storing`]).
 
-use super::chains::Step;
+use super::chaining::Step;
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::{GoingOn, request_part_key};

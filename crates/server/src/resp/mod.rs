@@ -6,6 +6,7 @@
 mod acceptor;
 mod ask;
 mod block;
+mod chaining;
 mod chains;
 mod execute;
 mod executor;
