@@ -21,6 +21,7 @@ mod room;
 mod snapshot;
 mod synced;
 mod waiters;
+mod waiting;
 
 pub use replica_marks::ReplicaMarks;
 
@@ -29,7 +30,8 @@ pub use followed::FollowedLog;
 pub use log_history::{EpochHistory, LogHistory, ReplicaPosition, Resumption, TailPiece};
 pub use progress::{Applied, ApplyError, Origin};
 pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};
-pub use waiters::{Served, Tried, WaitFor, WaiterName};
+pub use waiters::Tried;
+pub use waiting::{Served, WaitFor, WaiterName};
 
 use crate::evict::Id;
 use crate::keys;
@@ -66,7 +68,7 @@ pub struct Shard<J: Journal = NoJournal> {
     /// That of the log that it has followed, behind a promotion.
     former_log: Option<LogHistory>,
     /// Requests that wait for keys.
-    waiters: waiters::Waiters,
+    waiters: waiting::Waiters,
     /// Parts of objects have expired and are still there, as far as is known.
     sweeps: bool,
     /// The value that the last change replied with.
@@ -92,7 +94,7 @@ impl<J: Journal> Shard<J> {
             own_since: 0,
             log_history: LogHistory::default(),
             former_log: None,
-            waiters: waiters::Waiters::default(),
+            waiters: waiting::Waiters::default(),
             sweeps: false,
             written_value: Vec::new(),
             written_snapshot: Vec::new(),

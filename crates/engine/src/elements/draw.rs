@@ -1,6 +1,6 @@
 //! Elements drawn by lot.
 
-use super::Elements;
+use super::kept::Elements;
 use crate::store::Store;
 use remora_arena::Journal;
 use remora_index::hash::{record_key, record_value};

@@ -7,10 +7,12 @@
 
 mod draw;
 mod dump;
+mod kept;
 mod reading;
 
 pub(crate) use draw::{Draw, Random};
 pub(crate) use dump::dump_parts;
+pub(crate) use kept::{Elements, Held, packed_of};
 pub(crate) use reading::{Reading, ScanOptions, with_drawn};
 
 use crate::store::{Found, New, Store};
@@ -18,42 +20,12 @@ use crate::types::content::Content;
 use crate::types::object::{LongRead, On, Turn, Type, find as find_key, resume};
 use remora_arena::{ArenaFull, Journal, kind_of};
 use remora_index::hash::{record_key, record_value};
-use remora_layout::kind::Kind;
 use remora_layout::limits::PARTS_TURN_BYTES;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply, Request};
 
 /// Buckets of a table of parts that one step of a digest adds up.
 const DIGEST_BUCKETS: u64 = 64;
-
-/// How the records of a type hold its elements: names with values, which may be empty.
-pub(crate) trait Elements {
-    /// The kind of the type's root records.
-    const KIND: Kind;
-    /// The kind of its parts.
-    const PART: Kind;
-    /// Elements in a chain of buckets that lots are drawn among, at least: so many that longer
-    /// chains are rare.
-    const LOT_PLACES: u64;
-
-    /// Hands over the elements of an object that lies whole in its record, whose value is this.
-    fn of_whole(value: &[u8], each: impl FnMut(&[u8], &[u8]));
-
-    /// Hands over the elements of a part of this name and value.
-    fn of_part(name: &[u8], value: &[u8], each: impl FnMut(&[u8], &[u8]));
-
-    /// How many they are.
-    fn in_part(name: &[u8], value: &[u8]) -> u64;
-}
-
-/// An object that was found.
-#[derive(Clone, Copy)]
-pub(crate) enum Held {
-    /// Whole in its record.
-    Whole(Found),
-    /// A root record with parts.
-    Parts(Found),
-}
 
 /// The object of a key; none if there is no such key.
 ///
@@ -67,11 +39,6 @@ pub(crate) fn find<E: Elements, J: Journal>(
         true => Held::Parts(found),
         false => Held::Whole(found),
     }))
-}
-
-/// The value of the record of an object that lies whole in it.
-pub(crate) fn packed_of<J: Journal>(store: &Store<J>, found: Found) -> &[u8] {
-    record_value(&store.owner, found.slot.slot)
 }
 
 /// Whether a snapshot is filling the object: it may be empty meanwhile.

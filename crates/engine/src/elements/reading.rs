@@ -1,7 +1,7 @@
 //! Reads of many elements: all, random ones, some at a time.
 
 use super::draw::{Draw, Random};
-use super::{Elements, Held, packed_of};
+use super::kept::{Elements, Held, packed_of};
 use crate::store::{PartsRead, Store};
 use remora_arena::{Journal, Slot, slot_of};
 use remora_index::hash::{record_key, record_value};

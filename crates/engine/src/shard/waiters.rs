@@ -6,13 +6,14 @@
 //! each by the change that its command is: logged, and acknowledged, as any other.
 //!
 //! Invariants:
-//! * a waiter's command is executed only after its [`Claim`] was taken, and once;
+//! * a waiter's command is executed only after its [`remora_protocol::Claim`] was taken, and once;
 //! * of the waiters for one key and type, an older one is served before a younger one;
 //! * a step serves at most [`SERVED_AT_ONCE`] waiters. The rest of them come before every later
 //!   command, also of those who did not wait;
 //! * a key has no waiters while the shard applies another log.
 
 use super::Shard;
+use super::waiting::{Queue, Served, WaitFor, WaiterName};
 use crate::store::Now;
 use remora_arena::Journal;
 use remora_layout::database::Database;
@@ -20,43 +21,8 @@ use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::SERVED_AT_ONCE;
 use remora_protocol::message::Status;
-use remora_protocol::{Claim, Command, Items, Reply};
-use std::collections::{BTreeMap, VecDeque};
-
-/// Names a request for the caller, who chooses it; several waiters may have one name.
-pub type WaiterName = [u64; 4];
-
-/// A request that may wait.
-pub struct WaitFor {
-    /// Its name.
-    pub name: WaiterName,
-    /// Shared by all places where it waits.
-    pub claim: Claim,
-    /// The encoded command for each of its keys, in the order in which the keys are looked at: each
-    /// an operation of a type on one key that changes something.
-    pub commands: Vec<Box<[u8]>>,
-}
-
-/// The answer to a request that may have waited.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Served {
-    /// The request.
-    pub name: WaiterName,
-    /// The status of the reply to its command.
-    pub status: Status,
-    /// Its number.
-    pub number: i64,
-    /// If that is [`Status::Ok`], two items: the key, and the value of the command's reply.
-    pub value: Option<Vec<u8>>,
-    /// The sequence that the answer waits for; 0 for none.
-    pub wait: u64,
-}
-
-impl WaitFor {
-    /// The first word of the names of requests that come over rings. Their answers are taken apart
-    /// from the others' ([`Shard::pop_served_at_rings`]).
-    pub const AT_RINGS: u64 = u64::MAX;
-}
+use remora_protocol::{Command, Items, Reply};
+use std::collections::BTreeMap;
 
 /// What became of a request that may wait.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,26 +33,6 @@ pub enum Tried {
     Waits,
     /// Somebody else answers it.
     Taken,
-}
-
-/// The waiters for one key by operations of one type.
-struct Queue {
-    kind: Kind,
-    key: Box<[u8]>,
-    /// By the waiter's number: its name, and which of its commands is for this key.
-    waiters: BTreeMap<u64, (WaiterName, usize)>,
-}
-
-/// The waiting requests of a shard.
-#[derive(Default)]
-pub(super) struct Waiters {
-    waiters: BTreeMap<(WaiterName, u64), WaitFor>,
-    /// By the keys' hashes.
-    queues: BTreeMap<u64, Vec<Queue>>,
-    served: VecDeque<Served>,
-    served_at_rings: VecDeque<Served>,
-    /// The number of the next waiter.
-    next: u64,
 }
 
 /// What a key holds for a command.

@@ -20,12 +20,13 @@ mod search_turns;
 mod special;
 mod uploads;
 mod waiting;
+mod waits;
 
 pub use client_end::{ClientEnd, RemoteEnd, ShmEnd, StoredBy};
 pub use error::SessionError;
 pub use feed::{ReplicaPositions, ReplicaState};
 pub use replica_feed::FeedCounts;
-pub use waiting::Deadline;
+pub use waits::Deadline;
 
 use crate::cluster::PublishedTopology;
 use crate::following::Roles;
@@ -58,7 +59,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uploads::Uploads;
-use waiting::RingWaits;
+use waits::RingWaits;
 use zerocopy::IntoBytes;
 
 /// The request ring of one ring set.

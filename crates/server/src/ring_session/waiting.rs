@@ -8,56 +8,13 @@
 //!   claimed the request before.
 
 use super::frames::session_of;
+use super::waits::{Deadline, RingWait};
 use super::{RingSession, SessionError};
 use remora_arena::Journal;
-use remora_engine::{Now, Served, Shard, Tried, WaitFor, WaiterName};
+use remora_engine::{Now, Served, Shard, Tried, WaitFor};
 use remora_layout::limits::MAX_INLINE_BYTES;
 use remora_protocol::message::{HAS_VALUE, MORE, Status};
 use remora_protocol::{Claim, Command, Reply};
-
-/// A request that waits.
-pub(super) struct RingWait {
-    /// Its id.
-    id: u32,
-    claim: Claim,
-    name: WaiterName,
-    /// Unix ms; 0 for none.
-    until_ms: u64,
-}
-
-/// The waits of one client at one shard.
-#[derive(Default)]
-pub(super) struct RingWaits {
-    waits: Vec<RingWait>,
-    /// Deadlines that have come, and those that have gone, since they were taken: Unix ms, and the
-    /// request's id.
-    deadlines: Vec<(Deadline, u64, u32)>,
-    /// The client's place at the shard.
-    place: usize,
-}
-
-/// What happens to a deadline.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deadline {
-    /// It is to be watched.
-    Begins,
-    /// It is not.
-    Ends,
-}
-
-impl RingWaits {
-    pub(super) fn is_empty(&self) -> bool {
-        self.waits.is_empty()
-    }
-
-    fn remove(&mut self, at: usize) -> RingWait {
-        let wait = self.waits.swap_remove(at);
-        if wait.until_ms > 0 {
-            self.deadlines.push((Deadline::Ends, wait.until_ms, wait.id));
-        }
-        wait
-    }
-}
 
 impl RingSession {
     /// The shard has this client at this place.

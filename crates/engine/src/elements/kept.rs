@@ -1,0 +1,40 @@
+//! How the elements of an object lie in its records.
+
+use crate::store::{Found, Store};
+use remora_arena::Journal;
+use remora_index::hash::record_value;
+use remora_layout::kind::Kind;
+
+/// How the records of a type hold its elements: names with values, which may be empty.
+pub(crate) trait Elements {
+    /// The kind of the type's root records.
+    const KIND: Kind;
+    /// The kind of its parts.
+    const PART: Kind;
+    /// Elements in a chain of buckets that lots are drawn among, at least: so many that longer
+    /// chains are rare.
+    const LOT_PLACES: u64;
+
+    /// Hands over the elements of an object that lies whole in its record, whose value is this.
+    fn of_whole(value: &[u8], each: impl FnMut(&[u8], &[u8]));
+
+    /// Hands over the elements of a part of this name and value.
+    fn of_part(name: &[u8], value: &[u8], each: impl FnMut(&[u8], &[u8]));
+
+    /// How many they are.
+    fn in_part(name: &[u8], value: &[u8]) -> u64;
+}
+
+/// An object that was found.
+#[derive(Clone, Copy)]
+pub(crate) enum Held {
+    /// Whole in its record.
+    Whole(Found),
+    /// A root record with parts.
+    Parts(Found),
+}
+
+/// The value of the record of an object that lies whole in it.
+pub(crate) fn packed_of<J: Journal>(store: &Store<J>, found: Found) -> &[u8] {
+    record_value(&store.owner, found.slot.slot)
+}
