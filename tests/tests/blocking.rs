@@ -185,7 +185,11 @@ impl Both {
             }
         };
         match reply {
-            None => _ = self.blocked.insert(client),
+            None => {
+                self.blocked.insert(client);
+                let (all, ours) = (self.blocked.len(), &mut self.control[0]);
+                wait_until("it waits at ours, too", || ours.blocked() == all);
+            }
             Some(reply) => self.expect(client, &reply, trace),
         }
         self.take_served(trace);
