@@ -104,9 +104,9 @@ impl Pair {
         let has_ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let watcher = scope.spawn(|| {
-                let mut connections = [self.resp(0), self.resp(1)];
-                let mut is_due =
-                    || connections.iter_mut().any(|of| of.call("GET phase") == Value::bulk("swap"));
+                // A connection that is refused again and again is ended: each look has its own.
+                let is_due =
+                    || (0..2).any(|at| self.resp(at).call("GET phase") == Value::bulk("swap"));
                 wait_until("the script is ready", || is_due() || has_ended.load(Ordering::Relaxed));
                 change();
             });
