@@ -264,7 +264,8 @@ impl RespClient {
             }
             Came::Refused(status) => {
                 let error = Error::Refused(status);
-                if !self.world.may_refuse(error) {
+                let is_given_up = status == Status::TryAgain && asked.may_be_given_up(&self.world);
+                if !self.world.may_refuse(error) && !is_given_up {
                     let what = format!("{error} to {:?} {:?}", asked.expect, asked.calls);
                     self.violate("nothing is refused without a reason", &what);
                 }

@@ -6,6 +6,7 @@ use crate::check::places::Act;
 use crate::history::Begun;
 use crate::values::{Register, decode};
 use crate::world::World;
+use remora_layout::limits::UPLOAD_IDLE_S;
 use remora_protocol::message::Status;
 use remora_resp::wire::Value as Reply;
 
@@ -35,6 +36,12 @@ pub enum Came {
 }
 
 impl SentRequest {
+    /// Whether a move has taken so long that its shards may have given it up between two pieces.
+    pub fn may_be_given_up(&self, world: &World) -> bool {
+        let taken_ms = world.node.borrow().unix_ms().saturating_sub(self.asked_ms);
+        taken_ms > UPLOAD_IDLE_S * 1_000
+    }
+
     /// Judges a reply.
     pub fn judge(&self, world: &World, reply: &Reply<'_>) -> Came {
         if let Reply::Error(text) = reply {
@@ -52,6 +59,7 @@ impl SentRequest {
                 text if is_write && text.starts_with(b"NOREPLICAS ") => {
                     Came::Refused(Status::TooFewReplicas)
                 }
+                text if may_be && text.starts_with(b"TRYAGAIN ") => Came::Refused(Status::TryAgain),
                 _ => Came::Wrong,
             };
         }
