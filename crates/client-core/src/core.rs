@@ -127,6 +127,25 @@ impl Core {
         }
     }
 
+    /// Asks a shard for a list ([`Items`]), in as many replies as it takes.
+    pub fn ask_list(
+        &mut self,
+        shard: usize,
+        key: &[u8],
+        request: Request<'_>,
+    ) -> Result<(Vec<u8>, Counts), Error> {
+        let mut list = Vec::new();
+        let take = |part: &[u8]| {
+            list.extend_from_slice(part);
+            Ok(())
+        };
+        let answer = self.ask_in_parts(shard, key, request, take)?;
+        match Items::parse(&list) {
+            Some(_) => Ok((list, answer.counts)),
+            None => Err(self.asker.endpoint.end(Error::Protocol("a list with wrong lengths"))),
+        }
+    }
+
     /// An operation that waits until its key holds something for it, for so long; `None`: without end.
     /// Returns the value of the operation's reply; `None` once the time is over.
     pub fn wait_for(
@@ -162,7 +181,7 @@ impl Core {
             }
             let items = Items::split(&found).and_then(|(_, rest)| Items::split(rest));
             let value = items.and_then(|(value, _)| value);
-            let value = value.ok_or(Error::Protocol("an answer to a wait that is none"));
+            let value = value.ok_or(Error::Protocol("an answer to a wait without a value"));
             return value.map(|value| Some(value.to_vec()));
         }
     }

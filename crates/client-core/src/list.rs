@@ -12,6 +12,7 @@ use crate::choose::{Route, key_class};
 use crate::core::Core;
 use crate::counts::Counts;
 use crate::directory::Directory;
+use crate::elements::encoded;
 use crate::error::Error;
 use crate::path::{Path, ServedBy};
 use remora_index::chain::ChainRef;
@@ -156,29 +157,11 @@ impl OpenList {
     ) -> Result<ListItems, Error> {
         let wasted = Counts { operations: 0, ..cost };
         core.meter.add(&wasted);
-        let served_by =
-            if cost.round_trips == 0 { ServedBy::Asked } else { ServedBy::AskedAfterRead };
-        let (list, mut counts) = self.ask_list(core, &ListCommand::Range { start, stop })?;
+        let served_by = ServedBy::asked_after(cost.round_trips);
+        let request = ListCommand::Range { start, stop }.request();
+        let (list, mut counts) = core.ask_list(self.shard, &self.key, request)?;
         counts.add(&wasted);
         Ok(ListItems { items: items_of(&list), served_by, counts })
-    }
-
-    /// Asks for a list, in as many replies as it takes.
-    fn ask_list(
-        &self,
-        core: &mut Core,
-        command: &ListCommand<'_>,
-    ) -> Result<(Vec<u8>, Counts), Error> {
-        let mut list = Vec::new();
-        let take = |part: &[u8]| {
-            list.extend_from_slice(part);
-            Ok(())
-        };
-        let answer = core.ask_in_parts(self.shard, &self.key, command.request(), take)?;
-        match Items::parse(&list) {
-            Some(_) => Ok((list, answer.counts)),
-            None => Err(core.asker.endpoint.end(Error::Protocol("a list that is none"))),
-        }
     }
 
     fn ask(&self, core: &mut Core, command: &ListCommand<'_>) -> Result<Answer, Error> {
@@ -187,7 +170,7 @@ impl OpenList {
 
     /// Adds elements at one end, one after the other, as one change; gives the list's length.
     pub(crate) fn push(&self, core: &mut Core, side: Side, items: &[&[u8]]) -> Result<u64, Error> {
-        let list = encoded(items);
+        let list = encoded(items.iter().copied());
         let items = Items::parse(&list).expect("it was just made");
         Ok(self.ask(core, &ListCommand::Push { side, if_there: false, items })?.number as u64)
     }
@@ -241,11 +224,4 @@ impl OpenList {
 fn items_of(list: &[u8]) -> Vec<Vec<u8>> {
     let items = Items::parse(list).into_iter().flat_map(Items::iter);
     items.flatten().map(<[u8]>::to_vec).collect()
-}
-
-/// Elements, as requests have them.
-fn encoded(items: &[&[u8]]) -> Vec<u8> {
-    let mut list = Vec::new();
-    items.iter().for_each(|item| Items::push(&mut list, item));
-    list
 }

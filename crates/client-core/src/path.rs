@@ -39,6 +39,11 @@ impl ServedBy {
         matches!(self, Self::Read | Self::ReadAfter(_))
     }
 
+    /// Asked, after this many round trips of READs that did not conclude.
+    pub(crate) const fn asked_after(round_trips: u64) -> Self {
+        if round_trips == 0 { Self::Asked } else { Self::AskedAfterRead }
+    }
+
     /// Read, after this many READs without a result.
     pub(crate) const fn read_after(tries: u32) -> Self {
         if tries == 0 { Self::Read } else { Self::ReadAfter(tries) }

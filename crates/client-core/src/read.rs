@@ -138,7 +138,7 @@ pub(crate) fn get_asked(
     core.meter.add(&wasted);
     let mut counts = answer.counts;
     counts.add(&wasted);
-    let served_by = if before == 0 { ServedBy::Asked } else { ServedBy::AskedAfterRead };
+    let served_by = ServedBy::asked_after(before);
     Ok(Found { at: FoundAt::Reply(answer.value), served_by, counts })
 }
 
@@ -234,16 +234,18 @@ pub(crate) fn refresh_table(
     Ok(())
 }
 
-/// Bucket, then record: the same walk that the server's own threads run.
-fn read_cold(
-    endpoint: &mut Endpoint,
-    directory: &mut Directory,
-    key: &[u8],
-    (hash, shard): (KeyHash, usize),
+/// Finds the record of a key's object of this kind, by bucket and record: the same walk that the
+/// server's own threads run. `None` if only the owner knows. Also returns how often something was read
+/// again.
+#[inline]
+pub(crate) fn find_record(
+    (endpoint, directory): (&mut Endpoint, &mut Directory),
+    (key, hash, shard): (&[u8], KeyHash, usize),
+    kind: Kind,
     cost: &mut Counts,
-) -> Result<Reading, Error> {
+) -> Result<(Option<Record>, u32), Error> {
     let table = &directory.shards[shard].table;
-    let mut lookup = Lookup::begin(key, hash, Kind::STRING, table);
+    let mut lookup = Lookup::begin(key, hash, kind, table);
     // Bounded: a walk begins again a bounded number of times.
     let found = loop {
         match follow(&mut lookup, shard as u32, endpoint, cost)? {
@@ -257,8 +259,44 @@ fn read_cold(
             }
         }
     };
-    let retries = lookup.retries();
-    cost.retries += retries as u64;
+    cost.retries += u64::from(lookup.retries());
+    Ok((found, lookup.retries()))
+}
+
+/// Why bytes that have just landed may not count, although they pass their checks.
+pub(crate) enum Doubt {
+    /// The read lease does not hold.
+    NoLease,
+    /// The object may have expired.
+    Expired,
+}
+
+/// Whether the record of an object with this expiry, which has just landed, counts.
+#[inline]
+pub(crate) fn doubt(
+    endpoint: &mut Endpoint,
+    expires_at_ms: u64,
+    cost: &mut Counts,
+) -> Result<Option<Doubt>, Error> {
+    let now_ns = endpoint.now()?;
+    if !endpoint.may_believe(now_ns) {
+        cost.read_lease_lapsed = 1;
+        return Ok(Some(Doubt::NoLease));
+    }
+    let may_have_expired = endpoint.lease.may_have_expired(expires_at_ms, now_ns);
+    Ok(may_have_expired.then_some(Doubt::Expired))
+}
+
+/// A value by bucket and record.
+fn read_cold(
+    endpoint: &mut Endpoint,
+    directory: &mut Directory,
+    key: &[u8],
+    (hash, shard): (KeyHash, usize),
+    cost: &mut Counts,
+) -> Result<Reading, Error> {
+    let at = (key, hash, shard);
+    let (found, retries) = find_record((endpoint, directory), at, Kind::STRING, cost)?;
     let Some(Record { pointer, mutable, value_bytes, .. }) = found else {
         cost.undecided = 1;
         return Ok(Reading::Ask);

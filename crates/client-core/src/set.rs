@@ -133,8 +133,7 @@ impl OpenSet {
     fn all_asked(&self, core: &mut Core, cost: Counts) -> Result<AllMembers, Error> {
         let wasted = Counts { operations: 0, ..cost };
         core.meter.add(&wasted);
-        let served_by =
-            if cost.round_trips == 0 { ServedBy::Asked } else { ServedBy::AskedAfterRead };
+        let served_by = ServedBy::asked_after(cost.round_trips);
         let (list, mut counts) = self.ask_list(core, SetCommand::All.request())?;
         let items = Items::parse(&list).expect("checked when it came");
         let members = items.iter().flatten().map(<[u8]>::to_vec).collect();

@@ -111,16 +111,6 @@ impl Fixture {
         self.model.append(&mut behind);
     }
 
-    fn relocate(&mut self, index: usize) {
-        let (at, _) = self.chain.directory().find(index as u64).unwrap();
-        let bytes = self.chain.entries(&self.store.owner, at).len() + 56;
-        let to = self.slots(std::iter::once(bytes + 32))[0];
-        self.change(|chain, store, _| {
-            let dead = chain.relocate((&mut store.owner, &store.slots), at, to);
-            store.slots.release(&mut store.owner, dead, None, 0);
-        });
-    }
-
     /// One random change.
     fn step(&mut self, random: &mut Random) {
         let item = |random: &mut Random| match random.below(30) {
@@ -130,7 +120,7 @@ impl Fixture {
         };
         let length = self.model.len();
         let end = if random.one_in(2) { End::Front } else { End::Back };
-        match random.below(12) {
+        match random.below(11) {
             0..5 => {
                 let items: Vec<_> = (0..1 + random.below(6u64)).map(|_| item(random)).collect();
                 self.push(end, &items);
@@ -162,7 +152,6 @@ impl Fixture {
                 });
                 self.model[index] = new;
             }
-            11 if length > 0 => self.relocate(random.below(length)),
             _ => {}
         }
     }

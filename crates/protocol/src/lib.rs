@@ -21,7 +21,6 @@ mod pairs;
 pub mod replication;
 mod reply;
 mod sized;
-pub mod steps;
 mod types;
 
 pub use claim::Claim;

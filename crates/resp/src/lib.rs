@@ -17,7 +17,7 @@
 //!   spec    arguments    object_reply      what an entry is, what several groups share
 //!        \         |
 //!         request   form    keys           plain data
-//!         cluster   subscriptions
+//!         cluster   subscriptions  steps
 //!               \    |
 //!              error    wire               texts of errors; RESP2 and RESP3
 //! ```
@@ -38,6 +38,7 @@ mod object_reply;
 mod reply;
 pub mod request;
 pub mod spec;
+pub mod steps;
 pub mod subscriptions;
 pub mod table;
 pub mod wire;

@@ -6,20 +6,19 @@
 
 use crate::form::ReplyForm;
 use crate::keys::{Keys, Pairs};
+use crate::steps::Steps;
 use crate::wire::RespVersion;
 use remora_frontend::PartRequest;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_protocol::glob::Glob;
 use remora_protocol::message::Status;
-use remora_protocol::steps::Steps;
-use remora_protocol::{self as protocol, Command, Items};
+use remora_protocol::{self as protocol, Command};
 use std::borrow::Cow;
-use std::fmt;
 
 /// One request of a RESP connection. Everything borrows from its bytes, or from the buffers made
 /// from them.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Request<'a> {
     /// PING, with the text to send back.
     Ping(Option<&'a [u8]>),
@@ -135,35 +134,10 @@ pub enum Request<'a> {
     Block(Box<Blocking<'a>>),
     /// An operation on several keys' objects: one question to a shard after the other.
     Steps {
-        /// The questions.
-        steps: Box<Steps>,
-        /// How the reply is made.
-        form: ReplyForm,
-    },
-    /// One operation on the objects of several keys, which goes from shard to shard; its result may be
-    /// stored at another key.
-    Chain {
         /// The keys.
         keys: Keys<'a>,
-        /// What is asked.
-        chain: &'static Chain,
-        /// Only the number of what is found is wanted, up to this many, if not 0.
-        count_to: Option<u64>,
-        /// How the reply is made.
-        form: ReplyForm,
-        /// The other key.
-        to: Option<&'a [u8]>,
-    },
-    /// An element of one key's object moves to another key's.
-    MoveElement {
-        /// The key.
-        key: &'a [u8],
-        /// The other one.
-        to: &'a [u8],
-        /// The element.
-        element: &'a [u8],
-        /// What is asked.
-        how: &'static ElementMove,
+        /// The questions.
+        steps: Box<dyn Steps>,
         /// How the reply is made.
         form: ReplyForm,
     },
@@ -205,7 +179,7 @@ pub enum Request<'a> {
 }
 
 /// A request that may wait for keys.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Blocking<'a> {
     /// The keys, in the order in which they are looked at; at least one.
     pub keys: Keys<'a>,
@@ -221,74 +195,15 @@ pub struct Blocking<'a> {
 }
 
 /// Gives what an operation has taken from a key to another key.
-#[derive(Clone, Copy)]
+#[derive(Debug)]
 pub struct HandOver<'a> {
     /// The other key.
     pub to: &'a [u8],
     /// The operation that takes and gives in one, for keys of one shard, and the form of its reply.
     pub at_once: (protocol::Request<'a>, ReplyForm),
-    /// Puts the items there.
-    pub put: ItemsRequest,
-    /// Puts them back, if the other key cannot have them.
-    pub put_back: ItemsRequest,
-}
-
-/// The request that gives these items to a key.
-pub type ItemsRequest = for<'a> fn(Items<'a>) -> protocol::Request<'a>;
-
-impl fmt::Debug for HandOver<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandOver").field("to", &self.to).finish_non_exhaustive()
-    }
-}
-
-/// What a request about several keys' objects asks each shard.
-pub struct Chain {
-    /// The question.
-    pub ask: for<'a> fn(ChainLink<'a>) -> protocol::Request<'a>,
-    /// The type of the object that is stored.
-    pub kind: Kind,
-    /// Stores these items.
-    pub store: for<'a> fn(Items<'a>) -> protocol::Request<'a>,
-}
-
-/// A shard's part of such a request. Its first key is the key of the question.
-#[derive(Clone, Copy, Debug)]
-pub struct ChainLink<'a> {
-    /// What the shards before it have found, an encoded list, is the first item.
-    pub has_before: bool,
-    /// That, and the other keys.
-    pub items: Items<'a>,
-    /// It is the last shard, and only the number is wanted, up to this many, if not 0.
-    pub count_to: Option<u64>,
-}
-
-/// What is asked of the shards of two keys while an element moves.
-pub struct ElementMove {
-    /// Moves the second item to the key that is the first one: for keys of one shard.
-    pub at_once: for<'a> fn(Items<'a>) -> protocol::Request<'a>,
-    /// Whether the element is there: `NotFound` otherwise.
-    pub contains: PartRequest,
-    /// Adds it; the number is 1 if it was not there.
-    pub add: PartRequest,
-    /// Removes it; the number is 1 if it was there.
-    pub remove: PartRequest,
-    /// The number of elements.
-    pub length: protocol::Request<'static>,
-}
-
-/// Each is one of a kind.
-impl fmt::Debug for Chain {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Chain").field("kind", &self.kind).finish_non_exhaustive()
-    }
-}
-
-/// Each is one of a kind.
-impl fmt::Debug for ElementMove {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ElementMove").field("length", &self.length).finish_non_exhaustive()
-    }
+    /// The steps for keys of two shards: the operation's key is the first one, the other key the second
+    /// one. The first answer that they get is that of the operation.
+    pub steps: Box<dyn Steps>,
 }
 
 /// What CLUSTER asks.

@@ -239,8 +239,7 @@ impl<E: Readable> OpenObject<E> {
     ) -> Result<Found, Error> {
         let wasted = Counts { operations: 0, ..cost };
         core.meter.add(&wasted);
-        let served_by =
-            if cost.round_trips == 0 { ServedBy::Asked } else { ServedBy::AskedAfterRead };
+        let served_by = ServedBy::asked_after(cost.round_trips);
         let request = E::request(name);
         let (value, mut counts) = match core.ask(&Command::Of { key: &self.key, request }) {
             Ok(answer) => {
@@ -264,11 +263,11 @@ impl<E: Readable> OpenObject<E> {
         Ok(Found { at: FoundAt::Reply(value), served_by, counts })
     }
 
-    /// Learns from the answer about an element where the object lies.
+    /// Takes from the answer about an element where the object lies.
     fn learn(&mut self, directory: &Directory, name: &[u8], answer: &Answer) {
         let (pointer, root) = (answer.pointer, answer.number as u64);
-        let tells = matches!(answer.status, Status::Ok | Status::NotFound);
-        if !tells || !directory.is_readable(pointer, self.shard) {
+        let has_pointer = matches!(answer.status, Status::Ok | Status::NotFound);
+        if !has_pointer || !directory.is_readable(pointer, self.shard) {
             return;
         }
         if root == 0 {
@@ -289,16 +288,7 @@ impl<E: Readable> OpenObject<E> {
         core: &mut Core,
         request: Request<'_>,
     ) -> Result<(Vec<u8>, Counts), Error> {
-        let mut list = Vec::new();
-        let take = |part: &[u8]| {
-            list.extend_from_slice(part);
-            Ok(())
-        };
-        let answer = core.ask_in_parts(self.shard, &self.key, request, take)?;
-        match Items::parse(&list) {
-            Some(_) => Ok((list, answer.counts)),
-            None => Err(core.asker.endpoint.end(Error::Protocol("a list that is none"))),
-        }
+        core.ask_list(self.shard, &self.key, request)
     }
 
     pub(crate) fn ask(&self, core: &mut Core, request: Request<'_>) -> Result<Answer, Error> {
@@ -306,7 +296,7 @@ impl<E: Readable> OpenObject<E> {
     }
 }
 
-/// Names and values, in turn, as requests have them.
+/// Items as requests have them: names, names and values in turn, or elements.
 pub(crate) fn encoded<'a>(items: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut list = Vec::new();
     items.into_iter().for_each(|item| Items::push(&mut list, item));

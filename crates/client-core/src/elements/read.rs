@@ -6,13 +6,13 @@ use crate::directory::Directory;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::found::Reading;
-use crate::read::refresh_table;
+use crate::read::{Doubt, doubt, find_record};
 use remora_fabric::Link;
 use remora_index::hash::{Found, Lookup, ObjectRef};
 use remora_layout::limits::READ_RETRIES;
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{ROOT_WORDS_BYTES, Reject, Wanted, verify};
-use remora_walk::remote::{Reads, Tally, fetch_rooted, follow, follow_rooted};
+use remora_walk::remote::{Reads, Tally, fetch_rooted, follow_rooted};
 use remora_walk::{End, Walk};
 use std::collections::BTreeMap;
 
@@ -26,6 +26,15 @@ enum Tried {
     Gone,
     /// The element is no longer at that location.
     Moved,
+}
+
+impl From<Doubt> for Tried {
+    fn from(doubt: Doubt) -> Self {
+        match doubt {
+            Doubt::NoLease => Self::Concluded(Reading::Ask),
+            Doubt::Expired => Self::Expired,
+        }
+    }
 }
 
 /// Where a part of what has landed begins.
@@ -131,8 +140,8 @@ impl<E: Readable> OpenObject<E> {
                         InWhole::Absent => Reading::Absent { retries },
                         InWhole::Unknown => Reading::Ask,
                     };
-                    let doubted = doubted(endpoint, expires_at_ms, cost)?;
-                    return Ok(doubted.unwrap_or(Tried::Concluded(reading)));
+                    let doubt = doubt(endpoint, expires_at_ms, cost)?;
+                    return Ok(doubt.map_or(Tried::Concluded(reading), Tried::from));
                 }
                 Err(Reject::Torn) => cost.retries += 1,
                 Err(Reject::Pending | Reject::AskOnly) => break,
@@ -186,42 +195,13 @@ impl<E: Readable> OpenObject<E> {
         directory: &mut Directory,
         cost: &mut Counts,
     ) -> Result<bool, Error> {
-        let table = &directory.shards[self.shard].table;
-        let mut lookup = Lookup::begin(&self.key, self.hash, E::KIND, table);
-        // Bounded: a walk begins again a bounded number of times.
-        let found = loop {
-            match follow(&mut lookup, self.shard as u32, endpoint, cost)? {
-                End::Found(found) => break held_of(endpoint, directory, &found, self.shard),
-                End::Ask(_) => break None,
-                End::Restart | End::Stale | End::Beyond => {
-                    refresh_table(endpoint, directory, self.shard, cost)?;
-                    if lookup.restart(&directory.shards[self.shard].table).is_err() {
-                        break None;
-                    }
-                }
-            }
-        };
-        cost.retries += lookup.retries() as u64;
-        let is_found = found.is_some();
-        found.into_iter().for_each(|held| self.hold(held));
+        let at = (&*self.key, self.hash, self.shard);
+        let (found, _) = find_record((endpoint, directory), at, E::KIND, cost)?;
+        let held = found.and_then(|found| held_of(endpoint, directory, &found, self.shard));
+        let is_found = held.is_some();
+        held.into_iter().for_each(|held| self.hold(held));
         Ok(is_found)
     }
-}
-
-/// Why the bytes just fetched do not count: the read lease does not hold, or an object with this
-/// expiry may have expired.
-fn doubted(
-    endpoint: &mut Endpoint,
-    expires_at_ms: u64,
-    cost: &mut Counts,
-) -> Result<Option<Tried>, Error> {
-    let now_ns = endpoint.now()?;
-    if !endpoint.may_believe(now_ns) {
-        cost.read_lease_lapsed = 1;
-        return Ok(Some(Tried::Concluded(Reading::Ask)));
-    }
-    let has_expired = endpoint.lease.may_have_expired(expires_at_ms, now_ns);
-    Ok(has_expired.then_some(Tried::Expired))
 }
 
 /// Whether the root, whose words landed at `at`, validates its parts.
@@ -232,7 +212,7 @@ fn check_root(
     cost: &mut Counts,
 ) -> Result<Option<Tried>, Error> {
     match object.check_root(endpoint.link.landed(at, ROOT_WORDS_BYTES)) {
-        Ok(mutable) => doubted(endpoint, mutable.expires_at_ms, cost),
+        Ok(mutable) => Ok(doubt(endpoint, mutable.expires_at_ms, cost)?.map(Tried::from)),
         Err(Reject::Pending | Reject::AskOnly) => Ok(Some(Tried::Concluded(Reading::Ask))),
         Err(_) => {
             cost.stale += 1;

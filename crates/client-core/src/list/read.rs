@@ -5,10 +5,10 @@ use crate::counts::Counts;
 use crate::directory::Directory;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::read::refresh_table;
+use crate::read::{Doubt, doubt, find_record};
 use remora_fabric::Link;
 use remora_index::chain::{ChainRef, Range};
-use remora_index::hash::{Found, Lookup};
+use remora_index::hash::Found;
 use remora_layout::arena_header::{durable_of, word};
 use remora_layout::chain::{ChainState, Entry, TextBuffer, encoded};
 use remora_layout::kind::Kind;
@@ -16,7 +16,7 @@ use remora_layout::limits::{READ_RETRIES, WORD_BYTES};
 use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{Reject, Wanted, verify};
 use remora_protocol::list::range;
-use remora_walk::remote::{Reads, Tally, follow, follow_rooted};
+use remora_walk::remote::{Reads, Tally, follow_rooted};
 use remora_walk::{End, Walk};
 
 /// The result of READs of the present list.
@@ -31,6 +31,15 @@ enum Tried {
     Gone,
     /// The list has changed: its present state.
     Changed(ChainState),
+}
+
+impl From<Doubt> for Tried {
+    fn from(doubt: Doubt) -> Self {
+        match doubt {
+            Doubt::NoLease => Self::Ask,
+            Doubt::Expired => Self::Expired,
+        }
+    }
 }
 
 fn texts(entries: &[u8]) -> Vec<Vec<u8>> {
@@ -105,8 +114,8 @@ impl OpenList {
                         range(all.clone().count() as u64, start, stop).unwrap_or((0, 0));
                     let some = all.skip(from as usize).take(count as usize);
                     let entries = some.flatten().copied().collect();
-                    let doubt = doubted(endpoint, expires_at_ms, cost)?;
-                    return Ok(doubt.unwrap_or(Tried::Found(entries)));
+                    let doubt = doubt(endpoint, expires_at_ms, cost)?;
+                    return Ok(doubt.map_or(Tried::Found(entries), Tried::from));
                 }
                 Err(Reject::Torn) => cost.retries += 1,
                 Err(Reject::Pending | Reject::AskOnly) => break,
@@ -219,22 +228,9 @@ impl OpenList {
         directory: &mut Directory,
         cost: &mut Counts,
     ) -> Result<bool, Error> {
-        let table = &directory.shards[self.shard].table;
-        let mut lookup = Lookup::begin(&self.key, self.hash, Kind::LIST, table);
-        // Bounded: a walk begins again a bounded number of times.
-        let held = loop {
-            match follow(&mut lookup, self.shard as u32, endpoint, cost)? {
-                End::Found(found) => break held_of(endpoint, directory, &found, self.shard),
-                End::Ask(_) => break None,
-                End::Restart | End::Stale | End::Beyond => {
-                    refresh_table(endpoint, directory, self.shard, cost)?;
-                    if lookup.restart(&directory.shards[self.shard].table).is_err() {
-                        break None;
-                    }
-                }
-            }
-        };
-        cost.retries += u64::from(lookup.retries());
+        let at = (&*self.key, self.hash, self.shard);
+        let (found, _) = find_record((endpoint, directory), at, Kind::LIST, cost)?;
+        let held = found.and_then(|found| held_of(endpoint, directory, &found, self.shard));
         let is_found = held.is_some();
         self.held = held.unwrap_or(Held::Unknown);
         Ok(is_found)
@@ -258,22 +254,6 @@ fn held_of(
     ChainRef::of_record(table, &found.record(record), record).map(Held::Chain)
 }
 
-/// Why the bytes just fetched do not count: the read lease does not hold, or an object with this
-/// expiry may have expired.
-fn doubted(
-    endpoint: &mut Endpoint,
-    expires_at_ms: u64,
-    cost: &mut Counts,
-) -> Result<Option<Tried>, Error> {
-    let now_ns = endpoint.now()?;
-    if !endpoint.may_believe(now_ns) {
-        cost.read_lease_lapsed = 1;
-        return Ok(Some(Tried::Ask));
-    }
-    let has_expired = endpoint.lease.may_have_expired(expires_at_ms, now_ns);
-    Ok(has_expired.then_some(Tried::Expired))
-}
-
 /// Whether the root record, which landed at `at`, validates the chunk that was read before it.
 fn check_root(
     endpoint: &mut Endpoint,
@@ -283,7 +263,7 @@ fn check_root(
 ) -> Result<Option<Tried>, Error> {
     match chain.check_root(endpoint.link.landed(at, bytes)) {
         Ok((mutable, state)) => {
-            let doubt = doubted(endpoint, mutable.expires_at_ms, cost)?;
+            let doubt = doubt(endpoint, mutable.expires_at_ms, cost)?.map(Tried::from);
             Ok(doubt.or_else(|| (state != chain.state).then_some(Tried::Changed(state))))
         }
         // It is being changed: the next batch finds another state.

@@ -108,8 +108,7 @@ impl TreeSearcher {
         query: &Query,
         wasted: Counts,
     ) -> Result<Searched, Error> {
-        let served_by =
-            if wasted.round_trips == 0 { ServedBy::Asked } else { ServedBy::AskedAfterRead };
+        let served_by = ServedBy::asked_after(wasted.round_trips);
         core.meter.add(&wasted);
         let (mut counts, nodes_visited) = self.ask_search(core, tree, query)?;
         counts.add(&wasted);

@@ -174,7 +174,7 @@ impl TreeSearcher {
         refine: &Refine,
         wasted: Counts,
     ) -> Result<Refinement, Error> {
-        let served_by = asked_after(&wasted);
+        let served_by = ServedBy::asked_after(wasted.round_trips);
         core.meter.add(&wasted);
         let bytes = refine.to_bytes();
         let command = TreeCommand::Refine { refine: &bytes, of: None };
@@ -197,7 +197,7 @@ impl TreeSearcher {
         refine: &Refine,
         wasted: Counts,
     ) -> Result<Refinement, Error> {
-        let served_by = asked_after(&wasted);
+        let served_by = ServedBy::asked_after(wasted.round_trips);
         core.meter.add(&wasted);
         let bytes = refine.to_bytes();
         let command = TreeCommand::CountRefined { refine: &bytes };
@@ -377,9 +377,4 @@ impl TreeSearcher {
         self.found = found;
         asked.map(drop)
     }
-}
-
-/// How a result was fetched that the session asked for after reading has cost so much.
-fn asked_after(wasted: &Counts) -> ServedBy {
-    if wasted.round_trips > 0 { ServedBy::AskedAfterRead } else { ServedBy::Asked }
 }

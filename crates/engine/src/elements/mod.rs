@@ -17,12 +17,12 @@ pub(crate) use reading::{Reading, ScanOptions, with_drawn};
 
 use crate::store::{Found, New, Store};
 use crate::types::content::Content;
-use crate::types::object::{LongRead, On, Turn, Type, find as find_key, resume};
+use crate::types::object::{LongRead, On, Turn, find as find_key, resume};
 use remora_arena::{ArenaFull, Journal, kind_of};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::limits::PARTS_TURN_BYTES;
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Reply, Request};
+use remora_protocol::Command;
 
 /// Buckets of a table of parts that one step of a digest adds up.
 const DIGEST_BUCKETS: u64 = 64;
@@ -88,7 +88,7 @@ pub(crate) fn each<E: Elements, J: Journal>(
     }
 }
 
-/// Adds some more of an object's elements to the sum of its content ([`Type::digest`]).
+/// Adds some more of an object's elements to the sum of its content ([`crate::types::object::Type::digest`]).
 pub(crate) fn digest<E: Elements, J: Journal>(
     store: &Store<J>,
     slot: u32,
@@ -110,7 +110,7 @@ pub(crate) fn digest<E: Elements, J: Journal>(
     to == parts.buckets()
 }
 
-/// Continues a [`Reading`] for one turn ([`Type::read_turn`]).
+/// Continues a [`Reading`] for one turn ([`crate::types::object::Type::read_turn`]).
 pub(crate) fn read_turn<E: Elements, J: Journal>(
     store: &Store<J>,
     read: &mut LongRead,
@@ -120,26 +120,4 @@ pub(crate) fn read_turn<E: Elements, J: Journal>(
     let ended = reading.turn::<E, J>(store, found, found.len() + PARTS_TURN_BYTES)?;
     let (number, is_counted) = (reading.items(), reading.is_counted());
     Ok(Turn { ended, number, is_counted, gives_value: true, has_doubles: false })
-}
-
-/// Executes a read in turns to its end; its results go into `found`, in the place of what is there.
-pub(crate) fn whole_read<J: Journal>(
-    of: &mut impl Type<J>,
-    store: &mut Store<J>,
-    (on, request): (On<'_>, Request<'_>),
-    found: &mut Vec<u8>,
-) -> Reply<'static> {
-    found.clear();
-    let mut read = match of.begin_read(store, on, request) {
-        Ok(read) => read,
-        Err(status) => return Reply::status(status),
-    };
-    // Bounded by the number of buckets, and by the number that is asked for.
-    loop {
-        match of.read_turn(store, &mut read, found, on.now) {
-            Ok(turn) if turn.ended => return Reply::number(turn.number),
-            Ok(_) => {}
-            Err(status) => return Reply::status(status),
-        }
-    }
 }

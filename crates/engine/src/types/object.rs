@@ -296,3 +296,25 @@ impl<J: Journal> Types<J> {
         self.0.iter_mut().map(|of| &mut **of)
     }
 }
+
+/// Executes a read in turns to its end; its results go into `found`, in the place of what is there.
+pub(crate) fn whole_read<J: Journal>(
+    of: &mut impl Type<J>,
+    store: &mut Store<J>,
+    (on, request): (On<'_>, Request<'_>),
+    found: &mut Vec<u8>,
+) -> Reply<'static> {
+    found.clear();
+    let mut read = match of.begin_read(store, on, request) {
+        Ok(read) => read,
+        Err(status) => return Reply::status(status),
+    };
+    // Bounded by the size of the object, and by the number that is asked for.
+    loop {
+        match of.read_turn(store, &mut read, found, on.now) {
+            Ok(turn) if turn.ended => return Reply::number(turn.number),
+            Ok(_) => {}
+            Err(status) => return Reply::status(status),
+        }
+    }
+}

@@ -122,14 +122,6 @@ impl Directory {
         Some((At { block, place }, places[place].entries as usize - 1 - from_end as usize))
     }
 
-    /// The position of the chunk in this slot: it looks at all of them.
-    pub fn of_slot(&self, slot: u32) -> Option<At> {
-        self.blocks.iter().enumerate().find_map(|(block, of)| {
-            let place = of.places.iter().position(|place| place.slot == slot)?;
-            Some(At { block, place })
-        })
-    }
-
     /// The slots of the chunk at a position and those behind it that have so many entries.
     pub fn slots(&self, from: At, entries: u64) -> VecDeque<u32> {
         let (mut slots, mut left, mut at) = (VecDeque::new(), entries, Some(from));
@@ -340,7 +332,9 @@ mod tests {
                 }
                 8 if !model.is_empty() => {
                     let number = random.below(model.len() as u64) as usize;
-                    let at = directory.of_slot(model[number].slot).unwrap();
+                    let index =
+                        model[..number].iter().map(|of: &Place| u64::from(of.entries)).sum();
+                    let (at, _) = directory.find(index).unwrap();
                     assert_eq!(directory.remove(at), model.remove(number));
                 }
                 _ if random.below(40) == 0 => {

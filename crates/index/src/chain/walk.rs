@@ -157,11 +157,6 @@ impl Range {
         forward.chain(self.found[..behind].iter().rev()).flat_map(|chunk| encoded(chunk))
     }
 
-    /// The chain under whose state it walks.
-    pub fn chain(&self) -> &ChainRef {
-        &self.chain
-    }
-
     /// Takes what a chunk has of the range. Whether that is all.
     fn take(&mut self, entries: &[u8], count: u64) -> bool {
         let first = if self.is_reverse { self.at.saturating_sub(count) } else { self.at };

@@ -155,11 +155,6 @@ impl Chain {
         &self.directory
     }
 
-    /// Entries of a chunk at most.
-    pub fn most_entries(&self) -> usize {
-        self.most_entries
-    }
-
     fn state(&self, word: usize) -> usize {
         first_word(self.at.slot) + word
     }
@@ -597,9 +592,8 @@ impl Chain {
             }
             Some((last, others)) => {
                 // The last one takes the old place; the others come before it, one by one.
-                let index = self.index_of(at);
+                let mut index = self.directory.entries_before(at);
                 self.directory.set(at, *last);
-                let mut index = index;
                 for place in others {
                     let (at, _) = self.directory.find(index).expect("the last one is there");
                     self.directory.insert(at, *place);
@@ -608,41 +602,6 @@ impl Chain {
             }
         }
         dropped.push_back(old);
-    }
-
-    /// The index of the first entry of a chunk.
-    pub fn index_of(&self, at: At) -> u64 {
-        self.directory.entries_before(at)
-    }
-
-    /// Moves a chunk to another slot: it is read from there after that. The old slot is dead.
-    pub fn relocate<J: Journal>(
-        &mut self,
-        (owner, slots): (&mut Owner<J>, &Slots),
-        at: At,
-        to: Slot,
-    ) -> Slot {
-        let old = self.directory.get(at);
-        let entries = chunk_entries(owner, old.slot).to_vec();
-        let begin = match self.directory.first() == Some(at) && self.directory.chunks() > 1 {
-            true => slots.room(to) - entries.len(),
-            false => CHUNK_HEADER_BYTES,
-        };
-        let first = first_word(old.slot);
-        let link = |word| ChunkRef::from_word(owner.word(first + word));
-        let links = (link(chunk_word::NEXT), link(chunk_word::PREVIOUS));
-        self.bytes = self.bytes + slots.bytes_of(to) - slots.bytes_of(slot_of(owner, old.slot));
-        self.write(owner, (to, begin), (&entries, old.entries.into()), links);
-        let own = ChunkRef::new(to.slot, to.generation, to.class);
-        let (before, after) = (self.directory.previous(at), self.directory.next(at));
-        if let Some(at) = before {
-            self.tell(owner, self.directory.get(at).slot, chunk_word::NEXT, own);
-        }
-        if let Some(at) = after {
-            self.tell(owner, self.directory.get(at).slot, chunk_word::PREVIOUS, own);
-        }
-        self.directory.set(at, Place { slot: to.slot, class: to.class, ..old });
-        flip_dead(owner, old.slot)
     }
 
     /// Takes all chunks out: the chain has gone, or its entries lie elsewhere.

@@ -1,19 +1,21 @@
 //! Lists, in the words and with the errors of Redis 7.
 
 pub(super) mod blocking;
+mod steps;
 
 use crate::arguments::KEY;
 use crate::error::CommandError;
 use crate::form::{ListForm, ObjectReply, ReplyForm, Shape};
-use crate::keys::{key, value};
+use crate::keys::{Keys, key, value};
 use crate::request::Request;
 use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult};
 use crate::wire::{RespVersion, Words, encode};
 use remora_frontend::ShardAnswer;
 use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_REPLY_BYTES};
-use remora_protocol::list::{self, ListCommand, Search, Side};
+use remora_protocol::list::{ListCommand, Search, Side};
 use remora_protocol::message::Status;
 use remora_protocol::{Items, integer};
+use steps::{MoveElement, PopFirst};
 
 const ELEMENT: Argument = Argument::new("element", Kind::String);
 const INDEX: Argument = Argument::new("index", Kind::Integer);
@@ -459,8 +461,8 @@ fn move_element<'a>(
     sides: (Side, Side),
     reply: &'static ObjectReply,
 ) -> ParseResult<'a> {
-    let steps = list::move_element(key(words.get(1))?, key(words.get(2))?, sides);
-    Ok(Request::Steps { steps: Box::new(steps), form: ReplyForm::Object(reply) })
+    let (keys, steps) = (Keys::within(words, 1, 3)?, Box::new(MoveElement::new(sides)));
+    Ok(Request::Steps { keys, steps, form: ReplyForm::Object(reply) })
 }
 
 const RPOPLPUSH: CommandSpec = CommandSpec {
@@ -537,10 +539,9 @@ fn lmpop(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     if where_at > MAX_COMMAND_ITEMS {
         return Err(CommandError::TooManyItems);
     }
-    let keys: Result<Vec<Box<[u8]>>, _> =
-        (2..where_at).map(|at| key(words.get(at)).map(Box::from)).collect();
-    let steps = list::pop_first(keys?, side, count);
-    Ok(Request::Steps { steps: Box::new(steps), form: ReplyForm::Object(&POPPED_FIRST) })
+    let (keys, steps) =
+        (Keys::within(words, 2, where_at)?, Box::new(PopFirst { side, count, at: 0 }));
+    Ok(Request::Steps { keys, steps, form: ReplyForm::Object(&POPPED_FIRST) })
 }
 
 /// The commands.

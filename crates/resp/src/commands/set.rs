@@ -1,17 +1,20 @@
 //! Sets, in the words and with the errors of Redis 7.
 
+mod steps;
+
 use crate::arguments::{KEY, SCAN_ARGUMENTS, ScanOptions, cursor, items, scan_options};
 use crate::error::CommandError;
 use crate::form::{ListForm, ObjectReply, ReplyForm, Shape};
 use crate::keys::{Keys, key};
-use crate::request::{Chain, ChainLink, ElementMove, Request};
+use crate::request::Request;
 use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult};
 use crate::wire::{RespVersion, Words, encode};
 use remora_frontend::ShardAnswer;
 use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_REPLY_BYTES};
 use remora_protocol::message::Status;
-use remora_protocol::set::{Combination, MAX_SET_MEMBER_BYTES, Others, SetCommand};
-use remora_protocol::{self as protocol, Items, integer};
+use remora_protocol::set::{Combination, MAX_SET_MEMBER_BYTES, SetCommand};
+use remora_protocol::{Items, integer};
+use steps::{Combine, MoveMember};
 
 const MEMBER: Argument = Argument::new("member", Kind::String);
 const SEVERAL_KEYS: &[Argument] = &[KEY.multiple()];
@@ -285,153 +288,106 @@ then removed: for a moment both sets may have it. Of several that move the same 
 };
 
 static MOVED: ObjectReply = ObjectReply::new("smove", Shape::Number);
-static MOVE: ElementMove = ElementMove {
-    at_once: |to_and_member| SetCommand::Move { to_and_member }.request(),
-    contains: |member| SetCommand::Contains { member }.request(),
-    add: |list| SetCommand::Add { members: one(list) }.request(),
-    remove: |list| SetCommand::Remove { members: one(list) }.request(),
-    length: protocol::Request::Set(SetCommand::Length),
-};
-
-fn one(list: &[u8]) -> Items<'_> {
-    Items::parse(list).expect("a list of one member")
-}
-
 fn smove(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    let (key, to) = (key(words.get(1))?, key(words.get(2))?);
-    let (element, form) = (member(words.get(3))?, ReplyForm::Object(&MOVED));
-    Ok(Request::MoveElement { key, to, element, how: &MOVE, form })
+    let keys = Keys::within(words, 1, 3)?;
+    let steps = Box::new(MoveMember::new(member(words.get(3))?));
+    Ok(Request::Steps { keys, steps, form: ReplyForm::Object(&MOVED) })
 }
 
-/// The question to one shard.
-fn combine(how: Combination, link: ChainLink<'_>) -> protocol::Request<'_> {
-    let ChainLink { has_before, items, count_to } = link;
-    SetCommand::Combine { how, others: Others { has_before, items }, count_to }.request()
+/// The request about the keys of the words from `from` up to `end`.
+fn steps<'a>(
+    words: Words<'a>,
+    (from, end): (usize, usize),
+    steps: Combine,
+    reply: &'static ObjectReply,
+) -> ParseResult<'a> {
+    let (keys, form) = (Keys::within(words, from, end)?, ReplyForm::Object(reply));
+    Ok(Request::Steps { keys, steps: Box::new(steps), form })
 }
-
-const fn chain(ask: for<'a> fn(ChainLink<'a>) -> protocol::Request<'a>) -> Chain {
-    Chain { ask, kind: remora_layout::kind::Kind::SET, store }
-}
-
-fn store(members: Items<'_>) -> protocol::Request<'_> {
-    SetCommand::Store { members }.request()
-}
-
-static INTER: Chain = chain(|link| combine(Combination::Inter, link));
-static UNION: Chain = chain(|link| combine(Combination::Union, link));
-static DIFF: Chain = chain(|link| combine(Combination::Diff, link));
 
 fn combined<'a>(
     words: Words<'a>,
-    chain: &'static Chain,
+    how: Combination,
     reply: &'static ObjectReply,
 ) -> ParseResult<'a> {
     if words.len() - 1 > MAX_COMMAND_ITEMS {
         return Err(CommandError::TooManyItems);
     }
-    let (keys, form) = (Keys::checked(words, 1)?, ReplyForm::Object(reply));
-    Ok(Request::Chain { keys, chain, count_to: None, form, to: None })
+    steps(words, (1, words.len()), Combine::new(how, None), reply)
 }
 
-fn stored<'a>(
-    words: Words<'a>,
-    chain: &'static Chain,
-    reply: &'static ObjectReply,
-) -> ParseResult<'a> {
+/// The first key gets the result.
+fn stored<'a>(words: Words<'a>, how: Combination, reply: &'static ObjectReply) -> ParseResult<'a> {
     if words.len() - 2 > MAX_COMMAND_ITEMS {
         return Err(CommandError::TooManyItems);
     }
-    let (to, keys) = (key(words.get(1))?, Keys::checked(words, 2)?);
-    let form = ReplyForm::Object(reply);
-    Ok(Request::Chain { keys, chain, count_to: None, form, to: Some(to) })
+    steps(words, (1, words.len()), Combine::stored(how), reply)
+}
+
+/// The reply to a command that counts members of a result.
+const fn number(command: &'static str) -> ObjectReply {
+    ObjectReply { command, shape: Shape::Number, errors: TOO_LONG }
 }
 
 const SINTER: CommandSpec = CommandSpec {
     name: "sinter",
     summary: "Returns the members that all of the sets have.",
-    parse: sinter,
+    parse: |words, _| combined(words, Combination::Inter, &INTER),
     ..COMBINES
 };
 
-static INTER_LIST: ObjectReply = list("sinter", ListForm::Set);
-
-fn sinter(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    combined(words, &INTER, &INTER_LIST)
-}
+static INTER: ObjectReply = list("sinter", ListForm::Set);
 
 const SUNION: CommandSpec = CommandSpec {
     name: "sunion",
     summary: "Returns the members that any of the sets has.",
     notes: "See SINTER.",
-    parse: sunion,
+    parse: |words, _| combined(words, Combination::Union, &UNION),
     ..COMBINES
 };
 
-static UNION_LIST: ObjectReply = list("sunion", ListForm::Set);
-
-fn sunion(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    combined(words, &UNION, &UNION_LIST)
-}
+static UNION: ObjectReply = list("sunion", ListForm::Set);
 
 const SDIFF: CommandSpec = CommandSpec {
     name: "sdiff",
     summary: "Returns the members of the first set that no other has.",
     notes: "See SINTER.",
-    parse: sdiff,
+    parse: |words, _| combined(words, Combination::Diff, &DIFF),
     ..COMBINES
 };
 
-static DIFF_LIST: ObjectReply = list("sdiff", ListForm::Set);
-
-fn sdiff(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    combined(words, &DIFF, &DIFF_LIST)
-}
+static DIFF: ObjectReply = list("sdiff", ListForm::Set);
 
 const SINTERSTORE: CommandSpec = CommandSpec {
     name: "sinterstore",
     summary: "Stores the members that all of the sets have; returns their number.",
     notes: "The sets are read as by SINTER; then the key gets the result as one change, in the place of \
 what it held. Without members it is removed.",
-    parse: sinterstore,
+    parse: |words, _| stored(words, Combination::Inter, &INTER_STORED),
     ..STORES
 };
 
-static INTER_STORED: ObjectReply =
-    ObjectReply { command: "sinterstore", shape: Shape::Number, errors: TOO_LONG };
-
-fn sinterstore(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    stored(words, &INTER, &INTER_STORED)
-}
+static INTER_STORED: ObjectReply = number("sinterstore");
 
 const SUNIONSTORE: CommandSpec = CommandSpec {
     name: "sunionstore",
     summary: "Stores the members that any of the sets has; returns their number.",
     notes: "See SINTERSTORE.",
-    parse: sunionstore,
+    parse: |words, _| stored(words, Combination::Union, &UNION_STORED),
     ..STORES
 };
 
-static UNION_STORED: ObjectReply =
-    ObjectReply { command: "sunionstore", shape: Shape::Number, errors: TOO_LONG };
-
-fn sunionstore(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    stored(words, &UNION, &UNION_STORED)
-}
+static UNION_STORED: ObjectReply = number("sunionstore");
 
 const SDIFFSTORE: CommandSpec = CommandSpec {
     name: "sdiffstore",
     summary: "Stores the members of the first set that no other has; returns their number.",
     notes: "See SINTERSTORE.",
-    parse: sdiffstore,
+    parse: |words, _| stored(words, Combination::Diff, &DIFF_STORED),
     ..STORES
 };
 
-static DIFF_STORED: ObjectReply =
-    ObjectReply { command: "sdiffstore", shape: Shape::Number, errors: TOO_LONG };
-
-fn sdiffstore(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    stored(words, &DIFF, &DIFF_STORED)
-}
+static DIFF_STORED: ObjectReply = number("sdiffstore");
 
 const SINTERCARD: CommandSpec = CommandSpec {
     name: "sintercard",
@@ -450,8 +406,7 @@ const SINTERCARD: CommandSpec = CommandSpec {
     ..COMBINES
 };
 
-static INTER_COUNTED: ObjectReply =
-    ObjectReply { command: "sintercard", shape: Shape::Number, errors: TOO_LONG };
+static INTER_COUNTED: ObjectReply = number("sintercard");
 
 fn sintercard(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let keys = integer::parse(words.get(1)).and_then(|keys| u64::try_from(keys).ok());
@@ -472,8 +427,7 @@ fn sintercard(words: Words<'_>, _now: u64) -> ParseResult<'_> {
         count_to = limit.ok_or(CommandError::NegativeLimit)?;
         at += 2;
     }
-    let (keys, form) = (Keys::within(words, 2, end)?, ReplyForm::Object(&INTER_COUNTED));
-    Ok(Request::Chain { keys, chain: &INTER, count_to: Some(count_to), form, to: None })
+    steps(words, (2, end), Combine::new(Combination::Inter, Some(count_to)), &INTER_COUNTED)
 }
 
 const SSCAN: CommandSpec = CommandSpec {

@@ -1,11 +1,10 @@
 //! Requests that wait for keys, and CLIENT UNBLOCK.
 
 use super::executor::{RespExecutor, Responder};
-use super::hand_over::HandingOver;
 use super::host::Host;
 use super::key_answers::GoingOn;
+use super::key_steps::KeySteps;
 use crate::waits::Run;
-use remora_engine::moving::KeyAt;
 use remora_frontend::{Job, Order, Question, Waiting, What};
 use remora_protocol::Command;
 use remora_protocol::message::Status;
@@ -14,8 +13,8 @@ use remora_resp::request::{Blocking, HandOver};
 
 impl<H: Host> RespExecutor<H> {
     /// An operation on the first of some keys that holds something for it, now or later.
-    pub(super) fn block(&mut self, responder: &mut Responder, blocking: &Blocking<'_>) {
-        let Blocking { ref keys, request, until_ms, form, hand_over } = *blocking;
+    pub(super) fn block(&mut self, responder: &mut Responder, blocking: Blocking<'_>) {
+        let Blocking { keys, request, until_ms, form, hand_over } = blocking;
         // Of keys of one shard an element moves in one step.
         let is_one_shard = |over: &HandOver<'_>| {
             let first = keys.clone().next().unwrap_or_default();
@@ -40,11 +39,9 @@ impl<H: Host> RespExecutor<H> {
         let first = runs.first().map_or(self.host.home(), |run| run.shard);
         let token = self.token_of(responder, first, 0);
         if let (Some(over), Some(from)) = (hand_over, keys.clone().next()) {
-            let place =
-                |key: &[u8], shard| KeyAt { key: key.into(), database: self.database, shard };
-            let (from, to) = (place(from, first), place(over.to, self.route(over.to).1));
-            let handing = HandingOver::new((from, to), (over.put, over.put_back));
-            self.go_on_with(responder, 0, GoingOn::HandingOver(Box::new(handing)));
+            let keys = [from, over.to].map(|key| self.step_key(key)).into();
+            let steps = KeySteps::new(over.steps, self.database, keys);
+            self.go_on_with(responder, 0, GoingOn::Steps(Box::new(steps)));
         }
         let asked = Question { shard: first, what: What::Other, bytes };
         responder.ask(asked, self.host.shards());

@@ -236,13 +236,9 @@ impl<H: Host> RespExecutor<H> {
             Request::Store { key, request, form, to } => {
                 self.object_command(responder, (key, request), form, Some(to));
             }
-            Request::Block(blocking) => self.block(responder, &blocking),
+            Request::Block(blocking) => self.block(responder, *blocking),
             Request::Unblock { serial, status } => self.unblock(responder, serial, status),
-            request @ (Request::Steps { .. }
-            | Request::Chain { .. }
-            | Request::MoveElement { .. }) => {
-                self.of_several_objects(responder, request);
-            }
+            Request::Steps { keys, steps, form } => self.steps(responder, keys, steps, form),
             Request::EachPart { key, parts, request, form } => {
                 self.change_each_part(responder, key, (parts, request), form);
             }

@@ -1,7 +1,5 @@
 //! How requests about the key space continue after the answers of shards.
 
-use super::chaining::{Chaining, ElementMoving};
-use super::hand_over::HandingOver;
 use super::key_steps::KeySteps;
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
@@ -38,14 +36,8 @@ pub(super) enum GoingOn {
     Moving(Box<Moving>),
     /// A key gets the results.
     Storing(Box<Storing>),
-    /// What was taken from a key goes to another one.
-    HandingOver(Box<HandingOver>),
-    /// An operation on several keys goes on.
+    /// An operation on several keys.
     Steps(Box<KeySteps>),
-    /// A request goes to the next shard.
-    Chain(Box<Chaining>),
-    /// An element moves to another key's object.
-    MovingElement(Box<ElementMoving>),
     /// The answer is the reply.
     Last,
 }

@@ -5,11 +5,10 @@
 //! connection. A move of a key runs to its end even if its connection is closed ([`Moving`]), and
 //! so does a store ([`Storing`]).
 
-use super::chaining::Step;
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::{GoingOn, request_part_key};
-use super::key_steps::{Next, encoded};
+use super::key_steps::{Next, asked_next, encoded};
 use remora_engine::moving::{self, How, KeyAt, Moving};
 use remora_engine::storing::Storing;
 use remora_frontend::{Job, OwnedReply, Token, Waiting};
@@ -17,7 +16,7 @@ use remora_layout::database::Database;
 use remora_layout::hash::mix;
 use remora_layout::limits::MAX_REPLY_BYTES;
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Reply, ScannedKeys};
+use remora_protocol::{Command, ScannedKeys};
 use remora_resp::commands::keyspace;
 use remora_resp::request::{KeyFilter, Transfer};
 use remora_resp::wire::encode;
@@ -179,16 +178,7 @@ impl<H: Host> RespExecutor<H> {
             }
             GoingOn::Moving(moving) => asked_next(&reply, |reply| moving.next(reply)),
             GoingOn::Storing(storing) => asked_next(&reply, |reply| storing.next(reply)),
-            GoingOn::HandingOver(handing) => handing.next(reply),
-            GoingOn::Steps(steps) => steps.next(&reply),
-            GoingOn::Chain(chain) => {
-                let step = chain.next(reply);
-                chained(step, &mut on)
-            }
-            GoingOn::MovingElement(moving) => {
-                let step = moving.next(&reply);
-                chained(step, &mut on)
-            }
+            GoingOn::Steps(steps) => steps.next(reply),
             GoingOn::Last => Next::Reply(reply),
         };
         match next {
@@ -203,50 +193,12 @@ impl<H: Host> RespExecutor<H> {
     }
 }
 
-/// The next step of a request that goes from shard to shard.
-fn chained(step: Step, on: &mut GoingOn) -> Next {
-    match step {
-        Step::Reply(reply) => Next::Reply(reply),
-        Step::Ask(shard, command) => Next::Ask(shard, command),
-        Step::Last(shard, command) => {
-            *on = GoingOn::Last;
-            Next::Ask(shard, command)
-        }
-        Step::Store(storing) => {
-            let first = storing.first();
-            *on = GoingOn::Storing(Box::new(storing));
-            match first {
-                moving::Next::Ask(shard, command) => Next::Ask(shard, command),
-                moving::Next::Done(status, number) => {
-                    Next::Reply(OwnedReply { number, ..OwnedReply::status(status) })
-                }
-            }
-        }
-    }
-}
-
-/// Whether a request goes on although its connection is closed: it has begun to change keys.
-const fn runs_to_its_end(on: &GoingOn) -> bool {
-    matches!(
-        on,
-        GoingOn::Moving(_)
-            | GoingOn::Storing(_)
-            | GoingOn::Steps(_)
-            | GoingOn::HandingOver(_)
-            | GoingOn::MovingElement(_)
-            | GoingOn::Last
-    )
-}
-
-/// The next step after a shard's answer on the way to a key.
-fn asked_next(reply: &OwnedReply, next: impl FnOnce(&Reply<'_>) -> moving::Next) -> Next {
-    let OwnedReply { status, number, ref value, .. } = *reply;
-    let answer = Reply { number, value: value.as_deref(), ..Reply::status(status) };
-    match next(&answer) {
-        moving::Next::Done(status, number) => {
-            Next::Reply(OwnedReply { number, ..OwnedReply::status(status) })
-        }
-        moving::Next::Ask(shard, command) => Next::Ask(shard, command),
+/// Whether a request goes on although its connection is closed: it may have begun to change keys.
+fn runs_to_its_end(on: &GoingOn) -> bool {
+    match on {
+        GoingOn::Moving(_) | GoingOn::Storing(_) | GoingOn::Last => true,
+        GoingOn::Steps(steps) => !steps.is_read(),
+        GoingOn::Scan { .. } | GoingOn::Keys { .. } | GoingOn::Random { .. } => false,
     }
 }
 

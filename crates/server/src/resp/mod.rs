@@ -6,12 +6,9 @@
 mod acceptor;
 mod ask;
 mod block;
-mod chaining;
-mod chains;
 mod execute;
 mod executor;
 mod geo;
-mod hand_over;
 mod hashes;
 mod host;
 mod info;

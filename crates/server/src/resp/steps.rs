@@ -1,5 +1,5 @@
 //! Operations on the objects of several keys: one question to a shard after the other
-//! ([`remora_protocol::steps`]).
+//! ([`remora_resp::steps`]).
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
@@ -7,31 +7,41 @@ use super::key_answers::GoingOn;
 use super::key_steps::KeySteps;
 use remora_frontend::Waiting;
 use remora_protocol::Command;
-use remora_protocol::steps::{Step, Steps};
 use remora_resp::ReplyForm;
+use remora_resp::keys::Keys;
+use remora_resp::steps::{Step, StepKey, Steps};
 
 impl<H: Host> RespExecutor<H> {
     /// Begins an operation on several keys.
-    pub(super) fn steps(&mut self, responder: &mut Responder, mut steps: Steps, form: ReplyForm) {
-        let at: Vec<_> = steps.keys.iter().map(|key| self.route(key)).collect();
-        steps.is_one_shard = at.windows(2).all(|two| two[0].1 == two[1].1);
-        let keys = steps.keys.clone();
-        let (mut first, mut scratch) = (None, Vec::new());
-        let step = steps.step(None, &mut |key, request| {
-            Command::Of { key: &keys[key], request }.encode_within(self.database, 0, &mut scratch);
-            first = Some(key);
+    pub(super) fn steps(
+        &mut self,
+        responder: &mut Responder,
+        keys: Keys<'_>,
+        mut steps: Box<dyn Steps>,
+        form: ReplyForm,
+    ) {
+        let keys: Vec<StepKey> = keys.map(|key| self.step_key(key)).collect();
+        let (mut first, mut scratch) = (0, Vec::new());
+        let step = steps.next(&keys, None, &mut |at, request| {
+            let command = Command::Of { key: &keys[at].key, request };
+            command.encode_within(self.database, 0, &mut scratch);
+            first = at;
         });
-        let Some(first) = first else { unreachable!("an operation begins with a question") };
-        let (_, command, _) = Command::decode_within(&scratch).expect("just encoded");
-        if step == Step::AskedLast {
-            return self.ask_one(responder, (&command, at[first]), form, usize::MAX);
+        let (_, command, _) = Command::decode_within(&scratch).expect("the first step asks");
+        let at = self.route(&keys[first].key);
+        if matches!(step, Step::AskedLast) {
+            return self.ask_one(responder, (&command, at), form, usize::MAX);
         }
         // Later requests would wait for it anyway.
         responder.expect_large();
-        let asked = [self.submit(responder, at[first], 0, &command)];
-        let shards = at.iter().map(|(_, shard)| *shard).collect();
-        let steps = KeySteps::new(steps, self.database, shards);
+        let asked = [self.submit(responder, at, 0, &command)];
+        let steps = KeySteps::new(steps, self.database, keys);
         self.go_on_with(responder, 0, GoingOn::Steps(Box::new(steps)));
         responder.wait(Waiting::all(form, asked));
+    }
+
+    /// A key of such an operation.
+    pub(super) fn step_key(&self, key: &[u8]) -> StepKey {
+        StepKey { key: key.into(), shard: self.route(key).1 }
     }
 }

@@ -13,7 +13,7 @@ mod transfer;
 pub(crate) use held::Hashes;
 
 use super::content::Content;
-use super::object::{DumpedPart, LongRead, On, Turn, Type};
+use super::object::{DumpedPart, LongRead, On, Turn, Type, whole_read};
 use crate::elements::{self, Reading, packed_of};
 use crate::store::{DumpAt, Found, Now, Store};
 use held::{Fields, Held, find, length, value_of};
@@ -188,11 +188,8 @@ impl Hashes {
         request: Request<'_>,
     ) -> Reply<'s> {
         let mut found = std::mem::take(&mut self.scratch);
-        let reply = elements::whole_read(self, store, (on, request), &mut found);
+        let reply = whole_read(self, store, (on, request), &mut found);
         self.scratch = found;
-        match reply.status {
-            Status::Ok => Reply { value: Some(&self.scratch), ..reply },
-            _ => reply,
-        }
+        Reply { value: Some(&self.scratch[..]).filter(|_| reply.status == Status::Ok), ..reply }
     }
 }

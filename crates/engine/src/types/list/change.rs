@@ -149,14 +149,11 @@ impl Lists {
             Side::Left => [run.bytes, old],
             Side::Right => [old, run.bytes],
         };
-        let bytes = old.len() + run.bytes.len();
-        if count <= WHOLE_ENTRIES && bytes <= WHOLE_ENTRIES_BYTES {
-            let made = both.concat();
-            let put = put_whole(store, (on, found), &made, entry);
-            return put.map(|()| count as u64);
-        }
         let made = both.concat();
-        self.make_chain(store, (on, found), &made, entry)?;
+        match count <= WHOLE_ENTRIES && made.len() <= WHOLE_ENTRIES_BYTES {
+            true => put_whole(store, (on, found), &made, entry)?,
+            false => self.make_chain(store, (on, found), &made, entry)?,
+        }
         Ok(count as u64)
     }
 

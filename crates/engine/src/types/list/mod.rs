@@ -19,7 +19,7 @@ mod transfer;
 pub(crate) use held::Lists;
 
 use super::content::Content;
-use super::object::{DumpedPart, LongRead, On, Turn, Type, resume};
+use super::object::{DumpedPart, LongRead, On, Turn, Type, resume, whole_read};
 use crate::store::{DumpAt, Now, Store};
 use held::{Held, find, packed_of};
 use read::Reading;
@@ -210,21 +210,9 @@ impl Lists {
         on: On<'_>,
         request: Request<'_>,
     ) -> Reply<'s> {
-        let mut read = match Type::begin_read(self, store, on, request) {
-            Ok(read) => read,
-            Err(status) => return Reply::status(status),
-        };
         let mut found = std::mem::take(&mut self.reply);
-        found.clear();
-        // Bounded by the length of the list.
-        let number = loop {
-            match Type::read_turn(self, store, &mut read, &mut found, on.now) {
-                Ok(turn) if turn.ended => break turn.number,
-                Ok(_) => {}
-                Err(status) => return Reply::status(status),
-            }
-        };
+        let reply = whole_read(self, store, (on, request), &mut found);
         self.reply = found;
-        Reply { value: Some(&self.reply), ..Reply::number(number) }
+        Reply { value: Some(&self.reply[..]).filter(|_| reply.status == Status::Ok), ..reply }
     }
 }

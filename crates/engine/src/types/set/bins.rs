@@ -67,6 +67,30 @@ fn bin_name(bin: u64) -> [u8; 5] {
     [BIN, a, b, c, d]
 }
 
+/// Whether a bin of these items has no members.
+fn is_empty(items: &[u8]) -> bool {
+    packed_set::members(items).next().is_none()
+}
+
+/// The name of a part.
+enum Name {
+    Bin([u8; 5]),
+    Own(Vec<u8>),
+}
+
+impl Name {
+    fn own(member: &[u8]) -> Self {
+        Self::Own(own_name(member))
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Bin(name) => name,
+            Self::Own(name) => name,
+        }
+    }
+}
+
 fn own_name(member: &[u8]) -> Vec<u8> {
     [&[OWN], member].concat()
 }
@@ -197,23 +221,19 @@ impl Bins {
         if changed == 0 {
             return Ok(0);
         }
-        let (full, empty): (Vec<_>, Vec<_>) =
-            bins.iter().partition(|(_, items)| packed_set::count(items) > 0);
-        let put: Vec<(Vec<u8>, &[u8])> = full
-            .into_iter()
-            .map(|(&bin, items)| (bin_name(bin).to_vec(), &items[..]))
-            .chain(new_own.into_iter().map(|member| (own_name(member), &[][..])))
-            .collect();
-        let gone: Vec<Vec<u8>> = empty
-            .into_iter()
-            .map(|(&bin, _)| bin_name(bin).to_vec())
-            .chain(old_own.into_iter().map(own_name))
-            .collect();
-        let pairs = put.iter().map(|(name, value)| (&name[..], *value));
+        let named = |wants_empty: bool| {
+            let some = bins.iter().filter(move |(_, items)| is_empty(items) == wants_empty);
+            some.map(|(&bin, items)| (Name::Bin(bin_name(bin)), &items[..]))
+        };
+        let new_own = new_own.into_iter().map(|member| (Name::own(member), &[][..]));
+        let put: Vec<(Name, &[u8])> = named(false).chain(new_own).collect();
+        let emptied = named(true).map(|(name, _)| name);
+        let gone: Vec<Name> = emptied.chain(old_own.into_iter().map(Name::own)).collect();
+        let pairs = put.iter().map(|(name, value)| (name.bytes(), *value));
         let mut planned = store.plan_parts(root, pairs, now)?;
         let mut publish = |store: &mut Store<J>| {
             store.publish_parts(root, &mut planned, now);
-            store.remove_parts(root, gone.iter().map(|name| &name[..]), now);
+            store.remove_parts(root, gone.iter().map(Name::bytes), now);
         };
         match entry {
             Some((entry, database)) => store.commit(database, entry, publish),

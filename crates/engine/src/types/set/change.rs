@@ -17,11 +17,15 @@ use remora_protocol::set::{SetCommand, each_member};
 use remora_protocol::{Command, Items, Reply, integer};
 use std::collections::BTreeSet;
 
-/// Members, each once.
-type Unique<'a> = BTreeSet<&'a [u8]>;
+/// The members of a list in ascending order, each once.
+fn unique(members: Items<'_>) -> Vec<&[u8]> {
+    sorted(members.iter().flatten().collect())
+}
 
-fn unique(members: Items<'_>) -> Unique<'_> {
-    members.iter().flatten().collect()
+fn sorted(mut members: Vec<&[u8]>) -> Vec<&[u8]> {
+    members.sort_unstable();
+    members.dedup();
+    members
 }
 
 /// The texts of all members that a record packs, one behind the other with their lengths.
@@ -33,7 +37,7 @@ fn listed(packed: &[u8]) -> Vec<u8> {
 
 /// Packs members in the smallest form; false if they are too many or too long for one record.
 /// `keeps_items`: those of a set that had others than integers stay items, as in Redis.
-fn pack(members: &Unique<'_>, keeps_items: bool, packed: &mut Vec<u8>) -> bool {
+fn pack(members: &[&[u8]], keeps_items: bool, packed: &mut Vec<u8>) -> bool {
     if !keeps_items && members.len() <= WHOLE_INTEGERS {
         let integers: Option<Vec<i64>> = members.iter().map(|of| integer::parse(of)).collect();
         if let Some(mut integers) = integers {
@@ -72,11 +76,7 @@ impl Sets {
                 let mut bins = *self.bins_of(root);
                 let logged = Some((&entry, on.hash.database()));
                 let into = (&mut *store, root.slot.slot);
-                let added = if is_one(members) {
-                    bins.add(into, members.iter().flatten(), logged, on.now)
-                } else {
-                    bins.add(into, unique(members).into_iter(), logged, on.now)
-                };
+                let added = bins.add(into, unique(members).into_iter(), logged, on.now);
                 self.bins.insert(root.slot.slot, bins);
                 added
             }
@@ -123,8 +123,8 @@ impl Sets {
             return put.map(|()| added);
         }
         let list = listed(packed);
-        let mut all = unique(Items::parse(&list).expect("just made"));
-        all.extend(new);
+        let all = Items::parse(&list).expect("just made").iter().flatten().chain(new);
+        let all = sorted(all.collect());
         self.put(store, (on, Some(found), expires_at_ms), (&all, had_items), entry).map(|()| added)
     }
 
@@ -133,7 +133,7 @@ impl Sets {
         &mut self,
         store: &mut Store<J>,
         (on, found, expires_at_ms): (On<'_>, Option<Found>, u64),
-        (members, keeps_items): (&Unique<'_>, bool),
+        (members, keeps_items): (&[&[u8]], bool),
         entry: &Command<'_>,
     ) -> Result<(), ArenaFull> {
         let mut made = std::mem::take(&mut self.scratch);
@@ -194,12 +194,12 @@ impl Sets {
         self.remove_these(store, (on, held), (&there, members))
     }
 
-    /// Removes members that are there; `named` are logged.
+    /// Removes members that are there, in ascending order; `named` are logged.
     fn remove_these<J: Journal>(
         &mut self,
         store: &mut Store<J>,
         (on, held): (On<'_>, Held),
-        (there, named): (&Unique<'_>, Items<'_>),
+        (there, named): (&[&[u8]], Items<'_>),
     ) -> Reply<'static> {
         let removed = there.len() as u64;
         if removed == 0 {
@@ -232,22 +232,23 @@ impl Sets {
         &mut self,
         store: &mut Store<J>,
         (on, found): (On<'_>, Found),
-        there: &Unique<'_>,
+        there: &[&[u8]],
         entry: &Command<'_>,
     ) -> Result<(), ArenaFull> {
         let mut made = std::mem::take(&mut self.scratch);
         let packed = packed_of(store, found);
         if packed_set::has_integers(packed) {
-            let gone: BTreeSet<i64> = there.iter().filter_map(|of| integer::parse(of)).collect();
+            let mut gone: Vec<i64> = there.iter().filter_map(|of| integer::parse(of)).collect();
+            gone.sort_unstable();
             let kept = packed_set::members(packed).filter_map(|member| match member {
-                Member::Integer(integer) => Some(integer).filter(|of| !gone.contains(of)),
+                Member::Integer(of) => gone.binary_search(&of).is_err().then_some(of),
                 Member::Bytes(_) => None,
             });
             packed_set::pack_integers(&mut made, &kept.collect::<Vec<i64>>());
         } else {
             packed_set::begin_items(&mut made);
             each_member(packed, |member| {
-                if !there.contains(member) {
+                if there.binary_search(&member).is_err() {
                     packed_set::push_item(&mut made, member);
                 }
             });
@@ -352,9 +353,4 @@ impl Sets {
             Held::Parts(root) => elements::each::<Members, J>(store, root.slot.slot, &mut look),
         }
     }
-}
-
-/// Whether a list has one item.
-fn is_one(members: Items<'_>) -> bool {
-    members.iter().nth(1).is_none()
 }

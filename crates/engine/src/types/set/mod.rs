@@ -15,7 +15,7 @@ mod transfer;
 pub(crate) use held::Sets;
 
 use super::content::Content;
-use super::object::{DumpedPart, LongRead, On, Turn, Type};
+use super::object::{DumpedPart, LongRead, On, Turn, Type, whole_read};
 use crate::elements::{self, Reading};
 use crate::store::{DumpAt, Now, Store};
 use bins::Members;
@@ -65,12 +65,10 @@ impl<J: Journal> Type<J> for Sets {
             | SetCommand::Combine { .. }
             | SetCommand::Store { .. } => {
                 let mut found = std::mem::take(&mut self.scratch);
-                let reply = elements::whole_read(self, store, (on, request), &mut found);
+                let reply = whole_read(self, store, (on, request), &mut found);
                 self.scratch = found;
-                match reply.status {
-                    Status::Ok => Reply { value: Some(&self.scratch), ..reply },
-                    _ => reply,
-                }
+                let value = Some(&self.scratch[..]).filter(|_| reply.status == Status::Ok);
+                Reply { value, ..reply }
             }
         }
     }

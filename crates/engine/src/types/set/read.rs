@@ -19,10 +19,11 @@ impl Sets {
         held: Option<Held>,
         members: Items<'_>,
     ) -> Reply<'_> {
+        let mut are_there = std::mem::take(&mut self.scratch);
+        are_there.clear();
         let is_there = |member| held.is_some_and(|held| self.holder(store, held, member).is_some());
-        let told: Vec<u8> =
-            members.iter().flatten().map(|member| u8::from(is_there(member))).collect();
-        self.scratch = told;
+        are_there.extend(members.iter().flatten().map(|member| u8::from(is_there(member))));
+        self.scratch = are_there;
         Reply { value: Some(&self.scratch), ..Reply::number(self.scratch.len() as i64) }
     }
 

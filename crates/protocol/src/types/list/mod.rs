@@ -1,9 +1,5 @@
 //! The operations on lists, and their encoding.
 
-mod steps;
-
-pub use steps::{move_element, pop_first};
-
 use crate::items::Items;
 use crate::message::Status;
 use crate::types::operation::{Encoded, Operation};

@@ -1,5 +1,6 @@
 //! Commands that wait until a list has elements.
 
+use super::steps::MoveElement;
 use super::{LEFT_OR_RIGHT, LIST, TAKES, from_one, side};
 use crate::arguments::{KEY, wait_until};
 use crate::error::CommandError;
@@ -83,11 +84,12 @@ fn write_some(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) 
     elements.iter().for_each(|element| encode::bulk_or_null(out, version, element));
 }
 
-/// The element, which was taken by itself.
+/// The element, which was moved in steps.
 fn write_moved(out: &mut Vec<u8>, version: RespVersion, answer: ShardAnswer<'_>) {
-    let found = key_and_elements(answer).filter(|_| answer.status == Status::Ok);
-    let Some((_, elements)) = found else { return encode::null_array(out, version) };
-    encode::bulk_or_null(out, version, elements.iter().next().flatten());
+    match answer.value.filter(|_| answer.status == Status::Ok) {
+        Some(element) => encode::bulk(out, element),
+        None => encode::null_array(out, version),
+    }
 }
 
 /// The element, which was moved at once.
@@ -223,32 +225,18 @@ static POPPED_PUSHED: ObjectReply = ObjectReply::new("brpoplpush", Shape::Own(wr
 static POPPED_PUSHED_AT_ONCE: ObjectReply =
     ObjectReply::new("brpoplpush", Shape::Own(write_moved_at_once));
 
-fn push_left(items: Items<'_>) -> On<'_> {
-    ListCommand::Push { side: Side::Left, if_there: false, items }.request()
-}
-
-fn push_right(items: Items<'_>) -> On<'_> {
-    ListCommand::Push { side: Side::Right, if_there: false, items }.request()
-}
-
-const fn push(side: Side) -> for<'a> fn(Items<'a>) -> On<'a> {
-    match side {
-        Side::Left => push_left,
-        Side::Right => push_right,
-    }
-}
-
 fn moves<'a>(
     words: Words<'a>,
     (from, to): (Side, Side),
     until_ms: u64,
-    [by_itself, at_once]: [&'static ObjectReply; 2],
+    [in_steps, at_once]: [&'static ObjectReply; 2],
 ) -> ParseResult<'a> {
     let other = crate::keys::key(words.get(2))?;
     let keys = Keys::within(words, 1, 2)?;
     let at_once = (ListCommand::Move { from, to, other }.request(), ReplyForm::Object(at_once));
-    let hand_over = Some(HandOver { to: other, at_once, put: push(to), put_back: push(from) });
-    let (request, form) = (pop(from, 1), ReplyForm::Object(by_itself));
+    let steps = Box::new(MoveElement::after_wait((from, to)));
+    let hand_over = Some(HandOver { to: other, at_once, steps });
+    let (request, form) = (pop(from, 1), ReplyForm::Object(in_steps));
     Ok(Request::Block(Box::new(Blocking { keys, request, until_ms, form, hand_over })))
 }
 
