@@ -2,8 +2,8 @@
 //
 // usage: clients GROUP HOST:PORT...
 //
-// Group: of the client of Sentinel. What this program prints, and when it ends, is told in
-// tests/src/client_program.rs.
+// Group: of the client of Sentinel. tests/src/client_program.rs says what this program prints, and when
+// it ends.
 package main
 
 import (
@@ -25,7 +25,7 @@ const (
 	// Between two keys of a writer, and behind one that was not acknowledged.
 	pause = 3 * time.Millisecond
 	rest  = 20 * time.Millisecond
-	// Tries of a read at the end, which fails while nobody leads.
+	// Tries of a read at the end, which fails while no server leads.
 	tries = 500
 	// How long a server that stands still holds a request. It is asked twice.
 	readTimeout = 500 * time.Millisecond

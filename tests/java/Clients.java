@@ -21,18 +21,19 @@ import java.util.function.Supplier;
  *
  * <p>usage: Clients GROUP HOST:PORT...
  *
- * <p>Group: of the clients of Sentinel. What this program prints, and when it ends, is told in
- * tests/src/client_program.rs.
+ * <p>Group: of the clients of Sentinel. tests/src/client_program.rs says what this program prints, and
+ * when it ends. While a primary stands still, writers of its slots wait for it: Lettuce does not find the new
+ * one.
  */
 public final class Clients {
     /** Between two keys of a writer, and behind one that was not acknowledged. */
     private static final long PAUSE_MS = 3;
     private static final long REST_MS = 20;
-    /** Tries of a read at the end, which fails while nobody leads. */
+    /** Tries of a read at the end, which fails while no server leads. */
     private static final int TRIES = 500;
     /** Without it a server that stands still holds a request for a minute. */
     private static final Duration TIMEOUT = Duration.ofSeconds(2);
-    /** Between two looks of the client of Redis Cluster at who leads. */
+    /** Between two times that the client of Redis Cluster asks for the map of the slots. */
     private static final Duration REFRESH = Duration.ofSeconds(1);
 
     private static final AtomicBoolean IS_OVER = new AtomicBoolean();

@@ -3,8 +3,8 @@
 
 usage: clients.py GROUP HOST:PORT...
 
-Group: of the client of Sentinel. What this program prints, and when it ends, is told in
-tests/src/client_program.rs.
+Group: of the client of Sentinel. tests/src/client_program.rs says what this program prints, and when it
+ends.
 """
 
 import logging
@@ -19,7 +19,7 @@ from redis.sentinel import Sentinel
 # Between two keys of a writer, and behind one that was not acknowledged, s.
 PAUSE = 0.003
 REST = 0.02
-# Tries of a read at the end, which fails while nobody leads.
+# Tries of a read at the end, which fails while no server leads.
 TRIES = 500
 # Without it a server that stands still holds its clients as long, s. A client of Redis Cluster tries five
 # times before it looks for another server.

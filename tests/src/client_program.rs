@@ -32,7 +32,7 @@ pub const WRITERS: [&str; 6] =
     ["cluster-a", "cluster-b", "cluster-c", "cluster-d", "sentinel-b", "sentinel-c"];
 /// Keys that a writer must set to show that it goes on.
 const ENOUGH: usize = 50;
-/// Fetches jars. Named in full, so that Maven asks nobody for the newest version.
+/// Fetches jars. Named in full, so that Maven looks for no newer version.
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
 
 /// A Redis client library.
@@ -230,7 +230,7 @@ impl ClientProgram {
         wait_until("the program ends", || self.child.try_wait().is_ok_and(|of| of.is_some()));
         let status = self.child.wait().expect("it has ended");
         self.reader.take().expect("it is joined once").join().expect("it reads to the end");
-        let outcomes = std::mem::take(&mut *self.outcomes.lock().expect("nobody else has it"));
+        let outcomes = std::mem::take(&mut *self.outcomes.lock().expect("the reader has ended"));
         let is_whole = status.success() && outcomes.longest_ms.is_some();
         assert!(is_whole, "{status}: {outcomes:?}\n{}", self.log());
         assert_eq!(outcomes.unreadable, Vec::<String>::new(), "lines that are none of these");

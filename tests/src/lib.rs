@@ -18,6 +18,7 @@ mod role;
 pub mod scripted;
 mod server;
 mod session;
+mod test_cluster;
 mod wait;
 
 pub use binary::{Finished, remora, remora_path, remora_with_open_files, run, run_remora};
@@ -36,6 +37,7 @@ pub use resp::{Resp, Value, encode};
 pub use role::{Role, role};
 pub use server::{ServerDirectory, ServerProcess};
 pub use session::{by_pointers, long_leases, options, while_read_lease_lapses};
+pub use test_cluster::{GroupStatus, MemberStatus, TestCluster};
 pub use wait::{DEADLINE, wait_for, wait_until};
 
 /// Whether a tool that the tests need was said to be missing.

@@ -4,33 +4,30 @@
 
 use crate::replicas::free_port;
 use remora_client::{Address, ClusterClient, Options};
-use remora_tests::{Finished, Resp, ServerDirectory, ServerProcess, Value, run_remora, wait_for};
-use remora_zookeeper::{LocalServer, LocalServerPlan};
+use remora_tests::{MemberStatus, Resp, ServerProcess, TestCluster, Value, run_remora, wait_for};
 use rustix::process::Signal;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-const SMALL: [&str; 5] =
-    ["--max-memory=128MiB", "--pin=false", "--wake=event", "--shards=2", "--session-ms=1000"];
 /// Before a writer asks another server.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// ZooKeeper, and the servers of the group `main`.
+/// A cluster, and the servers of its group `main`.
 struct Cluster {
-    zookeeper: LocalServer,
+    record: TestCluster,
     servers: Vec<ServerProcess>,
 }
 
-/// What `remora cluster status` says of a server.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct MemberStatus {
-    id: String,
-    role: String,
-    is_present: bool,
-    resp: String,
+impl Deref for Cluster {
+    type Target = TestCluster;
+
+    fn deref(&self) -> &TestCluster {
+        &self.record
+    }
 }
 
 impl Cluster {
@@ -44,45 +41,12 @@ impl Cluster {
 
     /// A cluster without servers.
     fn empty() -> Option<Self> {
-        if LocalServer::is_skipped() {
-            println!("not run: ZooKeeper is missing, as REMORA_SKIP says");
-            return None;
-        }
-        let zookeeper = LocalServer::start(LocalServerPlan::default()).expect("it answers");
-        let cluster = Self { zookeeper, servers: Vec::new() };
-        let made = cluster.command(&["init", "--yes"]);
-        assert_eq!(made.code, Some(0), "{}", made.err);
-        Some(cluster)
-    }
-
-    fn address(&self) -> String {
-        format!("zk://{}/test", self.zookeeper.address())
-    }
-
-    /// `remora cluster`, with the address behind its verb.
-    fn command(&self, words: &[&str]) -> Finished {
-        let address = self.address();
-        let words = [&["cluster", words[0], "--cluster", &address], &words[1..]].concat();
-        run_remora(&words)
-    }
-
-    /// The same, which has to work.
-    fn must(&self, words: &[&str]) {
-        let finished = self.command(words);
-        assert_eq!(finished.code, Some(0), "{words:?}: {}\n{}", finished.out, finished.err);
+        Some(Self { record: TestCluster::init(&[])?, servers: Vec::new() })
     }
 
     /// Makes a server of the in-sync set the primary.
     fn promote(&self, server: &str) {
         self.must(&["promote", server, "--yes"]);
-    }
-
-    fn start(&self, flags: &[&str]) -> ServerProcess {
-        let cluster = format!("--cluster={}", self.address());
-        let is_given = |of: &&&str| flags.iter().any(|flag| name_of(flag) == name_of(of));
-        let small: Vec<&str> = SMALL.iter().filter(|of| !is_given(of)).copied().collect();
-        let flags = [&small[..], &[cluster.as_str()], flags].concat();
-        ServerProcess::start_at(&ServerDirectory::new(), &flags)
     }
 
     fn add(&mut self, flags: &[&str]) {
@@ -99,20 +63,8 @@ impl Cluster {
         self.command(&["status"]).out.lines().filter(|line| line.starts_with("waiting: ")).collect()
     }
 
-    fn epoch_and_members(&self) -> (u64, Vec<MemberStatus>) {
-        let finished = self.command(&["status", "--json"]);
-        assert_eq!(finished.code, Some(0), "{}", finished.err);
-        let fields: serde_json::Value = serde_json::from_str(&finished.out).unwrap();
-        let group = &fields["groups"][0];
-        let text = |of: &serde_json::Value| of.as_str().unwrap().to_owned();
-        let member = |of: &serde_json::Value| MemberStatus {
-            id: text(&of["id"]),
-            role: text(&of["role"]),
-            is_present: of["present"] == true,
-            resp: text(&of["resp"]),
-        };
-        let members = group["members"].as_array().unwrap().iter().map(member).collect();
-        (group["epoch"].as_u64().unwrap(), members)
+    fn members(&self) -> Vec<MemberStatus> {
+        self.group(0).members
     }
 
     /// Waits until so many servers are there, one of which leads and the others are in sync. Returns the
@@ -120,11 +72,8 @@ impl Cluster {
     fn is_whole(&self, servers: usize) -> (usize, u64) {
         let what = format!("all {servers} are in sync:\n{}", self.logs());
         wait_for(&what, || {
-            let (epoch, members) = self.epoch_and_members();
-            let of = |role| members.iter().filter(move |of| of.is_present && of.role == role);
-            let primary = of("primary").next()?;
-            let number = self.servers.iter().position(|of| resp_of(of) == primary.resp)?;
-            (of("in sync").count() + 1 == servers).then_some((number, epoch))
+            let group = self.group(0);
+            Some((group.whole(&self.servers, servers)?, group.epoch))
         })
     }
 
@@ -138,15 +87,10 @@ impl Cluster {
 
     /// The status of a server.
     fn member(&self, of: &ServerProcess) -> MemberStatus {
-        let (_, members) = self.epoch_and_members();
+        let members = self.members();
         let found = members.iter().find(|member| member.resp == resp_of(of));
         found.unwrap_or_else(|| panic!("{members:?}")).clone()
     }
-}
-
-/// The name of a flag with a value.
-fn name_of(flag: &str) -> &str {
-    flag.split('=').next().unwrap_or(flag)
 }
 
 fn resp_of(server: &ServerProcess) -> String {
@@ -240,9 +184,7 @@ fn servers_form_a_cluster_and_say_so() {
     let picture = cluster.command(&["status"]).out;
     assert!(picture.contains("group main") && picture.contains("takes changes"), "{picture}");
     let lags = wait_for("the primary tells the lag of both", || {
-        let status = cluster.command(&["status", "--json"]).out;
-        let fields: serde_json::Value = serde_json::from_str(&status).unwrap();
-        let members = fields["groups"][0]["members"].as_array().unwrap().clone();
+        let members = cluster.status()["groups"][0]["members"].as_array().unwrap().clone();
         let is_behind = |of: &serde_json::Value| of["lag_entries"] != 0;
         let lags: Vec<_> = members.into_iter().filter(|of| of["role"] != "primary").collect();
         (!lags.iter().any(is_behind)).then_some(lags)
@@ -356,7 +298,7 @@ fn a_drained_server_leaves_and_one_with_a_part_does_not() {
     wait_for("its session has ended, and it is forgotten", || {
         (cluster.command(&["leave", &name, "--yes"]).code == Some(0)).then_some(())
     });
-    assert_eq!(cluster.epoch_and_members().1.len(), 2);
+    assert_eq!(cluster.members().len(), 2);
     // The last replica is needed: a drain says that, and does not wait for ever.
     let (primary, _) = cluster.is_whole(2);
     let last = cluster.servers.iter().enumerate().find(|(at, _)| *at != primary && *at != number);
@@ -381,8 +323,7 @@ fn servers_and_clients_reach_each_other_by_announced_names() {
         cluster.add(&[&format!("--port={resp}"), &announced, &fabric]);
     }
     let replica = wait_for("the replica is in sync", || {
-        let (_, members) = cluster.epoch_and_members();
-        members.into_iter().find(|of| of.is_present && of.role == "in sync")
+        cluster.group(0).with_role("in sync").next().cloned()
     });
     assert!(replica.resp.starts_with("localhost:"), "{replica:?}");
     // A client that knows one server has the names of all.
@@ -395,14 +336,14 @@ fn servers_and_clients_reach_each_other_by_announced_names() {
     let got = session.get(b"courier").expect("the next one has it");
     assert_eq!(got.value, Some(&b"free"[..]));
     // Another server at an address of theirs does not take their place, and says so.
-    let (_, before) = cluster.epoch_and_members();
+    let before = cluster.members();
     let fabric = format!("--fabric-address=127.0.0.1:{}", free_port());
     let other = cluster.start(&[&format!("--announce={}", replica.resp), &fabric]);
     wait_for("it does not join", || {
         other.log().contains("this server does not join").then_some(())
     });
     let ids = |of: &[MemberStatus]| of.iter().map(|of| of.id.clone()).collect::<Vec<_>>();
-    assert_eq!(ids(&cluster.epoch_and_members().1), ids(&before));
+    assert_eq!(ids(&cluster.members()), ids(&before));
 }
 
 #[test]
@@ -510,7 +451,7 @@ fn after_all_servers_have_restarted_an_operator_says_who_leads() {
     directories.iter().for_each(|directory| cluster.add_with_data(directory.path()));
     wait_for("all are there again", || {
         // At their new addresses: the sessions of the former processes may live on for a while.
-        let (_, members) = cluster.epoch_and_members();
+        let members = cluster.members();
         let is_there = |server| {
             let of = members.iter().find(|member| member.resp == resp_of(server));
             of.is_some_and(|member| member.is_present)
@@ -544,7 +485,7 @@ fn wrong_settings_are_refused_with_what_to_do() {
         (&[zk, "--session-ms=5"], "is not in 100..=60000"),
         (&[zk, "--announce=here"], "is no HOST:PORT"),
         (&[zk, "--announce=here:7379"], "--fabric-address 127.0.0.1:7380"),
-        (&[zk, "--bind=0.0.0.0"], "nobody reaches a server of a cluster at 0.0.0.0"),
+        (&[zk, "--bind=0.0.0.0"], "no other server reaches this one at 0.0.0.0"),
     ] {
         let finished = run_remora(&[&["serve"], flags].concat());
         assert_eq!(finished.code, Some(2), "{flags:?}: {}", finished.err);
@@ -568,7 +509,7 @@ fn a_cluster_is_made_once_and_one_that_is_missing_is_said() {
     let Some(cluster) = Cluster::empty() else { return };
     let again = cluster.command(&["init", "--yes"]);
     assert!(again.code != Some(0) && again.err.contains("already"), "{}", again.err);
-    let other = format!("--cluster=zk://{}/other", cluster.zookeeper.address());
+    let other = format!("--cluster=zk://{}/other", cluster.zookeeper().address());
     let none = run_remora(&["cluster", "status", &other]);
     assert!(none.err.contains("remora cluster init makes one"), "{}", none.err);
     let server = cluster.start(&["--group=none"]);

@@ -2,8 +2,7 @@
 //! by itself, reads no stale value one-sidedly, loses no acknowledged change, and sends none twice.
 
 use remora_client::{Address, ClusterClient, Error, Options, Path, ServedBy, Wake};
-use remora_tests::{ServerProcess, run_remora, wait_for, wait_until};
-use remora_zookeeper::{LocalServer, LocalServerPlan};
+use remora_tests::{ServerProcess, TestCluster, wait_for, wait_until};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,55 +12,26 @@ const COUNTER: &[u8] = b"counter";
 /// Keys that the reader knows pointers to.
 const KNOWN: usize = 50;
 
-/// ZooKeeper, and three servers of one group.
+/// A cluster, and three servers of one group.
 struct Cluster {
-    zookeeper: LocalServer,
+    record: TestCluster,
     servers: Vec<ServerProcess>,
 }
 
 impl Cluster {
     /// Whose servers are all in sync; `None` if tests are to do without ZooKeeper.
     fn start() -> Option<Self> {
-        if LocalServer::is_skipped() {
-            println!("not run: ZooKeeper is missing, as REMORA_SKIP says");
-            return None;
-        }
-        let zookeeper = LocalServer::start(LocalServerPlan::default()).expect("it answers");
-        let mut cluster = Self { zookeeper, servers: Vec::new() };
-        cluster.command(&["init", "--yes"]);
-        let named = format!("--cluster={}", cluster.address());
-        let flags = ["--max-memory=128MiB", "--pin=false", "--wake=event", "--shards=2"];
-        let flags = [&flags[..], &["--session-ms=1000", &named]].concat();
-        cluster.servers = (0..SERVERS).map(|_| ServerProcess::start(&flags)).collect();
+        let record = TestCluster::init(&[])?;
+        let servers = (0..SERVERS).map(|_| record.start(&[])).collect();
+        let cluster = Self { record, servers };
         cluster.primary_of(SERVERS);
         Some(cluster)
-    }
-
-    fn address(&self) -> String {
-        format!("zk://{}/test", self.zookeeper.address())
-    }
-
-    /// `remora cluster`, which has to work. Returns what it says.
-    fn command(&self, words: &[&str]) -> String {
-        let address = self.address();
-        let words = [&["cluster", words[0], "--cluster", &address], &words[1..]].concat();
-        let finished = run_remora(&words);
-        assert_eq!(finished.code, Some(0), "{words:?}: {}\n{}", finished.out, finished.err);
-        finished.out
     }
 
     /// Waits until so many servers are present and in sync; returns which of them leads.
     fn primary_of(&self, servers: usize) -> usize {
         wait_for(&format!("{servers} servers are in sync"), || {
-            let status: serde_json::Value =
-                serde_json::from_str(&self.command(&["status", "--json"])).expect("it is JSON");
-            let members = status["groups"][0]["members"].as_array()?.clone();
-            let of = |role: &'static str| {
-                members.iter().filter(move |of| of["present"] == true && of["role"] == role)
-            };
-            let resp = of("primary").next()?["resp"].as_str()?.to_owned();
-            let at = self.servers.iter().position(|of| of.resp_address().to_string() == resp)?;
-            (of("in sync").count() + 1 == servers).then_some(at)
+            self.record.group(0).whole(&self.servers, servers)
         })
     }
 
@@ -250,20 +220,18 @@ fn a_client_follows_a_promotion_and_hears_of_changes_that_do_not_concern_it() {
     let wanted = cluster.servers[(primary + 1) % SERVERS].resp_address().to_string();
     let other = cluster.servers[(primary + 2) % SERVERS].resp_address().to_string();
     let (client, load) = under_load(&mut cluster, |cluster, load| {
-        cluster.command(&["promote", &wanted, "--yes"]);
+        cluster.record.must(&["promote", &wanted, "--yes"]);
         load.goes_on("the client uses the new primary");
         cluster.primary_of(SERVERS);
         load.goes_on("all are in sync");
-        cluster.command(&["drain", &other, "--yes"]);
+        cluster.record.must(&["drain", &other, "--yes"]);
         load.goes_on("a replica is drained");
     });
     load.holds(&client);
     assert_eq!(client.counts().failovers_followed, 1, "{:?}", client.counts());
     // Heartbeats tell of the version; the next operation asks for it.
     let mut session = client.session();
-    let status: serde_json::Value =
-        serde_json::from_str(&cluster.command(&["status", "--json"])).expect("it is JSON");
-    let version = status["version"].as_u64().expect("it has a version");
+    let version = cluster.record.status()["version"].as_u64().expect("it has a version");
     wait_until("the client knows the newest topology", || {
         session.get(COUNTER).expect("it is led");
         client.topology_version() >= version

@@ -1,12 +1,11 @@
 //! Client libraries of Redis at a cluster of real processes with a real ZooKeeper, whose primary is
 //! killed, stands still, and is drained: the same clients of Redis Cluster and of Sentinel go on, what
-//! was acknowledged to them is there, and they read nothing that is older.
+//! was acknowledged to them is there, and they read nothing that is older. Lettuce's go on with a primary that
+//! stands still once that one runs again.
 
 use remora_tests::{
-    ClientProgram, Finished, Library, Outcomes, Resp, ServerProcess, Value, WRITERS, run_remora,
-    wait_for,
+    ClientProgram, Library, Outcomes, Resp, ServerProcess, TestCluster, Value, WRITERS, wait_for,
 };
-use remora_zookeeper::{LocalServer, LocalServerPlan};
 use rustix::process::Signal;
 
 /// The group whose servers fail, which has the low half of the slots.
@@ -15,65 +14,43 @@ const FAILING: &str = "one";
 const STAYING: &str = "two";
 /// Servers of the first group.
 const SERVERS: usize = 3;
+/// Client programs take the processor from ZooKeeper and from the servers.
+const SLOW: &str = "--timeout-s=60";
 
-/// ZooKeeper, three servers of one group, and one of another.
+/// A cluster, three servers of one group, and one of another.
 struct Cluster {
-    zookeeper: LocalServer,
+    record: TestCluster,
     failing: Vec<ServerProcess>,
     staying: ServerProcess,
 }
 
-fn address(zookeeper: &LocalServer) -> String {
-    format!("zk://{}/test", zookeeper.address())
-}
-
-fn start(zookeeper: &LocalServer, group: &str) -> ServerProcess {
-    let flags = ["--max-memory=128MiB", "--pin=false", "--wake=event", "--session-ms=1000"];
-    let (cluster, group) =
-        (format!("--cluster={}", address(zookeeper)), format!("--group={group}"));
-    ServerProcess::start(&[&flags[..], &["--shards=2", &cluster, &group]].concat())
+fn start(record: &TestCluster, group: &str) -> ServerProcess {
+    record.start(&[&format!("--group={group}")])
 }
 
 impl Cluster {
     /// `None` if tests are to do without ZooKeeper.
     fn start() -> Option<Self> {
-        if LocalServer::is_skipped() {
-            return None;
-        }
-        let zookeeper = LocalServer::start(LocalServerPlan::default()).expect("it answers");
-        let groups = ["--group", FAILING, "--group", STAYING, "--min-replicas=0", "--yes"];
-        let made = command(&zookeeper, "init", &groups);
-        assert_eq!(made.code, Some(0), "{}", made.err);
-        let failing = (0..SERVERS).map(|_| start(&zookeeper, FAILING)).collect();
-        let staying = start(&zookeeper, STAYING);
-        let cluster = Self { zookeeper, failing, staying };
+        let groups = ["--group", FAILING, "--group", STAYING, "--min-replicas=0", SLOW];
+        let record = TestCluster::init(&groups)?;
+        let failing = (0..SERVERS).map(|_| start(&record, FAILING)).collect();
+        let staying = start(&record, STAYING);
+        let cluster = Self { record, failing, staying };
         cluster.primary();
         Some(cluster)
     }
 
-    /// The addresses of the present servers of a group that have this role.
-    fn with_role(&self, group: usize, role: &str) -> Vec<String> {
-        let status = command(&self.zookeeper, "status", &["--json"]);
-        let status: serde_json::Value = serde_json::from_str(&status.out).unwrap_or_default();
-        let members = status["groups"][group]["members"].as_array().into_iter().flatten();
-        let is_there = |of: &&serde_json::Value| of["present"] == true && of["role"] == role;
-        let found = members.filter(is_there).filter_map(|of| of["resp"].as_str());
-        found.map(str::to_owned).collect()
-    }
-
     /// The number of the first group's primary, if it has one.
     fn leads(&self) -> Option<usize> {
-        let primary = self.with_role(0, "primary").pop()?;
-        self.failing.iter().position(|of| of.resp_address().to_string() == primary)
+        self.record.group(0).primary(&self.failing)
     }
 
     /// Waits until all servers of the first group are in sync, and the other group is led. Returns the
     /// number of the first group's primary.
     fn primary(&self) -> usize {
         wait_for("all servers are in sync", || {
-            let is_whole = self.with_role(0, "in sync").len() + 1 == SERVERS
-                && !self.with_role(1, "primary").is_empty();
-            self.leads().filter(|_| is_whole)
+            let is_led = self.record.group(1).with_role("primary").next().is_some();
+            self.record.group(0).whole(&self.failing, SERVERS).filter(|_| is_led)
         })
     }
 
@@ -87,7 +64,7 @@ impl Cluster {
         let primary = self.primary();
         self.failing[primary].kill();
         program.goes_on("the primary is killed");
-        self.failing[primary] = start(&self.zookeeper, FAILING);
+        self.failing[primary] = start(&self.record, FAILING);
         self.primary();
     }
 
@@ -108,13 +85,12 @@ impl Cluster {
         let primary = self.primary();
         let name = self.failing[primary].resp_address().to_string();
         wait_for("it is drained", || {
-            let drained = command(&self.zookeeper, "drain", &[&name, "--yes"]);
+            let drained = self.record.command(&["drain", &name, "--yes", SLOW]);
             (drained.code == Some(0)).then_some(())
         });
         wait_for("another one leads", || self.leads().filter(|leads| *leads != primary));
         program.goes_on("the primary is drained");
-        let undrained = command(&self.zookeeper, "undrain", &[&name, "--yes"]);
-        assert_eq!(undrained.code, Some(0), "{}", undrained.err);
+        self.record.must(&["undrain", &name, "--yes", SLOW]);
         self.primary();
     }
 
@@ -131,14 +107,6 @@ impl Cluster {
             }
         }
     }
-}
-
-/// `remora cluster`, with the address behind its verb.
-fn command(zookeeper: &LocalServer, verb: &str, more: &[&str]) -> Finished {
-    // A ZooKeeper that was just started may be slow.
-    let at = address(zookeeper);
-    let begin = ["cluster", verb, "--timeout-s=60", "--cluster", &at];
-    run_remora(&[&begin[..], more].concat())
 }
 
 fn get(resp: &mut Resp, key: &str) -> Value {

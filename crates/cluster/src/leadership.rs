@@ -1,4 +1,4 @@
-//! What a primary knows of its leadership: its lease, and who has every acknowledged entry.
+//! What a primary knows of its leadership: its lease, and which replicas have every acknowledged entry.
 //!
 //! ```text
 //!   replica   Behind --> Joining --> admitted, waited for --> InSync --> recorded

@@ -25,12 +25,12 @@
 //! * a change is *replicated, then the lease checked, then acknowledged*;
 //! * for a read *the lease is checked, then the read carried out*, by the thread that owns the shard, and
 //!   answered once all that it has seen is acknowledged. Nothing changes the shard in between, so the
-//!   read gets what was there when the lease was checked: nobody else had acknowledged anything by then.
+//!   read gets what was there when the lease was checked: no other server had acknowledged anything by then.
 //!   That moment is between the request and the reply, however late the reply is;
 //! * a client's clock is *taken, then the lease checked, then echoed*.
 //!
 //! Threads that serve compare their clock with a number that one thread writes. It is never further away
-//! than [`LEASE_TERM_NS`]: whoever may be promoted next, that thread may stand still.
+//! than [`LEASE_TERM_NS`]: that thread may stand still while another member is promoted.
 
 use crate::topology::Instance;
 use remora_layout::limits::{

@@ -1,5 +1,5 @@
-//! What one member of a cluster does: whom it follows, whether it leads, and whom its leadership
-//! waits for. Events and time come in, actions go out.
+//! What one member of a cluster does: which primary it follows, whether it leads, and which members its
+//! leadership waits for. Events and time come in, actions go out.
 //!
 //! ```text
 //!            the topology names another            the topology names this instance
@@ -16,11 +16,11 @@
 //! * an instance that the record names keeps its data, whatever it cannot do. A primary that cannot
 //!   lead, or is cut off, *steps aside*: it ends its presence, so that a watcher may choose another
 //!   one, and leads on if none is chosen. One that has released its epoch asks to record the next one
-//!   with itself as the primary, if nobody takes it;
+//!   with itself as the primary, if no other member takes it;
 //! * it serves only behind the wait for the leases of the epoch before, counted from its own
 //!   withdrawal, with all that it had received applied, and while its own lease holds;
 //! * the coordinator's session decides nothing here: a primary whose session is lost leads on while
-//!   its in-sync set confirms it, as nobody else can be promoted meanwhile.
+//!   its in-sync set confirms it, as no other member can be promoted meanwhile.
 //!
 //! The server carries the actions out in their order, and answers where it says so. It calls
 //! [`Member::handle`] with [`Event::Tick`] at least every heartbeat.
@@ -100,18 +100,13 @@ pub enum Action {
     Propose(Topology),
     /// Send a message to another instance. It may be lost.
     Send(Instance, Message),
-    /// Neither take changes nor answer reads nor echo clocks, and follow nobody. What is in flight is
+    /// Neither take changes nor answer reads nor echo clocks, and follow no primary. What is in flight is
     /// `unknown` to its client.
     Hold,
     /// Withdraw the ring of any primary below this epoch, and answer by [`Event::Withdrawn`].
     Withdraw(u64),
-    /// Follow this primary, and take entries of this epoch from it only.
-    Follow {
-        /// The primary. Its address is in the topology.
-        primary: Instance,
-        /// Its epoch.
-        epoch: u64,
-    },
+    /// Follow this primary. Its address is in the topology.
+    Follow(Instance),
     /// Begin this epoch: apply all that was received, let replicas follow, take no changes yet;
     /// answered by [`Event::Applied`] and then [`Event::Ready`], or by [`Event::CannotLead`].
     Prepare(u64),
@@ -157,10 +152,10 @@ pub enum Notice {
     CutOff(u64),
     /// It steps aside, as it cannot lead.
     CannotLead(u64, String),
-    /// It stepped aside, and nobody else was promoted: it leads on.
+    /// It stepped aside, and no other member was promoted: it leads on.
     IsBack(u64),
     /// It released an epoch, and no other has begun: it asks to lead the next one.
-    NobodyTook(u64),
+    NotTaken(u64),
     /// Another session has the presence of this member.
     IsPresentElsewhere,
     /// A server that is present has an address of this one: this one does not join.
@@ -214,7 +209,7 @@ impl Display for Notice {
             Self::IsBack(epoch) => {
                 write!(f, "no other server was promoted: this server leads epoch {epoch} on")
             }
-            Self::NobodyTook(epoch) => write!(
+            Self::NotTaken(epoch) => write!(
                 f,
                 "this server has released epoch {epoch}, and no other epoch has begun: it asks to lead the next one. Its data stay"
             ),
@@ -247,9 +242,11 @@ enum Role {
     Released {
         epoch: u64,
         since: Stopwatch,
-        /// It has said that nobody takes it.
+        /// It has said that no other server takes it.
         has_said: bool,
     },
+    /// The cluster has forgotten it: no event changes that.
+    Retired,
 }
 
 /// A primary that is not present, so that a watcher may choose another one. It proposes nothing: those that
@@ -291,8 +288,6 @@ pub struct Member {
     is_present_elsewhere: bool,
     /// A topology had this instance, so that one without its member has forgotten it.
     was_in: bool,
-    /// It was forgotten: whatever comes, it does nothing more.
-    is_retired: bool,
     /// Why it does not join, as it was said last.
     not_joining: Option<Notice>,
     role: Role,
@@ -337,7 +332,6 @@ impl Member {
             aside: None,
             is_present_elsewhere: false,
             was_in: false,
-            is_retired: false,
             not_joining: None,
             role: Role::Holds,
             fenced: 0,
@@ -389,7 +383,7 @@ impl Member {
                 true => Part::Serves(of.epoch),
                 false => Part::Waits(of.epoch),
             },
-            Role::Holds | Role::Released { .. } => Part::Holds,
+            Role::Holds | Role::Released { .. } | Role::Retired => Part::Holds,
         }
     }
 
@@ -403,8 +397,8 @@ impl Member {
     }
 
     /// Until when [`Member::serves`] says so, if nothing happens meanwhile; 0 if it does not. For
-    /// threads that compare a number with their clock: it is at most a lease's term away, also if nobody
-    /// has to confirm the lease. That may change before the thread that writes the number runs again.
+    /// threads that compare a number with their clock: it is at most a lease's term away, also if no
+    /// member has to confirm the lease. That may change before the thread that writes the number runs again.
     pub fn serves_until_ns(&mut self, now_ns: u64) -> u64 {
         match &mut self.role {
             Role::Leads(of) => match of.serves(now_ns) {
@@ -417,7 +411,7 @@ impl Member {
 
     /// Takes an event, at this time. What the server is to do.
     pub fn handle(&mut self, now_ns: u64, event: Event) -> Vec<Action> {
-        if self.is_retired {
+        if matches!(self.role, Role::Retired) {
             return Vec::new();
         }
         self.now = Stopwatch::begin(now_ns);
@@ -581,8 +575,8 @@ impl Member {
     /// An operator has removed it, or a server at its address that has another id. It does not join again by
     /// itself: that would undo what was decided.
     fn retire(&mut self) {
-        self.is_retired = true;
         self.give_up();
+        self.role = Role::Retired;
         self.actions.push(Action::Retire);
         self.say(Notice::Removed);
     }
@@ -597,7 +591,7 @@ impl Member {
         let own_epoch = match &self.role {
             Role::Leads(of) => of.epoch,
             Role::Follows { epoch, .. } | Role::Released { epoch, .. } => *epoch,
-            Role::Holds => 0,
+            Role::Holds | Role::Retired => 0,
         };
         let is_new = group.epoch > own_epoch;
         if is_new && matches!(self.role, Role::Leads(_)) {
@@ -618,7 +612,7 @@ impl Member {
     fn follow(&mut self, primary: Instance, epoch: u64) {
         (self.fenced, self.fence) = (epoch, None);
         self.role = Role::Follows { primary, epoch };
-        self.actions.push(Action::Follow { primary, epoch });
+        self.actions.push(Action::Follow(primary));
         self.say(Notice::Follows(primary, epoch));
     }
 
@@ -823,7 +817,7 @@ impl Member {
             }
             Some(Aside::CutOff(since)) => {
                 since.tick(now_ns);
-                // Whom a watcher has asked confirms no lease any more.
+                // A member that a watcher has asked confirms no lease any more.
                 if holds || since.has_passed(RELEASED_TIMEOUT_MS * NS_PER_MS) {
                     self.end_aside();
                     self.say(Notice::IsBack(epoch));
@@ -833,14 +827,14 @@ impl Member {
         }
     }
 
-    /// Nobody takes the epoch that it has released. It has every acknowledged entry, so that it may lead the
+    /// No other member takes the epoch after the one that it has released. It has every acknowledged entry, so that it may lead the
     /// next one: either that is recorded, or the promotion of another one.
     fn take_back(&mut self, epoch: u64) {
         let Some(topology) = self.topology.clone() else { return };
         if let Role::Released { has_said, .. } = &mut self.role
             && !std::mem::replace(has_said, true)
         {
-            self.say(Notice::NobodyTook(epoch));
+            self.say(Notice::NotTaken(epoch));
         }
         let author = (self.me, epoch);
         if self.may_propose()
@@ -866,7 +860,7 @@ impl Member {
             }
             // It may be elected, and the message lost.
             Role::Holds => self.know_epoch(self.fenced),
-            Role::Follows { .. } => {}
+            Role::Follows { .. } | Role::Retired => {}
         }
     }
 

@@ -72,8 +72,8 @@ pub enum MemberState {
     Joining,
     /// This instance is or was in the in-sync set, or is or was primary.
     Serving,
-    /// An operator takes it away: it enters no in-sync set, and becomes primary only if nobody else is left
-    /// who has every acknowledged entry.
+    /// An operator takes it away: it enters no in-sync set, and becomes primary only if no other member is
+    /// left that has every acknowledged entry.
     Draining,
     /// A member with another id has its address now, as a server draws a new id if it has lost its
     /// data. It stays only while the record of its group names it.

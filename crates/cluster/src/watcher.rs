@@ -30,8 +30,8 @@ use crate::topology::change::{self, Promotion};
 use crate::topology::{Group, GroupId, Instance, Member, MemberId, Topology};
 use remora_layout::limits::{
     FAILOVER_BACKOFF_MAX_MS, FAILOVER_BACKOFF_MS, FAILOVER_HELD_BACKOFFS, FAILOVERS_AT_ONCE,
-    HAND_OVER_TIMEOUT_MS, RELEASED_TIMEOUT_MS, WAIT_IS_SAID_MS as SAY_AFTER_MS, WITHDRAW_AGAIN_MS,
-    WITHDRAW_ALL_MS, WITHDRAW_SILENT_AGAIN_MS,
+    HAND_OVER_TIMEOUT_MS, RELEASED_TIMEOUT_MS, WAIT_IS_SAID_MS, WITHDRAW_AGAIN_MS, WITHDRAW_ALL_MS,
+    WITHDRAW_SILENT_AGAIN_MS,
 };
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -116,7 +116,7 @@ pub enum Notice {
     LeadsNoMore(Term),
     /// A group is to get another primary.
     Begins(GroupId, Reason),
-    /// The primary is there again, before anybody had withdrawn its ring.
+    /// The primary is there again, before any member had withdrawn its ring.
     IsBack(GroupId),
     /// No instance can be promoted: of the recorded in-sync set, these are not present, or have not
     /// answered. And why the server of the primary is not promoted by its disk, if there was a primary.
@@ -126,7 +126,7 @@ pub enum Notice {
     HasAllOnDisk(GroupId, Instance),
     /// It has promoted this instance, for this epoch.
     Promoted(GroupId, Instance, u64),
-    /// An operator's wish cannot be fulfilled; why.
+    /// A promotion that an operator asked for is refused; why.
     Refused(GroupId, &'static str),
 }
 
@@ -199,7 +199,7 @@ struct Failover {
     asked: Option<Stopwatch>,
     /// What it waits for, once it has said so.
     waits: Option<Notice>,
-    /// Who has withdrawn the ring, and how its log ends.
+    /// The instances that have withdrawn the ring, and how their logs end.
     answers: BTreeMap<Instance, Answer>,
     /// The primary that has released its epoch, and how its log ends.
     released: Option<(Instance, Vec<Position>)>,
@@ -226,7 +226,7 @@ impl Failover {
     /// Whether it is time to ask, once or again.
     fn must_ask(&mut self, now_ns: u64) -> bool {
         // One that has been silent for long is asked less often: many groups may wait at once.
-        let again_ms = match self.has_lasted(SAY_AFTER_MS) {
+        let again_ms = match self.has_lasted(WAIT_IS_SAID_MS) {
             true => WITHDRAW_SILENT_AGAIN_MS,
             false => WITHDRAW_AGAIN_MS,
         };
@@ -251,8 +251,8 @@ impl Failover {
         best.map(|(of, _)| of)
     }
 
-    /// For whom the new primary is to wait: those that have withdrawn the ring too, and a primary that
-    /// has handed over. None of them needs a copy.
+    /// The instances that the new primary is to wait for: those that have withdrawn the ring too, and a
+    /// primary that has handed over. None of them needs a copy.
     fn next_set(&self, group: &Group, to: Instance, live: &[Instance]) -> Vec<Instance> {
         let Some(Answer { positions: received, .. }) = self.answers.get(&to) else {
             return Vec::new();
@@ -319,7 +319,7 @@ pub struct Watcher {
     live: Option<Vec<Instance>>,
     failovers: BTreeMap<GroupId, Failover>,
     before: BTreeMap<GroupId, Before>,
-    /// By group, the last wish of an operator that was not fulfilled, and why.
+    /// By group, the last promotion that an operator asked for and that was refused, and why.
     refused: BTreeMap<GroupId, (MemberId, &'static str)>,
     /// The promotion that was proposed.
     proposed: Option<Proposed>,
@@ -362,7 +362,8 @@ impl Watcher {
         self.failovers.iter().map(|(group, of)| (*group, of.reason, of.stage))
     }
 
-    /// The last wishes of operators that were not fulfilled: which member was to lead, and why it does not.
+    /// The last promotions that operators have asked for, and that were refused: which member was to lead, and why it
+    /// does not.
     pub fn refusals(&self) -> impl Iterator<Item = (GroupId, MemberId, &'static str)> + '_ {
         self.refused.iter().map(|(group, (member, why))| (*group, *member, *why))
     }
@@ -408,7 +409,7 @@ impl Watcher {
             }
             coordinator::Event::Members(live) => {
                 self.live = Some(live);
-                // Who is present again is asked at once.
+                // A member that is present again is asked at once.
                 self.failovers.values_mut().for_each(|of| of.asked = None);
             }
             coordinator::Event::NoTopology | coordinator::Event::UnreadableTopology(_) => {
@@ -475,7 +476,7 @@ impl Watcher {
     }
 
     fn hear(&mut self, from: Instance, message: Message, now_ns: u64) {
-        // Anybody could fill the memory otherwise.
+        // Else any process could fill the memory.
         if let Message::Withdrawn { group, .. } = &message
             && !self.topology.as_ref().is_some_and(|of| has_in_group(of, *group, from))
         {
@@ -626,7 +627,7 @@ impl Watcher {
         }
     }
 
-    /// Asks who has not answered, and decides.
+    /// Asks the instances that have not answered, and decides.
     fn gather(&mut self, topology: &Topology, group: &Group, live: &[Instance], now_ns: u64) {
         let Some(of) = self.failovers.get_mut(&group.id) else { return };
         let candidates: Vec<_> = candidates(topology, group, live).collect();
@@ -645,7 +646,7 @@ impl Watcher {
             Ok(_) => None,
             Err(why) => why,
         };
-        if of.has_lasted(SAY_AFTER_MS) {
+        if of.has_lasted(WAIT_IS_SAID_MS) {
             let waits = Notice::Waits(group.id, missing.clone(), not_by_disk);
             if of.waits.replace(waits.clone()).as_ref() != Some(&waits) {
                 self.say(waits);
@@ -724,7 +725,7 @@ fn has_in_group(topology: &Topology, id: GroupId, instance: Instance) -> bool {
     is_named || member.is_some_and(|of| of.group == id && of.instance() == instance)
 }
 
-/// Who could be promoted.
+/// The instances that could be promoted.
 fn candidates<'a>(
     topology: &'a Topology,
     group: &'a Group,

@@ -151,8 +151,8 @@ fn a_member_that_has_withdrawn_takes_no_part_in_the_old_epoch() {
     assert!(!member.confirms(1, 1));
     // Out of the set it cannot be elected any more.
     let later = with_set(&later, &[3]);
-    let follows = Action::Follow { primary: instance(1), epoch: 1 };
-    assert_eq!(member.topology(&later), [follows]);
+    assert_eq!(member.topology(&later), [Action::Follow(instance(1))]);
+    assert_eq!(member.part(), Part::Follows(instance(1), 1));
     assert!(member.confirms(1, 1));
 }
 
@@ -275,7 +275,7 @@ fn a_restarted_process_resumes_nothing() {
     member.handle(12 * MS, Event::Entered(again, Outcome::Done));
     actions.extend(member.handle(21 * MS, Event::Tick));
     assert_eq!(member.part(21 * MS), Part::Holds);
-    let takes_part = |of: &Action| matches!(of, Action::Prepare(_) | Action::Follow { .. });
+    let takes_part = |of: &Action| matches!(of, Action::Prepare(_) | Action::Follow(_));
     assert!(!actions.iter().any(takes_part));
     let joins = |of: &Action| matches!(of, Action::Propose(next) if next.member(again.member).unwrap().incarnation == 2);
     assert!(actions.iter().any(joins), "it joins as another instance: {actions:?}");
@@ -374,8 +374,7 @@ fn a_primary_ends_with_its_epoch() {
     let mut member = Fixture::primary(&[2]);
     let next = promoted(&led_by_1(&[2]), 2, &[]);
     let actions = member.topology(&next);
-    let follows = Action::Follow { primary: instance(2), epoch: 2 };
-    assert_eq!(actions, [Action::Hold, follows]);
+    assert_eq!(actions, [Action::Hold, Action::Follow(instance(2))]);
     assert!(!member.member.serves(1, member.now_ns));
     // An older topology comes late.
     assert_eq!(member.topology(&led_by_1(&[2])), []);
@@ -524,7 +523,8 @@ fn a_server_that_cannot_lead_keeps_its_data_and_tries_again_until_another_one_le
     // Another one is promoted.
     member.give(fails(2));
     let actions = member.topology(&promoted(&topology, 3, &[]));
-    assert_eq!(actions, [Action::Hold, Action::Follow { primary: instance(3), epoch: 3 }]);
+    assert_eq!(actions, [Action::Hold, Action::Follow(instance(3))]);
+    assert_eq!(member.part(), Part::Follows(instance(3), 3));
     member.wait_ms(HEARTBEAT_MS);
     assert!(member.enters());
 }

@@ -2,7 +2,8 @@
 
 use remora_cluster::topology::change::{self, Joining, Promotion, Refusal};
 use remora_cluster::topology::{
-    Group, GroupId, GroupRole, Instance, Invalid, Member, MemberId, MemberState, Topology,
+    DecodeError, Group, GroupId, GroupRole, Instance, Invalid, Member, MemberId, MemberState,
+    Topology,
 };
 use remora_layout::limits::{
     MAX_EPOCH, MAX_GROUP_NAME_BYTES, MAX_GROUPS, MAX_MEMBER_ADDRESS_BYTES, MAX_MEMBERS,
@@ -11,6 +12,7 @@ use remora_layout::limits::{
 use remora_layout::slot::SLOTS;
 use remora_testing::Random;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 const GROUP: GroupId = GroupId(1);
 const MEMBERS: u64 = 5;
@@ -394,18 +396,45 @@ fn slots_are_even_at_first_and_belong_to_one_group_each() {
         let first = random.below(SLOTS);
         let end = (first + 1 + random.below(3_000usize)).min(SLOTS);
         let id = 1 + random.below(3u32);
-        topology = change::assign_slots(&topology, first..end, GroupId(id)).expect("slots");
         owners[first..end].fill(id);
+        topology = with_runs(&topology, &runs_of(&owners)).expect("valid");
         assert_eq!(Topology::decode(&topology.encode()), Ok(topology.clone()));
     }
     for (slot, id) in owners.iter().enumerate() {
         assert_eq!(topology.group_of_slot(slot as u16).map(|of| of.id.0), Some(*id), "{slot}");
     }
-    let none = change::assign_slots(&topology, 5..5, GROUP);
-    assert_eq!(none, Err(Refusal::NoSlots));
-    assert_eq!(change::assign_slots(&topology, 0..SLOTS + 1, GROUP), Err(Refusal::NoSlots));
-    let nowhere = change::assign_slots(&topology, 0..1, GroupId(9));
-    assert_eq!(nowhere, Err(Refusal::NoGroup(GroupId(9))));
+    for (group, first, slots) in [(1, 5, 0), (1, SLOTS - 1, 2)] {
+        let runs = [(group, first as u16, slots)];
+        assert_eq!(with_runs(&topology, &runs), Err(DecodeError::Invalid(Invalid::Slots)));
+    }
+    let nowhere = with_runs(&topology, &[(9, 0, 1)]);
+    assert_eq!(nowhere, Err(DecodeError::Invalid(Invalid::Dangling("table of slots"))));
+}
+
+/// Groups by slot, as runs: each is a group, its first slot and the number of slots.
+fn runs_of(owners: &[u32]) -> Vec<(u32, u16, u16)> {
+    let mut runs: Vec<(u32, u16, u16)> = Vec::new();
+    for (slot, &owner) in owners.iter().enumerate() {
+        match runs.last_mut() {
+            Some((group, _, slots)) if *group == owner => *slots += 1,
+            _ => runs.push((owner, slot as u16, 1)),
+        }
+    }
+    runs
+}
+
+/// The same topology with these runs of slots. No change moves slots; the format allows any runs.
+fn with_runs(topology: &Topology, runs: &[(u32, u16, u16)]) -> Result<Topology, DecodeError> {
+    const RUN_BYTES: usize = 8;
+    const COUNT_OF_RUNS: Range<usize> = 48..52;
+    let mut bytes = topology.encode();
+    bytes.truncate(bytes.len() - RUN_BYTES * topology.slots().len());
+    for (group, first, slots) in runs {
+        bytes.extend(group.to_le_bytes());
+        bytes.extend([first.to_le_bytes(), slots.to_le_bytes()].concat());
+    }
+    bytes[COUNT_OF_RUNS].copy_from_slice(&(runs.len() as u32).to_le_bytes());
+    Topology::decode(&super::encoding::sealed(&bytes))
 }
 
 #[test]
@@ -432,16 +461,13 @@ fn the_largest_topology_fits_one_node_of_the_coordinator() {
         }
         first.push(joining);
     }
-    // Each slot is a run of its own.
-    for slot in (0..SLOTS).step_by(2).take(64) {
-        let id = GroupId(1 + (slot / 2 % 2) as u32);
-        topology = change::assign_slots(&topology, slot..slot + 1, id).expect("slots");
-    }
+    let each_a_run: Vec<_> = (0..SLOTS as u32).map(|slot| 1 + slot % 2).collect();
+    topology = with_runs(&topology, &runs_of(&each_a_run)).expect("valid");
     let bytes = topology.encode();
     assert!(bytes.len() <= MAX_TOPOLOGY_BYTES);
     assert_eq!(Topology::decode(&bytes), Ok(topology.clone()));
-    let one_more = change::add_group(&topology, GroupId(u32::MAX), "one-more".into(), 1);
-    assert_eq!(one_more, Err(Refusal::Invalid(Invalid::TooMany("groups"))));
+    let too_many = (1..=MAX_GROUPS as u32 + 1).map(group).collect();
+    assert_eq!(Topology::new(1, too_many), Err(Invalid::TooMany("groups")));
     let long =
         Joining { resp_address: "x".repeat(MAX_MEMBER_ADDRESS_BYTES + 1), ..first.remove(0) };
     let refused = change::join(&topology, long.clone());

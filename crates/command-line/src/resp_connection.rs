@@ -4,6 +4,7 @@
 use anyhow::{Context, bail};
 use remora_resp::Value;
 use remora_resp::wire::{ParsedValue, encode};
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -208,10 +209,15 @@ impl<S: Read + Write> Connection<S> {
 
     /// A field of a section of INFO.
     pub fn info_of(&mut self, section: &str, field: &str) -> anyhow::Result<Option<String>> {
+        Ok(self.info_section(section)?.remove(field))
+    }
+
+    /// All fields of a section of INFO.
+    pub fn info_section(&mut self, section: &str) -> anyhow::Result<BTreeMap<String, String>> {
         let text = self.ask_for_bulk(&[b"INFO", section.as_bytes()])?.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
-        Ok(pairs.find(|(name, _)| *name == field).map(|(_, value)| value.trim().to_owned()))
+        let pairs = text.lines().filter_map(|line| line.split_once(':'));
+        Ok(pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect())
     }
 
     fn ask_for_bulk(&mut self, command: &[&[u8]]) -> anyhow::Result<Option<Vec<u8>>> {

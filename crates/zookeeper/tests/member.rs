@@ -2,6 +2,7 @@
 
 use remora_cluster::conformance::Journal;
 use remora_cluster::coordinator::{Coordinator, Outcome, Proposal, RequestId};
+use remora_cluster::topology::change::{self, Joining};
 use remora_cluster::topology::{GroupId, Instance, MemberId, Topology};
 use remora_zookeeper::ZookeeperCoordinator;
 use std::time::Duration;
@@ -74,9 +75,15 @@ impl Member {
     /// A topology with one more version.
     pub fn propose(&mut self) -> Outcome {
         let known = self.journal.topology().expect("there is one");
-        let id = GroupId(known.version as u32 + 1);
-        let topology = remora_cluster::topology::change::add_group(known, id, format!("g{id}"), 1);
-        let proposal = Proposal { topology: topology.expect("a new group"), term: None };
+        let id = known.version;
+        let joining = Joining {
+            instance: Instance { member: MemberId(id), incarnation: 1 },
+            group: GroupId(1),
+            fabric_address: format!("f:{id}"),
+            resp_address: format!("r:{id}"),
+        };
+        let topology = change::join(known, joining).expect("it may join");
+        let proposal = Proposal { topology, term: None };
         let id = self.journal.proposed(self.session.propose(0, &proposal), &proposal);
         self.answer(id)
     }

@@ -130,7 +130,17 @@ impl Sessions {
         holds: impl Fn(&Seen) -> bool,
     ) -> Cost {
         let pid = self.zookeeper.pid().unwrap();
-        let metric = |of: &Self, name| of.zookeeper.metric(name).unwrap();
+        // On a busy machine ZooKeeper may not answer in time.
+        let metric = |of: &Self, name| {
+            let began = Instant::now();
+            loop {
+                match of.zookeeper.metric(name) {
+                    Ok(number) => return number,
+                    Err(error) => assert!(began.elapsed() < LIMIT, "{name}: {error}"),
+                }
+                std::thread::sleep(PAUSE);
+            }
+        };
         let packets =
             |of: &Self| [metric(of, "zk_packets_received"), metric(of, "zk_packets_sent")];
         let (before, used) = (packets(self), Used::by(pid));

@@ -4,7 +4,7 @@ use super::journal::Journal;
 use crate::coordinator::{
     Coordinator, Event, Outcome, Proposal, RequestId, SessionState, Standing,
 };
-use crate::topology::change::{self, Joining, Refusal};
+use crate::topology::change::{self, Joining};
 use crate::topology::{GroupId, Instance, MemberId, Topology};
 
 /// A session that ends soon if its member is silent, ms.
@@ -173,16 +173,11 @@ impl<E: TestEnsemble> Room<E> {
         self.ensemble.cut(&self.guests[guest].session, to, from);
     }
 
-    /// A proposal of a guest: what it knows, and one group more.
-    pub fn one_group_more(&self, guest: usize, id: u32) -> Proposal {
+    /// A proposal of a guest: what it knows, and one member more, which has this id.
+    pub fn one_member_more(&self, guest: usize, id: u64) -> Proposal {
         let known = self.journal(guest).topology().expect("there is one");
-        Proposal { topology: with_group(known, id).expect("a new group"), term: None }
+        Proposal { topology: joined(known, instance(id, 1)), term: None }
     }
-}
-
-/// Another group, which no other test of a version has.
-pub(super) fn with_group(topology: &Topology, id: u32) -> Result<Topology, Refusal> {
-    change::add_group(topology, GroupId(id), format!("group-{id}"), 1)
 }
 
 /// A cluster of two groups.

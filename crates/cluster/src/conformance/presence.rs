@@ -86,7 +86,7 @@ fn a_renewal_names_the_topology<E: TestEnsemble>() {
     room.done(0, Ask::Enter(instance(1, 10)));
     room.done(0, Ask::Renew(1));
     for version in 2..6 {
-        let proposal = room.one_group_more(1, 10 + version as u32);
+        let proposal = room.one_member_more(1, 10 + version);
         room.done(1, Ask::Propose(proposal));
         // Whatever this member has heard of, what it names is over.
         let outcome = room.outcome(0, Ask::Renew(version - 1));
@@ -106,7 +106,7 @@ fn a_renewal_is_judged_by_what_is_recorded<E: TestEnsemble>() {
     room.done(0, Ask::Enter(instance(1, 10)));
     for version in 2..5 {
         room.cut(0, false, true);
-        let proposal = room.one_group_more(1, 10 + version as u32);
+        let proposal = room.one_member_more(1, 10 + version);
         room.done(1, Ask::Propose(proposal));
         assert_eq!(room.journal(0).version(), version - 1);
         let id = room.ask(0, Ask::Renew(version - 1));

@@ -2,10 +2,9 @@
 
 use super::fixture::{
     Ask, Check, LONG_SESSION_MS, Room, TestEnsemble, first_topology, has, instance, joined,
-    with_group,
 };
 use crate::coordinator::{Event, Outcome, Proposal, Refused};
-use crate::topology::{DecodeError, GroupId};
+use crate::topology::{DecodeError, MemberId};
 use remora_layout::limits::COORDINATOR_REQUESTS;
 
 pub(super) fn checks<E: TestEnsemble>() -> Vec<Check> {
@@ -42,26 +41,26 @@ fn of_two_proposals_one_is_recorded<E: TestEnsemble>() {
     let mut room = Room::<E>::with_topology(&TWO);
     for round in 0..10 {
         let ids = [0, 1].map(|guest| {
-            let proposal = room.one_group_more(guest, 10 + 2 * round + guest as u32);
+            let proposal = room.one_member_more(guest, 10 + 2 * round + guest as u64);
             room.ask(guest, Ask::Propose(proposal))
         });
         let outcomes = [0, 1].map(|guest| room.answer(guest, ids[guest]));
         let winner = outcomes.iter().position(|of| *of == Outcome::Done).expect("one of them");
         assert_eq!(outcomes[1 - winner], Outcome::Refused(Refused::Outdated));
-        let version = 2 + u64::from(round);
+        let version = 2 + round;
         room.until("both know it", |room| {
             (0..2).all(|guest| room.journal(guest).version() == version)
         });
         assert_eq!(room.journal(0).topology(), room.journal(1).topology());
-        let theirs = GroupId(10 + 2 * round + winner as u32);
-        assert!(room.journal(0).topology().expect("known").group(theirs).is_some());
+        let theirs = MemberId(10 + 2 * round + winner as u64);
+        assert!(room.journal(0).topology().expect("known").member(theirs).is_some());
     }
 }
 
 fn only_the_next_version_is_recorded<E: TestEnsemble>() {
     let mut room = Room::<E>::with_topology(&TWO);
-    let second = with_group(&first_topology(), 3).expect("a new group");
-    let third = with_group(&second, 4).expect("a new group");
+    let second = joined(&first_topology(), instance(3, 1));
+    let third = joined(&second, instance(4, 1));
     let mut other = second.clone();
     other.cluster = 78;
     for topology in [first_topology(), third.clone(), other] {
@@ -129,6 +128,6 @@ fn another_format_is_named<E: TestEnsemble>() {
             has(room.journal(guest).others(), |of| *of == expected)
         });
     }
-    let proposal = room.one_group_more(0, 3);
+    let proposal = room.one_member_more(0, 3);
     assert_eq!(room.outcome(0, Ask::Propose(proposal)), Outcome::Refused(Refused::Outdated));
 }

@@ -22,10 +22,10 @@ fn all_is_read_anew_after_a_gap<E: TestEnsemble>() {
     room.until_present(0, &[first]);
     room.cut(0, true, true);
     room.until_session(0, SessionState::Suspended);
-    for group in 10..13 {
-        let proposal = room.one_group_more(1, group);
+    for member in 10..13 {
+        let proposal = room.one_member_more(1, member);
         room.done(1, Ask::Propose(proposal));
-        room.until("it is known", |room| room.journal(1).version() == u64::from(group) - 8);
+        room.until("it is known", |room| room.journal(1).version() == member - 8);
     }
     room.done(1, Ask::Leave);
     room.done(1, Ask::Enter(second));
@@ -34,7 +34,7 @@ fn all_is_read_anew_after_a_gap<E: TestEnsemble>() {
     room.until("the topology is known", |room| room.journal(0).version() == 4);
     room.until_present(0, &[second]);
     // And from then on it is told of changes again.
-    let proposal = room.one_group_more(1, 20);
+    let proposal = room.one_member_more(1, 20);
     room.done(1, Ask::Propose(proposal));
     room.done(1, Ask::Leave);
     room.until("the next topology is known", |room| room.journal(0).version() == 5);
@@ -45,7 +45,7 @@ fn all_is_read_anew_after_a_gap<E: TestEnsemble>() {
 fn an_answer_that_is_lost_is_unknown<E: TestEnsemble>() {
     let mut room = Room::<E>::with_topology(&[SHORT_SESSION_MS, LONG_SESSION_MS]);
     room.cut(0, false, true);
-    let proposal = room.one_group_more(0, 10);
+    let proposal = room.one_member_more(0, 10);
     let id = room.ask(0, Ask::Propose(proposal));
     room.until("another member knows the topology", |room| room.journal(1).version() == 2);
     assert_eq!(room.answer(0, id), Outcome::Unknown);
@@ -59,7 +59,7 @@ fn an_answer_that_is_lost_is_unknown<E: TestEnsemble>() {
 fn a_request_that_does_not_arrive<E: TestEnsemble>() {
     let mut room = Room::<E>::with_topology(&[SHORT_SESSION_MS, LONG_SESSION_MS]);
     room.cut(0, true, false);
-    let proposal = room.one_group_more(0, 10);
+    let proposal = room.one_member_more(0, 10);
     let id = room.ask(0, Ask::Propose(proposal));
     assert_eq!(room.answer(0, id), Outcome::Unknown);
     assert_eq!(room.journal(1).version(), 1);
@@ -68,7 +68,7 @@ fn a_request_that_does_not_arrive<E: TestEnsemble>() {
     room.until("the topology came anew", |room| room.journal(0).topologies_anew() > 0);
     // It may have arrived late, but from here on it does not: what is proposed now is next.
     let before = room.journal(0).version();
-    let proposal = room.one_group_more(0, 11);
+    let proposal = room.one_member_more(0, 11);
     room.done(0, Ask::Propose(proposal));
     room.until("both know it", |room| (0..2).all(|of| room.journal(of).version() == before + 1));
 }
@@ -77,7 +77,7 @@ fn nothing_is_sent_while_suspended<E: TestEnsemble>() {
     let mut room = Room::<E>::with_topology(&[SHORT_SESSION_MS, LONG_SESSION_MS]);
     room.cut(0, true, true);
     room.until_session(0, SessionState::Suspended);
-    let proposal = room.one_group_more(0, 10);
+    let proposal = room.one_member_more(0, 10);
     for ask in [Ask::Propose(proposal), Ask::Enter(instance(1, 1)), Ask::Renew(1), Ask::Stand] {
         assert_eq!(room.outcome(0, ask), Outcome::NotSent);
     }
@@ -136,6 +136,6 @@ fn sessions_outlive_a_lost_quorum<E: TestEnsemble>() {
     room.until_stands(0, |of| of == leads);
     room.until_stands(1, |of| of == Standing::Waits);
     room.done(0, Ask::Renew(1));
-    let proposal = room.one_group_more(1, 10);
+    let proposal = room.one_member_more(1, 10);
     room.done(1, Ask::Propose(proposal));
 }

@@ -23,8 +23,8 @@ fn term_of(standing: Standing) -> Term {
 }
 
 /// A proposal of a guest, as a watcher of this term.
-fn as_watcher<E: TestEnsemble>(room: &Room<E>, guest: usize, group: u32, term: Term) -> Ask {
-    Ask::Propose(Proposal { term: Some(term), ..room.one_group_more(guest, group) })
+fn as_watcher<E: TestEnsemble>(room: &Room<E>, guest: usize, member: u64, term: Term) -> Ask {
+    Ask::Propose(Proposal { term: Some(term), ..room.one_member_more(guest, member) })
 }
 
 fn the_first_candidate_leads<E: TestEnsemble>() {
@@ -52,7 +52,7 @@ fn the_first_candidate_leads<E: TestEnsemble>() {
     room.until("the next watcher knows the topology", |room| room.journal(2).version() == 2);
     let ask = as_watcher(&room, 2, 12, third);
     room.done(2, ask);
-    // And nobody else has that term.
+    // And no other guest has that term.
     room.until("the first one knows the topology", |room| room.journal(0).version() == 3);
     let ask = as_watcher(&room, 0, 13, third);
     assert_eq!(room.outcome(0, ask), Outcome::Refused(Refused::NotWatcher));
@@ -100,7 +100,7 @@ fn one_candidate_at_a_time_leads<E: TestEnsemble>() {
         room.until("the watcher knows the topology", |room| {
             room.journal(guest).version() == version
         });
-        let ask = as_watcher(&room, guest, 10 + round as u32, term);
+        let ask = as_watcher(&room, guest, 10 + round as u64, term);
         room.done(guest, ask);
         room.done(guest, Ask::StepDown);
         room.done(guest, Ask::Stand);

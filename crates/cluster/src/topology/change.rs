@@ -1,15 +1,16 @@
 //! The changes of a topology: each makes the next version of one, or says why it may not.
 //!
-//! | Change | Who makes it |
+//! | Change | Author |
 //! | --- | --- |
 //! | [`join`] | the member itself, with each start |
-//! | [`set_in_sync`] | the primary of that epoch: it alone knows who has every entry |
-//! | [`take_back`] | the primary that has released its epoch, if nobody takes the next one |
+//! | [`set_in_sync`] | the primary of that epoch: it alone knows which instances have every entry |
+//! | [`take_back`] | the primary that has released its epoch, if no other member takes the next one |
 //! | [`promote`] | the watcher, after it has withdrawn the log rings of the old primary |
 //! | [`promote_restarted`] | the watcher, where the directory of the primary has every acknowledged entry |
 //! | [`promote_with_loss`] | an operator, where nothing is left that has every acknowledged entry |
 //! | [`drain`], [`undrain`], [`leave`] | an operator |
-//! | [`add_group`], [`assign_slots`] | nobody yet: no command makes them, as they move no keys |
+//!
+//! Groups and slots are those with which the cluster was made: no change moves keys.
 //!
 //! Invariant: behind each of them but [`promote_with_loss`] every instance of the in-sync set, and
 //! the primary, has every entry that was acknowledged before. So an instance enters the set by the
@@ -20,12 +21,9 @@
 //! author of the other begins anew with the topology that was recorded.
 
 use super::{
-    Group, GroupId, GroupRole, Instance, Invalid, Member, MemberId, MemberState, SlotRun, Topology,
+    Group, GroupId, GroupRole, Instance, Invalid, Member, MemberId, MemberState, Topology,
 };
 use remora_layout::limits::MAX_EPOCH;
-use remora_layout::slot::SLOTS;
-use std::collections::BTreeMap;
-use std::ops::Range;
 
 /// Why a change may not be made.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -71,9 +69,6 @@ pub enum Refusal {
     /// No other member of its group could take its part.
     #[error("member {0} is the only one of its group that may lead")]
     LastMember(MemberId),
-    /// The range of slots is empty, or ends behind the last slot.
-    #[error("there are no such slots")]
-    NoSlots,
     /// Epochs end at a bound.
     #[error("group {0} has had its last epoch")]
     LastEpoch(GroupId),
@@ -175,8 +170,8 @@ pub fn set_in_sync(
     finish(next)
 }
 
-/// The primary of an epoch leads the next one, too: it has released that epoch, and nobody else took
-/// the next. What it was asked for the epoch that ends holds no more. The in-sync set stays, and so may the
+/// The primary of an epoch leads the next one, too: it has released that epoch, and no other
+/// member took the next. What it was asked for the epoch that ends holds no more. The in-sync set stays, and so may the
 /// primary if it is being drained.
 ///
 /// # Errors
@@ -292,8 +287,8 @@ fn begin_epoch(topology: &Topology, promotion: Promotion) -> Result<Topology, Re
 }
 
 /// A member is to be taken away: it leads no more, and leaves the in-sync set, as soon as others can
-/// take its part. Then it may [`leave`]. It leads once more only if the primary is gone, and nobody else of the
-/// set is left.
+/// take its part. Then it may [`leave`]. It leads once more only if the primary is gone, and no other
+/// member of the set is left.
 ///
 /// # Errors
 /// [`Refusal::LastMember`] if no other member of its group may lead.
@@ -319,60 +314,6 @@ pub fn undrain(topology: &Topology, id: MemberId) -> Result<Topology, Refusal> {
         state => state,
     };
     with_state(topology, id, state)
-}
-
-/// A group without members and slots is added.
-///
-/// # Errors
-/// [`Refusal::Invalid`] if another group has its id or its name, or a bound is passed.
-pub fn add_group(
-    topology: &Topology,
-    id: GroupId,
-    name: String,
-    min_replicas: u8,
-) -> Result<Topology, Refusal> {
-    let group = Group { id, name, epoch: 0, primary: None, in_sync: Vec::new(), min_replicas };
-    let mut next = topology.clone();
-    let at = next.groups.partition_point(|of| of.id < id);
-    next.groups.insert(at, group);
-    finish(next)
-}
-
-/// A range of slots belongs to this group from now on. It moves no keys: the caller has seen to it
-/// that the former group has none there that count.
-///
-/// # Errors
-/// [`Refusal::NoSlots`] for an empty range, or one that ends behind the last slot.
-pub fn assign_slots(
-    topology: &Topology,
-    slots: Range<usize>,
-    group: GroupId,
-) -> Result<Topology, Refusal> {
-    expect_group(topology, group)?;
-    if slots.is_empty() || slots.end > SLOTS {
-        return Err(Refusal::NoSlots);
-    }
-    let mut owners: BTreeMap<usize, GroupId> = BTreeMap::new();
-    for run in &topology.slots {
-        let first = usize::from(run.first);
-        owners.extend((first..first + usize::from(run.slots)).map(|slot| (slot, run.group)));
-    }
-    owners.extend(slots.map(|slot| (slot, group)));
-    let mut runs: Vec<SlotRun> = Vec::new();
-    for (slot, group) in owners {
-        match runs.last_mut() {
-            Some(run)
-                if run.group == group
-                    && usize::from(run.first) + usize::from(run.slots) == slot =>
-            {
-                run.slots += 1;
-            }
-            _ => runs.push(SlotRun { first: slot as u16, slots: 1, group }),
-        }
-    }
-    let mut next = topology.clone();
-    next.slots = runs;
-    finish(next)
 }
 
 /// The next version, if it is valid. Replaced members that no record names are gone from it.

@@ -479,11 +479,14 @@ impl Node {
                 (process.leads, process.follows, process.copying) = (None, None, None);
             }
             member::Action::Withdraw(epoch) => self.withdraw(epoch, clock_ns, turn),
-            member::Action::Follow { primary, epoch } => {
+            member::Action::Follow(primary) => {
                 self.memory.ring = None;
                 process.leads = None;
                 process.copying = None;
-                process.follows = Some((primary, epoch));
+                process.follows = match process.member.part(clock_ns) {
+                    member::Part::Follows(of, epoch) if of == primary => Some((of, epoch)),
+                    part => unreachable!("it follows {primary}, and is {part:?}"),
+                };
                 process.asked_ms = 0;
             }
             member::Action::Prepare(epoch) => self.prepare(epoch, clock_ns, turn),

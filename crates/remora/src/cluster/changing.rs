@@ -9,7 +9,7 @@ use std::io::Write;
 
 /// Prints a line.
 pub fn say(line: &str) {
-    // Without a reader the command does what it was told all the same.
+    // Without a reader the command goes on all the same.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
@@ -43,7 +43,7 @@ pub fn find<'a>(topology: &'a Topology, named: &str) -> anyhow::Result<&'a Membe
     }
 }
 
-/// Changes a member if it is told to, and gives the session and the member then.
+/// Changes a member if `--yes` was given, and returns the session and the member then.
 ///
 /// # Errors
 /// There is no such member, the change is refused, or the coordinator does not record it.
@@ -56,7 +56,7 @@ pub fn change_member(
     let topology = session.topology()?;
     let member = find(&topology, &args.server)?;
     let id = member.id;
-    // Refused before anybody is asked to agree.
+    // What would be refused is refused before the question.
     change(&topology, id).context("this change is refused")?;
     if !may(args.yes, &will(member)) {
         return Ok(None);

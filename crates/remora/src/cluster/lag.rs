@@ -1,16 +1,12 @@
-//! How far the servers of a cluster are behind their primaries, by the word of these.
+//! How far the servers of a cluster are behind their primaries, as the primaries say.
 
+use super::server::cluster_info;
 use remora_cluster::topology::{Instance, Member, MemberId, Topology};
-use remora_command_line::Connection;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-/// Entries that a member has not applied yet. One that follows nobody is missing, and so is each member of a
-/// group whose primary does not answer.
+/// Entries that a member has not applied yet. A member that does not follow is missing, and so is each
+/// member of a group whose primary does not answer.
 pub type Lags = BTreeMap<MemberId, u64>;
-
-/// A primary that has not answered by then shows no lag.
-const LIMIT: Duration = Duration::from_secs(1);
 
 /// Asks each primary that is present.
 pub fn lags(topology: &Topology, live: &[Instance]) -> Lags {
@@ -21,9 +17,7 @@ pub fn lags(topology: &Topology, live: &[Instance]) -> Lags {
 }
 
 fn ask(primary: &Member) -> Option<String> {
-    let mut link = Connection::connect(&primary.resp_address).ok()?;
-    link.limit_waiting(LIMIT).ok()?;
-    link.info_of("cluster", "cluster_lag").ok()?
+    cluster_info(&primary.resp_address).ok()?.remove("cluster_lag")
 }
 
 /// `ID=ENTRIES,ID=ENTRIES`.

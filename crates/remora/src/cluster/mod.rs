@@ -7,6 +7,7 @@ mod changing;
 mod drain;
 mod lag;
 mod promote;
+mod server;
 mod session;
 mod status;
 mod watching;
@@ -96,7 +97,7 @@ fn join(at: &Where) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A server that runs would have to be told that it is forgotten: it is stopped first.
+/// A server that runs may not be removed: it is stopped first.
 fn leave(args: &ChangeArgs) -> anyhow::Result<()> {
     let mut session = CoordinatorSession::open(&args.at)?;
     let topology = session.topology()?;

@@ -1,7 +1,7 @@
 //! `remora cluster promote`, without a loss: the watcher is asked, and asked again if it has forgotten.
 //!
-//! The watcher refuses a wish while the member is not in the in-sync set, or another failover is under way; and
-//! it gives a hand-over up that takes too long, so that the primary leads on. All of that passes by itself on a
+//! The watcher refuses a promotion while the member is not in the in-sync set, or another failover is under way; and
+//! it gives up a hand-over that takes too long, so that the primary leads on. All of that passes by itself on a
 //! machine that is busy for a moment. So the command waits on as long as something happens, and says what.
 
 use super::say;

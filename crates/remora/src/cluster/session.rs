@@ -1,14 +1,13 @@
 //! A session at the coordinator, for one command.
 
 use super::args::Where;
+use super::server::deliver;
 use anyhow::{Context, bail};
 use remora_cluster::coordinator::{Coordinator, Event, Outcome, Proposal, Refused, RequestId};
 use remora_cluster::topology::change::Refusal;
 use remora_cluster::topology::{Instance, MemberId, Topology};
 use remora_cluster::wire::{Envelope, Letter};
-use remora_command_line::Connection;
 use remora_command_line::usage;
-use remora_resp::Value;
 use remora_zookeeper::{ZookeeperAddress, ZookeeperCoordinator};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -194,16 +193,5 @@ impl CoordinatorSession {
             asked += usize::from(deliver(&server.resp_address, &envelope).is_ok());
         }
         if asked == 0 { bail!("no server of the cluster can be reached from here") } else { Ok(()) }
-    }
-}
-
-/// Hands a message to a server.
-fn deliver(address: &str, envelope: &[u8]) -> anyhow::Result<()> {
-    let mut link = Connection::connect(address)?;
-    link.push(&[b"MEMBER.DELIVER", envelope]);
-    link.flush()?;
-    match link.reply()? {
-        Value::Error(why) => bail!("{}", String::from_utf8_lossy(why)),
-        _ => Ok(()),
     }
 }

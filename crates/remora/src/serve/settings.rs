@@ -509,7 +509,7 @@ impl Settings {
                 return Ok(());
             };
             return Err(usage(format!(
-                "bind: nobody reaches a server of a cluster at {any}: bind the address at which the others reach it, or say it, --announce HOST:PORT"
+                "bind: no other server reaches this one at {any}: bind the address at which the others reach it, or name it, --announce HOST:PORT"
             )));
         };
         let is_one = match announced.parse::<Address>() {
@@ -734,9 +734,9 @@ mod tests {
                 .map_err(|error| error.to_string())
         };
         for (text, words) in [
-            ("bind = \"0.0.0.0\"", "nobody reaches"),
-            ("bind = \"::\"", "nobody reaches"),
-            ("bind = \"10.0.0.5\"\nfabric_address = \"0.0.0.0:7380\"", "nobody reaches"),
+            ("bind = \"0.0.0.0\"", "no other server reaches"),
+            ("bind = \"::\"", "no other server reaches"),
+            ("bind = \"10.0.0.5\"\nfabric_address = \"0.0.0.0:7380\"", "no other server reaches"),
             ("announce = \"here\"", "is no HOST:PORT"),
             ("announce = \"/a:1\"", "is no HOST:PORT"),
             ("announce = \"a:0\"", "is no HOST:PORT"),

@@ -1,9 +1,9 @@
 //! What the topology says, for Redis clients and for INFO.
 
+use super::offsets::Offsets;
 use crate::shared::Shared;
 use remora_cluster::topology::{Group, Instance, Member, MemberState, Topology};
 use remora_resp::cluster::{ClusterFacts, GroupFacts, NodeFacts, NodeId, SlotRun};
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a server knows beside the topology.
@@ -12,10 +12,8 @@ pub struct Known<'a> {
     pub live: &'a [Instance],
     /// This instance.
     pub own: Instance,
-    /// The sum of the sequences that it has, of its own log or of its primary's.
-    pub own_offset: u64,
-    /// At a primary, the same of the replicas that follow it, by incarnation.
-    pub replicas: &'a BTreeMap<u64, u64>,
+    /// How far it and its replicas are.
+    pub offsets: &'a Offsets,
     /// It reaches the coordinator.
     pub has_coordinator: bool,
     /// As a primary it takes changes.
@@ -62,24 +60,18 @@ fn node_of(member: &Member, primary: Option<Instance>, known: &Known<'_>) -> Opt
         is_primary: primary == Some(instance),
         is_healthy: known.live.contains(&instance),
         offset: match instance == known.own {
-            true => known.own_offset,
-            false => known.replicas.get(&instance.incarnation).copied().unwrap_or(0),
+            true => known.offsets.own,
+            false => known.offsets.replicas.get(&instance.incarnation).copied().unwrap_or(0),
         },
     })
 }
 
 /// At a primary, entries that each member of its group has not applied yet, as `ID=ENTRIES` with commas; those
 /// that do not follow are missing.
-fn lag_of(shared: &Shared, topology: &Topology, group: &Group) -> String {
-    let positions: Vec<_> = shared.shards.iter().flat_map(|shard| shard.replicas()).collect();
-    let last: u64 = shared.shards.iter().map(|shard| shard.stats().last_sequence).sum();
+fn lag_of(offsets: &Offsets, topology: &Topology, group: &Group) -> String {
     let lag = |of: &Member| {
-        let number = of.incarnation;
-        let its: Vec<_> = positions.iter().filter(|one| one.replica == number).collect();
-        // One that has come back has two sessions for a moment.
-        let session = its.iter().map(|one| one.session).max()?;
-        let applied = its.iter().filter(|one| one.session == session).map(|one| one.applied);
-        Some(format!("{}={}", of.id, last.saturating_sub(applied.sum())))
+        let applied = offsets.replicas.get(&of.incarnation)?;
+        Some(format!("{}={}", of.id, offsets.own.saturating_sub(*applied)))
     };
     topology.members_of(group.id).filter_map(lag).collect::<Vec<_>>().join(",")
 }
@@ -122,7 +114,7 @@ pub fn lines_of(shared: &Shared) -> Vec<(&'static str, String)> {
         ("cluster_leads", u8::from(group.primary == Some(own)).to_string()),
         ("cluster_serves", u8::from(shared.view.leads_now()).to_string()),
         ("cluster_in_sync", in_sync.join(",")),
-        ("cluster_lag", lag_of(shared, &topology, group)),
+        ("cluster_lag", lag_of(&Offsets::of(shared), &topology, group)),
         ("cluster_min_replicas", group.min_replicas.to_string()),
     ]);
     all
@@ -133,6 +125,7 @@ mod tests {
     use super::*;
     use remora_cluster::topology::change::{self, Joining, Promotion};
     use remora_cluster::topology::{GroupId, MemberId};
+    use std::collections::BTreeMap;
 
     fn instance(member: u64) -> Instance {
         Instance { member: MemberId(member), incarnation: 6 + member }
@@ -158,8 +151,7 @@ mod tests {
         let known = Known {
             live: &live,
             own: instance(1),
-            own_offset: 9,
-            replicas: &BTreeMap::from([(8, 5)]),
+            offsets: &Offsets { own: 9, replicas: BTreeMap::from([(8, 5)]) },
             has_coordinator: true,
             takes_changes: true,
         };

@@ -16,6 +16,7 @@
 //! * the word is that of the new obligations before the coordinator is asked to record them.
 
 mod facts;
+mod offsets;
 mod orders;
 mod peers;
 mod published;

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_server_that_does_not_answer() {
+    fn a_sender_does_not_wait_for_a_server_that_does_not_answer() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let counts = Arc::new(MessageCounts::default());
@@ -245,7 +245,7 @@ mod tests {
         let counts = Arc::new(MessageCounts::default());
         let mut peers = Peers::new(Arc::clone(&counts));
         peers.send(&address, vec![1; 3]);
-        // They have names that nobody resolves.
+        // Their names do not resolve.
         for number in 0..10 * PEER_LINKS {
             peers.send(&format!("peer-{number}.invalid:1"), vec![1; 3]);
         }

@@ -17,7 +17,7 @@ pub struct Watching {
     pub waits: Vec<String>,
     /// The failovers under way.
     pub failovers: Vec<String>,
-    /// The last wishes of operators that were not fulfilled.
+    /// The last promotions that operators have asked for, and that were refused.
     pub refusals: Vec<String>,
 }
 

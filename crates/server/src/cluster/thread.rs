@@ -1,6 +1,7 @@
 //! The thread of the cluster.
 
 use super::facts::{Known, facts_of};
+use super::offsets::Offsets;
 use super::orders::{Orders, Purpose};
 use super::peers::Peers;
 use super::recording::Recording;
@@ -26,7 +27,6 @@ use remora_layout::limits::{
 use remora_replica::{Membership, RecordedSet};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -36,7 +36,7 @@ use std::time::Duration;
 const TURN: Duration = Duration::from_millis(HEARTBEAT_MS / 2);
 /// Between two ticks of the state machines, ns.
 const TICK_NS: u64 = HEARTBEAT_MS * 1_000_000;
-/// Offsets that Redis clients are told are so old at most, ns.
+/// The greatest age of the offsets in facts for Redis clients, ns.
 const SHOW_AGAIN_NS: u64 = 1_000_000_000;
 /// Between two tries to open a session at the coordinator.
 const CONNECT_AGAIN: Duration = Duration::from_millis(COORDINATOR_CONNECT_AGAIN_MS);
@@ -89,34 +89,13 @@ fn rest(shared: &Shared, most: Duration) -> bool {
     })
 }
 
-/// Who has asked the coordinator, and for what.
+/// What the coordinator was asked for.
 #[derive(Clone, Copy)]
 enum Asked {
     Enter(Instance),
     MemberProposes,
     Stand,
     WatcherProposes,
-}
-
-/// How far this server is with the log of its primary, or its own; and how far each replica is with that,
-/// by incarnation.
-fn offsets(shared: &Shared) -> (u64, BTreeMap<u64, u64>) {
-    if let Some(following) = shared.roles.following() {
-        return (following.applied_total.load(Ordering::Relaxed), BTreeMap::new());
-    }
-    let mut replicas = BTreeMap::new();
-    for shard in &shared.shards {
-        let mut of_shard = BTreeMap::new();
-        for of in shard.replicas() {
-            // A replica that has come back may have two sessions.
-            let applied: &mut u64 = of_shard.entry(of.replica).or_default();
-            *applied = of.applied.max(*applied);
-        }
-        for (replica, applied) in of_shard {
-            *replicas.entry(replica).or_default() += applied;
-        }
-    }
-    (shared.shards.iter().map(|shard| shard.stats().last_sequence).sum(), replicas)
 }
 
 struct Worker {
@@ -126,7 +105,9 @@ struct Worker {
     asked: HashMap<RequestId, Asked>,
     /// Once the topology has the group of this server.
     member: Option<Member>,
-    watcher: Watcher,
+    /// `None` once this server watches this cluster no more: the cluster has forgotten it, or another cluster
+    /// has its place at the coordinator.
+    watcher: Option<Watcher>,
     /// What the coordinator has said before there was a member: the last of each kind.
     before: [Option<coordinator::Event>; 2],
     topology: Option<Arc<Topology>>,
@@ -153,11 +134,7 @@ struct Worker {
     drains: Option<u64>,
     /// What the data directory is to say of the epoch that it leads, until it does.
     recording: Option<Recording>,
-    /// The cluster has forgotten this instance.
-    is_retired: bool,
     group_is_missed: bool,
-    /// Another cluster has the place of this one: this server is no watcher there.
-    has_left_watch: bool,
 }
 
 impl Worker {
@@ -174,7 +151,7 @@ impl Worker {
             coordinator,
             asked: HashMap::new(),
             member: None,
-            watcher: Watcher::new(),
+            watcher: Some(Watcher::new()),
             before: [None, None],
             topology: None,
             live: Vec::new(),
@@ -192,9 +169,7 @@ impl Worker {
             prepared: None,
             drains: None,
             recording: None,
-            is_retired: false,
             group_is_missed: false,
-            has_left_watch: false,
         }
     }
 
@@ -244,7 +219,9 @@ impl Worker {
             self.tell_member(member::Event::Tick);
             self.tell_watcher(watcher::Event::Tick);
             if let Some(topology) = &self.topology {
-                self.shared.cluster.set_watching(Watching::of(&self.watcher, topology));
+                let watcher = self.watcher.as_ref();
+                let watching = watcher.map(|of| Watching::of(of, topology)).unwrap_or_default();
+                self.shared.cluster.set_watching(watching);
             }
             if now_ns.saturating_sub(self.shown_ns) >= SHOW_AGAIN_NS {
                 self.show();
@@ -317,8 +294,8 @@ impl Worker {
     fn is_of_another_cluster(&mut self, topology: &Topology) -> bool {
         let own = self.topology.as_ref().map(|of| of.cluster);
         let is_other = own.is_some_and(|own| own != topology.cluster);
-        if is_other && !std::mem::replace(&mut self.has_left_watch, true) {
-            self.coordinator.step_down(self.now_ms());
+        if is_other && self.watcher.is_some() {
+            self.end_watch();
             tracing::error!(
                 "another cluster was made at {}: this server belongs to the one before, and follows its record no more. Start it again to let it join the new one",
                 self.settings.coordinator
@@ -327,15 +304,20 @@ impl Worker {
         is_other
     }
 
+    /// This server is no candidate for the watcher any more.
+    fn end_watch(&mut self) {
+        self.watcher = None;
+        self.coordinator.step_down(self.now_ms());
+    }
+
     /// Publishes the facts for Redis clients.
     fn show(&mut self) {
         self.shown_ns = self.now_ns();
         let Some(topology) = &self.topology else { return };
         let (own, live) = (self.me(), &self.live[..]);
-        let (own_offset, replicas) = offsets(&self.shared);
+        let offsets = &Offsets::of(&self.shared);
         let (has_coordinator, takes_changes) = (self.is_connected, self.requirement.takes_changes);
-        let replicas = &replicas;
-        let known = Known { live, own, own_offset, replicas, has_coordinator, takes_changes };
+        let known = Known { live, own, offsets, has_coordinator, takes_changes };
         self.shared.set_cluster_facts(facts_of(topology, &known));
     }
 
@@ -402,14 +384,9 @@ impl Worker {
     }
 
     fn tell_watcher(&mut self, event: watcher::Event) {
-        if self.is_retired {
-            return;
-        }
         let now_ns = self.now_ns();
-        if self.has_left_watch {
-            return;
-        }
-        for action in self.watcher.handle(now_ns, event) {
+        let Some(watcher) = &mut self.watcher else { return };
+        for action in watcher.handle(now_ns, event) {
             match action {
                 watcher::Action::Stand => {
                     let id = self.coordinator.stand(now_ns / 1_000_000);
@@ -443,9 +420,8 @@ impl Worker {
             }
             Action::Leave => _ = self.coordinator.leave(now_ms),
             Action::Retire => {
-                self.is_retired = true;
                 self.coordinator.leave(now_ms);
-                self.coordinator.step_down(now_ms);
+                self.end_watch();
             }
             // The answer says nothing new.
             Action::Refresh(version) => _ = self.coordinator.renew(now_ms, version),
@@ -464,7 +440,7 @@ impl Worker {
             Action::Withdraw(epoch) => {
                 self.orders.push(Order::Hold, Purpose::Withdraw(epoch));
             }
-            Action::Follow { primary, .. } => self.follow(primary),
+            Action::Follow(primary) => self.follow(primary),
             Action::Prepare(epoch) => self.orders.push(Order::Lead, Purpose::Prepare(epoch)),
             Action::Serve(epoch) => {
                 (self.serves, self.drains) = (Some(epoch), None);
@@ -571,7 +547,7 @@ impl Worker {
     /// The shards have applied all that was received, and this server leads.
     fn applied_all(&mut self, epoch: u64) {
         self.prepared = Some(epoch);
-        // What the shards say with this number, they say behind that.
+        // The shards' reports with this number come after that.
         self.require(self.requirement.takes_changes);
         let (of, number) = ((self.shared.incarnation, epoch), self.requirement.number);
         self.recording = self.shared.disk.as_ref().map(|disk| Recording::new(of, number, disk));
