@@ -19,14 +19,15 @@ const APPLIED: &str = "all that was received is applied";
 const COPIED: &str = "each replica that could be promoted has all of it";
 const SERVES: &str = ", and serves";
 
-/// Names of the parts, in their order, with the sum behind them.
-pub const PARTS: [&str; 7] = [
+/// Names of the parts, in their order; behind them the sum without the first one, and the whole sum.
+pub const PARTS: [&str; 8] = [
     "detection_ms",
     "election_ms",
     "replay_ms",
     "copies_ms",
     "fencing_ms",
     "notice_ms",
+    "without_detection_ms",
     "total_ms",
 ];
 
@@ -56,6 +57,7 @@ pub fn parts(killed: SystemTime, acknowledged: SystemTime, logs: &[String]) -> O
         *part = (end - before) as f64 / 1000.0;
         before = end;
     }
+    parts[PARTS.len() - 2] = (total - begins) as f64 / 1000.0;
     parts[PARTS.len() - 1] = total as f64 / 1000.0;
     Some(parts)
 }
@@ -108,7 +110,7 @@ mod tests {
     fn parts_are_told_apart_over_midnight() {
         let logs = [WATCHER.to_owned(), CHOSEN.to_owned()];
         let parts = parts(at(0), at(2210), &logs).unwrap();
-        assert_eq!(parts, [2000.0, 20.0, 5.0, 35.0, 140.0, 10.0, 2210.0]);
+        assert_eq!(parts, [2000.0, 20.0, 5.0, 35.0, 140.0, 10.0, 210.0, 2210.0]);
     }
 
     #[test]
