@@ -99,11 +99,14 @@ fn members_that_start_at_once_and_groups_that_fail_over_at_once_are_no_herd() {
     let members = groups * EACH;
     // Each joins, each group gets a primary and, one after the other, two replicas.
     assert!((members + groups..=members + 4 * groups).contains(&start.changes), "{start:?}");
-    assert!(start.coordinator.proposals <= 30 * members, "a herd of proposals: {start:?}");
+    // Members that propose at the same time draw longer and longer pauses: ten for each change with 300
+    // members, sixteen with 999.
+    assert!(start.coordinator.proposals <= 20 * start.changes, "a herd of proposals: {start:?}");
     assert!(start.read_percent(members) <= 70, "all members read each change: {start:?}");
     assert!(start.coordinator.lists <= 5 * members, "all read each list: {start:?}");
     assert_eq!((rest.changes, rest.coordinator.proposals), (0, 0), "{rest:?}");
-    assert!(rest.coordinator.requests <= 8 * members, "pings, three in a session: {rest:?}");
+    let pings = rest.coordinator.requests - rest.coordinator.topologies;
+    assert!(pings <= 8 * members, "pings, three in a session: {rest:?}");
     let leases = 2 * (EACH - 1) * 1_000 / HEARTBEAT_MS;
     assert!(rest.messages <= leases * groups, "leases: {rest:?}");
     // Promoted, out of the set or in it again.
@@ -111,6 +114,6 @@ fn members_that_start_at_once_and_groups_that_fail_over_at_once_are_no_herd() {
     assert!(one.coordinator.topologies <= 5 * members, "{one:?}");
     assert!(one.messages <= rest.messages * one.ms / 1_000 + 200, "others take part: {one:?}");
     assert!(many.changes <= 5 * at_once, "{many:?}");
-    assert!(many.coordinator.proposals <= 30 * at_once, "a herd of proposals: {many:?}");
+    assert!(many.coordinator.proposals <= 20 * many.changes, "a herd of proposals: {many:?}");
     assert!(many.read_percent(members) <= 70, "all members read each change: {many:?}");
 }
