@@ -7,10 +7,18 @@ import io.lettuce.core.cluster.ClusterTopologyRefreshOptions;
 import io.lettuce.core.cluster.RedisClusterClient;
 import io.lettuce.core.codec.StringCodec;
 import io.lettuce.core.masterreplica.MasterReplica;
+import io.lettuce.core.resource.ClientResources;
+import io.lettuce.core.resource.NettyCustomizer;
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelDuplexHandler;
+import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelPromise;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Consumer;
@@ -22,8 +30,7 @@ import java.util.function.Supplier;
  * <p>usage: Clients GROUP HOST:PORT...
  *
  * <p>Group: of the clients of Sentinel. tests/src/client_program.rs says what this program prints, and
- * when it ends. While a primary stands still, writers of its slots wait for it: Lettuce does not find the new
- * one.
+ * when it ends.
  */
 public final class Clients {
     /** Between two keys of a writer, and behind one that was not acknowledged. */
@@ -144,6 +151,55 @@ public final class Clients {
         return client.connect().sync();
     }
 
+    /**
+     * Ends a connection on which a request has had no reply for TIMEOUT, and nothing else has come either.
+     *
+     * <p>RedisClient asks a Sentinel for the primary only when it connects, and its own timeout leaves the
+     * connection open. One to a server that stands still stays open for as long as that server does.
+     */
+    private static final class Silence extends ChannelDuplexHandler {
+        private Future<?> end;
+
+        @Override
+        public void write(ChannelHandlerContext context, Object request, ChannelPromise promise) {
+            if (end == null) {
+                end = context.executor().schedule(
+                        () -> context.close(), TIMEOUT.toMillis(), TimeUnit.MILLISECONDS);
+            }
+            context.write(request, promise);
+        }
+
+        @Override
+        public void channelRead(ChannelHandlerContext context, Object reply) {
+            isOver();
+            context.fireChannelRead(reply);
+        }
+
+        @Override
+        public void channelInactive(ChannelHandlerContext context) {
+            isOver();
+            context.fireChannelInactive();
+        }
+
+        private void isOver() {
+            if (end != null) {
+                end.cancel(false);
+                end = null;
+            }
+        }
+    }
+
+    private static RedisClient endsSilence(RedisURI group) {
+        NettyCustomizer customizer = new NettyCustomizer() {
+            @Override
+            public void afterChannelInitialized(Channel channel) {
+                // In front of Lettuce's own, which make bytes of requests.
+                channel.pipeline().addFirst(new Silence());
+            }
+        };
+        return RedisClient.create(ClientResources.builder().nettyCustomizer(customizer).build(), group);
+    }
+
     private static RedisURI sentinel(String group, List<RedisURI> servers) {
         RedisURI first = servers.get(0);
         RedisURI.Builder builder = RedisURI.Builder.sentinel(first.getHost(), first.getPort(), group);
@@ -165,7 +221,7 @@ public final class Clients {
         var cluster = cluster(servers);
         var masterReplica = MasterReplica.connect(RedisClient.create(), StringCodec.UTF8, group);
         masterReplica.setReadFrom(ReadFrom.MASTER);
-        var master = RedisClient.create(group).connect();
+        var master = endsSilence(group).connect();
 
         List<Writer> writers = new ArrayList<>();
         // The slots of b and c are low ones, those of a and d are high ones.

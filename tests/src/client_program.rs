@@ -206,16 +206,9 @@ impl ClientProgram {
 
     /// Waits until every writer has set more keys than now.
     pub fn goes_on(&mut self, what: &str) {
-        self.go_on(what, &WRITERS);
-    }
-
-    /// Waits until every one of these has.
-    pub fn go_on(&mut self, what: &str, writers: &[&str]) {
-        let counts = |outcomes: &Outcomes| -> Vec<usize> {
-            writers.iter().map(|writer| outcomes.count(writer)).collect()
-        };
+        let counts = |outcomes: &Outcomes| WRITERS.map(|writer| outcomes.count(writer));
         let before = self.with(counts);
-        let what = format!("{what}: all of {writers:?} set more keys than {before:?}");
+        let what = format!("{what}: all of {WRITERS:?} set more keys than {before:?}");
         wait_until(&what, || {
             let ended = self.child.try_wait().expect("it is a child");
             assert!(ended.is_none(), "{what}: the program has ended: {ended:?}\n{}", self.log());

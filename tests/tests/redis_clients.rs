@@ -1,7 +1,6 @@
 //! Client libraries of Redis at a cluster of real processes with a real ZooKeeper, whose primary is
 //! killed, stands still, and is drained: the same clients of Redis Cluster and of Sentinel go on, what
-//! was acknowledged to them is there, and they read nothing that is older. Lettuce's go on with a primary that
-//! stands still once that one runs again.
+//! was acknowledged to them is there, and they read nothing that is older.
 
 use remora_tests::{
     ClientProgram, Library, Outcomes, Resp, ServerProcess, TestCluster, Value, WRITERS, wait_for,
@@ -68,13 +67,12 @@ impl Cluster {
         self.primary();
     }
 
-    /// Its primary stands still until another one leads, and then goes on. Writers that are to go on
-    /// meanwhile.
-    fn stop(&self, program: &mut ClientProgram, writers: &[&str]) {
+    /// Its primary stands still until all writers have gone on with another one, and then goes on itself.
+    fn stop(&self, program: &mut ClientProgram) {
         let primary = self.primary();
         self.failing[primary].signal(Signal::STOP);
         wait_for("another one leads", || self.leads().filter(|leads| *leads != primary));
-        program.go_on("the primary stands still", writers);
+        program.goes_on("the primary stands still");
         self.failing[primary].signal(Signal::CONT);
         assert_ne!(self.primary(), primary);
         program.goes_on("the former primary goes on");
@@ -122,12 +120,7 @@ fn works_through_failovers(library: Library) {
     let Some(mut program) = ClientProgram::start(library, &arguments) else { return };
     program.goes_on("the load begins");
     cluster.kill(&mut program);
-    // Lettuce's clients stay with a server that stands still: docs/redis-cluster.md.
-    let writers: &[&str] = match library {
-        Library::Lettuce => &["cluster-a", "cluster-d"],
-        _ => &WRITERS,
-    };
-    cluster.stop(&mut program, writers);
+    cluster.stop(&mut program);
     cluster.drain(&mut program);
     let outcomes = program.end();
     let Outcomes { failed, pauses, longest_ms, .. } = &outcomes;
