@@ -6,6 +6,7 @@
 //! never lead to two values.
 
 mod apply;
+mod change_turns;
 mod digest;
 mod follow;
 mod followed;
@@ -454,6 +455,11 @@ impl<J: Journal> Shard<J> {
         now: Now,
     ) -> Result<LongRead, Reply<'static>> {
         self.serve_waiters(now);
+        if request.is_write()
+            && let Some(refusal) = self.store.refusal()
+        {
+            return Err(Reply::status(refusal));
+        }
         let depends_on = self.store.lag.begin_command();
         self.store.only_reads = true;
         let begun = match self.types.get_mut(request.kind()) {
@@ -461,7 +467,10 @@ impl<J: Journal> Shard<J> {
             None => Err(Status::Malformed),
         };
         match begun {
-            Ok(read) => Ok(LongRead { hash, ..read }),
+            Ok(read) => {
+                let key = request.is_write().then(|| key.into());
+                Ok(LongRead { hash, key, ..read })
+            }
             Err(status) => Err(waiting(Reply::status(status), depends_on)),
         }
     }
@@ -481,12 +490,13 @@ impl<J: Journal> Shard<J> {
     }
 
     /// Continues a long read for one turn of the shard, and appends the results to `found`. The
-    /// results wait for [`Shard::wait_of`].
+    /// results wait for [`Shard::wait_of`]. An operation that changes its key does that in its last
+    /// turn.
     ///
     /// # Errors
-    /// The status of the reply: the object was removed meanwhile.
+    /// The status of the reply: the object was removed meanwhile, or the change is refused.
     pub fn read_turn(
-        &self,
+        &mut self,
         read: &mut LongRead,
         found: &mut Vec<u8>,
         now: Now,
@@ -494,6 +504,9 @@ impl<J: Journal> Shard<J> {
         if let Some(flush) = read.flush {
             let (ended, number) = (self.store.flushes.have_ended(flush), flush.keys as i64);
             return Ok(Turn { ended, number, ..Turn::default() });
+        }
+        if read.key.is_some() {
+            return self.change_turn(read, found, now);
         }
         let of = self.types.get(read.type_id);
         of.ok_or(Status::Malformed)?.read_turn(&self.store, read, found, now)

@@ -58,7 +58,7 @@ fn reads(shard: &Shard, number: u64) -> bool {
 }
 
 /// The flush's answer, if it is at its end.
-fn answer(shard: &Shard, flush: &mut LongRead) -> Option<i64> {
+fn answer(shard: &mut Shard, flush: &mut LongRead) -> Option<i64> {
     let turn = shard.read_turn(flush, &mut Vec::new(), NOW).unwrap();
     turn.ended.then_some(turn.number)
 }
@@ -69,7 +69,7 @@ fn a_turn_removes_no_more_than_its_share_and_the_end_comes_last() {
         let mut shard = filled(20_000, buckets);
         let mut flush = shard.begin_flush(None).unwrap();
         let (mut turns, mut left) = (0, 20_000);
-        while answer(&shard, &mut flush).is_none() {
+        while answer(&mut shard, &mut flush).is_none() {
             assert!(shard.wants_release());
             let live = (0..20_000).filter(|&number| reads(&shard, number)).count() as u64;
             assert!(left - live <= FLUSH_TURN_KEYS + CHAIN, "{} in a turn", left - live);
@@ -78,7 +78,7 @@ fn a_turn_removes_no_more_than_its_share_and_the_end_comes_last() {
             turns += 1;
         }
         assert!(!(0..20_000).any(|number| reads(&shard, number)), "all are dead when it answers");
-        assert_eq!(answer(&shard, &mut flush), Some(20_000));
+        assert_eq!(answer(&mut shard, &mut flush), Some(20_000));
         let most = 20_000 / FLUSH_TURN_KEYS + buckets / FLUSH_TURN_BUCKETS + 2;
         assert!(turns > 20_000 / (FLUSH_TURN_KEYS + CHAIN) && turns <= most, "{turns} turns");
         shard.audit().unwrap();
@@ -106,7 +106,7 @@ fn commands_go_on_and_see_an_empty_shard_from_the_first_turn_on() {
     let mut step = || random.bits() >> 33;
     let mut during = 0;
     for round in 0..20_000 {
-        during += answer(&shard, &mut flush).is_none() as u64;
+        during += answer(&mut shard, &mut flush).is_none() as u64;
         // The table grows beneath it, too.
         let number = step() % 9_000;
         match step() % 5 {
@@ -131,7 +131,7 @@ fn commands_go_on_and_see_an_empty_shard_from_the_first_turn_on() {
         }
     }
     assert!(during > 500, "{during}");
-    assert_eq!(answer(&shard, &mut flush), Some(5_000));
+    assert_eq!(answer(&mut shard, &mut flush), Some(5_000));
     for number in 0..9_000 {
         assert_eq!(get(&mut shard, number), model.get(&number).cloned());
     }
@@ -148,7 +148,7 @@ fn what_several_keys_are_set_to_meanwhile_stays() {
     let pairs = Pairs::parse(&list).unwrap();
     let reply = shard.execute(&Command::MultiSet { pairs }, KeyHash(0), NOW);
     assert_eq!(reply.status, Status::Ok);
-    while answer(&shard, &mut flush).is_none() {
+    while answer(&mut shard, &mut flush).is_none() {
         shard.release_some(NOW);
     }
     assert_eq!(count(&mut shard), 100);
@@ -165,12 +165,12 @@ fn a_second_flush_removes_what_was_set_since_and_both_end() {
     let mut second = shard.begin_flush(None).unwrap();
     assert_eq!(count(&mut shard), 0);
     set(&mut shard, 7, b"after");
-    assert_eq!(answer(&shard, &mut first), None);
-    while answer(&shard, &mut second).is_none() {
+    assert_eq!(answer(&mut shard, &mut first), None);
+    while answer(&mut shard, &mut second).is_none() {
         shard.release_some(NOW);
     }
-    assert_eq!(answer(&shard, &mut first), Some(3_000));
-    assert_eq!(answer(&shard, &mut second), Some(500));
+    assert_eq!(answer(&mut shard, &mut first), Some(3_000));
+    assert_eq!(answer(&mut shard, &mut second), Some(500));
     assert_eq!((count(&mut shard), get(&mut shard, 7)), (1, Some(b"after".to_vec())));
     shard.audit().unwrap();
 }
@@ -191,7 +191,7 @@ fn a_tree_is_dead_with_all_its_nodes_before_the_answer() {
         shard.execute(&Command::Exists { key: b"tree" }, shard.hash(b"tree"), NOW).number,
         0
     );
-    while answer(&shard, &mut flush).is_none() {
+    while answer(&mut shard, &mut flush).is_none() {
         shard.release_some(NOW);
     }
     // Bounded: each turn releases something.
@@ -218,7 +218,7 @@ fn writes_that_need_room_go_on_with_it() {
         // More than was free: only these commands call `release_some`.
         (10_000..10_000 + held).for_each(|number| set(&mut shard, number, &value));
         shard.audit().unwrap();
-        while answer(&shard, &mut flush).is_none() {
+        while answer(&mut shard, &mut flush).is_none() {
             shard.release_some(NOW);
         }
         assert!((0..held).all(|number| get(&mut shard, number).is_none()));
@@ -239,7 +239,7 @@ fn keys_that_expire_or_are_met_meanwhile_are_counted_once() {
     }
     let mut flush = shard.begin_flush(None).unwrap();
     let later = Now { unix_ms: NOW.unix_ms + 20, ..NOW };
-    while answer(&shard, &mut flush).is_none() {
+    while answer(&mut shard, &mut flush).is_none() {
         shard.tick(later);
         assert_eq!(count(&mut shard), 0);
         shard.audit().unwrap();
@@ -343,7 +343,7 @@ fn flushes_of_several_databases_do_not_mix() {
         }
         together = together.max(flushes.len());
         flushes.retain_mut(|(flush, keys)| {
-            let answer = answer(&shard, flush);
+            let answer = answer(&mut shard, flush);
             assert!(answer.is_none_or(|told| told == *keys));
             ended += answer.is_some() as u64;
             answer.is_none()

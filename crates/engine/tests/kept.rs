@@ -45,7 +45,7 @@ fn a_change_is_not_copied_for_more_readers_than_may_be() {
         let taken = peak_bytes() - before;
         let most = ARENA_BYTES / KEPT_PARTS_SHARE as usize;
         assert!(taken < 8 * most, "{taken} bytes were taken, {most} may be kept");
-        let turn = |read| shard.read_turn(read, &mut Vec::new(), Now::default());
+        let mut turn = |read| shard.read_turn(read, &mut Vec::new(), Now::default());
         let whole = reads.iter_mut().filter_map(|read| turn(read).ok()).count();
         assert!((1..=most / VALUE_BYTES).contains(&whole), "{whole}");
     });

@@ -3,7 +3,7 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
-use remora_layout::limits::{CHUNK_BYTES, CHUNK_ENTRIES, WHOLE_ENTRIES};
+use remora_layout::limits::{CHUNK_BYTES, CHUNK_ENTRIES, LIST_TURN_CHUNKS, WHOLE_ENTRIES};
 use remora_protocol::list::{ListCommand, Search, Side};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items};
@@ -324,6 +324,147 @@ fn a_read_in_turns_gives_the_list_as_it_was() {
         release_all(&mut shard);
         shard.audit().unwrap();
     }
+}
+
+/// A change that looks for its elements in turns: LREM or LINSERT of this value.
+fn looked_for(random: &mut Random, value: &[u8], pair: &mut Vec<u8>) -> (i64, bool) {
+    *pair = encoded([value, b"put beside"]);
+    (random.below(9) as i64 - 4, random.one_in(2))
+}
+
+/// What the list has to become in the last turn, and the number of the reply.
+fn changed(list: &mut List, value: &[u8], insert: Option<bool>, count: i64) -> i64 {
+    let Some(after) = insert else {
+        let gone = matches(list, value, count);
+        gone.iter().rev().for_each(|at| drop(list.remove(*at)));
+        return gone.len() as i64;
+    };
+    match list.iter().position(|of| of == value) {
+        None => -1,
+        Some(at) => {
+            list.insert(at + usize::from(after), b"put beside".to_vec());
+            list.len() as i64
+        }
+    }
+}
+
+#[test]
+fn elements_are_looked_for_in_bounded_turns_beside_changes() {
+    let mut most_turns = 0;
+    for seed in 0..60 {
+        let mut shard = shard(32 << 20, Eviction::None);
+        let mut list = long(&mut shard, b"l", 60_000);
+        let mut random = Random::new(seed);
+        // Some are there, far behind, and some come while the search goes on.
+        let value = b"looked for".to_vec();
+        for _ in 0..random.below(4) {
+            let index = random.below(list.len());
+            list[index] = value.clone();
+            of(&mut shard, b"l", ListCommand::SetAt { index: index as i64, value: &value });
+        }
+        let mut pair = Vec::new();
+        let (count, after) = looked_for(&mut random, &value, &mut pair);
+        let insert = random.one_in(3).then_some(after);
+        let request = match insert {
+            None => ListCommand::Remove { count, value: &value }.request(),
+            Some(after) => {
+                let pivot_and_value = Items::parse(&pair).unwrap();
+                ListCommand::Insert { after, pivot_and_value }.request()
+            }
+        };
+        let at = (&b"l"[..], shard.hash(b"l"));
+        let mut read = shard.begin_read(at, request, NOW).unwrap();
+        let mut turns = 0;
+        let number = loop {
+            let (before, was) = (shard.stats().list_chunks_searched, shard.last_sequence());
+            let turn = shard.read_turn(&mut read, &mut Vec::new(), NOW).unwrap();
+            let looked_at = shard.stats().list_chunks_searched - before;
+            assert!(looked_at <= LIST_TURN_CHUNKS, "{looked_at} chunks in one turn");
+            if turn.ended {
+                // One change at most.
+                assert!(shard.last_sequence() <= was + 1);
+                break turn.number;
+            }
+            assert_eq!(shard.last_sequence(), was, "only the last turn changes anything");
+            turns += 1;
+            for _ in 0..random.below(12) {
+                between(&mut shard, &mut list, &value, &mut random);
+            }
+        };
+        most_turns = most_turns.max(turns);
+        assert_eq!(number, changed(&mut list, &value, insert, count), "seed {seed}");
+        assert_eq!(range(&mut shard, b"l", 0, -1), Vec::from(list), "seed {seed}");
+        shard.audit().unwrap();
+    }
+    assert!(most_turns >= 600 / LIST_TURN_CHUNKS, "{most_turns}");
+}
+
+/// A change of the list between two turns; often it brings or takes the value that is looked for.
+fn between(shard: &mut Shard, list: &mut List, value: &[u8], random: &mut Random) {
+    let index = random.below(list.len());
+    match random.below(6) {
+        0 => {
+            list[index] = value.to_vec();
+            of(shard, b"l", ListCommand::SetAt { index: index as i64, value });
+        }
+        1 => {
+            let pivot = list[random.below(list.len().min(200))].clone();
+            let pair = encoded([&pivot[..], value]);
+            let pivot_and_value = Items::parse(&pair).unwrap();
+            let request = ListCommand::Insert { after: true, pivot_and_value };
+            of(shard, b"l", request);
+            let at = list.iter().position(|of| *of == pivot).unwrap();
+            list.insert(at + 1, value.to_vec());
+        }
+        2 => {
+            let side = if random.one_in(2) { Side::Left } else { Side::Right };
+            push(shard, b"l", side, &[value.to_vec(), b"other".to_vec()]);
+            for item in [value.to_vec(), b"other".to_vec()] {
+                match side {
+                    Side::Left => list.push_front(item),
+                    Side::Right => list.push_back(item),
+                }
+            }
+        }
+        3 => {
+            let gone = matches(list, value, 1);
+            of(shard, b"l", ListCommand::Remove { count: 1, value });
+            gone.iter().for_each(|at| drop(list.remove(*at)));
+        }
+        4 => {
+            let (start, stop) = (random.below(300) as i64, -1 - random.below(300) as i64);
+            *list = part(list, start, stop).into();
+            of(shard, b"l", ListCommand::Trim { start, stop });
+        }
+        _ => change(shard, b"l", list, random),
+    }
+}
+
+#[test]
+fn a_list_that_comes_anew_is_looked_through_anew() {
+    let mut shard = shard(32 << 20, Eviction::None);
+    long(&mut shard, b"l", 60_000);
+    let request = ListCommand::Remove { count: 0, value: b"e59999" }.request();
+    let at = (&b"l"[..], shard.hash(b"l"));
+    let mut read = shard.begin_read(at, request, NOW).unwrap();
+    assert!(!shard.read_turn(&mut read, &mut Vec::new(), NOW).unwrap().ended);
+    ask(&mut shard, &Command::Del { key: b"l" });
+    release_all(&mut shard);
+    let mut list = long(&mut shard, b"l", 60_000);
+    let turn = loop {
+        let turn = shard.read_turn(&mut read, &mut Vec::new(), NOW).unwrap();
+        if turn.ended {
+            break turn;
+        }
+    };
+    assert_eq!(turn.number, changed(&mut list, b"e59999", None, 0));
+    assert_eq!(range(&mut shard, b"l", 0, -1), Vec::from(list));
+    // Without a list there is nothing to change.
+    let mut read = shard.begin_read(at, request, NOW).unwrap();
+    assert!(!shard.read_turn(&mut read, &mut Vec::new(), NOW).unwrap().ended);
+    ask(&mut shard, &Command::Del { key: b"l" });
+    let turn = shard.read_turn(&mut read, &mut Vec::new(), NOW).unwrap();
+    assert_eq!((turn.ended, turn.number), (true, 0));
 }
 
 #[test]

@@ -8,7 +8,8 @@ use remora_index::hash::ObjectRef;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
-    SET_BIN_MEMBERS, SET_BIN_MOST_MEMBERS, WHOLE_INTEGERS, WHOLE_ITEM_BYTES, WHOLE_ITEMS,
+    MAX_COMMAND_ITEMS, POP_TURN_MEMBERS, SET_BIN_MEMBERS, SET_BIN_MOST_MEMBERS, WHOLE_INTEGERS,
+    WHOLE_ITEM_BYTES, WHOLE_ITEMS,
 };
 use remora_layout::packed_set::part_holds;
 use remora_layout::part::{part_hash_seed, root_of_word};
@@ -384,6 +385,100 @@ fn a_read_in_turns_tells_of_the_set_as_it_was() {
         release_all(&mut shard);
         shard.audit().unwrap();
     }
+}
+
+/// An operation in turns, beside changes between them: what it gives, its number, and its turns.
+fn in_turns(
+    shard: &mut Shard,
+    command: SetCommand<'_>,
+    mut between: impl FnMut(&mut Shard),
+) -> (Vec<u8>, i64, usize) {
+    let at = (&b"s"[..], shard.hash(b"s"));
+    let mut read = shard.begin_read(at, command.request(), NOW).unwrap();
+    let (mut found, mut turns) = (Vec::new(), 0);
+    loop {
+        let turn = shard.read_turn(&mut read, &mut found, NOW).unwrap();
+        turns += 1;
+        if turn.ended {
+            return (found, turn.number, turns);
+        }
+        between(shard);
+    }
+}
+
+#[test]
+fn more_members_than_one_change_may_take_leave_in_pieces() {
+    const COUNT: u64 = MAX_COMMAND_ITEMS as u64 + 10_000;
+    let mut shard = shard(64 << 20, Eviction::None);
+    let mut model = fill(&mut shard, b"s", 0..100_000);
+    let (mut added, mut at) = (Set::new(), 200_000);
+    let mut sequence = shard.last_sequence();
+    let (found, number, turns) = in_turns(&mut shard, SetCommand::Pop { count: COUNT }, |shard| {
+        // Each turn is one change of so many members at most, and others come between.
+        assert_eq!(shard.last_sequence(), sequence + 1);
+        let of = member(at);
+        assert_eq!(add(shard, b"s", &[&of]), (Status::Ok, 1));
+        added.insert(of);
+        (at, sequence) = (at + 1, shard.last_sequence());
+    });
+    let popped = as_set(&found);
+    assert_eq!((number as u64, popped.len() as u64), (COUNT, COUNT));
+    assert!(turns as u64 > COUNT / POP_TURN_MEMBERS, "{turns}");
+    model.extend(added);
+    assert!(popped.is_subset(&model));
+    assert_eq!(all(&mut shard, b"s"), &model - &popped);
+    shard.audit().unwrap();
+}
+
+#[test]
+fn all_members_of_a_large_set_leave_as_one_change() {
+    let mut shard = shard(64 << 20, Eviction::None);
+    let model = fill(&mut shard, b"s", 0..100_000);
+    let (before, mut is_first) = (shard.last_sequence(), true);
+    let (found, number, _) =
+        in_turns(&mut shard, SetCommand::Pop { count: u64::MAX >> 1 }, |shard| {
+            if std::mem::take(&mut is_first) {
+                assert_eq!(shard.last_sequence(), before + 1);
+                assert_eq!(of(shard, b"s", SetCommand::Length).1, 0);
+                // What comes now is another set.
+                assert_eq!(add(shard, b"s", &[b"new"]), (Status::Ok, 1));
+            }
+            shard.release_some(NOW);
+        });
+    assert_eq!(number as usize, model.len());
+    assert_eq!(as_set(&found), model);
+    assert_eq!(all(&mut shard, b"s"), Set::from([b"new".to_vec()]));
+    release_all(&mut shard);
+    shard.audit().unwrap();
+}
+
+#[test]
+fn a_few_members_are_drawn_without_a_look_at_all() {
+    let mut shard = shard(64 << 20, Eviction::None);
+    let model = fill(&mut shard, b"s", 0..100_000);
+    let (mut seen, draw) = (Set::new(), |shard: &mut Shard, count| {
+        let (found, number, turns) = in_turns(shard, SetCommand::Random { count }, |_| {});
+        let members = as_set(&found);
+        assert_eq!((number as usize, members.len()), (count as usize, count as usize));
+        (members, turns)
+    });
+    for _ in 0..200 {
+        let (members, turns) = draw(&mut shard, 1_000);
+        assert_eq!(turns, 1);
+        assert!(members.is_subset(&model));
+        seen.extend(members);
+    }
+    // 200,000 lots leave some 13.5 % of the members: e^-2.
+    let share = seen.len() as f64 / model.len() as f64;
+    assert!((0.85..0.88).contains(&share), "{share}");
+    assert!(draw(&mut shard, 90_000).1 > 10);
+    // Where most members have gone, all that is left is read.
+    let mut left: Vec<Vec<u8>> = model.into_iter().collect();
+    for some in left.split_off(100).chunks(1_000) {
+        let some: Vec<&[u8]> = some.iter().map(Vec::as_slice).collect();
+        remove(&mut shard, b"s", &some);
+    }
+    assert!(draw(&mut shard, 20).0.is_subset(&left.into_iter().collect()));
 }
 
 #[test]

@@ -285,6 +285,11 @@ pub const CHUNK_ENTRIES: usize = 100;
 pub const CHUNK_BYTES: usize = 8 << 10;
 /// Bytes of the longest chunk that a client reads one-sidedly: one of [`CHUNK_BYTES`] in its slot.
 pub const CHUNK_READ_BYTES: usize = CHUNK_BYTES + CHUNK_BYTES / 4;
+/// Chunks that one turn of a search in a list looks at, for LREM and LINSERT: some ten microseconds
+/// with short elements. More, if more was added to the list since the last turn.
+pub const LIST_TURN_CHUNKS: u64 = 256;
+/// Bytes of entries that a turn of such a search, or of LRANGE and LPOS, looks at, about.
+pub const LIST_TURN_BYTES: usize = 256 << 10;
 /// Chunks that a client walks one-sidedly for a range of a list, at most: each of them is a round
 /// trip. Further ones are asked for.
 pub const LIST_READ_CHUNKS: u64 = 8;
@@ -303,6 +308,18 @@ pub const COMBINE_TURN_MEMBERS: usize = 4_096;
 pub const MAX_COMMAND_ITEMS: usize = 65_536;
 /// Members of a GEO key in one command, for the same reason: each one is a change of a tree.
 pub const MAX_COMMAND_MEMBERS: usize = 8_192;
+/// Different elements of an object that one turn draws by lot, at most, and at most a quarter of all:
+/// more are chosen by a read of all of them. Less than a millisecond.
+pub const DRAWN_AT_ONCE: u64 = 1024;
+/// Buckets that such a turn looks at for each of them, about: beyond them the object has lost most of
+/// its elements.
+pub const DRAWN_BUCKETS: u64 = 8;
+/// Members that SPOP of more than [`MAX_COMMAND_ITEMS`] takes in one turn, as one change; their bytes.
+pub const POP_TURN_MEMBERS: u64 = 8_192;
+/// See [`POP_TURN_MEMBERS`].
+pub const POP_TURN_BYTES: u64 = 1 << 20;
+/// Bytes of members that such a SPOP gives, about: then it ends.
+pub const POP_REPLY_BYTES: usize = MAX_REPLY_BYTES / 2;
 /// Approximate bytes that one turn of a read of an object's parts returns: one reply's.
 pub const PARTS_TURN_BYTES: usize = 48 << 10;
 /// Buckets that such a turn looks at, at most: a table from which most parts were removed has many

@@ -4,6 +4,7 @@ use super::kept::Elements;
 use crate::store::Store;
 use remora_arena::Journal;
 use remora_index::hash::{record_key, record_value};
+use std::collections::BTreeSet;
 
 /// Random numbers from a seed: SplitMix64 (Steele, Lea and Flood 2014). A weaker mixing of a counter
 /// makes the lots for a bucket and for a place in it depend on each other.
@@ -72,4 +73,22 @@ impl Draw {
         }
         None
     }
+}
+
+/// Draws this many different elements of an object of parts, each equally likely: the slots of their
+/// parts, and their places there. `None` if that takes more than so many buckets.
+pub(crate) fn draw_different<E: Elements, J: Journal>(
+    store: &Store<J>,
+    root: u32,
+    random: &mut Random,
+    (wanted, mut buckets): (u64, u64),
+) -> Option<Vec<(u32, u64)>> {
+    let (mut drawn, mut known, mut draw) = (Vec::new(), BTreeSet::new(), Draw::default());
+    while (drawn.len() as u64) < wanted {
+        let place = draw.go_on::<E, J>(store, root, random, &mut buckets)?;
+        if known.insert(place) {
+            drawn.push(place);
+        }
+    }
+    Some(drawn)
 }

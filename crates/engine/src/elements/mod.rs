@@ -10,7 +10,7 @@ mod dump;
 mod kept;
 mod reading;
 
-pub(crate) use draw::{Draw, Random};
+pub(crate) use draw::{Random, draw_different};
 pub(crate) use dump::dump_parts;
 pub(crate) use kept::{Elements, Held, packed_of};
 pub(crate) use reading::{Reading, ScanOptions, with_drawn};
@@ -21,8 +21,8 @@ use crate::types::object::{LongRead, On, Turn, find as find_key, resume};
 use remora_arena::{ArenaFull, Journal, kind_of};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::limits::PARTS_TURN_BYTES;
-use remora_protocol::message::Status;
 use remora_protocol::Command;
+use remora_protocol::message::Status;
 
 /// Buckets of a table of parts that one step of a digest adds up.
 const DIGEST_BUCKETS: u64 = 64;

@@ -1,11 +1,13 @@
 //! Reads of many elements: all, random ones, some at a time.
 
-use super::draw::{Draw, Random};
+use super::draw::{Draw, Random, draw_different};
 use super::kept::{Elements, Held, packed_of};
 use crate::store::{PartsRead, Store};
 use remora_arena::{Journal, Slot, slot_of};
 use remora_index::hash::{record_key, record_value};
-use remora_layout::limits::{PARTS_TURN_BUCKETS, PARTS_TURN_BYTES, SCAN_BYTES, SCAN_PARTS};
+use remora_layout::limits::{
+    DRAWN_AT_ONCE, DRAWN_BUCKETS, PARTS_TURN_BUCKETS, PARTS_TURN_BYTES, SCAN_BYTES, SCAN_PARTS,
+};
 use remora_protocol::Items;
 use remora_protocol::elements::Told;
 use remora_protocol::glob::Glob;
@@ -106,7 +108,7 @@ impl Reading {
     ) -> Self {
         let Some(held) = held.filter(|_| count != 0) else { return Self::made(Vec::new(), 0) };
         let wanted = count.unsigned_abs();
-        let random = Random(seed);
+        let mut random = Random(seed);
         if count > 0 && wanted >= elements {
             return Self::all::<E, J>(store, (Some(held), elements), told);
         }
@@ -115,17 +117,43 @@ impl Reading {
             let how = How::Any { root, wanted, random, draw: Draw::default(), told };
             return Self { how, items: 0 };
         }
+        if let (Held::Parts(root), true) = (held, wanted <= DRAWN_AT_ONCE.min(elements / 4)) {
+            let drawn = Self::drawn::<E, J>(store, root.slot.slot, &mut random, (wanted, told));
+            if let Some(list) = drawn {
+                return Self::made(list, wanted * items_each(told));
+            }
+        }
         let how = match Self::all::<E, J>(store, (Some(held), elements), Told::Both).how {
             How::All(read) => How::Some { read, wanted, left: elements, random, told },
             How::Made(all) if count < 0 => How::AnyOf { all, wanted, random, told },
             How::Made(all) => {
-                let (mut list, mut random) = (Vec::new(), random);
+                let mut list = Vec::new();
                 choose(&all, (wanted, elements), &mut random, told, &mut list);
                 How::Made(list)
             }
             How::Some { .. } | How::AnyOf { .. } | How::Any { .. } => unreachable!("all of them"),
         };
         Self { how, items: wanted.saturating_mul(items_each(told)) }
+    }
+
+    /// A few different elements of an object of parts, by lot. `None` if that is more than a turn's
+    /// work: they are long, or most of what was there has gone.
+    fn drawn<E: Elements, J: Journal>(
+        store: &Store<J>,
+        root: u32,
+        random: &mut Random,
+        (wanted, told): (u64, Told),
+    ) -> Option<Vec<u8>> {
+        let buckets = PARTS_TURN_BUCKETS + DRAWN_BUCKETS * wanted;
+        let drawn = draw_different::<E, J>(store, root, random, (wanted, buckets))?;
+        let mut list = Vec::new();
+        for place in drawn {
+            with_drawn::<E, J>(store, place, |name, value| push(told, name, value, &mut list));
+            if list.len() > SCAN_BYTES {
+                return None;
+            }
+        }
+        Some(list)
     }
 
     /// The number of items in all; once it has ended, the number returned.

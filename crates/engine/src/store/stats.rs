@@ -58,6 +58,8 @@ pub struct ShardStats {
     pub ask_only: u64,
     /// Records whose bytes are held for a download.
     pub pinned: u64,
+    /// Chunks of lists that LREM and LINSERT have looked at.
+    pub list_chunks_searched: u64,
     /// Trees of places.
     pub trees: u64,
     /// Objects in all trees.

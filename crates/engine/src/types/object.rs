@@ -62,14 +62,50 @@ pub struct LongRead {
     pub(crate) hash: KeyHash,
     /// Those of the other keys that it looks at.
     pub(crate) others: Vec<KeyHash>,
+    /// The key, if it is no read, but changes it.
+    pub(crate) key: Option<Box<[u8]>>,
+    /// What it has taken from the key.
+    pub(crate) taken: Taken,
     /// It is no read, but waits for this flush.
     pub(crate) flush: Option<Flush>,
+}
+
+/// What an operation in turns has taken from its key: elements, and their bytes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Taken {
+    pub elements: u64,
+    pub bytes: usize,
+}
+
+/// What a turn of an operation that changes its key has come to.
+pub(crate) enum ChangeStep {
+    /// It goes on in the next turn.
+    More,
+    /// It has ended; the reply has this number, and what was taken.
+    Ended(i64),
+    /// This encoded command takes something. It is carried out in the same turn, and what it gives is
+    /// told; the operation goes on.
+    Take(Vec<u8>),
+    /// This encoded command is the change. If it succeeds, the operation is a read from now on, with
+    /// this state.
+    Read { command: Vec<u8>, state: Box<dyn Any + Send> },
+    /// This encoded command is the change: it is carried out in the same turn. If that succeeds, the
+    /// reply has this number.
+    Change { command: Vec<u8>, number: i64 },
 }
 
 impl LongRead {
     /// A read of this type, of a key that the shard knows.
     pub(crate) fn new(type_id: Kind, state: Box<dyn Any + Send>) -> Self {
-        Self { type_id, state, hash: KeyHash(0), others: Vec::new(), flush: None }
+        Self {
+            type_id,
+            state,
+            hash: KeyHash(0),
+            others: Vec::new(),
+            key: None,
+            taken: Taken::default(),
+            flush: None,
+        }
     }
 
     /// The state that waits for a flush, for all types.
@@ -124,7 +160,8 @@ pub(crate) trait Type<J: Journal>: Send {
         request: Request<'_>,
     ) -> Reply<'s>;
 
-    /// Begins an operation that is answered in turns.
+    /// Begins an operation that is answered in turns: a read ([`Type::read_turn`]), or one that
+    /// changes its key ([`Type::change_turn`]).
     ///
     /// # Errors
     /// The status to reply with.
@@ -146,6 +183,19 @@ pub(crate) trait Type<J: Journal>: Send {
         found: &mut Vec<u8>,
         now: Now,
     ) -> Result<Turn, Status>;
+
+    /// Continues, for one turn, an operation that changes its key.
+    ///
+    /// # Errors
+    /// The status to reply with; nothing is changed.
+    fn change_turn(
+        &mut self,
+        _store: &mut Store<J>,
+        _on: On<'_>,
+        _read: &mut LongRead,
+    ) -> Result<ChangeStep, Status> {
+        Err(Status::Malformed)
+    }
 
     /// Removes duplicates from all results of a long read.
     fn tidy(&self, _found: &mut Vec<u8>) {}

@@ -95,7 +95,8 @@ pub enum SetCommand<'a> {
         members: Items<'a>,
     },
     /// Removes random members, and gives them as [`Items`]; `number` counts them. More than
-    /// [`MAX_COMMAND_ITEMS`] are `TooLarge`.
+    /// [`MAX_COMMAND_ITEMS`] go in turns: all members of the set as one change, fewer in pieces, each of
+    /// them a change; it ends early where the reply would become too long.
     Pop {
         /// Most members.
         count: u64,
@@ -273,7 +274,11 @@ impl<'a> Operation<'a> for SetCommand<'a> {
     }
 
     fn is_long(&self) -> bool {
-        matches!(self, Self::All | Self::Random { .. } | Self::Combine { .. })
+        match self {
+            Self::All | Self::Random { .. } | Self::Combine { .. } => true,
+            Self::Pop { count } => *count > MAX_COMMAND_ITEMS as u64,
+            _ => false,
+        }
     }
 }
 

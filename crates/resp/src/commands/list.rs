@@ -326,7 +326,7 @@ const LREM: CommandSpec = CommandSpec {
     summary: "Removes elements that equal a value; returns how many.",
     complexity: "O(N) where N is the number of elements",
     notes: "COUNT above 0: so many at most, from the first one on; below 0: from the last one on; \
-0: all.",
+0: all. They are looked for in turns, and removed as one change.",
     arguments: &[KEY, Argument::new("count", Kind::Integer), ELEMENT],
     parse: |words, _| {
         let (count, value) = (number(words.get(2))?, value(words.get(3))?);

@@ -213,7 +213,7 @@ const SRANDMEMBER: CommandSpec = CommandSpec {
     keys: KeyPlaces::one(&["RO", "access"]),
     summary: "Returns random members.",
     complexity: "O(N) where N is the number of members that are told, or of all of them, which \
-are looked at in turns, if the count is positive",
+are looked at in turns, if the count is positive and above 1,024 or a quarter of them",
     notes: "Without a count one member, or null. A positive count: so many different ones at most. \
 A negative one: so many, of which some may be the same.",
     arguments: &[KEY, Argument::new("count", Kind::Integer).optional()],
@@ -243,22 +243,16 @@ const SPOP: CommandSpec = CommandSpec {
     keys: KeyPlaces::one(&["RW", "access", "delete"]),
     summary: "Removes random members and returns them.",
     complexity: "O(N) where N is the number of members that are returned",
-    notes: "Without a count one member, or null. One change: of at most 65,536 members, more are an \
-error.",
+    notes: "Without a count one member, or null. Up to 65,536 members, or all that the set has, are one \
+change; more leave in pieces of some thousand, until the reply has 32 MiB. Others see the set between two \
+pieces.",
     arguments: &[KEY, Argument::new("count", Kind::Integer).optional()],
     parse: spop,
     ..WRITES
 };
 
-/// The error where more members are to be removed than one change may.
-const TOO_MANY: &[(Status, &str)] =
-    &[(Status::TooLarge, "ERR more than 65536 members in one command: use several")];
-const _: () = assert!(MAX_COMMAND_ITEMS == 65_536);
-
-static POP_ONE: ObjectReply =
-    ObjectReply { command: "spop", shape: Shape::OneItem, errors: TOO_MANY };
-static POP: ObjectReply =
-    ObjectReply { command: "spop", shape: Shape::List(ListForm::Set), errors: TOO_MANY };
+static POP_ONE: ObjectReply = ObjectReply::new("spop", Shape::OneItem);
+static POP: ObjectReply = list("spop", ListForm::Set);
 
 fn spop(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let count = match words.len() {

@@ -64,14 +64,15 @@ impl Searching {
     /// follow it, and the sequence that it waits for. Returns true at the search's end.
     pub fn turn<J: Journal>(
         &mut self,
-        shard: &Shard<J>,
+        shard: &mut Shard<J>,
         (found, now): (&mut Vec<u8>, Now),
         mut send: impl FnMut(&ReplyHeader, &[u8], u64) -> Result<(), SessionError>,
     ) -> Result<bool, SessionError> {
         found.clear();
         let Self { id, stamp, read } = self;
+        let turn = shard.read_turn(read, found, now);
         let wait = shard.wait_of(read);
-        let turn = match shard.read_turn(read, found, now) {
+        let turn = match turn {
             Ok(turn) => turn,
             Err(status) => {
                 send(&reply_header(&Reply::status(status), *id, *stamp), &[], wait)?;

@@ -89,7 +89,7 @@ impl Lists {
             Side::Right => Change::PushedBack(run.lengths.len() as u64),
         };
         let listed = self.listed(root);
-        listed.dumps.note(change);
+        listed.note(change);
         Ok(listed.chain.length())
     }
 
@@ -318,7 +318,7 @@ impl Lists {
                         listed.chain.cut(memory, (from, back), dropped);
                     });
                 });
-                self.listed(root).dumps.note(Change::Kept { from, keep });
+                self.listed(root).note(Change::Kept { from, keep });
                 Ok(())
             }
         }

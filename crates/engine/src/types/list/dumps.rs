@@ -26,8 +26,10 @@ pub(super) enum Change<'a> {
     PushedBack(u64),
     /// So many were removed from the front, and all behind so many others.
     Kept { from: u64, keep: u64 },
-    /// One was added before the element of this index.
-    Inserted(u64),
+    /// One, this entry, was added before the element of this index.
+    Inserted(u64, &'a [u8]),
+    /// The element of this index was replaced by this entry.
+    Replaced(u64, &'a [u8]),
     /// Those of these indexes were removed.
     Removed(&'a [u32]),
 }
@@ -42,8 +44,9 @@ impl Dumping {
             Change::PushedFront(count) => self.given += count,
             Change::PushedBack(count) => self.added += count,
             Change::Kept { from, keep } => self.given = self.given.saturating_sub(from).min(keep),
-            Change::Inserted(index) if index < self.given => self.given += 1,
-            Change::Inserted(_) => self.added += 1,
+            Change::Inserted(index, _) if index < self.given => self.given += 1,
+            Change::Inserted(..) => self.added += 1,
+            Change::Replaced(..) => {}
             Change::Removed(indexes) => {
                 self.given -= indexes.partition_point(|&of| u64::from(of) < self.given) as u64;
             }

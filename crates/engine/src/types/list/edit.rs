@@ -13,9 +13,9 @@ use remora_arena::{ArenaFull, Journal, Slot};
 use remora_index::chain::{At, chunk_entries};
 use remora_layout::chain::{Entry, encoded};
 use remora_layout::limits::{MAX_KEY_BYTES, WHOLE_ENTRIES, WHOLE_ENTRIES_BYTES};
-use remora_protocol::list::{ListCommand, Side};
+use remora_protocol::list::ListCommand;
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Items, Reply};
+use remora_protocol::{Command, Reply};
 
 /// The entry of a text.
 pub(super) fn entry_bytes(text: &[u8]) -> Vec<u8> {
@@ -62,10 +62,15 @@ impl Lists {
                             listed.chain.overwrite(&mut store.owner, (at, number), &new);
                         });
                     });
+                    self.listed(root).note(Change::Replaced(index, &new));
                     return Reply::status(Status::Ok);
                 }
                 let made = spliced(all, number, 1, &new);
-                self.rewrite(store, (on, root), (at, &made), &entry)
+                let set = self.rewrite(store, (on, root), (at, &made), &entry);
+                if set.is_ok() {
+                    self.listed(root).note(Change::Replaced(index, &new));
+                }
+                set
             }
         };
         Reply::status(set.err().unwrap_or(Status::Ok))
@@ -125,34 +130,6 @@ impl Lists {
         Ok(())
     }
 
-    pub(super) fn insert<J: Journal>(
-        &mut self,
-        store: &mut Store<J>,
-        (on, held): (On<'_>, Option<Held>),
-        after: bool,
-        pivot_and_value: Items<'_>,
-    ) -> Reply<'static> {
-        let Some(held) = held else { return Reply::number(0) };
-        let mut items = pivot_and_value.iter().flatten();
-        let (Some(pivot), Some(value)) = (items.next(), items.next()) else {
-            return Reply::status(Status::Malformed);
-        };
-        let Some(index) = self.first_index(store, held, &entry_bytes(pivot)) else {
-            return Reply::number(-1);
-        };
-        let (index, length) = (index + u64::from(after), self.length(store, held));
-        if index == length {
-            let mut list = Vec::new();
-            Items::push(&mut list, value);
-            let items = Items::parse(&list).expect("one item");
-            return self.push(store, (on, Some(held)), Side::Right, items);
-        }
-        match self.insert_at(store, (on, Some(held)), index, value).status {
-            Status::Ok => Reply::number(length as i64 + 1),
-            status => Reply::status(status),
-        }
-    }
-
     pub(super) fn insert_at<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -180,35 +157,12 @@ impl Lists {
                 let made = spliced(chain.entries(&store.owner, at), number, 0, &new);
                 let inserted = self.rewrite(store, (on, root), (at, &made), &entry);
                 if inserted.is_ok() {
-                    self.listed(root).dumps.note(Change::Inserted(index));
+                    self.listed(root).note(Change::Inserted(index, &new));
                 }
                 inserted
             }
         };
         Reply::status(inserted.err().unwrap_or(Status::Ok))
-    }
-
-    pub(super) fn remove<J: Journal>(
-        &mut self,
-        store: &mut Store<J>,
-        (on, held): (On<'_>, Option<Held>),
-        count: i64,
-        value: &[u8],
-    ) -> Reply<'static> {
-        let Some(held) = held else { return Reply::number(0) };
-        let found = self.indexes_of(store, held, count, &entry_bytes(value));
-        if found.is_empty() {
-            return Reply::number(0);
-        }
-        if found.len() as u64 == self.length(store, held) {
-            keys::del(store, on);
-            return Reply::number(found.len() as i64);
-        }
-        let indexes: Vec<u8> = found.iter().flat_map(|index| index.to_le_bytes()).collect();
-        match self.remove_at(store, (on, Some(held)), &indexes).status {
-            Status::Ok => Reply::number(found.len() as i64),
-            status => Reply::status(status),
-        }
     }
 
     pub(super) fn remove_at<J: Journal>(
@@ -245,7 +199,7 @@ impl Lists {
                 store.commit(on.hash.database(), &entry, |store| {
                     self.remove_from_chain(store, (on, root), &there);
                 });
-                self.listed(root).dumps.note(Change::Removed(&there));
+                self.listed(root).note(Change::Removed(&there));
                 Reply::status(Status::Ok)
             }
         }

@@ -1,7 +1,8 @@
 //! The lists of a shard, and one that was found: whole in its record, or of chunks.
 
-use super::dumps::Dumps;
+use super::dumps::{Change, Dumps};
 use super::kept::{Readers, Reads};
+use super::matches::Searches;
 use crate::store::{Found, Now, Room, Store};
 use crate::types::object::{On, find as find_key};
 use remora_arena::{ArenaFull, Journal, Slot, flip_dead};
@@ -24,6 +25,8 @@ pub(crate) struct Lists {
     /// Chunks of all lists, and dropped ones.
     pub(super) chunks: u64,
     pub(super) reads: Reads,
+    /// Chunks that searches for LREM and LINSERT have looked at.
+    pub(super) searched_chunks: u64,
     /// Buffer for encoded entries, and for their lengths.
     pub(super) scratch: Vec<u8>,
     pub(super) lengths: Vec<u32>,
@@ -36,6 +39,15 @@ pub(super) struct Listed {
     pub(super) chain: Chain,
     pub(super) readers: Readers,
     pub(super) dumps: Dumps,
+    pub(super) searches: Searches,
+}
+
+impl Listed {
+    /// The list has changed: what goes on in turns has to know.
+    pub(super) fn note(&self, change: Change<'_>) {
+        self.dumps.note(change);
+        self.searches.note(change);
+    }
 }
 
 /// Chunks that have left a list, and the reads that may still give them.
@@ -83,7 +95,8 @@ impl Lists {
         let at = store.state_of(root);
         let home = Home { secret: store.options.record_secret, region: store.options.region };
         let chain = Chain::create(&mut store.owner, home, (root, at), CHUNK_ENTRIES);
-        let listed = Listed { chain, readers: Readers::default(), dumps: Dumps::default() };
+        let (readers, dumps) = (Readers::default(), Dumps::default());
+        let listed = Listed { chain, readers, dumps, searches: Searches::default() };
         self.by_root.insert(root.slot, listed);
         Ok(root)
     }

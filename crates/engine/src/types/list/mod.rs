@@ -7,10 +7,12 @@
 //! snapshot fills a list, the list is the first elements of what it is to become.
 
 mod change;
+mod change_turns;
 mod dumps;
 mod edit;
 mod held;
 mod kept;
+mod matches;
 mod other;
 mod read;
 mod search;
@@ -19,8 +21,8 @@ mod transfer;
 pub(crate) use held::Lists;
 
 use super::content::Content;
-use super::object::{DumpedPart, LongRead, On, Turn, Type, resume, whole_read};
-use crate::store::{DumpAt, Now, Store};
+use super::object::{ChangeStep, DumpedPart, LongRead, On, Turn, Type, resume, whole_read};
+use crate::store::{DumpAt, Now, ShardStats, Store};
 use held::{Held, find, packed_of};
 use read::Reading;
 use remora_arena::{Journal, Slot, kind_of};
@@ -67,10 +69,9 @@ impl<J: Journal> Type<J> for Lists {
             }
             ListCommand::Index { index } => self.index(store, held, index),
             ListCommand::SetAt { index, value } => self.set_at(store, at, index, value),
-            ListCommand::Insert { after, pivot_and_value } => {
-                self.insert(store, at, after, pivot_and_value)
+            ListCommand::Insert { .. } | ListCommand::Remove { .. } => {
+                self.change_at_once(store, on, request)
             }
-            ListCommand::Remove { count, value } => self.remove(store, at, count, value),
             ListCommand::Trim { start, stop } => self.trim(store, at, start, stop),
             ListCommand::Keep { from, keep } => self.keep(store, at, from, keep),
             ListCommand::InsertAt { index, value } => self.insert_at(store, at, index, value),
@@ -92,6 +93,9 @@ impl<J: Journal> Type<J> for Lists {
         on: On<'_>,
         request: Request<'_>,
     ) -> Result<LongRead, Status> {
+        if request.is_write() {
+            return Self::begin_change(request);
+        }
         let held = find(store, on)?;
         let reading = match ListCommand::of(request) {
             ListCommand::Range { start, stop } => self.begin_range(store, held, start, stop),
@@ -112,6 +116,15 @@ impl<J: Journal> Type<J> for Lists {
         let ended = reading.turn(&store.owner, found, found.len() + PARTS_TURN_BYTES)?;
         let (number, is_counted) = (reading.items(), reading.is_counted());
         Ok(Turn { ended, number, is_counted, gives_value: true, has_doubles: false })
+    }
+
+    fn change_turn(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        read: &mut LongRead,
+    ) -> Result<ChangeStep, Status> {
+        self.look_on(store, on, read)
     }
 
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool {
@@ -186,6 +199,10 @@ impl<J: Journal> Type<J> for Lists {
 
     fn audit(&self, store: &Store<J>) -> Result<u64, String> {
         self.audit_all(store)
+    }
+
+    fn count(&self, stats: &mut ShardStats) {
+        stats.list_chunks_searched += self.searched_chunks;
     }
 
     fn heap_bytes(&mut self) -> u64 {

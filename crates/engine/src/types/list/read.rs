@@ -10,7 +10,7 @@ use crate::store::Store;
 use remora_arena::{Journal, Owner};
 use remora_index::chain::chunk_entries;
 use remora_layout::chain::{Entry, TextBuffer, encoded, entries};
-use remora_layout::limits::KEPT_PARTS_SHARE;
+use remora_layout::limits::{KEPT_PARTS_SHARE, LIST_TURN_BYTES};
 use remora_protocol::Items;
 use remora_protocol::list::{Search, range};
 use remora_protocol::message::Status;
@@ -130,7 +130,7 @@ impl Reading {
             return Err(Status::Outrun);
         }
         let mut looked_at = 0;
-        while found.len() < bytes && looked_at < TURN_ENTRY_BYTES {
+        while found.len() < bytes && looked_at < LIST_TURN_BYTES {
             let Some(slot) = chunks.left.pop_front() else { return Ok(true) };
             let kept = chunks.kept.remove(&slot);
             if let Some(kept) = kept.as_ref().filter(|_| slot != 0) {
@@ -152,9 +152,6 @@ impl Reading {
         Ok(chunks.left.is_empty())
     }
 }
-
-/// Bytes of entries that one turn looks at, about.
-const TURN_ENTRY_BYTES: usize = 256 << 10;
 
 impl How {
     /// Looks at the entries of the next chunk. True if that is enough.

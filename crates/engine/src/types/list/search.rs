@@ -78,41 +78,6 @@ impl Lists {
         }
     }
 
-    /// The index of the first element that equals an entry.
-    pub(super) fn first_index<J: Journal>(
-        &self,
-        store: &Store<J>,
-        held: Held,
-        wanted: &[u8],
-    ) -> Option<u64> {
-        let mut found = None;
-        self.visit(store, held, false, |index, entry| {
-            found = (entry == wanted).then_some(index);
-            found.is_none()
-        });
-        found
-    }
-
-    /// The indexes of elements that equal an entry, ascending, as LREM counts them.
-    pub(super) fn indexes_of<J: Journal>(
-        &self,
-        store: &Store<J>,
-        held: Held,
-        count: i64,
-        wanted: &[u8],
-    ) -> Vec<u32> {
-        let most = if count == 0 { u64::MAX } else { count.unsigned_abs() };
-        let mut found = Vec::new();
-        self.visit(store, held, count < 0, |index, entry| {
-            if entry == wanted {
-                found.push(index as u32);
-            }
-            (found.len() as u64) < most
-        });
-        found.sort_unstable();
-        found
-    }
-
     /// Begins LPOS.
     pub(super) fn begin_search<J: Journal>(
         &mut self,

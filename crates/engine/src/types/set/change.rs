@@ -2,7 +2,9 @@
 
 use super::bins::{Bins, Members};
 use super::held::Sets;
-use crate::elements::{self, Draw, Elements, Held, Random, is_filling, packed_of, with_drawn};
+use crate::elements::{
+    self, Elements, Held, Random, draw_different, is_filling, packed_of, with_drawn,
+};
 use crate::keys;
 use crate::store::{Found, Store};
 use crate::types::object::On;
@@ -15,7 +17,6 @@ use remora_layout::packed_set::{self, Member};
 use remora_protocol::message::Status;
 use remora_protocol::set::{SetCommand, each_member};
 use remora_protocol::{Command, Items, Reply, integer};
-use std::collections::BTreeSet;
 
 /// The members of a list in ascending order, each once.
 fn unique(members: Items<'_>) -> Vec<&[u8]> {
@@ -328,15 +329,11 @@ impl Sets {
         let length = self.length(store, held);
         if let (Held::Parts(root), true) = (held, count <= length / 4) {
             let root = root.slot.slot;
-            let (mut chosen, mut draw) = (BTreeSet::new(), Draw::default());
-            while (chosen.len() as u64) < count {
-                // Bounded: after some lots the buckets are looked at in order.
-                let mut buckets = u64::MAX;
-                let drawn = draw.go_on::<Members, J>(store, root, &mut random, &mut buckets);
-                let drawn = drawn.expect("the set has members");
-                if chosen.insert(drawn) {
-                    with_drawn::<Members, J>(store, drawn, |member, _| Items::push(list, member));
-                }
+            // Bounded: after some lots the buckets are looked at in order.
+            let all = (count, u64::MAX);
+            let drawn = draw_different::<Members, J>(store, root, &mut random, all);
+            for place in drawn.expect("the set has more members") {
+                with_drawn::<Members, J>(store, place, |member, _| Items::push(list, member));
             }
             return;
         }

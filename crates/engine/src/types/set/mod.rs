@@ -8,6 +8,7 @@ mod bins;
 mod change;
 mod combine;
 mod held;
+mod pop;
 mod read;
 mod table;
 mod transfer;
@@ -15,7 +16,7 @@ mod transfer;
 pub(crate) use held::Sets;
 
 use super::content::Content;
-use super::object::{DumpedPart, LongRead, On, Turn, Type, whole_read};
+use super::object::{ChangeStep, DumpedPart, LongRead, On, Turn, Type, whole_read};
 use crate::elements::{self, Reading};
 use crate::store::{DumpAt, Now, Store};
 use bins::Members;
@@ -80,6 +81,9 @@ impl<J: Journal> Type<J> for Sets {
         request: Request<'_>,
     ) -> Result<LongRead, Status> {
         let command = SetCommand::of(request);
+        if let SetCommand::Pop { count } = command {
+            return Ok(pop::begin(count));
+        }
         if let SetCommand::Combine { how, others, count_to } = command {
             let (combining, hashes) = Combining::begin(self, store, on, (how, others, count_to))?;
             let read = LongRead::new(Kind::SET, Box::new(combining));
@@ -109,6 +113,15 @@ impl<J: Journal> Type<J> for Sets {
             Some(combining) => combining.turn(self, store, found),
             None => elements::read_turn::<Members, J>(store, read, found),
         }
+    }
+
+    fn change_turn(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        read: &mut LongRead,
+    ) -> Result<ChangeStep, Status> {
+        self.pop_on(store, on, read)
     }
 
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool {

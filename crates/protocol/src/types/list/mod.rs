@@ -73,14 +73,15 @@ pub enum ListCommand<'a> {
         value: &'a [u8],
     },
     /// Adds an element beside the first one that equals a pivot; `number` is the list's new length,
-    /// -1 without a pivot, 0 without a list.
+    /// -1 without a pivot, 0 without a list. The pivot is looked for in turns.
     Insert {
         /// It comes behind the pivot, not before it.
         after: bool,
         /// The pivot, then the element.
         pivot_and_value: Items<'a>,
     },
-    /// Removes elements that equal a value; `number` counts them.
+    /// Removes elements that equal a value, as one change; `number` counts them. They are looked for in
+    /// turns.
     Remove {
         /// How many, at most: the first ones, or the last ones if it is below 0; 0: all.
         count: i64,
@@ -373,7 +374,7 @@ impl<'a> Operation<'a> for ListCommand<'a> {
                 let span = stop.wrapping_sub(start);
                 (start < 0) != (stop < 0) || span >= SHORT_RANGE
             }
-            Self::Position { .. } => true,
+            Self::Position { .. } | Self::Insert { .. } | Self::Remove { .. } => true,
             _ => false,
         }
     }
