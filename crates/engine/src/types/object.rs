@@ -64,12 +64,23 @@ pub struct LongRead {
     pub(crate) others: Vec<KeyHash>,
     /// It is no read, but waits for this flush.
     pub(crate) flush: Option<Flush>,
+    /// It lists elements for [`remora_protocol::Command::Elements`]: whether they have an order.
+    pub(crate) lists_ordered: Option<bool>,
+}
+
+/// How a type lists the elements of its objects.
+pub(crate) enum Listing {
+    /// They have an order of their own: the long read of those of a range.
+    Ordered(fn(i64, i64) -> Request<'static>),
+    /// The long read of all of them.
+    Unordered(Request<'static>),
 }
 
 impl LongRead {
     /// A read of this type, of a key that the shard knows.
     pub(crate) fn new(type_id: Kind, state: Box<dyn Any + Send>) -> Self {
-        Self { type_id, state, hash: KeyHash(0), others: Vec::new(), flush: None }
+        let (hash, others) = (KeyHash(0), Vec::new());
+        Self { type_id, state, hash, others, flush: None, lists_ordered: None }
     }
 
     /// The state that waits for a flush, for all types.
@@ -146,6 +157,12 @@ pub(crate) trait Type<J: Journal>: Send {
         found: &mut Vec<u8>,
         now: Now,
     ) -> Result<Turn, Status>;
+
+    /// How the elements of an object are listed; none if this type's objects have none that can be
+    /// sorted. The long read's number is that of the elements, its results are [`remora_protocol::Items`].
+    fn listing(&self) -> Option<Listing> {
+        None
+    }
 
     /// Removes duplicates from all results of a long read.
     fn tidy(&self, _found: &mut Vec<u8>) {}
