@@ -239,6 +239,51 @@ fn a_client_follows_a_promotion_and_hears_of_changes_that_do_not_concern_it() {
 }
 
 #[test]
+fn lists_and_sets_are_changed_and_read_at_the_primary_of_their_key() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    let client = cluster.client();
+    let mut session = client.session();
+    let texts = |texts: &[&str]| -> Vec<Vec<u8>> {
+        texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+    };
+    for round in 0..2 {
+        assert_eq!(session.list_push_back(b"l", &[b"b", b"c", b"d"]).unwrap(), 3);
+        assert_eq!(session.list_push_front(b"l", &[b"a"]).unwrap(), 4);
+        assert_eq!(session.list_len(b"l").unwrap(), 4);
+        for path in [Path::Ask, Path::Read] {
+            session.set_path(path);
+            assert_eq!(session.list_range(b"l", 1, -1).unwrap().items, texts(&["b", "c", "d"]));
+            assert_eq!(session.list_index(b"l", -1).unwrap(), Some(b"d".to_vec()));
+        }
+        assert!(session.list_set(b"l", 0, b"z").unwrap());
+        assert_eq!(session.list_remove(b"l", 0, b"c").unwrap(), 1);
+        session.list_trim(b"l", 0, 1).unwrap();
+        assert_eq!(session.list_pop_back(b"l", 1).unwrap(), texts(&["b"]));
+        assert_eq!(session.list_pop_front(b"l", 5).unwrap(), texts(&["z"]));
+        let short = Some(Duration::from_millis(20));
+        assert_eq!(session.list_wait_front(b"l", short).unwrap(), None);
+        let waited = std::thread::scope(|scope| {
+            let mut other = client.session();
+            let waits = scope.spawn(move || other.list_wait_back(b"l", None));
+            session.list_push_back(b"l", &[b"waited for"]).unwrap();
+            waits.join().unwrap()
+        });
+        assert_eq!(waited.unwrap(), Some(b"waited for".to_vec()));
+        assert_eq!(session.set_add(b"s", &[b"x", b"y"]).unwrap(), 2);
+        assert!(session.set_contains(b"s", b"x").unwrap());
+        assert_eq!(session.set_members(b"s").unwrap().members.len(), 2);
+        assert_eq!(session.set_member_count(b"s").unwrap(), 2);
+        assert_eq!(session.set_remove(b"s", &[b"x", b"y"]).unwrap(), 2);
+        if round == 0 {
+            // The same operations go on at another primary.
+            let primary = cluster.primary_of(SERVERS);
+            cluster.servers[primary].kill();
+            session.list_len(b"l").expect("another server leads");
+        }
+    }
+}
+
+#[test]
 fn a_server_without_a_cluster_is_no_cluster() {
     let server = ServerProcess::start(&["--max-memory=64MiB", "--pin=false"]);
     let options = Options::default().timeout(Duration::from_millis(200));

@@ -118,7 +118,7 @@ const CALLS: &[(&str, &[Word])] = &[
     ("SET", &[Of(&["string"]), Text]),
 ];
 
-fn draw(random: &mut Random) -> Vec<Vec<u8>> {
+pub fn draw(random: &mut Random) -> Vec<Vec<u8>> {
     let pick = |random: &mut Random, list: &[&str]| list[random.below(list.len())].to_owned();
     let field = |random: &mut Random| match random.below(40) {
         0 => "L".repeat(60 + random.below(10)),
@@ -184,7 +184,7 @@ fn items(reply: &[u8]) -> Option<Vec<String>> {
 
 /// Whether two replies say the same where Redis promises no order, or chance
 /// decides.
-fn agree(words: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
+pub fn agree(words: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
     if ours == theirs {
         return true;
     }

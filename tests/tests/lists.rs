@@ -118,7 +118,7 @@ const CALLS: &[(&str, &[Word])] = &[
     ("COPY", &[Key, Key]),
 ];
 
-fn draw(random: &mut Random) -> Vec<Vec<u8>> {
+pub fn draw(random: &mut Random) -> Vec<Vec<u8>> {
     let pick = |random: &mut Random, list: &[&str]| list[random.below(list.len())].to_owned();
     let text = |random: &mut Random| match random.below(40) {
         0 => vec![b'L'; 60 + random.below(300)],

@@ -14,10 +14,12 @@ mod large;
 mod large_sessions;
 mod lists;
 mod many_keys;
+mod mixed;
 mod pointers;
 mod renames;
 mod sessions;
 mod sets;
+mod sort;
 mod strings;
 
 // Places: trees, geometries, GEO keys.

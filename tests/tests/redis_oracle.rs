@@ -399,7 +399,7 @@ fn what_is_not_about_data_is_answered_as_by_redis() {
 }
 
 /// A reply as text, with lists in one order: flags and categories have none.
-fn canonical(value: &remora_resp::Value<'_>) -> String {
+pub fn canonical(value: &remora_resp::Value<'_>) -> String {
     match value {
         remora_resp::Value::Array(items) => {
             let mut items: Vec<String> = items.iter().map(canonical).collect();

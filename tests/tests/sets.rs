@@ -86,7 +86,7 @@ fn draw_member(random: &mut Random) -> Vec<u8> {
     }
 }
 
-fn draw(random: &mut Random) -> Vec<Vec<u8>> {
+pub fn draw(random: &mut Random) -> Vec<Vec<u8>> {
     let pick = |random: &mut Random, list: &[&str]| list[random.below(list.len())].to_owned();
     let (name, places) = CALLS[random.below(CALLS.len())];
     let mut words: Vec<Vec<u8>> = vec![name.into()];
@@ -123,7 +123,7 @@ fn draw(random: &mut Random) -> Vec<Vec<u8>> {
 }
 
 /// The items of a reply that has some.
-fn items(reply: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub fn items(reply: &[u8]) -> Option<Vec<Vec<u8>>> {
     let Ok(ParsedValue::Value { value, .. }) = Front::parse(reply) else { return None };
     let bytes = |item: &Front<'_>| match item {
         Front::Bulk(bytes) => bytes.to_vec(),
@@ -137,7 +137,7 @@ fn items(reply: &[u8]) -> Option<Vec<Vec<u8>>> {
 }
 
 /// Whether two replies say the same where Redis promises no order, or chance decides.
-fn agree(words: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
+pub fn agree(words: &[Vec<u8>], ours: &[u8], theirs: &[u8]) -> bool {
     if ours == theirs {
         return true;
     }

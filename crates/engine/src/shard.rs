@@ -37,7 +37,7 @@ pub use waiting::{Served, WaitFor, WaiterName};
 use crate::evict::Id;
 use crate::keys;
 use crate::store::{DependsOn, Now, ShardOptions, ShardStats, Store, audit};
-use crate::types::object::{LongRead, On, Turn, Types};
+use crate::types::object::{Listing, LongRead, On, Turn, Types};
 use crate::types::registry;
 use crate::types::string::{self, Set};
 use followed::Followed;
@@ -379,6 +379,8 @@ impl<J: Journal> Shard<J> {
             Command::Replicated { until, replicas } => self.execute_replicated(until, replicas),
             // A shard knows of no cluster.
             Command::Topology { .. } => Reply::status(Status::NotFound),
+            // It is answered in turns only.
+            Command::Elements { .. } => Reply::status(Status::Malformed),
             Command::Dump { .. }
             | Command::DumpPart { .. }
             | Command::Load { .. }
@@ -475,6 +477,36 @@ impl<J: Journal> Shard<J> {
         }
     }
 
+    /// Begins a listing of the elements of a key's object ([`Command::Elements`]): of those of a range,
+    /// if they have an order.
+    ///
+    /// # Errors
+    /// The reply: the key holds nothing, or something without elements.
+    pub fn begin_elements(
+        &mut self,
+        (key, hash): (&[u8], KeyHash),
+        (start, stop): (i64, i64),
+        now: Now,
+    ) -> Result<LongRead, Reply<'static>> {
+        self.serve_waiters(now);
+        let depends_on = self.store.lag.begin_command();
+        self.store.only_reads = true;
+        let Some(found) = self.store.lookup(key, hash, now) else {
+            return Err(waiting(Reply { value: Some(&[]), ..Reply::number(0) }, depends_on));
+        };
+        let of = self.types.get_mut(self.store.kind(found).of_type());
+        let of = of.and_then(|of| Some((of.listing()?, of)));
+        let begun = of.ok_or(Status::WrongType).and_then(|(listing, of)| {
+            let (request, is_ordered) = match listing {
+                Listing::Ordered(of_range) => (of_range(start, stop), true),
+                Listing::Unordered(request) => (request, false),
+            };
+            let read = of.begin_read(&mut self.store, On { key, hash, now }, request)?;
+            Ok(LongRead { hash, lists_ordered: Some(is_ordered), ..read })
+        });
+        begun.map_err(|status| waiting(Reply::status(status), depends_on))
+    }
+
     /// Begins a FLUSHALL, or a FLUSHDB of `only`, that is answered in turns. The returned long read
     /// finds nothing, and ends once everything is dead for readers. [`Shard::release_some`] carries
     /// it out.
@@ -508,8 +540,10 @@ impl<J: Journal> Shard<J> {
         if read.key.is_some() {
             return self.change_turn(read, found, now);
         }
-        let of = self.types.get(read.type_id);
-        of.ok_or(Status::Malformed)?.read_turn(&self.store, read, found, now)
+        let of = self.types.get(read.type_id).ok_or(Status::Malformed)?;
+        let turn = of.read_turn(&self.store, read, found, now)?;
+        let Some(is_ordered) = read.lists_ordered else { return Ok(turn) };
+        Ok(Turn { number: 2 * turn.number + i64::from(is_ordered), is_counted: false, ..turn })
     }
 
     /// Leaves the first `most` parts of all that a long read has found; false if

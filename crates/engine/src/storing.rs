@@ -20,7 +20,7 @@ use remora_protocol::{Command, Dumped, LoadStep, Reply};
 /// use remora_protocol::{Command, Reply};
 ///
 /// // Parts of this type take eight bytes each.
-/// let parts = Parts { kind: Kind(9), list: vec![0; 80], first_bytes: |_| 8 };
+/// let parts = Parts { kind: Kind(9), list: vec![0; 80], first_bytes: |_| 8, begin: |_, _| {} };
 /// let to = KeyAt { key: (*b"key").into(), database: Database::default(), shard: 0 };
 /// let mut storing = Storing::new(to, parts);
 /// let Next::Ask(0, begin) = storing.first() else { panic!("the shard is asked") };
@@ -50,6 +50,8 @@ pub struct Parts {
     pub list: Vec<u8>,
     /// Bytes of the first part in such a list that is not empty: at least one.
     pub first_bytes: fn(&[u8]) -> usize,
+    /// Appends what stands in a piece before its parts; so many parts came in the pieces before.
+    pub begin: fn(u64, &mut Vec<u8>),
 }
 
 /// The last question.
@@ -103,7 +105,8 @@ impl Storing {
 
     fn fill(&mut self) -> Next {
         self.step = Step::Fill;
-        let (from, mut bytes) = (self.at, 0);
+        let (from, mut bytes, mut piece) = (self.at, 0, Vec::new());
+        (self.parts.begin)(self.given as u64, &mut piece);
         for _ in 0..DUMP_PIECE_PARTS {
             let rest = &self.parts.list[from + bytes..];
             if rest.is_empty() || bytes >= DUMP_PIECE_BYTES {
@@ -113,7 +116,8 @@ impl Storing {
             self.given += 1;
         }
         self.at += bytes;
-        self.ask(LoadStep::Piece(&self.parts.list[from..self.at]))
+        piece.extend_from_slice(&self.parts.list[from..self.at]);
+        self.ask(LoadStep::Piece(&piece))
     }
 
     fn ask(&self, step: LoadStep<'_>) -> Next {

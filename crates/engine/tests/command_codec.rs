@@ -74,6 +74,8 @@ fn commands_round_trip() {
         Command::Synced { until: u64::MAX, begins: false },
         Command::Replicated { until: 0, replicas: 1 },
         Command::Replicated { until: u64::MAX, replicas: u8::MAX },
+        Command::Elements { key: b"k", start: 0, stop: -1 },
+        Command::Elements { key: b"", start: i64::MIN, stop: i64::MAX },
         Command::Topology { from: 0 },
         Command::Topology { from: u32::MAX },
         Command::Digest { key: None },

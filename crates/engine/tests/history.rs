@@ -358,7 +358,8 @@ impl Source {
         let pivot_and_value = Items::parse(&two).unwrap();
         let [side, to] = [0, 1].map(|_| if random.one_in(2) { Side::Left } else { Side::Right });
         let (index, value) = (random.below(90) as i64 - 45, &value[..]);
-        let command = match random.below(14) {
+        let command = match random.below(15) {
+            14 => ListCommand::Store { items },
             0..=4 => ListCommand::Push { side, if_there: random.one_in(6), items },
             5..=7 => {
                 let count = random.below(if most > 4 { 60 } else { 4 });

@@ -528,3 +528,96 @@ fn a_cut_is_released_in_turns() {
     shard.audit().unwrap();
     assert!(shard.used_bytes() < before / 100);
 }
+
+#[test]
+fn a_result_takes_the_place_of_whatever_a_key_holds() {
+    let mut shard = shard(8 << 20, Eviction::None);
+    let texts = |count: usize| -> Vec<Vec<u8>> {
+        (0..count).map(|at| format!("element {at}").into_bytes()).collect()
+    };
+    let store = |shard: &mut Shard, key: &[u8], items: &[Vec<u8>]| {
+        let list = encoded(items.iter().map(Vec::as_slice));
+        let answer = of(shard, key, ListCommand::Store { items: Items::parse(&list).unwrap() });
+        assert_eq!((answer.0, answer.1), (Status::Ok, items.len() as i64));
+    };
+    let whole = |shard: &mut Shard, key: &[u8]| range(shard, key, 0, -1);
+    let set = Command::Set {
+        key: b"k",
+        value: b"text",
+        condition: remora_protocol::Condition::Always,
+        expiry: remora_protocol::Expiry::At(NOW.unix_ms + 60_000),
+        get: false,
+    };
+    // Small and large ones, over a string that expires and over each other.
+    for first in [2, 1_000] {
+        for second in [3, 2_000] {
+            assert_eq!(ask(&mut shard, &set).0, Status::Ok);
+            store(&mut shard, b"k", &texts(first));
+            assert_eq!(ask(&mut shard, &Command::Ttl { key: b"k" }).1, -1, "it expires no more");
+            assert_eq!(whole(&mut shard, b"k"), texts(first));
+            store(&mut shard, b"k", &texts(second));
+            assert_eq!(whole(&mut shard, b"k"), texts(second));
+            push(&mut shard, b"k", Side::Right, &[b"more".to_vec()]);
+            assert_eq!(range(&mut shard, b"k", -1, -1), [b"more"]);
+            release_all(&mut shard);
+            shard.audit().unwrap();
+        }
+    }
+    store(&mut shard, b"k", &[]);
+    assert_eq!(ask(&mut shard, &Command::Exists { key: b"k" }).1, 0);
+    release_all(&mut shard);
+    shard.audit().unwrap();
+}
+
+/// The whole answer to a listing of elements: status, number, items.
+fn listed(shard: &mut Shard, key: &[u8], bounds: (i64, i64)) -> (Status, i64, Vec<Vec<u8>>) {
+    let hash = shard.hash(key);
+    let mut read = match shard.begin_elements((key, hash), bounds, NOW) {
+        Ok(read) => read,
+        Err(reply) => {
+            return (reply.status, reply.number, decoded(reply.value.unwrap_or_default()));
+        }
+    };
+    let mut found = Vec::new();
+    loop {
+        let turn = shard.read_turn(&mut read, &mut found, NOW).unwrap();
+        assert!(!turn.is_counted, "it goes in one piece");
+        if turn.ended {
+            return (Status::Ok, turn.number, decoded(&found));
+        }
+    }
+}
+
+#[test]
+fn elements_are_listed_whatever_the_type_if_it_has_some() {
+    let mut shard = shard(8 << 20, Eviction::None);
+    let texts: Vec<Vec<u8>> = (0..5_000).map(|at: u32| at.to_string().into_bytes()).collect();
+    for count in [3, 5_000] {
+        let key = format!("list {count}").into_bytes();
+        push(&mut shard, &key, Side::Right, &texts[..count]);
+        let all = (Status::Ok, 2 * count as i64 + 1, texts[..count].to_vec());
+        assert_eq!(listed(&mut shard, &key, (0, -1)), all);
+        let two = (Status::Ok, 5, texts[1..3].to_vec());
+        assert_eq!(listed(&mut shard, &key, (1, 2)), two);
+        let list = encoded(texts[..count].iter().map(Vec::as_slice));
+        let members = Items::parse(&list).unwrap();
+        let request = remora_protocol::set::SetCommand::Add { members }.request();
+        assert_eq!(ask(&mut shard, &Command::Of { key: b"members", request }).0, Status::Ok);
+        // What has no order is given whole.
+        let (status, number, mut items) = listed(&mut shard, b"members", (1, 2));
+        items.sort_by_key(|text| std::str::from_utf8(text).unwrap().parse::<u32>().unwrap());
+        assert_eq!(
+            (status, number, items),
+            (Status::Ok, 2 * count as i64, texts[..count].to_vec())
+        );
+    }
+    assert_eq!(listed(&mut shard, b"none", (0, -1)), (Status::Ok, 0, Vec::new()));
+    let append = Command::Append { key: b"text", value: b"text" };
+    assert_eq!(ask(&mut shard, &append).0, Status::Ok);
+    assert_eq!(listed(&mut shard, b"text", (0, -1)).0, Status::WrongType);
+    let pair = encoded([&b"name"[..], b"value"]);
+    let fields = remora_protocol::Items::parse(&pair).unwrap();
+    let request = remora_protocol::hash::HashCommand::Set { fields }.request();
+    assert_eq!(ask(&mut shard, &Command::Of { key: b"fields", request }).0, Status::Ok);
+    assert_eq!(listed(&mut shard, b"fields", (0, -1)).0, Status::WrongType);
+}

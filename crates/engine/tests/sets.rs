@@ -269,7 +269,7 @@ fn random_operations_agree_with_a_map_of_sets() {
             }
         }
     }
-    let names = ["", "hashtable", "intset", "listpack"].map(str::to_owned);
+    let names = ["", "hashtable", "intset"].map(str::to_owned);
     assert_eq!(met, BTreeSet::from(names));
 }
 
@@ -292,13 +292,14 @@ fn a_set_is_kept_as_redis_keeps_it() {
     for at in 0..WHOLE_ITEMS as u64 {
         add(&mut shard, b"items", &[&member(at)]);
     }
-    assert_eq!(encoding(&mut shard, b"items"), "listpack");
+    // Redis 7.0 has one word for both forms; what a record holds says which it is.
+    assert_eq!(encoding(&mut shard, b"items"), "hashtable");
     add(&mut shard, b"items", &[b"one more"]);
     assert_eq!(encoding(&mut shard, b"items"), "hashtable");
     add(&mut shard, b"mixed", &[b"1", b"2"]);
     add(&mut shard, b"mixed", &[b"x"]);
     remove(&mut shard, b"mixed", &[b"x"]);
-    assert_eq!(encoding(&mut shard, b"mixed"), "listpack", "it stays so, as in Redis");
+    assert_eq!(encoding(&mut shard, b"mixed"), "hashtable", "it stays so, as in Redis");
     add(&mut shard, b"long", &[&[b'l'; WHOLE_ITEM_BYTES + 1]]);
     assert_eq!(encoding(&mut shard, b"long"), "hashtable");
     shard.audit().unwrap();

@@ -34,7 +34,7 @@ fn list(members: usize, bytes: usize) -> Vec<u8> {
 fn storing(list: Vec<u8>) -> Storing {
     let first_bytes = |list: &[u8]| Members::bytes_of(&Members::first(list).unwrap());
     let to = KeyAt { key: KEY.into(), database: Database::default(), shard: 0 };
-    Storing::new(to, Parts { kind: Kind::GEO, list, first_bytes })
+    Storing::new(to, Parts { kind: Kind::GEO, list, first_bytes, begin: |_, _| {} })
 }
 
 fn ask(shard: &mut Shard, command: &Command<'_>) -> (Status, i64) {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The command of one key.
 pub type KeyCommand = fn(&[u8]) -> Command<'_>;
-/// The request that changes the part of an object with this name.
+/// The request about the part of an object with this name.
 pub type PartRequest = fn(&[u8]) -> Request<'_>;
 
 /// The operation on each of them.
@@ -25,6 +25,8 @@ pub enum Each {
     Key(KeyCommand),
     /// A request about a part of the object with this key.
     Part(Arc<[u8]>, PartRequest),
+    /// A read of the part with this name of a key's object.
+    PartOf(Arc<[u8]>, PartRequest),
 }
 
 /// A change of a large object takes the time of this many keys.
@@ -37,6 +39,7 @@ impl Each {
         match self {
             Self::Key(of) => of(word),
             Self::Part(key, request) => Command::Of { key, request: request(word) },
+            Self::PartOf(part, request) => Command::Of { key: word, request: request(part) },
         }
     }
 
@@ -45,13 +48,14 @@ impl Each {
         match self {
             Self::Key(of) => of(&[]).is_write(),
             Self::Part(..) => true,
+            Self::PartOf(..) => false,
         }
     }
 
     /// The time that one takes, in keys.
     pub const fn cost(&self) -> usize {
         match self {
-            Self::Key(_) => 1,
+            Self::Key(_) | Self::PartOf(..) => 1,
             Self::Part(..) => KEYS_PER_PART,
         }
     }

@@ -303,6 +303,16 @@ pub const SET_BIN_MEMBERS: u64 = 8;
 pub const SET_BIN_MOST_MEMBERS: usize = 64;
 /// Members that one turn of a read of several sets takes from its table.
 pub const COMBINE_TURN_MEMBERS: usize = 4_096;
+/// Elements that SORT takes, at most: the connection's thread keeps their places and weights, some tens of
+/// megabytes.
+pub const MAX_SORT_ELEMENTS: usize = 1 << 20;
+/// Elements that one turn of SORT looks at, or comparisons that it makes, about: that takes some hundred
+/// microseconds.
+pub const SORT_TURN_ELEMENTS: usize = 4_096;
+/// Bytes of elements that one turn of SORT looks at, about.
+pub const SORT_TURN_BYTES: usize = 1 << 20;
+/// Options GET of one SORT.
+pub const MAX_SORT_GETS: usize = 256;
 /// Names and values in one command about fields, or about several keys: the command is one turn of
 /// its shard, which therefore takes some tens of milliseconds at most.
 pub const MAX_COMMAND_ITEMS: usize = 65_536;

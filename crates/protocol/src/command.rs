@@ -221,6 +221,19 @@ pub enum Command<'a> {
         /// The key.
         key: &'a [u8],
     },
+    /// The elements of the key's object, as [`crate::Items`], as they were when the read began; nothing
+    /// without the key. The types say whether their objects have elements: of others it is `WrongType`.
+    /// `number` is twice the number of the elements, and 1 more if they have an order of their own:
+    /// then only those of a range are given. Answered in turns; more than a reply may have is
+    /// `TooLarge`. For RESP only.
+    Elements {
+        /// The key.
+        key: &'a [u8],
+        /// The range's first index; below 0 it counts from the end, -1 being the last.
+        start: i64,
+        /// Its last index.
+        stop: i64,
+    },
     /// Some keys of the database from a place on, in the order of a scan: the value is a list of
     /// them ([`crate::ScannedKeys`]), `number` the place at which to continue, 0 at the end.
     Scan {
@@ -368,6 +381,7 @@ impl<'a> Command<'a> {
             | Self::Persist { key }
             | Self::ExpireTime { key }
             | Self::Encoding { key }
+            | Self::Elements { key, .. }
             | Self::Transfer { key, .. }
             | Self::Dump { key, .. }
             | Self::DumpPart { key, .. }
@@ -408,6 +422,7 @@ impl<'a> Command<'a> {
                 | Self::Count
                 | Self::ExpireTime { .. }
                 | Self::Encoding { .. }
+                | Self::Elements { .. }
                 | Self::Scan { .. }
                 | Self::RandomKey { .. }
                 | Self::Dump { .. }
@@ -425,6 +440,7 @@ impl<'a> Command<'a> {
         !matches!(
             self,
             Self::Digest { .. }
+                | Self::Elements { .. }
                 | Self::RandomKey { .. }
                 | Self::Dump { .. }
                 | Self::DumpPart { .. }

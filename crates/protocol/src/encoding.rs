@@ -105,6 +105,10 @@ impl<'a> Command<'a> {
             Self::Persist { key } => (Op::Persist, 0, 0, key, none),
             Self::ExpireTime { key } => (Op::ExpireTime, 0, 0, key, none),
             Self::Encoding { key } => (Op::Encoding, 0, 0, key, none),
+            Self::Elements { key, start, stop } => {
+                *scratch = stop.to_le_bytes().to_vec();
+                (Op::Elements, 0, start, key, &scratch[..])
+            }
             Self::Scan { place, count } => {
                 (Op::Scan, 0, (u64::from(place) | u64::from(count) << 32) as i64, none, none)
             }
@@ -288,6 +292,10 @@ impl<'a> Command<'a> {
             Op::Persist => Self::Persist { key },
             Op::ExpireTime => Self::ExpireTime { key },
             Op::Encoding => Self::Encoding { key },
+            Op::Elements => {
+                let stop = value.try_into().map_err(|_| malformed)?;
+                Self::Elements { key, start: argument, stop: i64::from_le_bytes(stop) }
+            }
             Op::Scan => Self::Scan { place: argument as u32, count: (argument >> 32) as u32 },
             Op::RandomKey => {
                 let place = Some((argument >> 32) as u32).filter(|_| header.flags == ON);
@@ -393,7 +401,7 @@ fn check_parts(op: Op, header: &RequestHeader, key: &[u8], value: &[u8]) -> Resu
         Op::Incr | Op::Expire | Op::SetRange | Op::GetRange | Op::SetBit | Op::GetBit => true,
         Op::Scan | Op::RandomKey | Op::Transfer | Op::DelDumped => true,
         Op::DumpPart | Op::EndDump | Op::Load | Op::Synced | Op::Replicated => true,
-        Op::Topology => true,
+        Op::Topology | Op::Elements => true,
         Op::Set => header.flags >> 2 & 3 == 2,
         Op::GetEx => header.flags == ON,
         _ => false,
@@ -401,7 +409,9 @@ fn check_parts(op: Op, header: &RequestHeader, key: &[u8], value: &[u8]) -> Resu
     let stray = header.form & form::MASK != 0
         || header.flags & !flags_used != 0
         || (!uses_argument && header.argument.get() != 0)
-        || (!brings_value && !matches!(op, Op::MultiSet | Op::Load) && !value.is_empty())
+        || (!brings_value
+            && !matches!(op, Op::MultiSet | Op::Load | Op::Elements)
+            && !value.is_empty())
         || (op.has_no_key() && !key.is_empty());
     let is_keyless = op == Op::Digest && header.flags == 0;
     if stray || (is_keyless && !key.is_empty()) { Err(Status::Malformed) } else { Ok(()) }

@@ -190,6 +190,8 @@ pub enum Op {
     Replicated = 35,
     /// A part of the topology of the server's cluster.
     Topology = 36,
+    /// The elements of an object, whatever its type; the argument and the value hold a range.
+    Elements = 37,
 }
 
 impl Op {
@@ -320,7 +322,7 @@ mod tests {
     fn a_number_on_the_wire_is_that_of_what_it_means() {
         for number in 0..=u8::MAX {
             let op = Op::from_number(number).map(|op| op as u8);
-            assert_eq!(op, matches!(number, 1..=36 | 60).then_some(number));
+            assert_eq!(op, matches!(number, 1..=37 | 60).then_some(number));
             let status = Status::from_number(number).map(|status| status as u8);
             assert_eq!(status, (number <= Status::WaitEnded as u8).then_some(number));
         }

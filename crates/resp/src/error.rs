@@ -6,8 +6,8 @@ use crate::limits::{
 use crate::wire::{Words, encode};
 use remora_layout::limits::{
     MAX_COMMAND_ITEMS, MAX_FIELDS, MAX_FIELDS_BYTES, MAX_KEY_BYTES, MAX_NODE_ENTRIES,
-    MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, MAX_PATTERN_BYTES, MAX_REPLY_BYTES, MAX_VALUE_BYTES,
-    MIN_NODE_ENTRIES, RESP_MAX_CLIENT_NAME_BYTES,
+    MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, MAX_PATTERN_BYTES, MAX_REPLY_BYTES, MAX_SORT_GETS,
+    MAX_VALUE_BYTES, MIN_NODE_ENTRIES, RESP_MAX_CLIENT_NAME_BYTES,
 };
 use remora_layout::node::ENTRY_BYTES;
 use remora_protocol::message::Status;
@@ -97,6 +97,12 @@ pub enum CommandError {
     /// A command of clusters, at a server that is in none.
     #[error("ERR This instance has cluster support disabled")]
     NoCluster,
+    /// A pattern of SORT, in a cluster.
+    #[error("ERR {0} option of SORT denied in Cluster mode.")]
+    NoPatterns(&'static str),
+    /// SORT with too many options GET.
+    #[error("ERR more than {MAX_SORT_GETS} options GET in one command")]
+    TooManyGets,
     /// Another database than 0, in a cluster.
     #[error("ERR {0} is not allowed in cluster mode")]
     OneDatabase(&'static str),

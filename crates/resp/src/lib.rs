@@ -17,7 +17,7 @@
 //!   spec    arguments    object_reply      what an entry is, what several groups share
 //!        \         |
 //!         request   form    keys           plain data
-//!         cluster   subscriptions  steps
+//!         cluster   subscriptions  steps  sorting
 //!               \    |
 //!              error    wire               texts of errors; RESP2 and RESP3
 //! ```
@@ -37,6 +37,7 @@ pub mod markdown;
 mod object_reply;
 mod reply;
 pub mod request;
+pub mod sorting;
 pub mod spec;
 pub mod steps;
 pub mod subscriptions;

@@ -4,8 +4,10 @@
 //! commands for shards, or become some. Points in time are absolute from here
 //! on.
 
+use crate::error::CommandError;
 use crate::form::ReplyForm;
 use crate::keys::{Keys, Pairs};
+use crate::sorting::SortOptions;
 use crate::steps::Steps;
 use crate::wire::RespVersion;
 use remora_frontend::PartRequest;
@@ -13,7 +15,7 @@ use remora_layout::database::Database;
 use remora_layout::kind::Kind;
 use remora_protocol::glob::Glob;
 use remora_protocol::message::Status;
-use remora_protocol::{self as protocol, Command};
+use remora_protocol::{self as protocol, Command, Items};
 use std::borrow::Cow;
 
 /// One request of a RESP connection. Everything borrows from its bytes, or from the buffers made
@@ -141,6 +143,8 @@ pub enum Request<'a> {
         /// How the reply is made.
         form: ReplyForm,
     },
+    /// SORT and SORT_RO.
+    Sort(Box<Sort<'a>>),
     /// DBSIZE.
     DbSize,
     /// DEBUG DIGEST.
@@ -176,6 +180,36 @@ pub enum Request<'a> {
     Sentinel(SentinelQuestion<'a>),
     /// SUBSCRIBE, UNSUBSCRIBE, PSUBSCRIBE and PUNSUBSCRIBE.
     Subscribe(SubscriptionChange<'a>),
+}
+
+/// A request that sorts elements.
+#[derive(Debug)]
+pub struct Sort<'a> {
+    /// The key whose object's elements they are.
+    pub key: &'a [u8],
+    /// What is done with them.
+    pub options: SortOptions,
+    /// The key that gets the result, and its object.
+    pub store: Option<(&'a [u8], Stored)>,
+    /// The request about a field of an object with this name.
+    pub field: PartRequest,
+    /// How the reply is made.
+    pub form: ReplyForm,
+    /// The error in a cluster, whose servers have only some of the keys that a pattern means.
+    pub refused_in_cluster: Option<CommandError>,
+    /// The error of an argument behind the one that a cluster refuses.
+    pub error: Option<CommandError>,
+}
+
+/// How a result becomes a key's object.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored {
+    /// The object's type.
+    pub kind: Kind,
+    /// The request that makes it at once, of a bounded number of items; without any the key is removed.
+    pub at_once: fn(Items<'_>) -> protocol::Request<'_>,
+    /// What stands before the items of a piece of its dump, of which so many came before.
+    pub begin_piece: fn(u64, &mut Vec<u8>),
 }
 
 /// A request that may wait for keys.

@@ -115,20 +115,62 @@ pub struct KeyPlaces {
     pub counted_at: usize,
     /// The kind of access to the keys, in the words of COMMAND INFO.
     pub access: &'static [&'static str],
+    /// Further keys, whose places the other arguments tell.
+    pub others: &'static [OtherKeys],
+}
+
+/// Keys of a command whose places only its other arguments tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OtherKeys {
+    /// The option before the key, if the argument behind it is one. COMMAND GETKEYS finds no others.
+    pub option: Option<OptionKey>,
+    /// Why COMMAND INFO does not say where they are.
+    pub notes: &'static str,
+    /// The kind of access to them.
+    pub access: &'static [&'static str],
+}
+
+/// A key behind an option. The last one counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OptionKey {
+    /// The option.
+    pub word: &'static str,
+    /// Other options, and how many arguments each has: none of them is the option.
+    pub skips: &'static [(&'static str, usize)],
+}
+
+impl OptionKey {
+    /// The place of the key, behind the first `from` of `count` arguments.
+    fn find<'a>(
+        self,
+        (from, count): (usize, usize),
+        word: impl Fn(usize) -> &'a [u8],
+    ) -> Option<usize> {
+        let (mut at, mut found) = (from, None);
+        while at + 1 < count {
+            let is = |name: &str| word(at).eq_ignore_ascii_case(name.as_bytes());
+            if is(self.word) {
+                found = Some(at + 1);
+            }
+            at += 1 + self.skips.iter().find(|skip| is(skip.0)).map_or(0, |skip| skip.1);
+        }
+        found
+    }
 }
 
 impl KeyPlaces {
     /// No keys.
-    pub const NONE: Self = Self { first: 0, last: 0, step: 0, counted_at: 0, access: &[] };
+    pub const NONE: Self =
+        Self { first: 0, last: 0, step: 0, counted_at: 0, access: &[], others: &[] };
 
     /// One key, the first argument.
     pub(crate) const fn one(access: &'static [&'static str]) -> Self {
-        Self { first: 1, last: 1, step: 1, counted_at: 0, access }
+        Self { first: 1, last: 1, step: 1, access, ..Self::NONE }
     }
 
     /// A key in each `step` arguments, to the end.
     pub(crate) const fn every(step: usize, access: &'static [&'static str]) -> Self {
-        Self { first: 1, last: -1, step, counted_at: 0, access }
+        Self { first: 1, last: -1, step, access, ..Self::NONE }
     }
 
     /// Keys whose number an argument says, behind it.
@@ -140,7 +182,7 @@ impl KeyPlaces {
     pub fn among<'a>(
         self,
         count: usize,
-        word: impl FnOnce(usize) -> &'a [u8],
+        word: impl Fn(usize) -> &'a [u8],
     ) -> impl Iterator<Item = usize> {
         let from = self.counted_at + 1;
         let counted = if self.counted_at == 0 || self.counted_at >= count {
@@ -149,7 +191,10 @@ impl KeyPlaces {
             let keys = integer::parse(word(self.counted_at)).and_then(|keys| keys.try_into().ok());
             keys.unwrap_or(0usize).min(count - from)
         };
-        (from..from + counted).chain(self.positions(count))
+        let behind = self.first.max(1) + 1;
+        let optional = self.others.iter().filter_map(|of| of.option);
+        let found = optional.filter_map(|of| of.find((behind, count), &word)).collect::<Vec<_>>();
+        (from..from + counted).chain(self.positions(count)).chain(found)
     }
 
     /// The places of the keys among `count` arguments.

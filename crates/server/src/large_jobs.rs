@@ -37,7 +37,10 @@ pub fn is_one_step(command: &Command<'_>) -> bool {
     match command {
         Command::Set { value, .. } => value.len() <= STREAM_PIECE_BYTES,
         Command::Of { request, .. } => !request.is_long(),
-        Command::Flush | Command::FlushAll | Command::Digest { key: None } => false,
+        Command::Flush
+        | Command::FlushAll
+        | Command::Digest { key: None }
+        | Command::Elements { .. } => false,
         _ => true,
     }
 }
@@ -458,6 +461,16 @@ fn begin<J: Journal>(
         }
         Ok((database, command @ Command::Of { key, request }, _)) if request.is_long() => {
             match shard.begin_read((key, hash_of(shard, database, &command)), request, now) {
+                Ok(read) => {
+                    let work = Work::Read { read, found: Vec::new(), most, wait: 0 };
+                    return advance(shard, LargeJob { token, work }, replies, now);
+                }
+                Err(reply) => Outcome::Reply(reply),
+            }
+        }
+        Ok((database, command @ Command::Elements { key, start, stop }, _)) => {
+            let at = (key, hash_of(shard, database, &command));
+            match shard.begin_elements(at, (start, stop), now) {
                 Ok(read) => {
                     let work = Work::Read { read, found: Vec::new(), most, wait: 0 };
                     return advance(shard, LargeJob { token, work }, replies, now);

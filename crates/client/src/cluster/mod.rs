@@ -16,6 +16,7 @@
 
 mod client;
 mod counts;
+mod objects;
 mod outcome;
 mod pause;
 mod probes;

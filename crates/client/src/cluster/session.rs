@@ -49,7 +49,8 @@ pub struct ClusterSession {
 
 impl Knows for Session {
     fn known(&self) -> u64 {
-        let views = self.hashes.views() + self.sets.views() + self.trees.views();
+        let views = self.hashes.views() + self.lists.views() + self.sets.views();
+        let views = views + self.trees.views();
         (self.core.known_pointers() + views) as u64
     }
 }
@@ -550,6 +551,11 @@ impl ClusterSession {
     /// ```
     pub fn hash_all(&mut self, key: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
         self.at(key, |session| session.hash(key)?.all())
+    }
+
+    /// How the session fetches values.
+    pub(super) const fn path(&self) -> core::Path {
+        self.path
     }
 
     /// How the session fetches values from now on.

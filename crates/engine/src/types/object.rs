@@ -68,6 +68,16 @@ pub struct LongRead {
     pub(crate) taken: Taken,
     /// It is no read, but waits for this flush.
     pub(crate) flush: Option<Flush>,
+    /// It lists elements for [`remora_protocol::Command::Elements`]: whether they have an order.
+    pub(crate) lists_ordered: Option<bool>,
+}
+
+/// How a type lists the elements of its objects.
+pub(crate) enum Listing {
+    /// They have an order of their own: the long read of those of a range.
+    Ordered(fn(i64, i64) -> Request<'static>),
+    /// The long read of all of them.
+    Unordered(Request<'static>),
 }
 
 /// What an operation in turns has taken from its key: elements, and their bytes.
@@ -105,6 +115,7 @@ impl LongRead {
             key: None,
             taken: Taken::default(),
             flush: None,
+            lists_ordered: None,
         }
     }
 
@@ -195,6 +206,12 @@ pub(crate) trait Type<J: Journal>: Send {
         _read: &mut LongRead,
     ) -> Result<ChangeStep, Status> {
         Err(Status::Malformed)
+    }
+
+    /// How the elements of an object are listed; none if this type's objects have none that can be
+    /// sorted. The long read's number is that of the elements, its results are [`remora_protocol::Items`].
+    fn listing(&self) -> Option<Listing> {
+        None
     }
 
     /// Removes duplicates from all results of a long read.

@@ -140,6 +140,11 @@ fn hget(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, HashCommand::Get { name: key(words.get(2))? }, &GET)
 }
 
+/// The request about the value of a field.
+pub(super) fn field_request(name: &[u8]) -> remora_protocol::Request<'_> {
+    HashCommand::Get { name }.request()
+}
+
 const HMGET: CommandSpec = CommandSpec {
     name: "hmget",
     arity: -3,

@@ -131,12 +131,13 @@ const OBJECT_ENCODING: CommandSpec = CommandSpec {
     name: "object|encoding",
     arity: 3,
     flags: &[Flag::ReadOnly],
-    keys: KeyPlaces { first: 2, last: 2, step: 1, counted_at: 0, access: &["RO"] },
+    keys: KeyPlaces { first: 2, last: 2, step: 1, access: &["RO"], ..KeyPlaces::NONE },
     categories: &["keyspace"],
     since: "2.2.3",
     group: Group::GENERIC,
     summary: "Returns how a value is kept, in the words of Redis; null without the key.",
-    notes: "A short string that APPEND has made is embstr here, and raw in Redis.",
+    notes: "The words are those of Redis 7.0: a list is a quicklist, a set an intset or a hashtable, a hash a \
+listpack or a hashtable. A short string that APPEND has made is embstr here, and raw in Redis.",
     arguments: &[KEY],
     parse: object_encoding,
     ..CommandSpec::PLAIN
@@ -150,7 +151,7 @@ const OBJECT_FREQ: CommandSpec = CommandSpec {
     name: "object|freq",
     arity: 3,
     flags: &[Flag::ReadOnly],
-    keys: KeyPlaces { first: 2, last: 2, step: 1, counted_at: 0, access: &["RO"] },
+    keys: KeyPlaces { first: 2, last: 2, step: 1, access: &["RO"], ..KeyPlaces::NONE },
     categories: &["keyspace"],
     since: "4.0.0",
     group: Group::GENERIC,
@@ -198,7 +199,7 @@ const OBJECT_IDLETIME: CommandSpec = CommandSpec {
     name: "object|idletime",
     arity: 3,
     flags: &[Flag::ReadOnly],
-    keys: KeyPlaces { first: 2, last: 2, step: 1, counted_at: 0, access: &["RO"] },
+    keys: KeyPlaces { first: 2, last: 2, step: 1, access: &["RO"], ..KeyPlaces::NONE },
     categories: &["keyspace"],
     since: "2.2.3",
     group: Group::GENERIC,
@@ -229,7 +230,7 @@ const OBJECT_REFCOUNT: CommandSpec = CommandSpec {
     name: "object|refcount",
     arity: 3,
     flags: &[Flag::ReadOnly],
-    keys: KeyPlaces { first: 2, last: 2, step: 1, counted_at: 0, access: &["RO"] },
+    keys: KeyPlaces { first: 2, last: 2, step: 1, access: &["RO"], ..KeyPlaces::NONE },
     categories: &["keyspace"],
     since: "2.2.3",
     group: Group::GENERIC,
@@ -261,7 +262,7 @@ const BETWEEN_SHARDS: &str = "Between keys of different shards it is not atomic:
 
 /// Places of two keys.
 const fn two_keys(access: &'static [&'static str]) -> KeyPlaces {
-    KeyPlaces { first: 1, last: 2, step: 1, counted_at: 0, access }
+    KeyPlaces { first: 1, last: 2, step: 1, access, ..KeyPlaces::NONE }
 }
 
 /// The error of RENAME and RENAMENX without the key.

@@ -7,15 +7,22 @@ use crate::arguments::KEY;
 use crate::error::CommandError;
 use crate::form::{ListForm, ObjectReply, ReplyForm, Shape};
 use crate::keys::{Keys, key, value};
-use crate::request::Request;
+use crate::request::{Request, Stored};
 use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult};
 use crate::wire::{RespVersion, Words, encode};
 use remora_frontend::ShardAnswer;
 use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_REPLY_BYTES};
-use remora_protocol::list::{ListCommand, Search, Side};
+use remora_protocol::list::{ListCommand, Search, Side, begin_piece};
 use remora_protocol::message::Status;
 use remora_protocol::{Items, integer};
 use steps::{MoveElement, PopFirst};
+
+/// How a result becomes a list.
+pub(super) const STORED: Stored = Stored {
+    kind: remora_layout::kind::Kind::LIST,
+    at_once: |items| ListCommand::Store { items }.request(),
+    begin_piece,
+};
 
 const ELEMENT: Argument = Argument::new("element", Kind::String);
 const INDEX: Argument = Argument::new("index", Kind::Integer);

@@ -15,6 +15,7 @@ pub mod rtree;
 pub mod sentinel;
 pub mod server;
 mod set;
+mod sort;
 pub mod strings;
 pub mod subscribe;
 pub mod wait;
@@ -40,6 +41,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     sentinel::COMMANDS,
     server::COMMANDS,
     set::COMMANDS,
+    sort::COMMANDS,
     strings::COMMANDS,
     subscribe::COMMANDS,
     wait::COMMANDS,

@@ -5,7 +5,7 @@ use super::index::lookup;
 use crate::error::CommandError;
 use crate::keys::Keys;
 use crate::request::{CommandQuery, ListFilter};
-use crate::spec::{Argument, CommandSpec, Kind};
+use crate::spec::{Argument, CommandSpec, Kind, OtherKeys};
 use crate::wire::RespVersion;
 use crate::wire::encode::{array, bulk, integer, map, null, set, simple};
 
@@ -93,8 +93,11 @@ fn info(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     if spec.keys.first == 0 && spec.keys.counted_at == 0 {
         set(out, version, 0);
     } else {
-        set(out, version, 1);
+        set(out, version, 1 + spec.keys.others.len());
         key_places(out, version, spec);
+        for other in spec.keys.others {
+            other_keys(out, version, other);
+        }
     }
     array(out, spec.subcommands.len());
     for subcommand in spec.subcommands {
@@ -134,6 +137,24 @@ fn key_places(out: &mut Vec<u8>, version: RespVersion, spec: &CommandSpec) {
     number(out, "lastkey", last);
     number(out, "keystep", keys.step as i64);
     number(out, "limit", 0);
+}
+
+/// Keys whose places are not said.
+fn other_keys(out: &mut Vec<u8>, version: RespVersion, keys: &OtherKeys) {
+    map(out, version, 4);
+    text(out, "notes", keys.notes);
+    bulk(out, b"flags");
+    set(out, version, keys.access.len());
+    for access in keys.access {
+        simple(out, access);
+    }
+    for part in ["begin_search", "find_keys"] {
+        bulk(out, part.as_bytes());
+        map(out, version, 2);
+        text(out, "type", "unknown");
+        bulk(out, b"spec");
+        map(out, version, 0);
+    }
 }
 
 fn text(out: &mut Vec<u8>, name: &str, value: &str) {

@@ -143,7 +143,7 @@ impl<H: Host> RespExecutor<H> {
         if Members::in_list(&list).nth(MAX_COMMAND_MEMBERS).is_some() {
             let first_bytes =
                 |list: &[u8]| Members::first(list).map_or(0, |place| Members::bytes_of(&place));
-            let parts = Parts { kind: Kind::GEO, list, first_bytes };
+            let parts = Parts { kind: Kind::GEO, list, first_bytes, begin: |_, _| {} };
             self.store(token, Storing::new(KeyAt { key, database, shard }, parts));
             return None;
         }

@@ -1,6 +1,7 @@
 //! How requests about the key space continue after the answers of shards.
 
 use super::key_steps::KeySteps;
+use super::sort::SortJob;
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
 use remora_frontend::Token;
@@ -38,15 +39,18 @@ pub(super) enum GoingOn {
     Storing(Box<Storing>),
     /// An operation on several keys.
     Steps(Box<KeySteps>),
+    /// Elements are sorted.
+    Sort(Box<SortJob>),
     /// The answer is the reply.
     Last,
 }
 
 impl GoingOn {
     /// Bytes that were found.
-    pub(super) const fn found_bytes(&self) -> usize {
+    pub(super) fn found_bytes(&self) -> usize {
         match self {
             Self::Keys { found, .. } => found.len(),
+            Self::Sort(sort) => sort.bytes(),
             _ => 0,
         }
     }

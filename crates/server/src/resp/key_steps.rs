@@ -34,6 +34,12 @@ pub(super) fn asked_next(
     next(&Reply { number, value: value.as_deref(), ..Reply::status(status) }).into()
 }
 
+/// Bytes of the first item of a list.
+pub(super) fn first_bytes(list: &[u8]) -> usize {
+    let item = Items::split(list).and_then(|(item, _)| item);
+    item.map_or(0, |item| Items::bytes_of(item.len()))
+}
+
 /// A command for a shard, as it is handed over.
 pub(super) fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -88,11 +94,7 @@ impl KeySteps {
             Step::Done(reply) => return Next::Reply(reply),
             Step::Store { key, kind, items } => {
                 let StepKey { key, shard } = self.keys[key].clone();
-                let first_bytes = |list: &[u8]| {
-                    let item = Items::split(list).and_then(|(item, _)| item);
-                    item.map_or(0, |item| Items::bytes_of(item.len()))
-                };
-                let parts = Parts { kind, list: items, first_bytes };
+                let parts = Parts { kind, list: items, first_bytes, begin: |_, _| {} };
                 let storing = Storing::new(KeyAt { key, database: self.database, shard }, parts);
                 let first = storing.first();
                 self.stage = Stage::Storing(storing);

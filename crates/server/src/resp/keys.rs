@@ -117,11 +117,16 @@ impl<H: Host> RespExecutor<H> {
     }
 
     /// The next job of a request, and how it continues after the answer.
-    fn ask_on(&mut self, token: Token, on: GoingOn, (shard, command): (usize, Vec<u8>)) {
-        let bytes = command.len() + on.found_bytes();
+    pub(super) fn ask_on(&mut self, token: Token, on: GoingOn, (shard, command): (usize, Vec<u8>)) {
+        self.keep_going(token, on, command.len());
+        self.host.hand(shard, Job::execute(command, token));
+    }
+
+    /// The request that waits by this token goes on so after the answers to jobs of so many bytes.
+    pub(super) fn keep_going(&mut self, token: Token, on: GoingOn, job_bytes: usize) {
+        let bytes = job_bytes + on.found_bytes();
         self.host.counts().pending_bytes.change(0, bytes);
         self.key_answers.going_on.insert(request_part_key(&token), (on, bytes));
-        self.host.hand(shard, Job::execute(command, token));
     }
 
     fn draw(&mut self) -> u64 {
@@ -151,6 +156,9 @@ impl<H: Host> RespExecutor<H> {
             return Some(reply);
         };
         self.host.counts().pending_bytes.change(bytes, 0);
+        if let GoingOn::Sort(sort) = on {
+            return if is_there { self.sorted(token, sort, reply) } else { None };
+        }
         let shards = self.host.shards();
         let next = match &mut on {
             GoingOn::Scan { shard, filter } => {
@@ -179,7 +187,7 @@ impl<H: Host> RespExecutor<H> {
             GoingOn::Moving(moving) => asked_next(&reply, |reply| moving.next(reply)),
             GoingOn::Storing(storing) => asked_next(&reply, |reply| storing.next(reply)),
             GoingOn::Steps(steps) => steps.next(reply),
-            GoingOn::Last => Next::Reply(reply),
+            GoingOn::Sort(_) | GoingOn::Last => Next::Reply(reply),
         };
         match next {
             // An operation on a key runs to its end even if its connection is closed.
@@ -198,7 +206,9 @@ fn runs_to_its_end(on: &GoingOn) -> bool {
     match on {
         GoingOn::Moving(_) | GoingOn::Storing(_) | GoingOn::Last => true,
         GoingOn::Steps(steps) => !steps.is_read(),
-        GoingOn::Scan { .. } | GoingOn::Keys { .. } | GoingOn::Random { .. } => false,
+        GoingOn::Scan { .. } | GoingOn::Keys { .. } | GoingOn::Random { .. } | GoingOn::Sort(_) => {
+            false
+        }
     }
 }
 

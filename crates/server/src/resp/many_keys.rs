@@ -98,7 +98,7 @@ impl<H: Host> RespExecutor<H> {
     ) -> ManyKeys<ReplyForm> {
         let each = many.each().clone();
         let place_of_all = match &each {
-            Each::Key(_) => None,
+            Each::Key(_) | Each::PartOf(..) => None,
             Each::Part(key, _) => Some(self.route(key)),
         };
         let mut request = Request { many, jobs: Jobs::default(), may_here: None };

@@ -22,6 +22,7 @@ mod read;
 mod replication;
 mod sets;
 mod shard_host;
+mod sort;
 mod steps;
 mod trees;
 

@@ -150,23 +150,54 @@ impl Lists {
             Side::Right => [old, run.bytes],
         };
         let made = both.concat();
-        match count <= WHOLE_ENTRIES && made.len() <= WHOLE_ENTRIES_BYTES {
+        match is_small(count, &made) {
             true => put_whole(store, (on, found), &made, entry)?,
-            false => self.make_chain(store, (on, found), &made, entry)?,
+            false => {
+                let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
+                self.make_chain(store, (on, expires_at_ms), &made, entry)?;
+            }
         }
         Ok(count as u64)
+    }
+
+    /// The key gets these elements, in the place of what it holds.
+    pub(super) fn store<J: Journal>(
+        &mut self,
+        store: &mut Store<J>,
+        on: On<'_>,
+        items: Items<'_>,
+    ) -> Reply<'static> {
+        if items.bytes().is_empty() {
+            keys::del(store, on);
+            return Reply::number(0);
+        }
+        if on.key.len() > MAX_KEY_BYTES {
+            return Reply::status(Status::TooLarge);
+        }
+        let (mut made, mut lengths) = (Vec::new(), Vec::new());
+        encode(items, Side::Right, &mut made, &mut lengths);
+        // Expired or not: the present object is removed.
+        let found = store.lookup(on.key, on.hash, on.now);
+        let entry = entry_of(on, ListCommand::Store { items });
+        let put = match is_small(lengths.len(), &made) {
+            true => put_new(store, (on, found, 0), &made, &entry),
+            false => self.make_chain(store, (on, 0), &made, &entry),
+        };
+        match put {
+            Ok(()) => Reply::number(lengths.len() as i64),
+            Err(status) => Reply::status(status),
+        }
     }
 
     /// Lets a key hold a list of chunks with these entries.
     pub(super) fn make_chain<J: Journal>(
         &mut self,
         store: &mut Store<J>,
-        (on, found): (On<'_>, Option<Found>),
+        (on, expires_at_ms): (On<'_>, u64),
         entries: &[u8],
         entry: &Command<'_>,
     ) -> Result<(), Status> {
         let full = |ArenaFull { .. }| Status::OutOfMemory;
-        let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
         let root = self.new_chain(store, on, expires_at_ms).map_err(full)?;
         let mut lengths = Vec::new();
         lengths_of_entries(entries, &mut lengths);
@@ -347,6 +378,11 @@ impl Lists {
     }
 }
 
+/// Whether so many encoded elements lie whole in the record.
+fn is_small(elements: usize, encoded: &[u8]) -> bool {
+    elements <= WHOLE_ENTRIES && encoded.len() <= WHOLE_ENTRIES_BYTES
+}
+
 /// Encodes elements in the order in which they will lie in the list.
 fn encode(items: Items<'_>, side: Side, encoded: &mut Vec<u8>, lengths: &mut Vec<u32>) {
     encoded.clear();
@@ -375,6 +411,16 @@ pub(super) fn put_whole<J: Journal>(
     entry: &Command<'_>,
 ) -> Result<(), Status> {
     let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
+    put_new(store, (on, found, expires_at_ms), packed, entry)
+}
+
+/// The same with this expiry.
+fn put_new<J: Journal>(
+    store: &mut Store<J>,
+    (on, found, expires_at_ms): (On<'_>, Option<Found>, u64),
+    packed: &[u8],
+    entry: &Command<'_>,
+) -> Result<(), Status> {
     let kind = Kind::LIST.whole();
     let new = New { key: on.key, hash: on.hash, kind, value: packed, expires_at_ms };
     let put = store.put_as(new, found, entry, on.now);

@@ -99,7 +99,7 @@ impl Lists {
         if encoded(made).count() <= WHOLE_ENTRIES && made.len() <= WHOLE_ENTRIES_BYTES {
             return put_whole(store, (on, Some(found)), made, entry);
         }
-        self.make_chain(store, (on, Some(found)), made, entry)
+        self.make_chain(store, (on, found.mutable.expires_at_ms), made, entry)
     }
 
     /// Changes the entries of one chunk.

@@ -21,7 +21,9 @@ mod transfer;
 pub(crate) use held::Lists;
 
 use super::content::Content;
-use super::object::{ChangeStep, DumpedPart, LongRead, On, Turn, Type, resume, whole_read};
+use super::object::{
+    ChangeStep, DumpedPart, Listing, LongRead, On, Turn, Type, resume, whole_read,
+};
 use crate::store::{DumpAt, Now, ShardStats, Store};
 use held::{Held, find, packed_of};
 use read::Reading;
@@ -53,12 +55,16 @@ impl<J: Journal> Type<J> for Lists {
         on: On<'_>,
         request: Request<'_>,
     ) -> Reply<'s> {
+        let command = ListCommand::of(request);
+        if let ListCommand::Store { items } = command {
+            return self.store(store, on, items);
+        }
         let held = match find(store, on) {
             Ok(held) => held,
             Err(status) => return Reply::status(status),
         };
         let at = (on, held);
-        match ListCommand::of(request) {
+        match command {
             ListCommand::Push { if_there: true, .. } if held.is_none() => Reply::number(0),
             ListCommand::Push { side, items, .. } => self.push(store, at, side, items),
             ListCommand::Pop { side, count, fits_frame } => {
@@ -81,9 +87,9 @@ impl<J: Journal> Type<J> for Lists {
             ListCommand::Move { from, to, other } => {
                 self.move_element(store, on, (from, to), other)
             }
-            ListCommand::Range { .. } | ListCommand::Position { .. } => {
-                self.whole_read(store, on, request)
-            }
+            ListCommand::Range { .. }
+            | ListCommand::Position { .. }
+            | ListCommand::Store { .. } => self.whole_read(store, on, request),
         }
     }
 
@@ -127,6 +133,10 @@ impl<J: Journal> Type<J> for Lists {
         self.look_on(store, on, read)
     }
 
+    fn listing(&self) -> Option<Listing> {
+        Some(Listing::Ordered(|start, stop| ListCommand::Range { start, stop }.request()))
+    }
+
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool {
         self.release_some(store, root, now)
     }
@@ -161,8 +171,9 @@ impl<J: Journal> Type<J> for Lists {
         index == chain.length()
     }
 
-    fn encoding(&self, is_whole: bool) -> &'static str {
-        if is_whole { "listpack" } else { "quicklist" }
+    /// Redis 7.0 has one encoding for lists of every size.
+    fn encoding(&self, _is_whole: bool) -> &'static str {
+        "quicklist"
     }
 
     fn dump(&self, store: &Store<J>, root: u32, at: &mut DumpAt, piece: &mut Vec<u8>) -> bool {

@@ -16,7 +16,7 @@ mod transfer;
 pub(crate) use held::Sets;
 
 use super::content::Content;
-use super::object::{ChangeStep, DumpedPart, LongRead, On, Turn, Type, whole_read};
+use super::object::{ChangeStep, DumpedPart, Listing, LongRead, On, Turn, Type, whole_read};
 use crate::elements::{self, Reading};
 use crate::store::{DumpAt, Now, Store};
 use bins::Members;
@@ -124,6 +124,10 @@ impl<J: Journal> Type<J> for Sets {
         self.pop_on(store, on, read)
     }
 
+    fn listing(&self) -> Option<Listing> {
+        Some(Listing::Unordered(SetCommand::All.request()))
+    }
+
     fn release(&mut self, store: &mut Store<J>, root: u32, now: Now) -> bool {
         let is_released = store.release_parts(root, RELEASE_RECORDS, now);
         if is_released {
@@ -140,8 +144,9 @@ impl<J: Journal> Type<J> for Sets {
         elements::digest::<Members, J>(store, slot, content)
     }
 
+    /// Redis 7.0 has no third encoding: what is no set of integers is a hash table.
     fn whole_encoding(&self, value: &[u8]) -> &'static str {
-        if packed_set::has_integers(value) { "intset" } else { "listpack" }
+        if packed_set::has_integers(value) { "intset" } else { "hashtable" }
     }
 
     fn dump(&self, store: &Store<J>, root: u32, at: &mut DumpAt, piece: &mut Vec<u8>) -> bool {

@@ -50,6 +50,12 @@ pub enum ListCommand<'a> {
         /// The other key, which may be the same.
         other: &'a [u8],
     },
+    /// Lets the key hold a list of these elements, in the place of whatever it holds; without any it
+    /// is removed. `number` counts them.
+    Store {
+        /// The elements.
+        items: Items<'a>,
+    },
     /// `number` is that of the elements.
     Length,
     /// The elements of a range, as [`Items`], as they were when the read began; `number` counts
@@ -126,6 +132,11 @@ pub enum ListCommand<'a> {
     },
 }
 
+/// Appends what stands before the elements of a piece of a list's dump: the index of the first one.
+pub fn begin_piece(index: u64, piece: &mut Vec<u8>) {
+    piece.extend_from_slice(&index.to_le_bytes());
+}
+
 /// How LPOS looks for elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Search {
@@ -165,6 +176,7 @@ mod op {
     pub const INSERT_AT: u8 = 11;
     pub const REMOVE_AT: u8 = 12;
     pub const MOVE: u8 = 13;
+    pub const STORE: u8 = 14;
 }
 
 /// The flag of a push that needs a list.
@@ -258,13 +270,19 @@ impl<'a> ListCommand<'a> {
 
 impl<'a> Operation<'a> for ListCommand<'a> {
     const KIND: Kind = Kind::LIST;
-    const COUNT: u8 = op::MOVE + 1;
+    const COUNT: u8 = op::STORE + 1;
 
     fn decode(from: Encoded<'a>) -> Result<Self, Status> {
         let Encoded { op, flags, argument, value } = from;
         let uses_argument = !matches!(
             op,
-            op::PUSH | op::LENGTH | op::INSERT | op::POSITION | op::REMOVE_AT | op::MOVE
+            op::PUSH
+                | op::LENGTH
+                | op::INSERT
+                | op::POSITION
+                | op::REMOVE_AT
+                | op::MOVE
+                | op::STORE
         );
         let uses_flags = matches!(op, op::PUSH | op::POP | op::INSERT | op::MOVE);
         let uses_value = !matches!(op, op::POP | op::LENGTH | op::INDEX);
@@ -285,6 +303,10 @@ impl<'a> Operation<'a> for ListCommand<'a> {
                 count: unsigned(argument)?,
                 fits_frame: flags & FITS_FRAME != 0,
             },
+            op::STORE if value.is_empty() => {
+                Self::Store { items: Items::parse(value).ok_or(Status::Malformed)? }
+            }
+            op::STORE => Self::Store { items: elements(value)? },
             op::LENGTH => Self::Length,
             op::RANGE => Self::Range { start: argument, stop: word(value)? as i64 },
             op::INDEX => Self::Index { index: argument },
@@ -321,6 +343,7 @@ impl<'a> Operation<'a> for ListCommand<'a> {
                 let flags = side as u8 | if fits_frame { FITS_FRAME } else { 0 };
                 (op::POP, flags, count as i64, none)
             }
+            Self::Store { items } => (op::STORE, 0, 0, items.bytes()),
             Self::Length => (op::LENGTH, 0, 0, none),
             Self::Range { start, stop } => {
                 word(stop as u64);
@@ -363,7 +386,11 @@ impl<'a> Operation<'a> for ListCommand<'a> {
     fn grows(&self) -> bool {
         matches!(
             self,
-            Self::Push { .. } | Self::Insert { .. } | Self::InsertAt { .. } | Self::Move { .. }
+            Self::Push { .. }
+                | Self::Insert { .. }
+                | Self::InsertAt { .. }
+                | Self::Move { .. }
+                | Self::Store { .. }
         )
     }
 

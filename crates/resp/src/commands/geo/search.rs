@@ -113,7 +113,7 @@ const GEOSEARCHSTORE: CommandSpec = CommandSpec {
     name: "geosearchstore",
     arity: -8,
     flags: &[Flag::Write, Flag::DenyOom],
-    keys: KeyPlaces { first: 1, last: 2, step: 1, counted_at: 0, access: &["OW", "update"] },
+    keys: KeyPlaces { first: 1, last: 2, step: 1, access: &["OW", "update"], ..KeyPlaces::NONE },
     summary: "Stores the members within a circle or a box in another key; returns their number.",
     notes: STORE_NOTES,
     arguments: &[

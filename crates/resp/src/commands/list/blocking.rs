@@ -28,8 +28,8 @@ const WAITS: CommandSpec = CommandSpec {
         first: 1,
         last: -2,
         step: 1,
-        counted_at: 0,
         access: &["RW", "access", "delete"],
+        ..KeyPlaces::NONE
     },
     arguments: &[KEY.multiple(), TIMEOUT],
     complexity: "O(N) where N is the number of keys",
@@ -46,8 +46,8 @@ const MOVES: CommandSpec = CommandSpec {
         first: 1,
         last: 2,
         step: 1,
-        counted_at: 0,
         access: &["RW", "access", "delete"],
+        ..KeyPlaces::NONE
     },
     complexity: "O(1)",
     ..LIST
