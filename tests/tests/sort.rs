@@ -80,7 +80,9 @@ fn by(words: &[Vec<u8>]) -> Option<&[u8]> {
 
 /// A call of SORT, or a change of what is sorted or of a value that is looked up.
 pub fn draw(random: &mut Random) -> Vec<Vec<u8>> {
-    let split = |text: &str| text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    let split = |text: &str| -> Vec<Vec<u8>> {
+        text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+    };
     let number = |random: &mut Random| (random.below(40) as i64 - 20).to_string();
     let element = |random: &mut Random| match random.below(4) {
         0 => format!("m{}", random.below(60)),
@@ -93,7 +95,9 @@ pub fn draw(random: &mut Random) -> Vec<Vec<u8>> {
         1..6 => format!("{}.{}", random.below(9), random.below(9)),
         _ => number(random),
     };
-    let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
+    let words = |words: &[&str]| -> Vec<Vec<u8>> {
+        words.iter().map(|word| word.as_bytes().to_vec()).collect()
+    };
     match random.below(100) {
         0..8 => words(&["SET", &format!("w_{}", element(random)), &value(random)]),
         8..14 => {

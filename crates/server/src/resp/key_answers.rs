@@ -1,7 +1,7 @@
 //! How requests about the key space continue after the answers of shards.
 
 use super::key_steps::KeySteps;
-use super::sort::SortJob;
+use super::sort_job::SortJob;
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
 use remora_frontend::Token;

@@ -23,6 +23,7 @@ mod replication;
 mod sets;
 mod shard_host;
 mod sort;
+mod sort_job;
 mod steps;
 mod trees;
 

@@ -9,11 +9,10 @@ use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::GoingOn;
 use super::key_steps::{encoded, first_bytes};
+use super::sort_job::{Asked, SortJob, Values, take_values};
 use remora_engine::moving::KeyAt;
 use remora_engine::storing::{Parts, Storing};
-use remora_frontend::{
-    Each, Job, KeyBatch, KeyReplies, Order, OwnedReply, PartRequest, Token, Waiting, WantedBytes,
-};
+use remora_frontend::{Each, Job, KeyBatch, Order, OwnedReply, Token, Waiting, WantedBytes};
 use remora_layout::database::Database;
 use remora_layout::limits::{MAX_COMMAND_ITEMS, STREAM_BYTES};
 use remora_protocol::message::Status;
@@ -21,92 +20,6 @@ use remora_protocol::{Command, Items};
 use remora_resp::request::{Sort, Stored};
 use remora_resp::sorting::{SortStep, Sorting};
 use std::sync::Arc;
-
-/// A SORT on its way.
-pub(super) struct SortJob {
-    sorting: Sorting,
-    database: Database,
-    /// The request about a field.
-    of_field: PartRequest,
-    /// The key that gets the result.
-    store: Option<(Box<[u8]>, Stored)>,
-    asked: Asked,
-}
-
-/// The last question.
-enum Asked {
-    Elements,
-    Values(Values),
-    /// Nothing, for another turn.
-    Turn,
-}
-
-/// Values that are asked for.
-struct Values {
-    /// The shard of each key; `None`: it has no value.
-    shards: Vec<Option<usize>>,
-    /// The answers of each shard, in the order of its keys.
-    answers: Vec<Vec<u8>>,
-    /// Shards that have not answered.
-    missing: usize,
-    /// The reply, if a shard has refused.
-    refused: Option<OwnedReply>,
-    /// With it the reads end.
-    _wanted: WantedBytes,
-}
-
-impl SortJob {
-    /// Bytes that it keeps, about.
-    pub(super) fn bytes(&self) -> usize {
-        let answers = match &self.asked {
-            Asked::Values(values) => values.answers.iter().map(Vec::len).sum(),
-            Asked::Elements | Asked::Turn => 0,
-        };
-        self.sorting.bytes() + answers
-    }
-
-    /// Takes an answer of a shard. Whether all are there.
-    fn take(&mut self, shard: usize, reply: OwnedReply) -> Result<bool, OwnedReply> {
-        match &mut self.asked {
-            Asked::Turn => {}
-            Asked::Elements => self.sorting.take_elements(reply)?,
-            Asked::Values(values) => {
-                values.missing -= 1;
-                match reply.status {
-                    Status::Ok => values.answers[shard] = reply.value.unwrap_or_default(),
-                    _ => values.refused = Some(reply),
-                }
-                if values.missing > 0 {
-                    return Ok(false);
-                }
-                if let Some(refused) = values.refused.take() {
-                    return Err(refused);
-                }
-                let taken = take_values(&mut self.sorting, values);
-                taken.map_err(OwnedReply::status)?;
-            }
-        }
-        Ok(true)
-    }
-}
-
-/// Gives the values that have come, in the order of their keys.
-fn take_values(sorting: &mut Sorting, values: &Values) -> Result<(), Status> {
-    let mut refused = None;
-    let mut lists: Vec<_> = values.answers.iter().map(|list| KeyReplies::each(list)).collect();
-    let in_order = values.shards.iter().map(|shard| {
-        let (status, _, value) = lists[(*shard)?].next()?;
-        match status {
-            Status::Ok => return value,
-            // As in Redis.
-            Status::NotFound | Status::WrongType => {}
-            status => refused = Some(status),
-        }
-        None
-    });
-    let taken = sorting.take_values(in_order);
-    refused.map_or(taken, Err)
-}
 
 impl<H: Host> RespExecutor<H> {
     /// Begins SORT.
@@ -194,8 +107,7 @@ impl<H: Host> RespExecutor<H> {
         }
         let missing = batches.iter().flatten().count();
         let job_bytes = batches.iter().flatten().map(|batch| batch.bytes()).sum();
-        let answers = vec![Vec::new(); batches.len()];
-        let values = Values { shards, answers, missing, refused: None, _wanted: wanted };
+        let values = Values::new(shards, (missing, batches.len()), wanted);
         if missing == 0 {
             let taken = take_values(&mut job.sorting, &values);
             debug_assert_eq!(taken, Ok(()), "there is no value");

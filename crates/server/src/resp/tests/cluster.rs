@@ -104,6 +104,29 @@ fn a_primary_carries_out_requests_about_its_own_slots() {
 }
 
 #[test]
+fn keys_that_are_named_by_patterns_are_refused() {
+    let mut world = world(1);
+    let by = "-ERR BY option of SORT denied in Cluster mode.";
+    let get = "-ERR GET option of SORT denied in Cluster mode.";
+    check(
+        &mut world,
+        &[
+            ("RPUSH b 2 1", ":2"),
+            ("SORT b BY w_*", by),
+            ("SORT b BY w_* LIMIT x 1", by),
+            ("SORT_RO b BY nosort BY w_*->f GET #", by),
+            ("SORT b GET # BY w_*", get),
+            ("SORT b GET no-star foo", get),
+            ("SORT b LIMIT x 1 BY w_*", "-ERR value is not an integer or out of range"),
+            ("SORT b foo BY w_*", "-ERR syntax error"),
+            ("SORT b STORE a", CROSSED),
+            ("SORT b BY w_* STORE a", CROSSED),
+            ("SORT a BY w_*", "-MOVED 15495 h:7003"),
+        ],
+    );
+}
+
+#[test]
 fn a_replica_sends_clients_to_its_primary_unless_they_may_read_here() {
     let mut world = world(2);
     world.call(0, "SET b 1\r\n");
