@@ -9,6 +9,7 @@ mod apply;
 mod digest;
 mod follow;
 mod followed;
+mod joint;
 #[cfg(test)]
 mod kind_tests;
 mod large;
@@ -27,6 +28,7 @@ pub use replica_marks::ReplicaMarks;
 
 pub use digest::{Digest, DigestRead};
 pub use followed::FollowedLog;
+pub use joint::PartReply;
 pub use log_history::{EpochHistory, LogHistory, ReplicaPosition, Resumption, TailPiece};
 pub use progress::{Applied, ApplyError, Origin};
 pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};

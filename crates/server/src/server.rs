@@ -14,6 +14,7 @@ use crate::inbox::{Inbox, Message};
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
 use crate::regions::RegionNumbers;
+use crate::joint_gate::JointPlaces;
 use crate::replica_view::ReplicaView;
 use crate::resp::Acceptor;
 use crate::shard_loop::ShardLoop;
@@ -190,6 +191,8 @@ impl Server {
             slots,
             disk,
             view: Arc::new(view),
+            joint_durable: JointPlaces::new(shards),
+            joint_synced: JointPlaces::new(shards),
             awaits_disk,
             roles: Arc::new(Roles::new(role, epoch)),
             cluster: ClusterState::new(member),

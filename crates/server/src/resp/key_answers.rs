@@ -1,6 +1,6 @@
 //! How requests about the key space continue after the answers of shards.
 
-use super::key_steps::KeySteps;
+use super::key_steps::{AfterWaiting, KeySteps};
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;
 use remora_frontend::Token;
@@ -38,6 +38,8 @@ pub(super) enum GoingOn {
     Storing(Box<Storing>),
     /// An operation on several keys.
     Steps(Box<KeySteps>),
+    /// The same, which waits for a key first.
+    AfterWaiting(Box<AfterWaiting>),
     /// The answer is the reply.
     Last,
 }
