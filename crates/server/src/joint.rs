@@ -232,3 +232,6 @@ fn owned(reply: PartReply) -> OwnedReply {
     let PartReply { status, number, value, .. } = reply;
     OwnedReply { status, number, value, has_more: false }
 }
+
+#[cfg(test)]
+mod tests;

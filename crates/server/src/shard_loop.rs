@@ -146,8 +146,12 @@ impl ShardLoop {
                 self.look_at_sockets(TURNS_PER_SOCKET_LOOK);
                 continue;
             }
-            if self.stopping && !self.awaits_part() {
-                break;
+            if self.stopping {
+                if !self.awaits_part() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
             }
             empty_polls += 1;
             if polls_always || self.polling.is_on() {
