@@ -78,7 +78,9 @@ impl JointJobs {
     /// Whether there is work for the next turn.
     #[inline]
     pub fn has_work(&self) -> bool {
-        !self.out.is_empty() || !self.made.is_empty() || (!self.put_off.is_empty() && !self.is_held())
+        !self.out.is_empty()
+            || !self.made.is_empty()
+            || (!self.put_off.is_empty() && !self.is_held())
     }
 
     /// The next order for another shard.

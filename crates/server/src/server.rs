@@ -11,10 +11,10 @@ use crate::disk::{
 };
 use crate::following::{Following, Resume, Role, RoleThread, Roles};
 use crate::inbox::{Inbox, Message};
+use crate::joint_gate::JointPlaces;
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
 use crate::regions::RegionNumbers;
-use crate::joint_gate::JointPlaces;
 use crate::replica_view::ReplicaView;
 use crate::resp::Acceptor;
 use crate::shard_loop::ShardLoop;

@@ -285,9 +285,10 @@ fn a_cut_anywhere_leaves_each_element_once() {
 /// The elements that clients have added up to a cut.
 fn pushed_up_to(logs: &[Vec<OwnedEntry>], cuts: &BTreeMap<u32, u64>) -> usize {
     let of_log = |(at, entries): (usize, &Vec<OwnedEntry>)| {
-        let kept = entries.iter().map(OwnedEntry::entry).filter(|of| {
-            of.sequence <= cuts[&(at as u32)] && of.parts.is_empty()
-        });
+        let kept = entries
+            .iter()
+            .map(OwnedEntry::entry)
+            .filter(|of| of.sequence <= cuts[&(at as u32)] && of.parts.is_empty());
         kept.count()
     };
     logs.iter().enumerate().map(of_log).sum()

@@ -54,7 +54,9 @@ impl<H: Host> RespExecutor<H> {
     pub(super) fn wait_again(&mut self, token: Token, over: Box<AfterWaiting>) {
         let (runs, until_ms) = over.wait();
         let shard = runs.first().map_or(token.shard, |run| run.shard);
-        self.key_answers.going_on.insert(request_part_key(&token), (GoingOn::AfterWaiting(over), 0));
+        self.key_answers
+            .going_on
+            .insert(request_part_key(&token), (GoingOn::AfterWaiting(over), 0));
         let token = Token { shard, ..token };
         self.host.with_waits(|waits| waits.begin(token, runs, until_ms));
     }

@@ -5,8 +5,8 @@ use remora_engine::moving::{self, KeyAt};
 use remora_engine::storing::{Parts, Storing};
 use remora_frontend::{Joint, JointStep, OwnedReply};
 use remora_layout::database::Database;
-use remora_protocol::{Command, Items, Reply};
 use remora_protocol::message::Status;
+use remora_protocol::{Command, Items, Reply};
 use remora_resp::steps::{AfterWait, Step, StepKey, Steps};
 
 /// The next step after an answer.

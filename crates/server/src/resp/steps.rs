@@ -57,7 +57,8 @@ impl<H: Host> RespExecutor<H> {
         let is_busy = |key: &&StepKey| !responder.is_quiet(key.shard);
         let busy = steps.other_keys().find(is_busy).map(|key| key.key.clone());
         if let Some(key) = busy {
-            let asked = [self.submit(responder, self.route(&key), 0, &Command::Exists { key: &key })];
+            let asked =
+                [self.submit(responder, self.route(&key), 0, &Command::Exists { key: &key })];
             let steps = GoingOn::Steps(Box::new(steps.behind(look)));
             self.go_on_with(responder, 0, steps);
             return responder.wait(Waiting::all(form, asked));
