@@ -107,6 +107,8 @@ impl JointJobs {
         let hash = shard.hash_of(database, &command);
         let key: Box<[u8]> = command.key().unwrap_or_default().into();
         if let Err(refusal) = shard.hold(&key, hash) {
+            // Those who wait behind it are looked at all the same.
+            shard.let_go(&key, hash);
             return Some((token, OwnedReply::status(refusal), 0));
         }
         let looked = shard.look_held(&look, now);

@@ -498,9 +498,10 @@ impl<H: Host> Worker<H> {
         let parts = self.logs[log].log()?.next_parts()?;
         if !parts.is_empty() {
             let parts: Vec<Part> = parts.iter().collect();
-            let mut of_log = |part: &Part| self.logs.get_mut(part.shard() as usize)?.log();
-            let is_there =
-                |part: &Part| of_log(part).is_some_and(|log| log.has_committed(part.sequence()));
+            let is_there = |part: &Part| {
+                let log = self.logs.get_mut(part.shard() as usize).and_then(Follower::log);
+                log.is_some_and(|log| log.has_committed(part.sequence()))
+            };
             if !parts.iter().all(is_there) {
                 return None;
             }
