@@ -123,7 +123,11 @@ impl MoveMember {
         match self.last {
             Asked::Look if status == Status::NotFound => Ok(Asked::SourceLength),
             // The other key is on its way to another one, or its shard is held: both are over soon.
-            Asked::Add if status == Status::TryAgain && self.tries < MOST_TRIES => Ok(Asked::Look),
+            Asked::Add | Asked::TargetLength
+                if status == Status::TryAgain && self.tries < MOST_TRIES =>
+            {
+                Ok(Asked::Look)
+            }
             _ if status != Status::Ok => Err((status, 0)),
             Asked::SourceLength if number > 0 => Ok(Asked::TargetLength),
             Asked::SourceLength | Asked::TargetLength => Err((Status::Ok, 0)),
@@ -149,7 +153,7 @@ impl Steps for MoveMember {
             }
             None => {}
             Some(Ok(next)) => {
-                self.tries += u32::from(matches!((self.last, next), (Asked::Add, Asked::Look)));
+                self.tries += u32::from(matches!(next, Asked::Look));
                 self.last = next;
             }
             Some(Err((status, number))) => {
