@@ -35,6 +35,7 @@ mod cluster;
 mod data_directory;
 mod durability;
 mod failed_disk;
+mod joint;
 mod min_replicas;
 mod replica_disks;
 mod replica_memory;

@@ -19,7 +19,7 @@ pub use evict::Eviction;
 pub use outcome::Outcome;
 pub use shard::{
     Applied, ApplyError, BadOperation, Digest, DigestRead, EpochHistory, FollowedLog, LogHistory,
-    OperationCount, Origin, ReplicaMarks, ReplicaPosition, Resumption, Served, Shard, SnapshotTurn,
+    OperationCount, Origin, PartReply, ReplicaMarks, ReplicaPosition, Resumption, Served, Shard, SnapshotTurn,
     SplitOperation, TailPiece, Tried, WaitFor, WaiterName, split_operation,
 };
 pub use store::{

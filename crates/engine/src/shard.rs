@@ -10,6 +10,7 @@ mod change_turns;
 mod digest;
 mod follow;
 mod followed;
+mod joint;
 #[cfg(test)]
 mod kind_tests;
 mod large;
@@ -28,6 +29,7 @@ pub use replica_marks::ReplicaMarks;
 
 pub use digest::{Digest, DigestRead};
 pub use followed::FollowedLog;
+pub use joint::PartReply;
 pub use log_history::{EpochHistory, LogHistory, ReplicaPosition, Resumption, TailPiece};
 pub use progress::{Applied, ApplyError, Origin};
 pub use snapshot::{BadOperation, OperationCount, SnapshotTurn, SplitOperation, split_operation};

@@ -616,8 +616,8 @@ fn elements_are_listed_whatever_the_type_if_it_has_some() {
     assert_eq!(ask(&mut shard, &append).0, Status::Ok);
     assert_eq!(listed(&mut shard, b"text", (0, -1)).0, Status::WrongType);
     let pair = encoded([&b"name"[..], b"value"]);
-    let fields = remora_protocol::Items::parse(&pair).unwrap();
-    let request = remora_protocol::hash::HashCommand::Set { fields }.request();
+    let pairs = remora_protocol::Items::parse(&pair).unwrap();
+    let request = remora_protocol::hash::HashCommand::Set { pairs }.request();
     assert_eq!(ask(&mut shard, &Command::Of { key: b"fields", request }).0, Status::Ok);
     assert_eq!(listed(&mut shard, b"fields", (0, -1)).0, Status::WrongType);
 }

@@ -58,6 +58,7 @@ mod command_codec;
 mod durable;
 mod durable_trees;
 mod followed;
+mod joint;
 mod hostile_log;
 mod rebuild;
 mod refused_changes;

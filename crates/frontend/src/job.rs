@@ -31,6 +31,12 @@ pub enum Order {
         /// Its request gets this status for an answer.
         status: Status,
     },
+    /// Hold the shard, and carry out a change of it and another one.
+    Joint(Box<JointOrder>),
+    /// Make a part of a change whose other shard is held.
+    Part(Box<PartOrder>),
+    /// The other shard has made its part, or refused it.
+    PartAnswer(Box<PartAnswer>),
     /// Send the next piece of the reply to the command with the job's token.
     Continue,
     /// Send no more of it.
@@ -43,6 +49,52 @@ pub struct WaitFor {
     pub claim: Claim,
     /// The encoded command for each key, in the order in which the keys are looked at.
     pub commands: Vec<Box<[u8]>>,
+}
+
+/// A change of two shards (decision 0070): which commands it is made of, one after the other, each from the
+/// answer to the last one. It goes to the shard of the key that something leaves, which is held meanwhile.
+pub trait Joint: Send {
+    /// Takes the answer to the last command. What comes next.
+    fn next(&mut self, answer: OwnedReply) -> JointStep;
+}
+
+/// What comes next in a change of two shards.
+pub enum JointStep {
+    /// This encoded command, for this shard: a look at the held shard first; then the other shard's part;
+    /// then the held shard's part, if that one was not refused.
+    Ask(usize, Vec<u8>),
+    /// It is tried again later, from this look on: the shard is let go meanwhile.
+    Again(Vec<u8>),
+    /// It is over. The reply.
+    Done(OwnedReply),
+}
+
+/// A change that begins at the shard that is to be held.
+pub struct JointOrder {
+    /// The encoded command of the look.
+    pub look: Vec<u8>,
+    /// The change.
+    pub joint: Box<dyn Joint>,
+}
+
+/// A part that a shard is to make.
+pub struct PartOrder {
+    /// The encoded command.
+    pub command: Vec<u8>,
+    /// The held shard.
+    pub held: usize,
+    /// The sequence of its part, which follows.
+    pub sequence: u64,
+}
+
+/// What became of a part, for the held shard.
+pub struct PartAnswer {
+    /// The shard that was asked.
+    pub shard: usize,
+    /// The reply to the command.
+    pub reply: OwnedReply,
+    /// The sequence there that the held shard's part depends on; 0 for none.
+    pub sequence: u64,
 }
 
 /// The part of the tokens of answers that are none: the request waits at the shard.

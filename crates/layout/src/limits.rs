@@ -218,6 +218,10 @@ pub const RESERVE_SHARE: u64 = 8;
 /// bytes in a tick at most: about as long a turn as that of a change that makes room.
 pub const LENT_TURN_BYTES: u64 = 2 * SPAN_BYTES as u64;
 
+/// Free memory, the reserve included, without which no part of a change of two shards begins: more than
+/// the removal of one element or member ever writes, so that the second part is not refused.
+pub const JOINT_ROOM_BYTES: u64 = 4 * SPAN_BYTES as u64;
+
 /// Unit of the arena's page allocator: small enough that a large record wastes
 /// little, large enough that 64 GiB are 16 M units.
 pub const PAGE_BYTES: usize = 4 << 10;

@@ -12,7 +12,9 @@ use remora_engine::TailPiece;
 use remora_layout::limits::{
     FEED_TAIL_BYTES, FEED_WAITING_BYTES, LOG_HELD_BYTES, MAX_EPOCH, MAX_SEQUENCE,
 };
-use remora_log::{AssembleError, Assembler, FrameError, Frames, LogKey, OwnedEntry};
+use remora_log::{
+    AssembleError, Assembler, FrameError, Frames, KnownLog, LogKey, OwnedEntry, Parts,
+};
 use remora_protocol::replication::{Acknowledge, Echo, FEED_HEADER_BYTES, FeedHeader, FeedKind};
 use std::collections::VecDeque;
 use zerocopy::FromBytes;
@@ -259,6 +261,37 @@ impl LogReceiver {
             }
         }
         Ok(Received::Entries { asks: false })
+    }
+
+    /// The parts that the next entry names which may be applied; `None` without such an entry.
+    pub fn next_parts(&self) -> Option<Parts<'_>> {
+        let entry = self.waiting.front().filter(|entry| entry.sequence <= self.commit)?;
+        Some(entry.entry().parts)
+    }
+
+    /// Whether this entry is here, and may be applied.
+    pub fn has_committed(&self, sequence: u64) -> bool {
+        sequence <= self.commit.min(self.received()).max(self.given())
+    }
+
+    /// What is here: all that was given out, and the entries behind that name parts.
+    pub fn known(&self) -> KnownLog {
+        let with_parts = self.waiting.iter().map(OwnedEntry::entry);
+        let with_parts = with_parts.filter(|entry| !entry.parts.is_empty());
+        let shared = with_parts.map(|entry| (entry.sequence, entry.parts.iter().collect()));
+        KnownLog { covered: self.given(), last: self.received(), shared: shared.collect() }
+    }
+
+    /// Drops the entries behind this one, of which some part is not here. None of them was given out.
+    pub fn cut(&mut self, last: u64) {
+        if last >= self.received() {
+            return;
+        }
+        self.waiting.retain(|entry| entry.sequence <= last);
+        self.waiting_bytes = self.waiting.iter().map(OwnedEntry::memory_bytes).sum();
+        self.assembler = Assembler::new(last + 1, LOG_HELD_BYTES);
+        // Another replica gets a copy if it has less than is left.
+        self.take_tail();
     }
 
     /// The next entry that may be applied.

@@ -8,7 +8,7 @@ use crate::error::CommandError;
 use crate::form::ReplyForm;
 use crate::keys::{Keys, Pairs};
 use crate::sorting::SortOptions;
-use crate::steps::Steps;
+use crate::steps::{AfterWait, Steps};
 use crate::wire::RespVersion;
 use remora_frontend::PartRequest;
 use remora_layout::database::Database;
@@ -228,16 +228,17 @@ pub struct Blocking<'a> {
     pub hand_over: Option<HandOver<'a>>,
 }
 
-/// Gives what an operation has taken from a key to another key.
+/// Gives what is at a key to another key; for keys of two shards the operation that waits is one that
+/// only reads.
 #[derive(Debug)]
 pub struct HandOver<'a> {
     /// The other key.
     pub to: &'a [u8],
     /// The operation that takes and gives in one, for keys of one shard, and the form of its reply.
     pub at_once: (protocol::Request<'a>, ReplyForm),
-    /// The steps for keys of two shards: the operation's key is the first one, the other key the second
-    /// one. The first answer that they get is that of the operation.
-    pub steps: Box<dyn Steps>,
+    /// What follows for keys of two shards: the operation's key is the first one, the other key the second
+    /// one.
+    pub after_wait: Box<dyn AfterWait>,
 }
 
 /// What CLUSTER asks.

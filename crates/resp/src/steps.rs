@@ -2,12 +2,16 @@
 //! follows from the last answer. They do not ask the shards themselves.
 //!
 //! Each question is one change, or one read, of the objects of one shard. Between two of them the shards
-//! serve other requests. If all keys belong to one shard, an operation may ask it once, for all of them.
+//! serve other requests, unless they belong to one change ([`Step::Joint`]). If all keys belong to one shard, an operation may ask it once, for all of them.
 
 use remora_frontend::OwnedReply;
 use remora_layout::kind::Kind;
 use remora_protocol::Request;
 use std::fmt;
+
+/// How often a change of two shards begins anew while RENAME holds the other key, or that key's shard is
+/// held, at most: both last for bounded time, and other requests are served meanwhile.
+pub(crate) const MOST_TRIES: u32 = 1 << 16;
 
 /// An operation on several keys.
 pub trait Steps: fmt::Debug + Send {
@@ -19,6 +23,13 @@ pub trait Steps: fmt::Debug + Send {
     fn is_read(&self) -> bool {
         false
     }
+}
+
+/// An operation on two keys that waits for the first one to hold something.
+pub trait AfterWait: fmt::Debug + Send {
+    /// Its steps, once the key holds something. They end with `NotFound` if it does not any more: then
+    /// the operation waits again, and begins anew.
+    fn steps(&self) -> Box<dyn Steps>;
 }
 
 /// A key of such an operation.
@@ -45,6 +56,11 @@ pub enum Step {
     Asked,
     /// A question was put, and its answer is the reply.
     AskedLast,
+    /// A question that only reads was put about the first key, and from it on all is one change of two
+    /// shards (decision 0070): the first key's shard is held until it is over. Any number of questions
+    /// that read may follow; then one that changes the other key, and one that changes the first key,
+    /// which is not refused. Within such a change this step begins it anew.
+    Joint,
     /// The operation is over.
     Done(OwnedReply),
     /// A key gets a new object in the place of what it holds, in pieces. The number of the reply counts

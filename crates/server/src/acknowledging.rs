@@ -7,6 +7,7 @@
 //!
 //! A replica that has come back counts once, by its newest session.
 
+use crate::joint_gate::JointGate;
 use crate::ring_session::ReplicaPositions;
 use remora_arena::Journal;
 use remora_engine::{ReplicaMarks, Shard};
@@ -19,6 +20,8 @@ pub struct Acknowledging {
     /// The disk has the entries up to this one; without a limit if no reply waits for it.
     kept: u64,
     set: InSyncSet,
+    /// Parts of changes of two shards; `None` if the server has one.
+    gate: Option<JointGate>,
     asks_replicas: bool,
     /// What the replicas had at the last look.
     replicas: Vec<ReplicaPositions>,
@@ -76,7 +79,8 @@ impl Acknowledging {
         let requirement =
             Arc::new(Requirement { number: 0, membership, min_replicas, takes_changes });
         let asks_replicas = min_replicas > 0 || is_clustered;
-        let of = Self { kept, set, asks_replicas, replicas: Vec::new(), requirement };
+        let (gate, replicas) = (None, Vec::new());
+        let mut of = Self { kept, set, gate, asks_replicas, replicas, requirement };
         of.tell(shard);
         of
     }
@@ -163,8 +167,32 @@ impl Acknowledging {
         &self.set
     }
 
-    fn tell<J: Journal>(&self, shard: &mut Shard<J>) {
-        shard.set_durable(self.kept.min(self.set.replicated()));
+    /// Changes of two shards pass this gate.
+    pub fn passes(&mut self, gate: JointGate) {
+        self.gate = Some(gate);
+    }
+
+    /// See [`Acknowledging::passes`].
+    pub fn gate(&mut self) -> Option<&mut JointGate> {
+        self.gate.as_mut()
+    }
+
+    /// Whether a change waits for its part at another shard.
+    pub fn waits_for_parts(&self) -> bool {
+        self.gate.as_ref().is_some_and(JointGate::waits)
+    }
+
+    /// The other shard's part may be durable. Whether more has become durable here.
+    pub fn look_at_parts<J: Journal>(&mut self, shard: &mut Shard<J>) -> bool {
+        let before = shard.durable_sequence();
+        self.tell(shard);
+        shard.durable_sequence() > before
+    }
+
+    fn tell<J: Journal>(&mut self, shard: &mut Shard<J>) {
+        let reached = self.kept.min(self.set.replicated()).min(shard.last_sequence());
+        let gate = self.gate.as_mut().filter(|_| !shard.is_applying());
+        shard.set_durable(gate.map_or(reached, |gate| gate.pass(reached)));
         shard.set_has_replicas(self.requirement.takes_changes && self.set.may_change());
     }
 }

@@ -39,6 +39,11 @@ pub enum Message {
         /// The last one on the disk.
         synced: u64,
     },
+    /// Parts of changes of two shards have become durable at another shard.
+    Parts,
+    /// Say which is the last sequence, once the shard is not held: with it all parts are there of the
+    /// changes of two shards that had begun.
+    Ends(Sender<(usize, u64)>),
     /// Write a snapshot of the shard.
     Snapshot(Arc<SnapshotPort>),
     /// A part of the log of the primary, to be applied.
@@ -58,6 +63,17 @@ pub enum Message {
     Drain(Sender<()>),
     /// Finish the present work and end.
     Stop,
+}
+
+impl Message {
+    /// Whether it waits while the shard is held (decision 0070): it is about the shard's changes, in their
+    /// order.
+    pub const fn waits_for_changes(&self) -> bool {
+        matches!(
+            self,
+            Self::Ends(_) | Self::Snapshot(_) | Self::Apply(_) | Self::Role(_) | Self::Drain(_)
+        )
+    }
 }
 
 /// A connection on its way to the thread that is to serve it.

@@ -7,6 +7,7 @@
 //!
 //! It does no I/O: jobs come in, replies go out by [`LargeJobs::pop_reply`].
 
+use crate::joint::{JointJobs, JointReply};
 use crate::key_work::KeyWork;
 use crate::waits::Waits;
 use remora_arena::Journal;
@@ -148,6 +149,8 @@ pub struct LargeJobs {
     synced: u64,
     /// Requests of the thread's own connections that wait for keys, of this shard and of others.
     pub waits: Waits,
+    /// Changes of this shard and another one.
+    pub joint: JointJobs,
 }
 
 /// The name of a request among the waiters of the shard that its token names.
@@ -195,7 +198,8 @@ impl Awaited {
 impl LargeJobs {
     /// Whether there is work for the next turn.
     pub fn has_work(&self) -> bool {
-        !self.lines.is_empty() || self.replies.has_due || self.waits.has_output()
+        let has_lines = !self.lines.is_empty() && !self.joint.is_held();
+        has_lines || self.replies.has_due || self.waits.has_output() || self.joint.has_work()
     }
 
     /// Whether there are replies that are to go.
@@ -233,8 +237,34 @@ impl LargeJobs {
     /// Executes a job, begins it if it is large, or lets it wait for an
     /// earlier one of its connection.
     pub fn execute<J: Journal>(&mut self, shard: &mut Shard<J>, job: Job, now: Now) {
+        match job.order {
+            Order::Part(part) => self.joint.make(shard, (*part, job.token), now),
+            Order::PartAnswer(answer) => {
+                let reply = self.joint.answered(shard, *answer);
+                self.reply_joint(reply);
+            }
+            _ if self.joint.puts_off() => self.joint.put_off(job),
+            _ => self.execute_next(shard, job, now),
+        }
+    }
+
+    fn reply_joint(&mut self, reply: Option<JointReply>) {
+        if let Some((token, reply, wait)) = reply {
+            self.replies.reply(token, reply, wait);
+        }
+    }
+
+    /// As [`LargeJobs::execute`], for the next job in the order in which they came.
+    fn execute_next<J: Journal>(&mut self, shard: &mut Shard<J>, job: Job, now: Now) {
         let origin = origin_of(&job.token);
         match job.order {
+            Order::Joint(_) if self.behind.contains_key(&origin) => {}
+            Order::Joint(order) => {
+                let reply = self.joint.begin(shard, (*order, job.token), now);
+                return self.reply_joint(reply);
+            }
+            // They come before all others.
+            Order::Part(_) | Order::PartAnswer(_) => return,
             Order::Execute(_) | Order::ExecuteEach(_) | Order::WaitFor(_) => {}
             Order::Withdraw => return shard.withdraw(&name_of(&job.token)),
             Order::Unblock { serial, status } => {
@@ -269,7 +299,8 @@ impl LargeJobs {
     /// command of it would be overtaken by one that is executed at once.
     #[inline]
     pub fn is_free(&self, token: &Token) -> bool {
-        self.behind.is_empty() || !self.behind.contains_key(&origin_of(token))
+        let is_behind = || self.behind.contains_key(&origin_of(token));
+        !self.joint.puts_off() && (self.behind.is_empty() || !is_behind())
     }
 
     /// Executes a command of one step ([`is_one_step`]) for a connection of the
@@ -300,7 +331,7 @@ impl LargeJobs {
     /// were served since the last call.
     #[inline]
     pub fn serve_waiters<J: Journal>(&mut self, shard: &mut Shard<J>, now: Now) {
-        if shard.has_waiters_due() {
+        if shard.has_waiters_due() && !self.joint.is_held() {
             shard.serve_waiters(now);
             while let Some(served) = shard.pop_served() {
                 self.replies.reply_served(served);
@@ -377,6 +408,13 @@ impl LargeJobs {
         if self.replies.has_due || !self.replies.held.is_empty() {
             self.replies.release(shard.durable_sequence());
         }
+        for _ in 0..JOBS_PER_TURN {
+            let Some(job) = self.joint.pop_put_off() else { break };
+            self.execute_next(shard, job, now);
+        }
+        if self.joint.is_held() {
+            return;
+        }
         let Some(mut line) = self.lines.pop_front() else { return };
         if let Some(large) = line.large.take() {
             line.large = advance(shard, large, &mut self.replies, now);
@@ -387,6 +425,10 @@ impl LargeJobs {
                 break;
             }
             let Some(job) = behind.pop_front() else { break };
+            if matches!(job.order, Order::Joint(_)) {
+                self.joint.put_off(job);
+                continue;
+            }
             line.large = begin(shard, job, &mut self.replies, now);
         }
         if line.large.is_none() && behind.is_empty() {
@@ -443,6 +485,9 @@ fn begin<J: Journal>(
         | Order::Abandon
         | Order::Await { .. }
         | Order::Withdraw
+        | Order::Joint(_)
+        | Order::Part(_)
+        | Order::PartAnswer(_)
         | Order::Unblock { .. } => return None,
     };
     let outcome = match Command::decode_within(&bytes) {

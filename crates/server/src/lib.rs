@@ -28,6 +28,8 @@ mod cores;
 pub mod disk;
 pub mod following;
 pub mod inbox;
+pub mod joint;
+pub mod joint_gate;
 mod key_work;
 pub mod large_jobs;
 pub mod mail_queues;

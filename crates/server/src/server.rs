@@ -11,6 +11,7 @@ use crate::disk::{
 };
 use crate::following::{Following, Resume, Role, RoleThread, Roles};
 use crate::inbox::{Inbox, Message};
+use crate::joint_gate::JointPlaces;
 use crate::numa::{self, ShardPlacement, Topology};
 use crate::random::random_u64;
 use crate::regions::RegionNumbers;
@@ -190,6 +191,8 @@ impl Server {
             slots,
             disk,
             view: Arc::new(view),
+            joint_durable: JointPlaces::new(shards),
+            joint_synced: JointPlaces::new(shards),
             awaits_disk,
             roles: Arc::new(Roles::new(role, epoch)),
             cluster: ClusterState::new(member),

@@ -32,6 +32,7 @@ use remora_fabric::shm::Sleeper;
 use remora_frontend::Connections;
 use remora_layout::limits::{AGENT_POLL_REQUESTS, TOUCH_HINTS, TURNS_PER_SOCKET_LOOK};
 use remora_protocol::message::Status;
+use std::collections::VecDeque;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -77,6 +78,10 @@ pub struct ShardLoop {
     /// Changes became durable at the end of the last turn: replies that wait for them may leave.
     has_released: bool,
     stopping: bool,
+    /// Until when a server that stops waits for another shard's part.
+    part_until: Option<Instant>,
+    /// Messages that wait until the shard is not held any more.
+    later: VecDeque<Message>,
 }
 
 /// The outcome of one turn.
@@ -121,6 +126,8 @@ impl ShardLoop {
             has_more_to_feed: false,
             has_released: false,
             stopping: false,
+            part_until: None,
+            later: VecDeque::new(),
         }
     }
 
@@ -140,7 +147,11 @@ impl ShardLoop {
                 continue;
             }
             if self.stopping {
-                break;
+                if !self.awaits_part() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
             }
             empty_polls += 1;
             if polls_always || self.polling.is_on() {
@@ -174,6 +185,16 @@ impl ShardLoop {
         }
     }
 
+    /// Whether the shard is held for a part of another one that may still come: a server that stops waits
+    /// for it, so that no half of a change is left.
+    fn awaits_part(&mut self) -> bool {
+        if !self.host().is_held() {
+            return false;
+        }
+        let until = *self.part_until.get_or_insert_with(|| Instant::now() + DRAIN);
+        Instant::now() < until
+    }
+
     fn host(&self) -> &ShardHost {
         self.connections.port()
     }
@@ -182,6 +203,7 @@ impl ShardLoop {
     /// a few loads. Returns the outcome, and the time.
     fn turn(&mut self) -> (Turn, Option<Instant>) {
         let is_due = self.has_more_to_feed || std::mem::take(&mut self.has_released);
+        let is_due = is_due || (!self.later.is_empty() && !self.host().is_held());
         if !is_due && !has_work(&self.connections, &self.clients, &self.agent) {
             return (Turn::Idle, None);
         }
@@ -198,7 +220,7 @@ impl ShardLoop {
         let host = self.connections.port_mut();
         let jobs = host.execute_jobs();
         count_alone(&host.handle().jobs, jobs);
-        if host.shard.wants_release() {
+        if host.shard.wants_release() && !host.is_held() {
             host.shard.release_some(now);
         }
         let rings = self.serve_rings(now, started);
@@ -246,7 +268,7 @@ impl ShardLoop {
     /// Takes messages from threads without a shard.
     fn take_messages(&mut self, now: Now) {
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some(message) = self.host().handle().inbox.pop() else { return };
+            let Some(message) = self.next_message() else { return };
             match message {
                 Message::Attach(session) => self.attach(*session),
                 Message::Detach(number) => {
@@ -257,6 +279,13 @@ impl ShardLoop {
                     let host = self.connections.port_mut();
                     host.acknowledging.set_kept(&mut host.shard, durable);
                     host.set_synced(synced);
+                    host.tell_parts();
+                }
+                Message::Parts => self.has_released |= self.connections.port_mut().look_at_parts(),
+                Message::Ends(to) => {
+                    let host = self.connections.port();
+                    // Nobody waits for it any more, if it fails.
+                    let _ = to.send((host.number, host.shard.last_sequence()));
                 }
                 Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),
                 Message::Apply(batch) => self.connections.port_mut().take_batch(batch),
@@ -280,6 +309,23 @@ impl ShardLoop {
                 }
                 Message::Stop => self.stopping = true,
             }
+        }
+    }
+
+    /// The next message that may be taken now. While the shard is held, those that are about its changes
+    /// wait, and the others go on.
+    fn next_message(&mut self) -> Option<Message> {
+        let is_held = self.host().is_held();
+        if !is_held && let Some(message) = self.later.pop_front() {
+            return Some(message);
+        }
+        // Bounded by the messages that are there.
+        loop {
+            let message = self.host().handle().inbox.pop()?;
+            if !is_held || !message.waits_for_changes() {
+                return Some(message);
+            }
+            self.later.push_back(message);
         }
     }
 
@@ -422,6 +468,9 @@ impl ShardLoop {
 
     /// Takes frames from the rings that have some.
     fn serve_rings(&mut self, now: Now, at: Instant) -> Served {
+        if self.host().is_held() {
+            return Served::default();
+        }
         let mut lost = Lost::default();
         let shard = (&mut self.connections.port_mut().shard, now, at);
         let served = self.clients.serve(shard, |session, error| lost.add(session, error));
@@ -471,14 +520,15 @@ impl ShardLoop {
     /// Lets replies leave that wait for what replicas have stored.
     #[inline]
     fn look_at_replicas(&mut self) {
-        let ShardHost { acknowledging, shard, large_jobs, shared, .. } =
-            self.connections.port_mut();
+        let ShardHost { acknowledging, shard, shared, .. } = self.connections.port_mut();
         if self.clients.has_replicas() || acknowledging.is_awake() {
             let replicas = self.clients.replica_positions();
             // How long a replica lags is no matter of the wall clock, which may be set.
             let now_ms = shared.clock.since_ms(Instant::now());
             let may_acknowledge = shared.view.has_lease();
             self.has_released |= acknowledging.look(shard, replicas, (now_ms, may_acknowledge));
+            self.connections.port_mut().tell_parts();
+            let ShardHost { shard, large_jobs, .. } = self.connections.port_mut();
             if large_jobs.awaits() {
                 large_jobs.release_awaited(shard);
             }
@@ -513,6 +563,7 @@ impl ShardLoop {
             || self.host().has_snapshot()
             || self.host().large_jobs.awaits()
             || self.host().acknowledging.wants_ticks()
+            || self.host().acknowledging.waits_for_parts()
             || self.clients.may_stall()
             || self.clients.feeds_wait()
             || self.host().awaits_tick()
@@ -605,7 +656,13 @@ impl ShardLoop {
         let host = self.connections.port_mut();
         let now = host.shared.clock.at(instant);
         host.now = now;
-        host.shard.tick(now);
+        if !host.is_held() {
+            host.shard.tick(now);
+        }
+        if host.acknowledging.waits_for_parts() {
+            self.has_released |= host.look_at_parts();
+        }
+        let host = self.connections.port_mut();
         host.large_jobs.time_out(&host.shard, now);
         host.tick_applier();
         self.has_more_to_feed |= self.clients.feeds_wait();
@@ -719,9 +776,9 @@ fn has_work(
     !host.handle().inbox.is_empty()
         || host.has_jobs()
         || !connections.are_idle()
-        || host.shard.wants_release()
+        || (host.shard.wants_release() && !host.is_held())
         || agent.has_work()
-        || clients.has_work()
+        || (clients.has_work() && !host.is_held())
 }
 
 /// Sessions that a shard has given up in one turn.

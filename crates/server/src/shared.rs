@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::disk::Disk;
 use crate::following::Roles;
 use crate::inbox::{Inbox, Message};
+use crate::joint_gate::JointPlaces;
 use crate::other_searches::OtherSearches;
 use crate::replica_view::ReplicaView;
 use crate::ring_session::ReplicaPositions;
@@ -166,6 +167,10 @@ pub struct Shared {
     pub disk: Option<Disk>,
     /// What clients may read.
     pub view: Arc<ReplicaView>,
+    /// How far the shards' changes are durable as configured, for changes of two shards.
+    pub joint_durable: JointPlaces,
+    /// The same of the disk.
+    pub joint_synced: JointPlaces,
     /// Replies wait for what is said to be on a disk.
     pub awaits_disk: bool,
     /// What this server is: a primary, or a replica.

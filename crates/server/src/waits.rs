@@ -22,6 +22,7 @@ use remora_protocol::message::Status;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The commands of a request for keys of one shard, one behind the other among its keys.
+#[derive(Clone)]
 pub struct Run {
     /// The shard.
     pub shard: usize,

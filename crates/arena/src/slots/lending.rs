@@ -64,6 +64,12 @@ impl Slots {
         u64::from(over) * PAGE_BYTES as u64
     }
 
+    /// Bytes that are free, or could be lent.
+    pub fn lendable_bytes(&self) -> u64 {
+        let left = self.reserve.len() - self.reserve.lent;
+        u64::from(self.free_pages() + left) * PAGE_BYTES as u64
+    }
+
     /// Free pages that may be taken.
     pub(crate) fn available_pages(&self) -> u32 {
         self.free_pages().saturating_sub(self.reserve.keep_free)

@@ -7,6 +7,8 @@
 //!
 //! Invariants:
 //! * a waiter's command is executed only after its [`remora_protocol::Claim`] was taken, and once;
+//! * a waiter that only reads takes what it has found by a later change, and lets go of the key then
+//!   ([`Shard::let_go`]): until that, or another change, nobody behind it is served;
 //! * of the waiters for one key and type, an older one is served before a younger one;
 //! * a step serves at most [`SERVED_AT_ONCE`] waiters. The rest of them come before every later
 //!   command, also of those who did not wait;
@@ -62,7 +64,7 @@ fn operation(
 ) -> Option<(Command<'_>, KeyHash, Kind)> {
     let (database, command, _) = Command::decode_within(bytes).ok()?;
     let Command::Of { request, .. } = command else { return None };
-    let may_wait = request.is_write() && !request.is_long();
+    let may_wait = !request.is_long();
     may_wait.then(|| (command, hash(&command, database), request.kind()))
 }
 
@@ -291,6 +293,10 @@ impl<J: Journal> Shard<J> {
             self.withdraw(&name);
             if claim.take() {
                 let served = self.execute_for(name, &command, hash, now);
+                if !command.is_write() && served.status == Status::Ok {
+                    // It takes what it has found later: the others are looked at when it has.
+                    self.store.watched.take_first();
+                }
                 match name[0] {
                     WaitFor::AT_RINGS => self.waiters.served_at_rings.push_back(served),
                     _ => self.waiters.served.push_back(served),

@@ -14,13 +14,14 @@
 //! snapshot that is under way gets what concerns the keys that it has ([`super::snapshot`]).
 
 use super::Store;
+use super::joint::JointPart;
 use super::record::Prepared;
 use remora_arena::{Journal, Slot};
 use remora_index::hash::record_value;
 use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{LOG_EVICTION_ROOM_BYTES, LOG_EXPIRY_ROOM_BYTES, LOG_ROOM_BYTES};
-use remora_log::Log;
+use remora_log::{Log, Part};
 use remora_protocol::applied::{APPLIED_HEADER_BYTES, AppliedEntry, AppliedStep, LogPosition};
 use remora_protocol::message::{REQUEST_HEADER_BYTES, Status, form};
 use remora_protocol::{Command, Condition, Expiry};
@@ -77,7 +78,12 @@ impl<J: Journal> Store<J> {
             let applies = (self.applies.as_ref(), self.logs_applied);
             append_applied(logged, applies, (database, command))
         } else {
-            append(&mut self.log, &mut self.entry_scratch, (None, database, command))
+            let parts = match &mut self.joint {
+                None => None,
+                Some(joint) => joint.parts_of(command, (&self.log, self.options.log_shard)),
+            };
+            let parts = parts.as_ref().map_or(&[][..], |parts| parts);
+            append(&mut self.log, &mut self.entry_scratch, parts, (None, database, command))
         };
         let seed = self.options.hash_seed;
         self.lag.note(sequence, (database, command), seed);
@@ -101,7 +107,7 @@ impl<J: Journal> Store<J> {
 
     /// Logs how far another log is applied. No key changes.
     pub(crate) fn log_position(&mut self, step: AppliedStep, position: &LogPosition) {
-        write(&mut self.log, [&AppliedEntry::header(step, position), &[], &[]]);
+        write(&mut self.log, &[], [&AppliedEntry::header(step, position), &[], &[]]);
     }
 
     /// A command that changes something begins: why it may not; `None` if it may.
@@ -123,14 +129,19 @@ impl<J: Journal> Store<J> {
     /// the expired keys that it meets in any case: it was let in with room for that.
     #[inline]
     pub(crate) fn may_expire(&mut self) -> bool {
-        let may = self.log.room_bytes() > LOG_EXPIRY_ROOM_BYTES;
+        let may = self.log.room_bytes() > LOG_EXPIRY_ROOM_BYTES && !self.is_bound();
         self.stats.expiries_put_off += !may as u64;
         may
     }
 
     /// Whether the log has room for a removal, and for the change that it makes room for.
     pub(super) fn may_log_evictions(&self) -> bool {
-        self.log.room_bytes() > LOG_EVICTION_ROOM_BYTES
+        self.log.room_bytes() > LOG_EVICTION_ROOM_BYTES && !self.is_bound()
+    }
+
+    /// Whether the next entry of the log is named by another shard's already.
+    fn is_bound(&self) -> bool {
+        self.joint.as_ref().is_some_and(JointPart::is_bound)
     }
 
     /// Sequence of the last change.
@@ -148,7 +159,7 @@ impl<J: Journal> Store<J> {
 
     /// As [`Store::show`], for a key's last value without a new change: the record was moved, or is
     /// whole again.
-    pub(super) fn show_again(&mut self, slot: Slot, hash: KeyHash) {
+    pub(crate) fn show_again(&mut self, slot: Slot, hash: KeyHash) {
         self.lag.show_again(&mut self.owner, slot, hash);
     }
 
@@ -175,6 +186,7 @@ impl<J: Journal> Store<J> {
 fn append(
     log: &mut Log,
     scratch: &mut Vec<u8>,
+    parts: &[Part],
     (before, database, command): (Option<&[u8; APPLIED_HEADER_BYTES]>, Database, &Command<'_>),
 ) -> u64 {
     let (mut header, key, value) = command.encode(0, scratch);
@@ -188,17 +200,20 @@ fn append(
             &both[..]
         }
     };
-    let sequence = write(log, [headers, key, value]);
+    let sequence = write(log, parts, [headers, key, value]);
     if scratch.capacity() > KEPT_ENTRY_BYTES {
         *scratch = Vec::new();
     }
     sequence
 }
 
-/// Adds an entry to the log, and gives its sequence.
+/// Adds an entry to the log, of this shard alone or with its parts, and gives its sequence.
 #[inline]
-fn write(log: &mut Log, parts: [&[u8]; 3]) -> u64 {
-    log.append(parts).sequence
+fn write(log: &mut Log, parts: &[Part], operation: [&[u8]; 3]) -> u64 {
+    match parts {
+        [] => log.append(operation).sequence,
+        parts => log.append_part(parts, operation).sequence,
+    }
 }
 
 /// Counts an applied entry: its own log contains it.
@@ -217,9 +232,9 @@ fn append_applied(
     match applies {
         Some((step, position)) => {
             let before = AppliedEntry::header(*step, position);
-            append(log, scratch, (Some(&before), database, command))
+            append(log, scratch, &[], (Some(&before), database, command))
         }
-        None if is_logged => append(log, scratch, (None, database, command)),
+        None if is_logged => append(log, scratch, &[], (None, database, command)),
         None => pass(log),
     }
 }

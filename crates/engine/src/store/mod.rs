@@ -30,6 +30,7 @@ mod evictor;
 mod expiry;
 mod flush;
 mod heap;
+mod joint;
 mod lease;
 mod making_room;
 mod moves;
@@ -55,6 +56,7 @@ pub(crate) use durable::DependsOn;
 pub(crate) use expiry::{has_expired, is_allowed, with_expiry};
 pub(crate) use flush::{Flush, LogKeys};
 pub use heap::SetAside;
+pub(crate) use joint::JointPart;
 pub(crate) use moves::{DumpAt, Load};
 pub use options::{Durability, ShardOptions, table_end};
 pub(crate) use part_reads::PartsRead;
@@ -139,6 +141,8 @@ pub struct Store<J: Journal = NoJournal> {
     pub(crate) keeps: bool,
     /// Enough replicas keep up to acknowledge changes.
     pub(crate) has_replicas: bool,
+    /// The next change is a part of an entry of two shards.
+    pub(crate) joint: Option<JointPart>,
     /// The present command only reads.
     pub(crate) only_reads: bool,
     /// Pointer to the record written last: a writer may read it back without
@@ -201,6 +205,7 @@ impl<J: Journal> Store<J> {
             logs_applied: false,
             keeps: true,
             has_replicas: true,
+            joint: None,
             only_reads: false,
             last_put: RemotePointer::NONE,
             listed: Vec::new(),

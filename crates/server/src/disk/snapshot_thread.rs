@@ -14,6 +14,7 @@ use remora_storage::{Directory, Identity};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -138,7 +139,7 @@ fn write(
         shard.inbox.push(Message::Snapshot(Arc::clone(port)));
     }
     let written = write_streams(shared, &mut streams, port);
-    match written.and_then(|()| wait_for_log(shared, &streams)) {
+    match written.and_then(|()| wait_for_log(shared, &streams, &ends(shared)?)) {
         Ok(()) => streams.finish(),
         Err(error) => {
             streams.give_up();
@@ -175,12 +176,44 @@ fn write_streams(
     Ok(())
 }
 
-/// Waits until the log is on the disk up to the snapshot's sequences.
-fn wait_for_log(shared: &Shared, streams: &SnapshotStreams<Directory>) -> io::Result<()> {
+/// For each shard a sequence of its log up to which all parts are of those changes of two shards that the
+/// streams have a part of.
+fn ends(shared: &Shared) -> io::Result<Vec<u64>> {
+    let (to, from) = channel();
+    for shard in &shared.shards {
+        shard.inbox.push(Message::Ends(to.clone()));
+    }
+    let mut ends = vec![0; shared.shards.len()];
+    let mut left = ends.len();
+    // Bounded by the shards, which a change of two shards holds for bounded time, and by the end of the
+    // server.
+    while left > 0 {
+        match from.recv_timeout(LOOK) {
+            Ok((shard, end)) => {
+                ends[shard] = end;
+                left -= 1;
+            }
+            Err(_) if disk_of(shared).snapshots.is_stopping() => {
+                return Err(io::Error::other("the server ends"));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(ends)
+}
+
+/// Waits until the log is on the disk up to the snapshot's sequences, and to these.
+fn wait_for_log(
+    shared: &Shared,
+    streams: &SnapshotStreams<Directory>,
+    ends: &[u64],
+) -> io::Result<()> {
     let disk = disk_of(shared);
     disk.want_sync();
     // Bounded by the disk, and by the end of the server.
-    while !streams.may_count(|shard| disk.synced[shard].load(Ordering::Acquire)) {
+    let synced = |shard: usize| disk.synced[shard].load(Ordering::Acquire);
+    let has_ends = || ends.iter().enumerate().all(|(shard, end)| synced(shard) >= *end);
+    while !(streams.may_count(synced) && has_ends()) {
         if disk.snapshots.is_stopping() {
             return Err(io::Error::other("the server ends"));
         }

@@ -20,7 +20,7 @@ use remora_cluster::message::Position;
 use remora_engine::TailPiece;
 use remora_fabric::Transport;
 use remora_layout::limits::{APPLY_BATCHES, COPY_TOLD_EVERY_MS, FEED_MESSAGES_PER_TURN};
-use remora_log::OwnedEntry;
+use remora_log::{OwnedEntry, Part, consistent_cut};
 use remora_protocol::message::{ACKNOWLEDGE, FOLLOW, RequestHeader};
 use remora_protocol::replication::Follow;
 use remora_replica::{FollowEvent, Follower, LogReceiver, PrimaryFacts};
@@ -262,6 +262,7 @@ impl<H: Host> Worker<H> {
     /// are among it.
     pub fn give_rest(&mut self, barrier: &Arc<StepBarrier>) -> u64 {
         let mut beyond = 0;
+        self.cut_torn();
         for log in 0..self.logs.len() {
             let Some(receiver) = self.logs[log].log() else { continue };
             let (rest, of_log) = receiver.take_rest();
@@ -480,8 +481,8 @@ impl<H: Host> Worker<H> {
             return false;
         }
         let Some(receiver) = self.logs[log].log() else { return false };
-        let entries: Vec<_> = std::iter::from_fn(|| receiver.next_entry()).collect();
         let commit = receiver.commit();
+        let entries: Vec<_> = std::iter::from_fn(|| self.next_entry(log)).collect();
         if self.copied[log].is_some_and(|(sequence, _)| sequence <= commit) {
             self.end_copy(log);
         }
@@ -490,6 +491,34 @@ impl<H: Host> Worker<H> {
         }
         self.give(log, LogPart::Entries(entries));
         true
+    }
+
+    /// The next entry of a log that may be applied: one that names parts only once all of them may be.
+    fn next_entry(&mut self, log: usize) -> Option<OwnedEntry> {
+        let parts = self.logs[log].log()?.next_parts()?;
+        if !parts.is_empty() {
+            let parts: Vec<Part> = parts.iter().collect();
+            let is_there = |part: &Part| {
+                let log = self.logs.get_mut(part.shard() as usize).and_then(Follower::log);
+                log.is_some_and(|log| log.has_committed(part.sequence()))
+            };
+            if !parts.iter().all(is_there) {
+                return None;
+            }
+        }
+        self.logs[log].log()?.next_entry()
+    }
+
+    /// Leaves out what was received behind a change of several shards of which not all parts were. Nobody
+    /// was told of that: the primary acknowledges no part before all members of its set have all.
+    fn cut_torn(&mut self) {
+        let known = |(at, log): (usize, &mut Follower)| Some((at as u32, log.log()?.known()));
+        let cuts = consistent_cut(&self.logs.iter_mut().enumerate().filter_map(known).collect());
+        for (log, cut) in cuts {
+            if let Some(receiver) = self.logs[log as usize].log() {
+                receiver.cut(cut);
+            }
+        }
     }
 
     /// A copy counts from now on: all that is in it is committed, or nobody else has it.

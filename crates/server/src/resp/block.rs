@@ -2,10 +2,10 @@
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
-use super::key_answers::GoingOn;
-use super::key_steps::KeySteps;
+use super::key_answers::{GoingOn, request_part_key};
+use super::key_steps::AfterWaiting;
 use crate::waits::Run;
-use remora_frontend::{Job, Order, Question, Waiting, What};
+use remora_frontend::{Job, Order, Question, Token, Waiting, What};
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_resp::ReplyForm;
@@ -40,13 +40,24 @@ impl<H: Host> RespExecutor<H> {
         let token = self.token_of(responder, first, 0);
         if let (Some(over), Some(from)) = (hand_over, keys.clone().next()) {
             let keys = [from, over.to].map(|key| self.step_key(key)).into();
-            let steps = KeySteps::new(over.steps, self.database, keys);
-            self.go_on_with(responder, 0, GoingOn::Steps(Box::new(steps)));
+            let over = AfterWaiting::new((over.after_wait, self.database, keys), &runs, until_ms);
+            self.go_on_with(responder, 0, GoingOn::AfterWaiting(Box::new(over)));
         }
         let asked = Question { shard: first, what: What::Other, bytes };
         responder.ask(asked, self.host.shards());
         responder.block();
         responder.wait(Waiting::all(form, [asked]));
+        self.host.with_waits(|waits| waits.begin(token, runs, until_ms));
+    }
+
+    /// A request whose key holds nothing any more, though it was told so, waits again.
+    pub(super) fn wait_again(&mut self, token: Token, over: Box<AfterWaiting>) {
+        let (runs, until_ms) = over.wait();
+        let shard = runs.first().map_or(token.shard, |run| run.shard);
+        self.key_answers
+            .going_on
+            .insert(request_part_key(&token), (GoingOn::AfterWaiting(over), 0));
+        let token = Token { shard, ..token };
         self.host.with_waits(|waits| waits.begin(token, runs, until_ms));
     }
 

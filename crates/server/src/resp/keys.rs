@@ -8,10 +8,10 @@
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::{GoingOn, request_part_key};
-use super::key_steps::{Next, asked_next, encoded};
+use super::key_steps::{AfterWaiting, KeySteps, Next, Waited, asked_next, encoded};
 use remora_engine::moving::{self, How, KeyAt, Moving};
 use remora_engine::storing::Storing;
-use remora_frontend::{Job, OwnedReply, Token, Waiting};
+use remora_frontend::{Job, JointOrder, Order, OwnedReply, Token, Waiting};
 use remora_layout::database::Database;
 use remora_layout::hash::mix;
 use remora_layout::limits::MAX_REPLY_BYTES;
@@ -129,6 +129,38 @@ impl<H: Host> RespExecutor<H> {
         self.key_answers.going_on.insert(request_part_key(&token), (on, bytes));
     }
 
+    /// The rest of an operation is one change of two shards: its steps go to the shard that is held.
+    fn change_jointly(
+        &mut self,
+        token: Token,
+        (on, joint): (GoingOn, Box<KeySteps>),
+        (shard, look): (usize, Vec<u8>),
+    ) {
+        self.keep_going(token, on, look.len());
+        let order = Order::Joint(Box::new(JointOrder { look, joint }));
+        self.host.hand(shard, Job::new(order, token));
+    }
+
+    /// What a request has waited for is there, or the rest of it is done, or neither. It runs to its end
+    /// also if the connection is closed: others wait for the key behind it.
+    fn waited(
+        &mut self,
+        token: Token,
+        mut over: Box<AfterWaiting>,
+        (reply, is_there): (OwnedReply, bool),
+    ) -> Option<OwnedReply> {
+        match over.next(reply) {
+            Waited::Reply(reply) => return Some(reply),
+            Waited::Goes(steps, look) => {
+                let on = GoingOn::AfterWaiting(over);
+                self.change_jointly(token, (on, Box::new(steps)), look);
+            }
+            Waited::WaitsAgain if is_there => self.wait_again(token, over),
+            Waited::WaitsAgain => {}
+        }
+        None
+    }
+
     fn draw(&mut self) -> u64 {
         self.key_answers.drawn += 1;
         mix(self.host.hash_seed() ^ self.now_ms, self.key_answers.drawn)
@@ -159,6 +191,9 @@ impl<H: Host> RespExecutor<H> {
         if let GoingOn::Sort(sort) = on {
             return if is_there { self.sorted(token, sort, reply) } else { None };
         }
+        if let GoingOn::AfterWaiting(over) = on {
+            return self.waited(token, over, (reply, is_there));
+        }
         let shards = self.host.shards();
         let next = match &mut on {
             GoingOn::Scan { shard, filter } => {
@@ -187,12 +222,17 @@ impl<H: Host> RespExecutor<H> {
             GoingOn::Moving(moving) => asked_next(&reply, |reply| moving.next(reply)),
             GoingOn::Storing(storing) => asked_next(&reply, |reply| storing.next(reply)),
             GoingOn::Steps(steps) => steps.next(reply),
-            GoingOn::Sort(_) | GoingOn::Last => Next::Reply(reply),
+            GoingOn::AfterWaiting(_) | GoingOn::Sort(_) | GoingOn::Last => Next::Reply(reply),
         };
         match next {
             // An operation on a key runs to its end even if its connection is closed.
             Next::Ask(shard, command) if is_there || runs_to_its_end(&on) => {
                 self.ask_on(token, on, (shard, command));
+                None
+            }
+            Next::Joint(shard, look) => {
+                let GoingOn::Steps(steps) = on else { unreachable!("such a change has steps") };
+                self.change_jointly(token, (GoingOn::Last, steps), (shard, look));
                 None
             }
             Next::Ask(..) => None,
@@ -206,6 +246,7 @@ fn runs_to_its_end(on: &GoingOn) -> bool {
     match on {
         GoingOn::Moving(_) | GoingOn::Storing(_) | GoingOn::Last => true,
         GoingOn::Steps(steps) => !steps.is_read(),
+        GoingOn::AfterWaiting(_) => true,
         GoingOn::Scan { .. } | GoingOn::Keys { .. } | GoingOn::Random { .. } | GoingOn::Sort(_) => {
             false
         }

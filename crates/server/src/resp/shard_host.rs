@@ -7,7 +7,8 @@ use crate::acknowledging::Acknowledging;
 use crate::cluster_facts::ClusterFactsView;
 use crate::disk::{LogShipper, SnapshotPort, SnapshotSource};
 use crate::following::{Applier, Batch, RoleChange};
-use crate::inbox::{Mail, Outbox};
+use crate::inbox::{Mail, Message, Outbox};
+use crate::joint_gate::JointGate;
 use crate::large_jobs::LargeJobs;
 use crate::shared::{ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
@@ -42,6 +43,10 @@ pub struct ShardHost {
     pub large_jobs: LargeJobs,
     /// How far its changes may be acknowledged.
     pub acknowledging: Acknowledging,
+    /// How far the disk has the changes of two shards, and this shard's log by itself.
+    synced: JointGate,
+    /// See above.
+    reached_disk: u64,
     /// The time of the present turn.
     pub now: Now,
     /// Waiting jobs, of this thread's connections and others'.
@@ -68,8 +73,19 @@ impl ShardHost {
         let cluster = shared.cluster_facts.clone().map(ClusterFactsView::new);
         let outbox = Outbox::new(number, shared.shards.len());
         let of = (shared.config.min_replicas, shared.config.is_clustered());
+        let mut acknowledging = Acknowledging::new(&mut shard, of, shared.awaits_disk);
+        let mut synced = JointGate::new(number, shared.joint_synced.clone());
+        if shared.shards.len() > 1 {
+            acknowledging.passes(JointGate::new(number, shared.joint_durable.clone()));
+            acknowledging.look_at_parts(&mut shard);
+        }
+        let disk = shared.disk.as_ref();
+        let reached_disk = disk.map_or(0, |of| of.synced[number].load(Ordering::Acquire));
+        synced.pass(reached_disk);
         Self {
-            acknowledging: Acknowledging::new(&mut shard, of, shared.awaits_disk),
+            acknowledging,
+            synced,
+            reached_disk,
             now: shared.clock.now(),
             shared,
             number,
@@ -100,10 +116,42 @@ impl ShardHost {
     /// The server becomes a replica, or that of another primary.
     pub fn begin_following(&mut self) {
         self.applier.clear();
+        if let Some(gate) = self.acknowledging.gate() {
+            gate.clear();
+        }
+        self.synced.clear();
         let of = (self.number, self.shared.shards.len());
         self.shard.begin_following_anew(of, self.shared.disk.is_some());
         // It has no replicas.
         self.shard.keep_log(0);
+    }
+
+    /// Notes the parts of changes of two shards that were made, and rings for the shards that wait for
+    /// what has become durable here.
+    #[inline]
+    pub fn tell_parts(&mut self) {
+        let Some(gate) = self.acknowledging.gate() else { return };
+        for part in self.large_jobs.joint.take_made() {
+            if self.shard.is_applying() {
+                continue;
+            }
+            gate.note(part);
+            if self.shared.disk.is_some() {
+                self.synced.note(part);
+            }
+        }
+        let told = gate.take_told() | self.synced.take_told();
+        for to in (0..self.shared.shards.len()).filter(|to| told >> to & 1 == 1) {
+            self.shared.shards[to].inbox.push(Message::Parts);
+        }
+    }
+
+    /// Parts may have become durable at other shards. Whether more has become durable here.
+    pub fn look_at_parts(&mut self) -> bool {
+        self.pass_synced(self.reached_disk);
+        let has_more = self.acknowledging.look_at_parts(&mut self.shard);
+        self.tell_parts();
+        has_more
     }
 
     /// Whether the log of the primary is applied further with the next tick.
@@ -118,6 +166,16 @@ impl ShardHost {
 
     /// The shard's entries up to this one are on the disk.
     pub fn set_synced(&mut self, synced: u64) {
+        self.reached_disk = self.reached_disk.max(synced);
+        self.pass_synced(synced);
+        self.tell_parts();
+    }
+
+    fn pass_synced(&mut self, reached: u64) {
+        let synced = match self.synced.waits() || self.acknowledging.gate().is_some() {
+            true => self.synced.pass(reached),
+            false => reached,
+        };
         self.large_jobs.set_synced(&self.shard, synced);
         self.shard.set_synced(synced);
         self.applier.note_synced(self.number, synced);
@@ -180,7 +238,8 @@ impl ShardHost {
         let may_go_on = self.snapshot.as_ref().is_some_and(SnapshotSource::has_work);
         let may_send = self.may_send() || self.may_ship() || may_go_on;
         let has_some = !self.jobs.is_empty() || self.large_jobs.has_work();
-        has_some || self.shard.has_waiters_due() || may_send || self.applier.has_work()
+        let has_waiters = self.shard.has_waiters_due() && !self.is_held();
+        has_some || has_waiters || may_send || self.applier.has_work()
     }
 
     /// Whether there is room for mail that had to wait.
@@ -210,6 +269,7 @@ impl ShardHost {
         }
         self.large_jobs.turn(&mut self.shard, self.now);
         self.hand_waits();
+        self.tell_parts();
         jobs as u64
     }
 
@@ -225,6 +285,15 @@ impl ShardHost {
         while let Some((shard, job)) = self.large_jobs.waits.pop_job() {
             self.hand(shard, job);
         }
+        while let Some((shard, job)) = self.large_jobs.joint.pop_job() {
+            self.hand(shard, job);
+        }
+    }
+
+    /// Whether the shard executes no commands now: a change of it and another shard is made.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.large_jobs.joint.is_held()
     }
 
     /// The next reply for a connection of this thread; those for others go into

@@ -5,7 +5,7 @@ use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::GoingOn;
 use super::key_steps::KeySteps;
-use remora_frontend::Waiting;
+use remora_frontend::{Job, JointOrder, Order, Question, Waiting, What};
 use remora_protocol::Command;
 use remora_resp::ReplyForm;
 use remora_resp::keys::Keys;
@@ -34,10 +34,41 @@ impl<H: Host> RespExecutor<H> {
         }
         // Later requests would wait for it anyway.
         responder.expect_large();
+        if matches!(step, Step::Joint) {
+            let steps = KeySteps::new(steps, self.database, keys);
+            return self.joint(responder, steps, (at.1, scratch), form);
+        }
         let asked = [self.submit(responder, at, 0, &command)];
         let steps = KeySteps::new(steps, self.database, keys);
         self.go_on_with(responder, 0, GoingOn::Steps(Box::new(steps)));
         responder.wait(Waiting::all(form, asked));
+    }
+
+    /// Begins a change of two shards, whose first key's shard is to be held. Its part for the other shard
+    /// does not come by way of this thread, so that shard has to have executed before what the connection
+    /// has asked it.
+    fn joint(
+        &mut self,
+        responder: &mut Responder,
+        steps: KeySteps,
+        (shard, look): (usize, Vec<u8>),
+        form: ReplyForm,
+    ) {
+        let is_busy = |key: &&StepKey| !responder.is_quiet(key.shard);
+        let busy = steps.other_keys().find(is_busy).map(|key| key.key.clone());
+        if let Some(key) = busy {
+            let asked =
+                [self.submit(responder, self.route(&key), 0, &Command::Exists { key: &key })];
+            let steps = GoingOn::Steps(Box::new(steps.behind(look)));
+            self.go_on_with(responder, 0, steps);
+            return responder.wait(Waiting::all(form, asked));
+        }
+        let token = self.token_of(responder, shard, 0);
+        let asked = Question { shard, what: What::Other, bytes: look.len() };
+        responder.ask(asked, self.host.shards());
+        responder.wait(Waiting::all(form, [asked]));
+        let order = JointOrder { look, joint: Box::new(steps) };
+        self.host.hand(shard, Job::new(Order::Joint(Box::new(order)), token));
     }
 
     /// A key of such an operation.

@@ -42,7 +42,9 @@ impl RingSession {
         self.see_thread(session_of(id));
         let decoded = body.split_first_chunk().and_then(|(ms, command)| {
             let (_, decoded, _) = Command::decode_within(command).ok()?;
-            Some((u64::from_le_bytes(*ms), command, decoded.key()?))
+            // One that only reads takes by a change of two shards, which a session does not have.
+            let key = decoded.key().filter(|_| decoded.is_write())?;
+            Some((u64::from_le_bytes(*ms), command, key))
         });
         let Some((wait_ms, command, key)) = decoded else {
             return self.reply(&Reply::status(Status::Malformed), id);

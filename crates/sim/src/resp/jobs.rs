@@ -204,6 +204,11 @@ impl ShardJobs {
         while let Some((shard, job)) = self.large.waits.pop_job() {
             self.hand(shard, job);
         }
+        while let Some((shard, job)) = self.large.joint.pop_job() {
+            self.hand(shard, job);
+        }
+        // No world has changes of two shards whose durability matters.
+        self.large.joint.take_made();
     }
 
     /// The shard has something to do.

@@ -1,6 +1,6 @@
 //! Commands that wait until a list has elements.
 
-use super::steps::MoveElement;
+use super::steps::{MoveAfterWait, MoveElement};
 use super::{LEFT_OR_RIGHT, LIST, TAKES, from_one, side};
 use crate::arguments::{KEY, wait_until};
 use crate::error::CommandError;
@@ -234,9 +234,9 @@ fn moves<'a>(
     let other = crate::keys::key(words.get(2))?;
     let keys = Keys::within(words, 1, 2)?;
     let at_once = (ListCommand::Move { from, to, other }.request(), ReplyForm::Object(at_once));
-    let steps = Box::new(MoveElement::after_wait((from, to)));
-    let hand_over = Some(HandOver { to: other, at_once, steps });
-    let (request, form) = (pop(from, 1), ReplyForm::Object(in_steps));
+    let after_wait = Box::new(MoveAfterWait(from, to));
+    let hand_over = Some(HandOver { to: other, at_once, after_wait });
+    let (request, form) = (MoveElement::look(from), ReplyForm::Object(in_steps));
     Ok(Request::Block(Box::new(Blocking { keys, request, until_ms, form, hand_over })))
 }
 

@@ -1,17 +1,12 @@
 //! Operations on several lists: LMOVE and LMPOP, and what BLMOVE does once it has an element.
 //!
-//! Within a shard LMOVE is one question. Between shards the element leaves one list, then the other list
-//! gets it: for a moment it is in neither. If the other list cannot have it, it goes back.
+//! Within a shard LMOVE is one question. Between shards it is one change of both.
 
-use crate::steps::{AskKey, Step, StepKey, Steps, is_one_shard};
+use crate::steps::{AfterWait, AskKey, MOST_TRIES, Step, StepKey, Steps, is_one_shard};
 use remora_frontend::OwnedReply;
 use remora_protocol::Items;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
-
-/// Questions that are put again while RENAME holds a key, at most: that lasts for bounded time, and
-/// other requests are served between two questions.
-const MOST_TRIES: u32 = 1 << 16;
 
 /// An element moves from one end of the first key's list to an end of the second key's. The value of the
 /// reply is the element; `NotFound` without the first list.
@@ -26,92 +21,84 @@ pub(super) struct MoveElement {
 /// The last question.
 #[derive(Debug)]
 enum Asked {
-    /// Whether there is anything to move: that counts before the type of the other key.
-    SourceLength,
-    /// Whether the other key may have it.
-    TargetLength,
-    Take,
-    /// The same of a request that waited: its answer begins with the key.
-    TakeOrWait,
-    /// To add these elements.
+    /// What is at the end of the first list, which is held from now on.
+    Look,
+    /// To add these elements, the one that was found.
     Put(Vec<u8>),
-    /// To add them to the list that they come from; the reply is this status.
-    PutBack(Vec<u8>, Status),
+    /// To take it.
+    Take(Vec<u8>),
 }
 
 impl MoveElement {
     pub fn new((from, to): (Side, Side)) -> Self {
-        Self { from, to, last: Asked::SourceLength, tries: 0 }
+        Self { from, to, last: Asked::Look, tries: 0 }
     }
 
-    /// The element is taken by a request that may wait, whose answer is the first one.
-    pub fn after_wait(sides: (Side, Side)) -> Self {
-        Self { last: Asked::TakeOrWait, ..Self::new(sides) }
-    }
-
-    /// Whether the last question is put again: the element must not be lost.
-    fn tries_again(&mut self, status: Status) -> bool {
-        let has_element = matches!(self.last, Asked::Put(_) | Asked::PutBack(..));
-        self.tries += u32::from(has_element);
-        has_element && status == Status::TryAgain && self.tries < MOST_TRIES
+    /// The look, which says also whether there is anything to wait for.
+    pub fn look(from: Side) -> remora_protocol::Request<'static> {
+        let index = if from == Side::Left { 0 } else { -1 };
+        ListCommand::Index { index }.request()
     }
 
     /// Goes on to the next question, or ends.
     fn answered(&mut self, reply: OwnedReply) -> Result<(), OwnedReply> {
-        let taken = |list: Option<&[u8]>| match list.filter(|list| Items::parse(list).is_some()) {
-            Some(list) => Ok(Asked::Put(list.to_vec())),
-            None => Err(OwnedReply::status(Status::Malformed)),
-        };
-        let value = reply.value.as_deref();
-        self.last = match std::mem::replace(&mut self.last, Asked::SourceLength) {
-            Asked::Put(list) if reply.status == Status::Ok => {
+        self.last = match std::mem::replace(&mut self.last, Asked::Look) {
+            // The other key is on its way to another one, or its shard is held: both are over soon.
+            Asked::Put(_) if reply.status == Status::TryAgain && self.tries < MOST_TRIES => {
+                self.tries += 1;
+                Asked::Look
+            }
+            _ if reply.status != Status::Ok => return Err(OwnedReply::status(reply.status)),
+            Asked::Look => {
+                let mut list = Vec::new();
+                Items::push(&mut list, reply.value.as_deref().unwrap_or_default());
+                Asked::Put(list)
+            }
+            Asked::Put(list) => Asked::Take(list),
+            Asked::Take(list) => {
                 let element = Items::split(&list).and_then(|(item, _)| item).map(<[u8]>::to_vec);
                 return Err(OwnedReply { value: element, ..OwnedReply::status(Status::Ok) });
-            }
-            Asked::Put(list) => Asked::PutBack(list, reply.status),
-            Asked::PutBack(_, status) => return Err(OwnedReply::status(status)),
-            _ if reply.status != Status::Ok => return Err(reply),
-            Asked::SourceLength if reply.number == 0 => {
-                return Err(OwnedReply::status(Status::NotFound));
-            }
-            Asked::SourceLength => Asked::TargetLength,
-            Asked::TargetLength => Asked::Take,
-            Asked::Take => taken(value)?,
-            Asked::TakeOrWait => {
-                let behind_key = value.and_then(Items::split).map(|(_, rest)| rest);
-                taken(behind_key.and_then(Items::split).and_then(|(elements, _)| elements))?
             }
         };
         Ok(())
     }
 }
 
+/// A move that waits for an element.
+#[derive(Debug)]
+pub(super) struct MoveAfterWait(pub Side, pub Side);
+
+impl AfterWait for MoveAfterWait {
+    fn steps(&self) -> Box<dyn Steps> {
+        Box::new(MoveElement::new((self.0, self.1)))
+    }
+}
+
 fn push(side: Side, list: &[u8]) -> remora_protocol::Request<'_> {
-    let items = Items::parse(list).expect("checked when it came");
+    let items = Items::parse(list).expect("made of an element");
     ListCommand::Push { side, if_there: false, items }.request()
 }
 
 impl Steps for MoveElement {
     fn next(&mut self, keys: &[StepKey], answer: Option<OwnedReply>, ask: AskKey<'_>) -> Step {
-        if let Some(reply) = answer
-            && !self.tries_again(reply.status)
-            && let Err(done) = self.answered(reply)
-        {
-            return Step::Done(done);
-        }
         let Self { from, to, .. } = *self;
-        match &self.last {
-            Asked::SourceLength if is_one_shard(keys) => {
+        match answer.map(|reply| self.answered(reply)) {
+            None if is_one_shard(keys) => {
                 ask(0, ListCommand::Move { from, to, other: &keys[1].key }.request());
                 return Step::AskedLast;
             }
-            Asked::SourceLength => ask(0, ListCommand::Length.request()),
-            Asked::TargetLength => ask(1, ListCommand::Length.request()),
-            Asked::Take | Asked::TakeOrWait => {
-                ask(0, ListCommand::Pop { side: from, count: 1, fits_frame: false }.request());
+            None | Some(Ok(())) => {}
+            Some(Err(done)) => return Step::Done(done),
+        }
+        match &self.last {
+            Asked::Look => {
+                ask(0, Self::look(from));
+                return Step::Joint;
             }
             Asked::Put(list) => ask(1, push(to, list)),
-            Asked::PutBack(list, _) => ask(0, push(from, list)),
+            Asked::Take(_) => {
+                ask(0, ListCommand::Pop { side: from, count: 1, fits_frame: false }.request());
+            }
         }
         Step::Asked
     }

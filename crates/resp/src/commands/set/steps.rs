@@ -1,6 +1,6 @@
 //! Operations on several sets: SINTER, SUNION, SDIFF and their STORE forms, and SMOVE.
 
-use crate::steps::{AskKey, Step, StepKey, Steps, is_one_shard};
+use crate::steps::{AskKey, MOST_TRIES, Step, StepKey, Steps, is_one_shard};
 use remora_frontend::OwnedReply;
 use remora_layout::kind::Kind;
 use remora_layout::limits::MAX_COMMAND_MEMBERS;
@@ -89,54 +89,51 @@ impl Steps for Combine {
 }
 
 /// A member moves from the first key's set to the second key's; the number of the reply is 1 if it was
-/// there. Between shards it is added, then removed: for a moment both sets may have it.
+/// there. Between shards that is one change of both.
 #[derive(Debug)]
 pub(super) struct MoveMember {
     /// The member, as [`Items`].
     member: Vec<u8>,
     last: Asked,
+    tries: u32,
 }
 
 /// The last question.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
-    /// Whether the source has the member.
-    Contains,
+    /// Whether the source has the member; it is held from now on.
+    Look,
     /// It has not: whether there is a source at all.
     SourceLength,
     /// There is: whether the other key is of the right type.
     TargetLength,
     Add,
-    Remove {
-        /// The other set did not have it before.
-        was_new: bool,
-    },
-    /// To remove it from the other set: another client was faster, or the source cannot be changed. The
-    /// reply is this.
-    Undo(Status, i64),
+    Remove,
 }
 
 impl MoveMember {
     pub fn new(member: &[u8]) -> Self {
         let mut list = Vec::with_capacity(Items::bytes_of(member.len()));
         Items::push(&mut list, member);
-        Self { member: list, last: Asked::Contains }
+        Self { member: list, last: Asked::Look, tries: 0 }
     }
 
     /// The next question after an answer; the status and the number of the reply at the end.
     fn after(&self, status: Status, number: i64) -> Result<Asked, (Status, i64)> {
         match self.last {
-            Asked::Contains if status == Status::NotFound => Ok(Asked::SourceLength),
-            Asked::Remove { was_new: true } if status != Status::Ok || number == 0 => {
-                Ok(Asked::Undo(status, number))
+            Asked::Look if status == Status::NotFound => Ok(Asked::SourceLength),
+            // The other key is on its way to another one, or its shard is held: both are over soon.
+            Asked::Add | Asked::TargetLength
+                if status == Status::TryAgain && self.tries < MOST_TRIES =>
+            {
+                Ok(Asked::Look)
             }
-            Asked::Undo(status, number) => Err((status, number)),
             _ if status != Status::Ok => Err((status, 0)),
-            Asked::Contains => Ok(Asked::Add),
             Asked::SourceLength if number > 0 => Ok(Asked::TargetLength),
             Asked::SourceLength | Asked::TargetLength => Err((Status::Ok, 0)),
-            Asked::Add => Ok(Asked::Remove { was_new: number == 1 }),
-            Asked::Remove { .. } => Err((Status::Ok, number)),
+            Asked::Look => Ok(Asked::Add),
+            Asked::Add => Ok(Asked::Remove),
+            Asked::Remove => Err((Status::Ok, 1)),
         }
     }
 }
@@ -155,20 +152,22 @@ impl Steps for MoveMember {
                 return Step::AskedLast;
             }
             None => {}
-            Some(Ok(next)) => self.last = next,
+            Some(Ok(next)) => {
+                self.tries += u32::from(matches!(next, Asked::Look));
+                self.last = next;
+            }
             Some(Err((status, number))) => {
                 return Step::Done(OwnedReply { number, ..OwnedReply::status(status) });
             }
         }
         let (key, command) = match self.last {
-            Asked::Contains => (0, SetCommand::Contains { member }),
+            Asked::Look => (0, SetCommand::Contains { member }),
             Asked::SourceLength => (0, SetCommand::Length),
             Asked::TargetLength => (1, SetCommand::Length),
             Asked::Add => (1, SetCommand::Add { members }),
-            Asked::Remove { .. } => (0, SetCommand::Remove { members }),
-            Asked::Undo(..) => (1, SetCommand::Remove { members }),
+            Asked::Remove => (0, SetCommand::Remove { members }),
         };
         ask(key, command.request());
-        Step::Asked
+        if matches!(self.last, Asked::Look) { Step::Joint } else { Step::Asked }
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::following::fit::Memory;
+use remora_log::{Log, LogKey, LogOptions};
 use remora_protocol::replication::{Begins, FeedHeader, FeedKind};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -176,4 +177,75 @@ fn nothing_of_before_a_copy_is_acknowledged() {
     done.store(2, Ordering::Release);
     applied.store(60, Ordering::Release);
     assert_eq!(worker.applied_and_durable(0), (60, 0));
+}
+
+/// Two logs, each of which begins with a part of one change and goes on with an entry of its own.
+fn logs_with_parts() -> [Log; 2] {
+    let parts = [Part::new(0, 1), Part::new(1, 1)];
+    [0, 1].map(|shard| {
+        let mut log = Log::new(LogOptions::new(LogKey::new(5, shard), shard, 1));
+        log.append_part(&parts, [b"a part", &[], &[]]);
+        log.append([b"alone", &[], &[]]);
+        log
+    })
+}
+
+/// A worker that follows both from their beginning.
+fn follows_two(server: &Server) -> Worker<Server> {
+    let mut worker = asked(server);
+    let follower = |shard| Follower::resumed(LogKey::new(5, shard).to_word(), (0, 1), 0);
+    worker.logs = vec![follower(0), follower(1)];
+    (worker.copied, worker.begins) = (vec![None; 2], vec![None; 2]);
+    worker
+}
+
+/// All entries of a log come, with this commit position.
+fn take(worker: &mut Worker<Server>, (log, entries): (usize, &Log), commit: u64) {
+    let (mut cursor, mut frames) = (entries.oldest_cursor(), Vec::new());
+    entries.read(&mut cursor, usize::MAX, &mut frames).unwrap();
+    let (kind, commit) = (FeedKind::Entries as u8, commit.into());
+    let header = FeedHeader { kind, zero: [0; 3], ask: 0.into(), commit };
+    let message = [header.as_bytes(), &frames].concat();
+    worker.logs[log].log().unwrap().take(&message).unwrap();
+}
+
+/// By log, the sequences that the shards were given.
+fn given(server: &Server) -> Vec<(usize, u64)> {
+    let sequences = |batch: &Arc<Batch>| match &batch.body {
+        Body::Log { log, part: LogPart::Entries(entries), .. } => {
+            entries.iter().map(|entry| (*log, entry.sequence)).collect()
+        }
+        _ => Vec::new(),
+    };
+    server.given.borrow().iter().flat_map(sequences).collect()
+}
+
+#[test]
+fn a_part_is_given_once_all_parts_are_committed() {
+    let (server, logs) = (Server::new(), logs_with_parts());
+    let mut worker = follows_two(&server);
+    take(&mut worker, (0, &logs[0]), 2);
+    assert!(!worker.give_entries(0), "the other part has not come");
+    take(&mut worker, (1, &logs[1]), 0);
+    assert!(!worker.give_entries(0) && !worker.give_entries(1), "it is not committed");
+    take(&mut worker, (1, &logs[1]), 1);
+    assert!(worker.give_entries(0) && worker.give_entries(1));
+    assert_eq!(given(&server), [(0, 1), (0, 2), (1, 1)]);
+}
+
+#[test]
+fn a_promotion_leaves_out_what_is_torn() {
+    let (server, logs) = (Server::new(), logs_with_parts());
+    let mut worker = follows_two(&server);
+    take(&mut worker, (0, &logs[0]), 0);
+    let barrier = StepBarrier::new(1);
+    worker.give_rest(&barrier);
+    assert_eq!(given(&server), []);
+    let end = Position { epoch: 1, sequence: 0, applied: 0 };
+    assert_eq!(worker.ends(), Some(vec![end; 2]));
+    // Both parts have come: nothing is left out.
+    let mut worker = follows_two(&server);
+    (0..2).for_each(|log| take(&mut worker, (log, &logs[log]), 0));
+    worker.give_rest(&barrier);
+    assert_eq!(given(&server), [(0, 1), (0, 2), (1, 1), (1, 2)]);
 }
