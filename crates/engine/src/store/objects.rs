@@ -51,7 +51,7 @@ impl<J: Journal> Store<J> {
                 }
             };
             let parts = self.parts.of(root);
-            let is_new = parts.place(&self.owner, name).is_none();
+            let is_new = parts.place(&self.owner, name, part.hash).is_none();
             // Several new ones may meet in one bucket.
             let may_overflow =
                 !planned.parts.is_empty() || parts.needs_overflow(&self.owner, part.hash);
@@ -101,13 +101,14 @@ impl<J: Journal> Store<J> {
     /// Makes planned parts visible, in the place of those of the same names. The caller calls it in
     /// [`Store::commit`], and [`Store::settle_parts`] after it.
     pub(crate) fn publish_parts(&mut self, root: u32, planned: &mut PlannedParts, now: Now) {
-        let mut dead_parts = Vec::new();
         for part in &planned.parts {
             let memory = (&mut self.owner, &self.slots);
-            dead_parts.extend(self.parts.put(memory, root, part, &mut planned.spares));
+            let dead = self.parts.put(memory, root, part, &mut planned.spares);
+            self.show(part.slot);
+            if let Some(dead) = dead {
+                self.release_part(dead, now);
+            }
         }
-        planned.parts.iter().for_each(|part| self.show(part.slot));
-        dead_parts.into_iter().for_each(|dead| self.release_part(dead, now));
     }
 
     /// After planned parts are published: frees their unused overflow buckets, and lets the table

@@ -126,14 +126,31 @@ impl Parts {
         self.table.needs_overflow(owner, hash)
     }
 
-    /// Prefetches the bucket of a part.
-    pub fn prefetch<J: Journal>(&self, owner: &Owner<J>, name: &[u8]) {
-        self.table.prefetch(owner, self.hash(name));
+    /// Prefetches the bucket of the part whose name has this hash.
+    #[inline]
+    pub fn prefetch<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash) {
+        self.table.prefetch(owner, hash);
+    }
+
+    /// Prefetches that part, once its bucket is there.
+    #[inline]
+    pub fn prefetch_part<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash) {
+        self.table.prefetch_record(owner, hash);
     }
 
     /// The part of this name.
     pub fn find<J: Journal>(&self, owner: &Owner<J>, name: &[u8]) -> Option<Found> {
-        let (place, slot) = self.place(owner, name)?;
+        self.find_hashed(owner, name, self.hash(name))
+    }
+
+    /// The part of this name, which has this hash.
+    pub fn find_hashed<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        name: &[u8],
+        hash: KeyHash,
+    ) -> Option<Found> {
+        let (place, slot) = self.place(owner, name, hash)?;
         Some(Found { place, slot, mutable: mutable_of(owner, slot.slot) })
     }
 
@@ -141,8 +158,9 @@ impl Parts {
         &self,
         owner: &Owner<J>,
         name: &[u8],
+        hash: KeyHash,
     ) -> Option<(SlotIndex, BucketSlot)> {
-        self.table.find(owner, name, self.hash(name))
+        self.table.find(owner, name, hash)
     }
 
     /// The slots of the parts in one bucket's chain.
