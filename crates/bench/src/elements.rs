@@ -7,8 +7,9 @@ use crate::run::{Figures, Outcome, Share, side_by_side};
 use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use remora_client_core::{Client, OpenList, OpenSet, Options, Path, Session, Side};
-use remora_command_line::options::{Transport, Wake};
-use remora_command_line::{Address, ProcessCpu, ServerPlan, ServerProcess, connect, show_by_name};
+use remora_command_line::{
+    Address, ProcessCpu, ServerPlan, ServerProcess, Transport, Wake, connect, show_by_name,
+};
 use serde::Serialize;
 use std::io::Write;
 use std::time::Instant;
@@ -216,7 +217,8 @@ fn print(args: &ElementsArgs, outcome: &Outcome, out: &mut impl Write) -> anyhow
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
         return Ok(());
     }
-    let Figures { ops_per_s, p50_us, p99_us, round_trips_per_op, bytes_per_op, .. } = report.figures;
+    let Figures { ops_per_s, p50_us, p99_us, round_trips_per_op, bytes_per_op, .. } =
+        report.figures;
     writeln!(out, "{ops_per_s:.0} operations/s, p50 {p50_us:.2} us, p99 {p99_us:.2} us")?;
     writeln!(out, "{round_trips_per_op:.3} round trips, {bytes_per_op:.0} bytes an operation")?;
     writeln!(out, "{read} by READs alone, {asked} asked")?;

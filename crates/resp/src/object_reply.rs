@@ -85,11 +85,7 @@ impl ItemsReply {
 }
 
 /// Appends what comes before the items of a list.
-fn open(
-    out: &mut Vec<u8>,
-    version: RespVersion,
-    (list, number, form): (&[u8], i64, ListForm),
-) {
+fn open(out: &mut Vec<u8>, version: RespVersion, (list, number, form): (&[u8], i64, ListForm)) {
     let items = number as usize;
     match (form, version) {
         (ListForm::Pairs, RespVersion::Resp3) => encode::array(out, items / 2),

@@ -301,7 +301,8 @@ impl PartsRead {
                 if !reading.kept.take_bucket(bucket) {
                     let slots = came_from(table, owner, (bucket, reading.buckets));
                     reading.current = slots.collect();
-                    let offsets = reading.current.iter().map(|&slot| slot as usize * SLOT_UNIT_BYTES);
+                    let offsets =
+                        reading.current.iter().map(|&slot| slot as usize * SLOT_UNIT_BYTES);
                     offsets.for_each(|offset| owner.prefetch(offset));
                 }
             } else {

@@ -247,23 +247,33 @@ impl AllParts {
         spares: &mut Vec<Slot>,
     ) -> Option<Slot> {
         let (parts, reads) = self.of_mut(root);
-        parts.keep_for_reads(owner, part.hash, reads);
         let name = record_key(owner, part.slot.slot);
-        let old = parts.table.find(owner, name, part.hash);
-        let dead = old.map(|(_, slot)| flip_dead(owner, slot.slot));
-        let word = word_to(part.slot, part.hash);
+        if let Some((place, slot)) = parts.table.find(owner, name, part.hash) {
+            return Some(self.replace((owner, slots), root, part, (place, slot.slot)));
+        }
+        parts.keep_for_reads(owner, part.hash, reads);
         parts.bytes += slots.bytes_of(part.slot);
-        match old {
-            Some((place, _)) => parts.table.replace(owner, place, word),
-            None => {
-                let needs = parts.table.needs_overflow(owner, part.hash);
-                let spare = needs.then(|| spares.pop()).flatten();
-                parts.table.insert(owner, part.hash, word, spare.map(|slot| slot.slot));
-            }
-        }
-        if let Some(dead) = dead {
-            parts.bytes -= slots.bytes_of(dead);
-        }
+        let needs = parts.table.needs_overflow(owner, part.hash);
+        let spare = needs.then(|| spares.pop()).flatten();
+        let word = word_to(part.slot, part.hash);
+        parts.table.insert(owner, part.hash, word, spare.map(|slot| slot.slot));
+        None
+    }
+
+    /// Lets a written part be seen, in the place of the one of the same name, which is in this place
+    /// and slot, and which it gives: that is dead.
+    pub fn replace<J: Journal>(
+        &mut self,
+        (owner, slots): (&mut Owner<J>, &Slots),
+        root: u32,
+        part: &NewPart,
+        (place, old): (SlotIndex, u32),
+    ) -> Slot {
+        let (parts, reads) = self.of_mut(root);
+        parts.keep_for_reads(owner, part.hash, reads);
+        let dead = flip_dead(owner, old);
+        parts.table.replace(owner, place, word_to(part.slot, part.hash));
+        parts.bytes = parts.bytes + slots.bytes_of(part.slot) - slots.bytes_of(dead);
         dead
     }
 

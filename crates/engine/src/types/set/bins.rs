@@ -233,8 +233,8 @@ impl Bins {
         self.make((store, root), change, entry, now)
     }
 
-    /// Adds one short member, if it goes into a bin that is not full and no bin is to be split
-    /// with it: the usual case, without memory for a plan. Returns whether it is new; `None` if
+    /// Adds one short member, if it goes into a bin that has some and is not full, and no bin is to
+    /// be split with it: the usual case, without memory for a plan. Returns whether it is new; `None` if
     /// [`Bins::add`] is to add it. `items` is a buffer.
     pub fn add_to_bin<J: Journal>(
         &mut self,
@@ -249,29 +249,23 @@ impl Bins {
         }
         let parts = store.parts.of(root);
         let (name, hash) = self.bin_of(parts, member);
-        match parts.find_hashed(&store.owner, &name, hash) {
-            Some(found) => {
-                let value = record_value(&store.owner, found.slot.slot);
-                if packed_set::contains(value, member, || None) {
-                    return Some(Ok(false));
-                }
-                if packed_set::count(value) >= SET_BIN_MOST_MEMBERS {
-                    return None;
-                }
-                items.clear();
-                items.extend_from_slice(value);
-            }
-            None => begin_items(items),
+        let found = parts.find_hashed(&store.owner, &name, hash)?;
+        let value = record_value(&store.owner, found.slot.slot);
+        if packed_set::contains(value, member, || None) {
+            return Some(Ok(false));
         }
+        if packed_set::count(value) >= SET_BIN_MOST_MEMBERS {
+            return None;
+        }
+        items.clear();
+        items.extend_from_slice(value);
         push_item(items, member);
-        let mut planned = match store.plan_parts(root, [(&name[..], &items[..])].into_iter(), now) {
-            Ok(planned) => planned,
-            Err(full) => return Some(Err(full)),
-        };
-        store.commit(database, entry, |store| store.publish_parts(root, &mut planned, now));
-        store.settle_parts(root, planned, now);
-        *self = after;
-        Some(Ok(true))
+        let replaced =
+            store.replace_part((root, found), (&name, hash, items), (entry, database), now);
+        Some(replaced.map(|()| {
+            *self = after;
+            true
+        }))
     }
 
     /// Removes members, each named once. Returns how many were there.
