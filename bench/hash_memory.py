@@ -1,9 +1,13 @@
-"""Memory of hashes and sets beside Redis, in one run: resident bytes for each hash, field or member.
+"""Memory of hashes, sets and lists beside Redis, in one run: resident bytes for each hash, field, member or element.
 
-    python3 bench/hash_memory.py target/release/remora [valkey-server]
+    python3 bench/hash_memory.py target/release/remora [valkey-server [CASE...]]
+
+CASE: only the cases whose names contain one of these words.
 
 Starts the servers on free ports, once for each case, and fills each through one
-connection. Needs redis-server.
+connection. Each case has two figures: what the process grew by while the last 99 % came, and in
+brackets what it grew by since its start, which includes what any server takes once (code and
+buffers that are touched for the first time, a log of 1 MiB). Needs redis-server.
 """
 
 import socket
@@ -13,6 +17,9 @@ import tempfile
 import time
 
 COUNT = 1_000_000
+# What comes before the part that is measured: of each case, and SETs of one key that fill a log.
+WARM_SHARE = 100
+WARM_SETS = [(b"SET", b"warm", b"x" * 1000)] * 2000
 PIPELINE = 500
 
 
@@ -39,12 +46,20 @@ def one_set(member):
         yield request(b"SADD", b"large", *(member(at) for at in range(start, start + 10)))
 
 
+def one_list(element):
+    for start in range(0, COUNT, 10):
+        yield request(b"RPUSH", b"large", *(element(at) for at in range(start, start + 10)))
+
+
 CASES = {
     "1 M hashes of 4 fields": small_hashes,
     "1 M fields, 13 + 11 bytes": lambda: one_hash(lambda at: (b"field:%07d" % at, b"value %d" % at)),
     "1 M fields, 7 + 6 bytes": lambda: one_hash(lambda at: (b"f%d" % at, b"%d" % at)),
     "1 M members of 8 bytes": lambda: one_set(lambda at: b"m%07d" % at),
     "1 M integers as members": lambda: one_set(lambda at: b"%d" % at),
+    "1 M elements of 8 bytes": lambda: one_list(lambda at: b"m%07d" % at),
+    "1 M elements of 14 bytes": lambda: one_list(lambda at: b"element:%06d" % at),
+    "1 M integers as elements": lambda: one_list(lambda at: b"%d" % at),
 }
 
 
@@ -91,9 +106,15 @@ def measure(command, port, requests):
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(port)
+        fresh = resident(server.pid)
+        fill(port, (request(*words) for words in WARM_SETS))
+        requests = list(requests)
+        warm = len(requests) // WARM_SHARE
+        fill(port, requests[:warm])
         before = resident(server.pid)
-        fill(port, requests)
-        return (resident(server.pid) - before) / COUNT
+        fill(port, requests[warm:])
+        after = resident(server.pid)
+        return (after - before) / (COUNT - COUNT // WARM_SHARE), (after - fresh) / COUNT
     finally:
         server.kill()
         server.wait()
@@ -102,8 +123,10 @@ def measure(command, port, requests):
 def main():
     binary = sys.argv[1]
     peers = {"Redis": "redis-server"} | {"Valkey": at for at in sys.argv[2:3]}
-    print(f"{'case':28}", *(f"{name:>8}" for name in peers), f"{'Remora':>8}  bytes each")
+    print(f"{'case':28}", *(f"{name:>14}" for name in [*peers, "Remora"]), " bytes each")
     for name, requests in CASES.items():
+        if sys.argv[3:] and not any(word in name for word in sys.argv[3:]):
+            continue
         with tempfile.TemporaryDirectory() as directory:
             row = []
             for peer in peers.values():
@@ -114,7 +137,7 @@ def main():
             ours = [binary, "serve", "--port", str(port), "--socket", f"{directory}/s"]
             ours += ["--shards", "1", "--max-memory", "1GiB"]
             row.append(measure(ours, port, requests()))
-            print(f"{name:28}", *(f"{each:8.1f}" for each in row), flush=True)
+            print(f"{name:28}", *(f"{each:7.1f} ({all:.1f})".rjust(14) for each, all in row), flush=True)
 
 
 main()

@@ -10,6 +10,7 @@
 mod bounds;
 mod costs;
 mod drive;
+mod elements;
 mod eviction;
 #[cfg(test)]
 mod fields;
@@ -29,6 +30,7 @@ mod workload;
 use clap::Subcommand;
 pub use costs::Costs;
 pub use drive::{Shape, load};
+use elements::ElementsArgs;
 use eviction::EvictionArgs;
 use geo::GeoArgs;
 use keys::KeysArgs;
@@ -53,6 +55,8 @@ pub enum BenchCommand {
     Places(Box<PlacesArgs>),
     /// Boxes of points over RESP, by the commands that Redis has too.
     Geo(GeoArgs),
+    /// Ranges of a list, or members of a set.
+    Elements(ElementsArgs),
     /// Hit ratios of eviction policies on a trace; no server is started.
     Eviction(Box<EvictionArgs>),
     /// The server of `keys` for messages and shard models that are compared.
@@ -66,6 +70,7 @@ pub fn run(command: BenchCommand) -> anyhow::Result<()> {
         BenchCommand::Keys(args) => keys::run(*args),
         BenchCommand::Places(args) => places::run(&args),
         BenchCommand::Geo(args) => geo::run(&args),
+        BenchCommand::Elements(args) => elements::run(&args),
         BenchCommand::VariantServer(args) => variants::run_server(args),
         BenchCommand::Eviction(args) => eviction::run(&args),
     }

@@ -112,6 +112,10 @@ pub trait ReplyForm: Copy {
     /// Whether a reply of this form may be one that is written piece by piece.
     fn is_long(self) -> bool;
 
+    /// Whether an answer with a value of so many bytes is written at once by [`ReplyForm::write`],
+    /// though others of this form are long.
+    fn is_written_at_once(self, bytes: usize) -> bool;
+
     /// The reply that its only answer makes, if it is one that is written piece by piece: then
     /// it takes the value.
     fn long_reply(self, answer: (Status, i64), value: &mut Option<Vec<u8>>) -> Option<Self::Long>;

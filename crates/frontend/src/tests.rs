@@ -131,6 +131,10 @@ impl ReplyForm for Form {
         matches!(self, Self::Text)
     }
 
+    fn is_written_at_once(self, _bytes: usize) -> bool {
+        !self.is_long()
+    }
+
     fn long_reply(self, (status, _): (Status, i64), value: &mut Option<Vec<u8>>) -> Option<Text> {
         (self.is_long() && status == Status::Ok).then(|| Text(value.take().unwrap_or_default(), 0))
     }

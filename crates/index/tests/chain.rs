@@ -32,6 +32,10 @@ fn bytes_at(store: &Store<NoJournal>, offset: u64, bytes: usize) -> Vec<u8> {
 
 impl Fixture {
     fn new() -> Self {
+        Self::with_chunks_of(MOST_ENTRIES)
+    }
+
+    fn with_chunks_of(most_entries: usize) -> Self {
         let mut store = Store::new(4 << 20, 16, plain_hash, NoJournal);
         let bytes = state_offset(KEY.len()) + CHAIN_STATE_BYTES;
         let root = store.slots.allocate(&mut store.owner, bytes, 0).unwrap();
@@ -39,7 +43,7 @@ impl Fixture {
         let slot = root.slot + (state_offset(KEY.len()) / SLOT_UNIT_BYTES) as u32;
         let at = NodeRef { slot, generation: root.generation };
         let home = Home { secret: SECRET, region: REGION };
-        let chain = Chain::create(&mut store.owner, home, (root, at), MOST_ENTRIES);
+        let chain = Chain::create(&mut store.owner, home, (root, at), most_entries);
         publish_live(&mut store.owner, root);
         Self { store, root, chain, model: VecDeque::new(), changes: 0 }
     }
@@ -170,6 +174,14 @@ impl Fixture {
         }
     }
 
+    /// Compares the entries at both ends, one of which is found by where the last entries begin.
+    fn check_ends(&mut self) {
+        for (end, item) in [(End::Back, self.model.back()), (End::Front, self.model.front())] {
+            let found = self.chain.entry_at(&self.store.owner, end).map(<[u8]>::to_vec);
+            assert_eq!(found, item.map(|item| encode(std::slice::from_ref(item)).remove(0)));
+        }
+    }
+
     /// What a reader knows once it has found the root record.
     fn reference(&self) -> ChainRef {
         let bytes = lengths_of(&self.store.owner, self.root.slot).record_bytes();
@@ -206,6 +218,34 @@ fn random_changes_agree_with_a_plain_sequence() {
         fixture.cut(length, 0);
         fixture.check();
         assert_eq!(fixture.chain.bytes(), 0);
+    }
+}
+
+/// The last entry is known whatever has happened since the places of the last ones were noted.
+#[test]
+fn the_entries_at_both_ends_are_known_beside_changes() {
+    for (seed, most_entries) in [(0, MOST_ENTRIES), (1, 100), (2, 100), (3, 40)] {
+        let (mut fixture, mut random) =
+            (Fixture::with_chunks_of(most_entries), Random::new(seed + 300));
+        for step in 0..20_000 {
+            // Most changes are of one entry at one end; others come in between.
+            let pushes = if step / 1_500 % 2 == 0 { 24 } else { 16 };
+            match random.below(40) {
+                0 => fixture.step(&mut random),
+                of if of <= pushes => {
+                    let end = if random.one_in(2) { End::Front } else { End::Back };
+                    fixture.push(end, &[vec![b'a'; random.below(20)]]);
+                }
+                _ if random.one_in(2) => fixture.cut(1, 0),
+                _ => fixture.cut(0, 1),
+            }
+            if random.one_in(3) {
+                fixture.check_ends();
+            }
+            if step % 1_000 == 0 {
+                fixture.check();
+            }
+        }
     }
 }
 

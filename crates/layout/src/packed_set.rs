@@ -105,7 +105,7 @@ pub fn contains(packed: &[u8], member: &[u8], integer: impl FnOnce() -> Option<i
     match open(packed) {
         Packed::Items(mut rest) => {
             while let Some((item, after)) = split_item(rest) {
-                if item == member {
+                if is_same(item, member) {
                     return true;
                 }
                 rest = after;
@@ -126,6 +126,13 @@ pub fn contains(packed: &[u8], member: &[u8], integer: impl FnOnce() -> Option<i
             false
         }
     }
+}
+
+/// Whether two members are the same. Members of one set tend to differ in their last bytes, so
+/// that those alone are looked at mostly.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.last_chunk::<8>() == other.last_chunk() && one == other
 }
 
 /// Begins a list of items.

@@ -48,6 +48,14 @@ fn header(
     }
 }
 
+const fn encoded_expiry(expiry: Expiry) -> (u8, i64) {
+    match expiry {
+        Expiry::Never => (0, 0),
+        Expiry::Keep => (1, 0),
+        Expiry::At(at_ms) => (2, at_ms as i64),
+    }
+}
+
 impl<'a> Command<'a> {
     /// The header of the encoded command, for database 0; key and value follow it. Another
     /// database goes into its form ([`form::within`]). `scratch` is overwritten if the
@@ -66,11 +74,7 @@ impl<'a> Command<'a> {
         let (op, flags, argument, key, value) = match *self {
             Self::Get { key } => (Op::Get, 0, 0, key, none),
             Self::Set { key, value, condition, expiry, get } => {
-                let (expiry_flag, at) = match expiry {
-                    Expiry::Never => (0, 0),
-                    Expiry::Keep => (1, 0),
-                    Expiry::At(at_ms) => (2, at_ms as i64),
-                };
+                let (expiry_flag, at) = encoded_expiry(expiry);
                 let flags = condition as u8 | expiry_flag << 2 | if get { SET_GET } else { 0 };
                 (Op::Set, flags, at, key, value)
             }

@@ -38,8 +38,9 @@ pub(crate) fn write(
         }
         Shape::Own(write) => write(out, version, answer),
         Shape::List(list) => {
-            let mut reply = ItemsReply::new(value.unwrap_or_default().to_vec(), number, list);
-            while !reply.write_piece(out, version) {}
+            let items = value.unwrap_or_default();
+            open(out, version, (items, number, list));
+            write_items(out, version, list, items, usize::MAX);
         }
     }
 }
@@ -71,47 +72,62 @@ impl ItemsReply {
         (self.list, self.written) = (list, 0);
     }
 
-    fn open(&self, out: &mut Vec<u8>, version: RespVersion) {
-        let items = self.number as usize;
-        match (self.form, version) {
-            (ListForm::Pairs, RespVersion::Resp3) => encode::array(out, items / 2),
-            (ListForm::Array | ListForm::Pairs, _) => encode::array(out, items),
-            (ListForm::Set, _) => encode::set(out, version, items),
-            (ListForm::Map, _) => encode::map(out, version, items / 2),
-            (ListForm::Cursor, _) => {
-                encode::array(out, 2);
-                encode::bulk(out, (self.number as u64).to_string().as_bytes());
-                encode::array(out, Items::parse(&self.list).map_or(0, |list| list.iter().count()));
-            }
-        }
-    }
-
     /// Appends the next piece. Whether it was the last one.
     pub fn write_piece(&mut self, out: &mut Vec<u8>, version: RespVersion) -> bool {
         if !self.is_open {
-            self.open(out, version);
+            open(out, version, (&self.list, self.number, self.form));
             self.is_open = true;
         }
-        let is_paired = self.form == ListForm::Pairs && version == RespVersion::Resp3;
-        let end = self.written + PIECE_BYTES;
-        let mut rest = &self.list[self.written..];
-        while let Some((item, after)) = Items::split(rest) {
-            if is_paired {
-                encode::array(out, 2);
-            }
+        let rest = &self.list[self.written..];
+        self.written += write_items(out, version, self.form, rest, PIECE_BYTES);
+        self.written == self.list.len()
+    }
+}
+
+/// Appends what comes before the items of a list.
+fn open(out: &mut Vec<u8>, version: RespVersion, (list, number, form): (&[u8], i64, ListForm)) {
+    let items = number as usize;
+    match (form, version) {
+        (ListForm::Pairs, RespVersion::Resp3) => encode::array(out, items / 2),
+        (ListForm::Array | ListForm::Pairs, _) => encode::array(out, items),
+        (ListForm::Set, _) => encode::set(out, version, items),
+        (ListForm::Map, _) => encode::map(out, version, items / 2),
+        (ListForm::Cursor, _) => {
+            encode::array(out, 2);
+            encode::bulk(out, (number as u64).to_string().as_bytes());
+            encode::array(out, Items::parse(list).map_or(0, |list| list.iter().count()));
+        }
+    }
+}
+
+/// Appends the first items of a list, until they have so many bytes there. Bytes of the list that
+/// are written.
+fn write_items(
+    out: &mut Vec<u8>,
+    version: RespVersion,
+    form: ListForm,
+    list: &[u8],
+    most: usize,
+) -> usize {
+    let is_paired = form == ListForm::Pairs && version == RespVersion::Resp3;
+    // The head of an item has about as many bytes here as there.
+    out.reserve(list.len().min(most) + list.len().min(most) / 4);
+    let mut rest = list;
+    while let Some((item, after)) = Items::split(rest) {
+        if is_paired {
+            encode::array(out, 2);
+        }
+        encode::bulk_or_null(out, version, item);
+        rest = after;
+        if is_paired && let Some((item, after)) = Items::split(rest) {
             encode::bulk_or_null(out, version, item);
             rest = after;
-            if is_paired && let Some((item, after)) = Items::split(rest) {
-                encode::bulk_or_null(out, version, item);
-                rest = after;
-            }
-            if self.list.len() - rest.len() >= end {
-                break;
-            }
         }
-        self.written = self.list.len() - rest.len();
-        rest.is_empty()
+        if list.len() - rest.len() >= most {
+            break;
+        }
     }
+    list.len() - rest.len()
 }
 
 #[cfg(test)]

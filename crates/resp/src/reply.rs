@@ -9,6 +9,9 @@ use crate::wire::{RespVersion, encode};
 use remora_frontend::{self as frontend, ShardAnswer};
 use remora_protocol::message::Status;
 
+/// Bytes of items that are written at once, though more are written piece by piece.
+const SHORT_LIST_BYTES: usize = 16 << 10;
+
 impl frontend::ReplyForm for ReplyForm {
     type Dialect = RespVersion;
     type Long = LongReply;
@@ -32,6 +35,10 @@ impl frontend::ReplyForm for ReplyForm {
                 | Self::GeoFound(_)
                 | Self::Object(ObjectReply { shape: Shape::List(_), .. })
         )
+    }
+
+    fn is_written_at_once(self, bytes: usize) -> bool {
+        matches!(self, Self::Object(_)) && bytes <= SHORT_LIST_BYTES
     }
 
     fn long_reply(

@@ -60,6 +60,7 @@ pub(crate) use joint::JointPart;
 pub(crate) use moves::{DumpAt, Load};
 pub use options::{Durability, ShardOptions, table_end};
 pub(crate) use part_reads::PartsRead;
+pub(crate) use parts::Parts;
 pub(crate) use record::{Found, New, Prepared, Readable};
 pub(crate) use snapshot::{Filling, LENGTH_BYTES, Named, Rest, Snapshot};
 pub use stats::{KeyCounts, ShardStats};

@@ -43,7 +43,8 @@ impl<J: Journal> Store<J> {
         let mut planned = PlannedParts::default();
         let mut full = None;
         for (name, value) in pairs {
-            let part = match self.write_part(root, (name, value), now) {
+            let hash = self.parts.of(root).hash(name);
+            let part = match self.write_part((root, hash), (name, value), now) {
                 Ok(part) => part,
                 Err(error) => {
                     full = Some(error);
@@ -51,7 +52,7 @@ impl<J: Journal> Store<J> {
                 }
             };
             let parts = self.parts.of(root);
-            let is_new = parts.place(&self.owner, name).is_none();
+            let is_new = parts.place(&self.owner, name, part.hash).is_none();
             // Several new ones may meet in one bucket.
             let may_overflow =
                 !planned.parts.is_empty() || parts.needs_overflow(&self.owner, part.hash);
@@ -73,15 +74,45 @@ impl<J: Journal> Store<J> {
         Err(full)
     }
 
-    /// Writes a pending part. An error leaves no trace.
+    /// Replaces a part that was found under this name by one with another value, as one change.
+    /// An error leaves no trace. As [`Store::plan_parts`], publishing and [`Store::settle_parts`],
+    /// without memory for a plan.
+    pub(crate) fn replace_part(
+        &mut self,
+        (root, found): (u32, Found),
+        (name, hash, value): (&[u8], KeyHash, &[u8]),
+        (entry, database): (&Command<'_>, Database),
+        now: Now,
+    ) -> Result<(), ArenaFull> {
+        let moved = self.stats.moved;
+        let part = self.write_part((root, hash), (name, value), now);
+        self.shed_thinned(now);
+        let part = part?;
+        let found = match self.stats.moved == moved {
+            true => found,
+            false => {
+                let again = self.parts.of(root).find_hashed(&self.owner, name, hash);
+                again.expect("a part leaves only with its object, or by its owner's change")
+            }
+        };
+        self.commit(database, entry, |store| {
+            let (memory, old) = ((&mut store.owner, &store.slots), found.slot.slot);
+            let dead = store.parts.replace(memory, root, &part, (found.place, old));
+            store.show(part.slot);
+            store.release_part(dead, now);
+        });
+        Ok(())
+    }
+
+    /// Writes a pending part, whose name has this hash. An error leaves no trace.
     fn write_part(
         &mut self,
-        root: u32,
+        (root, hash): (u32, KeyHash),
         (name, value): (&[u8], &[u8]),
         now: Now,
     ) -> Result<NewPart, ArenaFull> {
         let parts = self.parts.of(root);
-        let (kind, secret, hash) = (parts.kind, parts.secret, parts.hash(name));
+        let (kind, secret) = (parts.kind, parts.secret);
         // The place of the root, in the field of the expiry, which parts do not have.
         let (database, expires_at_ms) = (Database::ZERO, root.into());
         let record = NewRecord { key: name, value, database, kind, expires_at_ms };
@@ -101,13 +132,14 @@ impl<J: Journal> Store<J> {
     /// Makes planned parts visible, in the place of those of the same names. The caller calls it in
     /// [`Store::commit`], and [`Store::settle_parts`] after it.
     pub(crate) fn publish_parts(&mut self, root: u32, planned: &mut PlannedParts, now: Now) {
-        let mut dead_parts = Vec::new();
         for part in &planned.parts {
             let memory = (&mut self.owner, &self.slots);
-            dead_parts.extend(self.parts.put(memory, root, part, &mut planned.spares));
+            let dead = self.parts.put(memory, root, part, &mut planned.spares);
+            self.show(part.slot);
+            if let Some(dead) = dead {
+                self.release_part(dead, now);
+            }
         }
-        planned.parts.iter().for_each(|part| self.show(part.slot));
-        dead_parts.into_iter().for_each(|dead| self.release_part(dead, now));
     }
 
     /// After planned parts are published: frees their unused overflow buckets, and lets the table

@@ -8,7 +8,7 @@
 use remora_arena::{Journal, Owner, Slot};
 use remora_index::hash::{Table, record_key, record_value};
 use remora_layout::hash::KeyHash;
-use remora_layout::limits::{PARTS_TURN_BUCKETS, PARTS_TURN_BYTES};
+use remora_layout::limits::{PARTS_TURN_BUCKETS, PARTS_TURN_BYTES, SLOT_UNIT_BYTES};
 use remora_protocol::message::Status;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -301,6 +301,9 @@ impl PartsRead {
                 if !reading.kept.take_bucket(bucket) {
                     let slots = came_from(table, owner, (bucket, reading.buckets));
                     reading.current = slots.collect();
+                    let offsets =
+                        reading.current.iter().map(|&slot| slot as usize * SLOT_UNIT_BYTES);
+                    offsets.for_each(|offset| owner.prefetch(offset));
                 }
             } else {
                 break;

@@ -126,14 +126,31 @@ impl Parts {
         self.table.needs_overflow(owner, hash)
     }
 
-    /// Prefetches the bucket of a part.
-    pub fn prefetch<J: Journal>(&self, owner: &Owner<J>, name: &[u8]) {
-        self.table.prefetch(owner, self.hash(name));
+    /// Prefetches the bucket of the part whose name has this hash.
+    #[inline]
+    pub fn prefetch<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash) {
+        self.table.prefetch(owner, hash);
+    }
+
+    /// Prefetches that part, once its bucket is there.
+    #[inline]
+    pub fn prefetch_part<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash) {
+        self.table.prefetch_record(owner, hash);
     }
 
     /// The part of this name.
     pub fn find<J: Journal>(&self, owner: &Owner<J>, name: &[u8]) -> Option<Found> {
-        let (place, slot) = self.place(owner, name)?;
+        self.find_hashed(owner, name, self.hash(name))
+    }
+
+    /// The part of this name, which has this hash.
+    pub fn find_hashed<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        name: &[u8],
+        hash: KeyHash,
+    ) -> Option<Found> {
+        let (place, slot) = self.place(owner, name, hash)?;
         Some(Found { place, slot, mutable: mutable_of(owner, slot.slot) })
     }
 
@@ -141,8 +158,9 @@ impl Parts {
         &self,
         owner: &Owner<J>,
         name: &[u8],
+        hash: KeyHash,
     ) -> Option<(SlotIndex, BucketSlot)> {
-        self.table.find(owner, name, self.hash(name))
+        self.table.find(owner, name, hash)
     }
 
     /// The slots of the parts in one bucket's chain.
@@ -229,23 +247,33 @@ impl AllParts {
         spares: &mut Vec<Slot>,
     ) -> Option<Slot> {
         let (parts, reads) = self.of_mut(root);
-        parts.keep_for_reads(owner, part.hash, reads);
         let name = record_key(owner, part.slot.slot);
-        let old = parts.table.find(owner, name, part.hash);
-        let dead = old.map(|(_, slot)| flip_dead(owner, slot.slot));
-        let word = word_to(part.slot, part.hash);
+        if let Some((place, slot)) = parts.table.find(owner, name, part.hash) {
+            return Some(self.replace((owner, slots), root, part, (place, slot.slot)));
+        }
+        parts.keep_for_reads(owner, part.hash, reads);
         parts.bytes += slots.bytes_of(part.slot);
-        match old {
-            Some((place, _)) => parts.table.replace(owner, place, word),
-            None => {
-                let needs = parts.table.needs_overflow(owner, part.hash);
-                let spare = needs.then(|| spares.pop()).flatten();
-                parts.table.insert(owner, part.hash, word, spare.map(|slot| slot.slot));
-            }
-        }
-        if let Some(dead) = dead {
-            parts.bytes -= slots.bytes_of(dead);
-        }
+        let needs = parts.table.needs_overflow(owner, part.hash);
+        let spare = needs.then(|| spares.pop()).flatten();
+        let word = word_to(part.slot, part.hash);
+        parts.table.insert(owner, part.hash, word, spare.map(|slot| slot.slot));
+        None
+    }
+
+    /// Lets a written part be seen, in the place of the one of the same name, which is in this place
+    /// and slot, and which it gives: that is dead.
+    pub fn replace<J: Journal>(
+        &mut self,
+        (owner, slots): (&mut Owner<J>, &Slots),
+        root: u32,
+        part: &NewPart,
+        (place, old): (SlotIndex, u32),
+    ) -> Slot {
+        let (parts, reads) = self.of_mut(root);
+        parts.keep_for_reads(owner, part.hash, reads);
+        let dead = flip_dead(owner, old);
+        parts.table.replace(owner, place, word_to(part.slot, part.hash));
+        parts.bytes = parts.bytes + slots.bytes_of(part.slot) - slots.bytes_of(dead);
         dead
     }
 

@@ -57,6 +57,72 @@ pub struct Chain {
     directory: Directory,
     /// Bytes of the chunks' slots.
     bytes: u64,
+    tail: Tail,
+}
+
+/// Where the last entries of the last chunk begin: entries can be read forwards only. It is made when
+/// an entry is taken off the end, and kept up to date from then on.
+///
+/// Invariant: while `of` is the last chunk, `begins` are the places of its last entries, ascending,
+/// behind those of entries that have left the chunk's front.
+#[derive(Default)]
+struct Tail {
+    /// Slot and generation of the chunk.
+    of: Option<(u32, u32)>,
+    /// Bytes of the chunk, [`TAIL_ENTRIES`] at most.
+    begins: Vec<u32>,
+}
+
+/// Entries in a [`Tail`].
+const TAIL_ENTRIES: usize = 32;
+
+impl Tail {
+    fn forget(&mut self) {
+        self.of = None;
+    }
+
+    /// Takes in the places of all entries of a chunk, the last ones of which it keeps.
+    fn read(&mut self, of: (u32, u32), head: Head, all: &[u8]) {
+        self.of = Some(of);
+        self.begins.clear();
+        self.begins.reserve_exact(TAIL_ENTRIES);
+        let mut at = head.begin;
+        for (number, entry) in encoded(all).enumerate() {
+            if number + TAIL_ENTRIES >= head.entries {
+                self.begins.push(at as u32);
+            }
+            at += entry.len();
+        }
+    }
+
+    /// Entries of these lengths were added behind a chunk's last one, from this byte on.
+    fn add(&mut self, of: (u32, u32), from: usize, lengths: &[u32]) {
+        if self.of != Some(of) {
+            return;
+        }
+        let mut at = from as u32;
+        for &length in lengths {
+            if self.begins.len() == TAIL_ENTRIES {
+                self.begins.remove(0);
+            }
+            self.begins.push(at);
+            at += length;
+        }
+    }
+
+    /// A chunk ends at this byte now.
+    fn cut(&mut self, of: (u32, u32), end: usize) {
+        while self.of == Some(of) && self.begins.last().is_some_and(|&at| at as usize >= end) {
+            self.begins.pop();
+        }
+    }
+
+    /// Entries are about to be added before those of a chunk, which begin at this byte.
+    fn add_before(&mut self, of: (u32, u32), begin: usize) {
+        if self.of == Some(of) && self.begins.first().is_some_and(|&at| (at as usize) < begin) {
+            self.begins.retain(|&at| at as usize >= begin);
+        }
+    }
 }
 
 fn first_word(slot: u32) -> usize {
@@ -86,6 +152,11 @@ impl Head {
     fn bytes(self) -> usize {
         self.end - self.begin
     }
+}
+
+/// The slot of a chunk and its generation.
+fn named<J: Journal>(owner: &Owner<J>, slot: u32) -> (u32, u32) {
+    (slot, slot_of(owner, slot).generation)
 }
 
 /// The bytes of a chunk's head that its checksum covers.
@@ -127,7 +198,8 @@ impl Chain {
     ) -> Self {
         let home = ChunkHome::new(arena.secret, arena.region, root.slot, root.generation);
         let (directory, bytes) = (Directory::default(), 0);
-        let chain = Self { root, at, arena, home, most_entries, directory, bytes };
+        let tail = Tail::default();
+        let chain = Self { root, at, arena, home, most_entries, directory, bytes, tail };
         let version = u64::from(root.generation) << 32 | 1;
         owner.store(chain.state(word::VERSION), version);
         chain.end(owner, 0);
@@ -202,6 +274,28 @@ impl Chain {
     pub fn entry<'a, J: Journal>(&self, owner: &'a Owner<J>, index: u64) -> Option<&'a [u8]> {
         let (at, number) = self.directory.find(index)?;
         encoded(self.entries(owner, at)).nth(number)
+    }
+
+    /// The encoded entry at one end.
+    pub fn entry_at<'a, J: Journal>(&mut self, owner: &'a Owner<J>, end: End) -> Option<&'a [u8]> {
+        let slot = self.directory.get(self.chunk_at(end)?).slot;
+        match end {
+            End::Front => encoded(chunk_entries(owner, slot)).next(),
+            End::Back => {
+                let from = self.last_begins(owner, slot);
+                let head = Head::read(owner, slot);
+                Some(owner.slice(offset(slot) + from, head.end - from))
+            }
+        }
+    }
+
+    /// The byte of the last chunk, in this slot, at which its last entry begins.
+    fn last_begins<J: Journal>(&mut self, owner: &Owner<J>, slot: u32) -> usize {
+        let of = named(owner, slot);
+        if self.tail.of != Some(of) || self.tail.begins.is_empty() {
+            self.tail.read(of, Head::read(owner, slot), chunk_entries(owner, slot));
+        }
+        *self.tail.begins.last().expect("a chunk has entries") as usize
     }
 
     /// The chunk at one end.
@@ -308,9 +402,16 @@ impl Chain {
             End::Front => head.begin - run.bytes.len(),
         };
         owner.store_within(offset(place.slot) + from, run.bytes);
+        let of = named(owner, place.slot);
         match end {
-            End::Back => head.end += run.bytes.len(),
-            End::Front => head.begin = from,
+            End::Back => {
+                self.tail.add(of, from, run.lengths);
+                head.end += run.bytes.len();
+            }
+            End::Front => {
+                self.tail.add_before(of, head.begin);
+                head.begin = from;
+            }
         }
         head.entries += run.lengths.len();
         self.reshape(owner, head, seed, |sum| sum.wrapping_add(sum_of(run, from, seed)));
@@ -447,20 +548,25 @@ impl Chain {
         let at = self.chunk_at(end).expect("it has more entries");
         let place = self.directory.get(at);
         let (seed, mut head) = (self.seed(owner, place.slot), Head::read(owner, place.slot));
-        let all = chunk_entries(owner, place.slot);
-        let kept = match end {
-            End::Front => count,
-            End::Back => head.entries - count,
+        let bytes: usize = match (end, count) {
+            (End::Back, 1) => self.last_begins(owner, place.slot) - head.begin,
+            _ => {
+                let before = if end == End::Front { count } else { head.entries - count };
+                let all = encoded(chunk_entries(owner, place.slot));
+                all.take(before).map(<[u8]>::len).sum()
+            }
         };
-        let bytes: usize = encoded(all).take(kept).map(<[u8]>::len).sum();
-        let (first, last) = all.split_at(bytes);
+        let (first, last) = chunk_entries(owner, place.slot).split_at(bytes);
         let gone = match end {
             End::Front => entries_sum(first, head.begin, seed),
             End::Back => entries_sum(last, head.begin + bytes, seed),
         };
         match end {
             End::Front => head.begin += bytes,
-            End::Back => head.end = head.begin + bytes,
+            End::Back => {
+                head.end = head.begin + bytes;
+                self.tail.cut(named(owner, place.slot), head.end);
+            }
         }
         head.entries -= count;
         self.reshape(owner, head, seed, |sum| sum.wrapping_sub(gone));
@@ -506,6 +612,7 @@ impl Chain {
         at: At,
         entries: &[u8],
     ) {
+        self.tail.forget();
         let place = self.directory.get(at);
         let slot = slot_of(owner, place.slot);
         let is_first = self.directory.first() == Some(at) && self.directory.chunks() > 1;
@@ -553,6 +660,7 @@ impl Chain {
         (plan, new): (&[(usize, usize)], &[Slot]),
         dropped: &mut Directory,
     ) {
+        self.tail.forget();
         let reference = |chain: &Self, at: Option<At>| {
             at.map_or(ChunkRef::default(), |at| chain.reference(owner, at))
         };

@@ -8,7 +8,7 @@ use crate::shared::Shared;
 use remora_client_core::{Options, Subscriber};
 use remora_cluster::message::Position;
 use remora_engine::TailPiece;
-use remora_fabric::{Address, Wake};
+use remora_fabric::{Address, HELLO_TIMEOUT, Wake};
 use remora_layout::limits::{HEARTBEAT_MS, ROLE_TIMEOUT_MS};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 const HELD_UP_TURNS: u32 = 64;
 /// For how long.
 const HELD_UP_PAUSE: Duration = Duration::from_millis(1);
+/// How long a primary has at first to take a connection, and for each answer when a link is made. A try that fails doubles it, up to
+/// [`HELLO_TIMEOUT`]: the thread hears no order meanwhile, and a primary that stands still never answers.
+const FIRST_HELLO_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// See the module's text.
 pub(super) struct Replica {
@@ -25,6 +28,8 @@ pub(super) struct Replica {
     pub following: Arc<Following>,
     worker: Worker<ReplicaHost>,
     link: Option<Subscriber>,
+    /// See [`FIRST_HELLO_TIMEOUT`]; of the next try.
+    hello_timeout: Duration,
 }
 
 impl Replica {
@@ -32,14 +37,15 @@ impl Replica {
     pub fn new(shared: Arc<Shared>, following: Arc<Following>) -> Self {
         let host = ReplicaHost { shared: Arc::clone(&shared), following: Arc::clone(&following) };
         let worker = Worker::new(host, shared.shards.len());
-        Self { shared, following, worker, link: None }
+        Self { shared, following, worker, link: None, hello_timeout: FIRST_HELLO_TIMEOUT }
     }
 
     /// The one that copies the same primary anew: see [`Worker::anew`].
     pub fn anew(&self, following: Arc<Following>) -> Self {
         let shared = Arc::clone(&self.shared);
         let host = ReplicaHost { shared: Arc::clone(&shared), following: Arc::clone(&following) };
-        Self { shared, following, worker: self.worker.anew(host), link: None }
+        let worker = self.worker.anew(host);
+        Self { shared, following, worker, link: None, hello_timeout: FIRST_HELLO_TIMEOUT }
     }
 
     /// The one that follows another primary from here: see [`Worker::moved`]. It is settled.
@@ -47,7 +53,8 @@ impl Replica {
         let following = Arc::new(self.following.moved(primary));
         let (shared, host) = (&self.shared, &following);
         let host = ReplicaHost { shared: Arc::clone(shared), following: Arc::clone(host) };
-        Self { following, worker: self.worker.moved(host), link: None, ..self }
+        let worker = self.worker.moved(host);
+        Self { following, worker, link: None, hello_timeout: FIRST_HELLO_TIMEOUT, ..self }
     }
 
     /// See [`Worker::ends`].
@@ -107,9 +114,18 @@ impl Replica {
             let (transport, rdma_packets) =
                 (self.shared.config.transport, self.shared.config.rdma_packets);
             // It sleeps between messages: a replica's cores are for its shards.
-            let options =
-                Options { transport, wake: Wake::Hybrid, rdma_packets, ..Options::default() };
+            let hello_timeout = self.hello_timeout;
+            let options = Options {
+                transport,
+                wake: Wake::Hybrid,
+                rdma_packets,
+                connect_timeout: hello_timeout,
+                hello_timeout,
+                ..Options::default()
+            };
+            self.hello_timeout = HELLO_TIMEOUT.min(2 * hello_timeout);
             let link = Subscriber::connect(self.following.primary.clone(), &options)?;
+            self.hello_timeout = FIRST_HELLO_TIMEOUT;
             let link = self.link.insert(link);
             if link.incarnation() == self.shared.incarnation {
                 return Err(Ended::Failed(

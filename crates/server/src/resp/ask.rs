@@ -12,7 +12,7 @@ use remora_frontend::{
 };
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::STREAM_BYTES;
-use remora_protocol::{Command, Pairs};
+use remora_protocol::{Command, Pairs, Reply};
 use remora_resp::commands::persistence;
 use remora_resp::error::CommandError;
 use remora_resp::{ReplyForm, keys};
@@ -92,9 +92,12 @@ impl<H: Host> RespExecutor<H> {
         let home = self.host.home();
         let token = self.token_of(responder, home, 0);
         let may_hold = responder.may_hold() && !form.is_long();
+        let is_long = |reply: &Reply<'_>| {
+            form.is_long() && !form.is_written_at_once(reply.value.map_or(0, <[u8]>::len))
+        };
         let is_answered = self.host.execute((command, hash), (token, may_hold), |here| {
             match here {
-                Here::Reply(reply) if form.is_long() => {
+                Here::Reply(reply) if is_long(&reply) => {
                     responder.wait(Waiting::answered(form, reply.into()));
                 }
                 Here::Reply(reply) => {

@@ -251,7 +251,7 @@ pub(super) fn set_parts<J: Journal>(
     if fields.len() > 1 {
         // All misses at once.
         let parts = store.parts.of(root);
-        fields.keys().for_each(|name| parts.prefetch(&store.owner, name));
+        fields.keys().for_each(|name| parts.prefetch(&store.owner, parts.hash(name)));
     }
     let pairs = fields.iter().map(|(name, value)| (*name, *value));
     let mut planned = store.plan_parts(root, pairs, on.now)?;

@@ -239,7 +239,12 @@ impl Lists {
         let most_bytes = if fits_frame { MAX_INLINE_BYTES } else { MAX_REPLY_BYTES };
         let mut found = std::mem::take(&mut self.reply);
         found.clear();
-        let count = self.gather(store, held, (side, wanted, most_bytes), &mut found);
+        let count = match held {
+            Held::Chain(of) if wanted == 1 => {
+                self.gather_one(store, of, (side, most_bytes), &mut found)
+            }
+            _ => self.gather(store, held, (side, wanted, most_bytes), &mut found),
+        };
         self.reply = found;
         if count < wanted && (count == 0 || !fits_frame) {
             return Reply::status(Status::TooLarge);
@@ -276,6 +281,26 @@ impl Lists {
             given < count
         });
         given
+    }
+
+    /// As [`Lists::gather`], one element of a list of chunks.
+    fn gather_one<J: Journal>(
+        &mut self,
+        store: &Store<J>,
+        of: Found,
+        (side, most_bytes): (Side, usize),
+        found: &mut Vec<u8>,
+    ) -> u64 {
+        let listed = self.by_root.get_mut(&of.slot.slot).expect("a root record has its list");
+        let entry = listed.chain.entry_at(&store.owner, end_of(side)).and_then(Entry::split);
+        let Some((entry, _)) = entry else { return 0 };
+        let mut buffer = TextBuffer::default();
+        let text = entry.text(&mut buffer);
+        if Items::bytes_of(text.len()) > most_bytes {
+            return 0;
+        }
+        Items::push(found, text);
+        1
     }
 
     pub(super) fn trim<J: Journal>(

@@ -40,9 +40,9 @@ use remora_protocol::{Reply, Request};
 /// Chunks that one step of a digest adds up.
 const DIGEST_CHUNKS: usize = 4;
 
-/// Bytes on the heap for a list of chunks, beside the places of those: an entry of a map, and the
-/// blocks of a short directory.
-const LIST_BYTES: u64 = 448;
+/// Bytes on the heap for a list of chunks, beside the places of those: an entry of a map, the
+/// blocks of a short directory, and the places of the last entries.
+const LIST_BYTES: u64 = 608;
 
 impl<J: Journal> Type<J> for Lists {
     fn id(&self) -> Kind {
@@ -87,9 +87,10 @@ impl<J: Journal> Type<J> for Lists {
             ListCommand::Move { from, to, other } => {
                 self.move_element(store, on, (from, to), other)
             }
-            ListCommand::Range { .. }
-            | ListCommand::Position { .. }
-            | ListCommand::Store { .. } => self.whole_read(store, on, request),
+            ListCommand::Range { start, stop } => self.range(store, held, start, stop),
+            ListCommand::Position { .. } | ListCommand::Store { .. } => {
+                self.whole_read(store, on, request)
+            }
         }
     }
 

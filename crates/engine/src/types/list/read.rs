@@ -11,9 +11,9 @@ use remora_arena::{Journal, Owner};
 use remora_index::chain::chunk_entries;
 use remora_layout::chain::{Entry, TextBuffer, encoded, entries};
 use remora_layout::limits::{KEPT_PARTS_SHARE, LIST_TURN_BYTES};
-use remora_protocol::Items;
 use remora_protocol::list::{Search, range};
 use remora_protocol::message::Status;
+use remora_protocol::{Items, Reply};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -75,6 +75,38 @@ impl Lists {
             listed.readers.add(&chunks);
         }
         (chunks, skip)
+    }
+
+    /// Gives a range at once.
+    pub(super) fn range<'s, J: Journal>(
+        &'s mut self,
+        store: &Store<J>,
+        held: Option<Held>,
+        start: i64,
+        stop: i64,
+    ) -> Reply<'s> {
+        let mut found = std::mem::take(&mut self.reply);
+        found.clear();
+        let length = held.map_or(0, |held| self.length(store, held));
+        let (from, count) = range(length, start, stop).unwrap_or((0, 0));
+        match held.filter(|_| count > 0) {
+            None => {}
+            Some(Held::Whole(of)) => {
+                push_texts(packed_of(store, of), (from as usize, count as usize), &mut found);
+            }
+            Some(Held::Chain(of)) => {
+                let chain = &self.listed(of.slot.slot).chain;
+                let (first, mut skip) = chain.directory().find(from).expect("there are so many");
+                let (mut at, mut left) = (Some(first), count as usize);
+                while let Some(here) = at.filter(|_| left > 0) {
+                    let all = chain.entries(&store.owner, here);
+                    left -= push_texts(all, (std::mem::take(&mut skip), left), &mut found);
+                    at = chain.directory().next(here);
+                }
+            }
+        }
+        self.reply = found;
+        Reply { value: Some(&self.reply), ..Reply::number(count as i64) }
     }
 
     /// Begins LRANGE.
@@ -153,16 +185,24 @@ impl Reading {
     }
 }
 
+/// Appends the texts of some entries, without so many at first, and so many after that. Gives how
+/// many there were.
+fn push_texts(all: &[u8], (skip, most): (usize, usize), found: &mut Vec<u8>) -> usize {
+    let (mut buffer, mut given) = (TextBuffer::default(), 0);
+    let skipped: usize = encoded(all).take(skip).map(<[u8]>::len).sum();
+    for entry in entries(&all[skipped..]).take(most) {
+        Items::push(found, entry.text(&mut buffer));
+        given += 1;
+    }
+    given
+}
+
 impl How {
     /// Looks at the entries of the next chunk. True if that is enough.
     fn take(&mut self, all: &[u8], found: &mut Vec<u8>, items: &mut u64) -> bool {
         match self {
             Self::Give { skip, left } => {
-                let mut buffer = TextBuffer::default();
-                for entry in entries(all).skip(std::mem::take(skip)).take(*left as usize) {
-                    Items::push(found, entry.text(&mut buffer));
-                    *left -= 1;
-                }
+                *left -= push_texts(all, (std::mem::take(skip), *left as usize), found) as u64;
                 *left == 0
             }
             Self::Find { wanted, how, next, passed, compared } => {

@@ -13,10 +13,11 @@
 //! full, and the member is a part of its own until it is removed.
 
 use crate::elements::Elements;
-use crate::store::{Found, Now, Store};
+use crate::store::{Found, Now, Parts, Store};
 use remora_arena::{ArenaFull, Journal};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::database::Database;
+use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
     OBJECT_BASE_BUCKETS, SET_BIN_MEMBERS, SET_BIN_MOST_MEMBERS, WHOLE_ITEM_BYTES,
@@ -27,6 +28,9 @@ use remora_protocol::Command;
 use remora_protocol::set::each_member;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+
+/// Members that are looked up together: what leads to them is fetched from memory side by side.
+pub(super) const LOOKUPS: usize = 16;
 
 /// The entry of a change, and the key's database.
 pub(super) type Logged<'e> = (&'e Command<'e>, Database);
@@ -158,9 +162,24 @@ impl Bins {
     /// The part that holds a member.
     pub fn find<J: Journal>(&self, store: &Store<J>, root: u32, member: &[u8]) -> Option<Found> {
         let parts = store.parts.of(root);
+        self.find_near((store, parts), member, &self.bin_of(parts, member))
+    }
+
+    /// The name of a member's bin, and its hash.
+    fn bin_of(&self, parts: &Parts, member: &[u8]) -> ([u8; 5], KeyHash) {
+        let name = bin_name(parts.hash(member).bucket(self.count()));
+        (name, parts.hash(&name))
+    }
+
+    /// The part that holds a member whose bin is this one, or would be if it were short.
+    fn find_near<J: Journal>(
+        &self,
+        (store, parts): (&Store<J>, &Parts),
+        member: &[u8],
+        (name, hash): &([u8; 5], KeyHash),
+    ) -> Option<Found> {
         if member.len() <= WHOLE_ITEM_BYTES {
-            let bin = parts.hash(member).bucket(self.count());
-            let found = Self::bin(store, root, bin).filter(|found| {
+            let found = parts.find_hashed(&store.owner, name, *hash).filter(|found| {
                 let value = record_value(&store.owner, found.slot.slot);
                 packed_set::contains(value, member, || None)
             });
@@ -169,6 +188,30 @@ impl Bins {
             }
         }
         parts.find(&store.owner, &own_name(member))
+    }
+
+    /// Leaves of up to [`LOOKUPS`] members those that are there, or those that are not.
+    pub fn keep<J: Journal>(
+        &self,
+        store: &Store<J>,
+        root: u32,
+        members: &mut Vec<&[u8]>,
+        wanted: bool,
+    ) {
+        let parts = store.parts.of(root);
+        let mut bins = [([0; 5], KeyHash(0)); LOOKUPS];
+        for (member, bin) in members.iter().zip(&mut bins) {
+            *bin = self.bin_of(parts, member);
+            parts.prefetch(&store.owner, bin.1);
+        }
+        for (_, hash) in &bins[..members.len()] {
+            parts.prefetch_part(&store.owner, *hash);
+        }
+        let mut bins = bins.iter();
+        members.retain(|member| {
+            let bin = bins.next().expect("one for each member");
+            self.find_near((store, parts), member, bin).is_some() == wanted
+        });
     }
 
     /// Adds members, each named once. Without an entry no key leads to the set yet, and that is not logged here.
@@ -188,6 +231,41 @@ impl Bins {
             change.split(store, root);
         }
         self.make((store, root), change, entry, now)
+    }
+
+    /// Adds one short member, if it goes into a bin that has some and is not full, and no bin is to
+    /// be split with it: the usual case, without memory for a plan. Returns whether it is new; `None` if
+    /// [`Bins::add`] is to add it. `items` is a buffer.
+    pub fn add_to_bin<J: Journal>(
+        &mut self,
+        (store, root): (&mut Store<J>, u32),
+        (member, items): (&[u8], &mut Vec<u8>),
+        (entry, database): Logged<'_>,
+        now: Now,
+    ) -> Option<Result<bool, ArenaFull>> {
+        let after = Self { binned: self.binned + 1, changes: self.changes + 1, ..*self };
+        if member.len() > WHOLE_ITEM_BYTES || self.spilled > 0 || after.wants_split() {
+            return None;
+        }
+        let parts = store.parts.of(root);
+        let (name, hash) = self.bin_of(parts, member);
+        let found = parts.find_hashed(&store.owner, &name, hash)?;
+        let value = record_value(&store.owner, found.slot.slot);
+        if packed_set::contains(value, member, || None) {
+            return Some(Ok(false));
+        }
+        if packed_set::count(value) >= SET_BIN_MOST_MEMBERS {
+            return None;
+        }
+        items.clear();
+        items.extend_from_slice(value);
+        push_item(items, member);
+        let replaced =
+            store.replace_part((root, found), (&name, hash, items), (entry, database), now);
+        Some(replaced.map(|()| {
+            *self = after;
+            true
+        }))
     }
 
     /// Removes members, each named once. Returns how many were there.
@@ -378,7 +456,8 @@ impl<'m> Change<'m> {
         let Some(grown) = self.after.shape.grown() else { return };
         let (bin, new) = (self.after.shape.splits_next(), self.after.count());
         let items = std::mem::take(self.bin(store, root, bin));
-        let (mut stays, mut goes) = (Vec::new(), Vec::new());
+        let room = || Vec::with_capacity(items.len());
+        let (mut stays, mut goes) = (room(), room());
         begin_items(&mut stays);
         begin_items(&mut goes);
         each_member(&items, |member| {

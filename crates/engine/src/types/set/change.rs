@@ -74,12 +74,7 @@ impl Sets {
         let entry = Command::Of { key: on.key, request: SetCommand::Add { members }.request() };
         let added = match held {
             Some(Held::Parts(root)) => {
-                let mut bins = *self.bins_of(root);
-                let logged = Some((&entry, on.hash.database()));
-                let into = (&mut *store, root.slot.slot);
-                let added = bins.add(into, unique(members).into_iter(), logged, on.now);
-                self.bins.insert(root.slot.slot, bins);
-                added
+                self.add_to_parts((store, root.slot.slot), on, members, &entry)
             }
             Some(Held::Whole(found)) => self.add_whole(store, (on, found), members, &entry),
             None => {
@@ -92,6 +87,26 @@ impl Sets {
             Ok(added) => Reply::number(added as i64),
             Err(ArenaFull { .. }) => Reply::status(Status::OutOfMemory),
         }
+    }
+
+    /// Adds members to a large set.
+    fn add_to_parts<J: Journal>(
+        &mut self,
+        (store, root): (&mut Store<J>, u32),
+        on: On<'_>,
+        members: Items<'_>,
+        entry: &Command<'_>,
+    ) -> Result<u64, ArenaFull> {
+        let logged = (entry, on.hash.database());
+        let bins = self.bins.get_mut(&root).expect("a large set has bins");
+        let mut all = members.iter().flatten();
+        if let (Some(only), None) = (all.next(), all.next()) {
+            let added = bins.add_to_bin((store, root), (only, &mut self.scratch), logged, on.now);
+            if let Some(added) = added {
+                return added.map(u64::from);
+            }
+        }
+        bins.add((store, root), unique(members).into_iter(), Some(logged), on.now)
     }
 
     /// Adds members to a set that lies whole in its record.

@@ -6,7 +6,7 @@
 //! what is left of the base goes into a table, and the others are read from beginning to end. A
 //! union goes through a table from the start.
 
-use super::bins::Members;
+use super::bins::{LOOKUPS, Members};
 use super::held::Sets;
 use super::table::Found;
 use crate::elements::{Elements, Held, packed_of};
@@ -122,14 +122,20 @@ impl Source {
         store.is_live(root) && sets.bins.get(&root.slot).is_some_and(|of| of.changes == changes)
     }
 
-    fn has<J: Journal>(&self, sets: &Sets, store: &Store<J>, member: &[u8]) -> bool {
+    /// Leaves of some members those that it has, or those that it does not have.
+    fn keep<'m, J: Journal>(
+        &self,
+        sets: &Sets,
+        store: &Store<J>,
+        members: &mut Vec<&'m [u8]>,
+        wanted: bool,
+    ) {
         match &self.lookup {
-            Lookup::Packed(packed) => packs(packed, member),
+            Lookup::Packed(packed) => members.retain(|member| packs(packed, member) == wanted),
             Lookup::Parts(root, _) => {
-                let bins = &sets.bins[&root.slot];
-                bins.find(store, root.slot, member).is_some()
+                sets.bins[&root.slot].keep(store, root.slot, members, wanted);
             }
-            Lookup::None => false,
+            Lookup::None => members.retain(|_| !wanted),
         }
     }
 }
@@ -261,16 +267,18 @@ impl Combining {
         let ended = base.left.read(store, &mut list)?;
         let wanted = self.how == Combination::Inter;
         let members = Items::parse(&list).ok_or(Status::Malformed)?;
-        for member in members.iter().flatten() {
-            let is_found = match wanted {
-                true => others.iter().all(|of| of.has(sets, store, member)),
-                false => !others.iter().any(|of| of.has(sets, store, member)),
-            };
-            if is_found {
+        let (mut members, mut some) = (members.iter().flatten(), Vec::with_capacity(LOOKUPS));
+        loop {
+            some.clear();
+            some.extend(members.by_ref().take(LOOKUPS));
+            if some.is_empty() {
+                return Ok(ended);
+            }
+            others.iter().for_each(|of| of.keep(sets, store, &mut some, wanted));
+            for member in &some {
                 tell(member, (self.count_to.is_none(), &mut self.count), found);
             }
         }
-        Ok(ended)
     }
 }
 
