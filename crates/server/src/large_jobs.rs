@@ -465,20 +465,19 @@ fn begin<J: Journal>(
     replies: &mut Replies,
     now: Now,
 ) -> Option<LargeJob> {
-    let Job { order, token, most_objects: most, hash: known } = job;
-    let hash_of = |shard: &Shard<J>, database, command: &Command<'_>| {
-        known.unwrap_or_else(|| shard.hash_of(database, command))
-    };
-    let bytes = match order {
-        Order::Execute(bytes) => bytes,
+    let Job { order, token, most_objects, hash } = job;
+    match order {
+        Order::Execute(bytes) => {
+            begin_command(shard, (bytes, hash), (token, most_objects), replies, now)
+        }
         Order::ExecuteEach(batch) => {
             let is_small = batch.is_small();
             let large = LargeJob { token, work: Work::Keys(Box::new(KeyWork::new(*batch))) };
-            return if is_small { advance(shard, large, replies, now) } else { Some(large) };
+            if is_small { advance(shard, large, replies, now) } else { Some(large) }
         }
         Order::WaitFor(wait) => {
             try_wait(shard, token, *wait, replies, now);
-            return None;
+            None
         }
         // They are carried out when they come.
         Order::Continue
@@ -488,7 +487,20 @@ fn begin<J: Journal>(
         | Order::Joint(_)
         | Order::Part(_)
         | Order::PartAnswer(_)
-        | Order::Unblock { .. } => return None,
+        | Order::Unblock { .. } => None,
+    }
+}
+
+/// The same for an encoded command, and the hash of its key if that is known.
+fn begin_command<J: Journal>(
+    shard: &mut Shard<J>,
+    (bytes, known): (Vec<u8>, Option<KeyHash>),
+    (token, most): (Token, usize),
+    replies: &mut Replies,
+    now: Now,
+) -> Option<LargeJob> {
+    let hash_of = |shard: &Shard<J>, database, command: &Command<'_>| {
+        known.unwrap_or_else(|| shard.hash_of(database, command))
     };
     let outcome = match Command::decode_within(&bytes) {
         Ok((database, command @ Command::Set { key, value, condition, expiry, get }, _))

@@ -145,8 +145,7 @@ impl Server {
         let buckets = buckets_per_shard(&config, arena_bytes)?;
         // Errors from here on are not caused by the settings.
         let listener = bind_tcp(config.resp_address)?;
-        let resp_address = listener.local_addr()?;
-        config.resp_address = resp_address;
+        config.resp_address = listener.local_addr()?;
         let fabric = config.fabric_address.map(bind_tcp).transpose()?;
         let fabric_address = fabric.as_ref().map(TcpListener::local_addr).transpose()?;
         let (unix, socket) = SocketFile::bind(&config.socket_path)?;
@@ -156,7 +155,6 @@ impl Server {
         let clock = if is_replica { Clock::start_at(kept_ms) } else { Clock::start_after(kept_ms) };
         let (incarnation, hash_seed) = (random_u64() | 1, random_u64());
         let epoch = data.as_ref().map_or(1, |data| data.content.epoch());
-        let member = member_of(data.as_ref());
         let topology = Topology::of_this_process();
         let places = topology.places(shards, config.pin);
         numa::tell(&topology, &places);
@@ -180,8 +178,8 @@ impl Server {
         let pointer_table = config.pointer_sharing.then(pointer_table).transpose()?;
         let verbs = rdma_devices(&config, &handles)?;
         let shared = Arc::new(Shared {
+            resp_address: config.resp_address,
             config,
-            resp_address,
             fabric_address,
             clock,
             incarnation,
@@ -195,7 +193,7 @@ impl Server {
             joint_synced: JointPlaces::new(shards),
             awaits_disk,
             roles: Arc::new(Roles::new(role, epoch)),
-            cluster: ClusterState::new(member),
+            cluster: ClusterState::new(member_of(data.as_ref())),
             pointer_table,
             verbs,
             stopping: false.into(),
