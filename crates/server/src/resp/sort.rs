@@ -64,7 +64,7 @@ impl<H: Host> RespExecutor<H> {
         match job.sorting.turn() {
             Err(status) => return Some(OwnedReply::status(status)),
             Ok(SortStep::Again) => self.another_turn(token, job),
-            Ok(SortStep::Look { keys, field }) => self.look_up(token, job, (&keys, field)),
+            Ok(SortStep::Look { keys, field }) => self.look_up(token, job, &keys, field),
             Ok(SortStep::Done { items, count }) => match job.store.take() {
                 Some(to) => self.store_sorted(token, job.database, to, (items, count)),
                 None => {
@@ -87,7 +87,8 @@ impl<H: Host> RespExecutor<H> {
         &mut self,
         token: Token,
         mut job: Box<SortJob>,
-        (keys, field): (&[Option<Box<[u8]>>], Option<Arc<[u8]>>),
+        keys: &[Option<Box<[u8]>>],
+        field: Option<Arc<[u8]>>,
     ) {
         let each = match field {
             Some(field) => Each::PartOf(field, job.of_field),
