@@ -57,7 +57,8 @@ fn list(elements: u64, step: u64) -> Shard {
 }
 
 fn main() {
-    let elements: u64 = std::env::args().nth(1).map_or(1_000_000, |of| of.parse().expect("a number"));
+    let elements: u64 =
+        std::env::args().nth(1).map_or(1_000_000, |of| of.parse().expect("a number"));
     let last = format!("e{:07}", elements - 1).into_bytes();
     let mut pair = Vec::new();
     Items::push(&mut pair, &last);
