@@ -436,7 +436,13 @@ fn between(shard: &mut Shard, list: &mut List, value: &[u8], random: &mut Random
             *list = part(list, start, stop).into();
             of(shard, b"l", ListCommand::Trim { start, stop });
         }
-        _ => change(shard, b"l", list, random),
+        _ => {
+            let side = if random.one_in(2) { Side::Left } else { Side::Right };
+            of(shard, b"l", ListCommand::Pop { side, count: 70, fits_frame: false });
+            let all = std::mem::take(list);
+            let range = if side == Side::Left { 70..all.len() } else { 0..all.len() - 70 };
+            *list = all.range(range).cloned().collect();
+        }
     }
 }
 

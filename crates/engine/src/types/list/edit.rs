@@ -226,15 +226,19 @@ impl Lists {
             left = &left[..before];
         }
         self.publish(store, root, on.now, |listed, store, dropped| {
-            let mut left = indexes;
+            let (mut left, mut made) = (indexes, Vec::new());
             for (first, count) in chunks {
                 let (others, gone) = left.split_at(left.len() - count);
                 left = others;
                 let (at, _) = listed.chain.directory().find(first).expect("it was found before");
                 let mut gone = gone.iter().map(|&index| u64::from(index) - first).peekable();
-                let all = encoded(listed.chain.entries(&store.owner, at)).enumerate();
-                let kept = all.filter(|(number, _)| gone.next_if_eq(&(*number as u64)).is_none());
-                let made: Vec<u8> = kept.flat_map(|(_, entry)| entry).copied().collect();
+                let all = listed.chain.entries(&store.owner, at);
+                made.clear();
+                for (number, entry) in encoded(all).enumerate() {
+                    if gone.next_if_eq(&(number as u64)).is_none() {
+                        made.extend_from_slice(entry);
+                    }
+                }
                 let memory = (&mut store.owner, &store.slots);
                 let none: &[Slot] = &[];
                 match made.is_empty() {

@@ -1,8 +1,9 @@
 //! SPOP of more members than one change may remove.
 //!
 //! All members of a set go as one change: the key is removed, and a read gives the members as they
-//! were. A part of them goes in pieces, a turn and a change for each: others see the set between two
-//! pieces. The reply has each member that has left, once.
+//! were. A part of them goes in pieces, a turn and a change for each, and so do all of a set for which
+//! the read might have to keep too much: others see the set between two pieces. The reply has each
+//! member that has left, once.
 
 use super::bins::Members;
 use super::held::Sets;
@@ -11,7 +12,9 @@ use crate::store::Store;
 use crate::types::object::{ChangeStep, LongRead, On};
 use remora_arena::Journal;
 use remora_layout::kind::Kind;
-use remora_layout::limits::{MAX_COMMAND_ITEMS, POP_REPLY_BYTES, POP_TURN_BYTES, POP_TURN_MEMBERS};
+use remora_layout::limits::{
+    KEPT_PARTS_SHARE, MAX_COMMAND_ITEMS, POP_REPLY_BYTES, POP_TURN_BYTES, POP_TURN_MEMBERS,
+};
 use remora_protocol::Command;
 use remora_protocol::elements::Told;
 use remora_protocol::message::Status;
@@ -29,6 +32,13 @@ fn encoded(on: On<'_>, command: &Command<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     command.encode_within(on.hash.database(), 0, &mut bytes);
     bytes
+}
+
+/// Bytes of a set that may go as one change: its members are kept until the client has taken them, and
+/// the read must not be broken off for that.
+fn most_kept<J: Journal>(store: &Store<J>) -> u64 {
+    let kept = store.owner.region_bytes() as u64 / KEPT_PARTS_SHARE;
+    (kept / 2).min(POP_REPLY_BYTES as u64)
 }
 
 impl Sets {
@@ -51,7 +61,11 @@ impl Sets {
             {
                 left.min(members)
             }
-            Held::Parts(_) if taken.elements == 0 && left >= members => {
+            Held::Parts(root)
+                if taken.elements == 0
+                    && left >= members
+                    && store.parts.of(root.slot.slot).bytes() <= most_kept(store) =>
+            {
                 let whole = (Some(held), members);
                 let reading = Reading::all::<Members, J>(store, whole, Told::Names);
                 let command = encoded(on, &Command::Del { key: on.key });
