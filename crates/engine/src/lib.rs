@@ -19,8 +19,8 @@ pub use evict::Eviction;
 pub use outcome::Outcome;
 pub use shard::{
     Applied, ApplyError, BadOperation, Digest, DigestRead, EpochHistory, FollowedLog, LogHistory,
-    OperationCount, Origin, PartReply, ReplicaMarks, ReplicaPosition, Resumption, Served, Shard, SnapshotTurn,
-    SplitOperation, TailPiece, Tried, WaitFor, WaiterName, split_operation,
+    OperationCount, Origin, PartReply, ReplicaMarks, ReplicaPosition, Resumption, Served, Shard,
+    SnapshotTurn, SplitOperation, TailPiece, Tried, WaitFor, WaiterName, split_operation,
 };
 pub use store::{
     Download, Durability, KeyCounts, Now, STREAM_CLASS, SetAside, ShardOptions, ShardStats,

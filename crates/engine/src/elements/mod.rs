@@ -21,8 +21,8 @@ use crate::types::object::{LongRead, On, Turn, find as find_key, resume};
 use remora_arena::{ArenaFull, Journal, kind_of};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::limits::PARTS_TURN_BYTES;
-use remora_protocol::message::Status;
 use remora_protocol::Command;
+use remora_protocol::message::Status;
 
 /// Buckets of a table of parts that one step of a digest adds up.
 const DIGEST_BUCKETS: u64 = 64;
