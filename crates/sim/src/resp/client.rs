@@ -6,6 +6,7 @@ use super::requests::{Expect, Maker, Request};
 use super::stream::{ClientEnd, Ended, StreamOptions};
 use super::tree_moves::TreeMoves;
 use crate::check::keys::KeyOp;
+use crate::check::lists::ListOp;
 use crate::faults::Fault;
 use crate::history::Begun;
 use crate::probes::Probe;
@@ -200,10 +201,12 @@ impl RespClient {
         let begun = history.begin_all(self.number, now_ns, calls);
         pipeline.last.extend(begun.iter().map(|&begun| (begun.key, begun)));
         let calls = begun.into_iter().zip(ops).map(|(begun, (_, op))| (begun, op)).collect();
+        let flushes_lists = clears.contains(&0);
         let trees = clears.flat_map(|database| self.world.swarm.places.trees_of(database));
         acts.extend(trees.map(|tree| history.places.clear(Some(tree), now_ns)));
+        let flushes = if flushes_lists { history.lists.begin_flush(now_ns) } else { Vec::new() };
         drop(history);
-        pipeline.asked.push_back(SentRequest { expect, calls, expiry, acts, asked_ms });
+        pipeline.asked.push_back(SentRequest { expect, calls, expiry, acts, flushes, asked_ms });
     }
 
     /// Takes replies until no more than `keep` requests are under way.
@@ -258,6 +261,9 @@ impl RespClient {
             Came::Of(ops) => {
                 let mut history = self.world.history.borrow_mut();
                 asked.acts.iter().for_each(|&act| history.places.done(act, now_ns));
+                let flushed = ListOp::Del { done: None };
+                let flushes = asked.flushes.iter();
+                flushes.for_each(|begun| history.lists.end(*begun, now_ns, flushed.clone()));
                 for (&(begun, _), op) in asked.calls.iter().zip(ops) {
                     history.end(self.number, begun, now_ns, op);
                 }

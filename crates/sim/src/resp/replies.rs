@@ -4,6 +4,7 @@ use super::requests::{Expect, Px, time_left};
 use crate::check::keys::{KeyOp, Left, Value, said_of_each};
 use crate::check::places::Act;
 use crate::history::Begun;
+use crate::lists::ListBegun;
 use crate::values::{Register, decode};
 use crate::world::World;
 use remora_layout::limits::UPLOAD_IDLE_S;
@@ -20,6 +21,8 @@ pub struct SentRequest {
     pub expiry: Option<Px>,
     /// Its operations on trees.
     pub acts: Vec<Act>,
+    /// The lists that it removes.
+    pub flushes: Vec<ListBegun>,
     /// The server's clock when it was sent, ms.
     pub asked_ms: u64,
 }
