@@ -4,7 +4,7 @@ use crate::client::SETS;
 use crate::disk::{DiskSwarm, IDENTITY};
 use crate::faults::Fault;
 use crate::hashes::HashSwarm;
-use crate::lists::{LIST_OPERATIONS, ListSwarm};
+use crate::lists::{LIST_OPERATIONS, ListSwarm, RING_CLIENTS};
 use crate::node::NodeOptions;
 use crate::places::PlacesSwarm;
 use crate::replicas::ReplicaSwarm;
@@ -277,6 +277,7 @@ impl Swarm {
     pub fn with_lists(mut self, seed: u64, with_faults: bool) -> Self {
         let lists = ListSwarm::of(seed);
         self.operations = self.operations.min(LIST_OPERATIONS);
+        self.clients = self.clients.min(RING_CLIENTS);
         let is_told = self.node.disk.is_some() || self.replicas.is_some();
         // Replies that are held back are not those of a role that lasts.
         self.faults.extend(lists.fault().filter(|_| with_faults && !is_told));

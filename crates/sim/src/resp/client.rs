@@ -6,7 +6,6 @@ use super::requests::{Expect, Maker, Request};
 use super::stream::{ClientEnd, Ended, StreamOptions};
 use super::tree_moves::TreeMoves;
 use crate::check::keys::KeyOp;
-use crate::check::lists::ListOp;
 use crate::faults::Fault;
 use crate::history::Begun;
 use crate::probes::Probe;
@@ -204,9 +203,9 @@ impl RespClient {
         let flushes_lists = clears.contains(&0);
         let trees = clears.flat_map(|database| self.world.swarm.places.trees_of(database));
         acts.extend(trees.map(|tree| history.places.clear(Some(tree), now_ns)));
-        let flushes = if flushes_lists { history.lists.begin_flush(now_ns) } else { Vec::new() };
+        let flush = flushes_lists.then(|| history.lists.begin_flush(now_ns));
         drop(history);
-        pipeline.asked.push_back(SentRequest { expect, calls, expiry, acts, flushes, asked_ms });
+        pipeline.asked.push_back(SentRequest { expect, calls, expiry, acts, flush, asked_ms });
     }
 
     /// Takes replies until no more than `keep` requests are under way.
@@ -261,9 +260,7 @@ impl RespClient {
             Came::Of(ops) => {
                 let mut history = self.world.history.borrow_mut();
                 asked.acts.iter().for_each(|&act| history.places.done(act, now_ns));
-                let flushed = ListOp::Del { done: None };
-                let flushes = asked.flushes.iter();
-                flushes.for_each(|begun| history.lists.end(*begun, now_ns, flushed.clone()));
+                asked.flush.iter().for_each(|&flush| history.lists.end_flush(flush, now_ns));
                 for (&(begun, _), op) in asked.calls.iter().zip(ops) {
                     history.end(self.number, begun, now_ns, op);
                 }

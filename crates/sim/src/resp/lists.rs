@@ -218,13 +218,13 @@ impl ListClient {
                 _ => self.go(true),
             },
             _ => match self.draw(100) {
-                0..50 => self.push(),
-                50..62 => self.pop(),
-                62..72 => self.go(false),
-                72..87 => Self::range(self.key()),
-                87..91 => self.insert(),
-                91..95 => self.remove(),
-                95..98 => self.expire(),
+                0..35 => self.push(),
+                35..60 => self.pop(),
+                60..70 => self.go(false),
+                70..82 => Self::range(self.key()),
+                82..86 => self.insert(),
+                86..91 => self.remove(),
+                91..95 => self.expire(),
                 _ => {
                     let key = self.key();
                     let ops = vec![(key, ListOp::Del { done: None })];
@@ -267,7 +267,7 @@ impl ListClient {
         let (key, end) = (self.key(), self.end());
         let mut words = vec![word(&format!("{}POP", letter(end))), key.name()];
         let is_many = self.draw(3) == 0;
-        let count = if is_many { 1 + self.draw(4) } else { 1 };
+        let count = if is_many { 1 + self.draw(12) } else { 1 };
         words.extend(is_many.then(|| word(&count.to_string())));
         let kind = if is_many { Kind::PopMany { end } } else { Kind::Pop { end } };
         let ops = vec![(key, ListOp::PopAny { end, count: count as usize })];

@@ -4,7 +4,6 @@ use super::requests::{Expect, Px, time_left};
 use crate::check::keys::{KeyOp, Left, Value, said_of_each};
 use crate::check::places::Act;
 use crate::history::Begun;
-use crate::lists::ListBegun;
 use crate::values::{Register, decode};
 use crate::world::World;
 use remora_layout::limits::UPLOAD_IDLE_S;
@@ -21,8 +20,8 @@ pub struct SentRequest {
     pub expiry: Option<Px>,
     /// Its operations on trees.
     pub acts: Vec<Act>,
-    /// The lists that it removes.
-    pub flushes: Vec<ListBegun>,
+    /// If it removes all lists, this flush.
+    pub flush: Option<usize>,
     /// The server's clock when it was sent, ms.
     pub asked_ms: u64,
 }

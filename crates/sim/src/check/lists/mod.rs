@@ -10,6 +10,7 @@
 mod search;
 
 use super::keys::Window;
+use std::collections::BTreeSet;
 
 /// An end of a list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -166,34 +167,22 @@ pub struct Unexplained {
 /// Checks the calls of one list that begins empty; where keys are evicted it may become empty.
 ///
 /// # Errors
-/// No order of the calls explains them, or none was found in time.
+/// No order of the calls explains them, or none was found in time. With several moves of unknown
+/// outcome to the list nothing is certain.
 pub fn check(calls: &[ListCall], evicts: bool) -> Result<(), Unexplained> {
-    let calls = assigned(calls)?;
-    search::Search::new(&calls, evicts).run()
-}
-
-/// The calls, with the elements that came from other lists by moves of unknown outcome.
-fn assigned(calls: &[ListCall]) -> Result<Vec<ListCall>, Unexplained> {
-    let mut calls = calls.to_vec();
-    let added: Vec<i64> = calls.iter().flat_map(|call| call.op.adds()).copied().collect();
-    let shown = calls.iter().enumerate().flat_map(|(at, call)| {
-        call.op.shows().iter().filter(|item| !added.contains(item)).map(move |&item| (item, at))
-    });
-    let mut shown: Vec<(i64, usize)> = shown.collect();
-    shown.sort_unstable();
-    shown.dedup_by_key(|of| of.0);
-    for (item, at) in shown {
-        let mut open =
-            (0..calls.len()).filter(|&at| matches!(calls[at].op, ListOp::PushAny { .. }));
-        let Some(first) = open.next() else {
-            return Err(Unexplained { call: at, is_certain: true });
-        };
-        if open.next().is_some() {
-            return Err(Unexplained { call: at, is_certain: false });
-        }
-        if let ListOp::PushAny { end } = calls[first].op {
-            calls[first].op = ListOp::Push { end, items: vec![item], length: None };
-        }
+    let is_open = |at: &usize| matches!(calls[*at].op, ListOp::PushAny { .. });
+    let open: Vec<usize> = (0..calls.len()).filter(is_open).collect();
+    let found = search::Search::new(calls, evicts).run();
+    let (Err(wrong), Some(&first)) = (&found, open.first()) else { return found };
+    if open.len() > 1 {
+        return Err(Unexplained { is_certain: false, ..*wrong });
     }
-    Ok(calls)
+    let ListOp::PushAny { end } = calls[first].op else { return found };
+    let shown: BTreeSet<i64> = calls.iter().flat_map(|call| call.op.shows()).copied().collect();
+    let mut calls = calls.to_vec();
+    let mut explains = |item: i64| {
+        calls[first].op = ListOp::Push { end, items: vec![item], length: None };
+        search::Search::new(&calls, evicts).run().is_ok()
+    };
+    if shown.into_iter().any(&mut explains) { Ok(()) } else { found }
 }

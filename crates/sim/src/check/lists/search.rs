@@ -63,6 +63,10 @@ impl<'a> Search<'a> {
         let mut after = vec![Vec::new(); calls.len()];
         for (waits, call) in calls.iter().enumerate() {
             let (Some(waits_ns), Some(_)) = (call.waits_ns, call.returned_ns) else { continue };
+            if call.op == ListOp::Nothing {
+                // It was refused.
+                continue;
+            }
             let later = |other: &ListCall| {
                 other.is_command && other.invoked_ns >= waits_ns && other.op.found_something()
             };
