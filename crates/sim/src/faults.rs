@@ -50,11 +50,13 @@ pub enum Fault {
     ReplicaCrash,
     /// The operator tells a replica to copy its primary anew.
     ReplicaResync,
+    /// The server's role changes, and changes back at once: requests that wait for keys end.
+    RoleChange,
 }
 
 impl Fault {
     /// All kinds.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::ServerStall,
         Self::ShardStall,
         Self::ServerCrash,
@@ -76,6 +78,7 @@ impl Fault {
         Self::ReplicaStall,
         Self::ReplicaCrash,
         Self::ReplicaResync,
+        Self::RoleChange,
     ];
 
     /// Its name on the command line.
@@ -102,6 +105,7 @@ impl Fault {
             Self::ReplicaStall => "replica-stall",
             Self::ReplicaCrash => "replica-crash",
             Self::ReplicaResync => "replica-resync",
+            Self::RoleChange => "role-change",
         }
     }
 

@@ -4,6 +4,7 @@ use crate::check::calls::Call;
 use crate::check::keys::{KeyOp, Keys};
 use crate::check::linear::check;
 use crate::check::places::Places;
+use crate::lists::ListHistory;
 use crate::values::Register;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,6 +32,8 @@ pub struct History {
     optional: BTreeSet<(Register, usize)>,
     /// The events of trees.
     pub places: Places,
+    /// The calls about lists.
+    pub lists: ListHistory,
     /// FNV-1a over all that happened, in order.
     hash: u64,
     /// Calls that were made.
@@ -177,6 +180,7 @@ impl History {
                 *window = window.in_virtual_time(&virtual_ns);
             }
         }
+        self.lists.place_windows(virtual_ns);
     }
 
     /// Checks the rules that only the end can decide.
@@ -201,7 +205,11 @@ impl History {
             }
         }
         self.violations.extend(self.places.judge());
-        let (keys, looks) = (self.keys.len() as u64, self.places.looks());
+        let (wrong, undecided_lists, lists) = self.lists.judge(model.evicts);
+        let promise = "lists are linearizable, and requests wait in their order";
+        self.violations.extend(wrong.into_iter().map(|seen| Violation { promise, seen }));
+        undecided += undecided_lists;
+        let (keys, looks) = (self.keys.len() as u64 + lists, self.places.looks());
         Judgement { violations: self.violations, undecided, keys, looks }
     }
 }

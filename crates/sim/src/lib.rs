@@ -5,9 +5,9 @@
 //! kernel's sleep; threads of one client process in one connection of the client's library (they
 //! are model-checked, decision 0017; worlds with a [`crowd`] have threads at ring sets of their
 //! own, which use rings alone); the sockets of RESP, and requests that a session answers itself
-//! beyond PING and HELLO; rings of other than their one size; peers that break the protocol (they
-//! are fuzzed); a power cut where changes are durable once they are written, as it loses some; disks
-//! of [`replicas`], and reads from them.
+//! beyond PING and HELLO; requests over rings that wait for keys; rings of other than their one
+//! size; peers that break the protocol (they are fuzzed); a power cut where changes are durable once
+//! they are written, as it loses some; disks of [`replicas`], and reads from them.
 
 #![deny(unsafe_code)]
 
@@ -21,6 +21,7 @@ pub mod disk;
 pub mod faults;
 pub mod hashes;
 pub mod history;
+pub mod lists;
 pub mod node;
 pub mod places;
 pub mod probes;

@@ -12,7 +12,7 @@ use crate::node::{Node, Removed};
 use crate::places::tree_named;
 use crate::probes::Probes;
 use crate::replicas::{Gone, ReplicaCounts, ReplicaReader, Replicas};
-use crate::resp::{Resp, RespClient};
+use crate::resp::{ListClient, Resp, RespClient};
 use crate::swarm::Swarm;
 use crate::tasks::Coroutines;
 use crate::world::World;
@@ -86,6 +86,7 @@ impl World {
         Coroutines::spawn(&sim, move || Node::run(&node));
         let mut clients = world.spawn_clients();
         clients.extend(RespClient::spawn_all(&world));
+        clients.extend(ListClient::spawn_all(&world));
         clients.extend(crowd::spawn_all(&world));
         let (breaker, mut stoppable) = (Rc::clone(&world), clients.clone());
         stoppable.extend(ReplicaReader::spawn_all(&world));
@@ -118,7 +119,7 @@ impl World {
 
     fn begin_resp(&self) {
         let resp = self.swarm.resp;
-        if resp.clients > 0 {
+        if resp.clients > 0 || self.swarm.lists.is_some() {
             self.resp.begin(&self.sim, &self.node, &self.faults, resp.read_ns);
         }
     }
@@ -202,6 +203,9 @@ impl World {
                 let draw = self.sim.draw(|random| random.number());
                 self.node.borrow_mut().lose_any_session(draw);
             }
+            if self.faults.strikes(Fault::RoleChange) {
+                self.change_role();
+            }
             self.break_replicas();
             let dies = self.node.borrow().dies_now();
             if self.faults.strikes(Fault::ServerCrash) || dies {
@@ -210,6 +214,9 @@ impl World {
                 let gone = self.gone();
                 let lose_links = self.node.borrow_mut().crash();
                 self.resp.crash(&self.sim);
+                if !self.node.borrow().has_disks() || self.swarm.replicas.is_some() {
+                    self.history.borrow_mut().lists.begin_anew();
+                }
                 // On the client's host for as long as it is mapped there.
                 let lingers_ns = self.sim.draw(|random| {
                     let most = [1, 600 * MS, 6_000 * MS][random.below(3) as usize];
@@ -243,6 +250,13 @@ impl World {
                 }
             }
         }
+    }
+
+    /// The server's role changes, and changes back.
+    fn change_role(&self) {
+        let now_ns = self.sim.now_ns();
+        self.history.borrow_mut().lists.role_changes_ns.push(now_ns);
+        self.node.borrow_mut().give_up_waiting();
     }
 
     /// Stops one client for a while.

@@ -22,6 +22,8 @@ pub struct Less {
     pub untorn: bool,
     /// The seed's world with replicas, at most so many.
     pub replicas: Option<usize>,
+    /// The seed's world with lists and sets.
+    pub lists: bool,
 }
 
 impl Less {
@@ -30,6 +32,9 @@ impl Less {
         let mut swarm = Swarm::of(seed, with_faults);
         if let Some(most) = self.replicas {
             swarm = swarm.with_replicas(seed, with_faults, most);
+        }
+        if self.lists {
+            swarm = swarm.with_lists(seed, with_faults);
         }
         if let Some(operations) = self.operations {
             swarm.operations = operations;
@@ -67,6 +72,9 @@ impl fmt::Display for Less {
         }
         if self.untorn {
             write!(f, " --untorn")?;
+        }
+        if self.lists {
+            write!(f, " --lists")?;
         }
         match self.replicas {
             None => {}

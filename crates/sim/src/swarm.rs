@@ -1,8 +1,10 @@
 //! A seed's choices before its world begins: every world is of its own kind.
 
+use crate::client::SETS;
 use crate::disk::{DiskSwarm, IDENTITY};
 use crate::faults::Fault;
 use crate::hashes::HashSwarm;
+use crate::lists::{LIST_OPERATIONS, ListSwarm, RING_CLIENTS};
 use crate::node::NodeOptions;
 use crate::places::PlacesSwarm;
 use crate::replicas::ReplicaSwarm;
@@ -127,6 +129,8 @@ pub struct Swarm {
     pub places: PlacesSwarm,
     /// Hashes.
     pub hashes: HashSwarm,
+    /// Lists and sets. No seed chooses them by itself.
+    pub lists: Option<ListSwarm>,
     /// Sessions over shared memory, at ring sets of their own. No seed chooses them.
     pub crowd: Option<CrowdSwarm>,
     /// Replicas. No seed chooses them by itself.
@@ -183,7 +187,13 @@ impl Swarm {
         let key = move |number| Register { database, hash: None, number };
         let fields = (0..self.hashes.hashes)
             .flat_map(move |hash| self.fields(database, HashName::Fixed(hash)));
-        (0..=self.keys).map(key).chain(fields)
+        let sets = if self.lists.is_some() { SETS } else { 0 };
+        let members = self.lists.as_ref().map_or(0, |lists| lists.members);
+        let members = (0..sets).flat_map(move |set| {
+            let hash = Some(HashName::Set(set));
+            (0..members).map(move |number| Register { database, hash, number })
+        });
+        (0..=self.keys).map(key).chain(fields).chain(members)
     }
 
     /// The draw of a seed.
@@ -253,12 +263,26 @@ impl Swarm {
             resp: if hashes.moves || places.moves { resp.with_moves() } else { resp },
             places,
             hashes,
+            lists: None,
             crowd: None,
             replicas: None,
             faults: if with_faults { Self::faults(seed, &mut draw) } else { BTreeMap::new() },
             // About as often as something is done.
             chance_ns: (2 * pace_ns / clients as u64).max(MS / 50),
         }
+    }
+
+    /// The same world with clients that use lists and sets.
+    #[must_use]
+    pub fn with_lists(mut self, seed: u64, with_faults: bool) -> Self {
+        let lists = ListSwarm::of(seed);
+        self.operations = self.operations.min(LIST_OPERATIONS);
+        self.clients = self.clients.min(RING_CLIENTS);
+        let is_told = self.node.disk.is_some() || self.replicas.is_some();
+        // Replies that are held back are not those of a role that lasts.
+        self.faults.extend(lists.fault().filter(|_| with_faults && !is_told));
+        self.lists = Some(lists);
+        self
     }
 
     /// The same world with replicas, so many at most.
@@ -397,6 +421,8 @@ impl Swarm {
             Fault::StartCrash => 100_000,
             // In worlds that have some: see `ReplicaSwarm`.
             Fault::ReplicaStall | Fault::ReplicaCrash | Fault::ReplicaResync => 0,
+            // In worlds with lists: see `ListSwarm`.
+            Fault::RoleChange => 0,
         };
         let chances = Fault::ALL.into_iter().map(|fault| (fault, chance(fault)));
         // A chance of 0 would be drawn for, and so change a world without it.
@@ -404,6 +430,7 @@ impl Swarm {
             let of_disks = [Fault::DiskWrite, Fault::DiskFull, Fault::DiskGone, Fault::DiskSync];
             matches!(fault, Fault::ShardStall | Fault::WallClock | Fault::DiskFailed)
                 || matches!(fault, Fault::ReplicaStall | Fault::ReplicaCrash | Fault::ReplicaResync)
+                || fault == Fault::RoleChange
                 || of_disks.contains(&fault)
         };
         chances.filter(|(fault, ppm)| !is_salted(*fault) || *ppm > 0).collect()

@@ -32,6 +32,8 @@ pub enum HashName {
         /// The number of the key.
         key: u8,
     },
+    /// A set: its members have no values.
+    Set(u8),
 }
 
 impl HashName {
@@ -46,6 +48,7 @@ impl fmt::Display for HashName {
         match self {
             Self::Fixed(hash) => write!(f, "hash:{hash}"),
             Self::Moved { generation, key } => write!(f, "moved:{generation}:{key}"),
+            Self::Set(set) => write!(f, "set:{set}"),
         }
     }
 }
@@ -93,7 +96,7 @@ impl Register {
     fn id(self) -> u32 {
         let of_hash = match self.hash {
             None => 0,
-            Some(HashName::Fixed(hash)) => (hash as u32 + 1) << 20,
+            Some(HashName::Fixed(hash) | HashName::Set(hash)) => (hash as u32 + 1) << 20,
             Some(HashName::Moved { generation, .. }) => {
                 return 1 << 31 | (generation as u32) << 16 | self.number;
             }

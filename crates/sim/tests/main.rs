@@ -6,6 +6,7 @@ mod compare;
 mod crowd;
 mod late;
 mod linear;
+mod lists;
 mod places;
 mod random_histories;
 mod replicas;

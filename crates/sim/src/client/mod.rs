@@ -2,8 +2,10 @@
 //! results.
 
 mod hashes;
+mod lists;
 mod operations;
 mod places;
+mod sets;
 mod submit;
 mod views;
 
@@ -16,6 +18,7 @@ use crate::values::{Register, decode};
 use crate::world::World;
 use remora_client_core::{Client, Error, Got, Options, Path, ServedBy, Session};
 use remora_fabric::sim::Tasks;
+pub use sets::SETS;
 use std::rc::Rc;
 use views::Views;
 
@@ -152,6 +155,15 @@ impl SimClient {
         let hashes = &self.world.swarm.hashes;
         if hashes.hashes > 0 && self.draw(100) < hashes.percent {
             return self.use_hash(session);
+        }
+        if let Some(lists) = &self.world.swarm.lists {
+            match self.draw(100) {
+                drawn if drawn < lists.sets_percent => return self.use_set(session),
+                drawn if drawn < lists.sets_percent + lists.percent && self.database() == 0 => {
+                    return self.use_list(session);
+                }
+                _ => {}
+            }
         }
         let mix = self.world.swarm.mix;
         let weights = [

@@ -81,6 +81,8 @@ impl SimClient {
         trees.values().for_each(|view| probes.add_view(&view.events()));
         let hashes = std::mem::take(&mut self.views.hashes);
         hashes.values().for_each(|view| probes.add_hash(&view.events()));
+        self.views.sets.clear();
+        self.views.lists.clear();
     }
 
     fn has_view(&self, tree: u32) -> bool {

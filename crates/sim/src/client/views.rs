@@ -2,7 +2,7 @@
 
 use crate::check::places::Act;
 use crate::values::HashName;
-use remora_client_core::{OpenHash, OpenTree};
+use remora_client_core::{OpenHash, OpenList, OpenSet, OpenTree};
 use std::collections::BTreeMap;
 
 /// A client's views of trees and hashes for one connection.
@@ -12,6 +12,10 @@ pub(super) struct Views {
     pub trees: BTreeMap<u32, OpenTree>,
     /// The same of hashes.
     pub hashes: BTreeMap<HashName, OpenHash>,
+    /// The same of sets.
+    pub sets: BTreeMap<HashName, OpenSet>,
+    /// The same of lists, by their numbers.
+    pub lists: BTreeMap<u8, OpenList>,
     /// Changes whose outcome is unknown.
     pub unknown: Vec<Act>,
 }

@@ -49,6 +49,21 @@ impl Node {
         Some(done)
     }
 
+    /// Whether the request of a RESP connection of an incarnation waits at all of its shards.
+    pub fn has_parked(&self, (incarnation, serial): (u64, u64)) -> bool {
+        let present = self.incarnation.as_ref().filter(|now| now.number == incarnation);
+        present.is_some_and(|now| now.jobs.iter().any(|jobs| jobs.has_parked(serial)))
+    }
+
+    /// What each shard's thread does when it becomes a replica, about requests that wait.
+    pub fn give_up_waiting(&mut self) {
+        let Some(incarnation) = &mut self.incarnation else { return };
+        for (jobs, shard) in incarnation.jobs.iter_mut().zip(&mut incarnation.shards) {
+            jobs.large().give_up_waiting(shard);
+            jobs.wake();
+        }
+    }
+
     /// Lets the thread of a shard of an incarnation do something about its jobs. `None` if
     /// that incarnation is over.
     pub fn with_jobs<R>(

@@ -200,10 +200,12 @@ impl RespClient {
         let begun = history.begin_all(self.number, now_ns, calls);
         pipeline.last.extend(begun.iter().map(|&begun| (begun.key, begun)));
         let calls = begun.into_iter().zip(ops).map(|(begun, (_, op))| (begun, op)).collect();
+        let flushes_lists = clears.contains(&0);
         let trees = clears.flat_map(|database| self.world.swarm.places.trees_of(database));
         acts.extend(trees.map(|tree| history.places.clear(Some(tree), now_ns)));
+        let flush = flushes_lists.then(|| history.lists.begin_flush(now_ns));
         drop(history);
-        pipeline.asked.push_back(SentRequest { expect, calls, expiry, acts, asked_ms });
+        pipeline.asked.push_back(SentRequest { expect, calls, expiry, acts, flush, asked_ms });
     }
 
     /// Takes replies until no more than `keep` requests are under way.
@@ -258,6 +260,7 @@ impl RespClient {
             Came::Of(ops) => {
                 let mut history = self.world.history.borrow_mut();
                 asked.acts.iter().for_each(|&act| history.places.done(act, now_ns));
+                asked.flush.iter().for_each(|&flush| history.lists.end_flush(flush, now_ns));
                 for (&(begun, _), op) in asked.calls.iter().zip(ops) {
                     history.end(self.number, begun, now_ns, op);
                 }

@@ -211,6 +211,11 @@ impl ShardJobs {
         self.large.joint.take_made();
     }
 
+    /// Whether the request of a connection waits at all of its shards.
+    pub fn has_parked(&self, serial: u64) -> bool {
+        self.large.waits.has_parked(serial)
+    }
+
     /// The shard has something to do.
     pub fn wake(&self) {
         self.own().bell.ring();

@@ -7,6 +7,7 @@
 
 mod client;
 mod jobs;
+mod lists;
 mod moves;
 mod replies;
 mod requests;
@@ -17,6 +18,7 @@ mod tree_moves;
 
 pub use client::RespClient;
 pub use jobs::ShardJobs;
+pub use lists::ListClient;
 pub use moves::MOVED_KEYS;
 pub(crate) use stream::lock;
 pub use swarm::RespSwarm;

@@ -20,6 +20,8 @@ pub struct SentRequest {
     pub expiry: Option<Px>,
     /// Its operations on trees.
     pub acts: Vec<Act>,
+    /// If it removes all lists, this flush.
+    pub flush: Option<usize>,
     /// The server's clock when it was sent, ms.
     pub asked_ms: u64,
 }
