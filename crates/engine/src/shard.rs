@@ -228,7 +228,7 @@ impl<J: Journal> Shard<J> {
     /// The reply says for which sequence it waits.
     #[inline]
     pub fn execute(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
-        self.serve_waiters(now);
+        self.serve_before(command, hash, now);
         self.execute_next(command, hash, now)
     }
 
@@ -453,7 +453,7 @@ impl<J: Journal> Shard<J> {
         request: Request<'_>,
         now: Now,
     ) -> Result<LongRead, Reply<'static>> {
-        self.serve_waiters(now);
+        self.serve_before(&Command::Of { key, request }, hash, now);
         let depends_on = self.store.lag.begin_command();
         self.store.only_reads = true;
         let begun = match self.types.get_mut(request.kind()) {
@@ -468,7 +468,7 @@ impl<J: Journal> Shard<J> {
 
     /// Begins a FLUSHALL, or a FLUSHDB of `only`, that is answered in turns. The returned long read
     /// finds nothing, and ends once everything is dead for readers. [`Shard::release_some`] carries
-    /// it out.
+    /// it out. The caller serves all waiters before ([`Shard::serve_all_waiters`]).
     ///
     /// # Errors
     /// The reply: the shard applies a log.

@@ -275,6 +275,10 @@ impl<'a> Operation<'a> for SetCommand<'a> {
     fn is_long(&self) -> bool {
         matches!(self, Self::All | Self::Random { .. } | Self::Combine { .. })
     }
+
+    fn has_other_keys(&self) -> bool {
+        matches!(self, Self::Move { .. } | Self::Combine { .. })
+    }
 }
 
 /// Hands over the bytes of each of the members that a record packs.
