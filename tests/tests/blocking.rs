@@ -427,6 +427,56 @@ fn a_client_is_unblocked_whatever_thread_it_is_of() {
     assert_eq!(control.call("LLEN a"), Value::Integer(1), "nobody waits");
 }
 
+/// A wait for replicas is one of each shard: it is ended at all of them, and counts once.
+#[test]
+fn a_client_that_waits_for_replicas_is_unblocked() {
+    let server = server(3);
+    let mut control = server.resp();
+    let error = || Value::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".into());
+    let both = Value::Array(vec![Value::Integer(0), Value::Integer(0)]);
+    for (call, how, reply) in [
+        ("WAIT 1 0", "", Value::Integer(0)),
+        ("WAIT 1 0", "ERROR", error()),
+        ("WAITAOF 0 1 0", "TIMEOUT", both),
+        ("WAITAOF 0 1 0", "ERROR", error()),
+    ] {
+        let mut resp = server.resp();
+        let Value::Integer(id) = resp.call("CLIENT ID") else { panic!("an id") };
+        resp.send_raw(format!("{call}\r\n").as_bytes()).unwrap();
+        let unblock = format!("CLIENT UNBLOCK {id} {how}");
+        let mut answer = Value::Null;
+        wait_until("it is unblocked", || {
+            answer = control.call(unblock.trim_end());
+            answer != Value::Integer(0)
+        });
+        assert_eq!(answer, Value::Integer(1));
+        // At some shards it may have come only after that.
+        wait_until("it waits at none", || control.call(unblock.trim_end()) == Value::Integer(0));
+        assert_eq!(resp.receive().unwrap(), reply, "{call} {how}");
+    }
+}
+
+#[test]
+fn a_hundred_clients_that_wait_come_before_the_next_command() {
+    let server = server(2);
+    let mut control = server.resp();
+    let mut clients: Vec<Resp> =
+        (0..100).map(|_| waiting(&server, &mut control, "BLPOP k 0")).collect();
+    for taker in ["LPOP k", "DEL k", "DBSIZE"] {
+        let elements: Vec<String> = (0..100).map(|at| at.to_string()).collect();
+        let pipeline = format!("RPUSH k {}\r\n{taker}\r\n", elements.join(" "));
+        control.send_raw(pipeline.as_bytes()).unwrap();
+        assert_eq!(control.receive().unwrap(), Value::Integer(100));
+        let nothing = if taker == "LPOP k" { Value::Null } else { Value::Integer(0) };
+        assert_eq!(control.receive().unwrap(), nothing, "{taker}");
+        // In the order in which they wait.
+        for (client, element) in clients.iter_mut().zip(&elements) {
+            assert_eq!(client.receive().unwrap(), pair("k", element), "{taker}");
+        }
+        clients = (0..100).map(|_| waiting(&server, &mut control, "BLPOP k 0")).collect();
+    }
+}
+
 #[test]
 fn a_server_that_becomes_a_replica_or_stops_answers_those_who_wait() {
     const ENDED: &str = "UNBLOCKED force unblock from blocking operation, instance state changed \

@@ -194,6 +194,20 @@ fn too_many_command_names() {
 }
 
 #[test]
+fn too_many_keys_to_wait_for() {
+    let server = server(&["--shards=1", "--max-memory=16MiB"]);
+    let mut resp = server.resp();
+    let text = "ERR more than 1024 keys to wait for in one command: use several";
+    let mut request: Vec<&[u8]> = vec![b"BLPOP"];
+    request.resize(1 + 1024, b"k");
+    request.push(b"0.001");
+    assert_eq!(resp.try_call(&request).unwrap(), Value::Null);
+    request.insert(1, b"k");
+    assert_eq!(resp.try_call(&request).unwrap(), error(text));
+    is_documented(text);
+}
+
+#[test]
 fn a_connection_too_many_over_resp() {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);

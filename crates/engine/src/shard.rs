@@ -231,7 +231,7 @@ impl<J: Journal> Shard<J> {
     /// The reply says for which sequence it waits.
     #[inline]
     pub fn execute(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) -> Reply<'_> {
-        self.serve_waiters(now);
+        self.serve_before(command, hash, now);
         self.execute_next(command, hash, now)
     }
 
@@ -458,7 +458,7 @@ impl<J: Journal> Shard<J> {
         request: Request<'_>,
         now: Now,
     ) -> Result<LongRead, Reply<'static>> {
-        self.serve_waiters(now);
+        self.serve_before(&Command::Of { key, request }, hash, now);
         if request.is_write()
             && let Some(refusal) = self.store.refusal()
         {
@@ -490,7 +490,7 @@ impl<J: Journal> Shard<J> {
         (start, stop): (i64, i64),
         now: Now,
     ) -> Result<LongRead, Reply<'static>> {
-        self.serve_waiters(now);
+        self.serve_before(&Command::Elements { key, start, stop }, hash, now);
         let depends_on = self.store.lag.begin_command();
         self.store.only_reads = true;
         let Some(found) = self.store.lookup(key, hash, now) else {
@@ -511,7 +511,7 @@ impl<J: Journal> Shard<J> {
 
     /// Begins a FLUSHALL, or a FLUSHDB of `only`, that is answered in turns. The returned long read
     /// finds nothing, and ends once everything is dead for readers. [`Shard::release_some`] carries
-    /// it out.
+    /// it out. The caller serves all waiters before ([`Shard::serve_all_waiters`]).
     ///
     /// # Errors
     /// The reply: the shard applies a log.

@@ -2,12 +2,12 @@
 //! they wait for here is a field of a hash, which they remove.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::{Durability, Now, Served, Shard, ShardOptions, Tried, WaitFor};
+use remora_engine::{Durability, LargeSet, Now, Served, Shard, ShardOptions, Tried, WaitFor};
 use remora_layout::database::Database;
 use remora_layout::limits::SERVED_AT_ONCE;
 use remora_protocol::hash::HashCommand;
 use remora_protocol::message::Status;
-use remora_protocol::{Claim, Command, Condition, Dumped, Expiry, Items};
+use remora_protocol::{Claim, Command, Condition, Dumped, Expiry, Items, Pairs};
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
 
@@ -141,6 +141,122 @@ fn a_step_serves_some_and_later_steps_the_others_in_order() {
     }
     assert_eq!(order, (0..=all).collect::<Vec<_>>());
     assert_eq!((length(&mut shard, b"k"), shard.waiters()), (0, 0));
+}
+
+/// More requests wait than a step serves, and something comes for all of them.
+fn more_than_a_step() -> (Shard, u64) {
+    let mut shard = shard();
+    let all = 3 * SERVED_AT_ONCE as u64 + 5;
+    for number in 0..all {
+        assert_eq!(shard.wait_for(wait(number, &[b"k"], &field(number)), NOW), Tried::Waits);
+    }
+    let fields: Vec<_> = (0..all).map(field).collect();
+    put(&mut shard, b"k", &fields);
+    (shard, all)
+}
+
+#[test]
+fn a_command_takes_nothing_from_those_who_wait_for_its_keys() {
+    let mut pairs = Vec::new();
+    Pairs::push(&mut pairs, b"other", b"v");
+    Pairs::push(&mut pairs, b"k", b"v");
+    let pairs = Pairs::parse(&pairs).unwrap();
+    let text = |key| {
+        let (value, condition, expiry) = (&b"v"[..], Condition::Always, Expiry::Never);
+        Command::Set { key, value, condition, expiry, get: false }
+    };
+    let (key, database) = (&b"k"[..], Database::ZERO);
+    let onto = Command::Transfer { key: b"t", to: b"k", database, replaces: true, keeps: false };
+    let commands = [Command::Del { key }, Command::Exists { key }, text(key), Command::Count, onto];
+    for command in commands.into_iter().chain([Command::MultiSet { pairs }, Command::FlushAll]) {
+        let (mut shard, all) = more_than_a_step();
+        let hash = shard.hash_of(Database::ZERO, &command);
+        let number = shard.execute(&command, hash, NOW).number;
+        assert!(number <= 0 || !matches!(command, Command::Del { .. }), "{command:?}: {number}");
+        let order: Vec<u64> = served(&mut shard).iter().map(|of| of.0).collect();
+        assert_eq!(order, (0..all).collect::<Vec<_>>(), "{command:?}");
+        assert_eq!((shard.waiters(), shard.has_waiters_due()), (0, false), "{command:?}");
+    }
+    // What is asked of the disk concerns no key.
+    let (mut shard, _) = more_than_a_step();
+    let synced = Command::Synced { until: 0, begins: false };
+    let _ = shard.execute(&synced, shard.hash_of(Database::ZERO, &synced), NOW);
+    assert_eq!(served(&mut shard).len(), SERVED_AT_ONCE);
+}
+
+#[test]
+fn a_large_value_takes_nothing_from_those_who_wait_for_its_key() {
+    let (mut shard, all) = more_than_a_step();
+    let (hash, value_bytes) = (shard.hash(b"k"), 3);
+    let (condition, expiry) = (Condition::Always, Expiry::Never);
+    let set = LargeSet { key: b"k", hash, value_bytes, condition, expiry, get: false };
+    let mut upload = shard.begin_upload(set, NOW).unwrap();
+    shard.upload(&mut upload, b"abc").unwrap();
+    let _ = shard.finish_upload(upload, NOW);
+    assert_eq!((served(&mut shard).len() as u64, shard.waiters()), (all, 0));
+}
+
+#[test]
+fn one_that_waits_for_many_keys_counts_as_many_of_a_step() {
+    let mut shard = shard();
+    let names: Vec<_> = (0..SERVED_AT_ONCE as u64 / 2).map(field).collect();
+    let keys: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
+    for number in 0..5 {
+        assert_eq!(shard.wait_for(wait(number, &keys, &field(number)), NOW), Tried::Waits);
+    }
+    put(&mut shard, keys[3], &(0..5).map(field).collect::<Vec<_>>());
+    for expected in [2, 2, 1] {
+        shard.serve_waiters(NOW);
+        assert_eq!(served(&mut shard).len(), expected);
+    }
+}
+
+/// Their commands, and their places at all their keys: a client could fill the machine with them.
+#[test]
+fn what_is_kept_for_those_who_wait_counts_in_the_memory() {
+    let mut shard = Shard::new(Owner::heap(1 << 20, NoJournal), ShardOptions::default());
+    let key = vec![b'k'; 1 << 10];
+    for _ in 0..2 {
+        let mut number = 0;
+        // Twice the memory could not be kept.
+        while number < 2048 && shard.wait_for(wait(number, &[&key], b"f0"), NOW) == Tried::Waits {
+            number += 1;
+        }
+        assert!((100..1024).contains(&number), "{number} wait");
+        let Tried::Served(refused) = shard.wait_for(wait(number, &[&key], b"f0"), NOW) else {
+            panic!("a refusal")
+        };
+        assert_eq!((refused.status, refused.value), (Status::OutOfMemory, None));
+        assert_eq!(shard.waiters() as u64, number);
+        for number in 0..number {
+            shard.withdraw(&[0, 0, 0, number]);
+        }
+    }
+    // Many at keys of their own: their queues go, too.
+    for number in 0..5_000 {
+        let names = [field(number), field(number + 1)];
+        let keys = [&names[0][..], &names[0], &names[1]];
+        assert_eq!(shard.wait_for(wait(number, &keys, b"f0"), NOW), Tried::Waits);
+        shard.withdraw(&[0, 0, 0, number]);
+    }
+}
+
+#[test]
+fn a_key_on_its_way_holds_up_none_of_the_others() {
+    let mut shard = shard();
+    put(&mut shard, b"k", &[field(0)]);
+    let hash = shard.hash(b"k");
+    let _ = shard.execute(&Command::Dump { key: b"k", holds: true }, hash, NOW);
+    assert_eq!(shard.wait_for(wait(1, &[b"k"], b"f0"), NOW), Tried::Waits);
+    for (number, key) in [(2, b"a"), (3, b"b")] {
+        assert_eq!(shard.wait_for(wait(number, &[key], b"f0"), NOW), Tried::Waits);
+        put(&mut shard, key, &[field(0)]);
+    }
+    shard.serve_waiters(NOW);
+    assert_eq!(served(&mut shard), [(2, 1, b"a".to_vec()), (3, 1, b"b".to_vec())]);
+    assert_eq!((length(&mut shard, b"k"), shard.waiters()), (1, 1));
+    shard.serve_all_waiters(NOW);
+    assert_eq!((served(&mut shard), shard.waiters()), (vec![], 1));
 }
 
 #[test]

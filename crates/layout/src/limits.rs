@@ -42,8 +42,19 @@ pub const REPUBLISH_TICK_BYTES: usize = 1 << 20;
 /// own connections left over.
 pub const JOBS_PER_TURN: usize = 64;
 /// Waiting requests that a shard serves at once after a change of their key; the next command or
-/// turn continues. As many as a turn has jobs.
+/// turn continues. As many as a turn has jobs. One that waits for several keys counts for each.
 pub const SERVED_AT_ONCE: usize = JOBS_PER_TURN;
+/// Keys that one request waits for: it leaves all their queues at once, which takes some 100 us.
+pub const MAX_WAITED_KEYS: usize = 1024;
+/// Longest encoded command that a request over a ring waits with: one that takes something has a key,
+/// and little beside it.
+pub const MAX_WAITING_COMMAND_BYTES: usize = MAX_KEY_BYTES + 256;
+/// Heap bytes that count for a waiting request: its name, its claim and its place among all.
+pub const WAITER_BYTES: usize = 256;
+/// Heap bytes that count for each of its keys, beside the encoded command: a place in a queue.
+pub const WAITER_KEY_BYTES: usize = 128;
+/// Heap bytes that count for a queue, beside its key: a first node of places, and its entries by hash.
+pub const WAITER_QUEUE_BYTES: usize = 1024;
 /// Bytes of requests behind one that waits for keys that a connection reads, to find the end of its
 /// stream. If a client sends more, only the kernel's report of an end ends its wait.
 pub const BLOCKED_INPUT_BYTES: usize = 64 << 10;

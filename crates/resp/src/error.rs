@@ -7,7 +7,7 @@ use crate::wire::{Words, encode};
 use remora_layout::limits::{
     MAX_COMMAND_ITEMS, MAX_FIELDS, MAX_FIELDS_BYTES, MAX_KEY_BYTES, MAX_NODE_ENTRIES,
     MAX_OBJECT_BYTES, MAX_OBJECT_ID_BYTES, MAX_PATTERN_BYTES, MAX_REPLY_BYTES, MAX_SORT_GETS,
-    MAX_VALUE_BYTES, MIN_NODE_ENTRIES, RESP_MAX_CLIENT_NAME_BYTES,
+    MAX_VALUE_BYTES, MAX_WAITED_KEYS, MIN_NODE_ENTRIES, RESP_MAX_CLIENT_NAME_BYTES,
 };
 use remora_layout::node::ENTRY_BYTES;
 use remora_protocol::message::Status;
@@ -303,6 +303,9 @@ pub enum CommandError {
     /// More than [`MAX_COMMAND_ITEMS`] names and values.
     #[error("ERR more than {MAX_COMMAND_ITEMS} names and values in one command: use several")]
     TooManyItems,
+    /// More than [`MAX_WAITED_KEYS`] keys.
+    #[error("ERR more than {MAX_WAITED_KEYS} keys to wait for in one command: use several")]
+    TooManyWaitedKeys,
     /// An error whose text is in the command's own file.
     #[error("{0}")]
     Own(Cow<'static, str>),

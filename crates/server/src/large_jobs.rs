@@ -268,7 +268,8 @@ impl LargeJobs {
             Order::Execute(_) | Order::ExecuteEach(_) | Order::WaitFor(_) => {}
             Order::Withdraw => return shard.withdraw(&name_of(&job.token)),
             Order::Unblock { serial, status } => {
-                let waited = self.waits.end(serial, status);
+                let waited =
+                    self.waits.end(serial, status) || self.end_awaited(shard, serial, status);
                 let reply = OwnedReply::from(Reply::number(waited.into()));
                 return self.replies.reply(job.token, reply, 0);
             }
@@ -381,6 +382,22 @@ impl LargeJobs {
             self.replies.reply(of.token, OwnedReply::from(Reply::number(stands)), 0);
             self.replies.has_due = true;
         }
+    }
+
+    /// Ends the waits of a connection for disks or replicas: they are answered as they stand, or by an
+    /// error. Whether there were any.
+    fn end_awaited<J: Journal>(&mut self, shard: &Shard<J>, serial: u64, status: Status) -> bool {
+        let synced = self.synced;
+        let before = self.replies.ready.len();
+        for of in self.awaited.extract_if(.., |of| of.token.serial == serial) {
+            let reply = match status {
+                Status::NotFound => Reply::number(of.look(shard, synced).1),
+                error => Reply::status(error),
+            };
+            self.replies.reply(of.token, OwnedReply::from(reply), 0);
+            self.replies.has_due = true;
+        }
+        self.replies.ready.len() > before
     }
 
     /// Continues a read that has paused, or only the jobs behind it.
@@ -541,6 +558,7 @@ fn begin_command<J: Journal>(
         }
         Ok((database, command @ (Command::Flush | Command::FlushAll), _)) => {
             let only = matches!(command, Command::Flush).then_some(database);
+            shard.serve_all_waiters(now);
             match shard.begin_flush(only) {
                 Ok(read) => {
                     let work = Work::Read { read, found: Vec::new(), most: usize::MAX, wait: 0 };

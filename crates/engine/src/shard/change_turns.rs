@@ -24,6 +24,8 @@ impl<J: Journal> Shard<J> {
         now: Now,
     ) -> Result<Turn, Status> {
         let (key, hash) = (read.key.take().unwrap_or_default(), read.hash);
+        // What came since the last turn is first for those who wait for it.
+        self.serve_key(hash, now);
         self.store.lag.begin_command();
         let on = On { key: &key, hash, now };
         let of = self.types.get_mut(read.type_id).ok_or(Status::Malformed)?;

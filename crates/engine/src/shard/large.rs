@@ -23,7 +23,7 @@ impl<J: Journal> Shard<J> {
         hash: KeyHash,
         now: Now,
     ) -> Outcome<'_> {
-        self.serve_waiters(now);
+        self.serve_before(command, hash, now);
         if let Command::Get { key } = *command
             && !self.store.lag.is_possible()
         {
@@ -152,6 +152,8 @@ impl<J: Journal> Shard<J> {
     /// Carries the SET out. An incomplete one is malformed and abandoned. The
     /// old value, if it was asked for and is large, comes as a download.
     pub fn finish_upload(&mut self, upload: Upload, now: Now) -> Outcome<'_> {
+        self.serve_waiters(now);
+        self.serve_key(upload.hash(), now);
         if let Some(refusal) = self.store.refusal() {
             string::abandon_upload(&mut self.store, upload, now);
             return Outcome::Reply(Reply::status(refusal));

@@ -10,12 +10,15 @@
 //! * a waiter that only reads takes what it has found by a later change, and lets go of the key then
 //!   ([`Shard::let_go`]): until that, or another change, nobody behind it is served;
 //! * of the waiters for one key and type, an older one is served before a younger one;
-//! * a step serves at most [`SERVED_AT_ONCE`] waiters. The rest of them come before every later
-//!   command, also of those who did not wait;
+//! * a step serves about [`SERVED_AT_ONCE`] waiters, of whatever key. Those for a command's own keys
+//!   come before it in any case, also if they are more: each of them takes what came for it, so
+//!   this ends;
+//! * what is kept for waiters counts in the shard's memory;
 //! * a key has no waiters while the shard applies another log.
 
 use super::Shard;
-use super::waiting::{Queue, Served, WaitFor, WaiterName};
+use super::room::cover_heap;
+use super::waiting::{Queue, Served, WaitFor, WaiterName, heap_bytes, queue_bytes};
 use crate::store::Now;
 use remora_arena::Journal;
 use remora_layout::database::Database;
@@ -49,8 +52,8 @@ enum Holds {
 
 /// What a look at the waiters for a key has done.
 enum Looked {
-    /// One is served, or was no waiter any more.
-    Served,
+    /// One is served, or was no waiter any more: it has left so many queues.
+    Served(usize),
     /// The key holds nothing for any of them.
     Nothing,
     /// They are looked at later.
@@ -80,16 +83,19 @@ impl<J: Journal> Shard<J> {
         if let Some(served) = self.try_at_once(&wait, now) {
             return served.map_or(Tried::Taken, Tried::Served);
         }
+        self.store.watched.heap_bytes += heap_bytes(&wait);
+        if !cover_heap(&mut self.store, &mut self.types, now) {
+            self.store.watched.heap_bytes -= heap_bytes(&wait);
+            let served = Served::refused(wait.name, Status::OutOfMemory);
+            return if wait.claim.take() { Tried::Served(served) } else { Tried::Taken };
+        }
         self.register(wait);
         Tried::Waits
     }
 
     /// The answer to a request that does not wait: the inner `None` if somebody else gives it.
     fn try_at_once(&mut self, wait: &WaitFor, now: Now) -> Option<Option<Served>> {
-        let refused = |status| {
-            let served = Served { name: wait.name, status, number: 0, value: None, wait: 0 };
-            Some(wait.claim.take().then_some(served))
-        };
+        let refused = |status| Some(wait.claim.take().then(|| Served::refused(wait.name, status)));
         if let Some(refusal) = self.store.refusal() {
             return refused(refusal);
         }
@@ -158,6 +164,7 @@ impl<J: Journal> Shard<J> {
         Served { name, status, number, value, wait }
     }
 
+    /// Puts a request, whose bytes are counted, into the queues of its keys.
     fn register(&mut self, wait: WaitFor) {
         let number = self.waiters.next;
         self.waiters.next += 1;
@@ -170,6 +177,7 @@ impl<J: Journal> Shard<J> {
             let queue = match queues.iter().position(is_it) {
                 Some(at) => &mut queues[at],
                 None => {
+                    self.store.watched.heap_bytes += queue_bytes(key);
                     queues.push(Queue { kind, key: key.into(), waiters: BTreeMap::new() });
                     queues.last_mut().expect("it was pushed")
                 }
@@ -183,31 +191,39 @@ impl<J: Journal> Shard<J> {
         self.waiters.waiters.insert((wait.name, number), wait);
     }
 
-    /// Takes a waiter out of all queues.
-    fn remove_waiter(&mut self, (name, number): (WaiterName, u64)) {
-        let Some(wait) = self.waiters.waiters.remove(&(name, number)) else { return };
+    /// Takes a waiter out of all queues; from how many.
+    fn remove_waiter(&mut self, (name, number): (WaiterName, u64)) -> usize {
+        let Some(wait) = self.waiters.waiters.remove(&(name, number)) else { return 0 };
+        let mut freed = heap_bytes(&wait);
         for bytes in &wait.commands {
             let of = operation(bytes, |command, database| self.hash_of(database, command));
             let Some((_, hash, _)) = of else { continue };
             let Some(queues) = self.waiters.queues.get_mut(&hash.0) else { continue };
             queues.retain_mut(|queue| {
                 queue.waiters.remove(&number);
-                !queue.waiters.is_empty()
+                let is_empty = queue.waiters.is_empty();
+                freed += if is_empty { queue_bytes(&queue.key) } else { 0 };
+                !is_empty
             });
             if queues.is_empty() {
                 self.waiters.queues.remove(&hash.0);
                 self.store.watched.forget(hash);
             }
         }
+        self.store.watched.heap_bytes -= freed;
+        wait.commands.len()
     }
 
     /// The request of this name waits no longer.
     pub fn withdraw(&mut self, name: &WaiterName) {
+        self.remove_named(name);
+    }
+
+    /// Takes the waiters of this name out of all queues; from how many.
+    fn remove_named(&mut self, name: &WaiterName) -> usize {
         let of_name = (*name, 0)..=(*name, u64::MAX);
         let numbers: Vec<u64> = self.waiters.waiters.range(of_name).map(|(at, _)| at.1).collect();
-        for number in numbers {
-            self.remove_waiter((*name, number));
-        }
+        numbers.into_iter().map(|number| self.remove_waiter((*name, number))).sum()
     }
 
     /// No request waits any longer: another log will change the keys. Others answer the requests.
@@ -247,27 +263,86 @@ impl<J: Journal> Shard<J> {
         self.waiters.served_at_rings.remove(at)
     }
 
-    /// Serves some waiters of keys that have changed. Each command of the shard begins with it.
+    /// Serves some waiters of keys that have changed.
     #[inline]
     pub fn serve_waiters(&mut self, now: Now) {
         if self.store.watched.has_noted() {
-            self.serve_some(now);
+            self.serve_some(SERVED_AT_ONCE, now);
+        }
+    }
+
+    /// Serves all waiters whose keys hold something for them: what comes next concerns all keys.
+    #[inline]
+    pub fn serve_all_waiters(&mut self, now: Now) {
+        if self.store.watched.has_noted() {
+            self.serve_some(usize::MAX, now);
+        }
+    }
+
+    /// Serves some waiters, and all that wait for a command's keys. The command comes next.
+    #[inline]
+    pub(super) fn serve_before(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) {
+        if self.store.watched.has_noted() {
+            self.serve_those_before(command, hash, now);
         }
     }
 
     #[cold]
-    fn serve_some(&mut self, now: Now) {
-        let mut left = SERVED_AT_ONCE;
-        // Each round serves a waiter, or is done with a key.
+    fn serve_those_before(&mut self, command: &Command<'_>, hash: KeyHash, now: Now) {
+        self.serve_some(SERVED_AT_ONCE, now);
+        match *command {
+            Command::Synced { .. } | Command::Replicated { .. } | Command::Topology { .. } => {}
+            Command::MultiSet { pairs } => {
+                for (key, _) in pairs.iter() {
+                    self.serve_key(self.store.hash(hash.database(), key), now);
+                }
+            }
+            Command::Transfer { to, database, .. } => {
+                self.serve_key(hash, now);
+                self.serve_key(self.store.hash(database, to), now);
+            }
+            Command::Of { request, .. } if request.has_other_keys() => self.serve_all_waiters(now),
+            _ if command.key().is_none() => self.serve_all_waiters(now),
+            _ => self.serve_key(hash, now),
+        }
+    }
+
+    /// Serves those who wait for this key, until it holds nothing for them or is on its way.
+    pub(super) fn serve_key(&mut self, hash: KeyHash, now: Now) {
+        // Each round takes a waiter from its queues, or is the last one.
+        while self.store.watched.is_noted(hash) {
+            match self.serve_one(hash, now) {
+                Looked::Served(_) => {}
+                Looked::Nothing => self.store.watched.take(hash),
+                Looked::OnItsWay => return,
+            }
+        }
+    }
+
+    /// Serves waiters until they have left so many queues. Keys that are on their way are put off.
+    #[cold]
+    fn serve_some(&mut self, mut left: usize, now: Now) {
+        let mut put_off = 0;
+        // Each round takes a waiter from its queues, is done with a key, or puts one off.
         while left > 0
+            && put_off < self.store.watched.noted()
             && let Some(hash) = self.store.watched.first_noted()
         {
-            left -= 1;
-            match self.serve_one(hash, now) {
-                Looked::Served => {}
-                Looked::Nothing => self.store.watched.take_first(),
-                Looked::OnItsWay => return self.store.watched.put_off_first(),
-            }
+            let queues = match self.serve_one(hash, now) {
+                Looked::Served(queues) => queues.max(1),
+                Looked::Nothing => {
+                    self.store.watched.take(hash);
+                    1
+                }
+                Looked::OnItsWay => {
+                    self.store.watched.put_off_first();
+                    put_off += 1;
+                    left -= 1;
+                    continue;
+                }
+            };
+            left = left.saturating_sub(queues);
+            put_off = 0;
         }
     }
 
@@ -282,27 +357,26 @@ impl<J: Journal> Shard<J> {
             let of = operation(&bytes, |_, _| hash).expect("it was checked when it came");
             let (command, hash, kind) = of;
             if claim.is_taken() {
-                self.withdraw(&name);
-                return Looked::Served;
+                return Looked::Served(self.remove_named(&name));
             }
             match self.holds(&command, hash, kind, now) {
                 Holds::Something => {}
                 Holds::Nothing | Holds::OtherType => continue,
                 Holds::OnItsWay => return Looked::OnItsWay,
             }
-            self.withdraw(&name);
+            let queues = self.remove_named(&name);
             if claim.take() {
                 let served = self.execute_for(name, &command, hash, now);
                 if !command.is_write() && served.status == Status::Ok {
                     // It takes what it has found later: the others are looked at when it has.
-                    self.store.watched.take_first();
+                    self.store.watched.take(hash);
                 }
                 match name[0] {
                     WaitFor::AT_RINGS => self.waiters.served_at_rings.push_back(served),
                     _ => self.waiters.served.push_back(served),
                 }
             }
-            return Looked::Served;
+            return Looked::Served(queues);
         }
         Looked::Nothing
     }

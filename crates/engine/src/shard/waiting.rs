@@ -1,6 +1,7 @@
 //! What a shard keeps of the requests that wait: [`super::waiters`] serves them.
 
 use remora_layout::kind::Kind;
+use remora_layout::limits::{WAITER_BYTES, WAITER_KEY_BYTES, WAITER_QUEUE_BYTES};
 use remora_protocol::Claim;
 use remora_protocol::message::Status;
 use std::collections::{BTreeMap, VecDeque};
@@ -34,10 +35,29 @@ pub struct Served {
     pub wait: u64,
 }
 
+impl Served {
+    /// An answer that says that nothing was done.
+    pub(super) fn refused(name: WaiterName, status: Status) -> Self {
+        Self { name, status, number: 0, value: None, wait: 0 }
+    }
+}
+
 impl WaitFor {
     /// The first word of the names of requests that come over rings. Their answers are taken apart
     /// from the others' ([`super::Shard::pop_served_at_rings`]).
     pub const AT_RINGS: u64 = u64::MAX;
+}
+
+/// Heap bytes of a request that waits: its commands, and a place in a queue for each. The queues count
+/// for themselves.
+pub(super) fn heap_bytes(wait: &WaitFor) -> u64 {
+    let commands: usize = wait.commands.iter().map(|bytes| bytes.len() + WAITER_KEY_BYTES).sum();
+    (commands + WAITER_BYTES) as u64
+}
+
+/// Heap bytes of a queue for this key.
+pub(super) fn queue_bytes(key: &[u8]) -> u64 {
+    (key.len() + WAITER_QUEUE_BYTES) as u64
 }
 
 /// The waiters for one key by operations of one type.

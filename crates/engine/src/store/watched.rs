@@ -14,6 +14,8 @@ pub(crate) struct WatchedKeys {
     /// By hash, whether the key is noted. Keys of one hash count as one.
     watched: BTreeMap<u64, bool>,
     noted: VecDeque<KeyHash>,
+    /// Heap bytes that are kept for waiting requests.
+    pub heap_bytes: u64,
 }
 
 impl WatchedKeys {
@@ -58,11 +60,18 @@ impl WatchedKeys {
         self.noted.front().copied()
     }
 
-    /// The requests for that key are served as far as it goes: it is noted by the next change.
-    pub fn take_first(&mut self) {
-        if let Some(hash) = self.noted.pop_front()
-            && let Some(is_noted) = self.watched.get_mut(&hash.0)
-        {
+    /// Keys that are noted, and some that were taken since.
+    pub fn noted(&self) -> usize {
+        self.noted.len()
+    }
+
+    /// The requests for this key are served as far as it goes: it is noted by the next change. Behind
+    /// others its place stays, with no effect.
+    pub fn take(&mut self, hash: KeyHash) {
+        if self.first_noted() == Some(hash) {
+            self.noted.pop_front();
+        }
+        if let Some(is_noted) = self.watched.get_mut(&hash.0) {
             *is_noted = false;
         }
     }

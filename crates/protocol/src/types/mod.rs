@@ -106,6 +106,13 @@ macro_rules! types {
                     $(Self::$type(command) => command.is_long(),)*
                 }
             }
+
+            /// Whether it concerns other keys beside the command's own.
+            pub fn has_other_keys(&self) -> bool {
+                match self {
+                    $(Self::$type(command) => command.has_other_keys(),)*
+                }
+            }
         }
     };
 }

@@ -44,4 +44,9 @@ pub trait Operation<'a>: Copy {
     fn is_long(&self) -> bool {
         false
     }
+
+    /// Whether it concerns other keys beside the command's own.
+    fn has_other_keys(&self) -> bool {
+        false
+    }
 }

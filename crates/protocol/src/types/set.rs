@@ -280,6 +280,10 @@ impl<'a> Operation<'a> for SetCommand<'a> {
             _ => false,
         }
     }
+
+    fn has_other_keys(&self) -> bool {
+        matches!(self, Self::Move { .. } | Self::Combine { .. })
+    }
 }
 
 /// Hands over the bytes of each of the members that a record packs.

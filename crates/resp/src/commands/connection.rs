@@ -2,9 +2,11 @@
 
 use crate::arguments::database;
 use crate::error::{CommandError, excerpt};
+use crate::form::CombinedReply;
 use crate::request::{ClientAttribute, Hello, Request};
 use crate::spec::{Argument, CommandSpec, Flag, Group, Kind, ParseResult, help};
 use crate::wire::{RespVersion, Words, encode};
+use remora_frontend::ShardAnswer;
 use remora_layout::limits::RESP_MAX_CLIENT_NAME_BYTES;
 use remora_protocol::integer;
 use remora_protocol::message::Status;
@@ -327,6 +329,14 @@ const CLIENT_UNBLOCK: CommandSpec = CommandSpec {
     parse: client_unblock,
     ..CommandSpec::PLAIN
 };
+
+/// The reply to CLIENT UNBLOCK, from all threads' answers.
+pub static UNBLOCKED: CombinedReply =
+    CombinedReply { command: "client|unblock", takes_errors: false, write: write_unblocked };
+
+fn write_unblocked(out: &mut Vec<u8>, _: RespVersion, answers: &[ShardAnswer<'_>]) {
+    encode::integer(out, answers.iter().any(|answer| answer.number > 0).into());
+}
 
 fn client_unblock(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let status = match words.len() {

@@ -581,6 +581,35 @@ fn a_job_that_has_waited_for_the_disk_leaves_the_shard_idle() {
     }
 }
 
+/// CLIENT UNBLOCK with TIMEOUT answers as it stands; with ERROR by an error. Others wait on.
+#[test]
+fn a_wait_for_disks_or_replicas_is_ended_by_another_client() {
+    let mut world = World::new();
+    let token = |connection: usize| {
+        let serial = connection as u64;
+        Token { home: 0, connection, serial, request: 0, part: 0, shard: 0 }
+    };
+    let wanted = [Wanted::Replicas(1), Wanted::Disks { replicas: 0 }, Wanted::Replicas(1)];
+    world.job(9, 0, &set(b"k", b"1"));
+    assert_eq!(world.answered().len(), 1);
+    for (connection, wanted) in (1..).zip(wanted) {
+        let job = Job::new(Order::Await { wanted, until_ms: 0 }, token(connection));
+        world.jobs.execute(&mut world.shard, job, Now::default());
+    }
+    let unblock = |world: &mut World, serial, status| {
+        let job = Job::new(Order::Unblock { serial, status }, token(8));
+        world.jobs.execute(&mut world.shard, job, Now::default());
+        let all: Vec<_> = std::iter::from_fn(|| world.jobs.pop_reply()).collect();
+        let all = all.iter().map(|(of, reply)| (of.connection, reply.status, reply.number));
+        all.collect::<Vec<_>>()
+    };
+    let (ok, ended) = (Status::Ok, Status::Unblocked);
+    assert_eq!(unblock(&mut world, 1, Status::NotFound), [(1, ok, 0), (8, ok, 1)]);
+    assert_eq!(unblock(&mut world, 1, Status::NotFound), [(8, ok, 0)]);
+    assert_eq!(unblock(&mut world, 2, ended), [(2, ended, 0), (8, ok, 1)]);
+    assert!(world.jobs.awaits(), "the third waits on");
+}
+
 /// A refusal would say that nothing was changed, and a client would change it again.
 #[test]
 fn a_server_that_becomes_a_replica_refuses_nothing_that_it_has_executed() {

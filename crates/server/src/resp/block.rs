@@ -9,6 +9,7 @@ use remora_frontend::{Job, Order, Question, Token, Waiting, What};
 use remora_protocol::Command;
 use remora_protocol::message::Status;
 use remora_resp::ReplyForm;
+use remora_resp::commands::connection;
 use remora_resp::request::{Blocking, HandOver};
 
 impl<H: Host> RespExecutor<H> {
@@ -61,7 +62,8 @@ impl<H: Host> RespExecutor<H> {
         self.host.with_waits(|waits| waits.begin(token, runs, until_ms));
     }
 
-    /// Ends the wait of another connection, whose thread is not known: all are asked.
+    /// Ends the wait of another connection, whose thread is not known: all are asked. A wait for disks
+    /// or replicas is one of each shard.
     pub(super) fn unblock(&mut self, responder: &mut Responder, serial: u64, status: Status) {
         let mut asked = Vec::with_capacity(self.host.shards());
         for shard in 0..self.host.shards() {
@@ -71,6 +73,6 @@ impl<H: Host> RespExecutor<H> {
             responder.ask(of_shard, self.host.shards());
             asked.push(of_shard);
         }
-        responder.wait(Waiting::all(ReplyForm::Sum, asked));
+        responder.wait(Waiting::all(ReplyForm::Combined(&connection::UNBLOCKED), asked));
     }
 }

@@ -65,6 +65,7 @@ impl RingSession {
         now: Now,
     ) -> Result<(), SessionError> {
         let stamp = self.replies.stamp();
+        shard.serve_all_waiters(now);
         let read = match shard.begin_flush(only) {
             Ok(read) => read,
             Err(reply) => return self.reply(&reply, id),

@@ -12,7 +12,7 @@ use super::waits::{Deadline, RingWait};
 use super::{RingSession, SessionError};
 use remora_arena::Journal;
 use remora_engine::{Now, Served, Shard, Tried, WaitFor};
-use remora_layout::limits::MAX_INLINE_BYTES;
+use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_INLINE_BYTES, MAX_WAITING_COMMAND_BYTES};
 use remora_protocol::message::{HAS_VALUE, MORE, Status};
 use remora_protocol::{Claim, Command, Reply};
 
@@ -39,9 +39,13 @@ impl RingSession {
         (id, body): (u32, &[u8]),
         now: Now,
     ) -> Result<(), SessionError> {
-        self.see_thread(session_of(id));
+        let session = session_of(id);
+        self.see_thread(session);
         let decoded = body.split_first_chunk().and_then(|(ms, command)| {
-            let (_, decoded, _) = Command::decode_within(command).ok()?;
+            // Each session has one wait, so this bounds what a client has the shard keep.
+            let may_wait = usize::from(session) < MAX_CLIENT_SESSIONS
+                && command.len() <= MAX_WAITING_COMMAND_BYTES;
+            let (_, decoded, _) = Command::decode_within(command).ok().filter(|_| may_wait)?;
             // One that only reads takes by a change of two shards, which a session does not have.
             let key = decoded.key().filter(|_| decoded.is_write())?;
             Some((u64::from_le_bytes(*ms), command, key))

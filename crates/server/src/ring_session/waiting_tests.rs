@@ -3,8 +3,10 @@
 use super::uploads::tests::Client;
 use remora_engine::Durability;
 use remora_layout::database::Database;
+use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_KEY_BYTES};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::message::{REQUEST_HEADER_BYTES, Status, WAIT};
+use remora_protocol::set::SetCommand;
 use remora_protocol::{Command, Items};
 
 const OK: Option<Status> = Some(Status::Ok);
@@ -32,12 +34,18 @@ fn with_field(names: bool, act: impl FnOnce(&Command<'_>)) {
 
 /// A request that waits for so many ms.
 fn wait(client: &mut Client, id: u32, ms: u64) {
+    let mut encoded = Vec::new();
+    with_field(true, |command| command.encode_within(Database::ZERO, id, &mut encoded));
+    wait_with(client, id, ms, &encoded);
+}
+
+fn wait_with(client: &mut Client, id: u32, ms: u64, command: &[u8]) {
     let mut frame = Vec::new();
     Command::Get { key: b"" }.encode_into(id, &mut frame);
     frame.truncate(REQUEST_HEADER_BYTES);
     frame[0] = WAIT;
     frame.extend_from_slice(&ms.to_le_bytes());
-    with_field(true, |command| command.encode_within(Database::ZERO, id, &mut frame));
+    frame.extend_from_slice(command);
     client.send(&[&frame]);
     settle(client);
 }
@@ -126,4 +134,29 @@ fn a_client_that_goes_leaves_no_waiter() {
     put(&mut client);
     assert!(!client.shard.has_waiters_due());
     assert_eq!(client.shard.keys(), 1);
+}
+
+/// A client has so many sessions, each with one wait of so many bytes, and a shard keeps no more of it.
+#[test]
+fn nonsense_sessions_and_long_commands_do_not_wait() {
+    let mut client = Client::with(Durability::Memory);
+    let last = MAX_CLIENT_SESSIONS as u32 - 1;
+    for session in [last + 1, u16::MAX.into()] {
+        wait(&mut client, id(session, 1), 0);
+        assert_eq!(client.replies(), [(id(session, 1), Some(Status::Malformed))]);
+    }
+    let with_member = |bytes: usize| {
+        let mut list = Vec::new();
+        Items::push(&mut list, &vec![b'm'; bytes]);
+        let request = SetCommand::Add { members: Items::parse(&list).unwrap() }.request();
+        let mut command = Vec::new();
+        Command::Of { key: KEY, request }.encode_within(Database::ZERO, 0, &mut command);
+        command
+    };
+    wait_with(&mut client, id(1, 1), 0, &with_member(MAX_KEY_BYTES + 256));
+    assert_eq!(client.replies(), [(id(1, 1), Some(Status::Malformed))]);
+    assert_eq!((client.session.waits(), client.shard.waiters()), (0, 0));
+    wait(&mut client, id(last, 1), 0);
+    wait_with(&mut client, id(1, 2), 0, &with_member(MAX_KEY_BYTES));
+    assert_eq!((client.replies(), client.session.waits()), (vec![], 2));
 }

@@ -405,6 +405,10 @@ impl<'a> Operation<'a> for ListCommand<'a> {
             _ => false,
         }
     }
+
+    fn has_other_keys(&self) -> bool {
+        matches!(self, Self::Move { .. })
+    }
 }
 
 /// Elements of a range that is answered at once, at most.

@@ -10,7 +10,7 @@ use crate::request::{Blocking, HandOver, Request};
 use crate::spec::{Argument, CommandSpec, Flag, KeyPlaces, Kind, ParseResult};
 use crate::wire::{RespVersion, Words, encode};
 use remora_frontend::ShardAnswer;
-use remora_layout::limits::MAX_COMMAND_ITEMS;
+use remora_layout::limits::MAX_WAITED_KEYS;
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::{Items, Request as On};
@@ -104,8 +104,8 @@ fn write_moved_at_once(out: &mut Vec<u8>, version: RespVersion, answer: ShardAns
 
 /// The keys of a command, which a shard looks at in one step.
 fn keys(words: Words<'_>, from: usize, end: usize) -> Result<Keys<'_>, CommandError> {
-    match end - from > MAX_COMMAND_ITEMS {
-        true => Err(CommandError::TooManyItems),
+    match end - from > MAX_WAITED_KEYS {
+        true => Err(CommandError::TooManyWaitedKeys),
         false => Keys::within(words, from, end),
     }
 }
