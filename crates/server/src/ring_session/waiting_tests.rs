@@ -145,18 +145,18 @@ fn nonsense_sessions_and_long_commands_do_not_wait() {
         wait(&mut client, id(session, 1), 0);
         assert_eq!(client.replies(), [(id(session, 1), Some(Status::Malformed))]);
     }
-    let with_member = |bytes: usize| {
+    let with_members = |bytes: usize| {
         let mut list = Vec::new();
-        Items::push(&mut list, &vec![b'm'; bytes]);
+        (b'0'..b'4').for_each(|of| Items::push(&mut list, &vec![of; bytes / 4]));
         let request = SetCommand::Add { members: Items::parse(&list).unwrap() }.request();
         let mut command = Vec::new();
         Command::Of { key: KEY, request }.encode_within(Database::ZERO, 0, &mut command);
         command
     };
-    wait_with(&mut client, id(1, 1), 0, &with_member(MAX_KEY_BYTES + 256));
+    wait_with(&mut client, id(1, 1), 0, &with_members(MAX_KEY_BYTES + 256));
     assert_eq!(client.replies(), [(id(1, 1), Some(Status::Malformed))]);
     assert_eq!((client.session.waits(), client.shard.waiters()), (0, 0));
     wait(&mut client, id(last, 1), 0);
-    wait_with(&mut client, id(1, 2), 0, &with_member(MAX_KEY_BYTES));
+    wait_with(&mut client, id(1, 2), 0, &with_members(MAX_KEY_BYTES));
     assert_eq!((client.replies(), client.session.waits()), (vec![], 2));
 }
