@@ -493,6 +493,29 @@ fn a_member_of_a_large_set_costs_few_bytes() {
     assert!((9..9 + 128 / SET_BIN_MEMBERS).contains(&each), "{each}");
 }
 
+/// Many members of one command fill no bin that is split in that command.
+#[test]
+fn members_that_come_at_once_cost_as_few_bytes() {
+    for (members, stores) in [(10_000, false), (8_192, true)] {
+        let mut shard = shard(32 << 20, Eviction::None);
+        let before = shard.stats().slots;
+        let all: Vec<Vec<u8>> = (0..members).map(|at| format!("{at:08}").into_bytes()).collect();
+        let all = list(all.iter().map(|member| &member[..]));
+        let all = Items::parse(&all).unwrap();
+        let command = match stores {
+            true => SetCommand::Store { members: all },
+            false => SetCommand::Add { members: all },
+        };
+        let (status, added, _) = of(&mut shard, b"s", command);
+        assert_eq!((status, added as u64), (Status::Ok, members));
+        let after = shard.stats().slots;
+        let used = after.used_bytes + after.run_bytes - before.used_bytes - before.run_bytes;
+        let each = used / members;
+        assert!((9..9 + 128 / SET_BIN_MEMBERS).contains(&each), "{stores}: {each}");
+        shard.audit().unwrap();
+    }
+}
+
 #[test]
 fn a_change_without_room_leaves_no_trace() {
     let mut shard = shard(1 << 20, Eviction::None);
