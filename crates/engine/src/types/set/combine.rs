@@ -6,8 +6,8 @@
 //! what is left of the base goes into a table, and the others are read from beginning to end. A
 //! union goes through a table from the start.
 //!
-//! A turn is bounded however many sets there are: by the members that it reads, and by their lookups.
-//! A key that is named several times is read once.
+//! A turn is bounded however many sets there are: by the members that it reads, and by their
+//! lookups. A key that is named several times is read once.
 
 use super::bins::Members;
 use super::held::Sets;
@@ -212,8 +212,8 @@ impl Combining {
     /// Continues for one turn.
     ///
     /// # Errors
-    /// Too much has changed since it began: `Outrun`, also if what is left of the base is then longer
-    /// than a reply. The result is too long for a reply: `TooLarge`.
+    /// Too much has changed since it began: `Outrun`, also if what is left of the base is then
+    /// longer than a reply. The result is too long for a reply: `TooLarge`.
     pub fn turn<J: Journal>(
         &mut self,
         sets: &Sets,
