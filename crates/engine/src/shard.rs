@@ -53,7 +53,8 @@ use remora_protocol::applied::AppliedEntry;
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Reply, Request};
 use room::{
-    Tries, cover_heap, given_bytes, make_room, may_make_object, release_turn, wants_room, weigh,
+    Tries, audit_weights, cover_heap, given_bytes, make_room, may_make_object, release_turn,
+    wants_room, weigh,
 };
 
 /// A shard. See the module's text.
@@ -639,7 +640,8 @@ impl<J: Journal> Shard<J> {
         for of in self.types.iter() {
             parts += of.audit(&self.store)?;
         }
-        audit(&self.store, parts)
+        audit(&self.store, parts)?;
+        audit_weights(&self.store, &self.types)
     }
 
     /// The digest of all keys, in one turn.

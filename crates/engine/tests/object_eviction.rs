@@ -474,6 +474,77 @@ fn a_string_that_is_given_to_another_key_stays() {
     fixture.check();
 }
 
+/// Bytes of an element for which many keys have to go.
+const LONG: usize = 60_000;
+
+/// A move from a key to another one of the element `LONG` times this byte, and whether it succeeded.
+fn move_long(fixture: &mut Fixture, made: Made, (from, to): (&[u8], &[u8]), byte: u8) -> bool {
+    let long = vec![byte; LONG];
+    let mut items = Vec::new();
+    let request = match made {
+        Made::Set => {
+            Items::push(&mut items, to);
+            Items::push(&mut items, &long);
+            let to_and_member = Items::parse(&items).unwrap();
+            SetCommand::Move { to_and_member }.request()
+        }
+        _ => ListCommand::Move { from: Side::Left, to: Side::Right, other: to }.request(),
+    };
+    let moved = fixture.ask(&Command::Of { key: from, request });
+    moved.0 == Status::Ok && (made == Made::List || moved.1 == 1)
+}
+
+/// Adds a long element: to a list at the front.
+fn add_long(fixture: &mut Fixture, made: Made, key: &[u8], byte: u8) -> Status {
+    let mut items = Vec::new();
+    Items::push(&mut items, &vec![byte; LONG]);
+    let items = Items::parse(&items).unwrap();
+    let request = match made {
+        Made::Set => SetCommand::Add { members: items }.request(),
+        _ => ListCommand::Push { side: Side::Left, if_there: false, items }.request(),
+    };
+    fixture.ask(&Command::Of { key, request }).0
+}
+
+/// The one that is next to go is now the source, now the target: small or large.
+#[test]
+fn neither_key_of_a_move_goes_before_its_end() {
+    for made in [Made::Set, Made::List] {
+        let mut fixture = Fixture::new(Eviction::S3Fifo);
+        for at in 0..3_000u64 {
+            fixture.set(&key(at), &[7; 1_500]);
+        }
+        for trial in 0..400u64 {
+            let (from, to) = (format!("from {trial}"), format!("to {trial}"));
+            let (from, to) = (from.as_bytes(), to.as_bytes());
+            let (mut left, there) = (1 + PARTS, [0, 3, PARTS][trial as usize % 3]);
+            if trial % 2 == 0 {
+                left = 1;
+            } else {
+                assert_eq!(fixture.add(made, from, 0..PARTS).0, Status::Ok);
+            }
+            assert_eq!(add_long(&mut fixture, made, from, trial as u8), Status::Ok);
+            if there > 0 {
+                assert_eq!(fixture.add(made, to, 0..there).0, Status::Ok);
+            }
+            for at in 0..trial % 240 {
+                fixture.set(&key(10_000 + trial * 240 + at), &[8; 1_500]);
+            }
+            // Either may have gone before.
+            let (is_left, was_there) = (fixture.is_there(from), fixture.is_there(to));
+            let moved = move_long(&mut fixture, made, (from, to), trial as u8);
+            assert_eq!(moved, is_left, "{made:?}, {trial}");
+            let given = u64::from(moved) + if was_there { there } else { 0 };
+            assert_eq!(fixture.parts(made, to), given, "{made:?}, {trial}");
+            let left = if is_left { left - 1 } else { 0 };
+            assert_eq!(fixture.parts(made, from), left, "{made:?}, {trial}");
+            fixture.shard.audit().unwrap();
+        }
+        assert!(fixture.evicted() > 1_000, "{}", fixture.evicted());
+        fixture.check();
+    }
+}
+
 /// A build that fails for good keeps nothing, as without eviction.
 #[test]
 fn a_build_of_what_was_given_twice_keeps_nothing() {

@@ -3,13 +3,13 @@
 //! changes, scans, full memory, and what readers believe.
 
 use remora_arena::{NoJournal, Owner};
-use remora_engine::{Eviction, Now, Shard, ShardOptions};
+use remora_engine::{Eviction, LongRead, Now, Shard, ShardOptions};
 use remora_index::hash::ObjectRef;
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
-    MAX_COMMAND_ITEMS, POP_TURN_MEMBERS, SET_BIN_MEMBERS, SET_BIN_MOST_MEMBERS, WHOLE_INTEGERS,
-    WHOLE_ITEM_BYTES, WHOLE_ITEMS,
+    COMBINE_TURN_MEMBERS, MAX_COMMAND_ITEMS, POP_TURN_MEMBERS, SET_BIN_MEMBERS,
+    SET_BIN_MOST_MEMBERS, WHOLE_INTEGERS, WHOLE_ITEM_BYTES, WHOLE_ITEMS,
 };
 use remora_layout::packed_set::part_holds;
 use remora_layout::part::{part_hash_seed, root_of_word};
@@ -522,6 +522,128 @@ fn sets_are_combined_as_they_were_when_the_read_began() {
     }
 }
 
+/// Begins a read of several sets.
+fn begin(
+    shard: &mut Shard,
+    how: Combination,
+    keys: &[Vec<u8>],
+    count_to: Option<u64>,
+) -> Result<LongRead, Status> {
+    let items = list(keys[1..].iter().map(|key| &key[..]));
+    let others = Others { has_before: false, items: Items::parse(&items).unwrap() };
+    let request = SetCommand::Combine { how, others, count_to }.request();
+    let key = (&keys[0][..], shard.hash(&keys[0]));
+    shard.begin_read(key, request, NOW).map_err(|reply| reply.status)
+}
+
+#[test]
+fn a_turn_looks_up_a_bounded_number_of_members_in_however_many_sets() {
+    const SETS: u64 = 1_500;
+    const BASE: u64 = 30;
+    for changes in [false, true] {
+        let mut shard = shard(64 << 20, Eviction::None);
+        let keys: Vec<Vec<u8>> = (0..SETS).map(|at| format!("set {at}").into_bytes()).collect();
+        let members: Vec<Vec<u8>> = (0..BASE).map(member).collect();
+        let mut members: Vec<&[u8]> = members.iter().map(|member| &member[..]).collect();
+        let common = members.iter().map(|member| member.to_vec()).collect::<Set>();
+        add(&mut shard, &keys[0], &members);
+        // A long member, so that each has bins.
+        let long = [b'l'; 100];
+        members.push(&long);
+        for key in &keys[1..] {
+            assert_eq!(add(&mut shard, key, &members), (Status::Ok, BASE as i64 + 1));
+        }
+        let mut read = begin(&mut shard, Combination::Inter, &keys, None).unwrap();
+        let (mut found, mut turns) = (Vec::new(), 0);
+        while !shard.read_turn(&mut read, &mut found, NOW).unwrap().ended {
+            turns += 1;
+            if changes && turns == 3 {
+                // In the middle of a member's lookups.
+                assert_eq!(remove(&mut shard, &keys[700], &[&member(3)]), (Status::Ok, 1));
+            }
+        }
+        assert_eq!(as_set(&found), common);
+        let needed = BASE * (SETS - 1) / COMBINE_TURN_MEMBERS as u64;
+        assert!(needed > 5 && turns >= needed, "{turns} turns");
+    }
+}
+
+#[test]
+fn a_key_that_is_named_again_is_read_once() {
+    let mut shard = shard(32 << 20, Eviction::None);
+    let all = fill(&mut shard, b"a", 0..2_000);
+    let many = fill(&mut shard, b"b", 0..1_000);
+    let again = |of: &[u8]| vec![of.to_vec(); 10_000];
+    let rest: Set = all.difference(&many).cloned().collect();
+    for (how, other, made) in [
+        (Combination::Inter, b"a", all.clone()),
+        (Combination::Union, b"a", all.clone()),
+        (Combination::Diff, b"a", Set::new()),
+        (Combination::Inter, b"b", many.clone()),
+        (Combination::Union, b"b", all.clone()),
+        (Combination::Diff, b"b", rest),
+    ] {
+        let keys = [vec![b"a".to_vec()], again(other)].concat();
+        let mut read = begin(&mut shard, how, &keys, None).unwrap();
+        let (mut found, mut turns) = (Vec::new(), 1);
+        while !shard.read_turn(&mut read, &mut found, NOW).unwrap().ended {
+            turns += 1;
+        }
+        assert_eq!(as_set(&found), made, "{how:?}");
+        assert!(turns < 10, "{how:?}: {turns} turns");
+    }
+    add(&mut shard, b"small", &[b"1"]);
+    ask(&mut shard, &Command::Append { key: b"string", value: b"1" });
+    let keys = [&b"a"[..], b"a", b"string"].map(<[u8]>::to_vec);
+    let refused = begin(&mut shard, Combination::Diff, &keys, None);
+    assert_eq!(refused.err(), Some(Status::WrongType));
+}
+
+/// Their copies would take more than a reply may.
+#[test]
+fn too_many_small_sets_are_not_combined() {
+    let mut shard = shard(128 << 20, Eviction::None);
+    let members: Vec<Vec<u8>> =
+        (0..WHOLE_ITEMS).map(|at| format!("{at:0WHOLE_ITEM_BYTES$}x").into_bytes()).collect();
+    let members: Vec<&[u8]> = members.iter().map(|member| &member[1..]).collect();
+    let keys: Vec<Vec<u8>> = (0..4_200).map(|at| format!("set {at}").into_bytes()).collect();
+    for key in &keys {
+        assert_eq!(add(&mut shard, key, &members), (Status::Ok, WHOLE_ITEMS as i64));
+    }
+    assert!(begin(&mut shard, Combination::Inter, &keys[..3_000], None).is_ok());
+    let refused = begin(&mut shard, Combination::Inter, &keys, None);
+    assert_eq!(refused.err(), Some(Status::TooLarge));
+}
+
+/// What is left of the base has to be gathered then, whatever the size of the result.
+#[test]
+fn a_large_base_beside_a_writer_is_outrun() {
+    for changes in [false, true] {
+        let mut shard = shard(160 << 20, Eviction::None);
+        for at in 0..1_200u32 {
+            let mut long = vec![b'l'; 60_000];
+            long[..4].copy_from_slice(&at.to_le_bytes());
+            assert_eq!(add(&mut shard, b"base", &[&long]), (Status::Ok, 1));
+        }
+        fill(&mut shard, b"other", 0..2_000);
+        let keys = [b"base".to_vec(), b"other".to_vec()];
+        let mut read = begin(&mut shard, Combination::Inter, &keys, Some(0)).unwrap();
+        let mut found = Vec::new();
+        assert!(!shard.read_turn(&mut read, &mut found, NOW).unwrap().ended);
+        if changes {
+            assert_eq!(remove(&mut shard, b"other", &[&member(7)]), (Status::Ok, 1));
+        }
+        let ended = loop {
+            match shard.read_turn(&mut read, &mut found, NOW) {
+                Ok(turn) if turn.ended => break Ok(turn.number),
+                Ok(_) => {}
+                Err(status) => break Err(status),
+            }
+        };
+        assert_eq!(ended, if changes { Err(Status::Outrun) } else { Ok(0) });
+    }
+}
+
 fn scan(shard: &mut Shard, key: &[u8], cursor: u64, count: u64) -> (u64, Vec<Vec<u8>>) {
     let mut options = Vec::new();
     Items::push_none(&mut options);
@@ -587,6 +709,29 @@ fn a_member_of_a_large_set_costs_few_bytes() {
     // shared by its members.
     let each = used / MEMBERS;
     assert!((9..9 + 128 / SET_BIN_MEMBERS).contains(&each), "{each}");
+}
+
+/// Many members of one command fill no bin that is split in that command.
+#[test]
+fn members_that_come_at_once_cost_as_few_bytes() {
+    for (members, stores) in [(10_000, false), (8_192, true)] {
+        let mut shard = shard(32 << 20, Eviction::None);
+        let before = shard.stats().slots;
+        let all: Vec<Vec<u8>> = (0..members).map(|at| format!("{at:08}").into_bytes()).collect();
+        let all = list(all.iter().map(|member| &member[..]));
+        let all = Items::parse(&all).unwrap();
+        let command = match stores {
+            true => SetCommand::Store { members: all },
+            false => SetCommand::Add { members: all },
+        };
+        let (status, added, _) = of(&mut shard, b"s", command);
+        assert_eq!((status, added as u64), (Status::Ok, members));
+        let after = shard.stats().slots;
+        let used = after.used_bytes + after.run_bytes - before.used_bytes - before.run_bytes;
+        let each = used / members;
+        assert!((9..9 + 128 / SET_BIN_MEMBERS).contains(&each), "{stores}: {each}");
+        shard.audit().unwrap();
+    }
 }
 
 #[test]

@@ -316,7 +316,7 @@ pub const SET_BIN_MEMBERS: u64 = 8;
 /// Members in a bin, at most: members whose hashes lead to a full one become parts of their own. Without
 /// chosen members no bin comes near it.
 pub const SET_BIN_MOST_MEMBERS: usize = 64;
-/// Members that one turn of a read of several sets takes from its table.
+/// Members that one turn of a read of several sets takes from its table, or lookups that it makes.
 pub const COMBINE_TURN_MEMBERS: usize = 4_096;
 /// Elements that SORT takes, at most: the connection's thread keeps their places and weights, some tens of
 /// megabytes.

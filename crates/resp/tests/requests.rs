@@ -5,6 +5,7 @@ use remora_frontend::{ReplyForm as _, ShardAnswer};
 use remora_layout::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use remora_layout::record::MAX_EXPIRES_AT_MS;
 use remora_protocol::message::Status;
+use remora_protocol::set::{MAX_SET_MEMBER_BYTES, SetCommand};
 use remora_protocol::{Command, Condition, ExpireCondition, Expiry};
 use remora_resp::ReplyForm;
 use remora_resp::request::{ClientAttribute, Hello};
@@ -251,6 +252,37 @@ fn unknown_commands_are_cut() {
     with(&[b"a\r\n+OK", b"\xff"], |found| found.unwrap_err().write(&mut reply));
     let lines = reply.windows(2).filter(|pair| pair == b"\r\n").count();
     assert!(lines == 1 && std::str::from_utf8(&reply).is_ok());
+}
+
+/// Redis has no limit of members: it says that they are not there.
+#[test]
+fn members_that_no_set_can_have_are_looked_for() {
+    let (short, long) = (vec![b'm'; MAX_SET_MEMBER_BYTES], vec![b'm'; 100_000]);
+    let cut = &long[..MAX_SET_MEMBER_BYTES + 1];
+    let of = |words: &[&[u8]], expected: &dyn Fn(SetCommand<'_>) -> bool| {
+        with(words, |found| match found {
+            Ok(Request::Object { request, .. }) => assert!(expected(SetCommand::of(request))),
+            _ => panic!("no request about an object"),
+        });
+    };
+    of(&[b"sismember", b"s", &long], &|of| of == SetCommand::Contains { member: cut });
+    for name in [&b"srem"[..], b"smismember"] {
+        of(&[name, b"s", &short, &long, b"m"], &|of| {
+            let (SetCommand::Remove { members } | SetCommand::ContainsMany { members }) = of else {
+                return false;
+            };
+            members.iter().flatten().eq([&short[..], cut, b"m"])
+        });
+    }
+    with(&[b"smove", b"s", b"t", &long], |found| assert!(found.is_ok()));
+    assert_eq!(outcome(&[b"sadd", b"s", &long]), "ERR key is longer than 65536 bytes");
+    with(&[b"srandmember", b"s", b"-5"], |found| {
+        let Ok(Request::Object { form: ReplyForm::Object(of), .. }) = found else {
+            panic!("no request about an object");
+        };
+        let text = "ERR the reply is longer than 64 MiB: ask for fewer members";
+        assert_eq!(of.errors, [(Status::TooLarge, text)]);
+    });
 }
 
 #[test]

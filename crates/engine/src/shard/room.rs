@@ -9,7 +9,7 @@
 
 use crate::store::{Now, Store, free_bytes};
 use crate::types::object::Types;
-use remora_arena::{Journal, kind_of};
+use remora_arena::{Journal, kind_of, slot_of};
 use remora_layout::limits::{
     EVICTION_SLACK_BYTES, RELEASE_ROOM_BYTES, RELEASE_TURNS, ROOM_TRIES, SPAN_BYTES,
 };
@@ -60,17 +60,35 @@ impl Tries {
     }
 }
 
-/// Updates the weight of the object that a command has changed.
+/// Updates the weights of the objects that a command has changed: two, if it moves something.
 pub(super) fn weigh<J: Journal>(store: &mut Store<J>, types: &Types<J>) {
-    let Some(root) = store.making_room.keep else { return };
-    let kind = kind_of(&store.owner, root);
-    if !kind.is_root() || !store.evictor.is_weighed(root) {
-        return;
+    for root in [store.making_room.keep, store.making_room.source].into_iter().flatten() {
+        let kind = kind_of(&store.owner, root);
+        if !kind.is_root() || !store.evictor.is_weighed(root) {
+            continue;
+        }
+        if let Some(of) = types.get(kind) {
+            let bytes = of.bytes_of(store, root);
+            store.evictor.weigh(&store.owner, root, bytes);
+        }
     }
-    if let Some(of) = types.get(kind) {
-        let bytes = of.bytes_of(store, root);
-        store.evictor.weigh(&store.owner, root, bytes);
+}
+
+/// Compares the weights of objects with the bytes that their types report.
+///
+/// # Errors
+/// A description of the first mismatch.
+pub(super) fn audit_weights<J: Journal>(store: &Store<J>, types: &Types<J>) -> Result<(), String> {
+    for (root, weight) in store.evictor.weights() {
+        let kind = kind_of(&store.owner, root);
+        let Some(of) = types.get(kind).filter(|_| kind.is_root()) else { continue };
+        let own = store.slots.bytes_of(slot_of(&store.owner, root));
+        let bytes = own + of.bytes_of(store, root);
+        if weight as u64 != bytes {
+            return Err(format!("an object of {bytes} bytes weighs {weight}: root {root}"));
+        }
     }
+    Ok(())
 }
 
 /// A command that changes something pays for its room, as long as removed

@@ -89,6 +89,12 @@ impl Evictor {
         self.weights.contains_key(&root) && self.tracks(root)
     }
 
+    /// The objects that the policy has, by the slots of their root records, and their weights.
+    pub fn weights(&self) -> impl Iterator<Item = (u32, usize)> {
+        let weights = self.weights.iter().map(|(&root, &weight)| (root, weight));
+        weights.filter(|&(root, _)| self.tracks(root))
+    }
+
     /// Sets the bytes that the object with this root record takes besides the record.
     pub fn weigh<J: Journal>(&mut self, owner: &Owner<J>, root: u32, bytes: u64) {
         let Some(policy) = self.policy.as_mut().filter(|policy| policy.tracks(root)) else {
@@ -97,6 +103,18 @@ impl Evictor {
         let now = class_bytes(slot_of(owner, root).class) + bytes as usize;
         if let Some(before) = self.weights.insert(root, now) {
             policy.weighs(root, before, now);
+        }
+    }
+
+    /// A part of the object with this root record has moved from so many bytes to others.
+    pub fn reweigh(&mut self, root: u32, from: u64, to: u64) {
+        let Some(policy) = self.policy.as_mut().filter(|policy| policy.tracks(root)) else {
+            return;
+        };
+        if let Some(weight) = self.weights.get_mut(&root) {
+            let before = *weight;
+            *weight = before + to as usize - from as usize;
+            policy.weighs(root, before, *weight);
         }
     }
 

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 pub(crate) struct MakingRoom {
     /// The slot of a record that must stay: the present command works on it.
     pub keep: Option<u32>,
-    /// The slot of a record that is given to another key.
+    /// The slot of another key's record that must stay: the one from which the command takes
+    /// something, or to which it has given it.
     pub source: Option<u32>,
     /// Items of the command that an execution before has done.
     pub done: usize,
@@ -28,7 +29,8 @@ pub(crate) struct MakingRoom {
 impl MakingRoom {
     /// The command has been executed.
     pub fn end(&mut self) {
-        (self.keep, self.wanted_bytes, self.tries_again, self.done) = (None, 0, false, 0);
+        (self.keep, self.source) = (None, None);
+        (self.wanted_bytes, self.tries_again, self.done) = (0, false, 0);
     }
 
     /// The command needs this many bytes, and has not found them yet.

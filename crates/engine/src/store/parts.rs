@@ -421,6 +421,6 @@ impl AllParts {
 
 /// The slot of the root record of the part in a slot: it is in the field of the expiry, which parts
 /// do not have.
-fn root_of<J: Journal>(owner: &Owner<J>, slot: u32) -> u32 {
+pub(super) fn root_of<J: Journal>(owner: &Owner<J>, slot: u32) -> u32 {
     mutable_of(owner, slot).expires_at_ms as u32
 }

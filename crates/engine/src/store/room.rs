@@ -27,7 +27,9 @@ use super::heap::SetAside;
 use super::making_room::MakingRoom;
 use super::moves::Moves;
 use super::options::ShardOptions;
+use super::parts::root_of;
 use super::record::{Found, hash_in, word_to};
+use crate::types::object::On;
 use remora_arena::{
     ArenaFull, Journal, Owner, Slot, Window, copy_pending, flip_dead, is_live, kind_of, lengths_of,
     mutable_of,
@@ -179,6 +181,16 @@ impl<J: Journal> Store<J> {
             self.slots.give_run(run, bytes);
         }
         made.is_some()
+    }
+
+    /// A command works on two keys' records: from now on it plans a change of the first one.
+    /// Neither is evicted before its end.
+    pub(crate) fn keep_both(&mut self, changed: On<'_>, other: On<'_>) {
+        if self.evictor.is_on() {
+            let slot_of = |on: On<'_>| self.found(on.key, on.hash).map(|found| found.slot.slot);
+            let both = (slot_of(changed), slot_of(other));
+            (self.making_room.keep, self.making_room.source) = both;
+        }
     }
 
     fn must_stay(&self, slot: u32) -> bool {
@@ -375,8 +387,10 @@ impl<J: Journal> Store<J> {
         let Some(found) = self.parts.find_in(&self.owner, slot) else { return false };
         let bytes = lengths_of(&self.owner, slot).record_bytes();
         let Some(to) = self.room_elsewhere(bytes, now) else { return false };
-        let region = self.options.region;
+        let (region, root) = (self.options.region, root_of(&self.owner, slot));
         let dead = self.parts.move_to((&mut self.owner, &self.slots), found, to, region);
+        let (before, after) = (self.slots.bytes_of(dead), self.slots.bytes_of(to));
+        self.evictor.reweigh(root, before, after);
         self.release_part(dead, now);
         self.stats.moved += 1;
         true

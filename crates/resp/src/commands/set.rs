@@ -2,7 +2,7 @@
 
 mod steps;
 
-use crate::arguments::{KEY, SCAN_ARGUMENTS, ScanOptions, cursor, items, scan_options};
+use crate::arguments::{KEY, SCAN_ARGUMENTS, ScanOptions, cursor, items, kept, scan_options};
 use crate::error::CommandError;
 use crate::form::{ListForm, ObjectReply, ReplyForm, Shape};
 use crate::keys::{Keys, key};
@@ -77,6 +77,23 @@ fn member(member: &[u8]) -> Result<&[u8], CommandError> {
     if member.len() > MAX_SET_MEMBER_BYTES { Err(CommandError::KeyTooLong) } else { Ok(member) }
 }
 
+/// A member that is looked for. One that is longer than members are is cut, and still longer than
+/// they are: no set has it.
+fn looked_for(member: &[u8]) -> &[u8] {
+    &member[..member.len().min(MAX_SET_MEMBER_BYTES + 1)]
+}
+
+/// The arguments from the third on, as members that are looked for.
+fn all_looked_for(words: Words<'_>) -> Result<Items<'_>, CommandError> {
+    if words.len() - 2 > MAX_COMMAND_ITEMS {
+        return Err(CommandError::TooManyItems);
+    }
+    let all = (2..words.len()).map(|at| looked_for(words.get(at)));
+    let mut list = Vec::with_capacity(all.clone().map(|of| Items::bytes_of(of.len())).sum());
+    all.for_each(|of| Items::push(&mut list, of));
+    Ok(kept(words, list))
+}
+
 /// The arguments from the third on, as members.
 fn members(words: Words<'_>) -> Result<Items<'_>, CommandError> {
     (2..words.len()).try_for_each(|at| member(words.get(at)).map(drop))?;
@@ -85,7 +102,7 @@ fn members(words: Words<'_>) -> Result<Items<'_>, CommandError> {
 
 /// The error where a result is too long for a reply.
 const TOO_LONG: &[(Status, &str)] =
-    &[(Status::TooLarge, "ERR the result is longer than 64 MiB: use SSCAN, or fewer sets")];
+    &[(Status::TooLarge, "ERR the result, or small sets, take more than 64 MiB: name fewer sets")];
 const _: () = assert!(MAX_REPLY_BYTES == 64 << 20);
 
 const fn list(command: &'static str, form: ListForm) -> ObjectReply {
@@ -125,7 +142,7 @@ const SREM: CommandSpec = CommandSpec {
 static REMOVE: ObjectReply = ObjectReply::new("srem", Shape::Number);
 
 fn srem(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    request(words, SetCommand::Remove { members: items(words, 2, 1)? }, &REMOVE)
+    request(words, SetCommand::Remove { members: all_looked_for(words)? }, &REMOVE)
 }
 
 const SCARD: CommandSpec = CommandSpec {
@@ -154,7 +171,7 @@ const SISMEMBER: CommandSpec = CommandSpec {
 static IS_MEMBER: ObjectReply = ObjectReply::new("sismember", Shape::Own(write_is_member));
 
 fn sismember(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    request(words, SetCommand::Contains { member: key(words.get(2))? }, &IS_MEMBER)
+    request(words, SetCommand::Contains { member: looked_for(words.get(2)) }, &IS_MEMBER)
 }
 
 fn write_is_member(out: &mut Vec<u8>, _: RespVersion, answer: ShardAnswer<'_>) {
@@ -175,7 +192,7 @@ const SMISMEMBER: CommandSpec = CommandSpec {
 static ARE_MEMBERS: ObjectReply = ObjectReply::new("smismember", Shape::Own(write_are_members));
 
 fn smismember(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    request(words, SetCommand::ContainsMany { members: items(words, 2, 1)? }, &ARE_MEMBERS)
+    request(words, SetCommand::ContainsMany { members: all_looked_for(words)? }, &ARE_MEMBERS)
 }
 
 fn write_are_members(out: &mut Vec<u8>, _: RespVersion, answer: ShardAnswer<'_>) {
@@ -222,7 +239,14 @@ A negative one: so many, of which some may be the same.",
 };
 
 static RANDOM_ONE: ObjectReply = ObjectReply::new("srandmember", Shape::OneItem);
-static RANDOM: ObjectReply = list("srandmember", ListForm::Array);
+/// The error where a count below 0 wants more than a reply may have.
+const TOO_MANY_DRAWN: &[(Status, &str)] =
+    &[(Status::TooLarge, "ERR the reply is longer than 64 MiB: ask for fewer members")];
+static RANDOM: ObjectReply = ObjectReply {
+    command: "srandmember",
+    shape: Shape::List(ListForm::Array),
+    errors: TOO_MANY_DRAWN,
+};
 
 fn srandmember(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let count = match words.len() {
@@ -284,7 +308,7 @@ then removed: for a moment both sets may have it. Of several that move the same 
 static MOVED: ObjectReply = ObjectReply::new("smove", Shape::Number);
 fn smove(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     let keys = Keys::within(words, 1, 3)?;
-    let steps = Box::new(MoveMember::new(member(words.get(3))?));
+    let steps = Box::new(MoveMember::new(looked_for(words.get(3))));
     Ok(Request::Steps { keys, steps, form: ReplyForm::Object(&MOVED) })
 }
 

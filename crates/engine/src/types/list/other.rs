@@ -141,11 +141,11 @@ impl Lists {
             }
             _ => None,
         };
-        // It is not evicted meanwhile, but it may move.
-        store.making_room.source = store.found(on.key, on.hash).map(|found| found.slot.slot);
         let target = find(store, other)?;
+        // Neither is evicted meanwhile, but both may move.
+        store.keep_both(other, on);
         let pushed = self.push(store, (other, target), to, items).status;
-        store.making_room.source = None;
+        store.keep_both(on, other);
         match (pushed, rest) {
             (Status::Ok, Some(slot)) => {
                 let entry = entry_of(on, ListCommand::Keep { from: first, keep });

@@ -226,9 +226,10 @@ impl Bins {
         let mut change = Change::begin(*self);
         for member in members {
             change.add(store, root, member);
-        }
-        while change.after.wants_split() {
-            change.split(store, root);
+            // At once: members that come to a full bin would stay parts of their own.
+            while change.after.wants_split() {
+                change.split(store, root);
+            }
         }
         self.make((store, root), change, entry, now)
     }

@@ -299,14 +299,17 @@ impl Sets {
         let mut list = Vec::new();
         Items::push(&mut list, member);
         let members = Items::parse(&list).expect("just made");
+        store.keep_both(to, on);
         let added = self.add(store, (to, other), members);
         if added.status != Status::Ok {
             return added;
         }
         // Making room may have moved records.
+        store.keep_both(on, to);
         let held = Self::find(store, on).ok().flatten();
         let removed = self.remove(store, (on, held), members);
         if removed.status != Status::Ok && added.number == 1 {
+            store.keep_both(to, on);
             let other = Self::find(store, to).ok().flatten();
             self.remove(store, (to, other), members);
         }

@@ -5,6 +5,9 @@
 //! begin at once ([`PartsRead`]), and rest. If one of the others changes meanwhile, the lookups end:
 //! what is left of the base goes into a table, and the others are read from beginning to end. A
 //! union goes through a table from the start.
+//!
+//! A turn is bounded however many sets there are: by the members that it reads, and by their
+//! lookups. A key that is named several times is read once.
 
 use super::bins::{LOOKUPS, Members};
 use super::held::Sets;
@@ -18,6 +21,7 @@ use remora_layout::limits::{COMBINE_TURN_MEMBERS, MAX_REPLY_BYTES, PARTS_TURN_BY
 use remora_protocol::Items;
 use remora_protocol::message::Status;
 use remora_protocol::set::{Combination, Others, packs};
+use std::collections::BTreeSet;
 
 /// One of the sets.
 struct Source {
@@ -59,6 +63,18 @@ enum Stage {
     Union(usize),
 }
 
+/// Members that were read from the base and are being looked up.
+#[derive(Default)]
+struct Lot {
+    list: Vec<u8>,
+    /// Where the member stands that is next.
+    at: usize,
+    /// The other in which that is looked up next: the ones before it have said yes.
+    other: usize,
+    /// No members come after these.
+    is_last: bool,
+}
+
 /// See the module's text.
 pub(super) struct Combining {
     how: Combination,
@@ -66,6 +82,7 @@ pub(super) struct Combining {
     /// The base first.
     sources: Vec<Source>,
     stage: Stage,
+    lot: Lot,
     table: Found,
     /// Members of the result so far.
     count: u64,
@@ -116,6 +133,13 @@ impl Source {
         }
     }
 
+    /// Bytes that were copied for it.
+    fn copied_bytes(&self) -> usize {
+        let list = if let Left::Made(list, _) = &self.left { list.len() } else { 0 };
+        let packed = if let Lookup::Packed(packed) = &self.lookup { packed.len() } else { 0 };
+        list + packed
+    }
+
     /// Whether lookups find what was there when the read began.
     fn is_unchanged<J: Journal>(&self, sets: &Sets, store: &Store<J>) -> bool {
         let Lookup::Parts(root, changes) = self.lookup else { return true };
@@ -144,7 +168,8 @@ impl Combining {
     /// Begins a read; also gives the hashes of the other keys.
     ///
     /// # Errors
-    /// A key is of another type.
+    /// A key is of another type; or so many small sets are named that their copies would be longer
+    /// than a reply.
     pub fn begin<J: Journal>(
         sets: &Sets,
         store: &mut Store<J>,
@@ -152,17 +177,30 @@ impl Combining {
         (how, others, count_to): (Combination, Others<'_>, Option<u64>),
     ) -> Result<(Self, Vec<KeyHash>), Status> {
         let mut all = vec![on];
-        all.extend(others.keys().map(|key| {
-            let hash = KeyHash::within(on.hash.database(), key, store.options.hash_seed);
-            On { key, hash, ..on }
-        }));
+        let (mut named, mut takes_itself) = (BTreeSet::from([on.key]), false);
+        for key in others.keys() {
+            if named.insert(key) {
+                let hash = KeyHash::within(on.hash.database(), key, store.options.hash_seed);
+                all.push(On { key, hash, ..on });
+            }
+            takes_itself |= key == on.key && others.before().is_none();
+        }
         let mut sources = Vec::with_capacity(all.len() + 1);
         if let Some(before) = others.before() {
             sources.push(Source::made(before.to_vec(), Lookup::None));
         }
+        let mut copied = 0;
         for on in &all {
             let held = Sets::find(store, *on)?;
-            sources.push(Source::of(sets, store, held));
+            let source = Source::of(sets, store, held);
+            copied += source.copied_bytes();
+            if copied > MAX_REPLY_BYTES {
+                return Err(Status::TooLarge);
+            }
+            sources.push(source);
+        }
+        if how == Combination::Diff && takes_itself {
+            sources = vec![Source::made(Vec::new(), Lookup::None)];
         }
         if how == Combination::Inter && others.before().is_none() {
             sources.sort_by_key(|source| source.members);
@@ -172,14 +210,16 @@ impl Combining {
             Combination::Inter | Combination::Diff => Stage::Lookups,
         };
         let table = Found::new(on.hash.0);
-        let combining = Self { how, count_to, sources, stage, table, count: 0 };
+        let lot = Lot::default();
+        let combining = Self { how, count_to, sources, stage, lot, table, count: 0 };
         Ok((combining, all.iter().skip(1).map(|on| on.hash).collect()))
     }
 
     /// Continues for one turn.
     ///
     /// # Errors
-    /// Too much has changed since it began, or the result is too long for a reply.
+    /// Too much has changed since it began: `Outrun`, also if what is left of the base is then
+    /// longer than a reply. The result is too long for a reply: `TooLarge`.
     pub fn turn<J: Journal>(
         &mut self,
         sets: &Sets,
@@ -191,8 +231,13 @@ impl Combining {
         if is_enough {
             self.count = self.count_to.unwrap_or_default();
         }
-        if found.len().max(self.table.bytes()) > MAX_REPLY_BYTES {
+        if found.len() > MAX_REPLY_BYTES {
             return Err(Status::TooLarge);
+        }
+        if self.table.bytes() > MAX_REPLY_BYTES {
+            // A union's table is its result; others need one only beside changes.
+            let is_result = self.how == Combination::Union;
+            return Err(if is_result { Status::TooLarge } else { Status::Outrun });
         }
         let gives_value = self.count_to.is_none();
         let (ended, number) = (has_ended || is_enough, self.count as i64);
@@ -258,25 +303,49 @@ impl Combining {
         store: &Store<J>,
         found: &mut Vec<u8>,
     ) -> Result<bool, Status> {
-        let Some((base, others)) = self.sources.split_first_mut() else { return Ok(true) };
+        let Self { how, count_to, sources, stage, lot, table, count } = self;
+        let Some((base, others)) = sources.split_first_mut() else { return Ok(true) };
         if !others.iter().all(|of| of.is_unchanged(sets, store)) {
-            self.stage = Stage::Gather;
+            table.add_all(&lot.list[lot.at..], |_| {});
+            *stage = if lot.is_last { Stage::Mark(1) } else { Stage::Gather };
+            *lot = Lot::default();
             return Ok(false);
         }
-        let mut list = Vec::new();
-        let ended = base.left.read(store, &mut list)?;
-        let wanted = self.how == Combination::Inter;
-        let members = Items::parse(&list).ok_or(Status::Malformed)?;
-        let (mut members, mut some) = (members.iter().flatten(), Vec::with_capacity(LOOKUPS));
+        if lot.at == lot.list.len() && !lot.is_last {
+            lot.list.clear();
+            lot.at = 0;
+            lot.is_last = base.left.read(store, &mut lot.list)?;
+        }
+        let wanted = *how == Combination::Inter;
+        // Beside many sets a turn may end within the lookups of one member.
+        let at_once = if others.len() * LOOKUPS <= COMBINE_TURN_MEMBERS { LOOKUPS } else { 1 };
+        let (mut lookups, mut some) = (COMBINE_TURN_MEMBERS, Vec::with_capacity(LOOKUPS));
         loop {
+            let mut rest = &lot.list[lot.at..];
             some.clear();
-            some.extend(members.by_ref().take(LOOKUPS));
-            if some.is_empty() {
-                return Ok(ended);
+            while some.len() < at_once
+                && let Some((member, behind)) = Items::split(rest)
+            {
+                some.push(member.ok_or(Status::Malformed)?);
+                rest = behind;
             }
-            others.iter().for_each(|of| of.keep(sets, store, &mut some, wanted));
+            if some.is_empty() {
+                return Ok(lot.is_last);
+            }
+            while !some.is_empty() && lot.other < others.len() {
+                if lookups == 0 && at_once == 1 {
+                    return Ok(false);
+                }
+                lookups = lookups.saturating_sub(some.len());
+                others[lot.other].keep(sets, store, &mut some, wanted);
+                lot.other += 1;
+            }
             for member in &some {
-                tell(member, (self.count_to.is_none(), &mut self.count), found);
+                tell(member, (count_to.is_none(), &mut *count), found);
+            }
+            (lot.at, lot.other) = (lot.list.len() - rest.len(), 0);
+            if lookups == 0 {
+                return Ok(false);
             }
         }
     }

@@ -6,7 +6,7 @@ use remora_layout::kind::Kind;
 use remora_layout::limits::MAX_COMMAND_MEMBERS;
 use remora_protocol::Items;
 use remora_protocol::message::Status;
-use remora_protocol::set::{Combination, Others, SetCommand};
+use remora_protocol::set::{Combination, MAX_SET_MEMBER_BYTES, Others, SetCommand};
 use std::collections::VecDeque;
 
 /// The sets of several keys become one. Each shard combines what the shards before it have found with the
@@ -143,7 +143,8 @@ impl Steps for MoveMember {
         let members = Items::parse(&self.member).expect("made by new");
         let member = members.iter().flatten().next().expect("it has one");
         match answer.map(|reply| self.after(reply.status, reply.number)) {
-            None if is_one_shard(keys) => {
+            // A member that is too long for any set is looked for, and not moved.
+            None if is_one_shard(keys) && member.len() <= MAX_SET_MEMBER_BYTES => {
                 let mut to_and_member = Vec::new();
                 Items::push(&mut to_and_member, &keys[1].key);
                 to_and_member.extend_from_slice(&self.member);
