@@ -58,8 +58,7 @@ const SORT: CommandSpec = CommandSpec {
     keys: KeyPlaces { others: &[OF_PATTERNS, DESTINATION], ..KeyPlaces::one(&["RO", "access"]) },
     categories: &["set", "sortedset", "list", "dangerous"],
     group: Group::GENERIC,
-    summary: "Sorts the elements of a list or of a set, by themselves or by the values of other keys; \
-returns or stores them.",
+    summary: "Sorts elements of a list or set, by themselves or by values of other keys; may store them.",
     complexity: "O(N+M*log(M)) where N is the number of elements, and M those that are sorted; a look \
 for each value that BY and GET name",
     notes: "The elements are those of one moment. The values that BY and GET name may lie in any shard; \

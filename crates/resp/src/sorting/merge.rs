@@ -137,7 +137,7 @@ mod tests {
             // Each turn does about its share: runs are formed once, then merged some times.
             let cost = 2 * u64::from(count) / u64::from(runs) + 1;
             assert!(turns <= 10 * cost, "{turns} turns for {count}");
-            assert!(turns >= cost / 2, "{turns} turns for {count}");
+            assert!(turns + 1 >= cost / 2, "{turns} turns for {count}");
         }
     }
 }
