@@ -11,8 +11,7 @@ use remora_arena::{
 };
 use remora_layout::chain::{
     CHAIN_STATE_BYTES, CHUNK_HEADER_BYTES, ChunkHome, ChunkRef, ChunkShape, chunk_lengths,
-    chunk_word, encoded, entries_sum, entry_sum, first_bytes, head_sum, state_word, verify_chunk,
-    verify_state,
+    chunk_word, encoded, entries_sum, entry_sum, head_sum, state_word, verify_chunk, verify_state,
 };
 use remora_layout::kind::Kind;
 use remora_layout::limits::{CHUNK_BYTES, SLOT_UNIT_BYTES};
@@ -781,13 +780,9 @@ fn bytes_of(slots: &Slots, chunks: &Directory) -> u64 {
     chunks.iter().map(|place| slots.bytes_of(slot(place))).sum()
 }
 
-/// The bytes of each of some encoded entries.
+/// The bytes of each of some encoded entries, as far as they are whole ([`encoded`]).
 pub fn lengths_of_entries(entries: &[u8], lengths: &mut Vec<u32>) {
-    let mut rest = entries;
-    while let Some(bytes) = first_bytes(rest) {
-        lengths.push(bytes as u32);
-        rest = &rest[bytes..];
-    }
+    lengths.extend(encoded(entries).map(|entry| entry.len() as u32));
 }
 
 /// Releases up to `most` chunks that have left their chain. Returns true once there are none.
