@@ -44,4 +44,9 @@ pub trait Operation<'a>: Copy {
     fn is_long(&self) -> bool {
         false
     }
+
+    /// Whether it may have several replies: it is long, or the shard finds that only with the answer.
+    fn may_have_parts(&self) -> bool {
+        self.is_long()
+    }
 }

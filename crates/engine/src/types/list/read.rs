@@ -77,22 +77,25 @@ impl Lists {
         (chunks, skip)
     }
 
-    /// Gives a range at once.
+    /// Gives a range at once. `NeedsBuffer` if it has more bytes than `most_bytes`: not more of them
+    /// are copied.
     pub(super) fn range<'s, J: Journal>(
         &'s mut self,
         store: &Store<J>,
         held: Option<Held>,
-        start: i64,
-        stop: i64,
+        (start, stop): (i64, i64),
+        most_bytes: usize,
     ) -> Reply<'s> {
         let mut found = std::mem::take(&mut self.reply);
         found.clear();
         let length = held.map_or(0, |held| self.length(store, held));
         let (from, count) = range(length, start, stop).unwrap_or((0, 0));
+        let mut is_whole = true;
         match held.filter(|_| count > 0) {
             None => {}
             Some(Held::Whole(of)) => {
-                push_texts(packed_of(store, of), (from as usize, count as usize), &mut found);
+                let some = (from as usize, count as usize);
+                is_whole = push_texts(packed_of(store, of), some, most_bytes, &mut found).is_some();
             }
             Some(Held::Chain(of)) => {
                 let chain = &self.listed(of.slot.slot).chain;
@@ -100,12 +103,20 @@ impl Lists {
                 let (mut at, mut left) = (Some(first), count as usize);
                 while let Some(here) = at.filter(|_| left > 0) {
                     let all = chain.entries(&store.owner, here);
-                    left -= push_texts(all, (std::mem::take(&mut skip), left), &mut found);
+                    let some = (std::mem::take(&mut skip), left);
+                    let Some(given) = push_texts(all, some, most_bytes, &mut found) else {
+                        is_whole = false;
+                        break;
+                    };
+                    left -= given;
                     at = chain.directory().next(here);
                 }
             }
         }
         self.reply = found;
+        if !is_whole {
+            return Reply::status(Status::NeedsBuffer);
+        }
         Reply { value: Some(&self.reply), ..Reply::number(count as i64) }
     }
 
@@ -186,15 +197,24 @@ impl Reading {
 }
 
 /// Appends the texts of some entries, without so many at first, and so many after that. Gives how
-/// many there were.
-fn push_texts(all: &[u8], (skip, most): (usize, usize), found: &mut Vec<u8>) -> usize {
+/// many there were; `None` if `found` would have more than `most_bytes`.
+fn push_texts(
+    all: &[u8],
+    (skip, most): (usize, usize),
+    most_bytes: usize,
+    found: &mut Vec<u8>,
+) -> Option<usize> {
     let (mut buffer, mut given) = (TextBuffer::default(), 0);
     let skipped: usize = encoded(all).take(skip).map(<[u8]>::len).sum();
     for entry in entries(&all[skipped..]).take(most) {
-        Items::push(found, entry.text(&mut buffer));
+        let text = entry.text(&mut buffer);
+        if found.len() + Items::bytes_of(text.len()) > most_bytes {
+            return None;
+        }
+        Items::push(found, text);
         given += 1;
     }
-    given
+    Some(given)
 }
 
 impl How {
@@ -202,7 +222,8 @@ impl How {
     fn take(&mut self, all: &[u8], found: &mut Vec<u8>, items: &mut u64) -> bool {
         match self {
             Self::Give { skip, left } => {
-                *left -= push_texts(all, (std::mem::take(skip), *left as usize), found) as u64;
+                let some = (std::mem::take(skip), *left as usize);
+                *left -= push_texts(all, some, usize::MAX, found).map_or(0, |given| given as u64);
                 *left == 0
             }
             Self::Find { wanted, how, next, passed, compared } => {

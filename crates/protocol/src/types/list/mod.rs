@@ -59,7 +59,7 @@ pub enum ListCommand<'a> {
     /// `number` is that of the elements.
     Length,
     /// The elements of a range, as [`Items`], as they were when the read began; `number` counts
-    /// them. Answered in turns if it is long.
+    /// them. Answered in turns if it is long, in elements or in bytes.
     Range {
         /// Index of the first one.
         start: i64,
@@ -404,6 +404,10 @@ impl<'a> Operation<'a> for ListCommand<'a> {
             Self::Position { .. } | Self::Insert { .. } | Self::Remove { .. } => true,
             _ => false,
         }
+    }
+
+    fn may_have_parts(&self) -> bool {
+        self.is_long() || matches!(self, Self::Range { .. })
     }
 }
 
