@@ -14,7 +14,7 @@ use remora_layout::limits::{KEPT_PARTS_SHARE, LIST_TURN_BYTES};
 use remora_protocol::list::{Search, range};
 use remora_protocol::message::Status;
 use remora_protocol::{Items, Reply};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -49,25 +49,20 @@ impl Lists {
         is_reverse: bool,
     ) -> (Arc<Mutex<Chunks>>, usize) {
         self.reads.most = store.owner.region_bytes() as u64 / KEPT_PARTS_SHARE;
-        let total = Arc::clone(&self.reads.bytes);
-        let (left, kept) = (VecDeque::new(), BTreeMap::new());
-        let mut chunks = Chunks { left, slots: None, kept, bytes: 0, total, is_broken: false };
-        let mut skip = 0;
-        match held.filter(|_| count > 0) {
-            None => {}
-            Some(Held::Whole(found)) => {
-                chunks.left.push_back(0);
-                chunks.kept.insert(0, packed_of(store, found).into());
-                skip = from as usize;
-            }
-            Some(Held::Chain(found)) => {
-                let directory = self.listed(found.slot.slot).chain.directory();
-                let (first, number) = directory.find(from).expect("there are so many");
-                (skip, chunks.left) = (number, directory.slots(first, number as u64 + count));
-            }
+        let (mut left, mut skip) = (VecDeque::new(), 0);
+        if let Some(Held::Chain(found)) = held.filter(|_| count > 0) {
+            let directory = self.listed(found.slot.slot).chain.directory();
+            let (first, number) = directory.find(from).expect("there are so many");
+            (skip, left) = (number, directory.slots(first, number as u64 + count));
         }
         if is_reverse {
-            chunks.left.make_contiguous().reverse();
+            left.make_contiguous().reverse();
+        }
+        let mut chunks = Chunks::new(left, &self.reads);
+        if let Some(Held::Whole(found)) = held.filter(|_| count > 0) {
+            chunks.left.push_back(0);
+            chunks.kept.insert(0, packed_of(store, found).into());
+            skip = from as usize;
         }
         let chunks = Arc::new(Mutex::new(chunks));
         if let Some(Held::Chain(found)) = held {
@@ -180,9 +175,7 @@ impl Reading {
                 chunks.bytes -= kept.len() as u64;
                 chunks.total.fetch_sub(kept.len() as u64, Ordering::Relaxed);
             }
-            if let Some(slots) = &mut chunks.slots {
-                slots.remove(&slot);
-            }
+            chunks.slots.remove(&slot);
             let all = match &kept {
                 Some(kept) => kept,
                 None => chunk_entries(owner, slot),
