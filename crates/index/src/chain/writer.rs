@@ -14,7 +14,7 @@ use remora_layout::chain::{
     chunk_word, encoded, entries_sum, entry_sum, head_sum, state_word, verify_chunk, verify_state,
 };
 use remora_layout::kind::Kind;
-use remora_layout::limits::{CHUNK_BYTES, SLOT_UNIT_BYTES};
+use remora_layout::limits::{CHUNK_BYTES, CHUNK_READ_BYTES, SLOT_UNIT_BYTES};
 use remora_layout::node::{CheckedPart, Home, NODE_CHECKED_FROM, NodeRef, Proof, word};
 use remora_layout::record::{CHECKED_FROM, Mutable, State};
 
@@ -602,6 +602,21 @@ impl Chain {
         let slot = slot_of(owner, self.directory.get(at).slot);
         CHUNK_HEADER_BYTES + made.len() <= slots.room(slot)
             && encoded(made).count() <= self.most_entries
+    }
+
+    /// Whether so many bytes of entries, in the place of a chunk's own, would leave more than half of
+    /// its slot idle. The chunks at the ends may be idle, for what will be pushed, unless they are
+    /// longer than they are made for that.
+    pub fn would_be_idle<J: Journal>(
+        &self,
+        (owner, slots): (&Owner<J>, &Slots),
+        at: At,
+        bytes: usize,
+    ) -> bool {
+        let slot = slot_of(owner, self.directory.get(at).slot);
+        let is_end = [End::Front, End::Back].map(|end| self.chunk_at(end)).contains(&Some(at));
+        let room = slots.room(slot);
+        2 * (CHUNK_HEADER_BYTES + bytes) < room && (!is_end || room > CHUNK_READ_BYTES)
     }
 
     /// Writes a chunk anew in its place: it has room for these entries ([`Chain::fits`]).
