@@ -101,7 +101,7 @@ pub enum ListCommand<'a> {
         /// Index of the last one.
         stop: i64,
     },
-    /// The indexes of elements that equal a value, eight bytes each; `number` counts them.
+    /// The indexes of elements that equal a value, as [`Items`] of decimal texts; `number` counts them.
     Position {
         /// What to look for.
         value: &'a [u8],
