@@ -34,6 +34,7 @@ const BAD_CALLS: &[&str] = &[
     "BLMPOP 0 1 a LEFT COUNT 0",
     "BLMPOP 0 1 a LEFT COUNT",
     "BLMPOP 0 1 a LEFT COUNT 1 COUNT 1",
+    "BLMPOP 0 1 a LEFT COUNT 0 COUNT 1",
     "BLMPOP 0 x a LEFT",
     "BLMPOP 0 -1 a LEFT",
     "BLMPOP 0 1 a LEFT FOO 1",

@@ -478,7 +478,7 @@ fn brings_pointer(command: &Command<'_>) -> bool {
 
 /// Whether a request may have several replies.
 pub(crate) fn is_search(command: &Command<'_>) -> bool {
-    matches!(command, Command::Of { request, .. } if request.is_long())
+    matches!(command, Command::Of { request, .. } if request.may_have_parts())
 }
 
 /// The header of a message that is not a separate request.

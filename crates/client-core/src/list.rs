@@ -123,7 +123,10 @@ impl OpenList {
         let timing = core.router.begin_key(&mut core.asker.endpoint, path, class)?;
         let found = match timing.route {
             Route::Ask => self.range_asked(core, (start, stop), cost)?,
-            Route::Read => self.range_read(core, (start, stop), cost)?,
+            Route::Read => {
+                let most = if path == Path::Read { u64::MAX } else { LIST_READ_CHUNKS };
+                self.range_read(core, (start, stop), most, cost)?
+            }
         };
         let Core { router, asker, .. } = &mut *core;
         router.end_key(&mut asker.endpoint, timing, class, found.served_by, &found.counts)?;
@@ -135,10 +138,12 @@ impl OpenList {
         &mut self,
         core: &mut Core,
         range: (i64, i64),
+        most_chunks: u64,
         mut cost: Counts,
     ) -> Result<ListItems, Error> {
         let Core { asker, directory, .. } = &mut *core;
-        let read = self.read_range((&mut asker.endpoint, directory), range, &mut cost)?;
+        let at = (&mut asker.endpoint, directory);
+        let read = self.read_range(at, range, most_chunks, &mut cost)?;
         let Some(items) = read else { return self.range_asked(core, range, cost) };
         asker.endpoint.staleness.conclude_reads();
         self.events.read += 1;

@@ -8,8 +8,9 @@ use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_log::{Entry, Log, LogKey, LogOptions, OwnedEntry};
 use remora_protocol::geo::{GeoCommand, Member, Members};
+use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Condition, Dumped};
+use remora_protocol::{Command, Condition, Dumped, Items};
 use remora_testing::Random;
 
 const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 9 };
@@ -121,6 +122,65 @@ fn an_entry_of_several_changes_is_carried_out() {
     assert_eq!(copy.apply(&entry(1, &operation).entry(), &Origin::WHOLE, NOW), Ok(Applied::Done));
     assert_eq!((copy.applied(0), copy.last_sequence()), (1, 3));
     copy.audit().unwrap();
+}
+
+/// The bytes of a list that lies whole in its record are those of another server, and need not encode
+/// entries. It can be added to until it has chunks.
+#[test]
+fn lists_of_any_bytes_are_changed() {
+    let mut done = 0;
+    for seed in 0..300 {
+        let mut random = Random::new(seed);
+        let mut copy = shard(100, 4 << 20, Eviction::None);
+        follow(&mut copy, false);
+        let value: Vec<u8> = match seed {
+            // The head of a text that is not there.
+            0 => vec![0x85],
+            _ => (0..random.within(1..40)).map(|_| random.bits() as u8).collect(),
+        };
+        let mut dump = Vec::new();
+        Dumped::push(&mut dump, Kind::LIST.whole(), 0, 0, &value);
+        let dumped = Dumped::parse(&dump).unwrap();
+        let restore = Command::Restore { key: b"l", dumped, replaces: true };
+        apply(&mut copy, &restore).unwrap();
+        for _ in 0..6 {
+            let text = vec![b'x'; random.below(300)];
+            let mut list = Vec::new();
+            (0..random.within(1..200))
+                .for_each(|_| Items::push(&mut list, &text[..text.len() / 9]));
+            let items = Items::parse(&list).unwrap();
+            let side = if random.one_in(2) { Side::Left } else { Side::Right };
+            let index = random.below(4) as u64;
+            let command = match random.below(5) {
+                0 => ListCommand::SetAt { index: index as i64, value: &text },
+                1 => ListCommand::InsertAt { index, value: &text },
+                2 => ListCommand::Keep { from: index, keep: random.below(200) as u64 },
+                3 if random.one_in(3) => ListCommand::RemoveAt { indexes: &[1, 0, 0, 0] },
+                _ => ListCommand::Push { side, if_there: false, items },
+            };
+            let change = Command::Of { key: b"l", request: command.request() };
+            done += u32::from(apply(&mut copy, &change).is_ok());
+            copy.digest();
+            copy.audit().unwrap();
+        }
+        copy.end_applying(u64::MAX >> 1).unwrap();
+        let hash = copy.hash(b"l");
+        let read = ListCommand::Range { start: 0, stop: -1 }.request();
+        let told = copy.execute(&Command::Of { key: b"l", request: read }, hash, NOW).status;
+        assert_eq!(told, Status::Ok);
+        assert_eq!(copy.execute(&Command::Del { key: b"l" }, hash, NOW).status, Status::Ok);
+        release(&mut copy);
+        copy.audit().unwrap();
+    }
+    assert!(done > 900, "{done}");
+}
+
+/// Carries the next entry of the log out.
+fn apply(copy: &mut Shard, command: &Command<'_>) -> Result<(), Status> {
+    let mut operation = Vec::new();
+    command.encode_into(0, &mut operation);
+    let next = entry(copy.applied(0) + 1, &operation);
+    copy.apply(&next.entry(), &Origin::WHOLE, NOW).map(drop).map_err(|_| Status::Malformed)
 }
 
 /// A record that says of itself what it is not would be taken for a tree, or for nothing.

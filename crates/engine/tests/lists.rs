@@ -48,7 +48,14 @@ fn push(shard: &mut Shard, key: &[u8], side: Side, items: &[Vec<u8>]) -> (Status
 }
 
 fn range(shard: &mut Shard, key: &[u8], start: i64, stop: i64) -> Vec<Vec<u8>> {
-    let (status, number, value) = of(shard, key, ListCommand::Range { start, stop });
+    let command = ListCommand::Range { start, stop };
+    let (status, number, value) = of(shard, key, command);
+    if status == Status::NeedsBuffer {
+        let mut read = shard.begin_read((key, shard.hash(key)), command.request(), NOW).unwrap();
+        let mut found = Vec::new();
+        while !shard.read_turn(&mut read, &mut found, NOW).unwrap().ended {}
+        return decoded(&found);
+    }
     assert_eq!(status, Status::Ok);
     let items = decoded(&value.unwrap());
     assert_eq!(number as usize, items.len());
@@ -444,6 +451,10 @@ fn between(shard: &mut Shard, list: &mut List, value: &[u8], random: &mut Random
             *list = all.range(range).cloned().collect();
         }
     }
+    if list.is_empty() {
+        push(shard, b"l", Side::Left, &[b"other".to_vec()]);
+        list.push_back(b"other".to_vec());
+    }
 }
 
 #[test]
@@ -515,6 +526,85 @@ fn a_long_list_takes_little_more_than_its_elements() {
     assert!(each < 15.75, "{each} bytes for each element");
     const { assert!(CHUNK_ENTRIES >= 95) };
     shard.audit().unwrap();
+}
+
+/// A range of few elements is copied in one step only if it has few bytes.
+#[test]
+fn a_short_range_of_long_elements_is_not_given_at_once() {
+    let mut shard = shard(64 << 20, Eviction::None);
+    let all: Vec<Vec<u8>> = (0..100u8).map(|at| vec![at; 100_000]).collect();
+    assert_eq!(push(&mut shard, b"l", Side::Right, &all).0, Status::Ok);
+    for (start, stop) in [(0, 99), (3, 3), (-2, -1)] {
+        let command = ListCommand::Range { start, stop };
+        let answer = of(&mut shard, b"l", command);
+        assert_eq!(answer, (Status::NeedsBuffer, 0, None));
+        let key = (&b"l"[..], shard.hash(b"l"));
+        let mut read = shard.begin_read(key, command.request(), NOW).unwrap();
+        let (mut found, mut turns) = (Vec::new(), 1);
+        while !shard.read_turn(&mut read, &mut found, NOW).unwrap().ended {
+            turns += 1;
+        }
+        assert!(turns > 10 || stop - start < 2, "{turns}");
+        assert_eq!(decoded(&found), part(&all.clone().into(), start, stop));
+    }
+}
+
+/// What reads under way know of the chunks that they are still to look at counts: too many of them
+/// are broken off, and others go on once those have ended.
+#[test]
+fn reads_that_would_need_too_much_are_broken_off() {
+    let mut shard = shard(4 << 20, Eviction::None);
+    let list = long(&mut shard, b"l", 40_000);
+    let request = ListCommand::Range { start: 0, stop: -1 }.request();
+    let key = (&b"l"[..], shard.hash(b"l"));
+    let begin = |shard: &mut Shard| {
+        let mut read = shard.begin_read(key, request, NOW).unwrap();
+        let mut found = Vec::new();
+        let turn = shard.read_turn(&mut read, &mut found, NOW).map(|turn| turn.ended);
+        (read, found, turn)
+    };
+    // Each change counts the heap anew.
+    let heap_bytes = |shard: &mut Shard| {
+        assert_eq!(push(shard, b"other", Side::Left, &[b"x".to_vec()]).0, Status::Ok);
+        shard.stats().heap_bytes
+    };
+    let heap = heap_bytes(&mut shard);
+    let mut reads = Vec::new();
+    let broken = (0..1_000).find_map(|number| match begin(&mut shard) {
+        (.., Err(status)) => Some((number, status)),
+        (read, found, _) => {
+            reads.push((read, found));
+            None
+        }
+    });
+    let (number, status) = broken.expect("one is broken off");
+    assert!(status == Status::Outrun && number > 20, "{number} {status:?}");
+    assert!(heap_bytes(&mut shard) > heap + (64 << 10));
+    // Those that began before go on.
+    let (mut read, mut found) = reads.swap_remove(7);
+    while !shard.read_turn(&mut read, &mut found, NOW).unwrap().ended {}
+    assert_eq!(decoded(&found), Vec::from(list));
+    drop((read, reads));
+    assert_eq!(begin(&mut shard).2, Ok(false));
+}
+
+/// Long elements that are replaced by short ones give their memory back.
+#[test]
+fn long_elements_that_become_short_leave_no_idle_slots() {
+    for bytes in [3_000, 8_000, 100_000] {
+        let mut shard = shard(64 << 20, Eviction::None);
+        let all: Vec<Vec<u8>> = (0..100u8).map(|at| vec![at; bytes]).collect();
+        assert_eq!(push(&mut shard, b"l", Side::Right, &all).0, Status::Ok);
+        let before = shard.used_bytes();
+        for index in 0..100 {
+            let set = of(&mut shard, b"l", ListCommand::SetAt { index, value: b"x" });
+            assert_eq!(set.0, Status::Ok);
+        }
+        release_all(&mut shard);
+        assert_eq!(range(&mut shard, b"l", 0, -1), vec![b"x".to_vec(); 100]);
+        assert!(shard.used_bytes() < before / 4, "{} of {before}", shard.used_bytes());
+        shard.audit().unwrap();
+    }
 }
 
 /// A cut of a long list is one step; its memory comes back in turns.

@@ -3,7 +3,7 @@
 use crate::store::{REGION, SECRET, Store, plain_hash};
 use remora_arena::{NoJournal, Slot, lengths_of, publish_live, write_root};
 use remora_index::chain::{
-    Chain, ChainRef, Directory, End, Range, Run, lengths_of_entries, release_dropped,
+    AskReason, Chain, ChainRef, Directory, End, Range, Run, lengths_of_entries, release_dropped,
 };
 use remora_layout::chain::{CHAIN_STATE_BYTES, Entry, encoded};
 use remora_layout::kind::Kind;
@@ -36,7 +36,11 @@ impl Fixture {
     }
 
     fn with_chunks_of(most_entries: usize) -> Self {
-        let mut store = Store::new(4 << 20, 16, plain_hash, NoJournal);
+        Self::within(Store::new(4 << 20, 16, plain_hash, NoJournal), most_entries)
+    }
+
+    /// A chain of its own in a store that may have others.
+    fn within(mut store: Store<NoJournal>, most_entries: usize) -> Self {
         let bytes = state_offset(KEY.len()) + CHAIN_STATE_BYTES;
         let root = store.slots.allocate(&mut store.owner, bytes, 0).unwrap();
         write_root(&mut store.owner, SECRET, REGION, root, (Kind::LIST, KEY), CHAIN_STATE_BYTES, 0);
@@ -335,7 +339,44 @@ fn a_chunk_of_another_chain_is_not_taken() {
     let mut walk = Range::begin(chain, 0, 5);
     let want = walk.next_want().unwrap();
     fixture.cut(40, 0);
-    fixture.push(End::Back, &items);
-    let bytes = bytes_at(&fixture.store, want.offset, want.bytes);
+    let mut other = Fixture::within(fixture.store, MOST_ENTRIES);
+    let has_slot = |other: &Fixture| {
+        let places = other.chain.directory().iter();
+        places
+            .map(|place| u64::from(place.slot))
+            .any(|of| of * SLOT_UNIT_BYTES as u64 == want.offset)
+    };
+    while !has_slot(&other) {
+        assert!(other.model.len() < 4_000, "the slot is not used again");
+        other.push(End::Back, &items);
+    }
+    let bytes = bytes_at(&other.store, want.offset, want.bytes);
     assert_eq!(walk.feed(want, &bytes, Proof::Checksum), Step::Restart);
+}
+
+/// Chunks of long entries have few of them: how many there are to walk is not known before.
+#[test]
+fn a_walk_ends_at_the_most_chunks_that_it_may_fetch() {
+    let mut fixture = Fixture::new();
+    let items: Vec<Vec<u8>> = (0..40u8).map(|at| vec![at; 3_000]).collect();
+    fixture.push(End::Back, &items);
+    let chain = fixture.reference();
+    let chunks = fixture.chain.directory().chunks() as u64;
+    for most in [1, 3, chunks - 1, chunks] {
+        let mut walk = Range::begin(chain, 0, 40).within(most);
+        let mut fetched = 0;
+        let end = loop {
+            let want = walk.next_want().unwrap();
+            fetched += 1;
+            let bytes = bytes_at(&fixture.store, want.offset, want.bytes);
+            match walk.feed(want, &bytes, Proof::Checksum) {
+                Step::More => {}
+                end => break end,
+            }
+        };
+        assert_eq!(fetched, most);
+        let is_enough = most == chunks;
+        let expected = if is_enough { Step::Found(()) } else { Step::Ask(AskReason::TooFar) };
+        assert_eq!(end, expected, "{most} of {chunks}");
+    }
 }

@@ -306,7 +306,7 @@ impl LargeJobs {
 
     /// Executes a command of one step ([`is_one_step`]) for a connection of the
     /// shard's own thread that waits for nothing else of this shard, and for which
-    /// nothing is under way ([`LargeJobs::is_free`]).
+    /// nothing is under way ([`LargeJobs::is_free`]). A read may turn out [too long](is_too_long).
     #[inline]
     pub fn execute_here<'s, J: Journal>(
         &mut self,
@@ -317,7 +317,7 @@ impl LargeJobs {
     ) -> Here<'s> {
         let outcome = shard.execute_or_stream(command, hash, now);
         if let Outcome::Reply(reply) = outcome
-            && (reply.wait == 0 || may_hold)
+            && (reply.wait == 0 || may_hold || is_too_long(command, &reply))
         {
             return Here::Reply(reply);
         }
@@ -533,14 +533,9 @@ fn begin_command<J: Journal>(
                 Err(status) => Outcome::Reply(Reply::status(status)),
             }
         }
-        Ok((database, command @ Command::Of { key, request }, _)) if request.is_long() => {
-            match shard.begin_read((key, hash_of(shard, database, &command)), request, now) {
-                Ok(read) => {
-                    let work = Work::Read { read, found: Vec::new(), most, wait: 0 };
-                    return advance(shard, LargeJob { token, work }, replies, now);
-                }
-                Err(reply) => Outcome::Reply(reply),
-            }
+        Ok((database, command @ Command::Of { request, .. }, _)) if request.is_long() => {
+            let hash = hash_of(shard, database, &command);
+            return begin_long(shard, (&command, hash), (token, most), replies, now);
         }
         Ok((database, command @ Command::Elements { key, start, stop }, _)) => {
             let at = (key, hash_of(shard, database, &command));
@@ -569,11 +564,42 @@ fn begin_command<J: Journal>(
         }
         Ok((database, command, _)) => {
             let hash = hash_of(shard, database, &command);
-            shard.execute_or_stream(&command, hash, now)
+            match shard.execute_or_stream(&command, hash, now) {
+                Outcome::Reply(reply) if is_too_long(&command, &reply) => {
+                    return begin_long(shard, (&command, hash), (token, most), replies, now);
+                }
+                outcome => outcome,
+            }
         }
         Err((status, _)) => Outcome::Reply(Reply::status(status)),
     };
     answer(outcome, token, replies)
+}
+
+/// Whether a read that was executed in one step is too long for that: nothing was given. It is to be
+/// begun as a job.
+#[inline]
+pub fn is_too_long(command: &Command<'_>, reply: &Reply<'_>) -> bool {
+    reply.status == Status::NeedsBuffer
+        && matches!(command, Command::Of { request, .. } if request.may_have_parts())
+}
+
+/// Begins an operation that goes in turns, and makes its first turn.
+fn begin_long<J: Journal>(
+    shard: &mut Shard<J>,
+    (command, hash): (&Command<'_>, KeyHash),
+    (token, most): (Token, usize),
+    replies: &mut Replies,
+    now: Now,
+) -> Option<LargeJob> {
+    let Command::Of { key, request } = *command else { return None };
+    match shard.begin_read((key, hash), request, now) {
+        Ok(read) => {
+            let work = Work::Read { read, found: Vec::new(), most, wait: 0 };
+            advance(shard, LargeJob { token, work }, replies, now)
+        }
+        Err(reply) => answer(Outcome::Reply(reply), token, replies),
+    }
 }
 
 /// Sends a reply, or begins to copy its value.

@@ -50,11 +50,12 @@ fn texts(entries: &[u8]) -> Vec<Vec<u8>> {
 
 impl OpenList {
     /// Reads a range, by the known state of its list, otherwise from the bucket on. `None` if only
-    /// the owner knows.
+    /// the owner knows, or if it takes more chunks than that.
     pub(super) fn read_range(
         &mut self,
         (endpoint, directory): (&mut Endpoint, &mut Directory),
         (start, stop): (i64, i64),
+        most_chunks: u64,
         cost: &mut Counts,
     ) -> Result<Option<Vec<Vec<u8>>>, Error> {
         cost.hits = u64::from(!matches!(self.held, Held::Unknown));
@@ -69,7 +70,8 @@ impl OpenList {
                     self.read_whole((endpoint, directory), pointer, (start, stop), cost)?
                 }
                 Held::Chain(chain) => {
-                    self.walk((endpoint, directory), chain, (start, stop), cost)?
+                    let range = (start, stop, most_chunks);
+                    self.walk((endpoint, directory), chain, range, cost)?
                 }
             };
             match tried {
@@ -133,11 +135,11 @@ impl OpenList {
         &mut self,
         (endpoint, directory): (&mut Endpoint, &mut Directory),
         mut chain: ChainRef,
-        (start, stop): (i64, i64),
+        (start, stop, most_chunks): (i64, i64, u64),
         cost: &mut Counts,
     ) -> Result<Tried, Error> {
         let region = self.shard as u32;
-        let mut walk = Range::begin(chain, 0, 0);
+        let mut walk = Range::begin(chain, 0, 0).within(most_chunks);
         // Bounded: a walk begins again a bounded number of times.
         loop {
             if !self.is_durable((endpoint, directory), &chain.state, cost)? {

@@ -85,6 +85,8 @@ pub enum AskReason {
     TooManyRestarts,
     /// Chunks were being changed too often.
     TooManyRetries,
+    /// It would meet more chunks than it may.
+    TooFar,
     /// An entry is too long to be read, or the bytes are no chain.
     Broken,
 }
@@ -104,6 +106,7 @@ pub struct Range {
     found: Vec<Vec<u8>>,
     entries: u64,
     chunks: u64,
+    most_chunks: u64,
     restarts: u32,
     retries: u32,
 }
@@ -122,11 +125,18 @@ impl Range {
             found: Vec::new(),
             entries: 0,
             chunks: 0,
+            most_chunks: u64::MAX,
             restarts: 0,
             retries: 0,
         };
         walk.start();
         walk
+    }
+
+    /// It is not to fetch more chunks than this from its beginning, or a restart, on: chunks of long
+    /// entries have few of them.
+    pub fn within(self, most_chunks: u64) -> Self {
+        Self { most_chunks, ..self }
     }
 
     /// From now on it walks to this range, under the state that it knows. Before its first want, and
@@ -219,6 +229,9 @@ impl Walk for Range {
         // No chunk is empty, so that a chain has no more of them than entries.
         if self.next.is_none() || self.chunks > self.chain.state.length {
             return Step::Restart;
+        }
+        if self.chunks >= self.most_chunks {
+            return Step::Ask(AskReason::TooFar);
         }
         Step::More
     }

@@ -11,11 +11,10 @@ use remora_arena::{
 };
 use remora_layout::chain::{
     CHAIN_STATE_BYTES, CHUNK_HEADER_BYTES, ChunkHome, ChunkRef, ChunkShape, chunk_lengths,
-    chunk_word, encoded, entries_sum, entry_sum, first_bytes, head_sum, state_word, verify_chunk,
-    verify_state,
+    chunk_word, encoded, entries_sum, entry_sum, head_sum, state_word, verify_chunk, verify_state,
 };
 use remora_layout::kind::Kind;
-use remora_layout::limits::{CHUNK_BYTES, SLOT_UNIT_BYTES};
+use remora_layout::limits::{CHUNK_BYTES, CHUNK_READ_BYTES, SLOT_UNIT_BYTES};
 use remora_layout::node::{CheckedPart, Home, NODE_CHECKED_FROM, NodeRef, Proof, word};
 use remora_layout::record::{CHECKED_FROM, Mutable, State};
 
@@ -605,6 +604,21 @@ impl Chain {
             && encoded(made).count() <= self.most_entries
     }
 
+    /// Whether so many bytes of entries, in the place of a chunk's own, would leave more than half of
+    /// its slot idle. The chunks at the ends may be idle, for what will be pushed, unless they are
+    /// longer than they are made for that.
+    pub fn would_be_idle<J: Journal>(
+        &self,
+        (owner, slots): (&Owner<J>, &Slots),
+        at: At,
+        bytes: usize,
+    ) -> bool {
+        let slot = slot_of(owner, self.directory.get(at).slot);
+        let is_end = [End::Front, End::Back].map(|end| self.chunk_at(end)).contains(&Some(at));
+        let room = slots.room(slot);
+        2 * (CHUNK_HEADER_BYTES + bytes) < room && (!is_end || room > CHUNK_READ_BYTES)
+    }
+
     /// Writes a chunk anew in its place: it has room for these entries ([`Chain::fits`]).
     pub fn rewrite<J: Journal>(
         &mut self,
@@ -781,13 +795,9 @@ fn bytes_of(slots: &Slots, chunks: &Directory) -> u64 {
     chunks.iter().map(|place| slots.bytes_of(slot(place))).sum()
 }
 
-/// The bytes of each of some encoded entries.
+/// The bytes of each of some encoded entries, as far as they are whole ([`encoded`]).
 pub fn lengths_of_entries(entries: &[u8], lengths: &mut Vec<u32>) {
-    let mut rest = entries;
-    while let Some(bytes) = first_bytes(rest) {
-        lengths.push(bytes as u32);
-        rest = &rest[bytes..];
-    }
+    lengths.extend(encoded(entries).map(|entry| entry.len() as u32));
 }
 
 /// Releases up to `most` chunks that have left their chain. Returns true once there are none.

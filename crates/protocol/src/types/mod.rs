@@ -113,6 +113,15 @@ macro_rules! types {
                     $(Self::$type(command) => command.has_other_keys(),)*
                 }
             }
+
+            /// Whether it may have several replies: it is long, or a read whose answer may be too long
+            /// for one step. The shard says `NeedsBuffer` then, and it is begun as a long one.
+            #[inline]
+            pub fn may_have_parts(&self) -> bool {
+                match self {
+                    $(Self::$type(command) => command.may_have_parts(),)*
+                }
+            }
         }
     };
 }

@@ -49,4 +49,9 @@ pub trait Operation<'a>: Copy {
     fn has_other_keys(&self) -> bool {
         false
     }
+
+    /// Whether it may have several replies: it is long, or the shard finds that only with the answer.
+    fn may_have_parts(&self) -> bool {
+        self.is_long()
+    }
 }

@@ -527,8 +527,20 @@ fn from_one(word: &[u8], error: CommandError) -> Result<u64, CommandError> {
 }
 
 fn lmpop(words: Words<'_>, _now: u64) -> ParseResult<'_> {
-    let keys = from_one(words.get(1), CommandError::KeyCount)?;
-    let where_at = usize::try_from(keys).ok().and_then(|keys| keys.checked_add(2));
+    let (where_at, side, count) = popped_ends(words, 1)?;
+    if where_at > MAX_COMMAND_ITEMS {
+        return Err(CommandError::TooManyItems);
+    }
+    let (keys, steps) =
+        (Keys::within(words, 2, where_at)?, Box::new(PopFirst { side, count, at: 0 }));
+    Ok(Request::Steps { keys, steps, form: ReplyForm::Object(&POPPED_FIRST) })
+}
+
+/// What LMPOP and BLMPOP have from the number of keys on, which is at `number_at`: the place behind
+/// the keys, the end of the lists, and how many elements.
+fn popped_ends(words: Words<'_>, number_at: usize) -> Result<(usize, Side, u64), CommandError> {
+    let keys = from_one(words.get(number_at), CommandError::KeyCount)?;
+    let where_at = usize::try_from(keys).ok().and_then(|keys| keys.checked_add(number_at + 1));
     let where_at = where_at.filter(|at| *at < words.len()).ok_or(CommandError::Syntax)?;
     let side = side(words, where_at)?;
     let count = match words.len() - where_at {
@@ -543,12 +555,7 @@ fn lmpop(words: Words<'_>, _now: u64) -> ParseResult<'_> {
         }
         _ => return Err(CommandError::Syntax),
     };
-    if where_at > MAX_COMMAND_ITEMS {
-        return Err(CommandError::TooManyItems);
-    }
-    let (keys, steps) =
-        (Keys::within(words, 2, where_at)?, Box::new(PopFirst { side, count, at: 0 }));
-    Ok(Request::Steps { keys, steps, form: ReplyForm::Object(&POPPED_FIRST) })
+    Ok((where_at, side, count))
 }
 
 /// The commands.

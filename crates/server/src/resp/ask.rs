@@ -4,7 +4,7 @@
 
 use super::executor::{RespExecutor, Responder};
 use super::host::Host;
-use crate::large_jobs::is_one_step;
+use crate::large_jobs::{is_one_step, is_too_long};
 use remora_engine::STREAM_CLASS;
 use remora_frontend::{
     Here, Job, Order, OwnedReply, Question, ReplyForm as _, ShardAnswer, Token, Waiting, Wanted,
@@ -95,8 +95,13 @@ impl<H: Host> RespExecutor<H> {
         let is_long = |reply: &Reply<'_>| {
             form.is_long() && !form.is_written_at_once(reply.value.map_or(0, <[u8]>::len))
         };
+        let mut is_for_later = false;
         let is_answered = self.host.execute((command, hash), (token, may_hold), |here| {
             match here {
+                Here::Reply(reply) if is_too_long(command, &reply) => {
+                    is_for_later = true;
+                    return false;
+                }
                 Here::Reply(reply) if is_long(&reply) => {
                     responder.wait(Waiting::answered(form, reply.into()));
                 }
@@ -114,7 +119,10 @@ impl<H: Host> RespExecutor<H> {
             }
             true
         });
-        if is_answered != Some(true) {
+        if is_for_later {
+            let asked = self.submit(responder, (hash, home), 0, command);
+            responder.wait(Waiting::all(form, [asked]));
+        } else if is_answered != Some(true) {
             let asked = asked_of(command, hash, home, 0);
             responder.ask(asked, self.host.shards());
             responder.wait(Waiting::all(form, [asked]));

@@ -553,6 +553,13 @@ impl RingSession {
             }
         }
         let outcome = shard.execute_or_stream(command, hash, now);
+        if let Outcome::Reply(Reply { status: Status::NeedsBuffer, .. }) = outcome
+            && let Command::Of { key, request } = *command
+            && request.may_have_parts()
+        {
+            // It is a read, and longer than it seemed.
+            return self.search(shard, (key, hash), (request, id), now);
+        }
         let (reply, download) = match outcome {
             Outcome::Reply(reply) => {
                 let bytes = reply.value.map_or(0, <[u8]>::len);

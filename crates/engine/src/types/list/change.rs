@@ -144,7 +144,10 @@ impl Lists {
         entry: &Command<'_>,
     ) -> Result<u64, Status> {
         let old = found.map_or(&[][..], |found| packed_of(store, found));
-        let count = encoded(old).count() + run.lengths.len();
+        // Another server may have made the record: what encodes no entry is left out.
+        let (there, bytes) =
+            encoded(old).fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.len()));
+        let (old, count) = (&old[..bytes], there + run.lengths.len());
         let both = match side {
             Side::Left => [run.bytes, old],
             Side::Right => [old, run.bytes],
@@ -201,7 +204,8 @@ impl Lists {
         let root = self.new_chain(store, on, expires_at_ms).map_err(full)?;
         let mut lengths = Vec::new();
         lengths_of_entries(entries, &mut lengths);
-        let run = Run { bytes: entries, lengths: &lengths };
+        let bytes = lengths.iter().map(|&of| of as usize).sum();
+        let run = Run { bytes: &entries[..bytes], lengths: &lengths };
         let plan = PushPlan { here: 0, new: self.listed(root.slot).chain.plan_replace(entries) };
         let slots = Self::take_slots(store, plan.new.iter().map(|&(_, bytes)| bytes), on.now);
         let new = match slots {

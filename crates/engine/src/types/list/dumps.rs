@@ -70,7 +70,25 @@ impl Dumps {
     /// A dump begins.
     pub fn begin(&self) -> Arc<Mutex<Dumping>> {
         let dumping = Arc::default();
-        self.0.borrow_mut().push(Arc::downgrade(&dumping));
+        let mut all = self.0.borrow_mut();
+        all.retain(|of| of.strong_count() > 0);
+        all.push(Arc::downgrade(&dumping));
         dumping
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dumps_that_have_ended_leave_nothing() {
+        let dumps = Dumps::default();
+        let first = dumps.begin();
+        (0..100).for_each(|_| drop(dumps.begin()));
+        dumps.note(Change::PushedFront(3));
+        assert_eq!(lock(&first).given, 3);
+        (0..100).for_each(|_| drop(dumps.begin()));
+        assert!(dumps.0.borrow().len() <= 2);
     }
 }

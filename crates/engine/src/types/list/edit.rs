@@ -112,9 +112,14 @@ impl Lists {
     ) -> Result<(), Status> {
         let chain = &self.listed(root).chain;
         let fits = chain.fits((&store.owner, &store.slots), at, made);
-        let plan = if fits { Vec::new() } else { chain.plan_replace(made) };
-        let new = Self::take_slots(store, plan.iter().map(|&(_, bytes)| bytes), on.now)
-            .map_err(|ArenaFull { .. }| Status::OutOfMemory)?;
+        let is_idle = chain.would_be_idle((&store.owner, &store.slots), at, made.len());
+        let plan = if fits && !is_idle { Vec::new() } else { chain.plan_replace(made) };
+        let (fits, new) = match Self::take_slots(store, plan.iter().map(|of| of.1), on.now) {
+            Ok(new) => (plan.is_empty(), new),
+            // It stays where it is, although most of its slot is idle.
+            Err(ArenaFull { .. }) if fits => (true, Vec::new()),
+            Err(ArenaFull { .. }) => return Err(Status::OutOfMemory),
+        };
         if fits {
             self.keep_chunk(store, root, at);
         }

@@ -32,7 +32,7 @@ use remora_index::chain::Directory;
 use remora_index::hash::record_value;
 use remora_layout::chain::{TextBuffer, entries};
 use remora_layout::kind::Kind;
-use remora_layout::limits::PARTS_TURN_BYTES;
+use remora_layout::limits::{MAX_INLINE_BYTES, PARTS_TURN_BYTES};
 use remora_protocol::list::ListCommand;
 use remora_protocol::message::Status;
 use remora_protocol::{Reply, Request};
@@ -56,6 +56,7 @@ impl<J: Journal> Type<J> for Lists {
         request: Request<'_>,
     ) -> Reply<'s> {
         let command = ListCommand::of(request);
+        self.trim_buffers();
         if let ListCommand::Store { items } = command {
             return self.store(store, on, items);
         }
@@ -87,7 +88,10 @@ impl<J: Journal> Type<J> for Lists {
             ListCommand::Move { from, to, other } => {
                 self.move_element(store, on, (from, to), other)
             }
-            ListCommand::Range { start, stop } => self.range(store, held, start, stop),
+            ListCommand::Range { start, stop } => {
+                let most_bytes = if request.is_long() { usize::MAX } else { MAX_INLINE_BYTES };
+                self.range(store, held, (start, stop), most_bytes)
+            }
             ListCommand::Position { .. } | ListCommand::Store { .. } => {
                 self.whole_read(store, on, request)
             }
@@ -229,6 +233,18 @@ impl Lists {
         match held {
             Held::Whole(found) => entries(packed_of(store, found)).count() as u64,
             Held::Chain(found) => self.listed(found.slot.slot).chain.length(),
+        }
+    }
+
+    /// Gives back what the buffers have grown by for the last command, if that was much.
+    fn trim_buffers(&mut self) {
+        for buffer in [&mut self.reply, &mut self.scratch] {
+            if buffer.capacity() > MAX_INLINE_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+        if self.lengths.capacity() > MAX_INLINE_BYTES / size_of::<u32>() {
+            self.lengths = Vec::new();
         }
     }
 

@@ -14,7 +14,7 @@ use remora_layout::limits::{KEPT_PARTS_SHARE, LIST_TURN_BYTES};
 use remora_protocol::list::{Search, range};
 use remora_protocol::message::Status;
 use remora_protocol::{Items, Reply};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -49,25 +49,20 @@ impl Lists {
         is_reverse: bool,
     ) -> (Arc<Mutex<Chunks>>, usize) {
         self.reads.most = store.owner.region_bytes() as u64 / KEPT_PARTS_SHARE;
-        let total = Arc::clone(&self.reads.bytes);
-        let (left, kept) = (VecDeque::new(), BTreeMap::new());
-        let mut chunks = Chunks { left, slots: None, kept, bytes: 0, total, is_broken: false };
-        let mut skip = 0;
-        match held.filter(|_| count > 0) {
-            None => {}
-            Some(Held::Whole(found)) => {
-                chunks.left.push_back(0);
-                chunks.kept.insert(0, packed_of(store, found).into());
-                skip = from as usize;
-            }
-            Some(Held::Chain(found)) => {
-                let directory = self.listed(found.slot.slot).chain.directory();
-                let (first, number) = directory.find(from).expect("there are so many");
-                (skip, chunks.left) = (number, directory.slots(first, number as u64 + count));
-            }
+        let (mut left, mut skip) = (VecDeque::new(), 0);
+        if let Some(Held::Chain(found)) = held.filter(|_| count > 0) {
+            let directory = self.listed(found.slot.slot).chain.directory();
+            let (first, number) = directory.find(from).expect("there are so many");
+            (skip, left) = (number, directory.slots(first, number as u64 + count));
         }
         if is_reverse {
-            chunks.left.make_contiguous().reverse();
+            left.make_contiguous().reverse();
+        }
+        let mut chunks = Chunks::new(left, &self.reads);
+        if let Some(Held::Whole(found)) = held.filter(|_| count > 0) {
+            chunks.left.push_back(0);
+            chunks.kept.insert(0, packed_of(store, found).into());
+            skip = from as usize;
         }
         let chunks = Arc::new(Mutex::new(chunks));
         if let Some(Held::Chain(found)) = held {
@@ -77,22 +72,25 @@ impl Lists {
         (chunks, skip)
     }
 
-    /// Gives a range at once.
+    /// Gives a range at once. `NeedsBuffer` if it has more bytes than `most_bytes`: not more of them
+    /// are copied.
     pub(super) fn range<'s, J: Journal>(
         &'s mut self,
         store: &Store<J>,
         held: Option<Held>,
-        start: i64,
-        stop: i64,
+        (start, stop): (i64, i64),
+        most_bytes: usize,
     ) -> Reply<'s> {
         let mut found = std::mem::take(&mut self.reply);
         found.clear();
         let length = held.map_or(0, |held| self.length(store, held));
         let (from, count) = range(length, start, stop).unwrap_or((0, 0));
+        let mut is_whole = true;
         match held.filter(|_| count > 0) {
             None => {}
             Some(Held::Whole(of)) => {
-                push_texts(packed_of(store, of), (from as usize, count as usize), &mut found);
+                let some = (from as usize, count as usize);
+                is_whole = push_texts(packed_of(store, of), some, most_bytes, &mut found).is_some();
             }
             Some(Held::Chain(of)) => {
                 let chain = &self.listed(of.slot.slot).chain;
@@ -100,12 +98,20 @@ impl Lists {
                 let (mut at, mut left) = (Some(first), count as usize);
                 while let Some(here) = at.filter(|_| left > 0) {
                     let all = chain.entries(&store.owner, here);
-                    left -= push_texts(all, (std::mem::take(&mut skip), left), &mut found);
+                    let some = (std::mem::take(&mut skip), left);
+                    let Some(given) = push_texts(all, some, most_bytes, &mut found) else {
+                        is_whole = false;
+                        break;
+                    };
+                    left -= given;
                     at = chain.directory().next(here);
                 }
             }
         }
         self.reply = found;
+        if !is_whole {
+            return Reply::status(Status::NeedsBuffer);
+        }
         Reply { value: Some(&self.reply), ..Reply::number(count as i64) }
     }
 
@@ -169,9 +175,7 @@ impl Reading {
                 chunks.bytes -= kept.len() as u64;
                 chunks.total.fetch_sub(kept.len() as u64, Ordering::Relaxed);
             }
-            if let Some(slots) = &mut chunks.slots {
-                slots.remove(&slot);
-            }
+            chunks.slots.remove(&slot);
             let all = match &kept {
                 Some(kept) => kept,
                 None => chunk_entries(owner, slot),
@@ -186,15 +190,24 @@ impl Reading {
 }
 
 /// Appends the texts of some entries, without so many at first, and so many after that. Gives how
-/// many there were.
-fn push_texts(all: &[u8], (skip, most): (usize, usize), found: &mut Vec<u8>) -> usize {
+/// many there were; `None` if `found` would have more than `most_bytes`.
+fn push_texts(
+    all: &[u8],
+    (skip, most): (usize, usize),
+    most_bytes: usize,
+    found: &mut Vec<u8>,
+) -> Option<usize> {
     let (mut buffer, mut given) = (TextBuffer::default(), 0);
     let skipped: usize = encoded(all).take(skip).map(<[u8]>::len).sum();
     for entry in entries(&all[skipped..]).take(most) {
-        Items::push(found, entry.text(&mut buffer));
+        let text = entry.text(&mut buffer);
+        if found.len() + Items::bytes_of(text.len()) > most_bytes {
+            return None;
+        }
+        Items::push(found, text);
         given += 1;
     }
-    given
+    Some(given)
 }
 
 impl How {
@@ -202,7 +215,8 @@ impl How {
     fn take(&mut self, all: &[u8], found: &mut Vec<u8>, items: &mut u64) -> bool {
         match self {
             Self::Give { skip, left } => {
-                *left -= push_texts(all, (std::mem::take(skip), *left as usize), found) as u64;
+                let some = (std::mem::take(skip), *left as usize);
+                *left -= push_texts(all, some, usize::MAX, found).map_or(0, |given| given as u64);
                 *left == 0
             }
             Self::Find { wanted, how, next, passed, compared } => {

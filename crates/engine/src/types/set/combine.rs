@@ -147,11 +147,11 @@ impl Source {
     }
 
     /// Leaves of some members those that it has, or those that it does not have.
-    fn keep<'m, J: Journal>(
+    fn keep<J: Journal>(
         &self,
         sets: &Sets,
         store: &Store<J>,
-        members: &mut Vec<&'m [u8]>,
+        members: &mut Vec<&[u8]>,
         wanted: bool,
     ) {
         match &self.lookup {

@@ -59,7 +59,7 @@ pub enum ListCommand<'a> {
     /// `number` is that of the elements.
     Length,
     /// The elements of a range, as [`Items`], as they were when the read began; `number` counts
-    /// them. Answered in turns if it is long.
+    /// them. Answered in turns if it is long, in elements or in bytes.
     Range {
         /// Index of the first one.
         start: i64,
@@ -101,7 +101,7 @@ pub enum ListCommand<'a> {
         /// Index of the last one.
         stop: i64,
     },
-    /// The indexes of elements that equal a value, eight bytes each; `number` counts them.
+    /// The indexes of elements that equal a value, as [`Items`] of decimal texts; `number` counts them.
     Position {
         /// What to look for.
         value: &'a [u8],
@@ -408,6 +408,10 @@ impl<'a> Operation<'a> for ListCommand<'a> {
 
     fn has_other_keys(&self) -> bool {
         matches!(self, Self::Move { .. })
+    }
+
+    fn may_have_parts(&self) -> bool {
+        self.is_long() || matches!(self, Self::Range { .. })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Commands that wait until a list has elements.
 
 use super::steps::{MoveAfterWait, MoveElement};
-use super::{LEFT_OR_RIGHT, LIST, TAKES, from_one, side};
+use super::{LEFT_OR_RIGHT, LIST, TAKES, popped_ends, side};
 use crate::arguments::{KEY, wait_until};
 use crate::error::CommandError;
 use crate::form::{ObjectReply, ReplyForm, Shape};
@@ -159,16 +159,7 @@ static POPPED_SOME: ObjectReply = ObjectReply::new("blmpop", Shape::Own(write_so
 
 fn blmpop(words: Words<'_>, now_ms: u64) -> ParseResult<'_> {
     let until_ms = wait_until(words.get(1), now_ms)?;
-    let count = from_one(words.get(2), CommandError::KeyCount)?;
-    // The end comes behind the keys.
-    let end = usize::try_from(count).ok().and_then(|count| count.checked_add(3));
-    let end = end.filter(|end| *end < words.len()).ok_or(CommandError::Syntax)?;
-    let side = side(words, end)?;
-    let most = match words.len() - end {
-        1 => 1,
-        3 if words.is(end + 1, "count") => from_one(words.get(end + 2), CommandError::PopCount)?,
-        _ => return Err(CommandError::Syntax),
-    };
+    let (end, side, most) = popped_ends(words, 2)?;
     let keys = keys(words, 3, end)?;
     let (request, form) = (pop(side, most), ReplyForm::Object(&POPPED_SOME));
     Ok(Request::Block(Box::new(Blocking { keys, request, until_ms, form, hand_over: None })))
