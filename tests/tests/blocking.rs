@@ -225,6 +225,8 @@ impl Both {
                 }
             }
         }
+        let ours = self.control[0].blocked();
+        assert_eq!(ours, remain, "so many wait, {trace}");
     }
 
     /// CLIENT UNBLOCK of a client, which has another number at each server.
@@ -434,7 +436,8 @@ fn a_client_that_waits_for_replicas_is_unblocked() {
     let server = server(3);
     let mut control = server.resp();
     let error = || Value::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".into());
-    let both = Value::Array(vec![Value::Integer(0), Value::Integer(0)]);
+    // This client has written nothing.
+    let both = Value::Array(vec![Value::Integer(1), Value::Integer(0)]);
     for (call, how, reply) in [
         ("WAIT 1 0", "", Value::Integer(0)),
         ("WAIT 1 0", "ERROR", error()),

@@ -148,7 +148,9 @@ fn change_list(shard: &mut Shard, random: &mut Random, elements: u64) {
         let items = Items::parse(&list).unwrap();
         let side = if random.one_in(2) { Side::Left } else { Side::Right };
         let index = random.below(elements) as i64 - elements as i64 / 2;
-        let command = match if random.below(500) == 0 { 16 } else { random.below(16) } {
+        // A list that is stored is short again: seldom, or none would be long.
+        let which = if random.below(5_000) == 0 { 16 } else { random.below(16) };
+        let command = match which {
             16 => ListCommand::Store { items },
             0..=5 => ListCommand::Push { side, if_there: false, items },
             6..=8 => ListCommand::Pop { side, count: 1 + random.below(4), fits_frame: false },

@@ -185,6 +185,11 @@ impl Node {
         self.time.virtual_ns_of_monotonic(shows_ns).saturating_sub(self.world.now_ns()) + 1
     }
 
+    /// Its shards, of the incarnation that serves or of the next one.
+    pub const fn shards(&self) -> usize {
+        self.options.shards
+    }
+
     /// Whether a new incarnation begins with the durable changes.
     pub fn has_disks(&self) -> bool {
         self.options.disk.is_some()
