@@ -186,7 +186,7 @@ impl Node {
     }
 
     /// Its shards, of the incarnation that serves or of the next one.
-    pub const fn shards(&self) -> usize {
+    pub const fn shard_count(&self) -> usize {
         self.options.shards
     }
 

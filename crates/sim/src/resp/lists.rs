@@ -441,7 +441,7 @@ impl ListClient {
                     asked.calls.iter().filter(|(_, op)| matches!(op, ListOp::PopAny { .. }));
                 // A move between shards may find that a later request was faster, and waits again.
                 let is_in_order = !matches!(asked.kind, Kind::Move { .. })
-                    || self.world.node.borrow().shards() == 1;
+                    || self.world.node.borrow().shard_count() == 1;
                 if let (1, Some((begun, _))) = (sources.clone().count(), sources.clone().next())
                     && is_in_order
                 {
