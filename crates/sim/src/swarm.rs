@@ -1,6 +1,5 @@
 //! A seed's choices before its world begins: every world is of its own kind.
 
-use crate::client::SETS;
 use crate::disk::{DiskSwarm, IDENTITY};
 use crate::faults::Fault;
 use crate::hashes::HashSwarm;
@@ -35,6 +34,8 @@ const RELEASE_SALT: u64 = 0x6672_6565_5f6f_6666;
 
 /// Values may be longer than this: few of them are written.
 const LARGE_BYTES: u64 = 100_000;
+/// Sets of each database, where there are lists.
+pub const SETS: u8 = 2;
 /// Bytes of a shard's arena where objects go from key to key, and a log is replayed.
 const MOVING_ARENA_BYTES: usize = 64 << 20;
 

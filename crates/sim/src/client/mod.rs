@@ -18,7 +18,6 @@ use crate::values::{Register, decode};
 use crate::world::World;
 use remora_client_core::{Client, Error, Got, Options, Path, ServedBy, Session};
 use remora_fabric::sim::Tasks;
-pub use sets::SETS;
 use std::rc::Rc;
 use views::Views;
 

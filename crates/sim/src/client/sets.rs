@@ -4,11 +4,10 @@ use super::SimClient;
 use crate::check::keys::{If, KeyOp, Value, said_of_each};
 use crate::history::Begun;
 use crate::probes::Probe;
+use crate::swarm::SETS;
 use crate::values::{HashName, Register};
 use remora_client_core::{Error, OpenSet, Session};
 
-/// Sets of each database.
-pub const SETS: u8 = 2;
 /// What a member that is there has.
 const THERE: Value = Value { number: 1, expiry: None };
 

@@ -1,22 +1,22 @@
 //! The search for an order of a list's calls that explains them: one call after another takes
 //! effect, of those that no other call has to precede.
 
-use super::{End, ListCall, ListOp, Unexplained};
+use super::calls::{End, ListCall, ListOp, Unexplained};
 use crate::check::keys::Window;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 /// States that are looked at before a list counts as not decided.
 const MAX_STATES: usize = 200_000;
 
 /// A list at one moment.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct List {
     items: Vec<i64>,
     expiry: Option<Window>,
 }
 
 /// A point of the search.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Point {
     /// A bit for each call that took effect.
     done: Vec<u64>,
@@ -80,7 +80,7 @@ impl<'a> Search<'a> {
     pub(super) fn run(&self) -> Result<(), Unexplained> {
         let done = vec![0; self.calls.len().div_ceil(64)];
         let mut open = vec![Point { done, list: List::default(), at_ns: 0 }];
-        let mut seen = HashSet::new();
+        let mut seen = BTreeSet::new();
         let (mut furthest, mut stuck) = (0, 0);
         while let Some(mut point) = open.pop() {
             self.look_around(&mut point);
