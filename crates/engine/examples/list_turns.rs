@@ -20,7 +20,7 @@ fn turns(shard: &mut Shard, request: Request<'_>) -> (u128, u32, u128) {
     let mut last = at;
     loop {
         let mut found = Vec::new();
-        let turn = shard.read_turn(&mut read, &mut found, NOW).expect("nobody changes it");
+        let turn = shard.read_turn(&mut read, &mut found, NOW).expect("no command changes it");
         let now = Instant::now();
         (worst, count) = (worst.max((now - last).as_micros()), count + 1);
         last = now;

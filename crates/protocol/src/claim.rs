@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Claim(Arc<AtomicBool>);
 
 impl Claim {
-    /// Takes the claim. Returns whether nobody had taken it: then the caller answers.
+    /// Takes the claim. True if it was free: then the caller answers.
     #[must_use]
     pub fn take(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether somebody answers the request, or has.
+    /// Whether the request is being answered, or was.
     pub fn is_taken(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

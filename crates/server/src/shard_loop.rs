@@ -284,7 +284,7 @@ impl ShardLoop {
                 Message::Parts => self.has_released |= self.connections.port_mut().look_at_parts(),
                 Message::Ends(to) => {
                     let host = self.connections.port();
-                    // Nobody waits for it any more, if it fails.
+                    // It fails if the thread that asked has ended.
                     let _ = to.send((host.number, host.shard.last_sequence()));
                 }
                 Message::Snapshot(port) => self.connections.port_mut().begin_snapshot(port),

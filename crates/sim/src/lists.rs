@@ -84,7 +84,7 @@ impl ListSwarm {
         filled.collect()
     }
 
-    /// The element of these bytes; `None` if nobody pushed it.
+    /// The element of these bytes; `None` if it was never pushed.
     pub fn number_of(&self, bytes: &[u8]) -> Option<i64> {
         let digits = bytes.split(|&byte| byte == b':').next()?;
         let number = std::str::from_utf8(digits).ok()?.parse().ok()?;

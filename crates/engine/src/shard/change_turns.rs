@@ -62,7 +62,7 @@ impl<J: Journal> Shard<J> {
                         taken.bytes += value.len();
                         turn(false, taken.elements as i64, true)
                     }
-                    // What was taken is told.
+                    // The reply has what was taken.
                     status if status == Status::Ok || taken.elements > 0 => {
                         turn(true, taken.elements as i64, true)
                     }

@@ -15,8 +15,8 @@
 //!   let go
 //! ```
 //! Invariant: between the two parts no reader finds the key of the held shard: commands wait, and who
-//! reads the memory finds a pending record, and asks. So nobody sees both keys with what moves, and
-//! nobody sees neither.
+//! reads the memory finds a pending record, and asks. So no client sees what moves in both keys,
+//! or in neither.
 
 use super::Shard;
 use super::room::weigh;

@@ -8,7 +8,7 @@
 //! Invariants:
 //! * a waiter's command is executed only after its [`remora_protocol::Claim`] was taken, and once;
 //! * a waiter that only reads takes what it has found by a later change, and lets go of the key then
-//!   ([`Shard::let_go`]): until that, or another change, nobody behind it is served;
+//!   ([`Shard::let_go`]): until that, or another change, no waiter behind it is served;
 //! * of the waiters for one key and type, an older one is served before a younger one;
 //! * a step serves about [`SERVED_AT_ONCE`] waiters, of whatever key. Those for a command's own keys
 //!   come before it in any case, also if they are more: each of them takes what came for it, so

@@ -229,7 +229,7 @@ const SRANDMEMBER: CommandSpec = CommandSpec {
     flags: &[Flag::ReadOnly],
     keys: KeyPlaces::one(&["RO", "access"]),
     summary: "Returns random members.",
-    complexity: "O(N) where N is the number of members that are told, or of all of them, which \
+    complexity: "O(N) where N is the number of members in the reply, or of all of them, which \
 are looked at in turns, if the count is positive and above 1,024 or a quarter of them",
     notes: "Without a count one member, or null. A positive count: so many different ones at most. \
 A negative one: so many, of which some may be the same.",

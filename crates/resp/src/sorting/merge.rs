@@ -20,7 +20,7 @@ pub(super) struct MergeSort {
     /// Two neighbouring runs at a time become one of these.
     merged: Vec<u32>,
     merged_ends: Vec<usize>,
-    /// The first of the two runs that are being merged, and what of both is still to be merged.
+    /// The first of the two runs that are being merged, and the rest of both.
     pair: usize,
     left: usize,
     right: usize,

@@ -69,7 +69,7 @@ pub enum By {
     Pattern(Pattern),
 }
 
-/// What is told of an element.
+/// What the reply has of an element.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Get {
     /// The element.
@@ -91,7 +91,7 @@ pub struct SortOptions {
     pub is_descending: bool,
     /// LIMIT: elements that are left out at first, and how many follow; all if that is below 0.
     pub limit: (i64, i64),
-    /// GET, in order; without any the elements are told.
+    /// GET, in order; without any the reply has the elements.
     pub gets: Vec<Get>,
     /// STORE: the result becomes a key's object.
     pub is_stored: bool,
@@ -227,7 +227,7 @@ fn compare_scores(a: f64, b: f64) -> Ordering {
 /// The result is being made.
 #[derive(Debug)]
 struct Giving {
-    /// The elements that are told, in order.
+    /// The elements of the reply, in order.
     order: Vec<u32>,
     /// The first one that is not told yet.
     next: usize,
@@ -401,7 +401,7 @@ impl Sorting {
         Ok(SortStep::Again)
     }
 
-    /// The order is known; what LIMIT leaves of it is told.
+    /// The order is known; the reply has what LIMIT leaves of it.
     fn begin_giving(&mut self, mut order: Vec<u32>) {
         if !(self.is_ordered && self.options.by == By::Nothing) {
             let (offset, count) = self.options.limit;
@@ -414,7 +414,7 @@ impl Sorting {
         self.phase = Phase::Give(giving);
     }
 
-    /// Adds the next elements to the result, or asks for what is told of them.
+    /// Adds the next elements to the result, or asks for the values that the reply has of them.
     fn give(&mut self) -> Result<SortStep, Status> {
         let Self { options, elements, phase: Phase::Give(giving), .. } = self else {
             return Err(Status::Malformed);

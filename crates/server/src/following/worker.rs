@@ -509,8 +509,8 @@ impl<H: Host> Worker<H> {
         self.logs[log].log()?.next_entry()
     }
 
-    /// Leaves out what was received behind a change of several shards of which not all parts were. Nobody
-    /// was told of that: the primary acknowledges no part before all members of its set have all.
+    /// Leaves out what was received behind a change of several shards of which not all parts were. It is
+    /// acknowledged to no client: the primary acknowledges no part before all members of its set have all.
     fn cut_torn(&mut self) {
         let known = |(at, log): (usize, &mut Follower)| Some((at as u32, log.log()?.known()));
         let cuts = consistent_cut(&self.logs.iter_mut().enumerate().filter_map(known).collect());

@@ -150,7 +150,7 @@ impl Lists {
             Ok(read) => read,
             Err(status) => return Reply::status(status),
         };
-        // Bounded by the list, which nobody changes meanwhile.
+        // Bounded by the list, which no command changes meanwhile.
         loop {
             match self.look_on(store, on, &mut read) {
                 Ok(ChangeStep::More) => {}

@@ -4,7 +4,7 @@
 //! element to one client at most, and none is lost.
 //!
 //! A request that waits has one more rule: from the time at which it certainly waits at a key, and
-//! until it ends, nobody who comes later finds anything in that key ([`ListCall::waits_ns`]). That is
+//! until it ends, no later request finds anything in that key ([`ListCall::waits_ns`]). That is
 //! the order of waiting, and it shows a request that was forgotten.
 
 mod calls;

@@ -49,7 +49,7 @@ pub(super) struct Search<'a> {
 impl<'a> Search<'a> {
     pub(super) fn new(calls: &'a [ListCall], evicts: bool) -> Self {
         let shown: BTreeSet<i64> = calls.iter().flat_map(|call| call.op.shows()).copied().collect();
-        // A call of unknown outcome that only adds elements which nobody sees explains nothing.
+        // A call of unknown outcome that only adds elements that no result shows explains nothing.
         let matters = |call: &ListCall| match &call.op {
             ListOp::PushAny { .. } | ListOp::Nothing => false,
             op => {
