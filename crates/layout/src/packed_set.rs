@@ -104,11 +104,18 @@ pub fn members(packed: &[u8]) -> impl Iterator<Item = Member<'_>> + Clone {
 pub fn contains(packed: &[u8], member: &[u8], integer: impl FnOnce() -> Option<i64>) -> bool {
     match open(packed) {
         Packed::Items(mut rest) => {
+            // Members of one set tend to differ in their last bytes, so that those alone are looked
+            // at mostly.
+            let end = member.last_chunk::<8>().map(|end| u64::from_le_bytes(*end));
             while let Some((item, after)) = split_item(rest) {
-                if is_same(item, member) {
+                rest = after;
+                if item.len() != member.len() {
+                    continue;
+                }
+                let of_item = item.last_chunk::<8>().map(|end| u64::from_le_bytes(*end));
+                if of_item == end && item == member {
                     return true;
                 }
-                rest = after;
             }
             false
         }
@@ -126,13 +133,6 @@ pub fn contains(packed: &[u8], member: &[u8], integer: impl FnOnce() -> Option<i
             false
         }
     }
-}
-
-/// Whether two members are the same. Members of one set tend to differ in their last bytes, so
-/// that those alone are looked at mostly.
-#[inline]
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.last_chunk::<8>() == other.last_chunk() && one == other
 }
 
 /// Begins a list of items.

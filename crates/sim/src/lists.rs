@@ -6,7 +6,7 @@
 use crate::check::lists::{ListCall, ListOp, check};
 use crate::faults::Fault;
 use remora_fabric::sim::Random;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Mixed into the seed: the draws for lists change no other draws.
@@ -137,8 +137,6 @@ pub struct Unblock {
 #[derive(Default)]
 pub struct ListHistory {
     calls: BTreeMap<ListKey, Vec<ListCall>>,
-    /// Lists that a refused move may have left in any state.
-    spoiled: BTreeSet<ListKey>,
     /// Flushes of all lists.
     flushes: Vec<ListCall>,
     /// The present generation.
@@ -215,14 +213,6 @@ impl ListHistory {
         self.unknown += (begun.key.generation == self.generation && !is_look) as u64;
     }
 
-    /// A move between lists was refused: its element may be in neither.
-    pub fn spoil(&mut self, key: ListKey) {
-        self.spoiled.insert(key);
-        if key.generation == self.generation {
-            self.begin_anew();
-        }
-    }
-
     /// All lists are removed by a call that begins, also those of which nothing is known yet.
     pub fn begin_flush(&mut self, now_ns: u64) -> usize {
         let op = ListOp::Del { done: None };
@@ -249,9 +239,6 @@ impl ListHistory {
     pub fn judge(&self, evicts: bool) -> (Vec<String>, u64, u64) {
         let (mut wrong, mut undecided) = (Vec::new(), 0);
         for (key, calls) in &self.calls {
-            if self.spoiled.contains(key) {
-                continue;
-            }
             let first_ns = calls.first().map_or(0, |call| call.invoked_ns);
             let may_matter = |flush: &&ListCall| flush.returned_ns.is_none_or(|ns| ns >= first_ns);
             let flushes = self.flushes.iter().filter(may_matter);

@@ -456,14 +456,15 @@ impl Node {
             .filter(|(_, free)| **free)
         {
             worked |= jobs.turn(shard, now);
-            if shard.wants_release() && releases() {
+            if shard.wants_release() && !jobs.is_held() && releases() {
                 shard.release_some(now);
                 worked = true;
             }
         }
+        let takes = incarnation.take_commands(&self.world);
         for session in &mut incarnation.sessions {
-            let rings = session.rings.iter_mut().zip(&mut incarnation.shards).zip(&is_free);
-            for ((ring, shard), _) in rings.filter(|(_, free)| **free) {
+            let rings = session.rings.iter_mut().zip(&mut incarnation.shards).zip(&takes);
+            for ((ring, shard), _) in rings.filter(|(_, takes)| **takes) {
                 match ring.turn(shard, now) {
                     Ok(frames) => worked |= frames > 0,
                     Err(error) => {
@@ -477,7 +478,7 @@ impl Node {
         self.violations.append(&mut incarnation.violations);
         if let Some(rings) = &mut incarnation.rings {
             let shards =
-                incarnation.shards.iter_mut().enumerate().filter(|(shard, _)| is_free[*shard]);
+                incarnation.shards.iter_mut().enumerate().filter(|(shard, _)| takes[*shard]);
             for (number, shard) in shards {
                 let failed = |error| self.violations.push(error);
                 worked |= rings.turn(number, (shard, now), self.world.now_ns(), failed);
@@ -502,11 +503,14 @@ impl Node {
         let is_free = incarnation.free_shards(&self.world);
         (0..is_free.len()).filter(|&shard| is_free[shard]).any(|shard| {
             let mut sessions = incarnation.sessions.iter();
-            incarnation.shards[shard].wants_release()
-                || incarnation.shards[shard].has_waiters_due()
-                || incarnation.jobs[shard].has_work()
-                || incarnation.rings.as_ref().is_some_and(|rings| rings.has_work(shard))
-                || sessions.any(|session| session.rings[shard].has_work())
+            let mut has_commands = || {
+                incarnation.shards[shard].wants_release()
+                    || incarnation.shards[shard].has_waiters_due()
+                    || incarnation.rings.as_ref().is_some_and(|rings| rings.has_work(shard))
+                    || sessions.any(|session| session.rings[shard].has_work())
+            };
+            let jobs = &incarnation.jobs[shard];
+            jobs.has_work() || (!jobs.is_held() && has_commands())
         })
     }
 
@@ -514,10 +518,10 @@ impl Node {
     fn tick(&mut self) {
         let Some(incarnation) = &mut self.incarnation else { return };
         let now = self.time.now(incarnation.began_ns);
-        let is_free = incarnation.free_shards(&self.world);
         let percent = self.options.sweep_percent;
         let sweeps = || percent == 100 || self.world.draw(|random| random.below(100)) < percent;
-        for (shard, _) in incarnation.shards.iter_mut().zip(&is_free).filter(|(_, free)| **free) {
+        let takes = incarnation.take_commands(&self.world);
+        for (shard, _) in incarnation.shards.iter_mut().zip(&takes).filter(|(_, takes)| **takes) {
             if sweeps() {
                 shard.tick(now);
             }
@@ -655,6 +659,12 @@ impl Incarnation {
     /// The shards that do not execute a long step.
     fn free_shards(&self, world: &SimWorld) -> Vec<bool> {
         self.busy_until_ns.iter().map(|until_ns| *until_ns <= world.now_ns()).collect()
+    }
+
+    /// The shards that execute commands now: they are free, and not held for a change of two shards.
+    fn take_commands(&self, world: &SimWorld) -> Vec<bool> {
+        let is_free = self.free_shards(world);
+        is_free.into_iter().zip(&self.jobs).map(|(free, jobs)| free && !jobs.is_held()).collect()
     }
 
     /// Gives up a session, and frees the shards' memory that its rings hold.

@@ -21,6 +21,11 @@ pub(crate) trait Elements {
     /// Hands over the elements of a part of this name and value.
     fn of_part(name: &[u8], value: &[u8], each: impl FnMut(&[u8], &[u8]));
 
+    /// The number of a part of this name, if its name is one. The numbers of an object are dense.
+    fn number_of(_name: &[u8]) -> Option<u32> {
+        None
+    }
+
     /// How many they are.
     fn in_part(name: &[u8], value: &[u8]) -> u64;
 }

@@ -15,11 +15,12 @@ pub(crate) use dump::dump_parts;
 pub(crate) use kept::{Elements, Held, packed_of};
 pub(crate) use reading::{Reading, ScanOptions, with_drawn};
 
-use crate::store::{Found, New, Store};
+use crate::store::{Found, New, Now, Store};
 use crate::types::content::Content;
 use crate::types::object::{LongRead, On, Turn, find as find_key, resume};
-use remora_arena::{ArenaFull, Journal, kind_of};
+use remora_arena::{ArenaFull, Journal, Slot, kind_of};
 use remora_index::hash::{record_key, record_value};
+use remora_layout::hash::KeyHash;
 use remora_layout::limits::PARTS_TURN_BYTES;
 use remora_protocol::Command;
 use remora_protocol::message::Status;
@@ -66,13 +67,23 @@ pub(crate) fn make_parts<E: Elements, J: Journal>(
     entry: &Command<'_>,
 ) -> Result<(), ArenaFull> {
     let named = (on.key, on.hash);
-    let root = store.new_parts(named, (E::KIND, E::PART), expires_at_ms, on.now)?;
+    let root = new_parts::<E, J>(store, named, expires_at_ms, on.now)?;
     if let Err(full) = fill(store, root.slot) {
         store.forget_parts(root.slot, on.now);
         store.give_back(root, on.now);
         return Err(full);
     }
     store.enter_parts(named, (root, expires_at_ms), entry, on.now)
+}
+
+/// A root record without parts for a key, to which nothing leads.
+pub(crate) fn new_parts<E: Elements, J: Journal>(
+    store: &mut Store<J>,
+    named: (&[u8], KeyHash),
+    expires_at_ms: u64,
+    now: Now,
+) -> Result<Slot, ArenaFull> {
+    store.new_parts(named, (E::KIND, E::PART, E::number_of), expires_at_ms, now)
 }
 
 /// Hands over all elements of an object of parts, in one turn.

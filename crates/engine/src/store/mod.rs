@@ -16,7 +16,7 @@
 //! commit   plan, log, publish
 //!    |
 //! Store    ask_only  defragment  download  durable  evictor  flush  heap
-//!          making_room  moves  newest  parts  part_reads  snapshot  watched
+//!          making_room  moves  newest  numbered  parts  part_reads  snapshot  watched
 //! ```
 
 mod ask_only;
@@ -35,6 +35,7 @@ mod lease;
 mod making_room;
 mod moves;
 mod newest;
+mod numbered;
 mod objects;
 mod options;
 mod part_reads;

@@ -7,7 +7,7 @@ use super::Store;
 use super::clock::Now;
 use super::defragment::Room;
 use super::moves::Load;
-use super::parts::{NewPart, PlannedParts};
+use super::parts::{NewPart, NumberOf, PlannedParts};
 use super::record::{Found, Grave};
 use remora_arena::{ArenaFull, Journal, NewRecord, Slot, write_pending};
 use remora_layout::database::Database;
@@ -21,13 +21,13 @@ impl<J: Journal> Store<J> {
     pub(crate) fn new_parts(
         &mut self,
         named: (&[u8], KeyHash),
-        (of, kind): (Kind, Kind),
+        (of, kind, number_of): (Kind, Kind, NumberOf),
         expires_at_ms: u64,
         now: Now,
     ) -> Result<Slot, ArenaFull> {
         let root = self.new_root(named, of, OBJECT_STATE_BYTES, expires_at_ms, now)?;
         let state = self.state_of(root).slot as usize * 2;
-        self.parts.begin(&mut self.owner, (root, state), kind, &self.options);
+        self.parts.begin(&mut self.owner, (root, state), (kind, number_of), &self.options);
         Ok(root)
     }
 

@@ -6,10 +6,12 @@
 //! reachable, and the old one is dead before that. A part is valid only with its root: when the
 //! root is dead all parts are, and their memory is released in turns. Before a part is changed,
 //! moved or released, it is copied for the reads in turns that have not returned it
-//! ([`super::part_reads`]).
+//! ([`super::part_reads`]). Parts whose names are numbers are also found by these
+//! ([`super::numbered`]).
 
 use super::clock::Now;
 use super::durable::Lag;
+use super::numbered::Numbered;
 use super::options::ShardOptions;
 use super::part_reads::{PartReads, PartsRead, Readings, Write, in_bucket};
 use super::record::{Found, word_to};
@@ -27,6 +29,9 @@ use remora_layout::record::State;
 use remora_protocol::message::Status;
 use std::collections::BTreeMap;
 
+/// The number of a part of this name; `None` if its name is no number.
+pub(crate) type NumberOf = fn(&[u8]) -> Option<u32>;
+
 /// The parts of one object.
 pub(crate) struct Parts {
     root: Slot,
@@ -39,6 +44,8 @@ pub(crate) struct Parts {
     /// The bucket that is released next, once the root record is dead.
     releasing: u64,
     readings: Readings,
+    number_of: NumberOf,
+    numbered: Numbered,
 }
 
 /// All objects that have parts, and the copies for reads of them.
@@ -48,6 +55,8 @@ pub(crate) struct AllParts {
     reads: PartReads,
     /// Bytes that may be kept for all reads.
     most_kept: u64,
+    /// Bytes of the slots by number, of all objects.
+    numbered_bytes: u64,
 }
 
 /// A part with its new bytes, which no path leads to yet.
@@ -70,7 +79,7 @@ impl Parts {
     fn new<J: Journal>(
         owner: &mut Owner<J>,
         (root, state): (Slot, usize),
-        kind: Kind,
+        (kind, number_of): (Kind, NumberOf),
         options: &ShardOptions,
     ) -> Self {
         let (slot, generation) = (root.slot, root.generation);
@@ -83,7 +92,21 @@ impl Parts {
             bytes: 0,
             releasing: 0,
             readings: Readings::default(),
+            number_of,
+            numbered: Numbered::default(),
         }
+    }
+
+    /// The slot of the part whose name is this number.
+    #[inline]
+    pub fn numbered(&self, number: u32) -> Option<u32> {
+        self.numbered.get(number)
+    }
+
+    /// The part of this name is in this slot now; 0: in none. Returns by how many bytes the heap
+    /// has grown.
+    fn note_slot(&mut self, name: &[u8], slot: u32) -> u64 {
+        (self.number_of)(name).map_or(0, |number| self.numbered.set(number, slot))
     }
 
     /// The hash of a name.
@@ -132,10 +155,10 @@ impl Parts {
         self.table.prefetch(owner, hash);
     }
 
-    /// Prefetches that part, once its bucket is there.
-    #[inline]
-    pub fn prefetch_part<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash) {
-        self.table.prefetch_record(owner, hash);
+    /// The part in this slot, whose name has this hash.
+    pub fn in_slot<J: Journal>(&self, owner: &Owner<J>, hash: KeyHash, slot: u32) -> Option<Found> {
+        let (place, slot) = self.table.place_of(owner, self.table.bucket(hash), slot)?;
+        Some(Found { place, slot, mutable: mutable_of(owner, slot.slot) })
     }
 
     /// The part of this name.
@@ -178,11 +201,11 @@ impl Parts {
         self.readings.keep((&self.table, owner), hash, reads);
     }
 
-    /// Compares the parts with their table. Bytes of their slots, overflow buckets
-    /// included.
+    /// Compares the parts with their table, and their numbers. Bytes of their slots, overflow
+    /// buckets included.
     fn audit<J: Journal>(&self, owner: &Owner<J>, slots: &Slots) -> Result<u64, String> {
         let told = |what: &str| Err(format!("{what}: root {:?}", self.root));
-        let (mut counted, mut found_bytes) = (0, 0);
+        let (mut counted, mut found_bytes, mut numbered) = (0, 0, 0);
         for bucket in 0..self.table.buckets() {
             for slot in self.in_bucket(owner, bucket) {
                 let is_one =
@@ -193,12 +216,21 @@ impl Parts {
                 if self.table.bucket(self.hash(record_key(owner, slot))) != bucket {
                     return told("a part stands in another bucket than its name's");
                 }
+                if let Some(number) = (self.number_of)(record_key(owner, slot)) {
+                    if self.numbered(number) != Some(slot) {
+                        return told("a part is not found by its number");
+                    }
+                    numbered += 1;
+                }
                 counted += 1;
                 found_bytes += slots.bytes_of(slot_of(owner, slot));
             }
         }
         if (counted, found_bytes) != (self.count(), self.bytes) {
             return told("an object's parts are not those of the books");
+        }
+        if numbered != self.numbered.count() {
+            return told("a number leads to a part that is gone");
         }
         Ok(self.bytes + self.table.overflow_buckets() * class_bytes(BUCKET_CLASS) as u64)
     }
@@ -208,7 +240,8 @@ impl AllParts {
     /// An empty set of tables, in so many bytes of memory.
     pub fn new(memory_bytes: usize) -> Self {
         let most_kept = memory_bytes as u64 / KEPT_PARTS_SHARE;
-        Self { by_root: BTreeMap::new(), reads: PartReads::default(), most_kept }
+        let (by_root, reads) = (BTreeMap::new(), PartReads::default());
+        Self { by_root, reads, most_kept, numbered_bytes: 0 }
     }
 
     /// Begins the table of a root record whose state block begins at this word.
@@ -216,10 +249,10 @@ impl AllParts {
         &mut self,
         owner: &mut Owner<J>,
         at: (Slot, usize),
-        kind: Kind,
+        of: (Kind, NumberOf),
         options: &ShardOptions,
     ) {
-        self.by_root.insert(at.0.slot, Parts::new(owner, at, kind, options));
+        self.by_root.insert(at.0.slot, Parts::new(owner, at, of, options));
     }
 
     /// The parts of the object with this root record.
@@ -227,9 +260,9 @@ impl AllParts {
         &self.by_root[&root]
     }
 
-    /// Bytes that are kept for reads.
-    pub fn kept_bytes(&self) -> u64 {
-        self.reads.bytes()
+    /// Bytes on the heap: what is kept for reads, and slots by number.
+    pub fn heap_bytes(&self) -> u64 {
+        self.reads.bytes() + self.numbered_bytes
     }
 
     fn of_mut(&mut self, root: u32) -> (&mut Parts, (&mut PartReads, u64)) {
@@ -246,10 +279,11 @@ impl AllParts {
         part: &NewPart,
         spares: &mut Vec<Slot>,
     ) -> Option<Slot> {
-        let (parts, reads) = self.of_mut(root);
         let name = record_key(owner, part.slot.slot);
+        self.note_slot(root, name, part.slot.slot);
+        let (parts, reads) = self.of_mut(root);
         if let Some((place, slot)) = parts.table.find(owner, name, part.hash) {
-            return Some(self.replace((owner, slots), root, part, (place, slot.slot)));
+            return Some(self.swap((owner, slots), root, part, (place, slot.slot)));
         }
         parts.keep_for_reads(owner, part.hash, reads);
         parts.bytes += slots.bytes_of(part.slot);
@@ -263,6 +297,22 @@ impl AllParts {
     /// Lets a written part be seen, in the place of the one of the same name, which is in this place
     /// and slot, and which it gives: that is dead.
     pub fn replace<J: Journal>(
+        &mut self,
+        (owner, slots): (&mut Owner<J>, &Slots),
+        root: u32,
+        part: &NewPart,
+        old: (SlotIndex, u32),
+    ) -> Slot {
+        self.note_slot(root, record_key(owner, part.slot.slot), part.slot.slot);
+        self.swap((owner, slots), root, part, old)
+    }
+
+    fn note_slot(&mut self, root: u32, name: &[u8], slot: u32) {
+        let (parts, _) = self.of_mut(root);
+        self.numbered_bytes += parts.note_slot(name, slot);
+    }
+
+    fn swap<J: Journal>(
         &mut self,
         (owner, slots): (&mut Owner<J>, &Slots),
         root: u32,
@@ -289,11 +339,13 @@ impl AllParts {
         let hash = parts.hash(name);
         let (place, slot) = parts.table.find(owner, name, hash)?;
         parts.keep_for_reads(owner, hash, reads);
+        let grown = parts.note_slot(name, 0);
         let dead = flip_dead(owner, slot.slot);
         parts.table.remove(owner, place);
         parts.bytes -= slots.bytes_of(dead);
         let bucket = parts.table.bucket(hash);
         parts.table.shed(owner, slots, bucket, now.since_start_s);
+        self.numbered_bytes += grown;
         Some(dead)
     }
 
@@ -327,6 +379,7 @@ impl AllParts {
             // A bucket's number is a hash that leads to it.
             parts.keep_for_reads(owner, KeyHash(bucket), (&mut self.reads, self.most_kept));
             for (place, slot) in parts.table.places(owner, bucket) {
+                self.numbered_bytes += parts.note_slot(record_key(owner, slot.slot), 0);
                 let dead = flip_dead(owner, slot.slot);
                 parts.table.remove(owner, place);
                 parts.bytes -= slots.bytes_of(dead);
@@ -341,6 +394,7 @@ impl AllParts {
             return false;
         }
         parts.table.give_chunks(slots);
+        self.numbered_bytes -= parts.numbered.bytes();
         self.by_root.remove(&root);
         true
     }
@@ -366,7 +420,9 @@ impl AllParts {
         region: u32,
     ) -> Slot {
         let slot = found.slot.slot;
-        let (parts, _) = self.of_mut(root_of(owner, slot));
+        let root = root_of(owner, slot);
+        self.note_slot(root, record_key(owner, slot), to.slot);
+        let (parts, _) = self.of_mut(root);
         parts.readings.keep_moving(owner, slot);
         copy_pending(owner, parts.secret, region, slot, to);
         let dead = flip_dead(owner, slot);

@@ -339,6 +339,19 @@ impl Table {
         })
     }
 
+    /// The place in the chain of main bucket `bucket` that leads to this record.
+    #[inline]
+    pub fn place_of<J: Journal>(
+        &self,
+        owner: &Owner<J>,
+        bucket: u64,
+        record: u32,
+    ) -> Option<(SlotIndex, BucketSlot)> {
+        let slot_at = |place: SlotIndex| BucketSlot::from_word(owner.word(place.slot_word()));
+        let all = self.places_of(owner, bucket).map(|place| (place, slot_at(place)));
+        all.into_iter().find(|(_, slot)| slot.slot == record)
+    }
+
     /// Every place in use in the chain of main bucket `bucket`.
     pub fn places<J: Journal>(
         &self,

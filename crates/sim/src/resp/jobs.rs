@@ -158,9 +158,14 @@ impl ShardJobs {
         outbox.send(|to| &all[to].inbox, counts);
     }
 
+    /// Whether the shard is held for a change of two shards: it executes no commands.
+    pub fn is_held(&self) -> bool {
+        self.large.joint.is_held()
+    }
+
     /// One turn of the shard. Whether there was anything to do.
     pub fn turn(&mut self, shard: &mut Shard<SimJournal>, now: Now) -> bool {
-        let worked = self.has_work() || shard.has_waiters_due();
+        let worked = self.has_work() || (shard.has_waiters_due() && !self.is_held());
         if shard.durable_sequence() > self.durable {
             self.durable = shard.durable_sequence();
             // The thread's connections may hold replies.

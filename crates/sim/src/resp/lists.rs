@@ -649,11 +649,7 @@ impl ListClient {
         }
         let mut history = self.world.history.borrow_mut();
         for (begun, _) in &asked.calls {
-            match asked.kind {
-                // The element may have left one list, and not be in the other.
-                Kind::Move { .. } => history.lists.spoil(begun.key),
-                _ => history.lists.end(*begun, now_ns, ListOp::Nothing),
-            }
+            history.lists.end(*begun, now_ns, ListOp::Nothing);
         }
     }
 

@@ -2,11 +2,11 @@
 //! turn.
 
 use super::change::{fields_of, set_parts};
-use crate::elements::dump_parts;
+use super::held::Fields;
+use crate::elements::{dump_parts, new_parts};
 use crate::store::{DumpAt, Store};
 use crate::types::object::{DumpedPart, On, resume};
 use remora_arena::{ArenaFull, Journal, Slot};
-use remora_layout::kind::Kind;
 use remora_layout::packed;
 use remora_layout::table::SCAN_END;
 use remora_protocol::hash::HashCommand;
@@ -33,7 +33,7 @@ pub(super) fn dump<J: Journal>(
 }
 
 pub(super) fn begin_load<J: Journal>(store: &mut Store<J>, on: On<'_>) -> Result<Slot, Status> {
-    let made = store.new_parts((on.key, on.hash), (Kind::HASH, Kind::HASH_FIELD), 0, on.now);
+    let made = new_parts::<Fields, J>(store, (on.key, on.hash), 0, on.now);
     made.map_err(|ArenaFull { .. }| Status::OutOfMemory)
 }
 

@@ -17,10 +17,9 @@ use crate::store::{Found, Now, Parts, Store};
 use remora_arena::{ArenaFull, Journal};
 use remora_index::hash::{record_key, record_value};
 use remora_layout::database::Database;
-use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::{
-    OBJECT_BASE_BUCKETS, SET_BIN_MEMBERS, SET_BIN_MOST_MEMBERS, WHOLE_ITEM_BYTES,
+    OBJECT_BASE_BUCKETS, SET_BIN_MEMBERS, SET_BIN_MOST_MEMBERS, SLOT_UNIT_BYTES, WHOLE_ITEM_BYTES,
 };
 use remora_layout::packed_set::{self, BIN, OWN, begin_items, push_item};
 use remora_layout::table::TableShape;
@@ -31,6 +30,9 @@ use std::collections::btree_map::Entry;
 
 /// Members that are looked up together: what leads to them is fetched from memory side by side.
 pub(super) const LOOKUPS: usize = 16;
+
+/// Cache lines of a bin that are fetched at once: its header, and half a dozen members.
+const BIN_LINES: usize = 4;
 
 /// The entry of a change, and the key's database.
 pub(super) type Logged<'e> = (&'e Command<'e>, Database);
@@ -55,6 +57,11 @@ impl Elements for Members {
         }
     }
 
+    fn number_of(name: &[u8]) -> Option<u32> {
+        let (&BIN, number) = name.split_first()? else { return None };
+        number.first_chunk().copied().map(u32::from_le_bytes)
+    }
+
     fn in_part(name: &[u8], value: &[u8]) -> u64 {
         if is_bin(name) { packed_set::count(value) as u64 } else { 1 }
     }
@@ -66,13 +73,13 @@ pub(super) fn is_bin(name: &[u8]) -> bool {
 }
 
 /// The name of a bin.
-fn bin_name(bin: u64) -> [u8; 5] {
+pub(super) fn bin_name(bin: u64) -> [u8; 5] {
     let [a, b, c, d, ..] = bin.to_le_bytes();
     [BIN, a, b, c, d]
 }
 
 /// Whether a bin of these items has no members.
-fn is_empty(items: &[u8]) -> bool {
+pub(super) fn is_empty(items: &[u8]) -> bool {
     packed_set::members(items).next().is_none()
 }
 
@@ -103,13 +110,13 @@ fn own_name(member: &[u8]) -> Vec<u8> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bins {
     /// Its buckets are the bins.
-    shape: TableShape,
+    pub(super) shape: TableShape,
     /// Members in bins.
-    binned: u64,
+    pub(super) binned: u64,
     /// Members that are parts of their own, the spilled ones included.
     own: u64,
     /// Short ones among them.
-    spilled: u64,
+    pub(super) spilled: u64,
     /// How often members were added or removed.
     pub changes: u64,
 }
@@ -154,40 +161,53 @@ impl Bins {
         self.shape.at_scan_place(place)
     }
 
-    /// The part of a bin.
-    pub fn bin<J: Journal>(store: &Store<J>, root: u32, bin: u64) -> Option<Found> {
-        store.parts.of(root).find(&store.owner, &bin_name(bin))
+    /// The slot of the part of a bin.
+    pub fn bin<J: Journal>(store: &Store<J>, root: u32, bin: u64) -> Option<u32> {
+        store.parts.of(root).numbered(bin as u32)
     }
 
     /// The part that holds a member.
     pub fn find<J: Journal>(&self, store: &Store<J>, root: u32, member: &[u8]) -> Option<Found> {
         let parts = store.parts.of(root);
-        self.find_near((store, parts), member, &self.bin_of(parts, member))
-    }
-
-    /// The name of a member's bin, and its hash.
-    fn bin_of(&self, parts: &Parts, member: &[u8]) -> ([u8; 5], KeyHash) {
-        let name = bin_name(parts.hash(member).bucket(self.count()));
-        (name, parts.hash(&name))
-    }
-
-    /// The part that holds a member whose bin is this one, or would be if it were short.
-    fn find_near<J: Journal>(
-        &self,
-        (store, parts): (&Store<J>, &Parts),
-        member: &[u8],
-        (name, hash): &([u8; 5], KeyHash),
-    ) -> Option<Found> {
-        if member.len() <= WHOLE_ITEM_BYTES {
-            let found = parts.find_hashed(&store.owner, name, *hash).filter(|found| {
-                let value = record_value(&store.owner, found.slot.slot);
-                packed_set::contains(value, member, || None)
-            });
-            if found.is_some() || self.spilled == 0 {
-                return found;
-            }
+        let bin = self.bin_of(parts, member);
+        if let Some(slot) = Self::holder(store, parts.numbered(bin), member) {
+            return parts.in_slot(&store.owner, parts.hash(&bin_name(bin.into())), slot);
         }
-        parts.find(&store.owner, &own_name(member))
+        let may_be_own = member.len() > WHOLE_ITEM_BYTES || self.spilled > 0;
+        may_be_own.then(|| parts.find(&store.owner, &own_name(member))).flatten()
+    }
+
+    /// Whether a member is there.
+    pub fn has<J: Journal>(&self, store: &Store<J>, root: u32, member: &[u8]) -> bool {
+        let parts = store.parts.of(root);
+        self.has_near(store, parts, member, parts.numbered(self.bin_of(parts, member)))
+    }
+
+    /// The bin of a member, if it is a short one.
+    pub(super) fn bin_of(&self, parts: &Parts, member: &[u8]) -> u32 {
+        parts.hash(member).bucket(self.count()) as u32
+    }
+
+    /// The slot of a bin, if it holds a member.
+    fn holder<J: Journal>(store: &Store<J>, bin: Option<u32>, member: &[u8]) -> Option<u32> {
+        let holds = |slot: &u32| {
+            packed_set::contains(record_value(&store.owner, *slot), member, || None)
+        };
+        bin.filter(holds)
+    }
+
+    /// Whether a member is there whose bin is in this slot.
+    fn has_near<J: Journal>(
+        &self,
+        store: &Store<J>,
+        parts: &Parts,
+        member: &[u8],
+        bin: Option<u32>,
+    ) -> bool {
+        let is_short = member.len() <= WHOLE_ITEM_BYTES;
+        is_short && Self::holder(store, bin, member).is_some()
+            || (!is_short || self.spilled > 0)
+                && parts.find(&store.owner, &own_name(member)).is_some()
     }
 
     /// Leaves of up to [`LOOKUPS`] members those that are there, or those that are not.
@@ -199,18 +219,17 @@ impl Bins {
         wanted: bool,
     ) {
         let parts = store.parts.of(root);
-        let mut bins = [([0; 5], KeyHash(0)); LOOKUPS];
+        let mut bins = [None; LOOKUPS];
         for (member, bin) in members.iter().zip(&mut bins) {
-            *bin = self.bin_of(parts, member);
-            parts.prefetch(&store.owner, bin.1);
-        }
-        for (_, hash) in &bins[..members.len()] {
-            parts.prefetch_part(&store.owner, *hash);
+            *bin = parts.numbered(self.bin_of(parts, member));
+            let lines = bin.map_or(0..0, |_| 0..BIN_LINES);
+            let at = bin.unwrap_or_default() as usize * SLOT_UNIT_BYTES;
+            lines.for_each(|line| store.owner.prefetch(at + 64 * line));
         }
         let mut bins = bins.iter();
         members.retain(|member| {
             let bin = bins.next().expect("one for each member");
-            self.find_near((store, parts), member, bin).is_some() == wanted
+            self.has_near(store, parts, member, *bin) == wanted
         });
     }
 
@@ -234,41 +253,6 @@ impl Bins {
         self.make((store, root), change, entry, now)
     }
 
-    /// Adds one short member, if it goes into a bin that has some and is not full, and no bin is to
-    /// be split with it: the usual case, without memory for a plan. Returns whether it is new; `None` if
-    /// [`Bins::add`] is to add it. `items` is a buffer.
-    pub fn add_to_bin<J: Journal>(
-        &mut self,
-        (store, root): (&mut Store<J>, u32),
-        (member, items): (&[u8], &mut Vec<u8>),
-        (entry, database): Logged<'_>,
-        now: Now,
-    ) -> Option<Result<bool, ArenaFull>> {
-        let after = Self { binned: self.binned + 1, changes: self.changes + 1, ..*self };
-        if member.len() > WHOLE_ITEM_BYTES || self.spilled > 0 || after.wants_split() {
-            return None;
-        }
-        let parts = store.parts.of(root);
-        let (name, hash) = self.bin_of(parts, member);
-        let found = parts.find_hashed(&store.owner, &name, hash)?;
-        let value = record_value(&store.owner, found.slot.slot);
-        if packed_set::contains(value, member, || None) {
-            return Some(Ok(false));
-        }
-        if packed_set::count(value) >= SET_BIN_MOST_MEMBERS {
-            return None;
-        }
-        items.clear();
-        items.extend_from_slice(value);
-        push_item(items, member);
-        let replaced =
-            store.replace_part((root, found), (&name, hash, items), (entry, database), now);
-        Some(replaced.map(|()| {
-            *self = after;
-            true
-        }))
-    }
-
     /// Removes members, each named once. Returns how many were there.
     pub fn remove<'m, J: Journal>(
         &mut self,
@@ -284,7 +268,8 @@ impl Bins {
         self.make((store, root), change, Some(entry), now)
     }
 
-    fn wants_split(&self) -> bool {
+    /// Whether it has so many members that the next bin is to be split.
+    pub(super) fn wants_split(&self) -> bool {
         self.binned > self.count() * SET_BIN_MEMBERS && self.shape.grown().is_some()
     }
 
@@ -358,6 +343,21 @@ impl Bins {
     }
 }
 
+/// Splits the items of a bin: those of the members that belong to bin `new` of so many go.
+pub(super) fn split_items(
+    parts: &Parts,
+    items: &[u8],
+    (new, bins): (u64, u64),
+    (stays, goes): (&mut Vec<u8>, &mut Vec<u8>),
+) {
+    begin_items(stays);
+    begin_items(goes);
+    each_member(items, |member| {
+        let to = parts.hash(member).bucket(bins);
+        push_item(if to == new { goes } else { stays }, member);
+    });
+}
+
 impl<'m> Change<'m> {
     fn begin(after: Bins) -> Self {
         let (new_own, old_own) = (Vec::new(), Vec::new());
@@ -371,8 +371,8 @@ impl<'m> Change<'m> {
             Entry::Vacant(place) => {
                 let mut items = Vec::new();
                 match Bins::bin(store, root, bin) {
-                    Some(found) => {
-                        let value = record_value(&store.owner, found.slot.slot);
+                    Some(slot) => {
+                        let value = record_value(&store.owner, slot);
                         items.reserve(value.len() + 1 + WHOLE_ITEM_BYTES);
                         items.extend_from_slice(value);
                     }
@@ -390,11 +390,9 @@ impl<'m> Change<'m> {
 
     /// Whether a bin holds a member, as it is so far.
     fn holds<J: Journal>(&self, store: &Store<J>, root: u32, bin: u64, member: &[u8]) -> bool {
-        let contains = |items: &[u8]| packed_set::contains(items, member, || None);
         match self.bins.get(&bin) {
-            Some(items) => contains(items),
-            None => Bins::bin(store, root, bin)
-                .is_some_and(|found| contains(record_value(&store.owner, found.slot.slot))),
+            Some(items) => packed_set::contains(items, member, || None),
+            None => Bins::holder(store, Bins::bin(store, root, bin), member).is_some(),
         }
     }
 
@@ -459,12 +457,7 @@ impl<'m> Change<'m> {
         let items = std::mem::take(self.bin(store, root, bin));
         let room = || Vec::with_capacity(items.len());
         let (mut stays, mut goes) = (room(), room());
-        begin_items(&mut stays);
-        begin_items(&mut goes);
-        each_member(&items, |member| {
-            let to = store.parts.of(root).hash(member).bucket(grown.buckets());
-            push_item(if to == new { &mut goes } else { &mut stays }, member);
-        });
+        split_items(store.parts.of(root), &items, (new, grown.buckets()), (&mut stays, &mut goes));
         self.after.shape = grown;
         self.bins.insert(bin, stays);
         self.bins.insert(new, goes);

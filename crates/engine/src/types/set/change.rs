@@ -101,7 +101,7 @@ impl Sets {
         let bins = self.bins.get_mut(&root).expect("a large set has bins");
         let mut all = members.iter().flatten();
         if let (Some(only), None) = (all.next(), all.next()) {
-            let added = bins.add_to_bin((store, root), (only, &mut self.scratch), logged, on.now);
+            let added = bins.add_one((store, root), (only, &mut self.buffers), logged, on.now);
             if let Some(added) = added {
                 return added.map(u64::from);
             }
@@ -206,7 +206,7 @@ impl Sets {
     ) -> Reply<'static> {
         let Some(held) = held else { return Reply::number(0) };
         let mut there = unique(members);
-        there.retain(|member| self.holder(store, held, member).is_some());
+        there.retain(|member| self.has(store, held, member));
         self.remove_these(store, (on, held), (&there, members))
     }
 
@@ -292,7 +292,7 @@ impl Sets {
             Ok(other) => other,
             Err(status) => return Reply::status(status),
         };
-        let is_there = self.holder(store, held, member).is_some();
+        let is_there = self.has(store, held, member);
         if !is_there || to.key == on.key {
             return Reply::number(is_there.into());
         }

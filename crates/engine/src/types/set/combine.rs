@@ -93,6 +93,10 @@ impl Left {
     fn read<J: Journal>(&mut self, store: &Store<J>, list: &mut Vec<u8>) -> Result<bool, Status> {
         match self {
             Self::Made(all, at) => {
+                if *at == 0 && all.len() <= PARTS_TURN_BYTES {
+                    list.extend_from_slice(all);
+                    *at = all.len();
+                }
                 let to = at.saturating_add(PARTS_TURN_BYTES);
                 while *at < all.len().min(to) {
                     let (member, rest) = Items::split(&all[*at..]).ok_or(Status::Malformed)?;
@@ -117,7 +121,8 @@ impl Source {
             None => Self::made(Vec::new(), Lookup::Packed(Vec::new())),
             Some(Held::Whole(found)) => {
                 let packed = packed_of(store, found).to_vec();
-                let mut list = Vec::new();
+                // About: the head of a member has three bytes more there.
+                let mut list = Vec::with_capacity(packed.len() + packed.len() / 2);
                 Members::of_whole(&packed, |member, _| Items::push(&mut list, member));
                 Self::made(list, Lookup::Packed(packed))
             }
@@ -315,6 +320,7 @@ impl Combining {
             lot.list.clear();
             lot.at = 0;
             lot.is_last = base.left.read(store, &mut lot.list)?;
+            found.reserve(if count_to.is_none() { lot.list.len() } else { 0 });
         }
         let wanted = *how == Combination::Inter;
         // Beside many sets a turn may end within the lookups of one member.

@@ -1,6 +1,7 @@
 //! A set that was found, packed or of parts, and the questions that both answer.
 
 use super::bins::{Bins, Members};
+use super::one::Buffers;
 use crate::elements::{self, Held, packed_of};
 use crate::store::{Found, Store};
 use crate::types::object::On;
@@ -17,6 +18,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Sets {
     /// Buffer for a changed set, or a reply's value.
     pub(super) scratch: Vec<u8>,
+    /// Buffers for bins.
+    pub(super) buffers: Buffers,
     /// How many random numbers were drawn.
     pub(super) drawn: u64,
     /// What is known of the large ones, by the slots of their root records.
@@ -47,6 +50,14 @@ impl Sets {
         match held {
             Held::Whole(found) => packs(packed_of(store, found), member).then_some(found),
             Held::Parts(root) => self.bins_of(root).find(store, root.slot.slot, member),
+        }
+    }
+
+    /// Whether a set has a member.
+    pub(super) fn has<J: Journal>(&self, store: &Store<J>, held: Held, member: &[u8]) -> bool {
+        match held {
+            Held::Whole(found) => packs(packed_of(store, found), member),
+            Held::Parts(root) => self.bins_of(root).has(store, root.slot.slot, member),
         }
     }
 

@@ -8,6 +8,7 @@ mod bins;
 mod change;
 mod combine;
 mod held;
+mod one;
 mod pop;
 mod read;
 mod table;

@@ -21,7 +21,7 @@ impl Sets {
     ) -> Reply<'_> {
         let mut are_there = std::mem::take(&mut self.scratch);
         are_there.clear();
-        let is_there = |member| held.is_some_and(|held| self.holder(store, held, member).is_some());
+        let is_there = |member| held.is_some_and(|held| self.has(store, held, member));
         are_there.extend(members.iter().flatten().map(|member| u8::from(is_there(member))));
         self.scratch = are_there;
         Reply { value: Some(&self.scratch), ..Reply::number(self.scratch.len() as i64) }
@@ -82,9 +82,7 @@ fn scan_parts<J: Journal>(
         }
         let slots = match is_own {
             true => parts.in_bucket(&store.owner, place),
-            false => {
-                Bins::bin(store, root, place).map(|found| found.slot.slot).into_iter().collect()
-            }
+            false => Bins::bin(store, root, place).into_iter().collect(),
         };
         for slot in slots {
             let name = record_key(&store.owner, slot);

@@ -2,12 +2,11 @@
 
 use super::bins::{Bins, Members, is_bin};
 use super::held::Sets;
-use crate::elements::{Elements, dump_parts};
+use crate::elements::{Elements, dump_parts, new_parts};
 use crate::store::{DumpAt, Store};
 use crate::types::object::{DumpedPart, On, resume};
 use remora_arena::{ArenaFull, Journal, Slot};
 use remora_index::hash::record_value;
-use remora_layout::kind::Kind;
 use remora_layout::limits::{DUMP_PIECE_BYTES, DUMP_PIECE_PARTS, SET_BIN_MEMBERS};
 use remora_layout::table::SCAN_END;
 use remora_protocol::message::Status;
@@ -40,8 +39,8 @@ pub(super) fn dump<J: Journal>(
     let most = DUMP_PIECE_PARTS - 2 * SET_BIN_MEMBERS as usize;
     while at.bins < SCAN_END && visited <= most && piece.len() < DUMP_PIECE_BYTES {
         let (bin, next) = bins.at_scan_place(at.bins as u32);
-        if let Some(found) = Bins::bin(store, root, bin) {
-            each_member(record_value(&store.owner, found.slot.slot), |member| {
+        if let Some(slot) = Bins::bin(store, root, bin) {
+            each_member(record_value(&store.owner, slot), |member| {
                 Items::push(piece, member);
                 visited += 1;
             });
@@ -70,7 +69,7 @@ impl Sets {
         store: &mut Store<J>,
         on: On<'_>,
     ) -> Result<Slot, Status> {
-        let made = store.new_parts((on.key, on.hash), (Kind::SET, Kind::SET_PART), 0, on.now);
+        let made = new_parts::<Members, J>(store, (on.key, on.hash), 0, on.now);
         let root = made.map_err(|ArenaFull { .. }| Status::OutOfMemory)?;
         self.bins.insert(root.slot, Bins::default());
         Ok(root)

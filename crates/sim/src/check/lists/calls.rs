@@ -120,6 +120,11 @@ impl ListOp {
         }
     }
 
+    /// Whether its result says that the list was not empty, and not with which elements.
+    pub(super) fn finds_unseen(&self) -> bool {
+        self.found_something() && self.shows().is_empty()
+    }
+
     /// The elements that it adds.
     pub(super) fn adds(&self) -> &[i64] {
         match self {

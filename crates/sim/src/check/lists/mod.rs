@@ -28,7 +28,9 @@ pub fn check(calls: &[ListCall], evicts: bool) -> Result<(), Unexplained> {
         return Err(Unexplained { is_certain: false, ..*wrong });
     }
     let ListOp::PushAny { end } = calls[first].op else { return found };
-    let shown: BTreeSet<i64> = calls.iter().flat_map(|call| call.op.shows()).copied().collect();
+    let mut shown: BTreeSet<i64> = calls.iter().flat_map(|call| call.op.shows()).copied().collect();
+    // It may be one that no result shows.
+    shown.extend(calls.iter().any(|call| call.op.finds_unseen()).then_some(i64::MIN));
     let mut calls = calls.to_vec();
     let mut explains = |item: i64| {
         calls[first].op = ListOp::Push { end, items: vec![item], length: None };

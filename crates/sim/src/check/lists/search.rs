@@ -49,12 +49,15 @@ pub(super) struct Search<'a> {
 impl<'a> Search<'a> {
     pub(super) fn new(calls: &'a [ListCall], evicts: bool) -> Self {
         let shown: BTreeSet<i64> = calls.iter().flat_map(|call| call.op.shows()).copied().collect();
-        // A call of unknown outcome that only adds elements that no result shows explains nothing.
+        let finds_unseen = calls.iter().any(|call| call.op.finds_unseen());
+        // A call of unknown outcome that only adds elements that no result shows explains only that
+        // something was there.
         let matters = |call: &ListCall| match &call.op {
             ListOp::PushAny { .. } | ListOp::Nothing => false,
             op => {
                 call.returned_ns.is_some()
                     || op.adds().is_empty()
+                    || finds_unseen
                     || op.adds().iter().any(|item| shown.contains(item))
             }
         };
