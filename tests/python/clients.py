@@ -3,6 +3,9 @@
 
 usage: clients.py GROUP HOST:PORT...
 
+Beside the writers it has queues, whose clients wait for elements: `set` says of them that an element was taken,
+`stale` that it was taken twice, `lost` that it is nowhere.
+
 Group: of the client of Sentinel. tests/src/client_program.rs says what this program prints, and when it
 ends.
 """
@@ -14,6 +17,7 @@ import time
 
 from redis import Redis
 from redis.cluster import ClusterNode, RedisCluster
+from redis.exceptions import ResponseError
 from redis.sentinel import Sentinel
 
 # Between two keys of a writer, and behind one that was not acknowledged, s.
@@ -21,6 +25,10 @@ PAUSE = 0.003
 REST = 0.02
 # Tries of a read at the end, which fails while no server leads.
 TRIES = 500
+# How long a request waits for an element, s: shorter than the time below.
+WAIT = 0.25
+# Clients that wait at each queue.
+TAKERS = 3
 # Without it a server that stands still holds its clients as long, s. A client of Redis Cluster tries five
 # times before it looks for another server.
 SOCKET_TIMEOUT = 0.5
@@ -96,6 +104,83 @@ class Writer:
         self.shared.say(f"found {self.name} {len(self.acknowledged)}")
 
 
+class Queue:
+    """Elements go through two lists: one client pushes them into the first one, one moves them to the
+    second one, and several take them from there. The last two wait. Each element was pushed once, so each
+    is taken once at most; one whose push was acknowledged is taken, or is in a list, or was given to a
+    client that got an error instead."""
+
+    def __init__(self, shared, name, connect):
+        self.shared, self.name, self.connect = shared, name, connect
+        tag = f"{{{name[-1]}}}:{name}"
+        self.first, self.second = f"{tag}:first", f"{tag}:second"
+        self.lock = threading.Lock()
+        self.pushed, self.taken = set(), set()
+        # Requests that lost their connection: each may have got an element.
+        self.broken = 0
+
+    def tried(self, request, *words):
+        """The result of a request; None if it ended with an error, or without an element."""
+        try:
+            return self.shared.timed(request, *words)
+        except Exception as error:
+            is_answer = isinstance(error, ResponseError) or request.__name__ == "rpush"
+            with self.lock:
+                self.broken += not is_answer
+            why = f"{type(error).__name__}: {error}".replace("\n", " ")
+            self.shared.say(f"failed {self.name} {len(self.taken)} {why}")
+            time.sleep(REST)
+            return None
+
+    def push(self):
+        client, number = self.connect(), 0
+        while not self.shared.is_over.is_set():
+            number += 1
+            if self.tried(client.rpush, self.first, number) is not None:
+                self.pushed.add(number)
+            time.sleep(PAUSE)
+
+    def move(self):
+        client = self.connect()
+        while not self.shared.is_over.is_set():
+            self.tried(client.blmove, self.first, self.second, WAIT, "LEFT", "RIGHT")
+
+    def take(self):
+        client = self.connect()
+        while not self.shared.is_over.is_set():
+            found = self.tried(client.blpop, [self.second], WAIT)
+            if found is None:
+                continue
+            number = int(found[1])
+            with self.lock:
+                is_new = number not in self.taken
+                self.taken.add(number)
+            self.shared.say(f"{'set' if is_new else 'stale'} {self.name} {number}")
+
+    def threads(self):
+        acts = [self.push, self.move] + [self.take] * TAKERS
+        return [threading.Thread(target=act) for act in acts]
+
+    def look(self):
+        """Says what is lost."""
+        client = self.connect()
+        for _ in range(TRIES):
+            try:
+                left = client.lrange(self.first, 0, -1) + client.lrange(self.second, 0, -1)
+                break
+            except Exception:
+                time.sleep(REST)
+        there = [int(number) for number in left]
+        for number in there:
+            if number in self.taken or there.count(number) > 1:
+                self.shared.say(f"stale {self.name} {number}")
+        lost = sorted(self.pushed - self.taken - set(there))
+        if len(lost) > self.broken:
+            for number in lost:
+                self.shared.say(f"lost {self.name} {number}")
+        self.shared.say(f"found {self.name} {len(self.taken)}")
+
+
 def each(writers, act):
     threads = [threading.Thread(target=act, args=(of,)) for of in writers]
     for thread in threads:
@@ -119,10 +204,19 @@ def main():
     # The slots of b and c are low ones, those of a and d are high ones.
     writers = [Writer(shared, f"cluster-{tag}", cluster) for tag in "abcd"]
     writers += [Writer(shared, f"sentinel-{tag}", master) for tag in "bc"]
+    # A client of Sentinel sends nothing twice by itself.
+    connect = lambda: Sentinel(places, sentinel_kwargs=options, **options).master_for(group)
+    queues = [Queue(shared, f"queue-{tag}", connect) for tag in "bc"]
     load = each(writers, Writer.write)
+    for queue in queues:
+        for thread in queue.threads():
+            thread.start()
+            load.append(thread)
     sys.stdin.read()
     shared.is_over.set()
-    for thread in load + each(writers, Writer.look):
+    for thread in load:
+        thread.join()
+    for thread in each(writers, Writer.look) + each(queues, Queue.look):
         thread.join()
     shared.say(f"end {int(shared.longest_s * 1000)}")
 

@@ -118,10 +118,16 @@ fn works_through_failovers(library: Library) {
     let Some(mut cluster) = Cluster::start() else { return };
     let arguments = [vec![FAILING.to_owned()], cluster.addresses()].concat();
     let Some(mut program) = ClientProgram::start(library, &arguments) else { return };
+    // Those whose clients wait, while the primary is killed, stands still, or is drained.
+    let queues: &[&str] = if library == Library::RedisPy { &["queue-b", "queue-c"] } else { &[] };
     program.goes_on("the load begins");
+    program.go_on("the queues begin", queues);
     cluster.kill(&mut program);
+    program.go_on("the primary was killed", queues);
     cluster.stop(&mut program);
+    program.go_on("the primary stood still", queues);
     cluster.drain(&mut program);
+    program.go_on("the primary was drained", queues);
     let outcomes = program.end();
     let Outcomes { failed, pauses, longest_ms, .. } = &outcomes;
     println!(

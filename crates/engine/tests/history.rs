@@ -5,7 +5,7 @@ use crate::give::{Answer, How, KeyRef, give_some};
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{
     Applied, ApplyError, Digest, Durability, Eviction, LargeSet, Now, Origin, Outcome, Shard,
-    ShardOptions,
+    ShardOptions, Tried, WaitFor,
 };
 use remora_geometry::{Shape, Wkb};
 use remora_layout::database::Database;
@@ -20,7 +20,7 @@ use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::set::SetCommand;
 use remora_protocol::tree::{Fields, ObjectId, Objects, PutObject, TreeCommand, TreeSettings};
-use remora_protocol::{Command, Condition, ExpireCondition, Expiry, Items, Pairs};
+use remora_protocol::{Claim, Command, Condition, ExpireCondition, Expiry, Items, Pairs};
 use remora_testing::Random;
 
 pub const START: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
@@ -72,6 +72,9 @@ pub struct Source {
     /// Keys that were given to others, and pieces that were dumped.
     pub given: u64,
     pub pieces: u64,
+    /// Requests that waited for a list, and those of them that a later command served.
+    pub waited: u64,
+    pub served: u64,
     /// Called after each command, and each step of giving a key.
     pub hook: Option<Hook>,
 }
@@ -104,6 +107,8 @@ impl Source {
             ask_only: 0,
             given: 0,
             pieces: 0,
+            waited: 0,
+            served: 0,
             hook: None,
         }
     }
@@ -167,6 +172,9 @@ impl Source {
     }
 
     pub fn drain(&mut self, at: usize) {
+        while self.shards[at].pop_served().is_some() {
+            self.served += 1;
+        }
         let log = self.shards[at].log();
         log.read(&mut self.cursors[at], usize::MAX, &mut self.logs[at]).expect("read at once");
         if let Some(hook) = &mut self.hook {
@@ -336,6 +344,18 @@ impl Source {
         self.ask(&Command::Of { key, request: command.request() });
     }
 
+    /// A request that takes an element of a list, now or once there is one.
+    fn wait(&mut self, key: &[u8], command: &ListCommand<'_>) {
+        let at = home(key, self.shards.len());
+        let mut bytes = Vec::new();
+        let command = Command::Of { key, request: command.request() };
+        command.encode_within(Database::ZERO, 0, &mut bytes);
+        let (name, commands) = ([0, 0, 0, self.waited], vec![bytes.into_boxed_slice()]);
+        let wait = WaitFor { name, claim: Claim::default(), commands };
+        self.waited += (self.shards[at].wait_for(wait, self.now) == Tried::Waits) as u64;
+        self.drain(at);
+    }
+
     fn list(&mut self) {
         let key = &self.key_or_other("l")[..];
         let other = &self.key("l")[..];
@@ -374,7 +394,11 @@ impl Source {
             },
             _ => ListCommand::Move { from: side, to, other },
         };
-        self.ask(&Command::Of { key, request: command.request() });
+        let waits = matches!(command, ListCommand::Pop { .. } | ListCommand::Move { .. });
+        match waits && self.random.one_in(2) {
+            true => self.wait(key, &command),
+            false => _ = self.ask(&Command::Of { key, request: command.request() }),
+        }
     }
 
     /// One change of a set.

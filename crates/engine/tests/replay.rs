@@ -46,6 +46,8 @@ fn logs_make_the_same_keys_in_any_number_of_shards() {
         }
         *counts.entry("given").or_insert(0) += source.given;
         *counts.entry("pieces").or_insert(0) += source.pieces;
+        *counts.entry("waited").or_insert(0) += source.waited;
+        *counts.entry("served").or_insert(0) += source.served;
         *counts.entry("ask-only").or_insert(0) += source.ask_only;
         for shard in &source.shards {
             let stats = shard.stats();

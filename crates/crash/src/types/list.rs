@@ -12,6 +12,8 @@ use remora_resp::Value;
 const ELEMENT_BYTES: usize = 24;
 /// Elements of a list that does not grow any more: it has long left its record by then.
 const MOST_ELEMENTS: usize = 600;
+/// How long a writer waits for elements, s.
+const WAIT_S: &[u8] = b"0.05";
 
 pub struct Lists;
 
@@ -43,7 +45,13 @@ impl KeyType for Lists {
                 parts(&[b"RPUSH", key]).into_iter().chain(elements).collect()
             }
             Change::Cut(bytes) => {
-                parts(&[b"LPOP", key, (bytes / ELEMENT_BYTES).to_string().as_bytes()])
+                let count = bytes / ELEMENT_BYTES;
+                let text = count.to_string();
+                match count % 2 {
+                    0 => parts(&[b"LPOP", key, text.as_bytes()]),
+                    // It waits only for elements that a crash has taken.
+                    _ => parts(&[b"BLMPOP", WAIT_S, b"1", key, b"LEFT", b"COUNT", text.as_bytes()]),
+                }
             }
             other => unreachable!("no change of a list: {other:?}"),
         }
