@@ -206,9 +206,16 @@ impl ClientProgram {
 
     /// Waits until every writer has set more keys than now.
     pub fn goes_on(&mut self, what: &str) {
-        let counts = |outcomes: &Outcomes| WRITERS.map(|writer| outcomes.count(writer));
+        self.go_on(what, &WRITERS);
+    }
+
+    /// Waits until each of these has set more keys, or taken more elements.
+    pub fn go_on(&mut self, what: &str, names: &[&str]) {
+        let counts = |outcomes: &Outcomes| -> Vec<usize> {
+            names.iter().map(|name| outcomes.count(name)).collect()
+        };
         let before = self.with(counts);
-        let what = format!("{what}: all of {WRITERS:?} set more keys than {before:?}");
+        let what = format!("{what}: all of {names:?} set more keys than {before:?}");
         wait_until(&what, || {
             let ended = self.child.try_wait().expect("it is a child");
             assert!(ended.is_none(), "{what}: the program has ended: {ended:?}\n{}", self.log());

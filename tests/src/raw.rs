@@ -21,7 +21,11 @@ use zerocopy::{FromZeros, IntoBytes};
 pub fn greet(path: &Path, hello: &ClientHello) -> Result<(UnixStream, ServerHello, Vec<OwnedFd>)> {
     let mut socket = UnixStream::connect(path)?;
     socket.set_read_timeout(Some(crate::DEADLINE))?;
-    socket.write_all(hello.as_bytes())?;
+    match socket.write_all(hello.as_bytes()) {
+        // The server may have refused the client at once; its answer is there.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        written => written?,
+    }
     let mut answer = ServerHello::new_zeroed();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

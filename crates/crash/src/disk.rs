@@ -251,6 +251,20 @@ impl Disk {
         found
     }
 
+    /// Paths that there are, with their inodes, as the server left them.
+    pub fn inodes(&self) -> BTreeMap<String, u64> {
+        let mut found = BTreeMap::new();
+        walk(&self.live, self.root, "", &mut |path, ino| {
+            found.insert(path.to_owned(), ino);
+        });
+        found
+    }
+
+    /// Bytes of a file, as the server left it.
+    pub fn len_of(&self, ino: u64) -> u64 {
+        self.inodes.get(&ino).map_or(0, |inode| inode.len)
+    }
+
     /// Draws what the disk holds after a power cut. `bytes_of` gives the bytes that the server
     /// left in a file.
     pub fn cut<E>(

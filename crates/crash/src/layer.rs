@@ -130,6 +130,42 @@ impl Layer {
         Ok(())
     }
 
+    /// After a kill: what the kernel had carried out of a call whose thread died before it noted that
+    /// counts as noted, and not as synced.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn add_unnoted(&mut self) -> anyhow::Result<()> {
+        let there = listing(&self.root)?;
+        let is_there = |path: &str| there.iter().any(|(of, ..)| of == path);
+        let mut left = self.disk.inodes();
+        for (path, ino, len) in &there {
+            let (path, ino) = (path.clone(), *ino);
+            if left.remove(&path) != Some(ino) {
+                let old = left.iter().find(|(of, known)| **known == ino && !is_there(of));
+                let event = match (old.map(|(from, _)| from.clone()), len) {
+                    (Some(from), _) => Event::Rename { from, to: path.clone() },
+                    (None, Some(_)) => Event::Link { path: path.clone(), ino },
+                    (None, None) => Event::MakeDirectory { path: path.clone(), ino },
+                };
+                self.disk.follow(&event);
+            }
+            let known = self.disk.len_of(ino);
+            match *len {
+                Some(len) if len > known => {
+                    self.disk.follow(&Event::Write { ino, offset: known, len: len - known });
+                }
+                Some(len) if len < known => self.disk.follow(&Event::Resize { ino, len }),
+                _ => {}
+            }
+        }
+        let gone = self.disk.inodes().into_keys().filter(|path| !is_there(path));
+        gone.collect::<Vec<_>>().into_iter().for_each(|path| {
+            self.disk.follow(&Event::Remove { path });
+        });
+        Ok(())
+    }
+
     /// Another one has changed the directory, and all that it holds counts as synced from now on.
     pub fn begin_anew(&mut self) -> anyhow::Result<()> {
         fs::remove_dir_all(self.home.join("grave"))?;

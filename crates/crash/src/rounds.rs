@@ -348,7 +348,7 @@ impl<'a> Run<'a> {
                 self.layer.check_seen()?;
                 self.layer.cut(&mut self.rng)
             }
-            End::Kill => Ok(()),
+            End::Kill => self.layer.add_unnoted(),
         }
     }
 

@@ -87,6 +87,40 @@ fn every_call_is_seen() {
     assert!(text.contains("unseen has Some(1)"), "{text}");
 }
 
+/// A kill may come between a call and its note: each of these is a call that was not noted.
+#[test]
+fn what_a_kill_left_without_a_note_is_added() {
+    let mut fixture = Fixture::new();
+    fixture.run(&["mkdir d", "open d/a", "write 10", "open b", "write 20", "open c", "write 5"]);
+    fixture.layer.check_seen().unwrap();
+    let root = fixture.layer.root.clone();
+    let longer = |path: &str, bytes: usize| {
+        let mut file = fs::OpenOptions::new().append(true).open(root.join(path)).unwrap();
+        std::io::Write::write_all(&mut file, &vec![1; bytes]).unwrap();
+    };
+    let shorter = |path: &str, bytes: u64| {
+        fs::OpenOptions::new().write(true).open(root.join(path)).unwrap().set_len(bytes).unwrap();
+    };
+    let calls: [&dyn Fn(); 7] = [
+        &|| longer("b", 7),
+        &|| shorter("b", 4),
+        &|| fs::rename(root.join("c"), root.join("d/c")).unwrap(),
+        &|| fs::rename(root.join("d/c"), root.join("d/a")).unwrap(),
+        &|| fs::write(root.join("new"), "").unwrap(),
+        &|| fs::create_dir(root.join("e")).unwrap(),
+        &|| fs::remove_file(root.join("new")).unwrap(),
+    ];
+    for (number, call) in calls.iter().enumerate() {
+        call();
+        fixture.layer.check_seen().unwrap_err();
+        fixture.layer.add_unnoted().unwrap();
+        fixture.layer.check_seen().unwrap_or_else(|error| panic!("call {number}: {error}"));
+    }
+    let expected = [("b", Some(4)), ("d", None), ("d/a", Some(5)), ("e", None)];
+    let expected = expected.map(|(name, len)| (name.to_owned(), len));
+    assert_eq!(fixture.there(), BTreeMap::from(expected));
+}
+
 #[test]
 fn a_cut_after_a_kill_keeps_what_was_synced() {
     let (mut lost_name, mut lost_bytes, mut kept) = (0, 0, 0);

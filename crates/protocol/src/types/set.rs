@@ -273,6 +273,10 @@ impl<'a> Operation<'a> for SetCommand<'a> {
         )
     }
 
+    fn grows(&self) -> bool {
+        matches!(self, Self::Add { .. } | Self::Move { .. } | Self::Store { .. })
+    }
+
     fn is_long(&self) -> bool {
         match self {
             Self::All | Self::Random { .. } | Self::Combine { .. } => true,
