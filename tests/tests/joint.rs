@@ -91,3 +91,45 @@ fn a_killed_server_has_each_moved_element_once() {
     }
     assert!(moved.into_inner() > 100, "the load moved little");
 }
+
+/// A held shard takes nothing from rings either: what the move has looked at stays at its end.
+#[test]
+fn what_clients_of_rings_push_meanwhile_is_there_once() {
+    const PUSHED: u64 = 600;
+    let server = ServerProcess::start(&["--shards=3", "--max-memory=64MiB"]);
+    let mut resp = server.resp();
+    for number in 0..ELEMENTS as u64 {
+        assert!(!resp.call(&format!("RPUSH list-{} e{number}", number % KEYS)).is_error());
+    }
+    let (moved, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (ends, moved, address) = (&ends, &moved, server.resp_address());
+            scope.spawn(move || {
+                moved.fetch_add(moves(address, client, ends), Ordering::Relaxed);
+            });
+        }
+        let pushing = (0..2).map(|client| {
+            let mut session = server.session();
+            scope.spawn(move || {
+                for number in 0..PUSHED {
+                    let key = format!("list-{}", number % KEYS);
+                    let element = format!("r{client}-{number}");
+                    let mut list = session.list(key.as_bytes()).unwrap();
+                    match number % 2 {
+                        0 => list.push_front(&[element.as_bytes()]).unwrap(),
+                        _ => list.push_back(&[element.as_bytes()]).unwrap(),
+                    };
+                }
+            })
+        });
+        let pushing: Vec<_> = pushing.collect();
+        pushing.into_iter().for_each(|thread| thread.join().unwrap());
+        ends.store(true, Ordering::Relaxed);
+    });
+    let found = all(&mut resp);
+    let twice: Vec<_> = found.iter().filter(|of| *of.1 > 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    assert_eq!(found.len() as u64, ELEMENTS as u64 + 2 * PUSHED);
+    assert!(moved.into_inner() > 100, "the load moved little");
+}

@@ -550,8 +550,10 @@ impl Node {
 
     /// Audits memory, and adds mismatches to `misfits`.
     pub fn audit(&mut self, when: &str) {
-        let shards = self.incarnation.iter().flat_map(|incarnation| &incarnation.shards);
-        let misfits = shards.filter_map(|shard| shard.audit().err());
+        let shards = self.incarnation.iter().flat_map(|of| of.shards.iter().zip(&of.jobs));
+        // The key for which a shard is held has a record that is withheld.
+        let whole = shards.filter(|(_, jobs)| !jobs.is_held());
+        let misfits = whole.filter_map(|(shard, _)| shard.audit().err());
         self.misfits.extend(misfits.map(|misfit| format!("{when}: {misfit}")));
     }
 

@@ -137,8 +137,7 @@ fn release_graves<J: Journal>(store: &mut Store<J>, types: &mut Types<J>, now: N
 
 /// Counts the heap bytes of types, and of waiting requests, in the shard's memory. False if that is full.
 pub(super) fn cover_heap<J: Journal>(store: &mut Store<J>, types: &mut Types<J>, now: Now) -> bool {
-    let of_types: u64 = types.iter_mut().map(|of| of.heap_bytes()).sum();
-    let heap_bytes = of_types + store.parts.heap_bytes() + store.watched.heap_bytes;
+    let heap_bytes = types.heap_bytes() + store.parts.heap_bytes() + store.watched.heap_bytes;
     // A copy takes as much as the original.
     store.cover_heap(heap_bytes, now) || store.is_applying
 }

@@ -335,32 +335,53 @@ pub(crate) trait Type<J: Journal>: Send {
 }
 
 /// Every type but strings, as a shard has them.
-pub(crate) struct Types<J: Journal>(Vec<Box<dyn Type<J>>>);
+pub(crate) struct Types<J: Journal>(Vec<Registered<J>>);
+
+struct Registered<J: Journal> {
+    id: Kind,
+    of: Box<dyn Type<J>>,
+    /// Its bytes on the heap at the last count, if it has not been changed since.
+    heap_bytes: Option<u64>,
+}
 
 impl<J: Journal> Types<J> {
     /// These.
     pub fn new(all: Vec<Box<dyn Type<J>>>) -> Self {
-        Self(all)
+        let registered = |of: Box<dyn Type<J>>| Registered { id: of.id(), of, heap_bytes: None };
+        Self(all.into_iter().map(registered).collect())
     }
 
     /// That of this number.
     pub fn get(&self, id: Kind) -> Option<&dyn Type<J>> {
-        self.0.iter().find(|of| of.id() == id).map(|of| &**of)
+        self.0.iter().find(|of| of.id == id).map(|of| &*of.of)
     }
 
     /// The same, for a change.
     pub fn get_mut(&mut self, id: Kind) -> Option<&mut (dyn Type<J> + 'static)> {
-        self.0.iter_mut().find(|of| of.id() == id).map(|of| &mut **of)
+        let found = self.0.iter_mut().find(|of| of.id == id)?;
+        found.heap_bytes = None;
+        Some(&mut *found.of)
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &dyn Type<J>> {
-        self.0.iter().map(|of| &**of)
+        self.0.iter().map(|of| &*of.of)
     }
 
     /// The same, for changes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut (dyn Type<J> + 'static)> {
-        self.0.iter_mut().map(|of| &mut **of)
+        self.0.iter_mut().map(|of| {
+            of.heap_bytes = None;
+            &mut *of.of
+        })
+    }
+
+    /// Bytes that they keep on the heap: only those that were changed are asked.
+    pub fn heap_bytes(&mut self) -> u64 {
+        let count = |of: &mut Registered<J>| {
+            *of.heap_bytes.get_or_insert_with(|| of.of.heap_bytes())
+        };
+        self.0.iter_mut().map(count).sum()
     }
 }
 
