@@ -1,6 +1,7 @@
 //! Changes of two shards (decision 0070): a server is killed under a load of moves between shards, and
 //! each element is there once.
 
+use remora_protocol::list::Side;
 use remora_tests::{Random, Resp, ServerProcess, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -115,11 +116,9 @@ fn what_clients_of_rings_push_meanwhile_is_there_once() {
                 for number in 0..PUSHED {
                     let key = format!("list-{}", number % KEYS);
                     let element = format!("r{client}-{number}");
-                    let mut list = session.list(key.as_bytes()).unwrap();
-                    match number % 2 {
-                        0 => list.push_front(&[element.as_bytes()]).unwrap(),
-                        _ => list.push_back(&[element.as_bytes()]).unwrap(),
-                    };
+                    let side = if number % 2 == 0 { Side::Left } else { Side::Right };
+                    let list = session.open_list(key.as_bytes()).unwrap();
+                    session.list_push(&list, side, &[element.as_bytes()]).unwrap();
                 }
             })
         });

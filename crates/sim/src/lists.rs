@@ -170,8 +170,7 @@ impl ListHistory {
     pub fn begin(&mut self, key: ListKey, now_ns: u64, op: ListOp) -> ListBegun {
         self.begun += 1;
         let calls = self.calls.entry(key).or_default();
-        let (returned_ns, waits_ns, is_command) = (None, None, true);
-        calls.push(ListCall { invoked_ns: now_ns, returned_ns, waits_ns, is_command, op });
+        calls.push(ListCall::begun(now_ns, op));
         ListBegun { key, at: calls.len() - 1 }
     }
 
@@ -195,6 +194,11 @@ impl ListHistory {
         self.call(begun).is_command = false;
     }
 
+    /// What it takes, after a wait, goes to a list of another shard.
+    pub fn hands_over(&mut self, begun: ListBegun) {
+        self.call(begun).hands_over = true;
+    }
+
     /// It waits at this key, and at no other one.
     pub fn waits(&mut self, begun: ListBegun, now_ns: u64) {
         self.call(begun).waits_ns = Some(now_ns);
@@ -215,9 +219,7 @@ impl ListHistory {
 
     /// All lists are removed by a call that begins, also those of which nothing is known yet.
     pub fn begin_flush(&mut self, now_ns: u64) -> usize {
-        let op = ListOp::Del { done: None };
-        let (returned_ns, waits_ns, is_command) = (None, None, true);
-        self.flushes.push(ListCall { invoked_ns: now_ns, returned_ns, waits_ns, is_command, op });
+        self.flushes.push(ListCall::begun(now_ns, ListOp::Del { done: None }));
         self.flushes.len() - 1
     }
 

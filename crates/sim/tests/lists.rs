@@ -55,7 +55,7 @@ fn fresh_seeds_keep_every_promise_with_lists() {
 
 fn call(times: (u64, u64), op: ListOp) -> ListCall {
     let (invoked_ns, returned_ns) = (times.0, Some(times.1));
-    ListCall { invoked_ns, returned_ns, waits_ns: None, is_command: true, op }
+    ListCall { returned_ns, ..ListCall::begun(invoked_ns, op) }
 }
 
 fn push(times: (u64, u64), items: &[i64]) -> ListCall {
@@ -128,4 +128,30 @@ fn an_element_of_an_unknown_move_comes_from_it() {
     let any = call((0, 1), ListOp::PushAny { end: End::Left });
     assert_eq!(check(&[lost(any), pop((4, 5), &[7])], false), Ok(()));
     assert_eq!(check(&[pop((4, 5), &[7])], false), wrong(0));
+}
+
+#[test]
+fn who_waits_behind_a_move_to_another_shard_may_see_what_it_takes() {
+    let calls = |move_ends_ns: u64| {
+        let moved = call((0, move_ends_ns), ListOp::Pop { end: End::Left, items: vec![7] });
+        let behind = waits(5, pop((4, 40), &[8]));
+        let [first, second] = [push((10, 11), &[7]), push((30, 31), &[8])];
+        [ListCall { hands_over: true, ..moved }, behind, first, range((12, 13), &[7]), second]
+    };
+    assert_eq!(check(&calls(20), false), Ok(()));
+    let no_hand_over = calls(20).map(|call| ListCall { hands_over: false, ..call });
+    assert!(check(&no_hand_over, false).is_err(), "it would have been served at once");
+    let mut late = calls(20);
+    late[0] = ListCall { hands_over: true, ..lost(call((50, 51), ListOp::Nothing)) };
+    assert!(check(&late, false).is_err(), "the move came later");
+}
+
+#[test]
+fn an_element_that_no_result_shows_may_have_been_deleted() {
+    let deleted = |done| call((4, 5), ListOp::Del { done: Some(done) });
+    assert_eq!(check(&[lost(push((0, 1), &[7])), deleted(true)], false), Ok(()));
+    assert_eq!(check(&[lost(push((0, 1), &[7])), deleted(false)], false), Ok(()));
+    let any = lost(call((0, 1), ListOp::PushAny { end: End::Left }));
+    assert_eq!(check(&[any, deleted(true)], false), Ok(()));
+    assert_eq!(check(&[deleted(true)], false), wrong(0));
 }

@@ -375,7 +375,13 @@ impl ListClient {
         history.note(sent_ns, self.number, format_args!("begins {kind:?} {ops:?}"));
         let begin =
             |(key, op): (ListKey, ListOp)| (history.lists.begin(key, sent_ns, op.clone()), op);
-        let calls = ops.into_iter().map(begin).collect();
+        let calls: Vec<(ListBegun, ListOp)> = ops.into_iter().map(begin).collect();
+        let hands_over = matches!(kind, Kind::Move { .. })
+            && waits_ms.is_some()
+            && self.world.node.borrow().shard_count() > 1;
+        if hands_over {
+            history.lists.hands_over(calls[0].0);
+        }
         drop(history);
         let has_parked = false;
         let mut asked = Asked { kind, calls, waits_ms, sent_ns, sent_unix_ms, has_parked };

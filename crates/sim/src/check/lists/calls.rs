@@ -144,10 +144,21 @@ pub struct ListCall {
     pub returned_ns: Option<u64>,
     /// Since when it was seen to wait at this key alone.
     pub waits_ns: Option<u64>,
+    /// It waits, and what it takes goes to a list of another shard: between its waking and its change
+    /// others may see the element, and those that wait behind it go on waiting.
+    pub hands_over: bool,
     /// The server executed a command: who reads its memory may see an element on its way to a waiter.
     pub is_command: bool,
     /// The operation, and its result.
     pub op: ListOp,
+}
+
+impl ListCall {
+    /// A command that is invoked now.
+    pub fn begun(invoked_ns: u64, op: ListOp) -> Self {
+        let (returned_ns, waits_ns) = (None, None);
+        Self { invoked_ns, returned_ns, waits_ns, hands_over: false, is_command: true, op }
+    }
 }
 
 /// A list whose calls nothing explains.

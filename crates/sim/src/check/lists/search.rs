@@ -73,7 +73,14 @@ impl<'a> Search<'a> {
             let later = |other: &ListCall| {
                 other.is_command && other.invoked_ns >= waits_ns && other.op.found_something()
             };
-            let others = (0..calls.len()).filter(|&other| other != waits && later(&calls[other]));
+            let is_behind_one = |other: &ListCall| {
+                let ends_ns = |call: &ListCall| call.returned_ns.unwrap_or(u64::MAX);
+                calls.iter().filter(|call| call.hands_over).any(|call| {
+                    call.invoked_ns <= ends_ns(other) && ends_ns(call) >= waits_ns
+                })
+            };
+            let is_after = |other: &ListCall| later(other) && !is_behind_one(other);
+            let others = (0..calls.len()).filter(|&at| at != waits && is_after(&calls[at]));
             others.for_each(|other| after[other].push(waits));
         }
         let checks_lengths = calls.iter().all(|call| call.returned_ns.is_some());
