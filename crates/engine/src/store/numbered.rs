@@ -78,7 +78,8 @@ mod tests {
         let (mut numbered, mut oracle, mut bytes) = (Numbered::default(), BTreeMap::new(), 0);
         assert_eq!((numbered.get(0), numbered.bytes()), (None, 0));
         for step in 0..3 * BLOCK as u32 {
-            for (number, slot) in [(step, step + 1), (step / 2, if step % 3 == 0 { 0 } else { 7 })] {
+            for (number, slot) in [(step, step + 1), (step / 2, if step % 3 == 0 { 0 } else { 7 })]
+            {
                 bytes += numbered.set(number, slot);
                 oracle.insert(number, slot);
             }

@@ -378,9 +378,8 @@ impl<J: Journal> Types<J> {
 
     /// Bytes that they keep on the heap: only those that were changed are asked.
     pub fn heap_bytes(&mut self) -> u64 {
-        let count = |of: &mut Registered<J>| {
-            *of.heap_bytes.get_or_insert_with(|| of.of.heap_bytes())
-        };
+        let count =
+            |of: &mut Registered<J>| *of.heap_bytes.get_or_insert_with(|| of.of.heap_bytes());
         self.0.iter_mut().map(count).sum()
     }
 }

@@ -190,9 +190,8 @@ impl Bins {
 
     /// The slot of a bin, if it holds a member.
     fn holder<J: Journal>(store: &Store<J>, bin: Option<u32>, member: &[u8]) -> Option<u32> {
-        let holds = |slot: &u32| {
-            packed_set::contains(record_value(&store.owner, *slot), member, || None)
-        };
+        let holds =
+            |slot: &u32| packed_set::contains(record_value(&store.owner, *slot), member, || None);
         bin.filter(holds)
     }
 

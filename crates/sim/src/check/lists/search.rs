@@ -75,9 +75,10 @@ impl<'a> Search<'a> {
             };
             let is_behind_one = |other: &ListCall| {
                 let ends_ns = |call: &ListCall| call.returned_ns.unwrap_or(u64::MAX);
-                calls.iter().filter(|call| call.hands_over).any(|call| {
-                    call.invoked_ns <= ends_ns(other) && ends_ns(call) >= waits_ns
-                })
+                calls
+                    .iter()
+                    .filter(|call| call.hands_over)
+                    .any(|call| call.invoked_ns <= ends_ns(other) && ends_ns(call) >= waits_ns)
             };
             let is_after = |other: &ListCall| later(other) && !is_behind_one(other);
             let others = (0..calls.len()).filter(|&at| at != waits && is_after(&calls[at]));
