@@ -108,7 +108,7 @@ class Queue:
     """Elements go through two lists: one client pushes them into the first one, one moves them to the
     second one, and several take them from there. The last two wait. Each element was pushed once, so each
     is taken once at most; one whose push was acknowledged is taken, or is in a list, or was given to a
-    client that got an error instead."""
+    client whose connection broke instead: one for each time that a taker's connection broke."""
 
     def __init__(self, shared, name, connect):
         self.shared, self.name, self.connect = shared, name, connect
@@ -116,27 +116,25 @@ class Queue:
         self.first, self.second = f"{tag}:first", f"{tag}:second"
         self.lock = threading.Lock()
         self.pushed, self.taken = set(), set()
-        # Requests that lost their connection: each may have got an element.
+        # BLPOPs that lost their connection: each may have got an element.
         self.broken = 0
 
     def tried(self, request, *words):
-        """The result of a request; None if it ended with an error, or without an element."""
+        """The result of a request, and whether it was answered: with an error the result is None."""
         try:
-            return self.shared.timed(request, *words)
+            return self.shared.timed(request, *words), True
         except Exception as error:
-            is_answer = isinstance(error, ResponseError) or request.__name__ == "rpush"
-            with self.lock:
-                self.broken += not is_answer
             why = f"{type(error).__name__}: {error}".replace("\n", " ")
             self.shared.say(f"failed {self.name} {len(self.taken)} {why}")
             time.sleep(REST)
-            return None
+            return None, isinstance(error, ResponseError)
 
     def push(self):
         client, number = self.connect(), 0
         while not self.shared.is_over.is_set():
             number += 1
-            if self.tried(client.rpush, self.first, number) is not None:
+            length, _ = self.tried(client.rpush, self.first, number)
+            if length is not None:
                 self.pushed.add(number)
             time.sleep(PAUSE)
 
@@ -146,9 +144,13 @@ class Queue:
             self.tried(client.blmove, self.first, self.second, WAIT, "LEFT", "RIGHT")
 
     def take(self):
-        client = self.connect()
+        client, was_answered = self.connect(), True
         while not self.shared.is_over.is_set():
-            found = self.tried(client.blpop, [self.second], WAIT)
+            found, is_answered = self.tried(client.blpop, [self.second], WAIT)
+            with self.lock:
+                # Those that fail behind it find no server.
+                self.broken += was_answered and not is_answered
+            was_answered = is_answered
             if found is None:
                 continue
             number = int(found[1])
@@ -162,14 +164,16 @@ class Queue:
         return [threading.Thread(target=act) for act in acts]
 
     def look(self):
-        """Says what is lost."""
-        client = self.connect()
+        """Says what is lost; nothing, if the lists cannot be read."""
+        client, left = self.connect(), None
         for _ in range(TRIES):
             try:
                 left = client.lrange(self.first, 0, -1) + client.lrange(self.second, 0, -1)
                 break
             except Exception:
                 time.sleep(REST)
+        if left is None:
+            return
         there = [int(number) for number in left]
         for number in there:
             if number in self.taken or there.count(number) > 1:

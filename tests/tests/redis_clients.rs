@@ -138,6 +138,9 @@ fn works_through_failovers(library: Library) {
         let acknowledged = outcomes.acknowledged[writer].len() as u64;
         assert_eq!(outcomes.found.get(writer), Some(&acknowledged), "{writer} has looked for all");
     }
+    for queue in queues {
+        assert!(outcomes.found.contains_key(*queue), "{queue} has looked for all");
+    }
     cluster.has_all(&outcomes);
 }
 

@@ -6,6 +6,7 @@ use remora_engine::{Eviction, Now, Shard, ShardOptions};
 use remora_layout::limits::{CHUNK_BYTES, CHUNK_ENTRIES, LIST_TURN_CHUNKS, WHOLE_ENTRIES};
 use remora_protocol::list::{ListCommand, Search, Side};
 use remora_protocol::message::Status;
+use remora_protocol::set::SetCommand;
 use remora_protocol::{Command, Items};
 use remora_testing::Random;
 use std::collections::{BTreeMap, VecDeque};
@@ -586,6 +587,34 @@ fn reads_that_would_need_too_much_are_broken_off() {
     assert_eq!(decoded(&found), Vec::from(list));
     drop((read, reads));
     assert_eq!(begin(&mut shard).2, Ok(false));
+}
+
+/// Whoever changes another type counts what reads of lists keep no longer.
+#[test]
+fn what_was_kept_for_reads_that_have_ended_counts_no_more() {
+    let mut shard = shard(8 << 20, Eviction::None);
+    long(&mut shard, b"l", 40_000);
+    let request = ListCommand::Range { start: 0, stop: -1 }.request();
+    let key = (&b"l"[..], shard.hash(b"l"));
+    let reads: Vec<_> = (0..20)
+        .map(|_| {
+            let mut read = shard.begin_read(key, request, NOW).unwrap();
+            shard.read_turn(&mut read, &mut Vec::new(), NOW).unwrap();
+            read
+        })
+        .collect();
+    let add = |shard: &mut Shard| {
+        let members = encoded([&b"m"[..]]);
+        let members = Items::parse(&members).unwrap();
+        let request = SetCommand::Add { members }.request();
+        assert_eq!(ask(shard, &Command::Of { key: b"s", request }).0, Status::Ok);
+        shard.stats().heap_bytes
+    };
+    assert_eq!(push(&mut shard, b"l", Side::Left, &[b"x".to_vec()]).0, Status::Ok);
+    let kept = add(&mut shard);
+    drop(reads);
+    let after = add(&mut shard);
+    assert!(after + (16 << 10) < kept, "{kept} bytes, then {after}");
 }
 
 /// Long elements that are replaced by short ones give their memory back.

@@ -17,7 +17,7 @@ use remora_layout::pointer::RemotePointer;
 use remora_layout::record::{ROOT_WORDS_BYTES, key_in, verify};
 use remora_protocol::message::Status;
 use remora_protocol::set::{Combination, Others, SetCommand, packs};
-use remora_protocol::{Command, Items};
+use remora_protocol::{Command, Condition, Expiry, Items};
 use remora_testing::Random;
 use remora_walk::Memory;
 use std::collections::{BTreeMap, BTreeSet};
@@ -188,8 +188,11 @@ fn step(shard: &mut Shard, model: &mut Model, random: &mut Random) {
     match random.below(16) {
         0..5 => {
             let some: Vec<Vec<u8>> = (0..random.below(4)).map(|_| draw_member(random)).collect();
-            let mut members: Vec<&[u8]> = some.iter().map(|of| &of[..]).collect();
-            members.extend([&one[..], &one[..]]);
+            let mut members: Vec<&[u8]> = vec![&one];
+            if random.below(2) == 0 {
+                members.push(&one);
+                members.extend(some.iter().map(|of| &of[..]));
+            }
             let set = model.entry(key.clone()).or_default();
             let new = members.iter().filter(|of| set.insert(of.to_vec())).count();
             assert_eq!(add(shard, &key, &members), (Status::Ok, new as i64));
@@ -741,8 +744,13 @@ fn a_change_without_room_leaves_no_trace() {
     for at in 0..200_000u64 {
         let key = format!("k{}", at % 3).into_bytes();
         let names = [format!("a{at}").into_bytes(), format!("b{at}").into_bytes()];
-        match add(&mut shard, &key, &[&names[0], &names[1]]) {
-            (Status::Ok, 2) => model.entry(key).or_default().extend(names),
+        let names = &names[at as usize % 2..];
+        let members: Vec<&[u8]> = names.iter().map(|of| &of[..]).collect();
+        match add(&mut shard, &key, &members) {
+            (Status::Ok, added) => {
+                assert_eq!(added as usize, members.len());
+                model.entry(key).or_default().extend(names.iter().cloned());
+            }
             (status, _) => {
                 assert_eq!(status, Status::OutOfMemory);
                 refused += 1;
@@ -761,6 +769,78 @@ fn a_change_without_room_leaves_no_trace() {
     ask(&mut shard, &Command::Del { key: b"k0" });
     assert_eq!(add(&mut shard, b"k3", &[b"member", &[7; 60_000]]), (Status::Ok, 2));
     shard.audit().unwrap();
+}
+
+/// Members that come one by one while records are moved to make room for them.
+#[test]
+fn single_members_come_while_memory_is_short_and_parts_move() {
+    let (mut moved, mut refused) = (0, 0);
+    for seed in 0..4 {
+        let mut shard = shard(1 << 20, Eviction::None);
+        let (mut model, mut random) = (Model::new(), Random::new(seed));
+        for at in 0..60_000u64 {
+            let other = format!("string {}", random.below(400)).into_bytes();
+            match random.below(4) {
+                0 => {
+                    let value = vec![7; random.below(2_500) as usize];
+                    let (condition, expiry) = (Condition::Always, Expiry::Never);
+                    let key = &other[..];
+                    let set = Command::Set { key, value: &value, condition, expiry, get: false };
+                    ask(&mut shard, &set);
+                }
+                1 => _ = ask(&mut shard, &Command::Del { key: &other }),
+                _ => {
+                    let key = format!("set {}", random.below(3)).into_bytes();
+                    let new = member(random.below(60_000));
+                    let set = model.entry(key.clone()).or_default();
+                    match add(&mut shard, &key, &[&new]) {
+                        (Status::Ok, added) => {
+                            assert_eq!(added == 1, set.insert(new));
+                        }
+                        (status, _) => {
+                            assert_eq!(status, Status::OutOfMemory);
+                            refused += 1;
+                        }
+                    }
+                }
+            }
+            if at % 6_000 == 0 {
+                shard.audit().unwrap();
+            }
+        }
+        shard.audit().unwrap();
+        for (key, set) in &model {
+            assert_eq!(&all(&mut shard, key), set);
+        }
+        moved += shard.stats().moved;
+    }
+    assert!(moved > 100 && refused > 100, "{moved} moved, {refused} refused");
+}
+
+#[test]
+fn the_places_of_bins_count_in_memory_as_long_as_the_set_is_there() {
+    let heap = |shard: &mut Shard| {
+        release_all(shard);
+        shard.tick(NOW);
+        shard.audit().unwrap();
+        shard.stats().heap_bytes
+    };
+    let mut shard = shard(64 << 20, Eviction::None);
+    fill(&mut shard, b"s", 0..100_000);
+    let bins = 100_000 / remora_layout::limits::SET_BIN_MEMBERS;
+    let bytes = heap(&mut shard);
+    assert!((4 * bins..8 * bins).contains(&bytes), "{bytes} bytes for {bins} bins");
+    ask(&mut shard, &Command::Del { key: b"s" });
+    assert_eq!(heap(&mut shard), 0);
+    fill(&mut shard, b"s", 0..10_000);
+    ask(&mut shard, &Command::FlushAll);
+    assert_eq!(heap(&mut shard), 0);
+    // A set that finds no room midway.
+    let mut shard = self::shard(1 << 20, Eviction::None);
+    let members: Vec<Vec<u8>> = (0..60_000).map(member).collect();
+    let list = list(members.iter().map(|of| &of[..]));
+    let stored = of(&mut shard, b"s", SetCommand::Store { members: Items::parse(&list).unwrap() });
+    assert_eq!((stored.0, heap(&mut shard)), (Status::OutOfMemory, 0));
 }
 
 /// Whether a reader believes that a member is in the set; none if it has to ask.

@@ -205,12 +205,13 @@ impl History {
             }
         }
         self.violations.extend(self.places.judge());
-        let (wrong, undecided_lists, lists) = self.lists.judge(model.evicts);
+        let lists = self.lists.judge(model.evicts);
         let promise = "lists are linearizable, and requests wait in their order";
-        self.violations.extend(wrong.into_iter().map(|seen| Violation { promise, seen }));
-        undecided += undecided_lists;
-        let (keys, looks) = (self.keys.len() as u64 + lists, self.places.looks());
-        Judgement { violations: self.violations, undecided, keys, looks }
+        self.violations.extend(lists.wrong.into_iter().map(|seen| Violation { promise, seen }));
+        undecided += lists.undecided;
+        let (keys, looks) = (self.keys.len() as u64 + lists.lists, self.places.looks());
+        let ordered = lists.ordered;
+        Judgement { violations: self.violations, undecided, keys, looks, ordered }
     }
 }
 
@@ -225,6 +226,8 @@ pub struct Judgement {
     pub keys: u64,
     /// Calls that showed something of a tree.
     pub looks: u64,
+    /// Pairs of a request that waits for a list and a later call, whose order was demanded.
+    pub ordered: u64,
 }
 
 /// The calls around the one that nothing explains.

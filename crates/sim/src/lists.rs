@@ -3,7 +3,7 @@
 //! Keys belong to a generation. After some calls, or once the outcome of several is unknown, clients
 //! go on with the keys of the next one: so no history is too long to be judged.
 
-use crate::check::lists::{ListCall, ListOp, check};
+use crate::check::lists::{ListCall, ListOp, check, ordered};
 use crate::faults::Fault;
 use remora_fabric::sim::Random;
 use std::collections::BTreeMap;
@@ -237,22 +237,37 @@ impl ListHistory {
         }
     }
 
-    /// Judges all lists: what is wrong, how many are not decided, and how many there are.
-    pub fn judge(&self, evicts: bool) -> (Vec<String>, u64, u64) {
-        let (mut wrong, mut undecided) = (Vec::new(), 0);
+    /// Judges all lists.
+    pub fn judge(&self, evicts: bool) -> ListJudgement {
+        let mut judged = ListJudgement::default();
         for (key, calls) in &self.calls {
             let first_ns = calls.first().map_or(0, |call| call.invoked_ns);
             let may_matter = |flush: &&ListCall| flush.returned_ns.is_none_or(|ns| ns >= first_ns);
             let flushes = self.flushes.iter().filter(may_matter);
             let calls: Vec<ListCall> = calls.iter().chain(flushes).cloned().collect();
+            judged.lists += 1;
+            judged.ordered += ordered(&calls);
             match check(&calls, evicts) {
                 Ok(()) => {}
-                Err(found) if !found.is_certain => undecided += 1,
-                Err(found) => wrong.push(explain(*key, &calls, found.call)),
+                Err(found) if !found.is_certain => judged.undecided += 1,
+                Err(found) => judged.wrong.push(explain(*key, &calls, found.call)),
             }
         }
-        (wrong, undecided, self.calls.len() as u64)
+        judged
     }
+}
+
+/// What the checker found.
+#[derive(Default)]
+pub struct ListJudgement {
+    /// What is wrong.
+    pub wrong: Vec<String>,
+    /// Lists that are not decided.
+    pub undecided: u64,
+    /// Lists.
+    pub lists: u64,
+    /// Pairs of a request that waits and a later call, whose order was demanded.
+    pub ordered: u64,
 }
 
 /// The calls of a list that nothing explains.

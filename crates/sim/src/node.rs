@@ -33,6 +33,7 @@ use remora_layout::lag::Lag;
 use remora_layout::limits::{
     CACHE_LINE_BYTES, HEARTBEAT_MS, LEASE_MAX_S, MAX_REGIONS, READ_LEASE_MARGIN_MS, READ_LEASE_MS,
 };
+use remora_layout::slot::SlotTable;
 use remora_protocol::Command;
 use remora_replica::AskFor;
 use remora_server::ReplicaView;
@@ -183,6 +184,11 @@ impl Node {
     pub fn clock_takes_ns(&self, ns: u64) -> u64 {
         let shows_ns = self.time.monotonic_ns() + ns;
         self.time.virtual_ns_of_monotonic(shows_ns).saturating_sub(self.world.now_ns()) + 1
+    }
+
+    /// The shard of a key.
+    pub fn shard_of(&self, key: &[u8]) -> usize {
+        SlotTable::even(self.options.shards).shard_of(key)
     }
 
     /// Its shards, of the incarnation that serves or of the next one.

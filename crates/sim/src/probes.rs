@@ -127,6 +127,8 @@ pub enum Probe {
     ListWaited,
     /// One that had waited got an element.
     ListServed,
+    /// The order of one that waits and of a later call was checked.
+    ListOrdered,
     /// One ended without.
     ListWaitEnded,
     /// One ended because the server's role changed.
@@ -139,9 +141,10 @@ pub enum Probe {
 
 impl Probe {
     /// Those of worlds with lists.
-    pub const OF_LISTS: [Self; 6] = [
+    pub const OF_LISTS: [Self; 7] = [
         Self::ListWaited,
         Self::ListServed,
+        Self::ListOrdered,
         Self::ListWaitEnded,
         Self::RoleEndedWait,
         Self::ListRead,
@@ -149,7 +152,7 @@ impl Probe {
     ];
 
     /// All of them.
-    pub const ALL: [Self; 63] = [
+    pub const ALL: [Self; 64] = [
         Self::CachedRead,
         Self::StalePointer,
         Self::TornRead,
@@ -209,6 +212,7 @@ impl Probe {
         Self::ShardsChanged,
         Self::ListWaited,
         Self::ListServed,
+        Self::ListOrdered,
         Self::ListWaitEnded,
         Self::RoleEndedWait,
         Self::ListRead,

@@ -10,7 +10,7 @@ use crate::faults::{Fault, Faults};
 use crate::history::{History, Judgement, Violation};
 use crate::node::{Node, Removed};
 use crate::places::tree_named;
-use crate::probes::Probes;
+use crate::probes::{Probe, Probes};
 use crate::replicas::{Gone, ReplicaCounts, ReplicaReader, Replicas};
 use crate::resp::{ListClient, Resp, RespClient};
 use crate::swarm::Swarm;
@@ -302,7 +302,8 @@ impl World {
         let evicts = self.swarm.node.shard.eviction != Eviction::None;
         history.place_windows(|unix_ms| self.node.borrow().virtual_ns(unix_ms));
         let judgement = history.judge(Keys { evicts });
-        let Judgement { violations, undecided, keys, looks } = judgement;
+        let Judgement { violations, undecided, keys, looks, ordered } = judgement;
+        self.probes.borrow_mut().add(Probe::ListOrdered, ordered);
         let (faults, probes) = (self.faults.struck(), self.probes.take());
         Outcome {
             operations,

@@ -141,6 +141,10 @@ fn who_waits_behind_a_move_to_another_shard_may_see_what_it_takes() {
     assert_eq!(check(&calls(20), false), Ok(()));
     let no_hand_over = calls(20).map(|call| ListCall { hands_over: false, ..call });
     assert!(check(&no_hand_over, false).is_err(), "it would have been served at once");
+    let mut behind_it = calls(20);
+    behind_it[1] = waits(2, pop((1, 40), &[8]));
+    behind_it[0].invoked_ns = 3;
+    assert!(check(&behind_it, false).is_err(), "the move came behind the one that waits");
     let mut late = calls(20);
     late[0] = ListCall { hands_over: true, ..lost(call((50, 51), ListOp::Nothing)) };
     assert!(check(&late, false).is_err(), "the move came later");

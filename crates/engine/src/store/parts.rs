@@ -139,6 +139,11 @@ impl Parts {
         self.bytes + self.table.bytes()
     }
 
+    /// The same with what the heap has for it: the object's weight for eviction.
+    pub fn weight(&self) -> u64 {
+        self.bytes() + self.numbered.bytes()
+    }
+
     /// A run of pages that the table needs before it grows.
     pub fn wants_run(&self) -> Option<usize> {
         self.table.wants_run()
@@ -470,6 +475,10 @@ impl AllParts {
         slots: &Slots,
         kind: Kind,
     ) -> Result<u64, String> {
+        let numbered: u64 = self.by_root.values().map(|parts| parts.numbered.bytes()).sum();
+        if numbered != self.numbered_bytes {
+            return Err("slots by number take other bytes than the books say".to_owned());
+        }
         let of_kind = self.by_root.values().filter(|parts| parts.kind == kind);
         of_kind.map(|parts| parts.audit(owner, slots)).sum()
     }

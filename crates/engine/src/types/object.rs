@@ -324,9 +324,16 @@ pub(crate) trait Type<J: Journal>: Send {
     /// A description of the first mismatch.
     fn audit(&self, store: &Store<J>) -> Result<u64, String>;
 
-    /// Bytes on the heap for objects, without those reserved for stages. Called often: its cost
-    /// does not grow with the number of objects.
+    /// Bytes on the heap for objects, without those reserved for stages. Only what changes through
+    /// `&mut self` counts here: it is asked again only after that. Called often: its cost does not
+    /// grow with the number of objects.
     fn heap_bytes(&mut self) -> u64 {
+        0
+    }
+
+    /// Bytes on the heap for reads in turns, which may end without a call of the type: they are asked
+    /// at each count.
+    fn kept_bytes(&self) -> u64 {
         0
     }
 
@@ -376,10 +383,12 @@ impl<J: Journal> Types<J> {
         })
     }
 
-    /// Bytes that they keep on the heap: only those that were changed are asked.
+    /// Bytes that they keep on the heap. For objects only those are asked that were changed.
     pub fn heap_bytes(&mut self) -> u64 {
-        let count =
-            |of: &mut Registered<J>| *of.heap_bytes.get_or_insert_with(|| of.of.heap_bytes());
+        let count = |of: &mut Registered<J>| {
+            let of_objects = *of.heap_bytes.get_or_insert_with(|| of.of.heap_bytes());
+            of_objects + of.of.kept_bytes()
+        };
         self.0.iter_mut().map(count).sum()
     }
 }

@@ -376,10 +376,7 @@ impl ListClient {
         let begin =
             |(key, op): (ListKey, ListOp)| (history.lists.begin(key, sent_ns, op.clone()), op);
         let calls: Vec<(ListBegun, ListOp)> = ops.into_iter().map(begin).collect();
-        let hands_over = matches!(kind, Kind::Move { .. })
-            && waits_ms.is_some()
-            && self.world.node.borrow().shard_count() > 1;
-        if hands_over {
+        if matches!(kind, Kind::Move { .. }) && waits_ms.is_some() && self.crosses(&calls) {
             history.lists.hands_over(calls[0].0);
         }
         drop(history);
@@ -446,8 +443,8 @@ impl ListClient {
                 let sources =
                     asked.calls.iter().filter(|(_, op)| matches!(op, ListOp::PopAny { .. }));
                 // A move between shards may find that a later request was faster, and waits again.
-                let is_in_order = !matches!(asked.kind, Kind::Move { .. })
-                    || self.world.node.borrow().shard_count() == 1;
+                let is_in_order =
+                    !matches!(asked.kind, Kind::Move { .. }) || !self.crosses(&asked.calls);
                 if let (1, Some((begun, _))) = (sources.clone().count(), sources.clone().next())
                     && is_in_order
                 {
@@ -459,6 +456,14 @@ impl ListClient {
                 return Ok(None);
             }
         }
+    }
+
+    /// Whether the keys of a move belong to two shards.
+    fn crosses(&self, calls: &[(ListBegun, ListOp)]) -> bool {
+        let node = self.world.node.borrow();
+        let mut homes = calls.iter().map(|(begun, _)| node.shard_of(&begun.key.name()));
+        let first = homes.next();
+        homes.any(|home| Some(home) != first)
     }
 
     /// The next reply; `None` if none has come by this time.

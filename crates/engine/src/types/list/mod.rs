@@ -223,7 +223,11 @@ impl<J: Journal> Type<J> for Lists {
 
     fn heap_bytes(&mut self) -> u64 {
         let lists = self.by_root.len() as u64 * LIST_BYTES;
-        lists + Directory::heap_bytes(self.chunks) + self.kept_bytes()
+        lists + Directory::heap_bytes(self.chunks)
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        self.kept_for_reads()
     }
 }
 

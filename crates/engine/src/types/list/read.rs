@@ -36,7 +36,7 @@ enum How {
 
 impl Lists {
     /// Bytes that are kept for reads.
-    pub(super) fn kept_bytes(&self) -> u64 {
+    pub(super) fn kept_for_reads(&self) -> u64 {
         self.reads.bytes.load(Ordering::Relaxed)
     }
 

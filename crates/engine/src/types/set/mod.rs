@@ -138,7 +138,7 @@ impl<J: Journal> Type<J> for Sets {
     }
 
     fn bytes_of(&self, store: &Store<J>, root: u32) -> u64 {
-        store.parts.of(root).bytes()
+        store.parts.of(root).weight()
     }
 
     fn digest(&self, store: &Store<J>, slot: u32, content: &mut Content) -> bool {

@@ -14,6 +14,11 @@ pub use calls::{End, ListCall, ListOp, Unexplained};
 
 use std::collections::BTreeSet;
 
+/// Pairs of a request that waits and a later call of which the order is checked.
+pub fn ordered(calls: &[ListCall]) -> u64 {
+    search::Search::new(calls, false).ordered()
+}
+
 /// Checks the calls of one list that begins empty; where keys are evicted it may become empty.
 ///
 /// # Errors

@@ -73,12 +73,12 @@ impl<'a> Search<'a> {
             let later = |other: &ListCall| {
                 other.is_command && other.invoked_ns >= waits_ns && other.op.found_something()
             };
+            // A move was there before the one that waits, and may be between its two parts still.
             let is_behind_one = |other: &ListCall| {
-                let ends_ns = |call: &ListCall| call.returned_ns.unwrap_or(u64::MAX);
-                calls
-                    .iter()
-                    .filter(|call| call.hands_over)
-                    .any(|call| call.invoked_ns <= ends_ns(other) && ends_ns(call) >= waits_ns)
+                calls.iter().filter(|call| call.hands_over).any(|call| {
+                    call.invoked_ns <= waits_ns
+                        && call.returned_ns.is_none_or(|ns| ns >= other.invoked_ns)
+                })
             };
             let is_after = |other: &ListCall| later(other) && !is_behind_one(other);
             let others = (0..calls.len()).filter(|&at| at != waits && is_after(&calls[at]));
@@ -86,6 +86,11 @@ impl<'a> Search<'a> {
         }
         let checks_lengths = calls.iter().all(|call| call.returned_ns.is_some());
         Self { calls, after, order, evicts, checks_lengths }
+    }
+
+    /// Pairs of a request that waits and a later call, whose order is demanded.
+    pub(super) fn ordered(&self) -> u64 {
+        self.after.iter().map(|after| after.len() as u64).sum()
     }
 
     pub(super) fn run(&self) -> Result<(), Unexplained> {
