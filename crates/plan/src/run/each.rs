@@ -79,6 +79,8 @@ impl Each {
 
     fn read(&mut self, elements: Vec<Value>, total: u64, out: &mut dyn Output) {
         self.visit(out);
+        // As many as LRANGE can name.
+        let total = total.min(i64::MAX as u64);
         let place = |index: i64| match index {
             0.. => index as i128,
             _ => total as i128 + index as i128,
