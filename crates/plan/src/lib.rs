@@ -21,7 +21,7 @@
 //!   the first start before those of the second, and so on at each step; within a WALK breadth first.
 //! * **The same on every path.** The rows, the limit that was reached and the counts of [`Explain`]
 //!   follow from the plan and the answers alone: not from the order of the answers in a batch, and not
-//!   from what was fetched ahead. Only [`Limit::Time`] depends on the driver.
+//!   from what was fetched ahead. Only [`Limit::Time`] and [`Explain::batches`] depend on the driver.
 //! * **While data change.** Each item is as it was at one moment during the run, and its columns
 //!   belong together. There is no one moment of all: the run may see a link before and its target
 //!   after a change, so a target may be gone, or no longer meet a condition that made another item

@@ -22,8 +22,8 @@ pub const MAX_PLAN_KEY_BYTES: usize = MAX_KEY_BYTES;
 /// Levels of a walk. In the graphs of people and pages 64 levels reach everything; a longer chain is
 /// walked by several plans.
 pub const MAX_DEPTH: u32 = 64;
-/// Objects that a search for the nearest gives, after its conditions.
-pub const MAX_NEAREST: u32 = 10_000;
+/// Objects that a search for the nearest gives, after its conditions: as many as without a plan.
+pub const MAX_NEAREST: u32 = remora_layout::limits::MAX_NEAREST as u32;
 /// Distinct objects in a window. They are sorted before the first is used, so all of them are held.
 pub const MAX_WINDOW_OBJECTS: usize = 1 << 16;
 

@@ -90,7 +90,8 @@ pub struct Explain {
     pub rows: u64,
     /// Rows, elements and objects that went no further.
     pub skipped: Skipped,
-    /// Batches of wants, fetched ahead or not: round trips, if a batch takes one.
+    /// Batches of wants, fetched ahead or not: round trips, if a batch takes one. Pieces of a search's
+    /// answer make more of them.
     pub batches: u64,
 }
 

@@ -61,8 +61,8 @@ pub struct Objects {
     pub prefix: Bytes,
 }
 
-/// What happens to each row. A step that needs the content of the row's item drops the row if there
-/// is none, and the run counts why.
+/// What happens to each row. A step that needs the content of the row's item drops the row if the key
+/// holds nothing, or another type, and the run counts why. A string is an item without fields.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Step {
     /// Continues with the target of a link field.
@@ -84,8 +84,7 @@ pub enum Step {
         via: Bytes,
         /// Levels, from 1.
         depth: u32,
-        /// Each item once, where it is first met; otherwise on each path. It counts for each row of its
-        /// own.
+        /// Each item once, where the walk from this row first meets it; otherwise on each path.
         once: bool,
         /// Values and elements that are no links name keys too.
         by_key: bool,

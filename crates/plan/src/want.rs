@@ -39,6 +39,17 @@ pub enum Want {
     },
 }
 
+impl Want {
+    /// The key that it is about: which shard owns it, and whether the caller may read it, follows
+    /// from it.
+    pub fn key(&self) -> &Bytes {
+        match self {
+            Self::Item { place, .. } | Self::List { place, .. } => &place.key,
+            Self::Objects { tree, .. } => tree,
+        }
+    }
+}
+
 /// A key, and what helps to find its record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {

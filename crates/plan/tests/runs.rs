@@ -166,3 +166,9 @@ fn a_plan_without_steps_has_rows_without_columns() {
     assert_eq!(outcome.explain.visits(), 0);
     assert_eq!(Limits::default(), *plan("FROM KEYS 1 a").limits());
 }
+
+#[test]
+fn a_run_may_go_to_another_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<Run>();
+}

@@ -63,7 +63,7 @@ impl Each {
                 Err(skipped) => out.charge(&skipped),
                 Ok(item) => {
                     out.charge(&Explain { hops: 1, ..Explain::default() });
-                    out.push(Next::Row(Row { columns: row.columns.clone(), item }));
+                    out.push(Next::Row(row.moved(item)));
                 }
             }
         }

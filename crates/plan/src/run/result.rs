@@ -1,8 +1,9 @@
 //! The end of the last stage: the rows of the result, and the limits.
 
+use super::row::Row;
 use super::stage::{Next, Output};
 use crate::limits::RESULT_PART_BYTES;
-use crate::outcome::{Column, Explain, Limit, Outcome};
+use crate::outcome::{Explain, Limit, Outcome};
 use crate::plan::Limits;
 
 /// The result so far. It takes nothing behind a limit.
@@ -32,11 +33,12 @@ impl Gathered {
         std::mem::take(&mut self.outcome)
     }
 
-    fn add(&mut self, columns: Vec<Column>) {
+    fn add(&mut self, row: Row) {
         if self.outcome.explain.rows == self.limits.rows {
             return self.end(Limit::Rows);
         }
-        let bytes = columns.iter().map(Column::bytes).sum::<u64>() + RESULT_PART_BYTES;
+        let (columns, column_bytes) = row.into_columns();
+        let bytes = column_bytes + RESULT_PART_BYTES;
         if self.bytes + bytes > self.limits.bytes {
             return self.end(Limit::Bytes);
         }
@@ -63,7 +65,7 @@ impl Output for Gathered {
             return;
         }
         match next {
-            Next::Row(row) => self.add(row.columns),
+            Next::Row(row) => self.add(row),
             Next::End(limit) => self.end(limit),
             Next::Nothing => {}
         }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 /// A row. Rows that came from the same item share their columns' texts.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    pub columns: Vec<Column>,
+    columns: Vec<Column>,
+    /// What the columns count for the limit of bytes.
+    column_bytes: u64,
     pub item: Item,
 }
 
@@ -38,13 +40,28 @@ enum Kind {
 impl Row {
     /// A row without columns.
     pub fn at(item: Item) -> Self {
-        Self { columns: Vec::new(), item }
+        Self { columns: Vec::new(), column_bytes: 0, item }
+    }
+
+    /// A row with the same columns at another item.
+    pub fn moved(&self, item: Item) -> Self {
+        Self { columns: self.columns.clone(), column_bytes: self.column_bytes, item }
+    }
+
+    pub fn push(&mut self, column: Column) {
+        self.column_bytes += column.bytes();
+        self.columns.push(column);
+    }
+
+    /// Its columns, and what they count for the limit of bytes.
+    pub fn into_columns(self) -> (Vec<Column>, u64) {
+        (self.columns, self.column_bytes)
     }
 
     /// Bytes that it holds, shared ones too.
     pub fn bytes(&self) -> usize {
-        let columns: u64 = self.columns.iter().map(Column::bytes).sum();
-        columns as usize + self.item.content.as_ref().map_or(0, |content| content.bytes)
+        let content = self.item.content.as_ref().map_or(0, |content| content.bytes);
+        self.column_bytes as usize + content
     }
 }
 

@@ -5,7 +5,7 @@ use super::each::Each;
 use super::row::{Item, Meeting, Remembered, Row};
 use super::stage::{Advance, Next, Output, Stage};
 use super::work::{Act, ContentWork, Taken, Work, skip};
-use crate::outcome::{Column, Explain, Limit, Skipped};
+use crate::outcome::{Explain, Limit, Skipped};
 use crate::plan::Bytes;
 use crate::want::Fields;
 use std::collections::VecDeque;
@@ -27,7 +27,8 @@ pub(super) struct Walk {
 /// The walk from the first waiting row.
 #[derive(Debug)]
 struct Walking {
-    columns: Vec<Column>,
+    /// The row from which it goes.
+    row: Row,
     /// The level of the items that are found now, from 1.
     level: u32,
     /// Items of the level before, from which the walk has not gone on.
@@ -81,7 +82,7 @@ impl Walk {
         let mut remembered = Remembered::new(self.most);
         remembered.insert(row.item.place.key.clone());
         Walking {
-            columns: row.columns.clone(),
+            row: row.clone(),
             level: 1,
             here: [row.item.clone()].into(),
             next: VecDeque::new(),
@@ -161,6 +162,6 @@ impl Output for Found<'_> {
         if goes_on {
             self.walking.next.push_back(item.clone());
         }
-        self.out.push(Next::Row(Row { columns: self.walking.columns.clone(), item }));
+        self.out.push(Next::Row(self.walking.row.moved(item)));
     }
 }

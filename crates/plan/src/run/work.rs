@@ -72,7 +72,7 @@ impl Work {
                 out.push(Next::Row(row));
                 return if *left == 0 { Taken::Stop } else { Taken::Done };
             }
-            Self::GetKey => row.columns.push(Column::Text(row.item.place.key.clone())),
+            Self::GetKey => row.push(Column::Text(row.item.place.key.clone())),
             Self::Pass | Self::Skip(_) => {}
         }
         out.push(Next::Row(row));
@@ -130,9 +130,9 @@ impl ContentWork {
             }
             Act::Get(names) => {
                 let column = |name| text(name).cloned().map_or(Column::Nil, Column::Text);
-                row.columns.extend(names.iter().map(column));
+                names.iter().map(column).for_each(|column| row.push(column));
             }
-            Act::GetAll => row.columns.push(content.column()),
+            Act::GetAll => row.push(content.column()),
             Act::Follow { field, by_key } => {
                 let Some(value) = content.field(field) else {
                     skip(out, Skipped { missing_field: 1, ..Skipped::default() });
