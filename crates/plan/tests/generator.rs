@@ -59,8 +59,9 @@ impl Names {
     pub fn plan(self, random: &mut Random) -> Plan {
         loop {
             let count = random.below(7usize);
-            let steps = (0..count).map(|_| self.step(random)).collect();
             let start = self.start(random);
+            let mut is_list = false;
+            let steps = (0..count).map(|_| self.step(random, &mut is_list)).collect();
             if let Ok(plan) = Plan::new(start, steps, self.limits(random)) {
                 break plan;
             }
@@ -93,7 +94,9 @@ impl Names {
             }
             _ => {
                 let many = if random.one_in(10) { 200 } else { random.within(1..5u32) };
-                Start::Keys((0..many).map(|_| self.pick(random, &KEYS)).collect())
+                // Mostly hashes.
+                let known = if random.one_in(6) { &KEYS[..] } else { &KEYS[..8] };
+                Start::Keys((0..many).map(|_| self.pick(random, known)).collect())
             }
         }
     }
@@ -124,12 +127,21 @@ impl Names {
         Condition { field, test }
     }
 
-    fn step(self, random: &mut Random) -> Step {
+    /// A step; mostly one that fits the item, which is a list or not, and says what the next one is.
+    fn step(self, random: &mut Random, is_list: &mut bool) -> Step {
         let by_key = random.one_in(3);
+        if *is_list && !random.one_in(5) {
+            *is_list = random.one_in(9);
+            return Step::Each { by_key };
+        }
         match random.below(16u8) {
-            0..=2 => Step::Follow { field: self.pick(random, &FIELDS[..4]), by_key },
-            3 | 4 => Step::Each { by_key },
-            5 | 6 => Step::Walk {
+            0 | 1 => Step::Follow { field: self.pick(random, &FIELDS[..2]), by_key },
+            2 | 3 => {
+                *is_list = true;
+                Step::Follow { field: self.pick(random, &FIELDS[2..4]), by_key }
+            }
+            4 if random.one_in(4) => Step::Each { by_key },
+            4..=6 => Step::Walk {
                 via: self.pick(random, &["list", "list", "more"]),
                 depth: random.within(1..5u32),
                 once: !random.one_in(3),
@@ -149,7 +161,8 @@ impl Names {
     }
 
     fn limits(self, random: &mut Random) -> Limits {
-        let mut limits = Limits { visits: 3_000, ..Limits::default() };
+        let bytes = remora_plan::limits::MAX_RESULT_BYTES;
+        let mut limits = Limits { visits: 3_000, bytes, ..Limits::default() };
         if random.one_in(2) {
             return limits;
         }

@@ -113,7 +113,8 @@ fn a_window_beyond_its_bound_gives_no_rows() {
             };
             let objects = (given..given + piece).map(object).collect();
             given += piece;
-            let next = (given < many).then(|| bytes("more"));
+            // The last piece is empty.
+            let next = (piece > 0).then(|| bytes("more"));
             assert!(run.give(0, Given::Objects { objects, next }));
         }
         let outcome = run.outcome().unwrap();
@@ -247,4 +248,25 @@ fn a_plan_beyond_a_bound_is_none() {
     for (limits, expected) in limits {
         assert_eq!(Plan::new(keys(1), vec![], limits), Err(expected));
     }
+}
+
+#[test]
+fn a_run_far_ahead_of_its_result_waits_for_it() {
+    // The first list leads to one item, and the plan follows it often; the other lists lead nowhere.
+    let mut world = World::default().hash("h", &[("one", link("h"))]).list("l0", [link("h")]);
+    let keys: Vec<String> = (0..1_000).map(|number| format!("l{number}")).collect();
+    for key in &keys[1..] {
+        world = world.list(key, (0..100).map(|_| plain("x")));
+    }
+    let follow = "FOLLOW one ".repeat(20);
+    let mut run =
+        Run::new(plan(&format!("FROM KEYS 1000 {} EACH {follow}TAKE 1", keys.join(" "))), 0);
+    let (mut random, mut lists) = (Random::new(1), 0);
+    while run.outcome().is_none() {
+        lists += run.wants().iter().filter(|want| matches!(want, Want::List { .. })).count();
+        batch(&world, &mut run, &mut random);
+    }
+    assert_eq!(run.outcome().unwrap().rows.len(), 1);
+    let most = (VISITS_AHEAD as usize + 2 * BATCH_VISITS) / LIST_ELEMENTS as usize;
+    assert!((10..most).contains(&lists), "{lists} of at most {most}");
 }

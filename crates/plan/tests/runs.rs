@@ -5,7 +5,10 @@ use crate::driver::{batch, run};
 use crate::generator::Names;
 use crate::oracle;
 use crate::world::{KEYS, World, bytes, link, plain};
-use remora_plan::{Column, Limit, Limits, Outcome, Plan, Run, text};
+use remora_plan::{
+    Area, Column, Fields, Given, Limit, Limits, LinkAt, LinkPlace, Outcome, Place, Plan, Run,
+    Value, Want, text,
+};
 use remora_testing::Random;
 use std::collections::BTreeMap;
 
@@ -28,27 +31,23 @@ fn known(mut outcome: Outcome) -> Outcome {
 fn random_plans_give_what_the_oracle_gives() {
     let mut random = Random::new(24);
     let (mut limits, mut with_rows, mut skipped) = (BTreeMap::new(), 0, [0u64; 6]);
-    for number in 0..12_000 {
+    for number in 0..20_000 {
         let world = World::random(&mut random);
         let plan = Names::World.plan(&mut random);
         let expected = oracle::outcome(&world, &plan);
         let outcome = run(&world, &plan, &mut random);
         let words = text::print(&text::Query { plan: plan.clone(), explain: false });
         let words: Vec<_> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
-        assert_eq!(
-            known(outcome.clone()),
-            known(expected),
-            "{number}: {}\n{world:#?}",
-            words.join(" ")
-        );
+        assert_eq!(known(outcome.clone()), known(expected), "plan {number}: {}", words.join(" "));
         *limits.entry(outcome.limit.map(Limit::name)).or_insert(0) += 1;
         with_rows += usize::from(!outcome.rows.is_empty());
         let s = outcome.explain.skipped;
         let all = [s.gone, s.other_type, s.missing_field, s.not_a_link, s.filtered, s.met_before];
         (0..6).for_each(|at| skipped[at] += u64::from(all[at] > 0));
     }
+
     // Enough of everything is among them for the comparison to say something.
-    assert!(with_rows > 4_000, "{with_rows}");
+    assert!(with_rows > 7_500, "{with_rows}");
     for name in [None, Some("VISITS"), Some("ROWS"), Some("BYTES"), Some("REMEMBERED")] {
         assert!(limits.get(&name).is_some_and(|count| *count > 50), "{name:?} {limits:?}");
     }
@@ -171,4 +170,46 @@ fn a_plan_without_steps_has_rows_without_columns() {
 fn a_run_may_go_to_another_thread() {
     fn is_send<T: Send>() {}
     is_send::<Run>();
+}
+
+#[test]
+fn wants_say_what_helps_and_only_what_is_used() {
+    let fields = |names: &[&str]| Fields::Some(names.iter().map(|name| bytes(name)).collect());
+    let place = |key: &str| Place { key: bytes(key), hint: None, link: None };
+    let words = "FROM KEYS 1 a GET name WHERE n > 3 GETKEY FOLLOW one GET other EACH GETALL";
+    let mut run = Run::new(plan(words), 0);
+    let expected = Want::Item { place: place("a"), fields: fields(&["n", "name", "one"]) };
+    assert_eq!(run.wants(), [expected]);
+    assert_eq!(run.wants()[0].key(), &bytes("a"));
+    let one = Value::Link { key: bytes("b"), hint: Some(77) };
+    assert!(run.give(0, Given::Hash(vec![(bytes("one"), one), (bytes("n"), plain("4"))])));
+    let link = Some(LinkPlace { key: bytes("a"), at: LinkAt::Field(bytes("one")) });
+    let there = Place { key: bytes("b"), hint: Some(77), link };
+    assert_eq!(run.wants(), [Want::Item { place: there.clone(), fields: fields(&["other"]) }]);
+    assert!(run.give(0, Given::Hash(Vec::new())));
+    assert_eq!(run.wants(), [Want::List { place: there, from: 0, count: 100 }]);
+    assert!(run.give(0, Given::List { elements: vec![plain("x"), link_to("c", 5)], total: 2 }));
+    let link = Some(LinkPlace { key: bytes("b"), at: LinkAt::Element(1) });
+    let there = Place { key: bytes("c"), hint: Some(5), link };
+    assert_eq!(run.wants(), [Want::Item { place: there, fields: Fields::All }]);
+    assert!(run.give(0, Given::Text(bytes("text"))));
+    let expected =
+        [Column::Nil, Column::Text(bytes("a")), Column::Nil, Column::Text(bytes("text"))];
+    assert_eq!(run.outcome().unwrap().rows, [expected]);
+
+    let run = Run::new(plan("FROM NEAREST t 1 2 9 WHERE status = free WHERE n > 2 KEY c:"), 0);
+    let expected = Want::Objects {
+        tree: bytes("t"),
+        area: Area::Nearest(1.0, 2.0),
+        fields: [bytes("n"), bytes("status")].into(),
+        count: 18,
+        next: None,
+    };
+    assert_eq!(run.wants(), [expected]);
+    let run = Run::new(plan("FROM LIST l -7 -3 GETALL"), 0);
+    assert_eq!(run.wants(), [Want::List { place: place("l"), from: -7, count: 5 }]);
+}
+
+fn link_to(key: &str, hint: u64) -> Value {
+    Value::Link { key: bytes(key), hint: Some(hint) }
 }

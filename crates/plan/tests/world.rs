@@ -64,11 +64,13 @@ impl World {
     /// A random one.
     pub fn random(random: &mut Random) -> Self {
         let mut world = Self::default();
+        // Once in a while names are so long that the run must not read ahead.
+        let long = random.one_in(8).then(|| Bytes::from(vec![b'x'; 300 << 10]));
         for key in KEYS {
             let kind =
                 if random.one_in(12) { random.pick(&["h", "l", "t", "-"]) } else { &key[..1] };
             let thing = match kind {
-                "h" => Thing::Hash(hash(random)),
+                "h" => Thing::Hash(hash(random, long.as_ref())),
                 "l" => Thing::List(list(random)),
                 "t" => Thing::Text(random.value(6).into()),
                 _ => continue,
@@ -96,7 +98,7 @@ fn target(random: &mut Random, kinds: &str) -> Value {
     }
 }
 
-fn hash(random: &mut Random) -> BTreeMap<Bytes, Value> {
+fn hash(random: &mut Random, long: Option<&Bytes>) -> BTreeMap<Bytes, Value> {
     let mut fields = BTreeMap::new();
     for name in FIELDS {
         if random.one_in(6) {
@@ -106,7 +108,7 @@ fn hash(random: &mut Random) -> BTreeMap<Bytes, Value> {
             "one" | "other" => target(random, "h t"),
             "list" | "more" => target(random, "l"),
             "n" => Value::Plain(random.below(10u8).to_string().into_bytes().into()),
-            _ => Value::Plain(random.value(5).into()),
+            _ => Value::Plain(long.cloned().unwrap_or_else(|| random.value(5).into())),
         };
         fields.insert(bytes(name), value);
     }

@@ -118,14 +118,14 @@ impl Run {
         moved
     }
 
-    /// Gathers the next batch.
+    /// Gathers the next batch; if much is held already, only what the row nearest to the result wants.
     fn collect(&mut self) {
         let held = self.stages.iter().map(Stage::held);
         let (visits, bytes) = held.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let ahead = visits <= VISITS_AHEAD && bytes <= BYTES_AHEAD;
         for stage in self.stages.iter_mut().rev() {
             stage.collect(&mut self.batch, ahead);
-            if !ahead && !stage.is_empty() {
+            if !ahead && !self.batch.wants().is_empty() {
                 break;
             }
         }

@@ -111,7 +111,8 @@ impl Stage {
             return Advance::Idle;
         }
         let Some(mut first) = self.waiting.pop_front() else { return self.pass_tail(out) };
-        out.charge(&std::mem::take(&mut first.charge));
+        let charge = std::mem::take(&mut first.charge);
+        out.charge(&charge);
         let row = match first.next {
             Next::Row(row) => row,
             Next::Nothing => return Advance::Moved,
@@ -126,6 +127,7 @@ impl Stage {
             Taken::Back { row, moved } => {
                 first.next = Next::Row(row);
                 self.waiting.push_front(first);
+                let moved = moved || charge != Explain::default();
                 if moved { Advance::Moved } else { Advance::Idle }
             }
         }

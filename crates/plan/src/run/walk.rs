@@ -114,7 +114,7 @@ impl Walk {
     /// Adds its wants to a batch.
     pub fn collect(&mut self, batch: &mut Batch, ahead: bool) {
         self.each.collect(batch, ahead);
-        if ahead || self.each.is_empty() {
+        if ahead || batch.wants().is_empty() {
             self.follow.collect(batch, ahead);
         }
     }
