@@ -38,7 +38,7 @@
 //!
 //! let words: Vec<&[u8]> = "FROM KEYS 1 user:7 GET name FOLLOW boss GET name"
 //!     .split(' ').map(str::as_bytes).collect();
-//! let mut run = Run::new(text::parse(&words).unwrap().plan, 0);
+//! let mut run = Run::new(text::parse(&words).unwrap().plan, 0, 0);
 //! while run.outcome().is_none() {
 //!     // A driver fetches the batch; here each item has a name, and links to a boss.
 //!     for at in 0..run.wants().len() {

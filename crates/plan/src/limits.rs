@@ -58,13 +58,13 @@ pub const RESULT_PART_BYTES: u64 = 16;
 pub const BATCH_WANTS: usize = 64;
 /// Visits that all wants of a batch may lead to; the last want may exceed it. It bounds the work
 /// between two batches.
-pub const BATCH_VISITS: usize = 1024;
+pub const BATCH_VISITS: usize = 4096;
 /// Elements of one want for a list: a chunk of the paper's lists (Key-Value-Links 6.2, K5).
 pub const LIST_ELEMENTS: u32 = 100;
 /// Objects of one want for objects, at most.
 pub const OBJECTS_AT_ONCE: u32 = 256;
-/// Least objects of one want if the search has conditions: some of them will not be met.
-pub const LEAST_FILTERED_OBJECTS: u32 = 16;
+/// Least rows or objects that a run wants at once where a step needs few: some of them may be dropped.
+pub const LEAST_AHEAD: usize = 16;
 /// Rows that wait in front of one step.
 pub const ROWS_AHEAD: usize = 64;
 /// A run that has visited so much more than its result counts visits for its first waiting row only.

@@ -7,9 +7,9 @@ use remora_plan::{
 use remora_testing::Random;
 use std::collections::BTreeMap;
 
-/// Runs a plan; also gives the most wants of a batch.
+/// Runs a plan.
 pub fn run(world: &World, plan: &Plan, random: &mut Random) -> Outcome {
-    let mut run = Run::new(plan.clone(), 0);
+    let mut run = Run::new(plan.clone(), 0, random.bits());
     while run.outcome().is_none() {
         batch(world, &mut run, random);
     }

@@ -83,7 +83,7 @@ fn time_is_the_callers() {
     let world = crowd();
     let plan = plan("FROM LIST all 0 -1 GET name LIMIT MS 50");
     let mut random = Random::new(1);
-    let mut run = Run::new(plan, 1_000);
+    let mut run = Run::new(plan, 1_000, 7);
     batch(&world, &mut run, &mut random);
     batch(&world, &mut run, &mut random);
     run.tick(1_050);
@@ -102,7 +102,7 @@ fn time_is_the_callers() {
 fn a_window_beyond_its_bound_gives_no_rows() {
     for (many, limit) in [(MAX_WINDOW_OBJECTS, None), (MAX_WINDOW_OBJECTS + 1, Some(Limit::Window))]
     {
-        let mut run = Run::new(plan("FROM WINDOW tree 0 0 1 1 LIMIT ROWS 1000000"), 0);
+        let mut run = Run::new(plan("FROM WINDOW tree 0 0 1 1 LIMIT ROWS 1000000"), 0, 7);
         let mut given = 0;
         while run.outcome().is_none() {
             let Want::Objects { count, .. } = run.wants()[0] else { panic!("{:?}", run.wants()) };
@@ -163,7 +163,7 @@ fn a_text_that_is_too_long_for_a_key_leads_nowhere() {
 #[test]
 fn take_reads_no_further_than_its_batch() {
     let world = crowd();
-    let mut run = Run::new(plan("FROM LIST all 0 -1 GET name TAKE 3"), 0);
+    let mut run = Run::new(plan("FROM LIST all 0 -1 GET name TAKE 3"), 0, 7);
     let (mut random, mut lists) = (Random::new(1), 0);
     while run.outcome().is_none() {
         lists += run.wants().iter().filter(|want| matches!(want, Want::List { .. })).count();
@@ -181,11 +181,16 @@ fn batches_stay_within_their_bounds() {
     // Many long lists at once: a batch wants few of them.
     let keys: Vec<String> = (0..1_000).map(|number| format!("l{number}")).collect();
     let words = format!("FROM KEYS 1000 {} EACH GETALL", keys.join(" "));
-    let run = Run::new(plan(&words), 0);
+    let run = Run::new(plan(&words), 0, 7);
     let each = LIST_ELEMENTS as usize;
     assert_eq!(run.wants().len(), BATCH_VISITS.div_ceil(each));
     let words = format!("FROM KEYS 1000 {} GETALL", keys.join(" "));
-    assert_eq!(Run::new(plan(&words), 0).wants().len(), BATCH_WANTS);
+    assert_eq!(Run::new(plan(&words), 0, 7).wants().len(), BATCH_WANTS);
+    // In front of a TAKE not many more than it takes, also where a later step needs them.
+    let wants = |steps: &str| Run::new(plan(&format!("{words} {steps}")), 0, 7).wants().len();
+    assert_eq!(wants("GETKEY TAKE 3"), LEAST_AHEAD);
+    assert_eq!(wants("FOLLOW one GETALL TAKE 20 GETALL"), 40);
+    assert_eq!(wants("TAKE 1000"), BATCH_WANTS);
 }
 
 #[test]
@@ -193,7 +198,7 @@ fn a_run_whose_rows_hold_much_reads_only_for_the_first() {
     let keys: Vec<String> = (0..64).map(|number| format!("h{number}")).collect();
     let words = format!("FROM KEYS 64 {} GET name FOLLOW one GET name", keys.join(" "));
     let wants = |name_bytes: usize| {
-        let mut run = Run::new(plan(&words), 0);
+        let mut run = Run::new(plan(&words), 0, 7);
         let name = Column::Text(vec![b'x'; name_bytes].into());
         let Column::Text(name) = name else { unreachable!() };
         for number in 0..run.wants().len() {
@@ -260,7 +265,7 @@ fn a_run_far_ahead_of_its_result_waits_for_it() {
     }
     let follow = "FOLLOW one ".repeat(20);
     let mut run =
-        Run::new(plan(&format!("FROM KEYS 1000 {} EACH {follow}TAKE 1", keys.join(" "))), 0);
+        Run::new(plan(&format!("FROM KEYS 1000 {} EACH {follow}TAKE 1", keys.join(" "))), 0, 7);
     let (mut random, mut lists) = (Random::new(1), 0);
     while run.outcome().is_none() {
         lists += run.wants().iter().filter(|want| matches!(want, Want::List { .. })).count();

@@ -14,7 +14,7 @@ fn run_over(
     random: &mut Random,
     mut change: impl FnMut(&mut World, &mut Random),
 ) -> Vec<Vec<Column>> {
-    let mut run = Run::new(plan(words), 0);
+    let mut run = Run::new(plan(words), 0, 7);
     while run.outcome().is_none() {
         for number in 0..run.wants().len() {
             change(world, random);
@@ -108,7 +108,7 @@ fn anything(random: &mut Random) -> Given {
 fn whatever_a_driver_answers_the_run_ends() {
     let (mut random, mut with_rows) = (Random::new(5), 0);
     for _ in 0..3_000 {
-        let mut run = Run::new(Names::World.plan(&mut random), 0);
+        let mut run = Run::new(Names::World.plan(&mut random), 0, 7);
         let mut batches = 0;
         while run.outcome().is_none() {
             batches += 1;

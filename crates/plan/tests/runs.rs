@@ -148,7 +148,7 @@ fn a_slow_answer_far_behind_does_not_let_the_run_read_without_bound() {
         world = world.list(key, (0..500).map(|_| plain("x")));
     }
     let words = format!("FROM KEYS 1000 {} EACH LIMIT VISITS 2000", keys.join(" "));
-    let mut run = Run::new(plan(&words), 0);
+    let mut run = Run::new(plan(&words), 0, 7);
     let (mut random, mut wants) = (Random::new(1), 0);
     while run.outcome().is_none() {
         wants += run.wants().len();
@@ -177,7 +177,7 @@ fn wants_say_what_helps_and_only_what_is_used() {
     let fields = |names: &[&str]| Fields::Some(names.iter().map(|name| bytes(name)).collect());
     let place = |key: &str| Place { key: bytes(key), hint: None, link: None };
     let words = "FROM KEYS 1 a GET name WHERE n > 3 GETKEY FOLLOW one GET other EACH GETALL";
-    let mut run = Run::new(plan(words), 0);
+    let mut run = Run::new(plan(words), 0, 7);
     let expected = Want::Item { place: place("a"), fields: fields(&["n", "name", "one"]) };
     assert_eq!(run.wants(), [expected]);
     assert_eq!(run.wants()[0].key(), &bytes("a"));
@@ -197,7 +197,7 @@ fn wants_say_what_helps_and_only_what_is_used() {
         [Column::Nil, Column::Text(bytes("a")), Column::Nil, Column::Text(bytes("text"))];
     assert_eq!(run.outcome().unwrap().rows, [expected]);
 
-    let run = Run::new(plan("FROM NEAREST t 1 2 9 WHERE status = free WHERE n > 2 KEY c:"), 0);
+    let run = Run::new(plan("FROM NEAREST t 1 2 9 WHERE status = free WHERE n > 2 KEY c:"), 0, 7);
     let expected = Want::Objects {
         tree: bytes("t"),
         area: Area::Nearest(1.0, 2.0),
@@ -206,7 +206,7 @@ fn wants_say_what_helps_and_only_what_is_used() {
         next: None,
     };
     assert_eq!(run.wants(), [expected]);
-    let run = Run::new(plan("FROM LIST l -7 -3 GETALL"), 0);
+    let run = Run::new(plan("FROM LIST l -7 -3 GETALL"), 0, 7);
     assert_eq!(run.wants(), [Want::List { place: place("l"), from: -7, count: 5 }]);
 }
 

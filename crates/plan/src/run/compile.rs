@@ -6,14 +6,16 @@ use super::row::{Item, Remembered, Row};
 use super::stage::Stage;
 use super::walk::Walk;
 use super::work::{Act, ContentWork, Work};
-use crate::plan::{Bytes, Limits, Plan, Start, Step};
+use crate::plan::{Bytes, Plan, Start, Step};
 use crate::want::{Area, Fields};
 use std::collections::BTreeSet;
 
-/// The stages of a plan; the rows of its start wait in the first one.
-pub(super) fn stages(plan: Plan) -> Vec<Stage> {
+/// The stages of a plan; the rows of its start wait in the first one. `seed` is for the hash of the keys
+/// that steps remember.
+pub(super) fn stages(plan: Plan, seed: u64) -> Vec<Stage> {
     let steps = plan.steps();
-    let later = (0..steps.len()).map(|at| Stage::new(work(&steps[at..], plan.limits()), []));
+    let memory = (plan.limits().remembered, seed);
+    let later = (0..steps.len()).map(|at| Stage::new(work(&steps[at..], memory), []));
     let first = match plan.start() {
         Start::Keys(keys) => Stage::new(Work::Pass, keys.iter().filter_map(row)),
         Start::List { key, start, stop, by_key } => {
@@ -36,8 +38,8 @@ fn row(key: &Bytes) -> Option<Row> {
     Item::of_key(key.clone()).map(Row::at)
 }
 
-/// The work of the first of these steps.
-fn work(steps: &[Step], limits: &Limits) -> Work {
+/// The work of the first of these steps. `memory`: what a step may remember, and the seed.
+fn work(steps: &[Step], memory: (u64, u64)) -> Work {
     let content = |act| Work::Content(ContentWork { act, fields: needed(steps) });
     match &steps[0] {
         Step::Follow { field, by_key } => {
@@ -49,10 +51,10 @@ fn work(steps: &[Step], limits: &Limits) -> Work {
         Step::GetKey => Work::GetKey,
         Step::Each { by_key } => Work::Each(Each::new(*by_key, (0, -1))),
         Step::Walk { via, depth, once, by_key } => {
-            let walk = Walk::new(via, (*depth, *once, *by_key), limits.remembered);
+            let walk = Walk::new(via, (*depth, *once, *by_key), memory);
             Work::Walk(walk.into())
         }
-        Step::Once => Work::Once(Remembered::new(limits.remembered)),
+        Step::Once => Work::Once(Remembered::new(memory.0, memory.1)),
         Step::Skip(count) => Work::Skip(*count),
         Step::Take(count) => Work::Take(*count),
     }

@@ -57,12 +57,11 @@ impl Each {
                 return Taken::Done;
             };
             moved = true;
-            out.charge(&Explain { elements: 1, ..Explain::default() });
             let link = LinkPlace { key: row.item.place.key.clone(), at: LinkAt::Element(at) };
             match Item::behind(&value, self.by_key, link) {
-                Err(skipped) => out.charge(&skipped),
+                Err(skipped) => out.charge(&Explain { elements: 1, ..skipped }),
                 Ok(item) => {
-                    out.charge(&Explain { hops: 1, ..Explain::default() });
+                    out.charge(&Explain { elements: 1, hops: 1, ..Explain::default() });
                     out.push(Next::Row(row.moved(item)));
                 }
             }

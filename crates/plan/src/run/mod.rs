@@ -13,7 +13,7 @@ mod stage;
 mod walk;
 mod work;
 
-use crate::limits::{BYTES_AHEAD, VISITS_AHEAD};
+use crate::limits::{BYTES_AHEAD, LEAST_AHEAD, ROWS_AHEAD, VISITS_AHEAD};
 use crate::outcome::{Limit, Outcome};
 use crate::plan::Plan;
 use crate::want::{Given, Want};
@@ -33,11 +33,13 @@ pub struct Run {
 }
 
 impl Run {
-    /// Begins a run. `now_ms` is the time of any clock that does not go back.
-    pub fn new(plan: Plan, now_ms: u64) -> Self {
+    /// Begins a run. `now_ms` is the time of any clock that does not go back. `seed` is for the hash of the
+    /// keys that the run remembers: take one that nobody who writes keys knows, such as the cluster's; the
+    /// result does not depend on it.
+    pub fn new(plan: Plan, now_ms: u64, seed: u64) -> Self {
         let limits = *plan.limits();
         let mut run = Self {
-            stages: compile::stages(plan),
+            stages: compile::stages(plan, seed),
             gathered: Gathered::new(limits),
             batch: Batch::default(),
             until_ms: now_ms.saturating_add(limits.time_ms),
@@ -118,16 +120,19 @@ impl Run {
         moved
     }
 
-    /// Gathers the next batch; if much is held already, only what the row nearest to the result wants.
+    /// Gathers the next batch: if much is held already, only what the row nearest to the result wants, and
+    /// in front of a TAKE not many more rows than it still takes.
     fn collect(&mut self) {
         let held = self.stages.iter().map(Stage::held);
         let (visits, bytes) = held.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let ahead = visits <= VISITS_AHEAD && bytes <= BYTES_AHEAD;
+        let mut most = if ahead { ROWS_AHEAD } else { 1 };
         for stage in self.stages.iter_mut().rev() {
-            stage.collect(&mut self.batch, ahead);
+            stage.collect(&mut self.batch, most);
             if !ahead && !self.batch.wants().is_empty() {
                 break;
             }
+            most = most.min((2 * stage.takes()).max(LEAST_AHEAD));
         }
     }
 

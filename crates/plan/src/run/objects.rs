@@ -3,7 +3,7 @@
 use super::row::{Item, Row, refusal};
 use super::stage::{Fetch, Next, Output};
 use super::work::{Taken, skip};
-use crate::limits::{LEAST_FILTERED_OBJECTS, MAX_NEAREST, MAX_WINDOW_OBJECTS, OBJECTS_AT_ONCE};
+use crate::limits::{LEAST_AHEAD, MAX_NEAREST, MAX_WINDOW_OBJECTS, OBJECTS_AT_ONCE};
 use crate::outcome::{Explain, Limit, Skipped};
 use crate::plan::{self, Bytes, Condition};
 use crate::want::{Area, Given, Object, Want};
@@ -127,7 +127,7 @@ impl Search {
     fn count(&self) -> u32 {
         let left = self.left.min(MAX_NEAREST.into()) as u32;
         let is_filtered = !self.objects.conditions.is_empty();
-        let count = if is_filtered { (2 * left).max(LEAST_FILTERED_OBJECTS) } else { left };
+        let count = if is_filtered { (2 * left).max(LEAST_AHEAD as u32) } else { left };
         count.min(OBJECTS_AT_ONCE)
     }
 }

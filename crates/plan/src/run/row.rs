@@ -4,7 +4,8 @@ use crate::limits::{MAX_PLAN_KEY_BYTES, REMEMBERED_UNIT_BYTES};
 use crate::outcome::{Column, Explain, Skipped};
 use crate::plan::Bytes;
 use crate::want::{Given, LinkPlace, Place, Value};
-use std::collections::BTreeSet;
+use hashbrown::HashTable;
+use remora_layout::hash::checksum;
 use std::sync::Arc;
 
 /// A row. Rows that came from the same item share their columns' texts.
@@ -133,7 +134,9 @@ pub(super) fn refusal(given: &Given) -> Explain {
 /// Keys that a step remembers.
 #[derive(Debug)]
 pub(super) struct Remembered {
-    keys: BTreeSet<Bytes>,
+    /// The keys with their hashes.
+    keys: HashTable<(u64, Bytes)>,
+    seed: u64,
     /// What they count.
     count: u64,
     most: u64,
@@ -149,24 +152,27 @@ pub(super) enum Meeting {
 }
 
 impl Remembered {
-    pub fn new(most: u64) -> Self {
-        Self { keys: BTreeSet::new(), count: 0, most }
+    /// Remembers keys that count `most` together.
+    pub fn new(most: u64, seed: u64) -> Self {
+        Self { keys: HashTable::new(), seed, count: 0, most }
     }
 
-    /// Remembers a key that does not count.
+    /// Remembers a new key that does not count.
     pub fn insert(&mut self, key: Bytes) {
-        self.keys.insert(key);
+        let hash = checksum(&key, self.seed);
+        self.keys.insert_unique(hash, (hash, key), |(hash, _)| *hash);
     }
 
     /// Remembers a key if it is new.
     pub fn meet(&mut self, key: &Bytes) -> Meeting {
-        if self.keys.contains(key) {
+        let hash = checksum(key, self.seed);
+        if self.keys.find(hash, |known| known.0 == hash && known.1 == *key).is_some() {
             return Meeting::Before;
         }
         if !self.count(key) {
             return Meeting::Full;
         }
-        self.keys.insert(key.clone());
+        self.keys.insert_unique(hash, (hash, key.clone()), |(hash, _)| *hash);
         Meeting::New
     }
 

@@ -141,12 +141,19 @@ impl Stage {
         Advance::Moved
     }
 
-    /// Adds wants of its waiting rows to a batch: of all, or only of the first.
-    pub fn collect(&mut self, batch: &mut Batch, ahead: bool) {
-        if let Work::Walk(walk) = &mut self.work {
-            return walk.collect(batch, ahead);
+    /// Rows that it still takes, at most [`ROWS_AHEAD`].
+    pub fn takes(&self) -> usize {
+        match self.work {
+            Work::Take(left) => left.min(ROWS_AHEAD as u64) as usize,
+            _ => ROWS_AHEAD,
         }
-        let most = if ahead { self.waiting.len() } else { 1 };
+    }
+
+    /// Adds the wants of its first waiting rows to a batch.
+    pub fn collect(&mut self, batch: &mut Batch, most: usize) {
+        if let Work::Walk(walk) = &mut self.work {
+            return walk.collect(batch, most);
+        }
         for (at, waiting) in self.waiting.iter_mut().take(most).enumerate() {
             if batch.is_full() {
                 break;

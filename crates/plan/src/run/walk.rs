@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 pub(super) struct Walk {
     depth: u32,
     once: bool,
-    /// Keys that one walk remembers at most.
-    most: u64,
+    /// Keys that one walk remembers at most, and the seed of their hash.
+    memory: (u64, u64),
     /// From an item to the list of its next ones.
     follow: Stage,
     /// From the list to its elements.
@@ -49,13 +49,13 @@ struct Found<'a> {
 
 impl Walk {
     /// A walk along a field.
-    pub fn new(via: &Bytes, (depth, once, by_key): (u32, bool, bool), most: u64) -> Self {
+    pub fn new(via: &Bytes, (depth, once, by_key): (u32, bool, bool), memory: (u64, u64)) -> Self {
         let act = Act::Follow { field: via.clone(), by_key };
         let fields = Fields::Some([via.clone()].into());
         let follow = Work::Content(ContentWork { act, fields });
         let each = Work::Each(Each::new(by_key, (0, -1)));
         let (follow, each) = (Stage::new(follow, []), Stage::new(each, []));
-        Self { depth, once, most, follow, each, walking: None }
+        Self { depth, once, memory, follow, each, walking: None }
     }
 
     pub fn take(&mut self, row: Row, out: &mut dyn Output) -> Taken {
@@ -79,7 +79,7 @@ impl Walk {
     }
 
     fn begin(&self, row: &Row) -> Walking {
-        let mut remembered = Remembered::new(self.most);
+        let mut remembered = Remembered::new(self.memory.0, self.memory.1);
         remembered.insert(row.item.place.key.clone());
         Walking {
             row: row.clone(),
@@ -112,10 +112,10 @@ impl Walk {
     }
 
     /// Adds its wants to a batch.
-    pub fn collect(&mut self, batch: &mut Batch, ahead: bool) {
-        self.each.collect(batch, ahead);
-        if ahead || batch.wants().is_empty() {
-            self.follow.collect(batch, ahead);
+    pub fn collect(&mut self, batch: &mut Batch, most: usize) {
+        self.each.collect(batch, most);
+        if most > 1 || batch.wants().is_empty() {
+            self.follow.collect(batch, most);
         }
     }
 
