@@ -17,6 +17,7 @@ mod many_keys;
 mod mixed;
 mod pointers;
 mod renames;
+mod ring_waits;
 mod sessions;
 mod sets;
 mod sort;

@@ -154,10 +154,25 @@ impl Core {
         request: Request<'_>,
         time: Option<Duration>,
     ) -> Result<Option<Vec<u8>>, Error> {
-        let at = self.directory.locate(key)?;
-        let command = Command::Of { key, request };
+        let found = self.wait_for_any((&[key], None), request, time)?;
+        Ok(found.map(|(_, value)| value))
+    }
+
+    /// An operation on the first of some keys that holds something for it, now or within this time;
+    /// `None`: without end. It also changes the key `to`, if there is one. Returns the key, and the value of
+    /// the operation's reply; `None` once the time is over.
+    pub fn wait_for_any(
+        &mut self,
+        (keys, to): (&[&[u8]], Option<&[u8]>),
+        request: Request<'_>,
+        time: Option<Duration>,
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>, Error> {
+        let all = keys.iter().copied().chain(to);
+        let places = all.map(|key| self.directory.locate(key)).collect::<Result<Vec<_>, _>>()?;
+        let commands = keys.iter().map(|&key| Command::Of { key, request });
         let began_ns = self.asker.endpoint.connection.time.now_ns();
-        let ticket = self.asker.send_wait(&mut self.directory, at, &command, time)?;
+        let ticket = self.asker.send_wait(&mut self.directory, &places, commands, time)?;
+        let shard = places[0].1;
         // The server counts the time itself. Its answer is on its way for as long as any other.
         let longest = time.map(|time| time.saturating_add(self.asker.endpoint.timeout));
         let until_ns = longest.map(|longest| {
@@ -166,7 +181,7 @@ impl Core {
         let mut found = Vec::new();
         // Bounded by the bytes of one reply.
         loop {
-            let of = (at.1, ticket);
+            let of = (shard, ticket);
             let answer = self.asker.collect_wait(&mut self.directory, of, until_ns)?;
             self.meter.add(&answer.counts);
             let answer = self.accepted(answer)?;
@@ -179,10 +194,12 @@ impl Core {
             if answer.status != Status::Ok {
                 return Ok(None);
             }
-            let items = Items::split(&found).and_then(|(_, rest)| Items::split(rest));
-            let value = items.and_then(|(value, _)| value);
-            let value = value.ok_or(Error::Protocol("an answer to a wait without a value"));
-            return value.map(|value| Some(value.to_vec()));
+            let mut items = Items::parse(&found).into_iter().flat_map(Items::iter).flatten();
+            let (Some(key), Some(value)) = (items.next(), items.next()) else {
+                let error = Error::Protocol("an answer to a wait without a key and a value");
+                return Err(self.asker.endpoint.end(error));
+            };
+            return Ok(Some((key.to_vec(), value.to_vec())));
         }
     }
 

@@ -89,7 +89,7 @@ pub use error::{ConnectError, Error};
 pub use found::{Each, Got};
 pub use hash::{HashEvents, OpenHash};
 pub use in_flight::Ticket;
-pub use list::{ListEvents, ListItems, OpenList};
+pub use list::{ListEvents, ListItems, ListTaken, OpenList};
 pub use options::{Options, PointerCacheKind, SetOptions};
 pub use path::{Path, ServedBy};
 pub use pointer_cache::Entry as CachedPointer;

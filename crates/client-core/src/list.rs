@@ -36,6 +36,16 @@ pub struct ListItems {
     pub counts: Counts,
 }
 
+/// Elements that were removed from the list of one of several keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ListTaken {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The elements, the outermost first.
+    pub items: Vec<Vec<u8>>,
+}
+
 /// Events of the READs of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -205,6 +215,19 @@ impl OpenList {
         Ok(list.and_then(|list| items_of(&list).into_iter().next()))
     }
 
+    /// Moves an element from one end of the list to one end of the list of another key, or waits for it for
+    /// so long; `None`: without end. Gives it.
+    pub(crate) fn wait_to_move(
+        &self,
+        core: &mut Core,
+        (from, to, other): (Side, Side, &[u8]),
+        time: Option<Duration>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let request = ListCommand::Move { from, to, other }.request();
+        let found = core.wait_for_any((&[&self.key], Some(other)), request, time)?;
+        Ok(found.map(|(_, element)| element))
+    }
+
     /// Number of elements.
     pub(crate) fn len(&self, core: &mut Core) -> Result<u64, Error> {
         Ok(self.ask(core, &ListCommand::Length)?.number as u64)
@@ -224,6 +247,19 @@ impl OpenList {
     pub(crate) fn trim(&self, core: &mut Core, start: i64, stop: i64) -> Result<(), Error> {
         self.ask(core, &ListCommand::Trim { start, stop }).map(drop)
     }
+}
+
+/// Removes up to `count` elements from one end of the first of some keys' lists that has some, or waits for
+/// them for so long; `None`: without end.
+pub(crate) fn wait_for_any(
+    core: &mut Core,
+    keys: &[&[u8]],
+    (side, count): (Side, u64),
+    time: Option<Duration>,
+) -> Result<Option<ListTaken>, Error> {
+    let request = ListCommand::Pop { side, count, fits_frame: false }.request();
+    let found = core.wait_for_any((keys, None), request, time)?;
+    Ok(found.map(|(key, list)| ListTaken { key, items: items_of(&list) }))
 }
 
 fn items_of(list: &[u8]) -> Vec<Vec<u8>> {

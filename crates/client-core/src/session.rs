@@ -16,7 +16,7 @@ use crate::found::{Each, Got};
 use crate::hash::OpenHash;
 use crate::in_flight::Ticket;
 use crate::large::ask_any_size;
-use crate::list::{ListItems, OpenList};
+use crate::list::{self, ListItems, ListTaken, OpenList};
 use crate::options::{Options, SetOptions};
 use crate::path::Path;
 use crate::read;
@@ -572,6 +572,38 @@ impl Session {
         time: Option<Duration>,
     ) -> Result<Option<Vec<u8>>, Error> {
         open.wait(&mut self.core, side, time)
+    }
+
+    /// Removes up to `count` elements from one end of the first of some keys' lists that has some, in the
+    /// order of the keys, or waits for them: at all of the keys, which may lie in any shards. `None` as the
+    /// time waits without end; the result is `None` once the time is over. See [`Session::wait_for`].
+    ///
+    /// # Errors
+    /// See [`Error`]. More than 1024 keys, and none, are refused as malformed, as are keys that are together
+    /// longer than 64 KiB.
+    pub fn list_wait_any(
+        &mut self,
+        keys: &[&[u8]],
+        (side, count): (Side, u64),
+        time: Option<Duration>,
+    ) -> Result<Option<ListTaken>, Error> {
+        list::wait_for_any(&mut self.core, keys, (side, count), time)
+    }
+
+    /// Moves an element from one end of a list, `sides.0`, to one end, `sides.1`, of the list of another key,
+    /// as one change, or waits for it; see [`Session::wait_for`]. The keys may lie in any shards. Gives the
+    /// element.
+    ///
+    /// # Errors
+    /// See [`Error`]. If the other key holds no list nothing has moved.
+    pub fn list_wait_to_move(
+        &mut self,
+        open: &OpenList,
+        to: &[u8],
+        sides: (Side, Side),
+        time: Option<Duration>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        open.wait_to_move(&mut self.core, (sides.0, sides.1, to), time)
     }
 
     /// Number of elements; 0 without the key.

@@ -143,8 +143,8 @@ pub use hash::HashKey;
 pub use list::ListKey;
 pub use options::{Address, Options, PointerCache, Transport, UnknownAddress, Wake};
 pub use remora_client_core::{
-    AllMembers, Counts, DataBufferCounts, Each, Explanation, Got, ListEvents, ListItems, Path,
-    Policy, Route, ServedBy, SyncPoint, Why,
+    AllMembers, Counts, DataBufferCounts, Each, Explanation, Got, ListEvents, ListItems, ListTaken,
+    Path, Policy, Route, ServedBy, Side, SyncPoint, Why,
 };
 pub use remora_geometry::{Refine, Shape, ShapeError};
 pub use remora_layout::rect::{BadRect, Predicate, Rect};

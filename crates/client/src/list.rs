@@ -35,6 +35,56 @@ impl Session {
         let view = lists.get(key, MOST_VIEWS, || core.open_list(key))?;
         Ok(ListKey { core, view, path: *path })
     }
+
+    /// Removes up to `count` elements from the front of the first of some keys' lists that has some, in the
+    /// order of the keys, or waits until one has: for this time, `None` for without end. Gives the key and
+    /// the elements, the first one first; `None` once the time is over. The keys may lie in any shards.
+    /// Those who wait for one list, by whatever command, are served in the order in which they began.
+    ///
+    /// # Errors
+    /// See [`Error`]. [`Refusal::WaitEnded`](crate::Refusal::WaitEnded): the server became a replica;
+    /// nothing was removed. [`Refusal::WrongType`](crate::Refusal::WrongType): one of the keys holds
+    /// something else now. At most 1024 keys, together of at most 64 KiB.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// while let Some(taken) = session.wait_front_of(&[b"urgent", b"orders"], 1, None)? {
+    ///     println!("{}: {} elements", taken.key.escape_ascii(), taken.items.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_front_of(
+        &mut self,
+        keys: &[&[u8]],
+        count: u64,
+        time: Option<Duration>,
+    ) -> Result<Option<core::ListTaken>, Error> {
+        Ok(self.core.list_wait_any(keys, (Side::Left, count), time)?)
+    }
+
+    /// As [`Session::wait_front_of`], from the end: the last element first.
+    ///
+    /// # Errors
+    /// As [`Session::wait_front_of`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let second = Some(Duration::from_secs(1));
+    /// let taken = session.wait_back_of(&[b"urgent", b"orders"], 8, second)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_back_of(
+        &mut self,
+        keys: &[&[u8]],
+        count: u64,
+        time: Option<Duration>,
+    ) -> Result<Option<core::ListTaken>, Error> {
+        Ok(self.core.list_wait_any(keys, (Side::Right, count), time)?)
+    }
 }
 
 impl ListKey<'_> {
@@ -193,6 +243,35 @@ impl ListKey<'_> {
     /// ```
     pub fn wait_back(&mut self, time: Option<Duration>) -> Result<Option<Vec<u8>>, Error> {
         Ok(self.core.list_wait(self.view, Side::Right, time)?)
+    }
+
+    /// Moves an element from one end of the list, `from`, to one end, `to`, of another key's list, as one
+    /// change, or waits until there is one: for this time, `None` for without end. Gives the element; `None`
+    /// once the time is over. The other key may lie in any shard. Those who wait for one list, by whatever
+    /// command, are served in the order in which they began; what several of them move to another shard at
+    /// the same time arrives in any order.
+    ///
+    /// # Errors
+    /// See [`Error`]. [`Refusal::WaitEnded`](crate::Refusal::WaitEnded): the server became a replica; nothing
+    /// has moved. [`Refusal::WrongType`](crate::Refusal::WrongType): the other key holds something else;
+    /// nothing has moved. After [`Error::TimedOut`] the element may have moved.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::Session) -> Result<(), remora_client::Error> {
+    /// use remora_client::Side;
+    ///
+    /// let mut orders = session.list(b"orders")?;
+    /// let order = orders.wait_to_move(Side::Left, (b"at work", Side::Right), None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_to_move(
+        &mut self,
+        from: Side,
+        (key, to): (&[u8], Side),
+        time: Option<Duration>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.core.list_wait_to_move(self.view, key, (from, to), time)?)
     }
 
     /// Replaces the element of an index. Whether it was there.

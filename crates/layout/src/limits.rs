@@ -49,6 +49,9 @@ pub const MAX_WAITED_KEYS: usize = 1024;
 /// Longest encoded command that a request over a ring waits with: one that takes something has a key,
 /// and little beside it.
 pub const MAX_WAITING_COMMAND_BYTES: usize = MAX_KEY_BYTES + 256;
+/// Bytes of a client's requests over a ring that have waited over shards and have ended, but that a shard has
+/// not let go of yet: twice what a shard's thread works off in a turn.
+pub const MAX_ENDED_WAIT_BYTES: usize = 2 * JOBS_PER_TURN * MAX_WAITING_COMMAND_BYTES;
 /// Heap bytes that count for a waiting request: its name, its claim and its place among all.
 pub const WAITER_BYTES: usize = 256;
 /// Heap bytes that count for each of its keys, beside the encoded command: a place in a queue.

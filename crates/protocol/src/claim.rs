@@ -16,6 +16,11 @@ impl Claim {
         !self.0.swap(true, Ordering::AcqRel)
     }
 
+    /// Whether anybody else still has the claim.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Whether the request is being answered, or was.
     pub fn is_taken(&self) -> bool {
         self.0.load(Ordering::Acquire)

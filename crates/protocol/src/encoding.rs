@@ -188,6 +188,14 @@ impl<'a> Command<'a> {
         }
     }
 
+    /// The bytes of the first of several encoded commands, one behind the other, and those of the others;
+    /// `None` if they end before it does.
+    pub fn split_first(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (header, _) = RequestHeader::ref_from_prefix(bytes).ok()?;
+        let parts = header.key_bytes.get() as usize + header.value_bytes.get() as usize;
+        bytes.split_at_checked(size_of::<RequestHeader>() + parts)
+    }
+
     /// The database, the command and the id that `bytes` encode.
     ///
     /// # Errors

@@ -52,10 +52,11 @@ pub const FOLLOW: u8 = 203;
 /// In place of an [`Op`]: how far the replica has come, as [`crate::replication::Acknowledge`].
 /// Has no reply.
 pub const ACKNOWLEDGE: u8 = 204;
-/// In place of an [`Op`]: for how many ms the request waits, 8 bytes, 0 for without end, and an encoded
-/// command, which is executed once its key holds something for it. The reply, of one or more frames,
-/// has two items, the key and the value of the command's reply; `NotFound` once the time is over, or
-/// once another frame of the session has come.
+/// In place of an [`Op`]: for how many ms the request waits, 8 bytes, 0 for without end, and encoded
+/// commands, one behind the other. The first of them whose key holds something for it is executed, now or
+/// later. It goes to the shard of the first key; several commands, or one on two keys, may be about keys of
+/// any shards. The reply, of one or more frames, has two items, the key and the value of the command's
+/// reply; `NotFound` once the time is over, or once another frame of the session has come.
 pub const WAIT: u8 = 205;
 /// Flag of a reply: it has a value, in the frame.
 pub const HAS_VALUE: u8 = 1;

@@ -32,6 +32,22 @@ pub trait AfterWait: fmt::Debug + Send {
     fn steps(&self) -> Box<dyn Steps>;
 }
 
+/// What an operation on two keys is made of if it waits for the first one, and the keys are of two shards.
+#[derive(Debug)]
+pub struct Apart<'a> {
+    /// The operation that waits: it only looks.
+    pub look: Request<'static>,
+    /// The other key.
+    pub to: &'a [u8],
+    /// What comes once the first key holds something. The value of its reply is that of the operation's.
+    pub after_wait: Box<dyn AfterWait>,
+}
+
+/// The parts of an operation on two keys that may wait; `None` if it is none.
+pub fn apart(request: Request<'_>) -> Option<Apart<'_>> {
+    crate::commands::apart(request)
+}
+
 /// A key of such an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepKey {

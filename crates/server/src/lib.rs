@@ -43,6 +43,7 @@ mod replica_view;
 pub mod resp;
 pub mod ring_clients;
 pub mod ring_session;
+mod ring_waits;
 mod server;
 mod session;
 mod shard_loop;

@@ -9,12 +9,13 @@
 //!   to look at it by itself;
 //! * each client that has work gets its turn before one gets another.
 
-use crate::ring_session::{Deadline, ReplicaPositions, RingSession, SessionError};
+use crate::ring_session::{Deadline, ReplicaPositions, RingSession, SessionError, WaitOrder};
 use remora_arena::Journal;
-use remora_engine::{Now, Shard};
+use remora_engine::{Now, Served as Answer, Shard};
 use remora_fabric::shm::Sleeper;
 use remora_fabric::shm::mark::RungClients;
 use remora_layout::limits::{DOORBELL_LOOK_US, KEPT_UNPARKED, PARK_AFTER_US};
+use remora_protocol::Claim;
 use remora_protocol::message::Status;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -65,8 +66,10 @@ pub struct RingClients<C = fn() -> Instant> {
     rung: u64,
     /// When waits of clients end: Unix ms, the client's place, the request's id.
     deadlines: BTreeSet<(u64, usize, u32)>,
-    /// Requests that wait.
+    /// Requests that wait at this shard alone.
     waits: usize,
+    /// Orders for requests that wait over shards, and the places of their clients.
+    wait_orders: Vec<(usize, WaitOrder)>,
     clock: C,
 }
 
@@ -93,6 +96,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
             rung: 0,
             deadlines: BTreeSet::new(),
             waits: 0,
+            wait_orders: Vec::new(),
             clock,
         }
     }
@@ -137,6 +141,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
             self.waits -= session.waits();
             self.deadlines.retain(|of| of.1 != place);
             session.abandon(shard, now);
+            gather_orders(&mut self.wait_orders, place, session);
             if let Some(eventfd) = session.eventfd() {
                 sleeper.forget(eventfd);
                 self.parked_at_eventfds -= *is_parked as usize;
@@ -217,11 +222,12 @@ impl<C: Fn() -> Instant> RingClients<C> {
             served.rings += session.take_looked();
             self.waits = self.waits + session.waits() - before;
             note_deadlines(&mut self.deadlines, place, session);
+            gather_orders(&mut self.wait_orders, place, session);
         }
         served
     }
 
-    /// Requests that wait for keys.
+    /// Requests that wait for keys at this shard alone.
     pub fn waits(&self) -> usize {
         self.waits
     }
@@ -248,6 +254,31 @@ impl<C: Fn() -> Instant> RingClients<C> {
         }
         self.waits = self.waits + client.session.waits() - before;
         note_deadlines(&mut self.deadlines, place, &mut client.session);
+        gather_orders(&mut self.wait_orders, place, &mut client.session);
+    }
+
+    /// Orders for requests that wait over shards, and the places of their clients, since the last call.
+    #[inline]
+    pub fn take_wait_orders(&mut self) -> Vec<(usize, WaitOrder)> {
+        std::mem::take(&mut self.wait_orders)
+    }
+
+    /// Sends the answer of a request, of the client at this place and with this id, that has waited over
+    /// shards.
+    pub fn answer_over_shards(
+        &mut self,
+        (place, id): (usize, u32),
+        answer: &Answer,
+        mut lost: impl FnMut(&RingSession, SessionError),
+    ) {
+        self.with_waits(place, |session| session.answer_over_shards(id, answer), &mut lost);
+    }
+
+    /// Such a request has another claim from now on.
+    pub fn wait_again(&mut self, (place, id): (usize, u32), claim: Claim) {
+        if let Some(Some(client)) = self.clients.get_mut(place) {
+            client.session.wait_again(id, claim);
+        }
     }
 
     /// Sends the answers of requests that have waited.
@@ -282,7 +313,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
         }
     }
 
-    /// Ends all waits.
+    /// Ends all waits at this shard alone.
     pub fn end_waits(
         &mut self,
         shard: &mut Shard<impl Journal>,
@@ -461,6 +492,16 @@ impl<C: Fn() -> Instant> RingClients<C> {
         }
         unparked.retain(|&place| clients[place].as_ref().is_some_and(|client| !client.is_parked));
     }
+}
+
+/// Gathers a client's orders for requests that wait over shards.
+#[inline]
+fn gather_orders(
+    orders: &mut Vec<(usize, WaitOrder)>,
+    place: usize,
+    session: &mut RingSession,
+) {
+    orders.extend(session.take_wait_orders().map(|order| (place, order)));
 }
 
 /// Notes which deadlines of a client have come and gone.

@@ -12,6 +12,8 @@
 //! * it sleeps only after the scan that the wake-up protocol asks for;
 //! * mail leaves once a turn for each receiver, however much it carries.
 
+mod ring_waits;
+
 use crate::accept::ACCEPTS_PER_TURN;
 use crate::agent::{Agent, FIRST_TOKEN};
 use crate::balance::Balance;
@@ -23,6 +25,7 @@ use crate::polling::Polling;
 use crate::resp::{RespExecutor, ShardHost};
 use crate::ring_clients::{RingClients, Served};
 use crate::ring_session::{RingSession, SessionError};
+use crate::ring_waits::RingWaits;
 use crate::shared::Shared;
 use crate::thread_counts::{count, count_alone};
 use crate::ticker::{Alarm, Ticker};
@@ -60,6 +63,7 @@ pub struct ShardLoop {
     connections: Connections<TcpStream, RespExecutor<ShardHost>>,
     sleeper: Sleeper,
     clients: RingClients,
+    ring_waits: RingWaits,
     agent: Agent,
     polling: Polling,
     /// Turns since the sockets were looked at.
@@ -115,6 +119,7 @@ impl ShardLoop {
             connections: Connections::new(RespExecutor::new(ShardHost::new(shared, number, shard))),
             sleeper,
             clients: RingClients::new(marked),
+            ring_waits: RingWaits::new(number),
             polling,
             turns: 0,
             ticker,
@@ -419,7 +424,7 @@ impl ShardLoop {
         let take = |own: &mut Self, mut mail: Mail| {
             mail.jobs.drain(..).for_each(|job| own.connections.port_mut().take(job));
             for (token, reply) in mail.replies.drain(..) {
-                own.connections.take_reply(token, reply);
+                own.take_reply(token, reply);
             }
             own.connections.port_mut().keep(mail);
         };
@@ -430,7 +435,7 @@ impl ShardLoop {
     /// Takes the replies of the thread's own shard that did not come at once.
     fn take_own_replies(&mut self) {
         while let Some((token, reply)) = self.connections.port_mut().pop_own_reply() {
-            self.connections.take_reply(token, reply);
+            self.take_reply(token, reply);
         }
     }
 
@@ -464,6 +469,7 @@ impl ShardLoop {
     fn detach(&mut self, now: Now, ends: impl Fn(&RingSession) -> bool) {
         let host = self.connections.port_mut();
         self.clients.detach((&mut host.shard, now), &self.sleeper, ends);
+        self.carry_out_wait_orders();
     }
 
     /// Takes frames from the rings that have some.
@@ -475,6 +481,7 @@ impl ShardLoop {
         let shard = (&mut self.connections.port_mut().shard, now, at);
         let served = self.clients.serve(shard, |session, error| lost.add(session, error));
         self.end_lost(lost, now);
+        self.carry_out_wait_orders();
         let Served { frames, looks, rings, .. } = served;
         if frames > 0 {
             let handle = self.host().handle();

@@ -30,6 +30,16 @@ pub struct Run {
     pub commands: Vec<Box<[u8]>>,
 }
 
+impl Run {
+    /// Adds a command for a key of this shard behind the others.
+    pub fn add(runs: &mut Vec<Self>, shard: usize, command: Box<[u8]>) {
+        match runs.last_mut() {
+            Some(run) if run.shard == shard => run.commands.push(command),
+            _ => runs.push(Self { shard, commands: vec![command] }),
+        }
+    }
+}
+
 /// A request that may wait.
 struct Wait {
     /// Names the request; its shard is none.
@@ -59,7 +69,13 @@ impl Waits {
     /// Begins a request, which `token` names, of at least one run. It waits until this time, Unix ms;
     /// 0: without end.
     pub fn begin(&mut self, token: Token, runs: Vec<Run>, until_ms: u64) {
-        let (claim, left) = (Claim::default(), runs.into());
+        self.begin_with(token, Claim::default(), runs, until_ms);
+    }
+
+    /// As [`Waits::begin`], with a claim that the caller knows, too. If the caller takes it, it answers the
+    /// request, and calls [`Waits::withdraw`].
+    pub fn begin_with(&mut self, token: Token, claim: Claim, runs: Vec<Run>, until_ms: u64) {
+        let left = runs.into();
         let mut wait = Wait { token, claim, left, sent: 0, is_parked: false, until_ms };
         self.jobs.extend(wait.next_job());
         if until_ms > 0 {
@@ -120,6 +136,11 @@ impl Waits {
         let token = self.waits.get(&serial).filter(|wait| wait.claim.take())?.token;
         self.remove(serial, None);
         Some(token)
+    }
+
+    /// Who began the request has ended it, or takes no answer to it any more.
+    pub fn withdraw(&mut self, serial: u64) {
+        self.remove(serial, None);
     }
 
     /// Ends all waits.

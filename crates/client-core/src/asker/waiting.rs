@@ -11,26 +11,30 @@ use remora_layout::frame::frame_bytes;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::MAX_INLINE_BYTES;
 use remora_protocol::Command;
-use remora_protocol::message::{REQUEST_HEADER_BYTES, WAIT};
+use remora_protocol::message::{REQUEST_HEADER_BYTES, Status, WAIT};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
 impl Asker {
-    /// Sends a request that waits for its key for so long; `None`: without end. It may have several
-    /// replies, which [`Asker::collect_wait`] takes.
-    pub fn send_wait(
+    /// Sends a request that waits for the keys of its commands for so long; `None`: without end. It goes to
+    /// the shard of the first of `keys`, which are all that it is about. It may have several replies, which
+    /// [`Asker::collect_wait`] takes.
+    pub fn send_wait<'a>(
         &mut self,
         directory: &mut Directory,
-        (hash, shard): (KeyHash, usize),
-        command: &Command<'_>,
+        keys: &[(KeyHash, usize)],
+        commands: impl Iterator<Item = Command<'a>>,
         time: Option<Duration>,
     ) -> Result<Ticket, Error> {
+        let Some(&(_, shard)) = keys.first() else { return Err(Error::Refused(Status::Malformed)) };
         self.ready()?;
         self.endpoint.now()?;
         let id =
             RequestId { session: self.endpoint.number, sequence: self.queues[shard].next_sequence };
         let mut encoded = Vec::new();
-        command.encode_within(directory.database, id.to_number(), &mut encoded);
+        for command in commands {
+            command.encode_within(directory.database, id.to_number(), &mut encoded);
+        }
         // No time at all would be one without end.
         let wait_ms = time.map_or(0, |time| (time.as_millis() as u64).max(1)).to_le_bytes();
         let header = special_header(WAIT, 0, id.to_number());
@@ -43,13 +47,16 @@ impl Asker {
         self.changes_attempted += 1;
         self.endpoint.inbox.begin_search(RequestAt { shard, sequence: id.sequence });
         self.put_into_ring(shard, &parts, true)?;
-        directory.forget(hash);
+        for &(hash, shard) in keys {
+            directory.forget(hash);
+            let end = &mut self.queues[shard];
+            (end.has_unsynced, end.replicas) = (true, Some(0));
+        }
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         let end = &mut self.queues[shard];
         end.next_sequence = end.next_sequence.wrapping_add(1);
         end.writes += 1;
-        (end.has_unsynced, end.replicas) = (true, Some(0));
         end.in_flight.push_back(InFlight {
             id,
             shard,

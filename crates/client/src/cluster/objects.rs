@@ -189,6 +189,78 @@ impl ClusterSession {
         self.at(key, |session| session.list(key)?.wait_back(until.left()))
     }
 
+    /// Removes up to `count` elements from the front of the first of some lists that has some, or waits for
+    /// them: [`Session::wait_front_of`](crate::Session::wait_front_of). The keys are of one group.
+    ///
+    /// # Errors
+    /// As [`ClusterSession::list_wait_front`]. [`Refusal::OtherGroup`](crate::Refusal::OtherGroup), after the
+    /// timeout: the keys are of several groups. [`Refusal::Malformed`](crate::Refusal::Malformed): there are
+    /// none.
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::ClusterSession) -> Result<(), remora_client::Error> {
+    /// let keys: [&[u8]; 2] = [b"{shop}urgent", b"{shop}orders"];
+    /// let taken = session.list_wait_front_of(&keys, 1, None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn list_wait_front_of(
+        &mut self,
+        keys: &[&[u8]],
+        count: u64,
+        time: Option<Duration>,
+    ) -> Result<Option<core::ListTaken>, Error> {
+        let (first, until) = (keys.first().copied().unwrap_or_default(), Until::new(time));
+        self.at(first, |session| session.wait_front_of(keys, count, until.left()))
+    }
+
+    /// As [`ClusterSession::list_wait_front_of`], from the end: the last element first.
+    ///
+    /// # Errors
+    /// As [`ClusterSession::list_wait_front_of`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::ClusterSession) -> Result<(), remora_client::Error> {
+    /// let keys: [&[u8]; 2] = [b"{shop}urgent", b"{shop}orders"];
+    /// let taken = session.list_wait_back_of(&keys, 1, None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn list_wait_back_of(
+        &mut self,
+        keys: &[&[u8]],
+        count: u64,
+        time: Option<Duration>,
+    ) -> Result<Option<core::ListTaken>, Error> {
+        let (first, until) = (keys.first().copied().unwrap_or_default(), Until::new(time));
+        self.at(first, |session| session.wait_back_of(keys, count, until.left()))
+    }
+
+    /// Moves an element from one end of the list of `from` to one end of that of `to`, or waits for it:
+    /// [`ListKey::wait_to_move`](crate::ListKey::wait_to_move). Both keys are of one group.
+    ///
+    /// # Errors
+    /// As [`ClusterSession::list_wait_front_of`].
+    ///
+    /// ```no_run
+    /// # fn example(session: &mut remora_client::ClusterSession) -> Result<(), remora_client::Error> {
+    /// use remora_client::Side;
+    ///
+    /// let (from, to) = ((&b"{shop}orders"[..], Side::Left), (&b"{shop}work"[..], Side::Right));
+    /// let order = session.list_wait_to_move(from, to, None)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn list_wait_to_move(
+        &mut self,
+        from: (&[u8], core::Side),
+        to: (&[u8], core::Side),
+        time: Option<Duration>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let until = Until::new(time);
+        self.at(from.0, |session| session.list(from.0)?.wait_to_move(from.1, to, until.left()))
+    }
+
     /// Replaces the element of an index of a list. Whether it was there.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ pub mod strings;
 pub mod subscribe;
 pub mod wait;
 
+pub(crate) use list::blocking::apart;
+
 use crate::spec::CommandSpec;
 
 /// Their commands, one line each.

@@ -32,10 +32,7 @@ impl<H: Host> RespExecutor<H> {
             let mut command = Vec::new();
             Command::Of { key, request }.encode_within(self.database, 0, &mut command);
             bytes += command.len();
-            match runs.last_mut() {
-                Some(run) if run.shard == shard => run.commands.push(command.into()),
-                _ => runs.push(Run { shard, commands: vec![command.into()] }),
-            }
+            Run::add(&mut runs, shard, command.into());
         }
         let first = runs.first().map_or(self.host.home(), |run| run.shard);
         let token = self.token_of(responder, first, 0);

@@ -52,7 +52,7 @@ pub(super) fn encoded(database: Database, command: &Command<'_>) -> Vec<u8> {
 }
 
 /// An operation on several keys, on its way.
-pub(super) struct KeySteps {
+pub(crate) struct KeySteps {
     steps: Box<dyn Steps>,
     database: Database,
     keys: Vec<StepKey>,
@@ -132,7 +132,7 @@ impl KeySteps {
 
 /// An operation on two keys that waits for the first one: until that holds something, and while the rest
 /// is under way.
-pub(super) struct AfterWaiting {
+pub(crate) struct AfterWaiting {
     after_wait: Box<dyn AfterWait>,
     database: Database,
     keys: Vec<StepKey>,
@@ -142,7 +142,7 @@ pub(super) struct AfterWaiting {
 }
 
 /// How such an operation goes on.
-pub(super) enum Waited {
+pub(crate) enum Waited {
     Reply(OwnedReply),
     /// The key holds something: the first look of these steps, for this shard.
     Goes(KeySteps, (usize, Vec<u8>)),
@@ -152,7 +152,7 @@ pub(super) enum Waited {
 
 impl AfterWaiting {
     /// It waits as `runs` say.
-    pub(super) fn new(
+    pub(crate) fn new(
         (after_wait, database, keys): (Box<dyn AfterWait>, Database, Vec<StepKey>),
         runs: &[Run],
         until_ms: u64,
@@ -160,13 +160,18 @@ impl AfterWaiting {
         Self { after_wait, database, keys, runs: runs.to_vec(), until_ms, is_under_way: false }
     }
 
+    /// The key that it waits for.
+    pub(crate) fn first_key(&self) -> &[u8] {
+        &self.keys[0].key
+    }
+
     /// What it waits for, and until when.
-    pub(super) fn wait(&self) -> (Vec<Run>, u64) {
+    pub(crate) fn wait(&self) -> (Vec<Run>, u64) {
         (self.runs.clone(), self.until_ms)
     }
 
     /// Takes the answer to the wait, or that of the rest.
-    pub(super) fn next(&mut self, reply: OwnedReply) -> Waited {
+    pub(crate) fn next(&mut self, reply: OwnedReply) -> Waited {
         let was_under_way = std::mem::take(&mut self.is_under_way);
         match reply.status {
             Status::NotFound if was_under_way => return Waited::WaitsAgain,

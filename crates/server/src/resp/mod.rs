@@ -14,7 +14,7 @@ mod host;
 mod info;
 mod info_lines;
 mod key_answers;
-mod key_steps;
+pub(crate) mod key_steps;
 mod keys;
 mod many_keys;
 mod own;

@@ -281,7 +281,7 @@ impl ShardHost {
 
     /// Hands the orders of waiting requests to their shards.
     #[inline]
-    fn hand_waits(&mut self) {
+    pub(crate) fn hand_waits(&mut self) {
         while let Some((shard, job)) = self.large_jobs.waits.pop_job() {
             self.hand(shard, job);
         }

@@ -26,7 +26,7 @@ pub use client_end::{ClientEnd, RemoteEnd, ShmEnd, StoredBy};
 pub use error::SessionError;
 pub use feed::{ReplicaPositions, ReplicaState};
 pub use replica_feed::FeedCounts;
-pub use waits::Deadline;
+pub use waits::{Deadline, WaitOrder};
 
 use crate::cluster::PublishedTopology;
 use crate::following::Roles;

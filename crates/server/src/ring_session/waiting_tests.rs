@@ -1,9 +1,12 @@
 //! Requests of sessions that wait for a key: here for a field of a hash, which they remove.
 
 use super::uploads::tests::Client;
-use remora_engine::Durability;
+use super::waits::WaitOrder;
+use remora_engine::{Durability, Served};
 use remora_layout::database::Database;
-use remora_layout::limits::{MAX_CLIENT_SESSIONS, MAX_KEY_BYTES};
+use remora_layout::limits::{
+    MAX_CLIENT_SESSIONS, MAX_ENDED_WAIT_BYTES, MAX_KEY_BYTES, MAX_WAITED_KEYS,
+};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::message::{REQUEST_HEADER_BYTES, Status, WAIT};
 use remora_protocol::set::SetCommand;
@@ -159,4 +162,88 @@ fn nonsense_sessions_and_long_commands_do_not_wait() {
     wait(&mut client, id(last, 1), 0);
     wait_with(&mut client, id(1, 2), 0, &with_members(MAX_KEY_BYTES));
     assert_eq!((client.replies(), client.session.waits()), (vec![], 2));
+}
+
+/// A field for each of so many keys.
+fn wait_for_keys(client: &mut Client, id: u32, keys: &[Vec<u8>]) {
+    let mut encoded = Vec::new();
+    let mut list = Vec::new();
+    Items::push(&mut list, b"f");
+    let request = HashCommand::Remove { names: Items::parse(&list).unwrap() }.request();
+    for key in keys {
+        Command::Of { key, request }.encode_within(Database::ZERO, id, &mut encoded);
+    }
+    wait_with(client, id, 0, &encoded);
+}
+
+/// The thread of the shard gets an order for each that begins and ends; nothing waits at this shard alone.
+#[test]
+fn a_wait_over_shards_is_ended_by_its_claim_and_its_late_answer_dropped() {
+    let mut client = Client::with(Durability::Memory);
+    let keys = [b"a".to_vec(), b"b".to_vec()];
+    wait_for_keys(&mut client, id(1, 1), &keys);
+    wait_for_keys(&mut client, id(2, 1), &keys);
+    let orders: Vec<WaitOrder> = client.session.take_wait_orders().collect();
+    let [WaitOrder::Begin { claim, commands, .. }, WaitOrder::Begin { claim: other, .. }] =
+        &orders[..]
+    else {
+        panic!("both begin")
+    };
+    assert_eq!((commands.len(), client.session.waits(), client.shard.waiters()), (2, 0, 0));
+    // The role's end is for the shard's thread to tell.
+    client.session.end_waits(&mut client.shard, Status::WaitEnded).unwrap();
+    assert_eq!(client.replies(), []);
+    // A shard answers the one, and the other one's client sends its next frame first.
+    assert!(claim.take());
+    get(&mut client, id(1, 2));
+    get(&mut client, id(2, 2));
+    let ended = [(1, 1), (1, 2), (2, 1), (2, 2)].map(|(of, number)| (id(of, number), NOT_FOUND));
+    assert_eq!(client.replies(), ended);
+    assert!(other.is_taken());
+    let late = Served { name: [0; 4], status: Status::Ok, number: 0, value: None, wait: 0 };
+    client.session.answer_over_shards(id(1, 1), &late).unwrap();
+    assert_eq!(client.replies(), []);
+    let ends: Vec<WaitOrder> = client.session.take_wait_orders().collect();
+    assert!(matches!(ends[..], [WaitOrder::End(_), WaitOrder::End(_)]));
+}
+
+#[test]
+fn waits_over_shards_that_end_faster_than_shards_let_go_are_bounded() {
+    let mut client = Client::with(Durability::Memory);
+    let keys = [vec![b'a'; 30_000], vec![b'b'; 30_000]];
+    let (mut orders, mut begun) = (Vec::new(), 0);
+    // The next frame of the session ends each of them.
+    let refused = loop {
+        begun += 1;
+        wait_for_keys(&mut client, id(1, begun), &keys);
+        orders.extend(client.session.take_wait_orders());
+        match client.replies().last() {
+            Some(&(of, status)) if of == id(1, begun) => break status,
+            _ => assert!(begun < 1_000, "it is bounded"),
+        }
+    };
+    assert_eq!(refused, Some(Status::OutOfMemory));
+    assert!(begun as usize * 60_000 <= MAX_ENDED_WAIT_BYTES + 120_000, "{begun}");
+    orders.clear();
+    wait_for_keys(&mut client, id(1, begun + 1), &keys);
+    assert_eq!(client.replies(), []);
+}
+
+#[test]
+fn commands_that_are_no_commands_for_keys_do_not_wait() {
+    let mut client = Client::with(Durability::Memory);
+    let keys = vec![b"k".to_vec(); MAX_WAITED_KEYS + 1];
+    wait_for_keys(&mut client, id(1, 1), &[]);
+    wait_for_keys(&mut client, id(1, 2), &keys);
+    let mut whole = Vec::new();
+    with_field(true, |command| command.encode_within(Database::ZERO, 0, &mut whole));
+    let mut get = Vec::new();
+    Command::Get { key: KEY }.encode_within(Database::ZERO, 0, &mut get);
+    let other = [&whole[..], &get].concat();
+    wait_with(&mut client, id(1, 3), 0, &whole[..whole.len() - 1]);
+    wait_with(&mut client, id(1, 4), 0, &[&whole[..], &whole[..5]].concat());
+    wait_with(&mut client, id(1, 5), 0, &other);
+    let refused = [1, 2, 3, 4, 5].map(|of| (id(1, of), Some(Status::Malformed)));
+    assert_eq!(client.replies(), refused);
+    assert_eq!(client.session.take_wait_orders().count(), 0);
 }

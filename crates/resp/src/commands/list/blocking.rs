@@ -8,6 +8,7 @@ use crate::form::{ObjectReply, ReplyForm, Shape};
 use crate::keys::Keys;
 use crate::request::{Blocking, HandOver, Request};
 use crate::spec::{Argument, CommandSpec, Flag, KeyPlaces, Kind, ParseResult};
+use crate::steps::Apart;
 use crate::wire::{RespVersion, Words, encode};
 use remora_frontend::ShardAnswer;
 use remora_layout::limits::MAX_WAITED_KEYS;
@@ -215,6 +216,13 @@ const BRPOPLPUSH: CommandSpec = CommandSpec {
 static POPPED_PUSHED: ObjectReply = ObjectReply::new("brpoplpush", Shape::Own(write_moved));
 static POPPED_PUSHED_AT_ONCE: ObjectReply =
     ObjectReply::new("brpoplpush", Shape::Own(write_moved_at_once));
+
+/// As [`crate::steps::apart`].
+pub(crate) fn apart(request: On<'_>) -> Option<Apart<'_>> {
+    let On::List(ListCommand::Move { from, to: side, other }) = request else { return None };
+    let after_wait = Box::new(MoveAfterWait(from, side));
+    Some(Apart { look: MoveElement::look(from), to: other, after_wait })
+}
 
 fn moves<'a>(
     words: Words<'a>,
