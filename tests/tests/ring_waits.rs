@@ -144,7 +144,6 @@ fn a_session_waits_for_keys_of_all_shards_and_takes_from_the_first_that_has_some
             }
             let time = Some(Duration::from_millis(2));
             assert_eq!(session.list_wait_any(&KEYS, (Side::Left, 1), time).unwrap(), None);
-            session.sync().unwrap();
         }
         assert_eq!(control.info("blocked_clients"), 0);
     }
@@ -163,7 +162,8 @@ fn what_cannot_wait_is_refused_and_what_has_waited_leaves_nothing() {
     assert_eq!(session.list_wait_any(&many[1..], (Side::Left, 1), time), Ok(None));
     control.call("SET text x");
     let wrong = Error::Refused(Status::WrongType);
-    for keys in [[&b"text"[..], b"a"], [b"a", b"text"], [b"b", b"text"]] {
+    let with_text: [[&[u8]; 2]; 3] = [[b"text", b"a"], [b"a", b"text"], [b"b", b"text"]];
+    for keys in with_text {
         assert_eq!(session.list_wait_any(&keys, (Side::Left, 1), None), Err(wrong));
     }
     // Whether the shards of the two keys are one or two.

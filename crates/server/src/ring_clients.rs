@@ -496,11 +496,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
 
 /// Gathers a client's orders for requests that wait over shards.
 #[inline]
-fn gather_orders(
-    orders: &mut Vec<(usize, WaitOrder)>,
-    place: usize,
-    session: &mut RingSession,
-) {
+fn gather_orders(orders: &mut Vec<(usize, WaitOrder)>, place: usize, session: &mut RingSession) {
     orders.extend(session.take_wait_orders().map(|order| (place, order)));
 }
 

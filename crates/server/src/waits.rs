@@ -1,4 +1,4 @@
-//! Requests of one thread's connections that wait for keys, at the shards of these keys.
+//! Requests of one thread's connections and rings that wait for keys, at the shards of these keys.
 //!
 //! A request comes to its shards one after the other, in the order of its keys: each tries its keys,
 //! and keeps the request if they hold nothing. So the request takes from the first of its keys that

@@ -78,8 +78,7 @@ fn an_answer_that_comes_too_late_is_not_that_of_another_request() {
     // The next one of the place has the same id.
     let new = of(&mut rings, &mut waits);
     assert!(rings.answered(&mut waits, old, replied(b"old")).is_none());
-    let Some(((3, 9), Answered::Reply(served))) =
-        rings.answered(&mut waits, new, replied(b"new"))
+    let Some(((3, 9), Answered::Reply(served))) = rings.answered(&mut waits, new, replied(b"new"))
     else {
         panic!("an answer")
     };
@@ -114,8 +113,7 @@ fn a_move_between_shards_waits_by_a_look_until_it_has_moved() {
         if round == 0 {
             // Another client was faster.
             let nothing = OwnedReply::status(Status::NotFound);
-            let Some((_, Answered::Again(again))) =
-                rings.answered(&mut waits, rest.token, nothing)
+            let Some((_, Answered::Again(again))) = rings.answered(&mut waits, rest.token, nothing)
             else {
                 panic!("it waits again")
             };
