@@ -589,6 +589,37 @@ fn reads_that_would_need_too_much_are_broken_off() {
     assert_eq!(begin(&mut shard).2, Ok(false));
 }
 
+/// What LREM leaves is joined: a list of few elements takes little memory, whatever it had.
+#[test]
+fn chunks_that_have_lost_most_entries_are_joined() {
+    for (keeps, seed) in [(2, 1), (7, 2), (40, 3)] {
+        let mut shard = shard(64 << 20, Eviction::None);
+        let mut random = Random::new(seed);
+        let all: Vec<Vec<u8>> = (0..20_000)
+            .map(|at| match random.below(keeps) {
+                0 => format!("element {at}").into_bytes(),
+                _ => b"an element that goes".to_vec(),
+            })
+            .collect();
+        for some in all.chunks(500) {
+            assert_eq!(push(&mut shard, b"l", Side::Right, some).0, Status::Ok);
+        }
+        let before = shard.used_bytes();
+        let list = |shard: &mut Shard| range(shard, b"l", 0, -1);
+        let left: Vec<Vec<u8>> = all.iter().filter(|of| of.len() < 20).cloned().collect();
+        let indexes = all.iter().enumerate().filter(|(_, of)| of.len() == 20);
+        let indexes: Vec<u8> = indexes.flat_map(|(at, _)| (at as u32).to_le_bytes()).collect();
+        let removed = of(&mut shard, b"l", ListCommand::RemoveAt { indexes: &indexes });
+        assert_eq!(removed.0, Status::Ok);
+        release_all(&mut shard);
+        shard.audit().unwrap();
+        assert_eq!(list(&mut shard), left);
+        let share = (left.len() as u64 * 100).div_ceil(all.len() as u64);
+        let after = shard.used_bytes() * 100 / before;
+        assert!(after < 2 * share + 10, "{share} % of the elements take {after} % of the memory");
+    }
+}
+
 /// Whoever changes another type counts what reads of lists keep no longer.
 #[test]
 fn what_was_kept_for_reads_that_have_ended_counts_no_more() {

@@ -10,7 +10,7 @@ use crate::keys;
 use crate::store::Store;
 use crate::types::object::On;
 use remora_arena::{ArenaFull, Journal, Slot};
-use remora_index::chain::{At, chunk_entries};
+use remora_index::chain::{At, Chain, chunk_entries};
 use remora_layout::chain::{Entry, encoded};
 use remora_layout::limits::{MAX_KEY_BYTES, WHOLE_ENTRIES, WHOLE_ENTRIES_BYTES};
 use remora_protocol::list::ListCommand;
@@ -211,7 +211,7 @@ impl Lists {
     }
 
     /// Removes entries from chunks, in their places: this needs no memory. Chunks without entries
-    /// go.
+    /// go, and so do those whose entries fit into the chunk before them.
     fn remove_from_chain<J: Journal>(
         &mut self,
         store: &mut Store<J>,
@@ -244,13 +244,38 @@ impl Lists {
                         made.extend_from_slice(entry);
                     }
                 }
+                let none: (&[_], &[Slot]) = (&[], &[]);
                 let memory = (&mut store.owner, &store.slots);
-                let none: &[Slot] = &[];
-                match made.is_empty() {
-                    true => listed.chain.replace(memory, at, &made, (&[], none), dropped),
-                    false => listed.chain.rewrite(memory, at, &made),
+                if made.is_empty() {
+                    listed.chain.replace(memory, at, &made, none, dropped);
+                    continue;
+                }
+                let next = next_that_fits(&listed.chain, store, at, &mut made);
+                let memory = (&mut store.owner, &store.slots);
+                listed.chain.rewrite(memory, at, &made);
+                if let Some(next) = next {
+                    let memory = (&mut store.owner, &store.slots);
+                    listed.chain.replace(memory, next, &[], none, dropped);
                 }
             }
         });
     }
+}
+
+/// The chunk behind this one, if its entries have room in this one's slot behind those that were made for
+/// it: they are added there.
+fn next_that_fits<J: Journal>(
+    chain: &Chain,
+    store: &Store<J>,
+    at: At,
+    made: &mut Vec<u8>,
+) -> Option<At> {
+    let next = chain.directory().next(at)?;
+    let own = made.len();
+    made.extend_from_slice(chain.entries(&store.owner, next));
+    if chain.fits((&store.owner, &store.slots), at, made) {
+        return Some(next);
+    }
+    made.truncate(own);
+    None
 }
