@@ -22,6 +22,13 @@ pub struct Field<'a> {
     pub is_link: bool,
 }
 
+impl<'a> Field<'a> {
+    /// A value that is no link.
+    pub const fn plain(value: &'a [u8]) -> Self {
+        Self { value, is_link: false }
+    }
+}
+
 /// Appends a name with its value, each at most [`MAX_PACKED_BYTES`] long.
 pub fn push(packed: &mut Vec<u8>, name: &[u8], field: Field<'_>) {
     let Field { value, is_link } = field;

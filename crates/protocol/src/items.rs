@@ -57,8 +57,9 @@ impl<'a> Items<'a> {
         Some((item.map(|item| item.value), rest))
     }
 
+    /// The same, with the mark of a link.
     #[inline]
-    fn split_field(list: &'a [u8]) -> Option<(Option<Field<'a>>, &'a [u8])> {
+    pub fn split_field(list: &'a [u8]) -> Option<(Option<Field<'a>>, &'a [u8])> {
         let (&length, rest) = list.split_first_chunk()?;
         match u32::from_le_bytes(length) {
             NONE => Some((None, rest)),

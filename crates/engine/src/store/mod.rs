@@ -58,6 +58,7 @@ pub(crate) use expiry::{has_expired, is_allowed, with_expiry};
 pub(crate) use flush::{Flush, LogKeys};
 pub use heap::SetAside;
 pub(crate) use joint::JointPart;
+pub(crate) use objects::PartValue;
 pub(crate) use moves::{DumpAt, Load};
 pub use options::{Durability, ShardOptions, table_end};
 pub(crate) use part_reads::PartsRead;

@@ -2,7 +2,7 @@
 
 use crate::items::Items;
 use crate::message::Status;
-use crate::types::elements::{list, name, scan_options};
+use crate::types::elements::{list, list_with_links, name, scan_options};
 use crate::types::operation::{Encoded, Operation};
 use remora_layout::kind::Kind;
 
@@ -15,7 +15,7 @@ pub enum HashCommand<'a> {
     /// Sets fields; `number` counts those that are new. One change: either all
     /// are set or, out of memory, none is.
     Set {
-        /// Names and values, in turn.
+        /// Names and values, in turn; a value may be a link.
         pairs: Items<'a>,
     },
     /// Sets one field if it is not there; `number` is 1 if it was not.
@@ -130,7 +130,7 @@ impl<'a> Operation<'a> for HashCommand<'a> {
         }
         let told = || Told::of(flags).ok_or(Status::Malformed);
         Ok(match op {
-            op::SET => Self::Set { pairs: list(value, 2)? },
+            op::SET => Self::Set { pairs: list_with_links(value)? },
             op::SET_ABSENT => Self::SetAbsent { pair: one_pair(value)? },
             op::REMOVE => Self::Remove { names: list(value, 1)? },
             op::GET => Self::Get { name: name(value)? },

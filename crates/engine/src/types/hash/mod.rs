@@ -18,7 +18,7 @@ use crate::elements::{self, Reading, packed_of};
 use crate::store::{DumpAt, Found, Now, Store};
 use held::{Fields, Held, find, length, value_of};
 use remora_arena::{Journal, Slot, slot_of};
-use remora_index::hash::record_value;
+use remora_index::hash::record_field;
 use remora_layout::hash::mix;
 use remora_layout::kind::Kind;
 use remora_layout::limits::RELEASE_RECORDS;
@@ -167,7 +167,7 @@ fn get<'s, J: Journal>(
     let lease_ms = store.extend_lease(record, on.now);
     let value = match root {
         0 => packed::find(packed_of(store, record), name),
-        _ => Some(record_value(&store.owner, record.slot.slot)),
+        _ => Some(record_field(&store.owner, record.slot.slot).value),
     };
     let pointer = store.pointer(record.slot.slot);
     Reply { value, pointer, lease_ms, ..Reply::number(root) }
