@@ -13,6 +13,7 @@ use remora_layout::limits::STAGE_IDLE_S;
 use remora_layout::rect::Rect;
 use remora_layout::slot::{SLOTS, slot_of};
 use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
+use remora_layout::packed::Field;
 use remora_protocol::geo::Position;
 use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;
@@ -323,7 +324,8 @@ impl Source {
             let name = format!("f{}", self.random.below(200)).into_bytes();
             Items::push(&mut names, &name);
             Items::push(&mut list, &name);
-            Items::push(&mut list, &self.random.bytes_up_to(80));
+            let (value, is_link) = (self.random.bytes_up_to(80), self.random.one_in(4));
+            Items::push_field(&mut list, Field { value: &value, is_link });
         }
         let (pairs, names) = (Items::parse(&list).unwrap(), Items::parse(&names).unwrap());
         let name = b"count";

@@ -13,6 +13,7 @@ use remora_layout::limits::{
     SNAPSHOT_WAIT_S,
 };
 use remora_layout::rect::Rect;
+use remora_layout::packed::Field;
 use remora_protocol::geo::{GeoCommand, Member, Members, Position};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};
@@ -45,7 +46,8 @@ fn change_hash(shard: &mut Shard, random: &mut Random, fields: u64) {
         let name = format!("f{}", random.below(fields)).into_bytes();
         Items::push(&mut names, &name);
         Items::push(&mut list, &name);
-        Items::push(&mut list, &random.bytes_up_to(80));
+        let (value, is_link) = (random.bytes_up_to(80), random.one_in(4));
+        Items::push_field(&mut list, Field { value: &value, is_link });
     }
     let (pairs, names) = (Items::parse(&list).unwrap(), Items::parse(&names).unwrap());
     let command = match random.below(3) {

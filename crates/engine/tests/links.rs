@@ -1,0 +1,168 @@
+//! Links in fields of hashes, against a map: what is a link stays one until it is set over, and its hint
+//! leads to the record that its key has, or had.
+
+use remora_arena::{NoJournal, Owner};
+use remora_engine::{Eviction, Now, Shard, ShardOptions};
+use remora_index::hash::{record_key, record_value};
+use remora_layout::bucket::BucketSlot;
+use remora_layout::link::Linked;
+use remora_layout::packed::Field;
+use remora_protocol::hash::{HashCommand, Told};
+use remora_protocol::message::Status;
+use remora_protocol::{Command, Items};
+use remora_testing::Random;
+use std::collections::BTreeMap;
+
+const NOW: Now = Now { unix_ms: 1_700_000_000_000, since_start_s: 5 };
+
+/// Values, and whether they are links.
+type Hash = BTreeMap<Vec<u8>, (Vec<u8>, bool)>;
+
+fn shard(bytes: usize) -> Shard {
+    let options =
+        ShardOptions { eviction: Eviction::None, record_secret: 7, ..ShardOptions::default() };
+    Shard::new(Owner::heap(bytes, NoJournal), options)
+}
+
+fn of(shard: &mut Shard, key: &[u8], command: HashCommand<'_>) -> (Status, Option<Vec<u8>>) {
+    let hash = shard.hash(key);
+    let reply = shard.execute(&Command::Of { key, request: command.request() }, hash, NOW);
+    (reply.status, reply.value.map(<[u8]>::to_vec))
+}
+
+fn set(shard: &mut Shard, key: &[u8], fields: &[(&[u8], Field<'_>)]) -> Status {
+    let mut list = Vec::new();
+    for (name, field) in fields {
+        Items::push(&mut list, name);
+        Items::push_field(&mut list, *field);
+    }
+    of(shard, key, HashCommand::Set { pairs: Items::parse(&list).unwrap() }).0
+}
+
+fn link(value: &[u8]) -> Field<'_> {
+    Field { value, is_link: true }
+}
+
+fn all(shard: &mut Shard, key: &[u8]) -> Hash {
+    let value = of(shard, key, HashCommand::All { told: Told::Both }).1.unwrap();
+    let items: Vec<Field<'_>> = Items::parse(&value).unwrap().fields().flatten().collect();
+    let pair = |two: &[Field<'_>]| {
+        assert!(!two[0].is_link, "no name is a link");
+        (two[0].value.to_vec(), (two[1].value.to_vec(), two[1].is_link))
+    };
+    items.chunks(2).map(pair).collect()
+}
+
+/// The values of some fields, by one look at the hash.
+fn many(shard: &mut Shard, key: &[u8], names: &[&[u8]]) -> Vec<Option<(Vec<u8>, bool)>> {
+    let mut list = Vec::new();
+    names.iter().for_each(|name| Items::push(&mut list, name));
+    let names = Items::parse(&list).unwrap();
+    let value = of(shard, key, HashCommand::GetMany { names }).1.unwrap();
+    let field = |field: Field<'_>| (field.value.to_vec(), field.is_link);
+    Items::parse(&value).unwrap().fields().map(|item| item.map(field)).collect()
+}
+
+#[test]
+fn random_operations_agree_with_a_map() {
+    let (mut links, mut whole, mut parts) = (0, 0, 0);
+    for seed in 0..6 {
+        let mut shard = shard(8 << 20);
+        let (mut model, mut random) = (BTreeMap::<Vec<u8>, Hash>::new(), Random::new(seed));
+        for _ in 0..6_000 {
+            let number = random.below(6);
+            let key = format!("item {number}").into_bytes();
+            // Some stay small.
+            let name = format!("f{}", random.below(if number < 3 { 20 } else { 400 })).into_bytes();
+            let target = format!("item {}", random.below(8)).repeat(1 + random.below(20) as usize);
+            let is_link = random.one_in(2);
+            let hash = model.entry(key.clone()).or_default();
+            match random.below(5) {
+                0 => {
+                    let mut list = Vec::new();
+                    Items::push(&mut list, &name);
+                    let names = Items::parse(&list).unwrap();
+                    of(&mut shard, &key, HashCommand::Remove { names });
+                    hash.remove(&name);
+                }
+                1 => {
+                    let told = many(&mut shard, &key, &[&name, b"nowhere"]);
+                    assert_eq!(told, [hash.get(&name).cloned(), None]);
+                }
+                _ => {
+                    let field = Field { value: target.as_bytes(), is_link };
+                    assert_eq!(set(&mut shard, &key, &[(&name, field)]), Status::Ok);
+                    hash.insert(name, (target.into_bytes(), is_link));
+                }
+            }
+        }
+        shard.audit().unwrap();
+        for (key, hash) in &model {
+            assert_eq!(&all(&mut shard, key), hash, "{}", key.escape_ascii());
+            links += hash.values().filter(|(_, is_link)| *is_link).count();
+            let is_small = hash.len() <= 20 && hash.values().all(|(value, _)| value.len() <= 64);
+            *(if is_small { &mut whole } else { &mut parts }) += 1;
+        }
+    }
+    assert!(links > 1_000 && parts > 5, "{links} links, {whole} small hashes, {parts} large ones");
+}
+
+/// The hint of the first link of the record that holds a field.
+fn hint(shard: &mut Shard, key: &[u8], name: &[u8]) -> u64 {
+    let hash = shard.hash(key);
+    let command = Command::Of { key, request: HashCommand::Get { name }.request() };
+    let pointer = shard.execute(&command, hash, NOW).pointer;
+    let value = record_value(shard.owner(), pointer.slot);
+    let linked = Linked::of(value).expect("it has a link");
+    assert_eq!(linked.len(), 1);
+    linked.hint(0)
+}
+
+#[test]
+fn a_hint_leads_to_the_record_of_its_key_and_is_no_part_of_the_content() {
+    for target_bytes in [8, 200] {
+        let mut shard = shard(8 << 20);
+        let target = vec![b't'; target_bytes];
+        // Nothing is there yet.
+        assert_eq!(set(&mut shard, b"item", &[(b"link", link(&target))]), Status::Ok);
+        assert_eq!(hint(&mut shard, b"item", b"link"), 0);
+        assert_eq!(set(&mut shard, &target, &[(b"name", Field::plain(b"x"))]), Status::Ok);
+        assert_eq!(set(&mut shard, b"item", &[(b"link", link(&target))]), Status::Ok);
+        let word = hint(&mut shard, b"item", b"link");
+        let slot = BucketSlot::from_word(word);
+        assert_eq!(record_key(shard.owner(), slot.slot), target);
+        // What a hint says changes nothing of the content.
+        let mut other = self::shard(8 << 20);
+        assert_eq!(set(&mut other, b"item", &[(b"link", link(&target))]), Status::Ok);
+        assert_eq!(set(&mut other, &target, &[(b"name", Field::plain(b"x"))]), Status::Ok);
+        assert_eq!(hint(&mut other, b"item", b"link"), 0);
+        let before = shard.digest();
+        assert_eq!(other.digest(), before);
+        shard.audit().unwrap();
+        // A link is not its key's text.
+        assert_eq!(set(&mut shard, b"item", &[(b"link", Field::plain(&target))]), Status::Ok);
+        assert_ne!(shard.digest(), before);
+    }
+}
+
+#[test]
+fn only_values_of_fields_that_are_set_may_be_links() {
+    let mut list = Vec::new();
+    Items::push_field(&mut list, link(b"name"));
+    Items::push(&mut list, b"value");
+    let names = Items::parse(&list).unwrap();
+    let bytes = |command: HashCommand<'_>| {
+        let mut bytes = Vec::new();
+        let command = Command::Of { key: b"k", request: command.request() };
+        command.encode_into(0, &mut bytes);
+        Command::decode(&bytes).map(drop).map_err(|(status, _)| status)
+    };
+    let (set, remove) = (HashCommand::Set { pairs: names }, HashCommand::Remove { names });
+    assert_eq!((bytes(set), bytes(remove)), (Err(Status::Malformed), Err(Status::Malformed)));
+    let mut list = Vec::new();
+    Items::push(&mut list, b"name");
+    Items::push_field(&mut list, link(b"key"));
+    let pairs = Items::parse(&list).unwrap();
+    assert_eq!(bytes(HashCommand::Set { pairs }), Ok(()));
+    assert_eq!(bytes(HashCommand::SetAbsent { pair: pairs }), Err(Status::Malformed));
+}
