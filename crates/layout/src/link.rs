@@ -17,7 +17,7 @@
 use crate::limits::WORD_BYTES;
 
 /// Bytes before the text.
-const HEAD_BYTES: usize = 2;
+pub(crate) const HEAD_BYTES: usize = 2;
 /// Links of one value at most.
 pub const MAX_LINKS: usize = u8::MAX as usize;
 

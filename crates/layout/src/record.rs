@@ -26,7 +26,7 @@ use crate::database::Database;
 use crate::hash::{checksum, mix};
 use crate::kind::Kind;
 use crate::limits::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use crate::link;
+use crate::link::{self, Linked};
 use crate::pointer::RemotePointer;
 
 /// Bytes before the key.
@@ -282,8 +282,10 @@ impl From<Kind> for Wanted {
 /// A record whose bytes have passed every check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verified<'a> {
-    /// The value.
+    /// The value, without hints of links.
     pub value: &'a [u8],
+    /// Where it begins.
+    pub value_from: usize,
     /// Word 1 as it was read.
     pub mutable: Mutable,
     /// Where the record lies; the length is the record's own.
@@ -365,9 +367,14 @@ pub fn verify<'a>(
     if is != kind && !(kind.is_root() && is == kind.whole()) {
         return Err(Reject::OtherKind);
     }
+    let (value, value_from) = match lengths.kind.has_links() {
+        true => (Linked::of(value).ok_or(Reject::Torn)?.text, value_from + link::HEAD_BYTES),
+        false => (value, value_from),
+    };
     Ok(Verified {
         kind: lengths.kind,
         value,
+        value_from,
         mutable: Mutable::from_word(word(1)),
         pointer: RemotePointer {
             region,

@@ -125,6 +125,8 @@ pub enum Shape {
 pub enum ListForm {
     /// An array of items; null where one is not there.
     Array,
+    /// An array of those items that are links; null in the place of all others.
+    Links,
     /// A set of items, in RESP2 an array.
     Set,
     /// Names and values: a map, in RESP2 a flat array.

@@ -40,7 +40,9 @@ pub struct Found {
     pub mutable: Mutable,
     /// The record's own kind.
     pub kind: Kind,
-    /// Bytes of the value, which are the record's last.
+    /// Where the value begins.
+    value_from: usize,
+    /// Its bytes, without hints of links.
     pub value_bytes: usize,
     /// Bytes fetched: the record, and behind it the rest of its slot.
     pub fetched_bytes: usize,
@@ -50,14 +52,14 @@ impl Found {
     /// The start of the value.
     #[inline(always)]
     pub fn value_from(&self) -> usize {
-        self.pointer.length as usize - self.value_bytes
+        self.value_from
     }
 
     /// The record, in the bytes that the lookup received last.
     #[inline(always)]
     pub fn record<'b>(&self, bytes: &'b [u8]) -> Verified<'b> {
-        let value = &bytes[self.value_from()..self.pointer.length as usize];
-        Verified { value, mutable: self.mutable, pointer: self.pointer, kind: self.kind }
+        let Self { pointer, mutable, kind, value_from, value_bytes, .. } = *self;
+        Verified { value: &bytes[value_from..][..value_bytes], value_from, mutable, pointer, kind }
     }
 }
 
@@ -153,11 +155,12 @@ impl<'k> Lookup<'k> {
         let wanted = Wanted { kind: self.kind, database: self.hash.database() };
         match verify(bytes, self.secret, self.region, slot.slot, None, wanted, self.key) {
             Ok(found) if found.pointer.generation as u8 == slot.generation_low => {
-                let Verified { value, mutable, pointer, kind } = found;
+                let Verified { value, value_from, mutable, pointer, kind } = found;
                 Step::Found(Found {
                     pointer,
                     mutable,
                     kind,
+                    value_from,
                     value_bytes: value.len(),
                     fetched_bytes: bytes.len(),
                 })

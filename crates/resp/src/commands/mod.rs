@@ -30,6 +30,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     geo::members::COMMANDS,
     geo::search::COMMANDS,
     hash::COMMANDS,
+    hash::links::COMMANDS,
     keys::COMMANDS,
     keyspace::COMMANDS,
     list::COMMANDS,

@@ -1,0 +1,72 @@
+//! Links in fields of hashes: values that name keys. To all other commands they are their keys' texts.
+
+use super::{FIELD, HASH, WRITES, request};
+use crate::arguments::{KEY, kept};
+use crate::error::CommandError;
+use crate::form::{ListForm, ObjectReply, Shape};
+use crate::keys::key;
+use crate::spec::{Argument, CommandSpec, Group, Kind, ParseResult};
+use crate::wire::Words;
+use remora_layout::limits::MAX_COMMAND_ITEMS;
+use remora_layout::packed::Field;
+use remora_protocol::Items;
+use remora_protocol::hash::HashCommand;
+
+const TARGET: Argument = Argument::new("target", Kind::Key);
+const PAIRS: Argument = Argument::of("data", Kind::Block, &[FIELD, TARGET]).multiple();
+const GROUP: Group = Group::own("link", "Links");
+
+const LINK_SET: CommandSpec = CommandSpec {
+    name: "link.set",
+    arity: -4,
+    since: "0.1.0",
+    group: GROUP,
+    summary: "Sets fields to links; returns how many of them are new.",
+    complexity: "O(N) where N is the number of fields to be set",
+    notes: "A link names a key of the same database, which need not be there. HGET and all other \
+commands see the key's name; HSET over it makes it plain. A client of Remora follows a link by one \
+READ: beside it stands where the key's record lies. One change, as HSET.",
+    arguments: &[KEY, PAIRS],
+    parse: link_set,
+    ..WRITES
+};
+
+static SET: ObjectReply = ObjectReply::new("link.set", Shape::Number);
+
+fn link_set(words: Words<'_>, _now: u64) -> ParseResult<'_> {
+    if words.len() % 2 == 1 {
+        return Err(CommandError::WrongArity("link.set"));
+    }
+    if words.len() - 2 > MAX_COMMAND_ITEMS {
+        return Err(CommandError::TooManyItems);
+    }
+    let mut list = Vec::new();
+    for at in 2..words.len() {
+        // Both have the limits of keys.
+        let field = Field { value: key(words.get(at))?, is_link: at % 2 == 1 };
+        Items::push_field(&mut list, field);
+    }
+    request(words, HashCommand::Set { pairs: kept(words, list) }, &SET)
+}
+
+const LINK_GET: CommandSpec = CommandSpec {
+    name: "link.get",
+    arity: -3,
+    since: "0.1.0",
+    group: GROUP,
+    summary: "Returns the keys that fields link to; null for a field that is not there or no link.",
+    complexity: "O(N) where N is the number of fields that are asked for",
+    arguments: &[KEY, FIELD.multiple()],
+    parse: link_get,
+    ..HASH
+};
+
+static GET: ObjectReply = super::list("link.get", ListForm::Links);
+
+fn link_get(words: Words<'_>, _now: u64) -> ParseResult<'_> {
+    let names = crate::arguments::items(words, 2, 1)?;
+    request(words, HashCommand::GetMany { names }, &GET)
+}
+
+/// The commands.
+pub const COMMANDS: &[CommandSpec] = &[LINK_SET, LINK_GET];
