@@ -8,6 +8,7 @@ mod bounds;
 mod client_handles;
 mod growth;
 mod hashes;
+mod links;
 mod keys_oracle;
 mod kinds;
 mod large;
