@@ -18,6 +18,7 @@ const DRIVEN: &[&str] = &[
     "crates/ring/src/",
     "crates/walk/src/",
     "crates/index/src/",
+    "crates/plan/src/",
     "crates/engine/src/",
     "crates/cluster/src/",
     "crates/client-core/src/",

@@ -26,6 +26,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("ring", &[&["fabric", "arena", "layout"]]),
     ("walk", &[&["fabric", "arena", "layout"]]),
     ("index", &[&["walk", "arena", "layout"]]),
+    ("plan", &[&["layout"]]),
     ("engine", &[&["protocol", "log", "index", "walk", "geometry", "arena", "layout"]]),
     ("replica", &[&["engine", "protocol", "log", "arena", "layout"]]),
     ("frontend", &[&["protocol", "layout"]]),

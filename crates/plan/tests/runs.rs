@@ -1,0 +1,215 @@
+//! Random plans over random graphs: the runner gives what the oracle gives, whatever the order of the
+//! answers.
+
+use crate::driver::{batch, run};
+use crate::generator::Names;
+use crate::oracle;
+use crate::world::{KEYS, World, bytes, link, plain};
+use remora_plan::{
+    Area, Column, Fields, Given, Limit, Limits, LinkAt, LinkPlace, Outcome, Place, Plan, Run,
+    Value, Want, text,
+};
+use remora_testing::Random;
+use std::collections::BTreeMap;
+
+/// The plan that the words say.
+pub fn plan(words: &str) -> Plan {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    text::parse(&words).unwrap_or_else(|error| panic!("{error}")).plan
+}
+
+/// The outcome, without what the oracle does not know.
+fn known(mut outcome: Outcome) -> Outcome {
+    outcome.explain.batches = 0;
+    if outcome.limit.is_some() {
+        outcome.explain = Default::default();
+    }
+    outcome
+}
+
+#[test]
+fn random_plans_give_what_the_oracle_gives() {
+    let mut random = Random::new(24);
+    let (mut limits, mut with_rows, mut skipped) = (BTreeMap::new(), 0, [0u64; 6]);
+    for number in 0..20_000 {
+        let world = World::random(&mut random);
+        let plan = Names::World.plan(&mut random);
+        let expected = oracle::outcome(&world, &plan);
+        let outcome = run(&world, &plan, &mut random);
+        let words = text::print(&text::Query { plan: plan.clone(), explain: false });
+        let words: Vec<_> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
+        assert_eq!(known(outcome.clone()), known(expected), "plan {number}: {}", words.join(" "));
+        *limits.entry(outcome.limit.map(Limit::name)).or_insert(0) += 1;
+        with_rows += usize::from(!outcome.rows.is_empty());
+        let s = outcome.explain.skipped;
+        let all = [s.gone, s.other_type, s.missing_field, s.not_a_link, s.filtered, s.met_before];
+        (0..6).for_each(|at| skipped[at] += u64::from(all[at] > 0));
+    }
+
+    // Enough of everything is among them for the comparison to say something.
+    assert!(with_rows > 7_500, "{with_rows}");
+    for name in [None, Some("VISITS"), Some("ROWS"), Some("BYTES"), Some("REMEMBERED")] {
+        assert!(limits.get(&name).is_some_and(|count| *count > 50), "{name:?} {limits:?}");
+    }
+    assert!(skipped.iter().all(|count| *count > 200), "{skipped:?}");
+}
+
+#[test]
+fn the_order_of_answers_changes_nothing_at_all() {
+    let mut random = Random::new(25);
+    for _ in 0..1_000 {
+        let world = World::random(&mut random);
+        let plan = Names::World.plan(&mut random);
+        // Trees give pieces of random sizes: there the number of batches may differ.
+        let [one, other] = [1, 2].map(|seed| run(&world, &plan, &mut Random::new(seed)));
+        if matches!(plan.start(), remora_plan::Start::Keys(_) | remora_plan::Start::List { .. }) {
+            assert_eq!(one, other);
+        } else {
+            assert_eq!(known(one), known(other));
+        }
+    }
+}
+
+/// The lead user's question.
+#[test]
+fn the_nearest_free_couriers_their_profiles_and_zones() {
+    let mut world = World::default();
+    for number in 0..40 {
+        let zone = format!("zone:{}", number % 3);
+        world = world
+            .hash(
+                &format!("courier:{number}"),
+                &[("name", plain(&format!("c{number}"))), ("zone", link(&zone))],
+            )
+            .hash(&zone, &[("name", plain(&zone[5..]))]);
+    }
+    let spot = |number: i32| crate::world::Spot {
+        id: number.to_string().into_bytes().into(),
+        x: f64::from(number),
+        y: 0.0,
+        fields: [(bytes("status"), bytes(if number % 4 == 0 { "free" } else { "busy" }))].into(),
+    };
+    world.trees.insert(bytes("couriers"), (0..40).map(spot).collect());
+    let words = "FROM NEAREST couriers 10.1 0 3 WHERE status = free KEY courier: \
+                 GET name phone FOLLOW zone GET name";
+    let outcome = run(&world, &plan(words), &mut Random::new(1));
+    let row = |courier: &str, zone: &str| {
+        let [courier, zone] = [courier, zone].map(|text| Column::Text(bytes(text)));
+        vec![courier, Column::Nil, zone]
+    };
+    assert_eq!(outcome.rows, [row("c12", "0"), row("c8", "2"), row("c16", "1")]);
+    assert_eq!((outcome.limit, outcome.explain.hops, outcome.explain.items), (None, 3, 6));
+    // 12 is the 4th nearest, 8 the 5th, 16 the 12th or so: as many as were tested count.
+    assert_eq!(outcome.explain.objects, outcome.explain.skipped.filtered + 3);
+}
+
+#[test]
+fn a_walk_goes_breadth_first_and_meets_each_once() {
+    let world = World::default()
+        .hash("a", &[("list", link("la"))])
+        .list("la", [link("b"), link("c"), link("b")])
+        .hash("b", &[("list", link("lb"))])
+        .list("lb", [link("d"), link("a"), link("c")])
+        .hash("c", &[("list", link("lc"))])
+        .list("lc", [link("e"), link("d"), plain("f")]);
+    let keys = |words: &str| {
+        let outcome = run(&world, &plan(words), &mut Random::new(1));
+        let key = |row: &Vec<Column>| match &row[0] {
+            Column::Text(key) => String::from_utf8(key.to_vec()).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        outcome.rows.iter().map(key).collect::<Vec<_>>().concat()
+    };
+    assert_eq!(keys("FROM KEYS 1 a WALK list 1 GETKEY"), "bc");
+    assert_eq!(keys("FROM KEYS 1 a WALK list 2 GETKEY"), "bcde");
+    assert_eq!(keys("FROM KEYS 1 a WALK list 64 GETKEY"), "bcde");
+    assert_eq!(keys("FROM KEYS 1 a WALK list 2 KEY GETKEY"), "bcdef");
+    assert_eq!(keys("FROM KEYS 1 a WALK list 2 REPEAT GETKEY"), "bcbdacedda".to_owned() + "c");
+    assert_eq!(keys("FROM KEYS 2 a b WALK list 1 GETKEY"), "bcdac");
+    assert_eq!(keys("FROM KEYS 2 a b WALK list 1 ONCE GETKEY"), "bcda");
+}
+
+#[test]
+fn wants_of_many_rows_share_batches() {
+    let world = KEYS[..8].iter().fold(World::default(), |world, key| {
+        world.hash(key, &[("one", link("h0")), ("name", plain(key))])
+    });
+    let words = format!("FROM KEYS 8 {} GET name FOLLOW one GET name", KEYS[..8].join(" "));
+    let outcome = run(&world, &plan(&words), &mut Random::new(1));
+    assert_eq!((outcome.rows.len(), outcome.explain.batches), (8, 2));
+}
+
+#[test]
+fn a_slow_answer_far_behind_does_not_let_the_run_read_without_bound() {
+    // Each of 1,000 lists has 500 elements that lead nowhere; a limit of 2,000 visits ends it soon.
+    let mut world = World::default();
+    let keys: Vec<String> = (0..1_000).map(|number| format!("l{number}")).collect();
+    for key in &keys {
+        world = world.list(key, (0..500).map(|_| plain("x")));
+    }
+    let words = format!("FROM KEYS 1000 {} EACH LIMIT VISITS 2000", keys.join(" "));
+    let mut run = Run::new(plan(&words), 0, 7);
+    let (mut random, mut wants) = (Random::new(1), 0);
+    while run.outcome().is_none() {
+        wants += run.wants().len();
+        batch(&world, &mut run, &mut random);
+    }
+    assert_eq!(run.outcome().unwrap().limit, Some(Limit::Visits));
+    assert!(wants < 100, "{wants} lists and parts of them");
+}
+
+#[test]
+fn a_plan_without_steps_has_rows_without_columns() {
+    let outcome = run(&World::default(), &plan("FROM KEYS 2 a b"), &mut Random::new(1));
+    assert_eq!(outcome.rows, [vec![], vec![]]);
+    assert_eq!(outcome.explain.visits(), 0);
+    assert_eq!(Limits::default(), *plan("FROM KEYS 1 a").limits());
+}
+
+#[test]
+fn a_run_may_go_to_another_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<Run>();
+}
+
+#[test]
+fn wants_say_what_helps_and_only_what_is_used() {
+    let fields = |names: &[&str]| Fields::Some(names.iter().map(|name| bytes(name)).collect());
+    let place = |key: &str| Place { key: bytes(key), hint: None, link: None };
+    let words = "FROM KEYS 1 a GET name WHERE n > 3 GETKEY FOLLOW one GET other EACH GETALL";
+    let mut run = Run::new(plan(words), 0, 7);
+    let expected = Want::Item { place: place("a"), fields: fields(&["n", "name", "one"]) };
+    assert_eq!(run.wants(), [expected]);
+    assert_eq!(run.wants()[0].key(), &bytes("a"));
+    let one = Value::Link { key: bytes("b"), hint: Some(77) };
+    assert!(run.give(0, Given::Hash(vec![(bytes("one"), one), (bytes("n"), plain("4"))])));
+    let link = Some(LinkPlace { key: bytes("a"), at: LinkAt::Field(bytes("one")) });
+    let there = Place { key: bytes("b"), hint: Some(77), link };
+    assert_eq!(run.wants(), [Want::Item { place: there.clone(), fields: fields(&["other"]) }]);
+    assert!(run.give(0, Given::Hash(Vec::new())));
+    assert_eq!(run.wants(), [Want::List { place: there, from: 0, count: 100 }]);
+    assert!(run.give(0, Given::List { elements: vec![plain("x"), link_to("c", 5)], total: 2 }));
+    let link = Some(LinkPlace { key: bytes("b"), at: LinkAt::Element(1) });
+    let there = Place { key: bytes("c"), hint: Some(5), link };
+    assert_eq!(run.wants(), [Want::Item { place: there, fields: Fields::All }]);
+    assert!(run.give(0, Given::Text(bytes("text"))));
+    let expected =
+        [Column::Nil, Column::Text(bytes("a")), Column::Nil, Column::Text(bytes("text"))];
+    assert_eq!(run.outcome().unwrap().rows, [expected]);
+
+    let run = Run::new(plan("FROM NEAREST t 1 2 9 WHERE status = free WHERE n > 2 KEY c:"), 0, 7);
+    let expected = Want::Objects {
+        tree: bytes("t"),
+        area: Area::Nearest(1.0, 2.0),
+        fields: [bytes("n"), bytes("status")].into(),
+        count: 18,
+        next: None,
+    };
+    assert_eq!(run.wants(), [expected]);
+    let run = Run::new(plan("FROM LIST l -7 -3 GETALL"), 0, 7);
+    assert_eq!(run.wants(), [Want::List { place: place("l"), from: -7, count: 5 }]);
+}
+
+fn link_to(key: &str, hint: u64) -> Value {
+    Value::Link { key: bytes(key), hint: Some(hint) }
+}
