@@ -10,10 +10,10 @@ use remora_engine::{
 use remora_geometry::{Shape, Wkb};
 use remora_layout::database::Database;
 use remora_layout::limits::STAGE_IDLE_S;
+use remora_layout::packed::Field;
 use remora_layout::rect::Rect;
 use remora_layout::slot::{SLOTS, slot_of};
 use remora_log::{Assembler, Cursor, Frames, OwnedEntry};
-use remora_layout::packed::Field;
 use remora_protocol::geo::Position;
 use remora_protocol::geo::{GeoCommand, Member, Members};
 use remora_protocol::hash::HashCommand;

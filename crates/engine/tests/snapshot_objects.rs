@@ -12,8 +12,8 @@ use remora_layout::limits::{
     SNAPSHOT_OPERATION_BYTES, SNAPSHOT_PIECE_BYTES, SNAPSHOT_TURN_BYTES, SNAPSHOT_TURN_KEYS,
     SNAPSHOT_WAIT_S,
 };
-use remora_layout::rect::Rect;
 use remora_layout::packed::Field;
+use remora_layout::rect::Rect;
 use remora_protocol::geo::{GeoCommand, Member, Members, Position};
 use remora_protocol::hash::HashCommand;
 use remora_protocol::list::{ListCommand, Side};

@@ -274,13 +274,7 @@ impl ScanOptions {
     }
 
     /// Looks at an element, and appends it if it is wanted. Whether the step has done enough.
-    pub fn look(
-        &mut self,
-        told: Told,
-        name: &[u8],
-        value: Field<'_>,
-        list: &mut Vec<u8>,
-    ) -> bool {
+    pub fn look(&mut self, told: Told, name: &[u8], value: Field<'_>, list: &mut Vec<u8>) -> bool {
         self.looked_bytes += name.len();
         if self.pattern.as_ref().is_none_or(|pattern| pattern.matches(name)) {
             push(told, name, value, list);

@@ -7,9 +7,9 @@
 
 use remora_arena::{Journal, Owner, Slot};
 use remora_index::hash::{Table, record_field, record_key, record_value};
-use remora_layout::packed::Field;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{PARTS_TURN_BUCKETS, PARTS_TURN_BYTES, SLOT_UNIT_BYTES};
+use remora_layout::packed::Field;
 use remora_protocol::message::Status;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

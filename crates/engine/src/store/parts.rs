@@ -213,8 +213,8 @@ impl Parts {
         let (mut counted, mut found_bytes, mut numbered) = (0, 0, 0);
         for bucket in 0..self.table.buckets() {
             for slot in self.in_bucket(owner, bucket) {
-                let is_one =
-                    kind_of(owner, slot).plain() == self.kind && state_in(owner, slot) != State::Dead;
+                let is_one = kind_of(owner, slot).plain() == self.kind
+                    && state_in(owner, slot) != State::Dead;
                 if !is_one {
                     return told("a table leads to what is no part, or a dead one");
                 }

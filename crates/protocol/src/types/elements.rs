@@ -3,8 +3,8 @@
 
 use crate::items::Items;
 use crate::message::Status;
-use remora_layout::packed::Field;
 use remora_layout::limits::{MAX_COMMAND_ITEMS, MAX_KEY_BYTES, MAX_PATTERN_BYTES, MAX_VALUE_BYTES};
+use remora_layout::packed::Field;
 
 /// The parts of each element in a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
