@@ -22,14 +22,18 @@
 //! * **The same on every path.** The rows, the limit that was reached and the counts of [`Explain`]
 //!   follow from the plan and the answers alone: not from the order of the answers in a batch, and not
 //!   from what was fetched ahead. Only [`Limit::Time`] and [`Explain::batches`] depend on the driver.
-//! * **While data change.** Each item is as it was at one moment during the run, and its columns
-//!   belong together. There is no one moment of all: the run may see a link before and its target
-//!   after a change, so a target may be gone, or no longer meet a condition that made another item
-//!   point to it. A list is as it was at one moment within each [`limits::LIST_ELEMENTS`] elements; if
-//!   elements move between two such parts, the run may meet one twice or not at all. An object of a
-//!   tree is met at most once; one that moves during the search may be missing.
+//! * **While data change.** A row sees an item as it was at one moment during the run, so the columns of
+//!   one item belong together. There is no one moment of all items: the run may read a link before a
+//!   change and its target after it, so a target may be gone, or newer than the item that led to it. Two
+//!   rows that come to the same item may see it at two moments, and so may a WALK that goes on from an
+//!   item and the row that it handed on. A list is as it was at one moment within each
+//!   [`limits::LIST_ELEMENTS`] elements; if elements move between two such parts, the run may meet one
+//!   twice or not at all. An object of a tree is met at most once; one that moves during the search may
+//!   be missing.
 //! * **Bounds.** Depth and steps are bounded by the plan, visits, rows, bytes, remembered keys and time by
-//!   its [`Limits`]. A run that reaches one ends with the rows before it, and says which.
+//!   its [`Limits`]. A run that reaches one ends with the rows before it, and says which. Limits count what
+//!   the rows need; a run that reads ahead has fetched [`limits::VISITS_AHEAD`] visits and one batch more at
+//!   most, and the objects of its window.
 //!
 //! # Example
 //!

@@ -73,6 +73,24 @@ fn lists_that_grow_and_shrink_meanwhile_end() {
     }
 }
 
+#[test]
+fn a_list_that_goes_meanwhile_leaves_the_next_one_alone() {
+    let mut world = World::default()
+        .list("l", (0..250).map(|_| link("x")))
+        .list("m", ["a", "b", "c"].map(link));
+    let mut answers = 0;
+    let words = "FROM KEYS 2 l m EACH GETKEY";
+    let rows = run_over(&mut world, words, &mut Random::new(1), |world, _| {
+        answers += 1;
+        if answers == 3 {
+            world.things.remove(&bytes("l"));
+        }
+    });
+    let keys = [vec!["x"; 100], vec!["a", "b", "c"]].concat();
+    let expected: Vec<_> = keys.iter().map(|key| vec![Column::Text(bytes(key))]).collect();
+    assert_eq!(rows, expected);
+}
+
 /// Any answer, to whatever.
 fn anything(random: &mut Random) -> Given {
     let value = |random: &mut Random| match random.below(2u8) {

@@ -1,9 +1,8 @@
 //! A step of a run with the rows that wait for it.
 //!
 //! Invariants: a stage takes its rows in order, and hands on what comes of each before it takes the
-//! next. What a row has cost travels in front of it, so that the sum at the end of the last stage is
-//! what a reader who takes the plan depth first has paid for the rows so far, whatever was fetched
-//! ahead.
+//! next. What a row has cost travels in front of it. So the sum at the end of the last stage is what a
+//! depth-first reading of the plan has visited up to this row, whatever was fetched ahead.
 
 use super::batch::Batch;
 use super::row::{Content, Row};
