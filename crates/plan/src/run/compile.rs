@@ -52,7 +52,7 @@ fn work(steps: &[Step], memory: (u64, u64)) -> Work {
         Step::Each { by_key } => Work::Each(Each::new(*by_key, (0, -1))),
         Step::Walk { via, depth, once, by_key } => {
             let walk = Walk::new(via, (*depth, *once, *by_key), memory);
-            Work::Walk(walk.into())
+            Work::Walk(Box::new(walk))
         }
         Step::Once => Work::Once(Remembered::new(memory.0, memory.1)),
         Step::Skip(count) => Work::Skip(*count),

@@ -1,8 +1,7 @@
 //! The elements of a list, a part at a time.
 
 use super::row::{Item, Row, refusal};
-use super::stage::{Fetch, Next, Output};
-use super::work::Taken;
+use super::rows::{Fetch, Next, Output, Taken};
 use crate::limits::LIST_ELEMENTS;
 use crate::outcome::Explain;
 use crate::want::{Given, LinkAt, LinkPlace, Value, Want};

@@ -9,6 +9,7 @@ mod each;
 mod objects;
 mod result;
 mod row;
+mod rows;
 mod stage;
 mod walk;
 mod work;
@@ -19,7 +20,8 @@ use crate::plan::Plan;
 use crate::want::{Given, Want};
 use batch::Batch;
 use result::Gathered;
-use stage::{Advance, Output, Stage};
+use rows::Output;
+use stage::{Advance, Stage};
 
 /// A plan that runs. See the crate's text for what it promises.
 #[derive(Debug)]

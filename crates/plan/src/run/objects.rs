@@ -1,8 +1,7 @@
 //! The objects of a search in a tree of places, and the keys that they name.
 
 use super::row::{Item, Row, refusal};
-use super::stage::{Fetch, Next, Output};
-use super::work::{Taken, skip};
+use super::rows::{Fetch, Next, Output, Taken, skip};
 use crate::limits::{LEAST_AHEAD, MAX_NEAREST, MAX_WINDOW_OBJECTS, OBJECTS_AT_ONCE};
 use crate::outcome::{Explain, Limit, Skipped};
 use crate::plan::{self, Bytes, Condition};

@@ -1,7 +1,7 @@
 //! The end of the last stage: the rows of the result, and the limits.
 
 use super::row::Row;
-use super::stage::{Next, Output};
+use super::rows::{Next, Output};
 use crate::limits::RESULT_PART_BYTES;
 use crate::outcome::{Explain, Limit, Outcome};
 use crate::plan::Limits;

@@ -6,31 +6,12 @@
 
 use super::batch::Batch;
 use super::row::{Content, Row};
-use super::work::{Taken, Work};
+use super::rows::{Fetch, Next, Output, Taken};
+use super::work::Work;
 use crate::limits::ROWS_AHEAD;
-use crate::outcome::{Explain, Limit};
+use crate::outcome::Explain;
 use crate::want::Given;
 use std::collections::VecDeque;
-
-/// Where a stage hands its rows: the next stage, or the result.
-pub(super) trait Output {
-    /// Whether it takes a row.
-    fn has_room(&self) -> bool;
-    /// Counts what was done before the next row.
-    fn charge(&mut self, charge: &Explain);
-    /// Takes a row, or the end of the run.
-    fn push(&mut self, next: Next);
-}
-
-/// What comes out of a stage, in order.
-#[derive(Debug)]
-pub(super) enum Next {
-    Row(Row),
-    /// The run ends here.
-    End(Limit),
-    /// Nothing: its item could not be read.
-    Nothing,
-}
 
 /// A row that waits.
 #[derive(Debug)]
@@ -39,18 +20,6 @@ struct Waiting {
     charge: Explain,
     next: Next,
     fetch: Fetch,
-}
-
-/// What the row's step needs.
-#[derive(Debug, Default)]
-pub(super) enum Fetch {
-    /// Nothing that is on its way.
-    #[default]
-    Idle,
-    /// The answer to this want of the batch.
-    Wanted(usize),
-    /// It is here.
-    Here(Given),
 }
 
 /// What a stage did.

@@ -3,8 +3,9 @@
 use super::batch::Batch;
 use super::each::Each;
 use super::row::{Item, Meeting, Remembered, Row};
-use super::stage::{Advance, Next, Output, Stage};
-use super::work::{Act, ContentWork, Taken, Work, skip};
+use super::rows::{Nested, Next, Output, Taken, skip};
+use super::stage::{Advance, Stage};
+use super::work::{Act, ContentWork, Work};
 use crate::outcome::{Explain, Limit, Skipped};
 use crate::plan::Bytes;
 use crate::want::Fields;
@@ -58,26 +59,6 @@ impl Walk {
         Self { depth, once, memory, follow, each, walking: None }
     }
 
-    pub fn take(&mut self, row: Row, out: &mut dyn Output) -> Taken {
-        let mut walking = self.walking.take().unwrap_or_else(|| self.begin(&row));
-        let mut moved = false;
-        loop {
-            moved |= self.advance(&mut walking, out);
-            if walking.is_full {
-                return Taken::Stop;
-            }
-            if !(walking.here.is_empty() && self.follow.is_empty() && self.each.is_empty()) {
-                self.walking = Some(walking);
-                return Taken::Back { row, moved };
-            }
-            if walking.next.is_empty() {
-                return Taken::Done;
-            }
-            walking.level += 1;
-            walking.here = std::mem::take(&mut walking.next);
-        }
-    }
-
     fn begin(&self, row: &Row) -> Walking {
         let mut remembered = Remembered::new(self.memory.0, self.memory.1);
         remembered.insert(row.item.place.key.clone());
@@ -110,22 +91,42 @@ impl Walk {
             }
         }
     }
+}
 
-    /// Adds its wants to a batch.
-    pub fn collect(&mut self, batch: &mut Batch, most: usize) {
+impl Nested for Walk {
+    fn take(&mut self, row: Row, out: &mut dyn Output) -> Taken {
+        let mut walking = self.walking.take().unwrap_or_else(|| self.begin(&row));
+        let mut moved = false;
+        loop {
+            moved |= self.advance(&mut walking, out);
+            if walking.is_full {
+                return Taken::Stop;
+            }
+            if !(walking.here.is_empty() && self.follow.is_empty() && self.each.is_empty()) {
+                self.walking = Some(walking);
+                return Taken::Back { row, moved };
+            }
+            if walking.next.is_empty() {
+                return Taken::Done;
+            }
+            walking.level += 1;
+            walking.here = std::mem::take(&mut walking.next);
+        }
+    }
+
+    fn collect(&mut self, batch: &mut Batch, most: usize) {
         self.each.collect(batch, most);
         if most > 1 || batch.wants().is_empty() {
             self.follow.collect(batch, most);
         }
     }
 
-    /// Takes the answers to its wants.
-    pub fn accept(&mut self, batch: &mut Batch) {
+    fn accept(&mut self, batch: &mut Batch) {
         self.each.accept(batch);
         self.follow.accept(batch);
     }
 
-    pub fn held(&self) -> (u64, usize) {
+    fn held(&self) -> (u64, usize) {
         let (follow, each) = (self.follow.held(), self.each.held());
         (follow.0 + each.0, follow.1 + each.1)
     }

@@ -3,8 +3,7 @@
 use super::each::Each;
 use super::objects::Search;
 use super::row::{Item, Meeting, Remembered, Row};
-use super::stage::{Fetch, Next, Output};
-use super::walk::Walk;
+use super::rows::{Fetch, Nested, Next, Output, Taken, skip};
 use crate::outcome::{Column, Explain, Limit, Skipped};
 use crate::plan::{Bytes, Condition};
 use crate::want::{Fields, LinkAt, LinkPlace, Want};
@@ -17,7 +16,7 @@ pub(super) enum Work {
     Content(ContentWork),
     Each(Each),
     Objects(Box<Search>),
-    Walk(Box<Walk>),
+    Walk(Box<dyn Nested>),
     GetKey,
     Once(Remembered),
     /// So many rows are still dropped.
@@ -41,17 +40,6 @@ pub(super) enum Act {
     Get(Vec<Bytes>),
     GetAll,
     Follow { field: Bytes, by_key: bool },
-}
-
-/// What became of a row.
-#[derive(Debug)]
-pub(super) enum Taken {
-    /// All that comes of it was handed on.
-    Done,
-    /// It waits for an answer, or for room. `moved`: some of it was handed on.
-    Back { row: Row, moved: bool },
-    /// As `Done`, and the step needs no more rows.
-    Stop,
 }
 
 impl Work {
@@ -98,23 +86,6 @@ impl Work {
     }
 }
 
-fn once(remembered: &mut Remembered, row: Row, out: &mut dyn Output) -> Taken {
-    match remembered.meet(&row.item.place.key) {
-        Meeting::New => out.push(Next::Row(row)),
-        Meeting::Before => skip(out, Skipped { met_before: 1, ..Skipped::default() }),
-        Meeting::Full => {
-            out.push(Next::End(Limit::Remembered));
-            return Taken::Stop;
-        }
-    }
-    Taken::Done
-}
-
-/// Counts what goes no further.
-pub(super) fn skip(out: &mut dyn Output, skipped: Skipped) {
-    out.charge(&Explain { skipped, ..Explain::default() });
-}
-
 impl ContentWork {
     fn take(&mut self, mut row: Row, out: &mut dyn Output) -> Taken {
         let Some(content) = row.item.content.clone() else {
@@ -159,4 +130,16 @@ impl ContentWork {
         let fields = || self.fields.clone();
         is_needed.then(|| Want::Item { place: row.item.place.clone(), fields: fields() })
     }
+}
+
+fn once(remembered: &mut Remembered, row: Row, out: &mut dyn Output) -> Taken {
+    match remembered.meet(&row.item.place.key) {
+        Meeting::New => out.push(Next::Row(row)),
+        Meeting::Before => skip(out, Skipped { met_before: 1, ..Skipped::default() }),
+        Meeting::Full => {
+            out.push(Next::End(Limit::Remembered));
+            return Taken::Stop;
+        }
+    }
+    Taken::Done
 }
