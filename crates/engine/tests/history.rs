@@ -324,7 +324,8 @@ impl Source {
             let name = format!("f{}", self.random.below(200)).into_bytes();
             Items::push(&mut names, &name);
             Items::push(&mut list, &name);
-            let (value, is_link) = (self.random.bytes_up_to(80), self.random.one_in(4));
+            let value = self.random.bytes_up_to(80);
+            let is_link = value.len() % 4 == 1;
             Items::push_field(&mut list, Field { value: &value, is_link });
         }
         let (pairs, names) = (Items::parse(&list).unwrap(), Items::parse(&names).unwrap());
