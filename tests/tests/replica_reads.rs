@@ -168,6 +168,11 @@ impl Reader {
     fn new(mut session: Session) -> Self {
         let hash = session.open_hash(HASH).unwrap();
         let tree = wait_for("the tree is there", || session.open_tree(TREE).ok().flatten());
+        // It is unknown until each shard of the primary has been heard.
+        wait_until("the lag is known", || {
+            let got = session.get(KEY, Path::Ask);
+            got.is_ok_and(|got| got.value.is_some() && got.counts.lag_ns < u64::MAX)
+        });
         Self { session, hash, tree, one_sided: [0; 3], oldest: Duration::ZERO }
     }
 

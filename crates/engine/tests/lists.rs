@@ -620,7 +620,7 @@ fn chunks_that_have_lost_most_entries_are_joined() {
     }
 }
 
-/// Whoever changes another type counts what reads of lists keep no longer.
+/// A change of another type counts the heap anew: reads of lists that have ended keep nothing.
 #[test]
 fn what_was_kept_for_reads_that_have_ended_counts_no_more() {
     let mut shard = shard(8 << 20, Eviction::None);

@@ -350,8 +350,8 @@ impl Table {
         record: u32,
     ) -> Option<(SlotIndex, BucketSlot)> {
         let slot_at = |place: SlotIndex| BucketSlot::from_word(owner.word(place.slot_word()));
-        let all = self.places_of(owner, bucket).map(|place| (place, slot_at(place)));
-        all.into_iter().find(|(_, slot)| slot.slot == record)
+        let mut all = self.places_of(owner, bucket).map(|place| (place, slot_at(place)));
+        all.find(|(_, slot)| slot.slot == record)
     }
 
     /// Every place in use in the chain of main bucket `bucket`.

@@ -36,7 +36,7 @@ pub struct Run {
 
 impl Run {
     /// Begins a run. `now_ms` is the time of any clock that does not go back. `seed` is for the hash of the
-    /// keys that the run remembers: take one that nobody who writes keys knows, such as the cluster's; the
+    /// keys that the run remembers: take one that no writer of keys knows, such as the cluster's; the
     /// result does not depend on it.
     pub fn new(plan: Plan, now_ms: u64, seed: u64) -> Self {
         let limits = *plan.limits();

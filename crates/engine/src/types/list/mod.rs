@@ -36,6 +36,7 @@ use remora_layout::limits::{MAX_INLINE_BYTES, PARTS_TURN_BYTES};
 use remora_protocol::list::ListCommand;
 use remora_protocol::message::Status;
 use remora_protocol::{Reply, Request};
+use std::sync::atomic::Ordering;
 
 /// Chunks that one step of a digest adds up.
 const DIGEST_CHUNKS: usize = 4;
@@ -227,7 +228,7 @@ impl<J: Journal> Type<J> for Lists {
     }
 
     fn kept_bytes(&self) -> u64 {
-        self.kept_for_reads()
+        self.reads.bytes.load(Ordering::Relaxed)
     }
 }
 

@@ -35,11 +35,6 @@ enum How {
 }
 
 impl Lists {
-    /// Bytes that are kept for reads.
-    pub(super) fn kept_for_reads(&self) -> u64 {
-        self.reads.bytes.load(Ordering::Relaxed)
-    }
-
     /// The chunks that have the elements of a range, for a read.
     pub(super) fn content<J: Journal>(
         &mut self,
