@@ -59,6 +59,7 @@ mod cluster_client;
 mod scale;
 
 // Sessions, and what they share.
+mod chase;
 mod choice;
 mod clients;
 mod combining;
