@@ -16,6 +16,7 @@ mod links;
 mod lists;
 mod many_keys;
 mod mixed;
+mod plans;
 mod pointers;
 mod renames;
 mod sessions;
