@@ -3,13 +3,17 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
-use remora_index::hash::{record_key, record_value};
+use remora_index::hash::{find_locally, record_key, record_value};
 use remora_layout::bucket::BucketSlot;
+use remora_layout::chain::{Entry, entries as chain_entries, join_hints};
+use remora_layout::kind::Kind;
+use remora_layout::limits::LINK_MENDS_PER_SECOND;
 use remora_layout::link::Linked;
 use remora_layout::packed::Field;
 use remora_protocol::hash::{HashCommand, Told};
+use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Items};
+use remora_protocol::{Command, Items, Request};
 use remora_testing::Random;
 use std::collections::BTreeMap;
 
@@ -143,6 +147,165 @@ fn a_hint_leads_to_the_record_of_its_key_and_is_no_part_of_the_content() {
         assert_eq!(set(&mut shard, b"item", &[(b"link", Field::plain(&target))]), Status::Ok);
         assert_ne!(shard.digest(), before);
     }
+}
+
+fn list(shard: &mut Shard, key: &[u8], command: ListCommand<'_>) -> (Status, Vec<(Vec<u8>, bool)>) {
+    let hash = shard.hash(key);
+    let reply = shard.execute(&Command::Of { key, request: command.request() }, hash, NOW);
+    let items = reply.value.and_then(Items::parse).into_iter().flat_map(Items::fields).flatten();
+    (reply.status, items.map(|field| (field.value.to_vec(), field.is_link)).collect())
+}
+
+fn push(shard: &mut Shard, key: &[u8], elements: &[Field<'_>]) {
+    let mut items = Vec::new();
+    elements.iter().for_each(|element| Items::push_field(&mut items, *element));
+    let items = Items::parse(&items).unwrap();
+    let push = ListCommand::Push { side: Side::Right, if_there: false, items };
+    assert_eq!(list(shard, key, push).0, Status::Ok);
+}
+
+fn elements(shard: &mut Shard, key: &[u8]) -> Vec<(Vec<u8>, bool)> {
+    list(shard, key, ListCommand::Range { start: 0, stop: 99 }).1
+}
+
+#[test]
+fn elements_of_lists_are_links_until_they_are_set_over() {
+    // One lies whole in its record, one has chunks.
+    for count in [10, 90] {
+        let mut shard = shard(8 << 20);
+        let texts: Vec<Vec<u8>> = (0..count).map(|n| format!("user:{n}").into_bytes()).collect();
+        let is_link = |number: usize| number % 3 != 0;
+        let mut model: Vec<(Vec<u8>, bool)> =
+            texts.iter().enumerate().map(|(n, text)| (text.clone(), is_link(n))).collect();
+        for (value, is_link) in &model {
+            push(&mut shard, b"list", &[Field { value, is_link: *is_link }]);
+        }
+        assert_eq!(elements(&mut shard, b"list"), model);
+        let set = ListCommand::SetAt { index: 4, value: b"user:4" };
+        assert_eq!(list(&mut shard, b"list", set).0, Status::Ok);
+        model[4].1 = false;
+        // By their texts they are found.
+        let remove = ListCommand::Remove { count: 0, value: b"user:7" };
+        assert_eq!(list(&mut shard, b"list", remove).0, Status::Ok);
+        model.remove(7);
+        let mut pair = Vec::new();
+        Items::push(&mut pair, b"user:5");
+        Items::push(&mut pair, b"user:1");
+        let pair = Items::parse(&pair).unwrap();
+        let insert = ListCommand::Insert { after: false, pivot_and_value: pair };
+        assert_eq!(list(&mut shard, b"list", insert).0, Status::Ok);
+        model.insert(5, (b"user:1".to_vec(), false));
+        assert_eq!(elements(&mut shard, b"list"), model);
+        // A link that moves stays one, and one that is taken is told as one.
+        for _ in 0..2 {
+            let (from, to) = (Side::Left, Side::Right);
+            assert_eq!(
+                list(&mut shard, b"list", ListCommand::Move { from, to, other: b"other" }).0,
+                Status::Ok
+            );
+        }
+        let moved: Vec<_> = model.drain(..2).collect();
+        assert_eq!(
+            (elements(&mut shard, b"list"), elements(&mut shard, b"other")),
+            (model.clone(), moved)
+        );
+        let pop = ListCommand::Pop { side: Side::Left, count: 2, fits_frame: true };
+        assert_eq!(list(&mut shard, b"list", pop).1, model[..2]);
+        shard.audit().unwrap();
+        // The same elements without marks are another content.
+        let before = shard.digest();
+        let rest = model.drain(2..).map(|(text, _)| text).collect::<Vec<_>>();
+        let list_hash = shard.hash(b"list");
+        shard.execute(&Command::Del { key: b"list" }, list_hash, NOW);
+        rest.iter().for_each(|text| push(&mut shard, b"list", &[Field::plain(text)]));
+        assert_ne!(shard.digest(), before);
+    }
+}
+
+fn mend(shard: &mut Shard, key: &[u8], request: Request<'_>, now: Now) -> i64 {
+    let hash = shard.hash(key);
+    let reply = shard.execute(&Command::Of { key, request }, hash, now);
+    assert_eq!(reply.status, Status::Ok);
+    reply.number
+}
+
+/// The hint of the link of this index, in a list that lies whole in its record.
+fn hint_in_list(shard: &mut Shard, key: &[u8], index: usize) -> u64 {
+    let hash = shard.hash(key);
+    let mut table = shard.table_ref();
+    let mut record = Vec::new();
+    let view = shard.owner().view();
+    let found = find_locally(view, &mut table, key, hash, Kind::LIST, &mut record).unwrap();
+    let value = record_value(shard.owner(), found.pointer.slot);
+    let entries = join_hints(Linked::of(value).unwrap());
+    match chain_entries(&entries).nth(index) {
+        Some(Entry::Link { hint, .. }) => hint,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn owners_mend_hints_by_what_they_know_themselves_at_a_bounded_rate() {
+    let mut shard = shard(8 << 20);
+    let fields: Vec<Vec<u8>> = (0..300).map(|n| format!("f{n}").into_bytes()).collect();
+    // A small hash and a large one, a short list and one of chunks: all link to the same key.
+    let target = b"target".as_slice();
+    set(&mut shard, b"small", &[(b"name", Field::plain(b"x")), (b"f1", link(target))]);
+    for field in &fields {
+        set(&mut shard, b"large", &[(field, link(target))]);
+        push(&mut shard, b"long", &[link(target)]);
+    }
+    push(&mut shard, b"short", &[Field::plain(b"x"), link(target)]);
+    let digest = shard.digest();
+    assert_eq!(hint(&mut shard, b"small", b"f1"), 0);
+    assert_eq!(set(&mut shard, target, &[(b"name", Field::plain(b"x"))]), Status::Ok);
+    let with_target = shard.digest();
+    assert_ne!(digest, with_target);
+    let sequence = shard.last_sequence();
+    let all: [(&[u8], Request<'_>); 4] = [
+        (b"small", HashCommand::Mend { name: b"f1" }.request()),
+        (b"large", HashCommand::Mend { name: b"f77" }.request()),
+        (b"short", ListCommand::Mend { index: 1, target }.request()),
+        (b"long", ListCommand::Mend { index: 150, target }.request()),
+    ];
+    for (key, request) in all {
+        assert_eq!(mend(&mut shard, key, request, NOW), 1, "{}", key.escape_ascii());
+        assert_eq!(mend(&mut shard, key, request, NOW), 0, "it is right now");
+    }
+    for word in [
+        hint(&mut shard, b"small", b"f1"),
+        hint(&mut shard, b"large", b"f77"),
+        hint_in_list(&mut shard, b"short", 1),
+    ] {
+        assert_eq!(record_key(shard.owner(), BucketSlot::from_word(word).slot), target);
+    }
+    assert_eq!(hint(&mut shard, b"large", b"f78"), 0, "its neighbour is as it was");
+    // It is no change: neither the content nor the log has it.
+    assert_eq!((shard.digest(), shard.last_sequence()), (with_target, sequence));
+    shard.audit().unwrap();
+    // What is no link, or one to another key, is left alone.
+    let none: [(&[u8], Request<'_>); 6] = [
+        (b"small", HashCommand::Mend { name: b"name" }.request()),
+        (b"small", HashCommand::Mend { name: b"nowhere" }.request()),
+        (b"nowhere", HashCommand::Mend { name: b"f1" }.request()),
+        (b"short", ListCommand::Mend { index: 0, target }.request()),
+        (b"long", ListCommand::Mend { index: 149, target: b"other" }.request()),
+        (b"long", ListCommand::Mend { index: 9_999, target }.request()),
+    ];
+    for (key, request) in none {
+        assert_eq!(mend(&mut shard, key, request, NOW), 0);
+    }
+    // So many in a second, and no more.
+    let (mended, refused) = (shard.stats().links_mended, shard.stats().link_mends_refused);
+    assert_eq!((mended, refused), (4, 0));
+    for _ in 0..LINK_MENDS_PER_SECOND {
+        mend(&mut shard, all[0].0, all[0].1, NOW);
+    }
+    assert!((1..100).contains(&shard.stats().link_mends_refused));
+    let one = ListCommand::Mend { index: 7, target }.request();
+    assert_eq!(mend(&mut shard, b"long", one, NOW), 0);
+    let later = Now { since_start_s: NOW.since_start_s + 1, ..NOW };
+    assert_eq!(mend(&mut shard, b"long", one, later), 1);
 }
 
 #[test]

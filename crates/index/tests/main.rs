@@ -6,6 +6,7 @@ mod fixture;
 mod hash_growth;
 mod hash_hints;
 mod hash_oracle;
+mod link_hints;
 mod rtree_cursor;
 mod rtree_ended;
 mod rtree_forged;

@@ -41,6 +41,9 @@ impl Kind {
     /// Reserved: the root record of a collection.
     pub const COLLECTION: Self = Self(7);
 
+    /// What a reader expects that takes the record of a key whatever its type; no record has it.
+    pub const ANY: Self = Self(31);
+
     /// A member of a GEO key: its name and score.
     pub const GEO_MEMBER: Self = Self(64);
     /// Geometry and bytes of a tree's object.

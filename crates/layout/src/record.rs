@@ -265,7 +265,7 @@ pub fn verify_root_words(bytes: &[u8], generation: u32) -> Result<Mutable, Rejec
 /// What a reader expects: a record of this kind, of a key of this database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// The record's kind.
+    /// The record's kind; [`Kind::ANY`] for the record of a key of any type, which is never a part.
     pub kind: Kind,
     /// The key's database.
     pub database: Database,
@@ -365,7 +365,12 @@ pub fn verify<'a>(
     }
     let is = lengths.kind.plain();
     if is != kind && !(kind.is_root() && is == kind.whole()) {
-        return Err(Reject::OtherKind);
+        match kind {
+            // No key names a part, though its name may equal the key.
+            Kind::ANY if is.is_part() => return Err(Reject::OtherKey),
+            Kind::ANY => {}
+            _ => return Err(Reject::OtherKind),
+        }
     }
     let (value, value_from) = match lengths.kind.has_links() {
         true => (Linked::of(value).ok_or(Reject::Torn)?.text, value_from + link::HEAD_BYTES),

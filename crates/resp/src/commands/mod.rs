@@ -35,6 +35,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     keys::COMMANDS,
     keyspace::COMMANDS,
     list::COMMANDS,
+    list::links::COMMANDS,
     list::blocking::COMMANDS,
     persistence::COMMANDS,
     plan::COMMANDS,
