@@ -280,10 +280,10 @@ impl Plans {
         self.start_some();
         let mut visits = 0;
         while visits < PLAN_TURN_VISITS {
-            if let Some((token, reply)) = self.answers.pop_front() {
-                visits += self.take_answer(&token, &reply);
-            } else if let Some(number) = self.ready.pop_front() {
+            if let Some(number) = self.ready.pop_front() {
                 visits += self.ask(number, &route, now_ms);
+            } else if let Some((token, reply)) = self.answers.pop_front() {
+                visits += self.take_answer(&token, &reply);
             } else {
                 break;
             }
@@ -440,3 +440,6 @@ fn reply_of(outcome: &Outcome) -> OwnedReply {
     let (number, value) = (outcome.rows.len() as i64, Some(outcome.to_bytes()));
     OwnedReply { number, value, ..OwnedReply::status(Status::Ok) }
 }
+
+#[cfg(test)]
+mod tests;
