@@ -97,7 +97,7 @@ pub fn decode(bytes: &[u8]) -> Option<Plan> {
 }
 
 /// Bytes on their way out.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Out(pub(crate) Vec<u8>);
 
 impl Out {

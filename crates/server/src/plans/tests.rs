@@ -170,14 +170,17 @@ fn the_time_of_a_plan_ends_though_no_answer_comes() {
     world.turn();
     assert!(world.plans.counts().waiting > 0);
     world.plans.tick(100);
+    world.plans.turn(route, 100);
     let first = world.plans.pop_ended().map(|(of, reply)| (id_of(of), outcome(&reply).limit));
     assert_eq!(first, Some((2, Some(Limit::Time))));
     assert!(world.plans.pop_ended().is_none());
     world.plans.tick(101);
+    world.plans.turn(route, 101);
     let second = world.plans.pop_ended().map(|(of, reply)| (id_of(of), outcome(&reply).limit));
     assert_eq!(second, Some((1, Some(Limit::Time))));
     // Late answers are for nobody; the others end with their time.
     world.plans.tick(60_001);
+    world.plans.turn(route, 60_001);
     let ended = std::iter::from_fn(|| world.plans.pop_ended()).count();
     assert_eq!(ended, PLANS_AT_ONCE);
     assert!(world.plans.is_empty());
