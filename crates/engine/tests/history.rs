@@ -376,6 +376,12 @@ impl Source {
         }
         Items::push(&mut list, &value);
         let items = Items::parse(&list).unwrap();
+        let mut marked = Vec::new();
+        for element in items.iter().flatten() {
+            let is_link = element.len() % 3 == 1;
+            Items::push_field(&mut marked, Field { value: element, is_link });
+        }
+        let marked = Items::parse(&marked).unwrap();
         let mut two = Vec::new();
         items.iter().flatten().chain([&value[..]]).take(2).for_each(|of| Items::push(&mut two, of));
         let pivot_and_value = Items::parse(&two).unwrap();
@@ -383,7 +389,7 @@ impl Source {
         let (index, value) = (random.below(90) as i64 - 45, &value[..]);
         let command = match random.below(15) {
             14 => ListCommand::Store { items },
-            0..=4 => ListCommand::Push { side, if_there: random.one_in(6), items },
+            0..=4 => ListCommand::Push { side, if_there: random.one_in(6), items: marked },
             5..=7 => {
                 let count = random.below(if most > 4 { 60 } else { 4 });
                 ListCommand::Pop { side, count, fits_frame: random.one_in(2) }

@@ -8,6 +8,7 @@ use remora_layout::bucket::BucketSlot;
 use remora_layout::link::Linked;
 use remora_layout::packed::Field;
 use remora_protocol::hash::{HashCommand, Told};
+use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items};
 use remora_testing::Random;
@@ -141,6 +142,79 @@ fn a_hint_leads_to_the_record_of_its_key_and_is_no_part_of_the_content() {
         shard.audit().unwrap();
         // A link is not its key's text.
         assert_eq!(set(&mut shard, b"item", &[(b"link", Field::plain(&target))]), Status::Ok);
+        assert_ne!(shard.digest(), before);
+    }
+}
+
+fn list(shard: &mut Shard, key: &[u8], command: ListCommand<'_>) -> (Status, Vec<(Vec<u8>, bool)>) {
+    let hash = shard.hash(key);
+    let reply = shard.execute(&Command::Of { key, request: command.request() }, hash, NOW);
+    let items = reply.value.and_then(Items::parse).into_iter().flat_map(Items::fields).flatten();
+    (reply.status, items.map(|field| (field.value.to_vec(), field.is_link)).collect())
+}
+
+fn push(shard: &mut Shard, key: &[u8], elements: &[Field<'_>]) {
+    let mut items = Vec::new();
+    elements.iter().for_each(|element| Items::push_field(&mut items, *element));
+    let items = Items::parse(&items).unwrap();
+    let push = ListCommand::Push { side: Side::Right, if_there: false, items };
+    assert_eq!(list(shard, key, push).0, Status::Ok);
+}
+
+fn elements(shard: &mut Shard, key: &[u8]) -> Vec<(Vec<u8>, bool)> {
+    list(shard, key, ListCommand::Range { start: 0, stop: 99 }).1
+}
+
+#[test]
+fn elements_of_lists_are_links_until_they_are_set_over() {
+    // One lies whole in its record, one has chunks.
+    for count in [10, 90] {
+        let mut shard = shard(8 << 20);
+        let texts: Vec<Vec<u8>> = (0..count).map(|n| format!("user:{n}").into_bytes()).collect();
+        let is_link = |number: usize| number % 3 != 0;
+        let mut model: Vec<(Vec<u8>, bool)> =
+            texts.iter().enumerate().map(|(n, text)| (text.clone(), is_link(n))).collect();
+        for (value, is_link) in &model {
+            push(&mut shard, b"list", &[Field { value, is_link: *is_link }]);
+        }
+        assert_eq!(elements(&mut shard, b"list"), model);
+        let set = ListCommand::SetAt { index: 4, value: b"user:4" };
+        assert_eq!(list(&mut shard, b"list", set).0, Status::Ok);
+        model[4].1 = false;
+        // By their texts they are found.
+        let remove = ListCommand::Remove { count: 0, value: b"user:7" };
+        assert_eq!(list(&mut shard, b"list", remove).0, Status::Ok);
+        model.remove(7);
+        let mut pair = Vec::new();
+        Items::push(&mut pair, b"user:5");
+        Items::push(&mut pair, b"user:1");
+        let pair = Items::parse(&pair).unwrap();
+        let insert = ListCommand::Insert { after: false, pivot_and_value: pair };
+        assert_eq!(list(&mut shard, b"list", insert).0, Status::Ok);
+        model.insert(5, (b"user:1".to_vec(), false));
+        assert_eq!(elements(&mut shard, b"list"), model);
+        // A link that moves stays one, and one that is taken is told as one.
+        for _ in 0..2 {
+            let (from, to) = (Side::Left, Side::Right);
+            assert_eq!(
+                list(&mut shard, b"list", ListCommand::Move { from, to, other: b"other" }).0,
+                Status::Ok
+            );
+        }
+        let moved: Vec<_> = model.drain(..2).collect();
+        assert_eq!(
+            (elements(&mut shard, b"list"), elements(&mut shard, b"other")),
+            (model.clone(), moved)
+        );
+        let pop = ListCommand::Pop { side: Side::Left, count: 2, fits_frame: true };
+        assert_eq!(list(&mut shard, b"list", pop).1, model[..2]);
+        shard.audit().unwrap();
+        // The same elements without marks are another content.
+        let before = shard.digest();
+        let rest = model.drain(2..).map(|(text, _)| text).collect::<Vec<_>>();
+        let list_hash = shard.hash(b"list");
+        shard.execute(&Command::Del { key: b"list" }, list_hash, NOW);
+        rest.iter().for_each(|text| push(&mut shard, b"list", &[Field::plain(text)]));
         assert_ne!(shard.digest(), before);
     }
 }

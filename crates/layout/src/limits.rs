@@ -300,6 +300,9 @@ pub const CHUNK_ENTRIES: usize = 100;
 pub const CHUNK_BYTES: usize = 8 << 10;
 /// Bytes of the longest chunk that a client reads one-sidedly: one of [`CHUNK_BYTES`] in its slot.
 pub const CHUNK_READ_BYTES: usize = CHUNK_BYTES + CHUNK_BYTES / 4;
+/// Hints of links that a shard looks at in one second, at most, because clients say that they lead nowhere.
+/// Each costs a lookup or two: some 10 ms of the second.
+pub const LINK_MENDS_PER_SECOND: u64 = 20_000;
 /// Chunks that one turn of a search in a list looks at, for LREM and LINSERT: some ten microseconds
 /// with short elements. More, if more was added to the list since the last turn.
 pub const LIST_TURN_CHUNKS: u64 = 256;

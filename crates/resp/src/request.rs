@@ -357,16 +357,24 @@ pub enum ClientAttribute {
 
 /// The sections that INFO asks for.
 #[derive(Clone, Debug)]
-pub struct Sections<'a>(pub(crate) Keys<'a>);
+pub struct Sections<'a> {
+    /// Their names, as they were written.
+    pub(crate) words: Keys<'a>,
+    /// This one alone, whatever the words say.
+    pub(crate) only: Option<&'static str>,
+}
 
 impl Sections<'_> {
     /// Whether to show a section. Without arguments, and with `default`, `all` and `everything`,
     /// INFO shows each.
     pub fn wants(&self, section: &str) -> bool {
+        if let Some(only) = self.only {
+            return only == section;
+        }
         let every = ["default", "all", "everything", section];
-        self.0.len() == 0
+        self.words.len() == 0
             || self
-                .0
+                .words
                 .clone()
                 .any(|word| every.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes())))
     }

@@ -34,6 +34,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     keys::COMMANDS,
     keyspace::COMMANDS,
     list::COMMANDS,
+    list::links::COMMANDS,
     list::blocking::COMMANDS,
     persistence::COMMANDS,
     replication::COMMANDS,

@@ -90,8 +90,8 @@ impl<H: Host> RespExecutor<H> {
             HashCommand::GetMany { names } => {
                 let (mut list, whole) = (Vec::new(), whole?);
                 for name in names.iter().flatten() {
-                    match packed::find(whole, name) {
-                        Some(value) => Items::push(&mut list, value),
+                    match packed::fields(whole).find(|(other, _)| *other == name) {
+                        Some((_, field)) => Items::push_field(&mut list, field),
                         None => Items::push_none(&mut list),
                     }
                 }

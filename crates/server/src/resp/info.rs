@@ -44,6 +44,7 @@ pub fn server(shared: &Shared, sections: &Sections<'_>) -> String {
     let mut of_cluster = lines([("cluster_enabled", has_cluster.to_string())]);
     of_cluster.extend(lines(cluster::lines_of(shared)));
     section("Cluster", of_cluster);
+    section("Links", facts.links());
     section("Stats", counts.into_iter().flatten().collect());
     section("Keyspace", keyspace(&facts.stats));
     text
@@ -99,6 +100,13 @@ impl Facts<'_> {
             ("transports", transports(self.shared)),
             ("rdma_devices", rdma_devices(self.shared)),
             ("numa_nodes", self.shared.numa_nodes.to_string()),
+        ])
+    }
+
+    fn links(&self) -> Vec<Line> {
+        lines([
+            ("links_mended", self.sum(|s| s.links_mended)),
+            ("link_mends_refused", self.sum(|s| s.link_mends_refused)),
         ])
     }
 

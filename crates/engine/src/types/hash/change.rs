@@ -1,6 +1,7 @@
 //! Changes of hashes: planned, logged by their results, published.
 
 use super::held::{self, Hashes, Held, length, value_of};
+use super::links::hint_in;
 use crate::elements::{self, is_filling, packed_of};
 use crate::keys;
 use crate::store::{Found, PartValue, Store};
@@ -241,8 +242,14 @@ impl Hashes {
     ) -> Result<(), ArenaFull> {
         let expires_at_ms = found.map_or(0, |found| found.mutable.expires_at_ms);
         let links = packed::fields(packed).filter(|(_, field)| field.is_link);
-        let targets = links.map(|(_, field)| hint_of(store, on, field.value));
-        let hints: Vec<u64> = targets.collect();
+        let hint = |(name, field): (&[u8], Field<'_>)| {
+            match store.hint_of(on.hash.database(), field.value) {
+                // Another shard's key, perhaps: what was known of it stays.
+                0 => found.map_or(0, |found| hint_in(store, found, name, field.value)),
+                hint => hint,
+            }
+        };
+        let hints: Vec<u64> = links.map(hint).collect();
         let whole = Kind::HASH.whole();
         let value = match hints.is_empty() {
             true => (whole, packed, expires_at_ms),
@@ -256,12 +263,6 @@ impl Hashes {
     }
 }
 
-/// Where the record of a key lies, if this shard has it: the hint of a link to it.
-fn hint_of<J: Journal>(store: &Store<J>, on: On<'_>, target: &[u8]) -> u64 {
-    let hash = store.hash(on.hash.database(), target);
-    store.found(target, hash).map_or(0, |found| found.slot.to_word())
-}
-
 /// The values of fields that are parts of their own, and which of them are links.
 fn part_values<J: Journal>(
     store: &Store<J>,
@@ -270,7 +271,7 @@ fn part_values<J: Journal>(
 ) -> Vec<Option<Vec<u8>>> {
     let value = |(name, field): (&&[u8], &Field<'_>)| {
         field.is_link.then(|| {
-            let (mut value, hint) = (Vec::new(), hint_of(store, on, field.value));
+            let (mut value, hint) = (Vec::new(), store.hint_of(on.hash.database(), field.value));
             link::make(&mut value, RECORD_HEADER_BYTES + name.len(), field.value, &[hint]);
             value
         })

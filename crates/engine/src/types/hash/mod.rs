@@ -7,6 +7,7 @@
 
 mod change;
 mod held;
+mod links;
 mod read;
 mod transfer;
 
@@ -48,6 +49,8 @@ impl<J: Journal> Type<J> for Hashes {
             HashCommand::Set { pairs } => self.set(store, (on, held), pairs),
             HashCommand::SetAbsent { pair } => self.set_absent(store, (on, held), pair),
             HashCommand::Remove { names } => self.remove(store, (on, held), names),
+            HashCommand::RemoveLinks { names } => self.remove_links(store, (on, held), names),
+            HashCommand::Mend { name } => links::mend(store, (on, held), name),
             HashCommand::Increment { name, by } => self.increment(store, (on, held), name, by),
             HashCommand::IncrementFloat { name_and_by } => {
                 self.increment_float(store, (on, held), name_and_by)

@@ -114,7 +114,7 @@ impl Lists {
         let found = match held {
             Held::Whole(found) => {
                 let mut matches = looking.matches(length);
-                matches.look_at_all(packed_of(store, found));
+                matches.look_at_all(&packed_of(store, found));
                 return looking.change(on, &matches, length);
             }
             Held::Chain(found) => slot_of(&store.owner, found.slot.slot),

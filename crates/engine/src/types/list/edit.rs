@@ -46,7 +46,7 @@ impl Lists {
         let new = entry_bytes(value);
         let set = match held {
             Held::Whole(found) => {
-                let made = spliced(packed_of(store, found), index as usize, 1, &new);
+                let made = spliced(&packed_of(store, found), index as usize, 1, &new);
                 self.put(store, (on, held), &made, &entry)
             }
             Held::Chain(found) => {
@@ -152,7 +152,7 @@ impl Lists {
         let new = entry_bytes(value);
         let inserted = match held {
             Held::Whole(found) => {
-                let made = spliced(packed_of(store, found), index as usize, 0, &new);
+                let made = spliced(&packed_of(store, found), index as usize, 0, &new);
                 self.put(store, (on, held), &made, &entry)
             }
             Held::Chain(found) => {
@@ -193,7 +193,8 @@ impl Lists {
         match held {
             Held::Whole(found) => {
                 let mut gone = there.iter().copied().peekable();
-                let all = encoded(packed_of(store, found)).enumerate();
+                let all = packed_of(store, found);
+                let all = encoded(&all).enumerate();
                 let kept = all.filter(|(index, _)| gone.next_if_eq(&(*index as u32)).is_none());
                 let made: Vec<u8> = kept.flat_map(|(_, entry)| entry).copied().collect();
                 let put = put_whole(store, (on, Some(found)), &made, &entry);

@@ -6,10 +6,21 @@ use super::held::{Held, Lists, packed_of};
 use super::read::Reading;
 use crate::store::Store;
 use remora_arena::Journal;
-use remora_layout::chain::{Entry, TextBuffer, encoded};
+use remora_layout::chain::{Entry, TextBuffer, encoded, has_links};
 use remora_protocol::Reply;
 use remora_protocol::list::Search;
 use remora_protocol::message::Status;
+use std::borrow::Cow;
+
+/// Whether an encoded entry is that of a text, or a link to that key.
+#[inline]
+pub(super) fn is_of(entry: &[u8], text: &[u8]) -> bool {
+    entry == text
+        || has_links(entry)
+            && Entry::split(entry)
+                .zip(Entry::split(text))
+                .is_some_and(|((entry, _), (text, _))| entry.has_text(&text))
+}
 
 impl Lists {
     pub(super) fn index<'s, J: Journal>(
@@ -20,8 +31,12 @@ impl Lists {
     ) -> Reply<'s> {
         let Some(held) = held else { return Reply::status(Status::NotFound) };
         let index = index_in(self.length(store, held), index);
+        let whole = match held {
+            Held::Whole(found) => packed_of(store, found),
+            Held::Chain(_) => Cow::Borrowed(&[][..]),
+        };
         let entry = index.and_then(|index| match held {
-            Held::Whole(found) => encoded(packed_of(store, found)).nth(index as usize),
+            Held::Whole(_) => encoded(&whole).nth(index as usize),
             Held::Chain(found) => self.listed(found.slot.slot).chain.entry(&store.owner, index),
         });
         let Some((entry, _)) = entry.and_then(Entry::split) else {
@@ -54,7 +69,7 @@ impl Lists {
         };
         match held {
             Held::Whole(found) => {
-                chunk(0, packed_of(store, found));
+                chunk(0, &packed_of(store, found));
             }
             Held::Chain(found) => {
                 let chain = &self.listed(found.slot.slot).chain;

@@ -4,17 +4,18 @@ use super::{FIELD, HASH, WRITES, request};
 use crate::arguments::{KEY, kept};
 use crate::error::CommandError;
 use crate::form::{ListForm, ObjectReply, Shape};
-use crate::keys::key;
-use crate::spec::{Argument, CommandSpec, Group, Kind, ParseResult};
+use crate::keys::{Keys, key};
+use crate::request::{Request, Sections};
+use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult};
 use crate::wire::Words;
 use remora_layout::limits::MAX_COMMAND_ITEMS;
 use remora_layout::packed::Field;
 use remora_protocol::Items;
 use remora_protocol::hash::HashCommand;
 
-const TARGET: Argument = Argument::new("target", Kind::Key);
+pub(in crate::commands) const TARGET: Argument = Argument::new("target", Kind::Key);
 const PAIRS: Argument = Argument::of("data", Kind::Block, &[FIELD, TARGET]).multiple();
-const GROUP: Group = Group::own("link", "Links");
+pub(in crate::commands) const GROUP: Group = Group::own("link", "Links");
 
 const LINK_SET: CommandSpec = CommandSpec {
     name: "link.set",
@@ -68,5 +69,38 @@ fn link_get(words: Words<'_>, _now: u64) -> ParseResult<'_> {
     request(words, HashCommand::GetMany { names }, &GET)
 }
 
+const LINK_DEL: CommandSpec = CommandSpec {
+    name: "link.del",
+    arity: -3,
+    since: "0.1.0",
+    group: GROUP,
+    flags: &[Flag::Write, Flag::Fast],
+    keys: KeyPlaces::one(&["RW", "delete"]),
+    summary: "Removes those of the fields that are links; returns how many there were.",
+    complexity: "O(N) where N is the number of fields to be removed",
+    notes: "The key is gone with its last field. The targets stay.",
+    arguments: &[KEY, FIELD.multiple()],
+    parse: |words, _| {
+        let names = crate::arguments::items(words, 2, 1)?;
+        request(words, HashCommand::RemoveLinks { names }, &REMOVED)
+    },
+    ..HASH
+};
+
+static REMOVED: ObjectReply = ObjectReply::new("link.del", Shape::Number);
+
+const LINK_STATS: CommandSpec = CommandSpec {
+    name: "link.stats",
+    arity: 1,
+    since: "0.1.0",
+    group: GROUP,
+    summary: "Returns how many hints of links were mended: the section `links` of INFO.",
+    complexity: "O(N) where N is the number of shards",
+    parse: |words, _| {
+        Ok(Request::Info(Sections { words: Keys::all(words, 1), only: Some("links") }))
+    },
+    ..CommandSpec::PLAIN
+};
+
 /// The commands.
-pub const COMMANDS: &[CommandSpec] = &[LINK_SET, LINK_GET];
+pub const COMMANDS: &[CommandSpec] = &[LINK_DEL, LINK_GET, LINK_SET, LINK_STATS];
