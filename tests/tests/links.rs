@@ -54,6 +54,61 @@ fn a_link_is_its_keys_name_to_all_commands_and_a_link_to_those_that_ask() {
 }
 
 #[test]
+fn elements_of_lists_are_links_to_those_that_ask() {
+    let server = ServerProcess::start(&["--shards=2"]);
+    let mut resp = server.resp();
+    // One that lies whole in its record, and one with chunks.
+    for count in [5, 400] {
+        let key = format!("list:{count}");
+        assert_eq!(resp.call(&format!("RPUSH {key} plain")), Value::Integer(1));
+        for number in 1..count {
+            let pushed = resp.call(&format!("LINK.PUSH {key} person:{number}"));
+            assert_eq!(pushed, Value::Integer(number + 1));
+        }
+        let links = Value::Array(vec![Value::Null, bulk("person:1"), bulk("person:2")]);
+        assert_eq!(resp.call(&format!("LINK.RANGE {key} 0 2")), links);
+        assert_eq!(resp.call(&format!("LINDEX {key} 2")), bulk("person:2"));
+        assert_eq!(resp.call(&format!("LPOS {key} person:3")), Value::Integer(3));
+        // Between shards too a link moves as a link.
+        for number in 0..8 {
+            let to = format!("to:{count}:{number}");
+            resp.call(&format!("LINK.PUSH {to} person:0"));
+            let moved = resp.call(&format!("LMOVE {key} {to} RIGHT RIGHT"));
+            let Value::Bulk(name) = moved else { panic!("an element moves") };
+            let name = Value::Bulk(name);
+            resp.call(&format!("LSET {to} 0 person:0"));
+            let links = Value::Array(vec![Value::Null, name.clone()]);
+            assert_eq!(resp.call(&format!("LINK.RANGE {to} 0 -1")), links);
+            assert_eq!(resp.call(&format!("LMOVE {to} {key} RIGHT RIGHT")), name);
+        }
+        assert_eq!(resp.call(&format!("LREM {key} 0 person:1")), Value::Integer(1));
+        let links = Value::Array(vec![Value::Null, bulk("person:2")]);
+        assert_eq!(resp.call(&format!("LINK.RANGE {key} 0 1")), links);
+        resp.call(&format!("COPY {key} copy:{count}"));
+        assert_eq!(resp.call(&format!("LINK.RANGE copy:{count} 0 1")), links);
+    }
+    assert!(resp.call("LINK.PUSH list:5").is_error());
+    assert!(resp.call("LINK.RANGE list:5 a b").is_error());
+}
+
+#[test]
+fn links_are_removed_and_counted() {
+    let server = ServerProcess::start(&["--shards=2"]);
+    let mut resp = server.resp();
+    write(&mut resp, 300);
+    assert_eq!(resp.call("LINK.DEL person:7 name supervisor nowhere"), Value::Integer(1));
+    assert_eq!(resp.call("HGETALL person:7"), Value::Array(vec![bulk("name"), bulk("p7")]));
+    assert_eq!(resp.call("LINK.DEL everybody m1 m2 m2 m300"), Value::Integer(2));
+    assert_eq!(resp.call("HLEN everybody"), Value::Integer(298));
+    assert_eq!(resp.call("LINK.SET alone a b"), Value::Integer(1));
+    assert_eq!(resp.call("LINK.DEL alone a"), Value::Integer(1));
+    assert_eq!(resp.call("EXISTS alone"), Value::Integer(0));
+    let Value::Bulk(stats) = resp.call("LINK.STATS") else { panic!("LINK.STATS gives a text") };
+    let stats = String::from_utf8(stats).unwrap();
+    assert_eq!(stats, "# Links\r\nlinks_mended:0\r\nlink_mends_refused:0\r\n");
+}
+
+#[test]
 fn a_client_reads_a_link_as_any_field() {
     let server = ServerProcess::start(&["--shards=1"]);
     let mut resp = server.resp();

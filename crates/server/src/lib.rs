@@ -32,6 +32,7 @@ pub mod joint;
 pub mod joint_gate;
 mod key_work;
 pub mod large_jobs;
+mod link_targets;
 pub mod mail_queues;
 mod numa;
 pub mod other_searches;

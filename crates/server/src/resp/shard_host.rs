@@ -10,6 +10,7 @@ use crate::following::{Applier, Batch, RoleChange};
 use crate::inbox::{Mail, Message, Outbox};
 use crate::joint_gate::JointGate;
 use crate::large_jobs::LargeJobs;
+use crate::link_targets::find_elsewhere;
 use crate::shared::{ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
 use crate::waits::Waits;
@@ -70,6 +71,9 @@ impl ShardHost {
             shard.set_synced(disk.synced[number].load(Ordering::Acquire));
             disk.shipper(number, &mut shard)
         });
+        if shared.shards.len() > 1 {
+            shard.set_find_elsewhere(find_elsewhere(&shared, number));
+        }
         let cluster = shared.cluster_facts.clone().map(ClusterFactsView::new);
         let outbox = Outbox::new(number, shared.shards.len());
         let of = (shared.config.min_replicas, shared.config.is_clustered());
