@@ -16,6 +16,7 @@ mod links;
 mod lists;
 mod many_keys;
 mod mixed;
+mod plans;
 mod pointers;
 mod renames;
 mod sessions;
@@ -59,6 +60,7 @@ mod cluster_client;
 mod scale;
 
 // Sessions, and what they share.
+mod chase;
 mod choice;
 mod clients;
 mod combining;

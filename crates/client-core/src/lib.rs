@@ -10,6 +10,7 @@
 //!   session       operations by name; followed: what following a cluster needs of it
 //!   read, batch, trees           what each of them does, by either route
 //!   elements: hash, set          the same for objects with named elements
+//!   links         follows links, one by one or many at once
 //!   router        ask, or read?          directory   tables and pointers
 //!   asker         requests in flight     choose      what the routes cost
 //!   endpoint      one session's end: frames out, replies in, READs, clock, read lease
@@ -50,9 +51,11 @@ mod found;
 mod gathered;
 mod hash;
 mod in_flight;
+mod in_step;
 mod inbox;
 mod lane;
 mod large;
+mod links;
 mod list;
 mod machine_share;
 #[cfg(test)]
@@ -89,6 +92,9 @@ pub use error::{ConnectError, Error};
 pub use found::{Each, Got};
 pub use hash::{HashEvents, OpenHash};
 pub use in_flight::Ticket;
+pub use links::{
+    Chased, EachChased, FieldValue, HashContent, Link, LinkAt, LinkPlace, MAX_STALE_LINKS, Target,
+};
 pub use list::{ListEvents, ListItems, OpenList};
 pub use options::{Options, PointerCacheKind, SetOptions};
 pub use path::{Path, ServedBy};

@@ -16,6 +16,9 @@ use crate::found::{Each, Got};
 use crate::hash::OpenHash;
 use crate::in_flight::Ticket;
 use crate::large::ask_any_size;
+use crate::links::{
+    Chased, EachChased, Link as KeyLink, LinkPlace, LinkSession, Sought, chase, chase_batch,
+};
 use crate::list::{ListItems, OpenList};
 use crate::options::{Options, SetOptions};
 use crate::path::Path;
@@ -48,6 +51,7 @@ pub struct Session {
     pub(crate) core: Core,
     batch: Batch,
     trees: TreeSearcher,
+    links: LinkSession,
 }
 
 impl Session {
@@ -72,7 +76,7 @@ impl Session {
             meter: Counts::default(),
             needed_bytes: 0,
         };
-        Ok(Self { core, batch: Batch::default(), trees: TreeSearcher::new(admission) })
+        Ok(Self { core, batch: Batch::default(), trees: TreeSearcher::new(admission), links: LinkSession::default() })
     }
 
     /// The transport of this session.
@@ -450,6 +454,56 @@ impl Session {
         path: Path,
     ) -> Result<Got<'_>, Error> {
         open.get(&mut self.core, name, path)
+    }
+
+    /// The link in a field of a hash, with its hint if READs find it; none if the field is not there, or
+    /// no link.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn link_get(
+        &mut self,
+        open: &mut OpenHash,
+        name: &[u8],
+        path: Path,
+    ) -> Result<Option<KeyLink>, Error> {
+        open.link(&mut self.core, name, path)
+    }
+
+    /// Follows a link: what its key holds, a hash with all its fields or a string. One READ if the
+    /// link's hint is good and the target is a string, or a hash that lies whole in its record; a READ,
+    /// a bucket and a record if it is stale; the last two without a hint. The fields of a larger hash
+    /// are asked for.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn chase<'s>(&'s mut self, link: &'s KeyLink, path: Path) -> Result<Chased<'s>, Error> {
+        chase(&mut self.core, &mut self.links, link, path)
+    }
+
+    /// Follows many links, of all shards, by READs in one batch as [`Session::chase`] does one. Calls
+    /// `each` once for each, in any order. Returns the cost of the whole batch. Each target is as it was
+    /// at one moment; two of them may be of different moments.
+    ///
+    /// # Errors
+    /// See [`Error`]. `each` may have been called for some links.
+    pub fn chase_batch(
+        &mut self,
+        links: &[KeyLink],
+        path: Path,
+        each: &mut EachChased<'_>,
+    ) -> Result<Counts, Error> {
+        let before = self.core.meter;
+        let all: Vec<_> = links.iter().map(Sought::of).collect();
+        chase_batch(&mut self.core, &mut self.links, &all, path, each)?;
+        Ok(self.core.counted(self.core.meter.since(&before)))
+    }
+
+    /// A link whose hint did not lead to its target when the session followed it, though the target is
+    /// there; the oldest of up to [`MAX_STALE_LINKS`](crate::MAX_STALE_LINKS). The owner of the link can
+    /// mend it.
+    pub fn next_stale_link(&mut self) -> Option<LinkPlace> {
+        self.links.stale.pop()
     }
 
     /// Executes an operation that changes a key once the key holds something for it: at once, or

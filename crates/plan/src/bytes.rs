@@ -94,18 +94,20 @@ pub fn decode(bytes: &[u8]) -> Option<Plan> {
     Plan::new(start, steps, limits).ok()
 }
 
-struct Out(Vec<u8>);
+/// Bytes on their way out.
+#[derive(Default)]
+pub(crate) struct Out(pub(crate) Vec<u8>);
 
 impl Out {
-    fn byte(&mut self, byte: u8) {
+    pub(crate) fn byte(&mut self, byte: u8) {
         self.0.push(byte);
     }
 
-    fn word32(&mut self, word: u32) {
+    pub(crate) fn word32(&mut self, word: u32) {
         self.0.extend_from_slice(&word.to_le_bytes());
     }
 
-    fn word64(&mut self, word: u64) {
+    pub(crate) fn word64(&mut self, word: u64) {
         self.0.extend_from_slice(&word.to_le_bytes());
     }
 
@@ -113,7 +115,7 @@ impl Out {
         self.word64(number.to_bits());
     }
 
-    fn text(&mut self, text: &[u8]) {
+    pub(crate) fn text(&mut self, text: &[u8]) {
         self.word32(text.len() as u32);
         self.0.extend_from_slice(text);
     }
@@ -206,7 +208,7 @@ impl Out {
 }
 
 /// What is left to decode.
-struct Input<'a>(&'a [u8]);
+pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
 
 impl Input<'_> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -215,15 +217,15 @@ impl Input<'_> {
         Some(*array)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    fn word32(&mut self) -> Option<u32> {
+    pub(crate) fn word32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn word64(&mut self) -> Option<u64> {
+    pub(crate) fn word64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
@@ -231,7 +233,7 @@ impl Input<'_> {
         self.word64().map(f64::from_bits)
     }
 
-    fn text(&mut self) -> Option<Bytes> {
+    pub(crate) fn text(&mut self) -> Option<Bytes> {
         let length = self.word32()? as usize;
         let (text, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
@@ -239,7 +241,7 @@ impl Input<'_> {
     }
 
     /// So many parts, at most `most`. Each takes a byte at least.
-    fn list<T>(
+    pub(crate) fn list<T>(
         &mut self,
         count: usize,
         most: usize,

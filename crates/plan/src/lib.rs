@@ -62,6 +62,7 @@ pub mod bytes;
 mod condition;
 pub mod limits;
 mod outcome;
+mod outcome_bytes;
 mod plan;
 mod run;
 pub mod text;

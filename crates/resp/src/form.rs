@@ -32,6 +32,11 @@ pub enum ReplyForm {
     TreeObjects(ObjectForm),
     /// The members that a search of a GEO key found.
     GeoFound(GeoForm),
+    /// The outcome of a plan.
+    Plan {
+        /// With what the run did, and the limit that it reached.
+        explain: bool,
+    },
     /// An invalid search of a GEO key: this error, if the key holds no string, and the member that
     /// is the centre, if one was named, exists.
     GeoRefused(GeoError),

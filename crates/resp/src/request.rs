@@ -13,6 +13,7 @@ use crate::wire::RespVersion;
 use remora_frontend::PartRequest;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
+use remora_plan::text::Query;
 use remora_protocol::glob::Glob;
 use remora_protocol::message::Status;
 use remora_protocol::{self as protocol, Command, Items};
@@ -145,6 +146,8 @@ pub enum Request<'a> {
     },
     /// SORT and SORT_RO.
     Sort(Box<Sort<'a>>),
+    /// PLAN.RUN.
+    Plan(Box<Query>),
     /// DBSIZE.
     DbSize,
     /// DEBUG DIGEST.

@@ -37,6 +37,7 @@ pub mod mail_queues;
 mod numa;
 pub mod other_searches;
 mod peer;
+pub mod plans;
 mod polling;
 mod random;
 mod regions;

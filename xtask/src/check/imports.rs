@@ -33,7 +33,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("resp", &[&["frontend", "protocol", "geometry", "layout"]]),
     (
         "client-core",
-        &[&["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
+        &[&["protocol", "plan", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
     ),
     (
         "server",

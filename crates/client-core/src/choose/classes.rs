@@ -118,6 +118,11 @@ impl ClassKey {
         }
     }
 
+    /// The class of a batch of so many links.
+    pub fn of_links(links: usize) -> Self {
+        Self { kind: 4, exponent: exponent(links as f64) }
+    }
+
     /// The class of a search in a window that is refined by geometries, or of
     /// one that `counts`.
     pub fn refined(window: &Rect, counts: bool) -> Self {
