@@ -84,9 +84,20 @@ fn a_search_comes_to_every_user_at_its_distance() {
     let graph = graph();
     for source in [SOURCE, HUB, 100_000] {
         let expected = graph.search(source);
-        for more in ["--path read", "--path ask", "--path choose", "--path read --keys", "--path ask --keys"] {
+        for more in [
+            "--path read",
+            "--path ask",
+            "--path choose",
+            "--path read --keys",
+            "--path ask --keys",
+        ] {
             let finished = run_clean(&graph.flags(source, more));
-            assert_eq!((finished.code, finished.out), (Some(0), expected.clone()), "{more}: {}", finished.err);
+            assert_eq!(
+                (finished.code, finished.out),
+                (Some(0), expected.clone()),
+                "{more}: {}",
+                finished.err
+            );
         }
     }
     let expected = graph.search(SOURCE);
@@ -99,7 +110,12 @@ fn a_search_comes_to_every_user_at_its_distance() {
         "--path choose --rounds 3 --updates 0.3",
     ] {
         let finished = run_clean(&graph.flags(SOURCE, more));
-        assert_eq!((finished.code, finished.out), (Some(0), expected.clone()), "{more}: {}", finished.err);
+        assert_eq!(
+            (finished.code, finished.out),
+            (Some(0), expected.clone()),
+            "{more}: {}",
+            finished.err
+        );
     }
 }
 
@@ -140,7 +156,11 @@ fn a_hop_is_one_read_and_a_stale_hint_costs_two_more() {
     let report = json(&graph.flags(SOURCE, "--path read --batch 1 --updates 0.5"));
     let stale = count(&report, "stale");
     assert!(stale > users / 4 && stale < users, "{report}");
-    assert_eq!((asked_in_time(&report), trips(&report)), (0, users + chunks + 2 * stale), "{report}");
+    assert_eq!(
+        (asked_in_time(&report), trips(&report)),
+        (0, users + chunks + 2 * stale),
+        "{report}"
+    );
 }
 
 fn shipped(name: &str) -> PathBuf {
@@ -161,7 +181,9 @@ fn pages_and_positions_are_answered_as_from_memory() {
     let pages = format!("--pages {}", reviews.display());
     let map = format!("--map {}", shipped("crates/osm/tests/town.osm.pbf").display());
     for (data, hops) in [(&pages, 40.0), (&map, 4.0)] {
-        for more in ["--path read", "--path ask", "--path read --keys", "--path ask --keys --clients 2"] {
+        for more in
+            ["--path read", "--path ask", "--path read --keys", "--path ask --keys --clients 2"]
+        {
             let report = json(&format!("bench links {data} --ops 300 {more}"));
             assert_eq!(report["ops"], 300, "{report}");
             assert!(report["hops_per_op"].as_f64().unwrap() >= hops, "{report}");

@@ -241,7 +241,9 @@ fn record_bytes() -> u64 {
 #[test]
 fn a_lookup_reads_less_than_in_a_cuckoo_table_and_an_insertion_moves_nothing() {
     let record_bytes = record_bytes();
-    println!("| load | READs | bytes | absent | moved | table | cuckoo: READs | bytes | absent | moved | table |");
+    println!(
+        "| load | READs | bytes | absent | moved | table | cuckoo: READs | bytes | absent | moved | table |"
+    );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     for load in LOADS {
         let keys = BUCKETS * BUCKET_SLOTS as u64 * load / 100;

@@ -3,8 +3,8 @@
 
 use remora_replica::AskFor;
 use remora_sim::compare::{
-    APPLICATIONS, Admits, Application, Fixed, Policy, RDMA, REACHED, TWO_SIDED, Threads, Workload, all,
-    hop, increase, replicate, run, walking,
+    APPLICATIONS, Admits, Application, Fixed, Policy, RDMA, REACHED, TWO_SIDED, Threads, Workload,
+    all, hop, increase, replicate, run, walking,
 };
 use std::ops::RangeInclusive;
 

@@ -120,7 +120,8 @@ impl LinksArgs {
             return Err(usage("--rounds and --updates go with --graph"));
         }
         let is_resp = self.path == LinksPath::Resp;
-        if is_resp && (self.graph.is_none() || self.keys || self.clients > 1 || self.updates > 0.0) {
+        if is_resp && (self.graph.is_none() || self.keys || self.clients > 1 || self.updates > 0.0)
+        {
             return Err(usage("--path resp searches a graph by one client, without --keys"));
         }
         Ok(())
@@ -144,9 +145,7 @@ impl LinksArgs {
             " --path {path} --policy {policy} --transport {transport} --batch {batch} --clients {clients}"
         );
         match self.graph {
-            Some(_) => {
-                command += &format!(" --rounds {} --updates {}", self.rounds, self.updates)
-            }
+            Some(_) => command += &format!(" --rounds {} --updates {}", self.rounds, self.updates),
             None => command += &format!(" --ops {}", self.ops),
         }
         command += &format!(" --seed {seed}");
@@ -201,7 +200,13 @@ mod tests {
 
     #[test]
     fn flags_that_make_no_sense_are_refused() {
-        for flags in ["--graph g", "--map m --loaded", "--bfs 1", "--graph g --bfs 1 --pages p", "--pages p --map m"] {
+        for flags in [
+            "--graph g",
+            "--map m --loaded",
+            "--bfs 1",
+            "--graph g --bfs 1 --pages p",
+            "--pages p --map m",
+        ] {
             assert!(parse(flags).is_err(), "{flags}");
         }
         for flags in [

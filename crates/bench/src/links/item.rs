@@ -129,7 +129,8 @@ mod tests {
         assert_eq!((item.field(b"name"), item.field(b"nothing")), (Some(&b"n"[..]), None));
         let links: Vec<Link> =
             item.fields().filter(|field| field.is_link).map(|field| field.link(&holder)).collect();
-        let at = |name: &[u8]| Some(LinkPlace { key: holder.clone(), at: LinkAt::Field(name.into()) });
+        let at =
+            |name: &[u8]| Some(LinkPlace { key: holder.clone(), at: LinkAt::Field(name.into()) });
         assert_eq!((&links[0].key[..], &links[0].link), (&b"user:1"[..], &at(b"boss")));
         assert_eq!((&links[1].key[..], &links[1].link), (&b"user:2"[..], &at(b"friend")));
     }

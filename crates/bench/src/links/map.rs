@@ -238,7 +238,8 @@ impl Application for Map {
     /// A point of a segment, and noise.
     fn draw(&self, random: &mut ChaCha8Rng) -> Coordinate {
         let Segment { a, b, .. } = self.segments[random.random_range(0..self.segments.len())];
-        let (a, b, share) = (self.nodes[a as usize], self.nodes[b as usize], random.random::<f64>());
+        let (a, b, share) =
+            (self.nodes[a as usize], self.nodes[b as usize], random.random::<f64>());
         [0, 1].map(|axis| {
             let on_road = f64::from(a[axis]) + share * (f64::from(b[axis]) - f64::from(a[axis]));
             on_road as i32 + random.random_range(-NOISE..=NOISE)

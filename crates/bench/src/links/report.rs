@@ -180,7 +180,10 @@ impl LinksReport {
         let Part { figures, hops_per_op, .. } = &self.part;
         let Figures { ops_per_s, p50_us, p99_us, round_trips_per_op, bytes_per_op, .. } = figures;
         writeln!(out, "path         {} by {} over {}", self.path, self.form, self.transport)?;
-        writeln!(out, "throughput   {ops_per_s:.0} a second, p50 {p50_us:.2} us, p99 {p99_us:.2} us")?;
+        writeln!(
+            out,
+            "throughput   {ops_per_s:.0} a second, p50 {p50_us:.2} us, p99 {p99_us:.2} us"
+        )?;
         writeln!(
             out,
             "each         {hops_per_op:.1} hops, {round_trips_per_op:.2} round trips, {bytes_per_op:.0} bytes"

@@ -1,8 +1,8 @@
 //! `remora-sim compare`.
 
-use super::{links, replication};
 use super::report::Compared;
 use super::{Admits, Latencies, Threads, Workload, all, walking};
+use super::{links, replication};
 use std::process::ExitCode;
 
 /// Compares the policies by which clients choose between asking and reading, in

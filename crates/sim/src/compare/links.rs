@@ -6,9 +6,7 @@ use super::costs::{Costs, Port, RDMA};
 use super::server::Server;
 use super::watched::FirstRead;
 use crate::tasks::Coroutines;
-use remora_client_core::{
-    Client, Link, Options, Path, PointerCacheKind, Session, Target, Wake,
-};
+use remora_client_core::{Client, Link, Options, Path, PointerCacheKind, Session, Target, Wake};
 use remora_fabric::sim::{SimOptions, SimStage, SimWorld, Tasks};
 use remora_layout::limits::{WHOLE_ITEM_BYTES, WHOLE_ITEMS};
 use remora_layout::packed::{self, Field};
@@ -139,11 +137,8 @@ fn store(server: &Server, item_bytes: usize) -> Vec<Vec<u8>> {
 }
 
 fn measure(world: &SimWorld, server: &Server, texts: &[Vec<u8>]) -> Hop {
-    let options = Options {
-        wake: Wake::Event,
-        pointer_cache: PointerCacheKind::Off,
-        ..Options::default()
-    };
+    let options =
+        Options { wake: Wake::Event, pointer_cache: PointerCacheKind::Off, ..Options::default() };
     let parts = server.connect(&Port::default(), &SimStage::new(), &FirstRead::default(), false);
     let client = Client::over(parts, &options).expect("no process forks here");
     let mut session = client.session().expect("it is connected");
@@ -183,7 +178,9 @@ fn links(session: &mut Session) -> Vec<Link> {
     let chased = session.chase(&index, Path::Read).expect("it answers");
     let Target::Hash(content) = chased.target else { panic!("it is a hash") };
     let fields = content.iter().filter(|(_, field)| field.is_link);
-    fields.map(|(_, field)| Link { key: field.value.into(), hint: field.hint, link: None }).collect()
+    fields
+        .map(|(_, field)| Link { key: field.value.into(), hint: field.hint, link: None })
+        .collect()
 }
 
 /// A table of hops, and of the applications.
