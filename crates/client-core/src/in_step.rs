@@ -32,8 +32,7 @@ impl<'k> Walking<'k> {
 
 /// What a caller does with each lookup that has ended: with the record that it found, whose bytes have
 /// landed where the step says, or `None`: only the owner knows.
-pub(crate) type Ended<'e, 'k> =
-    dyn FnMut(&mut Core, &mut Counts, &Walking<'k>, Option<Found>) + 'e;
+pub(crate) type Ended<'e, 'k> = dyn FnMut(&mut Core, &mut Counts, &Walking<'k>, Option<Found>) + 'e;
 
 /// Carries the lookups out. A record counts only if the read lease held when the READs had completed,
 /// and if it has not expired.

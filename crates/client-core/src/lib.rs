@@ -11,6 +11,7 @@
 //!   read, batch, trees           what each of them does, by either route
 //!   elements: hash, set          the same for objects with named elements
 //!   links         follows links, one by one or many at once
+//!   plans         runs plans by READs, or asks for them
 //!   router        ask, or read?          directory   tables and pointers
 //!   asker         requests in flight     choose      what the routes cost
 //!   endpoint      one session's end: frames out, replies in, READs, clock, read lease
@@ -62,6 +63,7 @@ mod machine_share;
 mod models;
 mod options;
 mod path;
+mod plans;
 mod pointer_cache;
 mod pointer_file;
 mod pointer_table;
@@ -98,6 +100,7 @@ pub use links::{
 pub use list::{ListEvents, ListItems, OpenList};
 pub use options::{Options, PointerCacheKind, SetOptions};
 pub use path::{Path, ServedBy};
+pub use plans::PlanRun;
 pub use pointer_cache::Entry as CachedPointer;
 pub use pointer_table::SharedPointers;
 pub use remora_fabric::detect::Wanted;

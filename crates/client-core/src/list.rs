@@ -15,6 +15,7 @@ use crate::directory::Directory;
 use crate::elements::encoded;
 use crate::error::Error;
 use crate::path::{Path, ServedBy};
+use read::texts;
 use remora_index::chain::ChainRef;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CHUNK_ENTRIES, LIST_READ_CHUNKS};
@@ -77,6 +78,31 @@ impl OpenList {
         let (hash, shard) = directory.locate(key)?;
         let (held, events) = (Held::Unknown, ListEvents::default());
         Ok(Self { key: key.into(), hash, shard, held, events })
+    }
+
+    /// A view of a list of chunks whose root record has just been found.
+    pub(crate) fn of_chain(key: &[u8], (hash, shard): (KeyHash, usize), chain: ChainRef) -> Self {
+        let events = ListEvents::default();
+        Self { key: key.into(), hash, shard, held: Held::Chain(chain), events }
+    }
+
+    /// The encoded entries of a range, by READs, and how many the list has; `None` if only the owner
+    /// knows.
+    pub(crate) fn entries_read(
+        &mut self,
+        core: &mut Core,
+        range: (i64, i64),
+    ) -> Result<Option<(Vec<u8>, u64)>, Error> {
+        let mut cost = Counts::default();
+        let Core { asker, directory, .. } = &mut *core;
+        let at = (&mut asker.endpoint, directory);
+        let read = self.read_range(at, range, u64::MAX, &mut cost)?;
+        if read.is_some() {
+            asker.endpoint.staleness.conclude_reads();
+            cost.read = 1;
+        }
+        core.meter.add(&cost);
+        Ok(read)
     }
 
     /// The list's key.
@@ -144,7 +170,8 @@ impl OpenList {
         let Core { asker, directory, .. } = &mut *core;
         let at = (&mut asker.endpoint, directory);
         let read = self.read_range(at, range, most_chunks, &mut cost)?;
-        let Some(items) = read else { return self.range_asked(core, range, cost) };
+        let Some((entries, _)) = read else { return self.range_asked(core, range, cost) };
+        let items = texts(&entries);
         asker.endpoint.staleness.conclude_reads();
         self.events.read += 1;
         cost.read = 1;

@@ -17,11 +17,12 @@ use crate::hash::OpenHash;
 use crate::in_flight::Ticket;
 use crate::large::ask_any_size;
 use crate::links::{
-    Chased, EachChased, Link as KeyLink, LinkPlace, LinkSession, Sought, chase, chase_batch,
+    Chased, EachChased, Link as KeyLink, LinkSession, Sought, chase, chase_batch, mend,
 };
 use crate::list::{ListItems, OpenList};
 use crate::options::{Options, SetOptions};
 use crate::path::Path;
+use crate::plans::{self, PlanRun, PlanSession};
 use crate::read;
 use crate::replicated;
 use crate::router::Router;
@@ -36,6 +37,7 @@ use remora_index::rtree::Query;
 use remora_layout::rect::Predicate;
 use remora_layout::rect::Rect;
 use remora_layout::tree::TreeInfo;
+use remora_plan::Plan;
 use remora_protocol::list::Side;
 use remora_protocol::message::Status;
 use remora_protocol::tree::{Fields, ObjectId, PutObject};
@@ -52,6 +54,7 @@ pub struct Session {
     batch: Batch,
     trees: TreeSearcher,
     links: LinkSession,
+    plans: PlanSession,
 }
 
 impl Session {
@@ -76,7 +79,13 @@ impl Session {
             meter: Counts::default(),
             needed_bytes: 0,
         };
-        Ok(Self { core, batch: Batch::default(), trees: TreeSearcher::new(admission), links: LinkSession::default() })
+        Ok(Self {
+            core,
+            batch: Batch::default(),
+            trees: TreeSearcher::new(admission),
+            links: LinkSession::default(),
+            plans: PlanSession::default(),
+        })
     }
 
     /// The transport of this session.
@@ -499,11 +508,29 @@ impl Session {
         Ok(self.core.counted(self.core.meter.since(&before)))
     }
 
-    /// A link whose hint did not lead to its target when the session followed it, though the target is
-    /// there; the oldest of up to [`MAX_STALE_LINKS`](crate::MAX_STALE_LINKS). The owner of the link can
-    /// mend it.
-    pub fn next_stale_link(&mut self) -> Option<LinkPlace> {
-        self.links.stale.pop()
+    /// Links, up to [`MAX_STALE_LINKS`](crate::MAX_STALE_LINKS), that did not lead to their targets when the
+    /// session followed them, though the targets are there: their owners can mend their hints.
+    pub fn stale_links(&self) -> usize {
+        self.links.stale.len()
+    }
+
+    /// Reports up to so many of those links to their owners, in one pipeline. How many hints they mended:
+    /// an owner looks at a bounded number in each second.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn mend_links(&mut self, most: usize) -> Result<u64, Error> {
+        mend(&mut self.core, &mut self.links.stale, most)
+    }
+
+    /// Runs a plan: by READs if the path says so, or if it is [`Path::Choose`] and the session chooses
+    /// them, otherwise by one message to the server. The rows are the same.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn run_plan(&mut self, plan: &Plan, path: Path) -> Result<PlanRun, Error> {
+        let Self { core, trees, links, plans, .. } = self;
+        plans::run(core, (plans, links, trees), plan, path)
     }
 
     /// Executes an operation that changes a key once the key holds something for it: at once, or

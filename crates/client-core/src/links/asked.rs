@@ -5,6 +5,7 @@ use crate::core::Core;
 use crate::counts::Counts;
 use crate::error::Error;
 use crate::large::ask_any_size;
+use remora_plan::Bytes;
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items};
@@ -38,7 +39,7 @@ impl Answered {
 /// `texts` says which of the two the last key held that was asked for: that is asked first.
 pub(crate) fn ask_target(
     core: &mut Core,
-    (key, names): (&[u8], Option<&[&[u8]]>),
+    (key, names): (&[u8], Option<&[Bytes]>),
     texts: &mut bool,
 ) -> Result<(Answered, Counts), Error> {
     let mut counts = Counts::default();
@@ -73,7 +74,7 @@ fn ask_text(core: &mut Core, key: &[u8]) -> Result<(Answered, Counts), Error> {
 fn ask_hash(
     core: &mut Core,
     key: &[u8],
-    names: Option<&[&[u8]]>,
+    names: Option<&[Bytes]>,
 ) -> Result<(Answered, Counts), Error> {
     let (_, shard) = core.directory.locate(key)?;
     let Some(names) = names else {

@@ -19,7 +19,7 @@ use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::limits::SMALL_SLOT_BYTES;
 use remora_layout::pointer::RemotePointer;
-use remora_plan::{LinkPlace, Place};
+use remora_plan::{Bytes, LinkPlace, Place};
 use remora_walk::Walk;
 use remora_walk::remote::Reads;
 
@@ -60,7 +60,7 @@ pub(crate) struct Sought<'l> {
     /// The link that names it.
     pub link: Option<&'l LinkPlace>,
     /// The fields that are wanted if it is a hash of parts; `None`: all.
-    pub names: Option<&'l [&'l [u8]]>,
+    pub names: Option<&'l [Bytes]>,
 }
 
 impl<'l> Sought<'l> {
@@ -138,7 +138,7 @@ impl Beginning {
         if let Some(link) = sought.link
             && (is_stale || sought.hint.is_none())
         {
-            stale.push(link);
+            stale.push(link, sought.key);
         }
     }
 }
@@ -283,7 +283,7 @@ pub(crate) fn chase_batch(
 }
 
 /// Fetches many keys by this route, and asks for what READs do not conclude.
-pub(crate) fn fetch(
+fn fetch(
     core: &mut Core,
     (stale, texts): (&mut StaleLinks, &mut bool),
     all: &[Sought<'_>],
@@ -291,18 +291,48 @@ pub(crate) fn fetch(
     each: &mut EachChased<'_>,
 ) -> Result<(), Error> {
     let mut asks = Vec::new();
+    match route {
+        Route::Ask => asks.extend((0..all.len()).map(|number| (number, 0))),
+        Route::Read => read_many(core, stale, all, &mut |core, cost, number, found| {
+            let chased = found.and_then(|(one, found)| landed(core, one, &all[number], &found));
+            let Some(chased) = chased else { return asks.push((number, 1)) };
+            cost.operations += 1;
+            cost.read += 1;
+            each(number, &chased);
+        })?,
+    }
+    for (number, reads) in asks {
+        let mut asked = chase_asked(core, texts, &all[number], Counts::default())?;
+        asked.served_by = ServedBy::asked_after(reads);
+        each(number, &asked.chased(core, &all[number]));
+    }
+    Ok(())
+}
+
+/// What a caller does with each key that was looked for: with the record that was found, whose bytes have
+/// landed where the step says, or `None`: only the owner knows.
+pub(crate) type Ended<'e> =
+    dyn FnMut(&mut Core, &mut Counts, usize, Option<(&Walking<'_>, Found)>) + 'e;
+
+/// Looks many keys up by READs in one batch, of any type and of all shards.
+pub(crate) fn read_many(
+    core: &mut Core,
+    stale: &mut StaleLinks,
+    all: &[Sought<'_>],
+    ended: &mut Ended<'_>,
+) -> Result<(), Error> {
     let mut rest = all.iter().enumerate().peekable();
     while rest.peek().is_some() {
         let (mut walking, mut begun, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let mut cost = Counts::default();
         // Bounded by what the hints name.
         while bytes <= BATCH_HINT_BYTES
             && let Some((number, sought)) = rest.next()
         {
             let at = core.directory.locate(sought.key)?;
-            let may_read = core.asker.may_read(at.1);
-            if route == Route::Ask || !may_read {
-                core.meter.behind_writes += u64::from(!may_read);
-                asks.push((number, 0));
+            if !core.asker.may_read(at.1) {
+                cost.behind_writes += 1;
+                ended(core, &mut cost, number, None);
                 continue;
             }
             let from = Beginning::of(core, sought, at);
@@ -313,27 +343,14 @@ pub(crate) fn fetch(
             walking.push(Walking::new(begun.len(), at, 0, walk));
             begun.push((number, sought, from));
         }
-        let mut cost = Counts::default();
         let read = walk_in_step(core, walking, &mut cost, &mut |core, cost, one, found| {
             let (number, sought, from) = begun[one.key];
             let walk = &one.step.walk;
             from.learn(core, stale, (sought, one.at, walk), (found.as_ref(), cost));
-            match found.and_then(|found| landed(core, one, sought, &found)) {
-                Some(chased) => {
-                    cost.operations += 1;
-                    cost.read += 1;
-                    each(number, &chased);
-                }
-                None => asks.push((number, 1)),
-            }
+            ended(core, cost, number, found.map(|found| (one, found)));
         });
         core.meter.add(&cost);
         read?;
-    }
-    for (number, reads) in asks {
-        let mut asked = chase_asked(core, texts, &all[number], Counts::default())?;
-        asked.served_by = ServedBy::asked_after(reads);
-        each(number, &asked.chased(core, &all[number]));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use remora_layout::kind::Kind;
 use remora_layout::link::Linked;
 use remora_layout::packed::{self, Field};
 use remora_layout::record::RECORD_HEADER_BYTES;
-use remora_plan::{LinkAt, LinkPlace, Place as Link};
+use remora_plan::{LinkAt, LinkPlace, Place as Link, Value};
 use remora_protocol::Items;
 
 /// What the key of a link holds.
@@ -59,6 +59,16 @@ impl<'s> FieldValue<'s> {
         let at = LinkPlace { key: key.into(), at: LinkAt::Field(name.into()) };
         let Self { value, is_link, hint } = self;
         is_link.then(|| Link { key: value.into(), hint, link: Some(at) })
+    }
+}
+
+impl From<FieldValue<'_>> for Value {
+    fn from(field: FieldValue<'_>) -> Self {
+        let FieldValue { value, is_link, hint } = field;
+        match is_link {
+            true => Self::Link { key: value.into(), hint },
+            false => Self::Plain(value.into()),
+        }
     }
 }
 
@@ -137,9 +147,7 @@ pub(crate) fn field_of<'b>(
     let value = &record[RECORD_HEADER_BYTES + key_bytes..];
     let linked = kind.has_links().then(|| Linked::of(value)).flatten();
     Some(match linked {
-        Some(linked) => {
-            FieldValue::of(Field { value: linked.text, is_link: true }, linked.hint(0))
-        }
+        Some(linked) => FieldValue::of(Field { value: linked.text, is_link: true }, linked.hint(0)),
         None => FieldValue::of(Field::plain(value), 0),
     })
 }

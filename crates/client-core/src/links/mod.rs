@@ -15,8 +15,10 @@ pub use content::{FieldValue, HashContent, Target};
 pub use mending::MAX_STALE_LINKS;
 pub use remora_plan::{LinkAt, LinkPlace, Place as Link};
 
-pub(crate) use chase::{LinkSession, Sought, chase, chase_batch};
-pub(crate) use content::field_of;
+pub(crate) use asked::ask_target;
+pub(crate) use chase::{LinkSession, Sought, chase, chase_batch, read_many};
+pub(crate) use content::{field_of, target_of};
+pub(crate) use mending::{StaleLinks, mend};
 
 use crate::counts::Counts;
 use crate::path::ServedBy;
