@@ -1,7 +1,7 @@
 //! Links in fields of hashes: over RESP, read by clients, and over a restart.
 
 use remora_client_core::Path;
-use remora_tests::{Resp, ServerProcess, Value, options};
+use remora_tests::{Resp, ServerProcess, Value, options, wait_until};
 
 /// A graph as any Redis client writes it: `link` is LINK.SET, or HSET for the same with keys.
 fn write(resp: &mut Resp, people: u64) {
@@ -144,7 +144,8 @@ fn links_are_there_after_a_restart() {
         assert_eq!(resp.call("LINK.GET everybody m5"), Value::Array(vec![bulk("person:5")]));
         assert_eq!(resp.call("LINK.GET person:7 supervisor"), Value::Array(vec![bulk("person:2")]));
         if saves {
-            assert!(!resp.call("SAVE").is_error());
+            assert!(!resp.call("BGSAVE").is_error());
+            wait_until("it is written", || resp.info("snapshots_written") == 1);
         }
     }
 }

@@ -119,6 +119,7 @@ mod scripted;
 
 // Commands of the binary.
 mod bench_keys;
+mod bench_links;
 mod bench_places;
 mod bench_variants;
 mod crash;

@@ -357,9 +357,9 @@ fn limits_end_a_plan_with_the_rows_before_them_and_say_which() {
     resp.call("HSET ring next ring");
     let around = format!("FROM KEYS 1 ring{} GETKEY", " FOLLOW next KEY".repeat(30));
     assert_eq!(rows(&mut resp, &around), [row(&["ring"])]);
-    assert_eq!(resp.info("plans_running") + resp.info("plans_waiting"), 0);
-    wait_until("nothing is held", || resp.info("plans_reserved_bytes") == 0);
-    assert!(resp.info("plans_limited") >= 10);
+    let held = ["plans_running", "plans_waiting", "plans_reserved_bytes"];
+    wait_until("nothing is held", || held.iter().all(|name| resp.info(name) == 0));
+    wait_until("the limits are counted", || resp.info("plans_limited") == 10);
 }
 
 /// A plan that takes some seconds, if nothing ends it.
@@ -389,7 +389,7 @@ fn others_are_served_while_a_large_plan_runs() {
         assert!(native.0.send(&Command::Get { key: b"k0" }, 5));
         assert_eq!(native.receive().2, b"0");
     }
-    assert_eq!(other.info("plans_running"), 1, "it was still running");
+    assert!(other.info("plans_running") >= 1, "it was still running");
     drop(resp);
     wait_until("it has ended", || other.info("plans_running") == 0);
 }
@@ -416,7 +416,7 @@ fn a_client_that_goes_leaves_no_plan() {
         let found = rows(&mut other, "FROM LIST cl:7 0 -1 KEY GETKEY");
         assert_eq!(found, expected);
     }
-    assert_eq!(other.info("plans_reserved_bytes"), 0);
+    wait_until("nothing is held", || other.info("plans_reserved_bytes") == 0);
 }
 
 #[test]

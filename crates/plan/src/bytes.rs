@@ -15,6 +15,7 @@
 //!             5, 6, 7                                        GETALL, GETKEY, ONCE
 //!             8 | rows 8                                     SKIP
 //!             9 | rows 8                                     TAKE
+//!             10                                             GETLEVEL
 //! condition   test 1 | word | word to compare with, if the test has one
 //! test        0 EXISTS, 1 MISSING, 2 =, 3 !=, 4 <, 5 <=, 6 >, 7 >=
 //! word        length 4 | bytes
@@ -53,6 +54,7 @@ const GET_KEY: u8 = 6;
 const ONCE: u8 = 7;
 const SKIP: u8 = 8;
 const TAKE: u8 = 9;
+const GET_LEVEL: u8 = 10;
 /// Added to [`FOLLOW`], [`EACH`] and [`WALK`].
 const BY_KEY: u8 = 64;
 /// Added to [`WALK`].
@@ -95,7 +97,7 @@ pub fn decode(bytes: &[u8]) -> Option<Plan> {
 }
 
 /// Bytes on their way out.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Out(pub(crate) Vec<u8>);
 
 impl Out {
@@ -194,6 +196,7 @@ impl Out {
             }
             Step::GetAll => self.byte(GET_ALL),
             Step::GetKey => self.byte(GET_KEY),
+            Step::GetLevel => self.byte(GET_LEVEL),
             Step::Once => self.byte(ONCE),
             Step::Skip(count) => {
                 self.byte(SKIP);
@@ -321,6 +324,7 @@ impl Input<'_> {
             }
             GET_ALL => Some(Step::GetAll),
             GET_KEY => Some(Step::GetKey),
+            GET_LEVEL => Some(Step::GetLevel),
             ONCE => Some(Step::Once),
             SKIP => Some(Step::Skip(self.word64()?)),
             TAKE => Some(Step::Take(self.word64()?)),

@@ -69,6 +69,7 @@ pub mod text;
 mod want;
 
 pub use outcome::{Column, Explain, Limit, Outcome, Skipped};
+pub use outcome_bytes::{OutcomeReader, OutcomeWriter};
 pub use plan::{BadPlan, Bytes, Comparison, Condition, Limits, Objects, Plan, Start, Step, Test};
 pub use run::Run;
 pub use want::{Area, Fields, Given, LinkAt, LinkPlace, Object, Place, Value, Want};

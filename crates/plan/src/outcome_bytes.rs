@@ -36,15 +36,8 @@ impl Outcome {
     /// assert_eq!(Outcome::from_bytes(&bytes), None);
     /// ```
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Out::default();
-        let position = |limit| LIMITS.iter().position(|known| *known == limit);
-        out.byte(self.limit.and_then(position).map_or(0, |at| at as u8 + 1));
-        self.explain.numbers().iter().for_each(|number| out.word64(*number));
-        out.word32(self.rows.len() as u32);
-        for row in &self.rows {
-            out.word32(row.len() as u32);
-            row.iter().for_each(|column| push(&mut out, column));
-        }
+        let mut out = head(self);
+        self.rows.iter().for_each(|row| push_row(&mut out, row));
         out.0
     }
 
@@ -53,22 +46,123 @@ impl Outcome {
     /// It takes memory in proportion to the bytes, whatever they say.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut input = Input(bytes);
-        let limit = match input.byte()? {
-            0 => None,
-            number => Some(*LIMITS.get(usize::from(number) - 1)?),
-        };
-        let mut numbers = [0; NUMBERS];
-        for number in &mut numbers {
-            *number = input.word64()?;
-        }
-        let rows = input.word32()? as usize;
-        let rows = input.list(rows, usize::MAX, |input| {
-            let columns = input.word32()? as usize;
-            input.list(columns, usize::MAX, column)
-        })?;
-        let explain = Explain::of(numbers);
+        let (limit, explain, rows) = take_head(&mut input)?;
+        let rows = input.list(rows, usize::MAX, take_row)?;
         input.0.is_empty().then_some(Self { rows, limit, explain })
     }
+}
+
+/// Makes the bytes of an outcome some rows at a time: it may have a million.
+#[derive(Debug)]
+pub struct OutcomeWriter {
+    out: Out,
+    rows: std::vec::IntoIter<Vec<Column>>,
+}
+
+impl OutcomeWriter {
+    /// No row is written yet.
+    pub fn new(outcome: Outcome) -> Self {
+        Self { out: head(&outcome), rows: outcome.rows.into_iter() }
+    }
+
+    /// Writes so many rows. The bytes, once all are written.
+    pub fn write(&mut self, rows: usize) -> Option<Vec<u8>> {
+        self.rows.by_ref().take(rows).for_each(|row| push_row(&mut self.out, &row));
+        let is_whole = self.rows.as_slice().is_empty();
+        is_whole.then(|| std::mem::take(&mut self.out.0))
+    }
+}
+
+/// Reads the bytes of an outcome a row at a time.
+///
+/// ```
+/// use remora_plan::{Column, Outcome, OutcomeReader, OutcomeWriter};
+///
+/// let rows = vec![vec![Column::Nil], vec![Column::Text((*b"Ann").into())]];
+/// let mut writer = OutcomeWriter::new(Outcome { rows: rows.clone(), ..Outcome::default() });
+/// assert_eq!(writer.write(1), None);
+/// let bytes = writer.write(1).unwrap();
+/// let mut reader = OutcomeReader::new(bytes).unwrap();
+/// assert_eq!((reader.rows(), reader.next_row()), (2, Some(rows[0].clone())));
+/// assert_eq!((reader.next_row(), reader.next_row()), (Some(rows[1].clone()), None));
+/// ```
+#[derive(Debug)]
+pub struct OutcomeReader {
+    bytes: Vec<u8>,
+    at: usize,
+    left: usize,
+    limit: Option<Limit>,
+    explain: Explain,
+}
+
+impl OutcomeReader {
+    /// No row is read yet. None: the bytes do not begin as those of an outcome.
+    pub fn new(bytes: Vec<u8>) -> Option<Self> {
+        let mut input = Input(&bytes);
+        let (limit, explain, left) = take_head(&mut input)?;
+        let at = bytes.len() - input.0.len();
+        Some(Self { at, left, limit, explain, bytes })
+    }
+
+    /// The limit that the run reached.
+    pub const fn limit(&self) -> Option<Limit> {
+        self.limit
+    }
+
+    /// What the run did.
+    pub const fn explain(&self) -> &Explain {
+        &self.explain
+    }
+
+    /// Rows that are not read yet.
+    pub const fn rows(&self) -> usize {
+        self.left
+    }
+
+    /// All bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The next row; none at the end, or where the bytes encode none.
+    pub fn next_row(&mut self) -> Option<Vec<Column>> {
+        self.left = self.left.checked_sub(1)?;
+        let mut input = Input(&self.bytes[self.at..]);
+        let row = take_row(&mut input)?;
+        self.at = self.bytes.len() - input.0.len();
+        Some(row)
+    }
+}
+
+fn head(outcome: &Outcome) -> Out {
+    let mut out = Out::default();
+    let position = |limit| LIMITS.iter().position(|known| *known == limit);
+    out.byte(outcome.limit.and_then(position).map_or(0, |at| at as u8 + 1));
+    outcome.explain.numbers().iter().for_each(|number| out.word64(*number));
+    out.word32(outcome.rows.len() as u32);
+    out
+}
+
+fn take_head(input: &mut Input<'_>) -> Option<(Option<Limit>, Explain, usize)> {
+    let limit = match input.byte()? {
+        0 => None,
+        number => Some(*LIMITS.get(usize::from(number) - 1)?),
+    };
+    let mut numbers = [0; NUMBERS];
+    for number in &mut numbers {
+        *number = input.word64()?;
+    }
+    Some((limit, Explain::of(numbers), input.word32()? as usize))
+}
+
+fn push_row(out: &mut Out, row: &[Column]) {
+    out.word32(row.len() as u32);
+    row.iter().for_each(|column| push(out, column));
+}
+
+fn take_row(input: &mut Input<'_>) -> Option<Vec<Column>> {
+    let columns = input.word32()? as usize;
+    input.list(columns, usize::MAX, column)
 }
 
 fn push(out: &mut Out, column: &Column) {

@@ -61,10 +61,7 @@ impl frontend::ReplyForm for ReplyForm {
                 Some(LongReply::Found(FoundReply::new(found, form)))
             }
             Self::Plan { explain } if status == Status::Ok => {
-                let bytes = value.as_deref().unwrap_or_default();
-                let reply = OutcomeReply::new(bytes, explain)?;
-                value.take();
-                Some(LongReply::Outcome(reply))
+                Some(LongReply::Outcome(OutcomeReply::new(value, explain)?))
             }
             Self::Object(ObjectReply { shape: Shape::List(form), .. }) if status == Status::Ok => {
                 let list = value.take().unwrap_or_default();

@@ -18,6 +18,7 @@ pub(super) enum Work {
     Objects(Box<Search>),
     Walk(Box<dyn Nested>),
     GetKey,
+    GetLevel,
     Once(Remembered),
     /// So many rows are still dropped.
     Skip(u64),
@@ -61,6 +62,7 @@ impl Work {
                 return if *left == 0 { Taken::Stop } else { Taken::Done };
             }
             Self::GetKey => row.push(Column::Text(row.item.place.key.clone())),
+            Self::GetLevel => row.push(Column::Text(row.level.to_string().into_bytes().into())),
             Self::Pass | Self::Skip(_) => {}
         }
         out.push(Next::Row(row));

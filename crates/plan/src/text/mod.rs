@@ -9,7 +9,7 @@
 //! step    FOLLOW field [KEY]             PATH field.field... [KEY]
 //!         EACH [KEY]                     WALK field depth [REPEAT] [KEY]
 //!         WHERE condition                ONCE
-//!         GET field [field ...]          GETKEY          GETALL
+//!         GET field [field ...]          GETKEY          GETALL          GETLEVEL
 //!         SKIP rows                      TAKE rows
 //! condition   field EXISTS | field MISSING | field comparison value
 //! comparison  = | != | < | <= | > | >=
@@ -92,9 +92,9 @@ impl fmt::Display for Shown<'_> {
 }
 
 /// Words that end the fields of a GET.
-const CLAUSES: [&str; 12] = [
-    "FOLLOW", "PATH", "EACH", "WALK", "WHERE", "GET", "GETKEY", "GETALL", "ONCE", "SKIP", "TAKE",
-    "LIMIT",
+const CLAUSES: [&str; 13] = [
+    "FOLLOW", "PATH", "EACH", "WALK", "WHERE", "GET", "GETKEY", "GETALL", "GETLEVEL", "ONCE",
+    "SKIP", "TAKE", "LIMIT",
 ];
 
 fn is_clause(word: &[u8]) -> bool {

@@ -7,7 +7,7 @@ use crate::spec::{Argument, CommandSpec, Flag, Group, Kind, ParseResult};
 use crate::wire::{RespVersion, Words, encode};
 use remora_frontend::ShardAnswer;
 use remora_plan::text::parse;
-use remora_plan::{Column, Explain, Limit, Outcome, Skipped};
+use remora_plan::{Column, Explain, Limit, OutcomeReader, Skipped};
 use remora_protocol::message::Status;
 
 const EXPLAIN: Argument = Argument::word("explain", "EXPLAIN").optional();
@@ -80,12 +80,10 @@ fn plan_run(words: Words<'_>, _now_ms: u64) -> ParseResult<'_> {
 /// The outcome of a plan, written row by row.
 #[derive(Debug)]
 pub struct OutcomeReply {
-    outcome: Outcome,
+    outcome: OutcomeReader,
     /// With what the run did.
     explain: bool,
-    /// Rows that are written; `None`: nothing is.
-    written: Option<usize>,
-    bytes: usize,
+    is_open: bool,
 }
 
 /// Bytes of rows that are written in one piece.
@@ -93,37 +91,34 @@ const PIECE_BYTES: usize = 64 << 10;
 
 impl OutcomeReply {
     /// The reply to a plan with this outcome. None: it is an error ([`write_refused`]).
-    pub fn new(bytes: &[u8], explain: bool) -> Option<Self> {
-        let outcome = Outcome::from_bytes(bytes)?;
-        let is_whole = explain || outcome.limit.is_none();
-        is_whole.then_some(Self { outcome, explain, written: None, bytes: bytes.len() })
+    pub fn new(value: &mut Option<Vec<u8>>, explain: bool) -> Option<Self> {
+        // The first byte says whether there is a limit.
+        let is_whole = explain || value.as_ref().is_some_and(|value| value.first() == Some(&0));
+        let outcome = OutcomeReader::new(value.take_if(|_| is_whole)?)?;
+        Some(Self { outcome, explain, is_open: false })
     }
 
     /// Bytes of its source.
-    pub const fn bytes(&self) -> usize {
-        self.bytes
+    pub fn bytes(&self) -> usize {
+        self.outcome.bytes()
     }
 
     /// Appends the next piece. Whether it was the last one.
     pub fn write_piece(&mut self, out: &mut Vec<u8>, version: RespVersion) -> bool {
-        let Self { outcome, explain, written, .. } = self;
-        if written.is_none() {
+        let Self { outcome, explain, is_open } = self;
+        if !std::mem::replace(is_open, true) {
             if *explain {
                 write_explain(out, version, outcome);
             }
-            encode::array(out, outcome.rows.len());
+            encode::array(out, outcome.rows());
         }
-        let (from, before) = (written.unwrap_or(0), out.len());
-        let mut at = from;
-        while at < outcome.rows.len() && out.len() - before < PIECE_BYTES {
-            // What is written is not needed any more.
-            let row = std::mem::take(&mut outcome.rows[at]);
+        let before = out.len();
+        while out.len() - before < PIECE_BYTES {
+            let Some(row) = outcome.next_row() else { return true };
             encode::array(out, row.len());
             row.iter().for_each(|column| write_column(out, version, column));
-            at += 1;
         }
-        *written = Some(at);
-        at == outcome.rows.len()
+        outcome.rows() == 0
     }
 }
 
@@ -142,12 +137,12 @@ fn write_column(out: &mut Vec<u8>, version: RespVersion, column: &Column) {
 }
 
 /// Appends all of an explained reply but the rows.
-fn write_explain(out: &mut Vec<u8>, version: RespVersion, outcome: &Outcome) {
+fn write_explain(out: &mut Vec<u8>, version: RespVersion, outcome: &OutcomeReader) {
     let Explain { hops, items, lists, elements, objects, ref skipped, batches, .. } =
-        outcome.explain;
+        *outcome.explain();
     let counts = [
         ("hops", hops),
-        ("visits", outcome.explain.visits()),
+        ("visits", outcome.explain().visits()),
         ("items", items),
         ("lists", lists),
         ("elements", elements),
@@ -156,7 +151,7 @@ fn write_explain(out: &mut Vec<u8>, version: RespVersion, outcome: &Outcome) {
     ];
     encode::map(out, version, counts.len() + 3);
     encode::bulk(out, b"limit");
-    encode::bulk_or_null(out, version, outcome.limit.map(|limit| limit.name().as_bytes()));
+    encode::bulk_or_null(out, version, outcome.limit().map(|limit| limit.name().as_bytes()));
     let count = |out: &mut Vec<u8>, (name, number): (&str, u64)| {
         encode::bulk(out, name.as_bytes());
         encode::integer(out, number as i64);
@@ -188,11 +183,11 @@ pub fn write_refused(out: &mut Vec<u8>, answer: ShardAnswer<'_>) {
             "MOVED the plan has come to a key of another group of the cluster".into()
         }
         Status::Ok => {
-            let outcome = answer.value.and_then(Outcome::from_bytes).unwrap_or_default();
-            let limit = outcome.limit.map_or("", Limit::name);
+            let outcome = answer.value.and_then(|value| OutcomeReader::new(value.to_vec()));
+            let rows = outcome.as_ref().map_or(0, OutcomeReader::rows);
+            let limit = outcome.and_then(|outcome| outcome.limit()).map_or("", Limit::name);
             format!(
-                "ERR the plan reached its limit {limit} behind {} rows: raise it by LIMIT, or say EXPLAIN to get these rows",
-                outcome.rows.len()
+                "ERR the plan reached its limit {limit} behind {rows} rows: raise it by LIMIT, or say EXPLAIN to get these rows"
             )
             .into()
         }

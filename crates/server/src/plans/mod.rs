@@ -29,7 +29,7 @@ use remora_layout::database::Database;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{MAX_REPLY_BYTES, PLAN_TURN_VISITS, PLANS_AT_ONCE, PLANS_HELD_BYTES};
 use remora_plan::limits::{BYTES_AHEAD, REMEMBERED_UNIT_BYTES};
-use remora_plan::{Given, Limit, Outcome, Plan, Run, Step, Want};
+use remora_plan::{Given, Limit, Outcome, OutcomeWriter, Plan, Run, Step, Want};
 use remora_protocol::message::Status;
 use search::Search;
 use std::collections::{BTreeMap, VecDeque};
@@ -38,6 +38,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub const PLANS: usize = usize::MAX - 2;
 /// Bytes of answers that a run may be given in one batch: some long values.
 const BATCH_BYTES: usize = 2 * MAX_REPLY_BYTES;
+/// Rows that are made into bytes before another plan's turn.
+const WRITTEN_ROWS: usize = 256;
 /// Bytes that a remembered key takes beside its text.
 const REMEMBERED_BYTES: u64 = 64;
 
@@ -92,6 +94,8 @@ pub struct Plans {
     /// Plans whose runs want something that was not asked for yet.
     ready: VecDeque<u64>,
     out: VecDeque<(usize, Job)>,
+    /// Outcomes that are made into bytes, and how many rows they have.
+    writing: VecDeque<(Asker, OutcomeWriter, usize)>,
     ended: VecDeque<(Asker, OwnedReply)>,
     counts: PlanCounts,
 }
@@ -195,6 +199,7 @@ impl Plans {
             answers: VecDeque::new(),
             ready: VecDeque::new(),
             out: VecDeque::new(),
+            writing: VecDeque::new(),
             ended: VecDeque::new(),
             counts: PlanCounts::default(),
         }
@@ -203,14 +208,18 @@ impl Plans {
     /// Whether no plan runs or waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.running.is_empty() && self.waiting.is_empty()
+        self.running.is_empty() && self.waiting.is_empty() && self.writing.is_empty()
     }
 
     /// Whether there is work for the next turn.
     #[inline]
     pub fn has_work(&self) -> bool {
         let may_run = !self.answers.is_empty() || !self.ready.is_empty();
-        may_run || !self.ended.is_empty() || !self.out.is_empty() || self.may_start()
+        may_run
+            || !self.writing.is_empty()
+            || !self.ended.is_empty()
+            || !self.out.is_empty()
+            || self.may_start()
     }
 
     /// The counts.
@@ -280,10 +289,12 @@ impl Plans {
         self.start_some();
         let mut visits = 0;
         while visits < PLAN_TURN_VISITS {
-            if let Some((token, reply)) = self.answers.pop_front() {
-                visits += self.take_answer(&token, &reply);
-            } else if let Some(number) = self.ready.pop_front() {
+            if let Some(number) = self.ready.pop_front() {
                 visits += self.ask(number, &route, now_ms);
+            } else if !self.writing.is_empty() {
+                visits += self.write_some();
+            } else if let Some((token, reply)) = self.answers.pop_front() {
+                visits += self.take_answer(&token, &reply);
             } else {
                 break;
             }
@@ -306,15 +317,14 @@ impl Plans {
                 && let Some(Waiting { asker, .. }) = self.waiting.remove(at)
             {
                 let outcome = Outcome { limit: Some(Limit::Time), ..Outcome::default() };
-                self.ended.push_back((asker, reply_of(&outcome)));
-                self.counts.ended += 1;
-                self.counts.limited += 1;
+                self.write(asker, outcome);
             }
         }
     }
 
     /// Gives up the plans of these askers: they have gone.
     pub fn forget(&mut self, has_gone: impl Fn(&Asker) -> bool) {
+        self.writing.retain(|(asker, ..)| !has_gone(asker));
         let before = self.waiting.len();
         self.waiting.retain(|of| !has_gone(&of.asker));
         self.counts.given_up += (before - self.waiting.len()) as u64;
@@ -421,22 +431,39 @@ impl Plans {
     fn end(&mut self, number: u64, how: Result<(), Status>) {
         let Some(running) = self.running.remove(&number) else { return };
         self.counts.reserved_bytes -= running.reserved_bytes;
-        let reply = match how.map(|()| running.run.into_outcome().unwrap_or_default()) {
-            Ok(outcome) => {
-                self.counts.ended += 1;
-                self.counts.limited += u64::from(outcome.limit.is_some());
-                reply_of(&outcome)
-            }
+        match how {
+            Ok(()) => self.write(running.asker, running.run.into_outcome().unwrap_or_default()),
             Err(status) => {
                 self.counts.given_up += 1;
-                OwnedReply::status(status)
+                self.ended.push_back((running.asker, OwnedReply::status(status)));
             }
+        }
+    }
+
+    /// Begins to make an outcome into bytes.
+    fn write(&mut self, asker: Asker, outcome: Outcome) {
+        self.counts.ended += 1;
+        self.counts.limited += u64::from(outcome.limit.is_some());
+        let rows = outcome.rows.len();
+        self.writing.push_back((asker, OutcomeWriter::new(outcome), rows));
+    }
+
+    /// Goes on with that for some rows. Their number, about.
+    fn write_some(&mut self) -> usize {
+        let Some((asker, mut writer, rows)) = self.writing.pop_front() else { return 0 };
+        let Some(value) = writer.write(WRITTEN_ROWS) else {
+            self.writing.push_back((asker, writer, rows));
+            return WRITTEN_ROWS;
         };
-        self.ended.push_back((running.asker, reply));
+        let reply = OwnedReply {
+            number: rows as i64,
+            value: Some(value),
+            ..OwnedReply::status(Status::Ok)
+        };
+        self.ended.push_back((asker, reply));
+        rows.min(WRITTEN_ROWS)
     }
 }
 
-fn reply_of(outcome: &Outcome) -> OwnedReply {
-    let (number, value) = (outcome.rows.len() as i64, Some(outcome.to_bytes()));
-    OwnedReply { number, value, ..OwnedReply::status(Status::Ok) }
-}
+#[cfg(test)]
+mod tests;
