@@ -39,9 +39,12 @@ fn write(resp: &mut Resp, people: u64) {
     }
 }
 
+/// A link, as it is read.
 fn link(session: &mut Session, key: &str, field: &str) -> Link {
     let mut open = session.open_hash(key.as_bytes()).unwrap();
-    let link = session.link_get(&mut open, field.as_bytes(), Path::Read).unwrap();
+    let link = while_read_lease_lapses(session, |session| {
+        session.link_get(&mut open, field.as_bytes(), Path::Read).unwrap()
+    });
     link.unwrap_or_else(|| panic!("{key} has no link {field}"))
 }
 
@@ -190,32 +193,103 @@ fn a_large_hash_is_asked_for_and_its_fields_are_links_too() {
 }
 
 #[test]
-fn a_link_across_shards_is_found_by_its_key_and_then_by_a_pointer() {
+fn links_of_lists_are_read_with_their_hints_whole_or_in_chunks() {
+    let server = server("--shards=1");
+    let mut resp = server.resp();
+    write(&mut resp, 20);
+    for (list, length) in [("few", 5), ("many", 450)] {
+        call(&mut resp, &format!("RPUSH {list} plain"));
+        for number in 1..length {
+            call(&mut resp, &format!("LINK.PUSH {list} person:{}", number % 20));
+        }
+        for transport in TRANSPORTS {
+            let mut session = session(&server, transport);
+            let mut open = session.open_list(list.as_bytes()).unwrap();
+            for path in [Path::Read, Path::Ask] {
+                let read =
+                    |session: &mut Session| session.link_range(&mut open, (0, -1), path).unwrap();
+                let links = while_read_lease_lapses(&mut session, read);
+                assert_eq!((links.len(), &links[0]), (length, &None));
+                let links: Vec<Link> = links.into_iter().flatten().collect();
+                assert_eq!(links.len(), length - 1);
+                let is_read = path == Path::Read;
+                assert!(links.iter().all(|link| link.hint.is_some() == is_read), "{links:?}");
+                assert!(links.iter().all(|link| link.link.is_some() == is_read));
+                let cost = while_read_lease_lapses(&mut session, |session| {
+                    let cost = session.chase_batch(&links, Path::Read, &mut |number, chased| {
+                        let text = text(&chased.target).unwrap();
+                        assert!(text.ends_with(&format!("name=p{}", (number + 1) % 20)), "{text}");
+                    });
+                    cost.unwrap()
+                });
+                assert!(!is_read || (cost.round_trips, cost.stale_hints) == (1, 0), "{cost:?}");
+            }
+            // An element's hint is mended where it stands.
+            call(&mut resp, "HSET person:3 name p3");
+            let third = session.link_range(&mut open, (3, 3), Path::Read).unwrap();
+            let [Some(third)] = &third[..] else { panic!("{third:?}") };
+            let (_, _, cost) = chase(&mut session, third, Path::Read);
+            assert_eq!((cost.stale_hints, session.mend_links(10)), (1, Ok(1)), "{cost:?}");
+            let mended = session.link_range(&mut open, (3, 3), Path::Read).unwrap();
+            assert_ne!(mended[0].as_ref().unwrap().hint, third.hint);
+            // The other hints to the same person are stale, too.
+            for number in 0..length {
+                let links =
+                    session.link_range(&mut open, (number as i64, number as i64), Path::Read);
+                if let Some(link) = &links.unwrap()[0] {
+                    chase(&mut session, link, Path::Read);
+                    session.mend_links(10).unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn links_lead_to_all_shards_and_one_without_a_hint_is_found_by_its_key() {
     let server = server("--shards=4");
-    write(&mut server.resp(), 60);
+    let mut resp = server.resp();
+    for number in 0..60 {
+        // Those targets are not there yet.
+        call(&mut resp, &format!("LINK.SET early:{number} to person:{number}"));
+    }
+    write(&mut resp, 60);
+    for number in 0..60 {
+        call(&mut resp, &format!("LINK.SET late:{number} to person:{number}"));
+    }
     for transport in TRANSPORTS {
         let mut session = session(&server, transport);
-        let links: Vec<Link> =
-            (1..60).map(|number| link(&mut session, &format!("person:{number}"), "boss")).collect();
-        let far = links.iter().filter(|link| link.hint.is_none()).count();
-        assert!((20..59).contains(&far), "{far} of 59 lead to other shards");
-        let all = |session: &mut Session| {
+        let mut links = |from: &str| -> Vec<Link> {
+            (0..60).map(|number| link(&mut session, &format!("{from}:{number}"), "to")).collect()
+        };
+        let (early, late) = (links("early"), links("late"));
+        assert!(late.iter().all(|link| link.hint.is_some()), "hints to other shards, too");
+        let all = |session: &mut Session, links: &[Link]| {
             let mut count = 0;
-            let cost = session.chase_batch(&links, Path::Read, &mut |number, chased| {
+            let cost = session.chase_batch(links, Path::Read, &mut |number, chased| {
                 let text = text(&chased.target).unwrap();
-                assert!(text.ends_with(&format!("name=p{}", number / 3)), "{number} {text}");
+                assert!(text.ends_with(&format!("name=p{number}")), "{number} {text}");
                 count += 1;
             });
-            assert_eq!(count, 59);
+            assert_eq!(count, 60);
             cost.unwrap()
         };
-        let cost = while_read_lease_lapses(&mut session, all);
+        let cost = while_read_lease_lapses(&mut session, |session| all(session, &late));
+        assert_eq!((cost.round_trips, cost.nodes, cost.stale_hints), (1, 60, 0), "{cost:?}");
+        if early[0].hint.is_some() {
+            assert_eq!(transport, Wanted::Tcp, "the first session had them mended");
+            continue;
+        }
+        assert!(early.iter().all(|link| link.hint.is_none()), "{early:?}");
+        let cost = while_read_lease_lapses(&mut session, |session| all(session, &early));
         assert!(cost.round_trips <= 3 && cost.asked == 0, "{cost:?}");
-        let cost = while_read_lease_lapses(&mut session, all);
-        assert_eq!((cost.round_trips, cost.nodes, cost.hits), (1, 59, far as u64), "{cost:?}");
-        // Who owns these links can set their hints.
-        let waiting = session.stale_links() as u64;
-        assert!(waiting >= far as u64 && session.mend_links(usize::MAX).unwrap() > 0);
+        let cost = while_read_lease_lapses(&mut session, |session| all(session, &early));
+        assert_eq!((cost.round_trips, cost.nodes, cost.hits), (1, 60, 60), "{cost:?}");
+        while session.stale_links() > 0 {
+            session.mend_links(64).unwrap();
+        }
+        let mended = link(&mut session, "early:7", "to");
+        assert!(mended.hint.is_some_and(|hint| Some(hint) == late[7].hint));
     }
 }
 

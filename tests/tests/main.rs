@@ -1,6 +1,19 @@
 //! The tests of the real binary, real processes and real clients: one binary, a module
 //! for each feature.
 
+// Random plans, their worlds and their oracle, from the tests of the plans' own crate.
+#[allow(dead_code, reason = "these tests use a part of them")]
+#[path = "../../crates/plan/tests/driver.rs"]
+mod driver;
+#[allow(dead_code, reason = "these tests use a part of them")]
+#[path = "../../crates/plan/tests/generator.rs"]
+mod generator;
+#[path = "../../crates/plan/tests/oracle.rs"]
+mod oracle;
+#[allow(dead_code, reason = "these tests use a part of them")]
+#[path = "../../crates/plan/tests/world.rs"]
+mod world;
+
 // Keys and values, by every path.
 mod batches;
 mod blocking;
@@ -16,6 +29,7 @@ mod links;
 mod lists;
 mod many_keys;
 mod mixed;
+mod plan_reads;
 mod plans;
 mod pointers;
 mod renames;

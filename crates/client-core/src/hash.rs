@@ -123,7 +123,7 @@ impl OpenHash {
         let (list, _) = self.ask_list(core, HashCommand::GetMany { names }.request())?;
         let field = Items::split_field(&list).and_then(|(field, _)| field);
         let Some(Field { value, is_link }) = field else { return Ok(None) };
-        Ok(FieldValue { value, is_link, hint: None }.link(self.key(), name))
+        Ok(FieldValue::from(Field { value, is_link }).without_place())
     }
 
     /// Sets fields, as one change; gives how many of them are new.

@@ -14,12 +14,15 @@ use crate::counts::Counts;
 use crate::directory::Directory;
 use crate::elements::encoded;
 use crate::error::Error;
+use crate::links::{FieldValue, Link, LinkAt, LinkPlace};
 use crate::path::{Path, ServedBy};
+use crate::plans::values_of;
 use read::texts;
 use remora_index::chain::ChainRef;
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CHUNK_ENTRIES, LIST_READ_CHUNKS};
 use remora_layout::pointer::RemotePointer;
+use remora_plan::Value;
 use remora_protocol::list::{ListCommand, Side, range};
 use remora_protocol::message::Status;
 use remora_protocol::{Command, Items};
@@ -157,6 +160,38 @@ impl OpenList {
         let Core { router, asker, .. } = &mut *core;
         router.end_key(&mut asker.endpoint, timing, class, found.served_by, &found.counts)?;
         Ok(found)
+    }
+
+    /// The links of a range, by READs as far as possible; none for an element that is no link.
+    pub(crate) fn links(
+        &mut self,
+        core: &mut Core,
+        (start, stop): (i64, i64),
+        path: Path,
+    ) -> Result<Vec<Option<Link>>, Error> {
+        core.asker.ready()?;
+        let may_read = path != Path::Ask && core.asker.may_read(self.shard);
+        let read = match may_read && (path == Path::Read || self.is_near(start, stop)) {
+            true => self.entries_read(core, (start, stop))?,
+            false => None,
+        };
+        let Some((entries, total)) = read else {
+            let request = ListCommand::Range { start, stop }.request();
+            let (list, _) = core.ask_list(self.shard, &self.key, request)?;
+            let values = Items::parse(&list).into_iter().flat_map(Items::fields).flatten();
+            let values = values.map(FieldValue::from);
+            return Ok(values.map(FieldValue::without_place).collect());
+        };
+        let (first, _) = range(total, start, stop).unwrap_or((0, 0));
+        let values = values_of(&entries);
+        let links = values.iter().zip(0..).map(|(value, at)| match value {
+            Value::Plain(_) => None,
+            Value::Link { key, hint } => {
+                let place = LinkPlace { key: (*self.key).into(), at: LinkAt::Element(first + at) };
+                Some(Link { key: key.clone(), hint: *hint, link: Some(place) })
+            }
+        });
+        Ok(links.collect())
     }
 
     /// A range, by READs as far as possible.

@@ -508,6 +508,20 @@ impl Session {
         Ok(self.core.counted(self.core.meter.since(&before)))
     }
 
+    /// The links of a range of a list, with their hints if READs find them; none for an element that is no
+    /// link.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn link_range(
+        &mut self,
+        open: &mut OpenList,
+        range: (i64, i64),
+        path: Path,
+    ) -> Result<Vec<Option<KeyLink>>, Error> {
+        open.links(&mut self.core, range, path)
+    }
+
     /// Links, up to [`MAX_STALE_LINKS`](crate::MAX_STALE_LINKS), that did not lead to their targets when the
     /// session followed them, though the targets are there: their owners can mend their hints.
     pub fn stale_links(&self) -> usize {

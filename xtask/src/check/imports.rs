@@ -42,7 +42,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
             FOUNDATIONS,
         ],
     ),
-    ("client", &[&["client-core", "cluster", "protocol", "geometry", "layout"]]),
+    ("client", &[&["client-core", "cluster", "protocol", "plan", "geometry", "layout"]]),
     (
         "sim",
         &[&["client-core", "server", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS],

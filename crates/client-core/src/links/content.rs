@@ -54,11 +54,22 @@ impl<'s> FieldValue<'s> {
         Self { value, is_link, hint: (is_link && hint != 0).then_some(hint) }
     }
 
-    /// The link that it is, if it is one, in this field of the hash at this key.
+    /// The link that it is, if it is one, in this field of the hash at this key, as it was read there.
     pub(crate) fn link(self, key: &[u8], name: &[u8]) -> Option<Link> {
         let at = LinkPlace { key: key.into(), at: LinkAt::Field(name.into()) };
+        self.without_place().map(|link| Link { link: Some(at), ..link })
+    }
+
+    /// The same of an answer, which tells no hints: none of them is known to be stale.
+    pub(crate) fn without_place(self) -> Option<Link> {
         let Self { value, is_link, hint } = self;
-        is_link.then(|| Link { key: value.into(), hint, link: Some(at) })
+        is_link.then(|| Link { key: value.into(), hint, link: None })
+    }
+}
+
+impl<'s> From<Field<'s>> for FieldValue<'s> {
+    fn from(field: Field<'s>) -> Self {
+        Self::of(field, 0)
     }
 }
 
@@ -112,7 +123,11 @@ impl<'s> HashContent<'s> {
 
     /// The link in a field; none if the field is not there, or no link.
     pub fn link(&self, name: &[u8]) -> Option<Link> {
-        self.get(name)?.link(self.key, name)
+        let field = self.get(name)?;
+        match self.fields {
+            Encoded::Packed(..) => field.link(self.key, name),
+            Encoded::Items(_) => field.without_place(),
+        }
     }
 }
 
@@ -213,7 +228,8 @@ mod tests {
         Items::push(&mut list, b"Ada");
         let hash = HashContent::of_items(b"user:7", &list);
         assert_eq!(hash.iter().count(), 2);
-        assert_eq!(hash.link(b"boss").unwrap().hint, None);
+        let boss = hash.link(b"boss").unwrap();
+        assert_eq!((&*boss.key, boss.hint, boss.link), (&b"user:1"[..], None, None));
         assert_eq!((hash.link(b"name"), hash.key()), (None, &b"user:7"[..]));
     }
 }

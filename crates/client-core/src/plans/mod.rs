@@ -9,6 +9,8 @@ mod lists;
 mod objects;
 mod read;
 
+pub(crate) use lists::values_of;
+
 use crate::choose::{ClassKey, Route};
 use crate::core::Core;
 use crate::counts::Counts;
