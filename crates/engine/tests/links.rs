@@ -289,7 +289,7 @@ fn owners_mend_hints_by_what_they_know_themselves_at_a_bounded_rate() {
         (b"small", HashCommand::Mend { name: b"nowhere" }.request()),
         (b"nowhere", HashCommand::Mend { name: b"f1" }.request()),
         (b"short", ListCommand::Mend { index: 0, target }.request()),
-        (b"long", ListCommand::Mend { index: 149, target: b"other" }.request()),
+        (b"long", ListCommand::Mend { index: 149, target: b"small" }.request()),
         (b"long", ListCommand::Mend { index: 9_999, target }.request()),
     ];
     for (key, request) in none {
