@@ -18,8 +18,8 @@ fn write(resp: &mut Resp, people: u64) {
     }
 }
 
-fn bulk(text: &str) -> Value {
-    Value::bulk(text.to_owned())
+fn bulk(text: impl Into<String>) -> Value {
+    Value::bulk(text.into())
 }
 
 #[test]
@@ -89,6 +89,37 @@ fn elements_of_lists_are_links_to_those_that_ask() {
     }
     assert!(resp.call("LINK.PUSH list:5").is_error());
     assert!(resp.call("LINK.RANGE list:5 a b").is_error());
+}
+
+#[test]
+fn a_path_of_links_is_chased_in_one_request() {
+    let server = ServerProcess::start(&["--shards=3"]);
+    let mut resp = server.resp();
+    write(&mut resp, 100);
+    resp.call("LINK.SET person:0 motto text");
+    resp.call("SET text hello");
+    let person = |number: u64| {
+        let supervisor = format!("person:{}", number / 3);
+        Value::Array(["name", &format!("p{number}"), "supervisor", &supervisor].map(bulk).to_vec())
+    };
+    assert_eq!(resp.call("LINK.CHASE person:99 supervisor"), person(33));
+    assert_eq!(resp.call("LINK.CHASE person:99 supervisor supervisor supervisor"), person(3));
+    assert_eq!(resp.call("LINK.CHASE everybody m99 supervisor"), person(33));
+    assert_eq!(resp.call("LINK.CHASE person:2 supervisor motto"), bulk("hello"));
+    for nothing in ["person:99 name", "person:99 nowhere", "nowhere supervisor", "text supervisor"]
+    {
+        assert_eq!(resp.call(&format!("LINK.CHASE {nothing}")), Value::Null, "{nothing}");
+    }
+    // A target that has gone, and one that is there again.
+    resp.call("DEL person:33");
+    assert_eq!(resp.call("LINK.CHASE person:99 supervisor"), Value::Null);
+    resp.call("HSET person:33 name new");
+    let new = Value::Array(vec![bulk("name"), bulk("new")]);
+    assert_eq!(resp.call("LINK.CHASE person:99 supervisor"), new);
+    assert!(resp.call("LINK.CHASE person:99").is_error());
+    let long = format!("LINK.CHASE person:99{}", " supervisor".repeat(100));
+    let Value::Error(why) = resp.call(&long) else { panic!("too many steps") };
+    assert!(why.contains("steps"), "{why}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl frontend::ReplyForm for ReplyForm {
             self,
             Self::TreeObjects(_)
                 | Self::GeoFound(_)
-                | Self::Plan { .. }
+                | Self::Plan(_)
                 | Self::Object(ObjectReply { shape: Shape::List(_), .. })
         )
     }
@@ -60,8 +60,8 @@ impl frontend::ReplyForm for ReplyForm {
                 let found = value.take().unwrap_or_default();
                 Some(LongReply::Found(FoundReply::new(found, form)))
             }
-            Self::Plan { explain } if status == Status::Ok => {
-                Some(LongReply::Outcome(OutcomeReply::new(value, explain)?))
+            Self::Plan(form) if status == Status::Ok => {
+                Some(LongReply::Outcome(OutcomeReply::new(value, form)?))
             }
             Self::Object(ObjectReply { shape: Shape::List(form), .. }) if status == Status::Ok => {
                 let list = value.take().unwrap_or_default();
@@ -81,7 +81,7 @@ impl ReplyForm {
             (Self::Combined(reply), _) if reply.takes_errors => {
                 return (reply.write)(out, version, answers);
             }
-            (Self::Plan { .. }, [answer]) => return plan::write_refused(out, *answer),
+            (Self::Plan(_), [answer]) => return plan::write_refused(out, *answer),
             _ => {}
         }
         let mut statuses = answers.iter().map(|answer| answer.status);
@@ -114,7 +114,7 @@ impl ReplyForm {
             Self::Combined(reply) => reply.command,
             Self::TreeObjects(_) => "rtree.search",
             Self::GeoFound(_) | Self::GeoRefused(_) => "geosearch",
-            Self::Plan { .. } => "plan.run",
+            Self::Plan(_) => "plan.run",
             _ => "",
         }
     }

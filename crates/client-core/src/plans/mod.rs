@@ -98,7 +98,7 @@ fn shape(plan: &Plan) -> (u8, u64) {
         Step::Where(_) => 6,
         Step::Get(_) => 7,
         Step::GetAll => 8,
-        Step::GetKey => 9,
+        Step::GetKey | Step::GetLevel => 9,
         Step::Once => 10,
         Step::Take(count) => 128 + count.ilog2() as u32,
         Step::GetLevel => 11,

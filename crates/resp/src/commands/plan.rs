@@ -2,11 +2,12 @@
 
 use crate::arguments::KEY;
 use crate::error::{CommandError, status_error};
+use crate::form::PlanForm;
 use crate::request::Request;
 use crate::spec::{Argument, CommandSpec, Flag, Group, Kind, ParseResult};
 use crate::wire::{RespVersion, Words, encode};
 use remora_frontend::ShardAnswer;
-use remora_plan::text::parse;
+use remora_plan::text::{Query, parse};
 use remora_plan::{Column, Explain, Limit, OutcomeReader, Skipped};
 use remora_protocol::message::Status;
 
@@ -72,7 +73,10 @@ shard. In a cluster a plan ends with MOVED where it comes to a key of another gr
 fn plan_run(words: Words<'_>, _now_ms: u64) -> ParseResult<'_> {
     let plan: Vec<&[u8]> = (1..words.len()).map(|at| words.get(at)).collect();
     match parse(&plan) {
-        Ok(query) => Ok(Request::Plan(Box::new(query))),
+        Ok(Query { plan, explain }) => {
+            let form = if explain { PlanForm::Explained } else { PlanForm::Rows };
+            Ok(Request::Plan(Box::new(plan), form))
+        }
         Err(error) => Err(CommandError::Plan(Box::new(error))),
     }
 }
@@ -81,8 +85,7 @@ fn plan_run(words: Words<'_>, _now_ms: u64) -> ParseResult<'_> {
 #[derive(Debug)]
 pub struct OutcomeReply {
     outcome: OutcomeReader,
-    /// With what the run did.
-    explain: bool,
+    form: PlanForm,
     is_open: bool,
 }
 
@@ -91,11 +94,12 @@ const PIECE_BYTES: usize = 64 << 10;
 
 impl OutcomeReply {
     /// The reply to a plan with this outcome. None: it is an error ([`write_refused`]).
-    pub fn new(value: &mut Option<Vec<u8>>, explain: bool) -> Option<Self> {
+    pub fn new(value: &mut Option<Vec<u8>>, form: PlanForm) -> Option<Self> {
         // The first byte says whether there is a limit.
-        let is_whole = explain || value.as_ref().is_some_and(|value| value.first() == Some(&0));
+        let is_whole = form == PlanForm::Explained
+            || value.as_ref().is_some_and(|value| value.first() == Some(&0));
         let outcome = OutcomeReader::new(value.take_if(|_| is_whole)?)?;
-        Some(Self { outcome, explain, is_open: false })
+        Some(Self { outcome, form, is_open: false })
     }
 
     /// Bytes of its source.
@@ -105,9 +109,14 @@ impl OutcomeReply {
 
     /// Appends the next piece. Whether it was the last one.
     pub fn write_piece(&mut self, out: &mut Vec<u8>, version: RespVersion) -> bool {
-        let Self { outcome, explain, is_open } = self;
+        let Self { outcome, form, is_open } = self;
+        if *form == PlanForm::Only {
+            let row = outcome.next_row().unwrap_or_default();
+            write_column(out, version, row.first().unwrap_or(&Column::Nil));
+            return true;
+        }
         if !std::mem::replace(is_open, true) {
-            if *explain {
+            if *form == PlanForm::Explained {
                 write_explain(out, version, outcome);
             }
             encode::array(out, outcome.rows());

@@ -246,7 +246,7 @@ impl<H: Host> RespExecutor<H> {
             Request::Block(blocking) => self.block(responder, *blocking),
             Request::Unblock { serial, status } => self.unblock(responder, serial, status),
             Request::Sort(sort) => self.sort(responder, *sort),
-            Request::Plan(query) => self.plan(responder, *query),
+            Request::Plan(plan, form) => self.plan(responder, *plan, form),
             Request::Steps { keys, steps, form } => self.steps(responder, keys, steps, form),
             Request::EachPart { key, parts, request, form } => {
                 self.change_each_part(responder, key, (parts, request), form);

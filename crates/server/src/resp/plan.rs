@@ -1,4 +1,4 @@
-//! PLAN.RUN: the thread's plans run it ([`crate::plans`]).
+//! PLAN.RUN and LINK.CHASE: the thread's plans run it ([`crate::plans`]).
 //!
 //! Invariant: a plan begins once each shard has executed what the connection had asked it before, so that it
 //! sees the connection's own writes.
@@ -11,8 +11,8 @@ use crate::plans::Asker;
 use remora_frontend::{Question, Token, Waiting, What};
 use remora_layout::database::Database;
 use remora_plan::Plan;
-use remora_plan::text::Query;
 use remora_protocol::Command;
+use remora_resp::form::PlanForm;
 use remora_resp::{CommandError, ReplyForm};
 
 /// A plan that has not begun.
@@ -24,8 +24,8 @@ pub(super) struct PlanJob {
 }
 
 impl<H: Host> RespExecutor<H> {
-    /// Begins PLAN.RUN.
-    pub(super) fn plan(&mut self, responder: &mut Responder, query: Query) {
+    /// Begins a plan.
+    pub(super) fn plan(&mut self, responder: &mut Responder, plan: Plan, form: PlanForm) {
         if self.host.plans().is_none() {
             return responder.reply(|out, _| CommandError::NoPlans.write(out));
         }
@@ -38,8 +38,8 @@ impl<H: Host> RespExecutor<H> {
         responder.expect_large();
         let asked = Question { shard: home, what: What::Other, bytes: 0 };
         responder.ask(asked, self.host.shards());
-        responder.wait(Waiting::all(ReplyForm::Plan { explain: query.explain }, [asked]));
-        let job = PlanJob { plan: query.plan, database: self.database, busy };
+        responder.wait(Waiting::all(ReplyForm::Plan(form), [asked]));
+        let job = PlanJob { plan, database: self.database, busy };
         self.begin_plan(token, Box::new(job));
     }
 
