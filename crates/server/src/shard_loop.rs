@@ -706,6 +706,9 @@ impl ShardLoop {
         let host = self.connections.port_mut();
         host.large_jobs.time_out(&host.shard, now);
         host.plans.tick(now.unix_ms);
+        let long: Vec<usize> = host.plans.long_ones(now.unix_ms).map(|of| of.connection).collect();
+        long.into_iter().for_each(|slot| self.connections.stir(slot));
+        let host = self.connections.port_mut();
         host.tick_applier();
         self.has_more_to_feed |= self.clients.feeds_wait();
         let host = self.connections.port_mut();

@@ -1,5 +1,6 @@
 //! What a link leads to, as bytes that the session holds.
 
+use remora_layout::chain::{Entry, TextBuffer, encoded};
 use remora_layout::kind::Kind;
 use remora_layout::link::Linked;
 use remora_layout::packed::{self, Field};
@@ -129,6 +130,19 @@ impl<'s> HashContent<'s> {
             Encoded::Items(_) => field.without_place(),
         }
     }
+}
+
+/// The elements of encoded entries.
+pub(crate) fn values_of(entries: &[u8]) -> Vec<Value> {
+    let mut buffer = TextBuffer::default();
+    let all = encoded(entries).filter_map(Entry::split);
+    let value = |(entry, _): (Entry<'_>, _)| match entry {
+        Entry::Link { key, hint } => {
+            Value::Link { key: key.into(), hint: (hint != 0).then_some(hint) }
+        }
+        plain => Value::Plain(plain.text(&mut buffer).into()),
+    };
+    all.map(value).collect()
 }
 
 /// What a whole record of a key holds, which has been verified. `None`: the object has parts.

@@ -17,7 +17,7 @@ pub use remora_plan::{LinkAt, LinkPlace, Place as Link};
 
 pub(crate) use asked::ask_target;
 pub(crate) use chase::{LinkSession, Sought, chase, chase_batch, read_many};
-pub(crate) use content::{field_of, target_of};
+pub(crate) use content::{field_of, target_of, values_of};
 pub(crate) use mending::{StaleLinks, mend};
 
 use crate::counts::Counts;

@@ -2,9 +2,10 @@
 
 use crate::core::Core;
 use crate::error::Error;
+use crate::links::values_of;
 use crate::list::OpenList;
 pub(super) use remora_index::chain::ChainRef as Chain;
-use remora_layout::chain::{Entry, TextBuffer, encoded, join_hints};
+use remora_layout::chain::{encoded, join_hints};
 use remora_layout::hash::KeyHash;
 use remora_layout::kind::Kind;
 use remora_layout::link::Linked;
@@ -19,19 +20,6 @@ fn bounds(want: &Want, total: u64) -> (i64, i64) {
     let Want::List { from, count, .. } = want else { return (0, -1) };
     let start = if *from < 0 { from.saturating_add_unsigned(total).max(0) } else { *from };
     (start, start.saturating_add(i64::from(*count) - 1))
-}
-
-/// The elements of encoded entries.
-pub(crate) fn values_of(entries: &[u8]) -> Vec<Value> {
-    let mut buffer = TextBuffer::default();
-    let all = encoded(entries).filter_map(Entry::split);
-    let value = |(entry, _): (Entry<'_>, _)| match entry {
-        Entry::Link { key, hint } => {
-            Value::Link { key: key.into(), hint: (hint != 0).then_some(hint) }
-        }
-        plain => Value::Plain(plain.text(&mut buffer).into()),
-    };
-    all.map(value).collect()
 }
 
 /// What a record says of a list that is wanted; `None` if it is the root of one with chunks.

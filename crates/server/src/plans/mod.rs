@@ -38,6 +38,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub const PLANS: usize = usize::MAX - 2;
 /// Bytes of answers that a run may be given in one batch: some long values.
 const BATCH_BYTES: usize = 2 * MAX_REPLY_BYTES;
+/// A connection whose client sends no more still gets the outcome of a plan that takes no longer.
+const LONG_MS: u64 = 200;
 /// Rows that are made into bytes before another plan's turn.
 const WRITTEN_ROWS: usize = 256;
 /// Bytes that a remembered key takes beside its text.
@@ -114,6 +116,7 @@ struct Running {
     database: Database,
     run: Run,
     reserved_bytes: u64,
+    came_ms: u64,
     /// The number of the present batch, and the looks of it that are not answered, by shard.
     batch: u64,
     asked: BTreeMap<usize, Look>,
@@ -248,6 +251,16 @@ impl Plans {
         self.ended.pop_front()
     }
 
+    /// The connections whose plans have taken long: nobody waits for them any more whose client has gone.
+    pub fn long_ones(&self, now_ms: u64) -> impl Iterator<Item = &Token> {
+        let waiting = self.waiting.iter().map(|of| (&of.asker, of.came_ms));
+        let all = self.running.values().map(|of| (&of.asker, of.came_ms)).chain(waiting);
+        all.filter_map(move |(asker, came_ms)| match asker {
+            Asker::Connection(token) if now_ms > came_ms + LONG_MS => Some(token),
+            _ => None,
+        })
+    }
+
     fn may_start(&self) -> bool {
         let fits = |next: &Waiting| {
             let held = self.counts.reserved_bytes + reserved_bytes(&next.plan);
@@ -269,6 +282,7 @@ impl Plans {
                 database,
                 run,
                 reserved_bytes,
+                came_ms,
                 batch,
                 asked,
                 batch_bytes: 0,

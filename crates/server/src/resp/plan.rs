@@ -34,8 +34,8 @@ impl<H: Host> RespExecutor<H> {
         let is_free = self.host.is_free(&token);
         let is_busy = |shard: &usize| !responder.is_quiet(*shard) || (*shard == home && !is_free);
         let busy: Vec<usize> = (0..self.host.shards()).filter(is_busy).collect();
-        // Later requests would wait for it anyway.
-        responder.expect_large();
+        // Later requests wait for it, and its client may go meanwhile.
+        responder.block();
         let asked = Question { shard: home, what: What::Other, bytes: 0 };
         responder.ask(asked, self.host.shards());
         responder.wait(Waiting::all(ReplyForm::Plan(form), [asked]));
