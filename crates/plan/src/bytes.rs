@@ -15,6 +15,7 @@
 //!             5, 6, 7                                        GETALL, GETKEY, ONCE
 //!             8 | rows 8                                     SKIP
 //!             9 | rows 8                                     TAKE
+//!             10 | word                                      SUFFIX
 //! condition   test 1 | word | word to compare with, if the test has one
 //! test        0 EXISTS, 1 MISSING, 2 =, 3 !=, 4 <, 5 <=, 6 >, 7 >=
 //! word        length 4 | bytes
@@ -53,6 +54,7 @@ const GET_KEY: u8 = 6;
 const ONCE: u8 = 7;
 const SKIP: u8 = 8;
 const TAKE: u8 = 9;
+const SUFFIX: u8 = 10;
 /// Added to [`FOLLOW`], [`EACH`] and [`WALK`].
 const BY_KEY: u8 = 64;
 /// Added to [`WALK`].
@@ -201,6 +203,10 @@ impl Out {
                 self.byte(TAKE);
                 self.word64(*count);
             }
+            Step::Suffix(suffix) => {
+                self.byte(SUFFIX);
+                self.text(suffix);
+            }
         }
     }
 }
@@ -322,6 +328,7 @@ impl Input<'_> {
             ONCE => Some(Step::Once),
             SKIP => Some(Step::Skip(self.word64()?)),
             TAKE => Some(Step::Take(self.word64()?)),
+            SUFFIX => Some(Step::Suffix(self.text()?)),
             _ => None,
         }
     }
