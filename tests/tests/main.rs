@@ -1,6 +1,19 @@
 //! The tests of the real binary, real processes and real clients: one binary, a module
 //! for each feature.
 
+// Random plans, their worlds and their oracle, from the tests of the plans' own crate.
+#[allow(dead_code, reason = "these tests use a part of them")]
+#[path = "../../crates/plan/tests/driver.rs"]
+mod driver;
+#[allow(dead_code, reason = "these tests use a part of them")]
+#[path = "../../crates/plan/tests/generator.rs"]
+mod generator;
+#[path = "../../crates/plan/tests/oracle.rs"]
+mod oracle;
+#[allow(dead_code, reason = "these tests use a part of them")]
+#[path = "../../crates/plan/tests/world.rs"]
+mod world;
+
 // Keys and values, by every path.
 mod batches;
 mod blocking;
@@ -17,6 +30,8 @@ mod lists;
 mod load;
 mod many_keys;
 mod mixed;
+mod plan_reads;
+mod plans;
 mod pointers;
 mod renames;
 mod sessions;
@@ -60,6 +75,7 @@ mod cluster_client;
 mod scale;
 
 // Sessions, and what they share.
+mod chase;
 mod choice;
 mod clients;
 mod combining;
@@ -104,6 +120,7 @@ mod scripted;
 
 // Commands of the binary.
 mod bench_keys;
+mod bench_links;
 mod bench_places;
 mod bench_variants;
 mod crash;

@@ -387,8 +387,8 @@ impl<J: Journal> Shard<J> {
             Command::Replicated { until, replicas } => self.execute_replicated(until, replicas),
             // A shard knows of no cluster.
             Command::Topology { .. } => Reply::status(Status::NotFound),
-            // It is answered in turns only.
-            Command::Elements { .. } => Reply::status(Status::Malformed),
+            // They are answered in turns only, a plan by the server.
+            Command::Elements { .. } | Command::Plan { .. } => Reply::status(Status::Malformed),
             Command::Dump { .. }
             | Command::DumpPart { .. }
             | Command::Load { .. }

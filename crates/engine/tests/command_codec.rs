@@ -78,6 +78,8 @@ fn commands_round_trip() {
         Command::Elements { key: b"", start: i64::MIN, stop: i64::MAX },
         Command::Topology { from: 0 },
         Command::Topology { from: u32::MAX },
+        Command::Plan { plan: b"" },
+        Command::Plan { plan: b"some plan" },
         Command::Digest { key: None },
         Command::Digest { key: Some(b"key") },
         Command::Flush,

@@ -3,14 +3,17 @@
 
 use remora_arena::{NoJournal, Owner};
 use remora_engine::{Eviction, Now, Shard, ShardOptions};
-use remora_index::hash::{record_key, record_value};
+use remora_index::hash::{find_locally, record_key, record_value};
 use remora_layout::bucket::BucketSlot;
+use remora_layout::chain::{Entry, entries as chain_entries, join_hints};
+use remora_layout::kind::Kind;
+use remora_layout::limits::LINK_MENDS_PER_SECOND;
 use remora_layout::link::Linked;
 use remora_layout::packed::Field;
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::list::{ListCommand, Side};
 use remora_protocol::message::Status;
-use remora_protocol::{Command, Items};
+use remora_protocol::{Command, Items, Request};
 use remora_testing::Random;
 use std::collections::BTreeMap;
 
@@ -217,6 +220,92 @@ fn elements_of_lists_are_links_until_they_are_set_over() {
         rest.iter().for_each(|text| push(&mut shard, b"list", &[Field::plain(text)]));
         assert_ne!(shard.digest(), before);
     }
+}
+
+fn mend(shard: &mut Shard, key: &[u8], request: Request<'_>, now: Now) -> i64 {
+    let hash = shard.hash(key);
+    let reply = shard.execute(&Command::Of { key, request }, hash, now);
+    assert_eq!(reply.status, Status::Ok);
+    reply.number
+}
+
+/// The hint of the link of this index, in a list that lies whole in its record.
+fn hint_in_list(shard: &mut Shard, key: &[u8], index: usize) -> u64 {
+    let hash = shard.hash(key);
+    let mut table = shard.table_ref();
+    let mut record = Vec::new();
+    let view = shard.owner().view();
+    let found = find_locally(view, &mut table, key, hash, Kind::LIST, &mut record).unwrap();
+    let value = record_value(shard.owner(), found.pointer.slot);
+    let entries = join_hints(Linked::of(value).unwrap());
+    match chain_entries(&entries).nth(index) {
+        Some(Entry::Link { hint, .. }) => hint,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn owners_mend_hints_by_what_they_know_themselves_at_a_bounded_rate() {
+    let mut shard = shard(8 << 20);
+    let fields: Vec<Vec<u8>> = (0..300).map(|n| format!("f{n}").into_bytes()).collect();
+    // A small hash and a large one, a short list and one of chunks: all link to the same key.
+    let target = b"target".as_slice();
+    set(&mut shard, b"small", &[(b"name", Field::plain(b"x")), (b"f1", link(target))]);
+    for field in &fields {
+        set(&mut shard, b"large", &[(field, link(target))]);
+        push(&mut shard, b"long", &[link(target)]);
+    }
+    push(&mut shard, b"short", &[Field::plain(b"x"), link(target)]);
+    let digest = shard.digest();
+    assert_eq!(hint(&mut shard, b"small", b"f1"), 0);
+    assert_eq!(set(&mut shard, target, &[(b"name", Field::plain(b"x"))]), Status::Ok);
+    let with_target = shard.digest();
+    assert_ne!(digest, with_target);
+    let sequence = shard.last_sequence();
+    let all: [(&[u8], Request<'_>); 4] = [
+        (b"small", HashCommand::Mend { name: b"f1" }.request()),
+        (b"large", HashCommand::Mend { name: b"f77" }.request()),
+        (b"short", ListCommand::Mend { index: 1, target }.request()),
+        (b"long", ListCommand::Mend { index: 150, target }.request()),
+    ];
+    for (key, request) in all {
+        assert_eq!(mend(&mut shard, key, request, NOW), 1, "{}", key.escape_ascii());
+        assert_eq!(mend(&mut shard, key, request, NOW), 0, "it is right now");
+    }
+    for word in [
+        hint(&mut shard, b"small", b"f1"),
+        hint(&mut shard, b"large", b"f77"),
+        hint_in_list(&mut shard, b"short", 1),
+    ] {
+        assert_eq!(record_key(shard.owner(), BucketSlot::from_word(word).slot), target);
+    }
+    assert_eq!(hint(&mut shard, b"large", b"f78"), 0, "its neighbour is as it was");
+    // It is no change: neither the content nor the log has it.
+    assert_eq!((shard.digest(), shard.last_sequence()), (with_target, sequence));
+    shard.audit().unwrap();
+    // What is no link, or one to another key, is left alone.
+    let none: [(&[u8], Request<'_>); 6] = [
+        (b"small", HashCommand::Mend { name: b"name" }.request()),
+        (b"small", HashCommand::Mend { name: b"nowhere" }.request()),
+        (b"nowhere", HashCommand::Mend { name: b"f1" }.request()),
+        (b"short", ListCommand::Mend { index: 0, target }.request()),
+        (b"long", ListCommand::Mend { index: 149, target: b"other" }.request()),
+        (b"long", ListCommand::Mend { index: 9_999, target }.request()),
+    ];
+    for (key, request) in none {
+        assert_eq!(mend(&mut shard, key, request, NOW), 0);
+    }
+    // So many in a second, and no more.
+    let (mended, refused) = (shard.stats().links_mended, shard.stats().link_mends_refused);
+    assert_eq!((mended, refused), (4, 0));
+    for _ in 0..LINK_MENDS_PER_SECOND {
+        mend(&mut shard, all[0].0, all[0].1, NOW);
+    }
+    assert!((1..100).contains(&shard.stats().link_mends_refused));
+    let one = ListCommand::Mend { index: 7, target }.request();
+    assert_eq!(mend(&mut shard, b"long", one, NOW), 0);
+    let later = Now { since_start_s: NOW.since_start_s + 1, ..NOW };
+    assert_eq!(mend(&mut shard, b"long", one, later), 1);
 }
 
 #[test]

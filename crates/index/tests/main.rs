@@ -1,6 +1,7 @@
 //! The integration tests of the hash index and the R-trees: one binary, a module for each feature.
 
 mod chain;
+mod cuckoo;
 mod feeder;
 mod fixture;
 mod hash_growth;

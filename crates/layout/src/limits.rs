@@ -444,6 +444,18 @@ pub const MAX_GEOMETRY_DEPTH: usize = 8;
 pub const MAX_GEOMETRY_COORDINATE: f64 = 1e150;
 /// Most objects that a search for the nearest gives: they fit a frame.
 pub const MAX_NEAREST: usize = SEARCH_FRAME_OBJECTS;
+/// Bytes of a plan in a message: some thousand keys, or as many conditions and names as it may have.
+pub const MAX_PLAN_BYTES: usize = 1 << 20;
+/// Plans that one thread runs at once; more wait for their turn.
+pub const PLANS_AT_ONCE: usize = 64;
+/// Bytes that the plans may hold that one thread runs at once, by their limits; more plans wait. One
+/// that may hold more runs alone.
+pub const PLANS_HELD_BYTES: u64 = 256 << 20;
+/// A thread takes answers of plans' questions until they have led to so many visits in one turn: some
+/// 0.2 ms. One batch of answers may exceed it.
+pub const PLAN_TURN_VISITS: usize = 1024;
+/// Work of a shard for plans' questions in one turn: keys, elements and objects.
+pub const PLAN_TURN_WORK: usize = 256;
 /// Work of a search for the nearest in one turn of its shard: nodes that it visits for the first
 /// time, and objects whose expiry it checks: some 0.2 ms.
 pub const NEAREST_TURN_WORK: u64 = 2048;

@@ -100,6 +100,9 @@ pub enum Step {
     GetAll,
     /// Appends the item's key as a column.
     GetKey,
+    /// Appends a column, in decimal: the level at which the last WALK found the item to which, or from
+    /// which, the row came; 0 before the first WALK.
+    GetLevel,
     /// Drops rows whose item's key has passed this step before.
     Once,
     /// Drops the first rows.
@@ -340,7 +343,12 @@ impl Step {
                 fields.iter().try_for_each(|field| check_word(field))
             }
             Self::Take(count) => demand(*count > 0, BadPlan::Take),
-            Self::Each { .. } | Self::GetAll | Self::GetKey | Self::Once | Self::Skip(_) => Ok(()),
+            Self::Each { .. }
+            | Self::GetAll
+            | Self::GetKey
+            | Self::GetLevel
+            | Self::Once
+            | Self::Skip(_) => Ok(()),
         }
     }
 }

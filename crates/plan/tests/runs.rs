@@ -139,13 +139,14 @@ fn a_walk_goes_breadth_first_and_meets_each_once() {
         .list("lc", [link("e"), link("d"), plain("f")]);
     let keys = |words: &str| {
         let outcome = run(&world, &plan(words), &mut Random::new(1));
-        let key = |row: &Vec<Column>| match &row[0] {
-            Column::Text(key) => String::from_utf8(key.to_vec()).unwrap(),
+        let text = |column: &Column| match column {
+            Column::Text(text) => String::from_utf8(text.to_vec()).unwrap(),
             other => panic!("{other:?}"),
         };
-        outcome.rows.iter().map(key).collect::<Vec<_>>().concat()
+        outcome.rows.iter().flatten().map(text).collect::<Vec<_>>().concat()
     };
     assert_eq!(keys("FROM KEYS 1 a WALK list 1 GETKEY"), "bc");
+    assert_eq!(keys("FROM KEYS 1 a GETLEVEL WALK list 2 GETKEY GETLEVEL"), "0b10c10d20e2");
     assert_eq!(keys("FROM KEYS 1 a WALK list 2 GETKEY"), "bcde");
     assert_eq!(keys("FROM KEYS 1 a WALK list 64 GETKEY"), "bcde");
     assert_eq!(keys("FROM KEYS 1 a WALK list 2 KEY GETKEY"), "bcdef");

@@ -5,7 +5,7 @@
 //! on.
 
 use crate::error::CommandError;
-use crate::form::ReplyForm;
+use crate::form::{PlanForm, ReplyForm};
 use crate::keys::{Keys, Pairs};
 use crate::sorting::SortOptions;
 use crate::steps::{AfterWait, Steps};
@@ -13,6 +13,7 @@ use crate::wire::RespVersion;
 use remora_frontend::PartRequest;
 use remora_layout::database::Database;
 use remora_layout::kind::Kind;
+use remora_plan::Plan;
 use remora_protocol::glob::Glob;
 use remora_protocol::message::Status;
 use remora_protocol::{self as protocol, Command, Items};
@@ -145,6 +146,8 @@ pub enum Request<'a> {
     },
     /// SORT and SORT_RO.
     Sort(Box<Sort<'a>>),
+    /// PLAN.RUN, LINK.CHASE.
+    Plan(Box<Plan>, PlanForm),
     /// DBSIZE.
     DbSize,
     /// DEBUG DIGEST.

@@ -9,12 +9,16 @@
 //!   to look at it by itself;
 //! * each client that has work gets its turn before one gets another.
 
+use crate::plans::Asker;
 use crate::ring_session::{Deadline, ReplicaPositions, RingSession, SessionError};
 use remora_arena::Journal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
 use remora_fabric::shm::mark::RungClients;
+use remora_frontend::OwnedReply;
+use remora_layout::database::Database;
 use remora_layout::limits::{DOORBELL_LOOK_US, KEPT_UNPARKED, PARK_AFTER_US};
+use remora_plan::Plan;
 use remora_protocol::message::Status;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -67,6 +71,8 @@ pub struct RingClients<C = fn() -> Instant> {
     deadlines: BTreeSet<(u64, usize, u32)>,
     /// Requests that wait.
     waits: usize,
+    /// Plans that were asked for.
+    plans: Vec<(Asker, (Database, Plan))>,
     clock: C,
 }
 
@@ -93,6 +99,7 @@ impl<C: Fn() -> Instant> RingClients<C> {
             rung: 0,
             deadlines: BTreeSet::new(),
             waits: 0,
+            plans: Vec::new(),
             clock,
         }
     }
@@ -217,8 +224,36 @@ impl<C: Fn() -> Instant> RingClients<C> {
             served.rings += session.take_looked();
             self.waits = self.waits + session.waits() - before;
             note_deadlines(&mut self.deadlines, place, session);
+            let number = session.session;
+            self.plans.extend(
+                session
+                    .take_plans()
+                    .map(|(id, plan)| (Asker::Session { place, session: number, id }, plan)),
+            );
         }
         served
+    }
+
+    /// Plans that were asked for since the last call.
+    #[inline]
+    pub fn take_plans(&mut self) -> impl Iterator<Item = (Asker, (Database, Plan))> {
+        std::mem::take(&mut self.plans).into_iter()
+    }
+
+    /// Whether the client at a place is this session.
+    pub fn has(&self, place: usize, session: u64) -> bool {
+        let client = self.clients.get(place).and_then(Option::as_ref);
+        client.is_some_and(|client| client.session.session == session)
+    }
+
+    /// A plan of this session has ended, with its outcome or a refusal.
+    pub fn end_plan(&mut self, (place, session, id): (usize, u64, u32), reply: OwnedReply) {
+        if let Some(Some(client)) = self.clients.get_mut(place)
+            && client.session.session == session
+        {
+            // It waits for a reply, so it is not parked.
+            client.session.end_plan(id, reply);
+        }
     }
 
     /// Requests that wait for keys.

@@ -19,6 +19,7 @@ use crate::config::Wake;
 use crate::following::RoleStep;
 use crate::inbox::{Handed, Mail, Message};
 use crate::mail_queues::receive;
+use crate::plans::Asker;
 use crate::polling::Polling;
 use crate::resp::{RespExecutor, ShardHost};
 use crate::ring_clients::{RingClients, Served};
@@ -29,7 +30,7 @@ use crate::ticker::{Alarm, Ticker};
 use remora_arena::NoJournal;
 use remora_engine::{Now, Shard};
 use remora_fabric::shm::Sleeper;
-use remora_frontend::Connections;
+use remora_frontend::{Connections, OwnedReply, Token};
 use remora_layout::limits::{AGENT_POLL_REQUESTS, TOUCH_HINTS, TURNS_PER_SOCKET_LOOK};
 use remora_protocol::message::Status;
 use std::collections::VecDeque;
@@ -229,6 +230,7 @@ impl ShardLoop {
         self.connections.port_mut().serve_waiters();
         self.answer_ring_waits();
         self.take_own_replies();
+        self.run_plans(now);
         self.connections.port_mut().send_mail();
         self.connections.port_mut().snapshot_some();
         self.connections.port_mut().apply_some();
@@ -360,6 +362,7 @@ impl ShardLoop {
     fn give_up_pending(&mut self, now: Now) {
         let host = self.connections.port_mut();
         host.large_jobs.give_up_waiting(&mut host.shard);
+        host.plans.end_all(Status::TryAgain);
         let sleeper = &self.sleeper;
         self.connections.end_holding(|gone| sleeper.forget(gone.as_fd()));
         self.end_ring_waits();
@@ -419,7 +422,7 @@ impl ShardLoop {
         let take = |own: &mut Self, mut mail: Mail| {
             mail.jobs.drain(..).for_each(|job| own.connections.port_mut().take(job));
             for (token, reply) in mail.replies.drain(..) {
-                own.connections.take_reply(token, reply);
+                own.take_reply(token, reply);
             }
             own.connections.port_mut().keep(mail);
         };
@@ -427,11 +430,41 @@ impl ShardLoop {
         receive(self, |own| own.host().handle().inbox.mail(), take, ring)
     }
 
+    /// Takes a reply for a connection of the thread, or for one of its plans.
+    fn take_reply(&mut self, token: Token, reply: OwnedReply) {
+        if let Some(reply) = self.connections.port_mut().take_for_plan(&token, reply) {
+            self.connections.take_reply(token, reply);
+        }
+    }
+
     /// Takes the replies of the thread's own shard that did not come at once.
     fn take_own_replies(&mut self) {
         while let Some((token, reply)) = self.connections.port_mut().pop_own_reply() {
-            self.connections.take_reply(token, reply);
+            self.take_reply(token, reply);
         }
+    }
+
+    /// Takes the plans that sessions have asked for, gives all plans a turn, and answers those that have
+    /// ended.
+    #[inline]
+    fn run_plans(&mut self, now: Now) {
+        let host = self.connections.port_mut();
+        for (asker, plan) in self.clients.take_plans() {
+            host.plans.begin(asker, plan, now.unix_ms);
+        }
+        if !host.plans.has_work() {
+            return;
+        }
+        host.plan_turn();
+        while let Some((asker, reply)) = self.connections.port_mut().plans.pop_ended() {
+            match asker {
+                Asker::Connection(token) => self.connections.take_reply(token, reply),
+                Asker::Session { place, session, id } => {
+                    self.clients.end_plan((place, session, id), reply);
+                }
+            }
+        }
+        self.take_own_replies();
     }
 
     fn take_connection(&mut self, handed: Handed) {
@@ -464,6 +497,13 @@ impl ShardLoop {
     fn detach(&mut self, now: Now, ends: impl Fn(&RingSession) -> bool) {
         let host = self.connections.port_mut();
         self.clients.detach((&mut host.shard, now), &self.sleeper, ends);
+        if !host.plans.is_empty() {
+            let clients = &self.clients;
+            host.plans.forget(|asker| match *asker {
+                Asker::Connection(_) => false,
+                Asker::Session { place, session, .. } => !clients.has(place, session),
+            });
+        }
     }
 
     /// Takes frames from the rings that have some.
@@ -567,6 +607,7 @@ impl ShardLoop {
             || self.clients.may_stall()
             || self.clients.feeds_wait()
             || self.host().awaits_tick()
+            || !self.host().plans.is_empty()
     }
 
     fn sleep(&mut self) {
@@ -664,6 +705,7 @@ impl ShardLoop {
         }
         let host = self.connections.port_mut();
         host.large_jobs.time_out(&host.shard, now);
+        host.plans.tick(now.unix_ms);
         host.tick_applier();
         self.has_more_to_feed |= self.clients.feeds_wait();
         let host = self.connections.port_mut();
@@ -755,6 +797,9 @@ impl ShardLoop {
             replicas.extend(self.clients.replica_positions());
         }
         handle.found_bytes.store(host.large_jobs.found_bytes() as u64, Ordering::Relaxed);
+        if let Ok(mut published) = handle.plans.lock() {
+            *published = host.plans.counts();
+        }
         if let Ok(mut published) = handle.stats.lock() {
             *published = host.shard.stats();
         }

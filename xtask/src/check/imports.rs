@@ -33,7 +33,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("resp", &[&["frontend", "protocol", "geometry", "layout"]]),
     (
         "client-core",
-        &[&["protocol", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
+        &[&["protocol", "plan", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
     ),
     (
         "server",
@@ -42,7 +42,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
             FOUNDATIONS,
         ],
     ),
-    ("client", &[&["client-core", "cluster", "protocol", "geometry", "layout"]]),
+    ("client", &[&["client-core", "cluster", "protocol", "plan", "geometry", "layout"]]),
     (
         "sim",
         &[&["client-core", "server", "resp", "frontend", "replica", "storage", "log"], FOUNDATIONS],

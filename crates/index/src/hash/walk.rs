@@ -151,13 +151,7 @@ impl<'k> Lookup<'k> {
     /// # }
     /// ```
     #[inline]
-    pub fn begin_at(
-        key: &'k [u8],
-        hash: KeyHash,
-        kind: Kind,
-        table: &TableRef,
-        hint: u64,
-    ) -> Self {
+    pub fn begin_at(key: &'k [u8], hash: KeyHash, kind: Kind, table: &TableRef, hint: u64) -> Self {
         let mut lookup = Self::begin(key, hash, kind, table);
         let slot = BucketSlot::from_word(hint);
         if hint == 0 {

@@ -50,6 +50,7 @@ fn work(steps: &[Step], memory: (u64, u64)) -> Work {
         Step::Get(fields) => content(Act::Get(fields.clone())),
         Step::GetAll => content(Act::GetAll),
         Step::GetKey => Work::GetKey,
+        Step::GetLevel => Work::GetLevel,
         Step::Each { by_key } => Work::Each(Each::new(*by_key, (0, -1))),
         Step::Walk { via, depth, once, by_key } => {
             let walk = Walk::new(via, (*depth, *once, *by_key), memory);
@@ -76,7 +77,7 @@ fn needed(steps: &[Step]) -> Fields {
                 break;
             }
             Step::Each { .. } | Step::Suffix(_) => break,
-            Step::GetKey | Step::Once | Step::Skip(_) | Step::Take(_) => {}
+            Step::GetKey | Step::GetLevel | Step::Once | Step::Skip(_) | Step::Take(_) => {}
         }
     }
     Fields::Some(names.into_iter().collect())

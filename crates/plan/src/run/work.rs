@@ -19,6 +19,7 @@ pub(super) enum Work {
     Walk(Box<dyn Nested>),
     Suffix(Bytes),
     GetKey,
+    GetLevel,
     Once(Remembered),
     /// So many rows are still dropped.
     Skip(u64),
@@ -70,6 +71,7 @@ impl Work {
                 row.item = item;
             }
             Self::GetKey => row.push(Column::Text(row.item.place.key.clone())),
+            Self::GetLevel => row.push(Column::Text(row.level.to_string().into_bytes().into())),
             Self::Pass | Self::Skip(_) => {}
         }
         out.push(Next::Row(row));

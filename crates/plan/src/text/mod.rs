@@ -10,7 +10,7 @@
 //!         EACH [KEY]                     WALK field depth [REPEAT] [KEY]
 //!         SUFFIX text                    ONCE
 //!         WHERE condition
-//!         GET field [field ...]          GETKEY          GETALL
+//!         GET field [field ...]          GETKEY          GETALL          GETLEVEL
 //!         SKIP rows                      TAKE rows
 //! condition   field EXISTS | field MISSING | field comparison value
 //! comparison  = | != | < | <= | > | >=
@@ -93,9 +93,9 @@ impl fmt::Display for Shown<'_> {
 }
 
 /// Words that end the fields of a GET.
-const CLAUSES: [&str; 13] = [
-    "FOLLOW", "PATH", "EACH", "WALK", "WHERE", "GET", "GETKEY", "GETALL", "ONCE", "SKIP", "TAKE",
-    "SUFFIX", "LIMIT",
+const CLAUSES: [&str; 14] = [
+    "FOLLOW", "PATH", "EACH", "WALK", "SUFFIX", "WHERE", "GET", "GETKEY", "GETALL", "GETLEVEL",
+    "ONCE", "SKIP", "TAKE", "LIMIT",
 ];
 
 fn is_clause(word: &[u8]) -> bool {

@@ -8,8 +8,8 @@ use remora_layout::integer;
 use remora_layout::rect::Rect;
 
 const START: &str = "KEYS, LIST, WINDOW or NEAREST";
-const STEP: &str = "a step (FOLLOW, PATH, EACH, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, ONCE, SKIP, \
-                    TAKE) or LIMIT";
+const STEP: &str = "a step (FOLLOW, PATH, EACH, WALK, SUFFIX, WHERE, GET, GETKEY, GETALL, GETLEVEL, \
+                    ONCE, SKIP, TAKE) or LIMIT";
 const TEST: &str = "EXISTS, MISSING, =, !=, <, <=, > or >=";
 const LIMIT: &str = "VISITS, ROWS, BYTES, REMEMBERED or MS";
 const FIELD: &str = "a field";
@@ -203,7 +203,12 @@ impl<W: AsRef<[u8]>> Words<'_, W> {
         if self.accept("TAKE") {
             return Ok(Step::Take(self.number()?));
         }
-        let plain = [("GETKEY", Step::GetKey), ("GETALL", Step::GetAll), ("ONCE", Step::Once)];
+        let plain = [
+            ("GETKEY", Step::GetKey),
+            ("GETALL", Step::GetAll),
+            ("GETLEVEL", Step::GetLevel),
+            ("ONCE", Step::Once),
+        ];
         let plain = plain.into_iter().find(|(word, _)| self.accept(word));
         plain.map(|(_, step)| step).ok_or_else(|| self.error(STEP))
     }

@@ -119,6 +119,7 @@ impl Words {
             }
             Step::GetKey => self.say("GETKEY"),
             Step::GetAll => self.say("GETALL"),
+            Step::GetLevel => self.say("GETLEVEL"),
             Step::Once => self.say("ONCE"),
             Step::Skip(count) => {
                 self.say("SKIP");

@@ -10,6 +10,7 @@ mod keys;
 pub mod keyspace;
 mod list;
 pub mod persistence;
+pub mod plan;
 pub mod replication;
 pub mod rtree;
 pub mod sentinel;
@@ -37,6 +38,7 @@ pub(crate) const COMMANDS: &[&[CommandSpec]] = &[
     list::links::COMMANDS,
     list::blocking::COMMANDS,
     persistence::COMMANDS,
+    plan::COMMANDS,
     replication::COMMANDS,
     rtree::objects::COMMANDS,
     rtree::search::COMMANDS,

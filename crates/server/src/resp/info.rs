@@ -5,6 +5,7 @@ use super::info_lines::{Line, lines, load};
 use super::replication;
 use crate::cluster;
 use crate::config::{Eviction, Promise, Wanted};
+use crate::plans::PlanCounts;
 use crate::shared::{AgentCounts, ShardHandle, Shared};
 use crate::thread_counts::ThreadCounts;
 use remora_engine::ShardStats;
@@ -12,6 +13,7 @@ use remora_frontend::Counter;
 use remora_layout::database::DATABASES;
 use remora_resp::request::Sections;
 use std::fmt::Write;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The text of INFO.
@@ -72,6 +74,13 @@ impl Facts<'_> {
 
     fn least_of_shards(&self, field: fn(&ShardHandle) -> &AtomicU64) -> String {
         self.of_shards(field).min().unwrap_or(0).to_string()
+    }
+
+    fn plans(&self, field: fn(&PlanCounts) -> u64) -> String {
+        let of = |shard: &ShardHandle| {
+            field(&shard.plans.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        self.shared.shards.iter().map(of).sum::<u64>().to_string()
     }
 
     fn threads(&self, field: fn(&ThreadCounts) -> &Counter) -> String {
@@ -314,6 +323,14 @@ impl Facts<'_> {
             ("expiries_put_off", self.sum(|s| s.expiries_put_off)),
             ("evicted_keys", self.sum(|s| s.evicted)),
             ("last_sequence", self.sum(|s| s.last_sequence)),
+            ("plans_running", self.plans(|of| of.running)),
+            ("plans_waiting", self.plans(|of| of.waiting)),
+            ("plans_reserved_bytes", self.plans(|of| of.reserved_bytes)),
+            ("plans_ended", self.plans(|of| of.ended)),
+            ("plans_limited", self.plans(|of| of.limited)),
+            ("plans_given_up", self.plans(|of| of.given_up)),
+            ("plan_looks", self.plans(|of| of.looks)),
+            ("plan_wants", self.plans(|of| of.wants)),
         ])
     }
 }

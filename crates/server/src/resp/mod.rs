@@ -18,6 +18,7 @@ mod key_steps;
 mod keys;
 mod many_keys;
 mod own;
+mod plan;
 mod read;
 mod replication;
 mod sets;

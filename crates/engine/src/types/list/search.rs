@@ -7,6 +7,7 @@ use super::read::Reading;
 use crate::store::Store;
 use remora_arena::Journal;
 use remora_layout::chain::{Entry, TextBuffer, encoded, has_links};
+use remora_layout::packed::Field;
 use remora_protocol::Reply;
 use remora_protocol::list::Search;
 use remora_protocol::message::Status;
@@ -44,8 +45,9 @@ impl Lists {
         };
         let mut buffer = TextBuffer::default();
         self.reply.clear();
-        self.reply.extend_from_slice(entry.text(&mut buffer));
-        Reply { value: Some(&self.reply), ..Reply::status(Status::Ok) }
+        let Field { value, is_link } = entry.field(&mut buffer);
+        self.reply.extend_from_slice(value);
+        Reply { value: Some(&self.reply), ..Reply::number(is_link.into()) }
     }
 
     /// Looks at all elements, from the first one on or from the last one, as long as `each` says.

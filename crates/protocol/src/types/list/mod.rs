@@ -67,7 +67,7 @@ pub enum ListCommand<'a> {
         /// Index of the last one.
         stop: i64,
     },
-    /// An element; `NotFound` if there is none.
+    /// An element; `NotFound` if there is none. `number` is 1 if it is a link.
     Index {
         /// Its index.
         index: i64,

@@ -3,13 +3,14 @@
 use super::{FIELD, HASH, WRITES, request};
 use crate::arguments::{KEY, kept};
 use crate::error::CommandError;
-use crate::form::{ListForm, ObjectReply, Shape};
+use crate::form::{ListForm, ObjectReply, PlanForm, Shape};
 use crate::keys::{Keys, key};
 use crate::request::{Request, Sections};
 use crate::spec::{Argument, CommandSpec, Flag, Group, KeyPlaces, Kind, ParseResult};
 use crate::wire::Words;
 use remora_layout::limits::MAX_COMMAND_ITEMS;
 use remora_layout::packed::Field;
+use remora_plan::{Limits, Plan, Start, Step};
 use remora_protocol::Items;
 use remora_protocol::hash::HashCommand;
 
@@ -89,6 +90,33 @@ const LINK_DEL: CommandSpec = CommandSpec {
 
 static REMOVED: ObjectReply = ObjectReply::new("link.del", Shape::Number);
 
+const LINK_CHASE: CommandSpec = CommandSpec {
+    name: "link.chase",
+    arity: -3,
+    since: "0.1.0",
+    group: GROUP,
+    flags: &[Flag::ReadOnly],
+    summary: "Follows a link, or a path of several, and returns the item there; null if there is none.",
+    complexity: "O(N+M) where N is the number of links and M that of the target's fields",
+    notes: "The fields are followed one after the other: each names the link in the item to which the last \
+one led. A hash is returned as HGETALL returns it, a string as GET does. Null if a field is missing or no link, if a \
+target is gone, or if it is neither. The same as PLAN.RUN FROM KEYS 1 key FOLLOW field ... GETALL.",
+    arguments: &[KEY, FIELD.multiple()],
+    parse: link_chase,
+    ..HASH
+};
+
+fn link_chase(words: Words<'_>, _now: u64) -> ParseResult<'_> {
+    let start = Start::Keys(vec![key(words.get(1))?.into()]);
+    let follow = |at| Ok(Step::Follow { field: key(words.get(at))?.into(), by_key: false });
+    let steps: Result<Vec<Step>, CommandError> = (2..words.len()).map(follow).collect();
+    let steps = steps?.into_iter().chain([Step::GetAll]).collect();
+    match Plan::new(start, steps, Limits::default()) {
+        Ok(plan) => Ok(Request::Plan(Box::new(plan), PlanForm::Only)),
+        Err(bad) => Err(CommandError::Plan(Box::new(bad.into()))),
+    }
+}
+
 const LINK_STATS: CommandSpec = CommandSpec {
     name: "link.stats",
     arity: 1,
@@ -103,4 +131,4 @@ const LINK_STATS: CommandSpec = CommandSpec {
 };
 
 /// The commands.
-pub const COMMANDS: &[CommandSpec] = &[LINK_DEL, LINK_GET, LINK_SET, LINK_STATS];
+pub const COMMANDS: &[CommandSpec] = &[LINK_CHASE, LINK_DEL, LINK_GET, LINK_SET, LINK_STATS];
