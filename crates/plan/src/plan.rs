@@ -336,12 +336,12 @@ impl Step {
                 demand((1..=MAX_DEPTH).contains(depth), BadPlan::Depth)?;
                 check_word(via)
             }
-            Self::Suffix(suffix) => demand(suffix.len() <= MAX_PREFIX_BYTES, BadPlan::LongSuffix),
             Self::Where(condition) => condition.check(),
             Self::Get(fields) => {
                 demand((1..=MAX_GET_FIELDS).contains(&fields.len()), BadPlan::Fields)?;
                 fields.iter().try_for_each(|field| check_word(field))
             }
+            Self::Suffix(suffix) => demand(suffix.len() <= MAX_PREFIX_BYTES, BadPlan::LongSuffix),
             Self::Take(count) => demand(*count > 0, BadPlan::Take),
             Self::Each { .. }
             | Self::GetAll
