@@ -168,6 +168,11 @@ fn json_lines_become_items_links_and_lists() {
         list(&["shop@1:review:11", "shop@1:review:12"])
     );
     assert_eq!(resp.call("EXISTS shop@1:product:2:reviews"), Value::Integer(0));
+    // A plan begins at the root's links, or makes keys of the generation that the root names.
+    for start in ["FOLLOW best", "FOLLOW current SUFFIX :product:1"] {
+        let plan = format!("PLAN.RUN FROM KEYS 1 shop {start} FOLLOW reviews EACH GET by");
+        assert_eq!(resp.call(&plan), Value::Array(vec![list(&["u"]), list(&["v"])]));
+    }
 }
 
 /// The places of the demo (GeoNames, CC BY 4.0: data/README.md): each has a link to its country, and each
