@@ -27,6 +27,7 @@ mod large;
 mod large_sessions;
 mod links;
 mod lists;
+mod load;
 mod many_keys;
 mod mixed;
 mod plan_reads;

@@ -16,6 +16,7 @@
 //!             8 | rows 8                                     SKIP
 //!             9 | rows 8                                     TAKE
 //!             10                                             GETLEVEL
+//!             11 | word                                      SUFFIX
 //! condition   test 1 | word | word to compare with, if the test has one
 //! test        0 EXISTS, 1 MISSING, 2 =, 3 !=, 4 <, 5 <=, 6 >, 7 >=
 //! word        length 4 | bytes
@@ -55,6 +56,7 @@ const ONCE: u8 = 7;
 const SKIP: u8 = 8;
 const TAKE: u8 = 9;
 const GET_LEVEL: u8 = 10;
+const SUFFIX: u8 = 11;
 /// Added to [`FOLLOW`], [`EACH`] and [`WALK`].
 const BY_KEY: u8 = 64;
 /// Added to [`WALK`].
@@ -206,6 +208,10 @@ impl Out {
                 self.byte(TAKE);
                 self.word64(*count);
             }
+            Step::Suffix(suffix) => {
+                self.byte(SUFFIX);
+                self.text(suffix);
+            }
         }
     }
 }
@@ -328,6 +334,7 @@ impl Input<'_> {
             ONCE => Some(Step::Once),
             SKIP => Some(Step::Skip(self.word64()?)),
             TAKE => Some(Step::Take(self.word64()?)),
+            SUFFIX => Some(Step::Suffix(self.text()?)),
             _ => None,
         }
     }

@@ -153,6 +153,7 @@ impl Names {
                 Step::Get((0..count).map(|_| self.pick(random, &FIELDS)).collect())
             }
             10 => Step::GetAll,
+            11 if random.one_in(2) => Step::Suffix(self.pick(random, &["", "0", "1"])),
             11 => Step::GetKey,
             12 => Step::GetLevel,
             13 => Step::Once,

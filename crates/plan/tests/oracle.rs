@@ -168,6 +168,14 @@ impl Oracle<'_> {
                 let columns = [columns, &[Column::Text(at.key.clone())]].concat();
                 self.row(number + 1, &columns, at)
             }
+            Step::Suffix(suffix) => {
+                let key: Bytes = [&at.key[..], suffix].concat().into();
+                if key.len() > 65_536 {
+                    self.explain.skipped.not_a_key += 1;
+                    return Ok(());
+                }
+                self.key(number + 1, columns, (&key, at.level))
+            }
             Step::GetLevel => {
                 let level = Column::Text(at.level.to_string().into_bytes().into());
                 self.row(number + 1, &[columns, &[level]].concat(), at)

@@ -53,10 +53,11 @@ const CRATES: &[(&str, &[&[&str]])] = &[
         "crash",
         &[&["command-line", "client", "client-core", "server", "resp", "zookeeper"], FOUNDATIONS],
     ),
+    ("load", &[&["command-line", "resp", "layout"]]),
     (
         "remora",
         &[
-            &["bench", "crash", "command-line", "client-core", "server", "storage", "log"],
+            &["bench", "crash", "load", "command-line", "client-core", "server", "storage", "log"],
             &["resp", "osm", "cluster", "zookeeper"],
             FOUNDATIONS,
         ],

@@ -45,6 +45,7 @@ fn work(steps: &[Step], memory: (u64, u64)) -> Work {
         Step::Follow { field, by_key } => {
             content(Act::Follow { field: field.clone(), by_key: *by_key })
         }
+        Step::Suffix(suffix) => Work::Suffix(suffix.clone()),
         Step::Where(condition) => content(Act::Where(condition.clone())),
         Step::Get(fields) => content(Act::Get(fields.clone())),
         Step::GetAll => content(Act::GetAll),
@@ -75,7 +76,7 @@ fn needed(steps: &[Step]) -> Fields {
                 names.insert(field.clone());
                 break;
             }
-            Step::Each { .. } => break,
+            Step::Each { .. } | Step::Suffix(_) => break,
             Step::GetKey | Step::GetLevel | Step::Once | Step::Skip(_) | Step::Take(_) => {}
         }
     }

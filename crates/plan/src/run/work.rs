@@ -17,6 +17,7 @@ pub(super) enum Work {
     Each(Each),
     Objects(Box<Search>),
     Walk(Box<dyn Nested>),
+    Suffix(Bytes),
     GetKey,
     GetLevel,
     Once(Remembered),
@@ -60,6 +61,14 @@ impl Work {
                 *left -= 1;
                 out.push(Next::Row(row));
                 return if *left == 0 { Taken::Stop } else { Taken::Done };
+            }
+            Self::Suffix(suffix) => {
+                let key = [&row.item.place.key[..], suffix].concat();
+                let Some(item) = Item::of_key(key.into()) else {
+                    skip(out, Skipped { not_a_key: 1, ..Skipped::default() });
+                    return Taken::Done;
+                };
+                row.item = item;
             }
             Self::GetKey => row.push(Column::Text(row.item.place.key.clone())),
             Self::GetLevel => row.push(Column::Text(row.level.to_string().into_bytes().into())),

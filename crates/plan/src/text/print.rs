@@ -108,6 +108,10 @@ impl Words {
                 self.flag("REPEAT", !once);
                 self.flag("KEY", *by_key);
             }
+            Step::Suffix(suffix) => {
+                self.say("SUFFIX");
+                self.bytes(suffix);
+            }
             Step::Where(condition) => self.condition(condition),
             Step::Get(fields) => {
                 self.say("GET");
