@@ -100,9 +100,8 @@ fn shape(plan: &Plan) -> (u8, u64) {
         Step::GetAll => 8,
         Step::GetKey | Step::GetLevel => 9,
         Step::Once => 10,
-        Step::Take(count) => 128 + count.ilog2() as u32,
-        Step::GetLevel => 11,
-        Step::Skip(_) => 12,
+        Step::Take(count) => 128 + count.ilog2(),
+        Step::Skip(_) => 11,
     };
     let mix = |sum: u32, number: u32| (sum ^ number).wrapping_mul(0x9e37_79b1).rotate_left(13);
     let shape = plan.steps().iter().map(step).fold(mix(1, start), mix);
