@@ -16,8 +16,8 @@ use crate::elements::encoded;
 use crate::error::Error;
 use crate::links::{FieldValue, Link, LinkAt, LinkPlace, values_of};
 use crate::path::{Path, ServedBy};
-use read::texts;
 use remora_index::chain::ChainRef;
+use remora_layout::chain::{Entry, TextBuffer, encoded as entries_in};
 use remora_layout::hash::KeyHash;
 use remora_layout::limits::{CHUNK_ENTRIES, LIST_READ_CHUNKS};
 use remora_layout::pointer::RemotePointer;
@@ -285,6 +285,13 @@ impl OpenList {
     pub(crate) fn trim(&self, core: &mut Core, start: i64, stop: i64) -> Result<(), Error> {
         self.ask(core, &ListCommand::Trim { start, stop }).map(drop)
     }
+}
+
+/// The texts of encoded entries.
+fn texts(entries: &[u8]) -> Vec<Vec<u8>> {
+    let mut buffer = TextBuffer::default();
+    let all = entries_in(entries).filter_map(Entry::split);
+    all.map(|(entry, _)| entry.text(&mut buffer).to_vec()).collect()
 }
 
 fn items_of(list: &[u8]) -> Vec<Vec<u8>> {

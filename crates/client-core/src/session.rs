@@ -22,7 +22,7 @@ use crate::links::{
 use crate::list::{ListItems, OpenList};
 use crate::options::{Options, SetOptions};
 use crate::path::Path;
-use crate::plans::{self, PlanRun, PlanSession};
+use crate::plans::{self, PlanRun, PlanTrees};
 use crate::read;
 use crate::replicated;
 use crate::router::Router;
@@ -54,7 +54,7 @@ pub struct Session {
     batch: Batch,
     trees: TreeSearcher,
     links: LinkSession,
-    plans: PlanSession,
+    plan_trees: PlanTrees,
 }
 
 impl Session {
@@ -84,7 +84,7 @@ impl Session {
             batch: Batch::default(),
             trees: TreeSearcher::new(admission),
             links: LinkSession::default(),
-            plans: PlanSession::default(),
+            plan_trees: PlanTrees::default(),
         })
     }
 
@@ -543,8 +543,8 @@ impl Session {
     /// # Errors
     /// See [`Error`].
     pub fn run_plan(&mut self, plan: &Plan, path: Path) -> Result<PlanRun, Error> {
-        let Self { core, trees, links, plans, .. } = self;
-        plans::run(core, (plans, links, trees), plan, path)
+        let Self { core, trees, links, plan_trees, .. } = self;
+        plans::run(core, (plan_trees, links, trees), plan, path)
     }
 
     /// Executes an operation that changes a key once the key holds something for it: at once, or

@@ -10,7 +10,7 @@ use remora_fabric::Link;
 use remora_index::chain::{ChainRef, Range};
 use remora_index::hash::Found;
 use remora_layout::arena_header::{durable_of, word};
-use remora_layout::chain::{ChainState, Entry, TextBuffer, encoded, join_hints};
+use remora_layout::chain::{ChainState, encoded, join_hints};
 use remora_layout::kind::Kind;
 use remora_layout::limits::{READ_RETRIES, WORD_BYTES};
 use remora_layout::link::Linked;
@@ -41,13 +41,6 @@ impl From<Doubt> for Tried {
             Doubt::Expired => Self::Expired,
         }
     }
-}
-
-/// The texts of encoded entries.
-pub(super) fn texts(entries: &[u8]) -> Vec<Vec<u8>> {
-    let mut buffer = TextBuffer::default();
-    let all = encoded(entries).filter_map(Entry::split);
-    all.map(|(entry, _)| entry.text(&mut buffer).to_vec()).collect()
 }
 
 impl OpenList {

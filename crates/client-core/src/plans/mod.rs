@@ -9,14 +9,16 @@ mod lists;
 mod objects;
 mod read;
 
+pub(crate) use objects::PlanTrees;
+
 use crate::choose::{ClassKey, Route};
 use crate::core::Core;
 use crate::counts::Counts;
 use crate::error::Error;
-use crate::links::{LinkSession, StaleLinks};
+use crate::links::LinkSession;
 use crate::path::{Path, ServedBy};
 use crate::trees::TreeSearcher;
-use objects::PlanTrees;
+use read::Tools;
 use remora_plan::{Outcome, Plan, Start, Step};
 
 /// The result of a plan.
@@ -31,24 +33,10 @@ pub struct PlanRun {
     pub counts: Counts,
 }
 
-/// What a session keeps for its plans.
-#[derive(Default)]
-pub(crate) struct PlanSession {
-    trees: PlanTrees,
-}
-
-/// The parts of a session that a plan's READs use.
-struct Tools<'s> {
-    plans: &'s mut PlanSession,
-    stale: &'s mut StaleLinks,
-    texts: &'s mut bool,
-    trees: &'s mut TreeSearcher,
-}
-
 /// Runs a plan.
 pub(crate) fn run(
     core: &mut Core,
-    (plans, links, trees): (&mut PlanSession, &mut LinkSession, &mut TreeSearcher),
+    (open, links, trees): (&mut PlanTrees, &mut LinkSession, &mut TreeSearcher),
     plan: &Plan,
     path: Path,
 ) -> Result<PlanRun, Error> {
@@ -58,7 +46,7 @@ pub(crate) fn run(
     let (kind, size) = shape(plan);
     let class = classes.get(ClassKey::of_plan(kind, size));
     let (timing, most_reads) = core.router.begin_search(&mut core.asker.endpoint, class, path)?;
-    let mut tools = Tools { plans, stale, texts, trees };
+    let mut tools = Tools { open, stale, texts, trees };
     let read = match timing.route {
         Route::Ask => None,
         Route::Read => read::run(core, &mut tools, plan, most_reads)?,
@@ -100,7 +88,7 @@ fn shape(plan: &Plan) -> (u8, u64) {
         Step::GetAll => 8,
         Step::GetKey | Step::GetLevel => 9,
         Step::Once => 10,
-        Step::Take(count) => 128 + count.ilog2() as u32,
+        Step::Take(count) => 128 + count.ilog2(),
         Step::Skip(_) => 11,
         Step::Suffix(_) => 12,
     };

@@ -17,7 +17,7 @@ const MOST_TREES: usize = 16;
 
 /// Views of the trees that plans have named.
 #[derive(Default)]
-pub(super) struct PlanTrees(BTreeMap<Bytes, OpenTree>);
+pub(crate) struct PlanTrees(BTreeMap<Bytes, OpenTree>);
 
 /// Searches a tree by READs. `None`: ask for the whole plan, because objects have fields that the plan
 /// tests, or the key holds no such tree.

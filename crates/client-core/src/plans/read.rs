@@ -1,18 +1,26 @@
 //! A plan run by READs: one batch of READs, or a few, for each batch of wants.
 
-use super::Tools;
 use super::lists::{self, Chain};
-use super::objects;
+use super::objects::{self, PlanTrees};
 use crate::core::Core;
 use crate::counts::Counts;
 use crate::error::Error;
-use crate::links::{HashContent, Sought, Target, ask_target, read_many, target_of};
+use crate::links::{HashContent, Sought, StaleLinks, Target, ask_target, read_many, target_of};
+use crate::trees::TreeSearcher;
 use remora_layout::kind::Kind;
 use remora_plan::{Bytes, Fields, Given, Outcome, Place, Plan, Run, Value, Want};
 use remora_walk::remote::Reads;
 
 /// Wants of one run that may be asked one by one. One question for the whole plan costs less than more.
 const MOST_ASKS: u64 = 16;
+
+/// The parts of a session that a plan's READs use.
+pub(super) struct Tools<'s> {
+    pub open: &'s mut PlanTrees,
+    pub stale: &'s mut StaleLinks,
+    pub texts: &'s mut bool,
+    pub trees: &'s mut TreeSearcher,
+}
 
 /// Runs a plan by READs. `None`: ask for all of it. It gives up once it has taken `most_reads` nodes.
 pub(super) fn run(
@@ -56,7 +64,7 @@ fn batch(
             Want::Item { place, fields: Fields::Some(names) } => (place, Some(&**names)),
             Want::Item { place, fields: Fields::All } | Want::List { place, .. } => (place, None),
             Want::Objects { .. } => {
-                let open = (&mut tools.plans.trees, &mut *tools.trees);
+                let open = (&mut *tools.open, &mut *tools.trees);
                 let Some(objects) = objects::search(core, open, want)? else { return Ok(None) };
                 given[number] = Some(objects);
                 continue;
