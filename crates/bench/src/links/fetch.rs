@@ -3,7 +3,7 @@
 use super::item::{Form, Item};
 use crate::costs::{Costs, costs_of};
 use anyhow::{Context, anyhow, bail, ensure};
-use remora_client_core::{Client, Link, LinkAt, LinkPlace, Path, Session, Target};
+use remora_client_core::{Client, Link, Path, Session, Target};
 use remora_layout::packed;
 use remora_protocol::hash::{HashCommand, Told};
 use remora_protocol::message::Status;
@@ -110,20 +110,14 @@ impl Fetcher {
         self.mend()
     }
 
-    /// Names the links whose hints led nowhere to their owners, which mend so many of them in a second.
+    /// Reports the links whose hints led nowhere to their owners, which mend so many of them in a
+    /// second.
     fn mend(&mut self) -> anyhow::Result<()> {
-        let mut named = 0;
-        while let Some(LinkPlace { key, at }) = self.session.next_stale_link() {
-            let LinkAt::Field(name) = &at else { continue };
-            let request = HashCommand::Mend { name }.request();
-            self.session.submit(&Command::Of { key: &key, request })?;
-            named += 1;
+        // Bounded: a session remembers some of them only.
+        while let links @ 1.. = self.session.stale_links() {
+            let mended = self.session.mend_links(links)?;
+            self.unmended += (links as u64).saturating_sub(mended);
         }
-        let mut mended = 0;
-        for _ in 0..named {
-            self.session.next_reply(&mut |_, reply| mended += u64::from(reply.number == 1))?;
-        }
-        self.unmended += named - mended;
         Ok(())
     }
 
