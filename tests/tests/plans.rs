@@ -300,7 +300,7 @@ fn bad_plans_are_refused_with_what_would_be_right() {
         ("FROM KEYS 0", "a plan starts from 1 to 1024 keys"),
         ("FROM KEYS 1 a WALK next 65", "WALK goes 1 to 64 levels deep"),
         ("FROM KEYS 1 a TAKE 0", "TAKE"),
-        ("FROM KEYS 1 a LIMIT VISITS 99999999999", "visits"),
+        ("FROM KEYS 1 a LIMIT VISITS 99999999999", "VISITS is at most"),
         ("FROM NEAREST t x 1 2", "a finite number"),
         ("FROM WINDOW t 1 1 0 0", "a window has finite corners"),
     ] {
@@ -386,8 +386,11 @@ fn others_are_served_while_a_large_plan_runs() {
         assert_eq!(other.call(&format!("GET k{number}")), Value::bulk(number.to_string()));
         let plan = format!("FROM KEYS 1 c:{} FOLLOW next KEY EACH KEY TAKE 2 GETKEY", number % 60);
         assert_eq!(rows(&mut other, &plan), [row(&["c:0"]), row(&["c:1"])]);
-        assert!(native.0.send(&Command::Get { key: b"k0" }, 5));
-        assert_eq!(native.receive().2, b"0");
+        // A key of the shard to which this session is attached.
+        if number >= 2 {
+            assert!(native.0.send(&Command::Get { key: b"k2" }, 5));
+            assert_eq!(native.receive().2, b"2");
+        }
     }
     assert!(other.info("plans_running") >= 1, "it was still running");
     drop(resp);

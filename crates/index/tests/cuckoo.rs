@@ -1,6 +1,6 @@
 //! The bucket index beside the table that Key-Value-Links has, a cuckoo table (KELI 5.2; K12), on the
-//! same keys: READs and bytes of a lookup, and entries that an insertion moves. Decision 0077 has the
-//! figures; `cargo test -p remora-index cuckoo -- --nocapture` prints them.
+//! same keys: READs and bytes of a lookup, and entries that an insertion moves.
+//! `cargo test -p remora-index cuckoo -- --nocapture` prints them.
 
 use crate::feeder::{Source, feed};
 use crate::store::{Store, plain_hash};

@@ -3,8 +3,8 @@
 
 use remora_replica::AskFor;
 use remora_sim::compare::{
-    APPLICATIONS, Admits, Application, Fixed, Policy, RDMA, REACHED, TWO_SIDED, Threads, Workload,
-    all, hop, increase, replicate, run, walking,
+    Admits, Fixed, Policy, RDMA, REACHED, TWO_SIDED, Threads, Workload, all, hop, increase,
+    replicate, run, walking,
 };
 use std::ops::RangeInclusive;
 
@@ -196,7 +196,7 @@ fn replicas_cost_a_set_at_most_what_hydradb_says() {
     assert!(few.writes < 1.0, "entries of a turn go together: {few:?}");
 }
 
-/// K24, and the ratios of KELI's figures 9 to 11 (section 6.3), with items as large as the applications'.
+/// K24 (KELI 6.3).
 #[test]
 fn a_hop_along_a_link_takes_about_half_of_a_two_sided_get() {
     for bytes in [64, 256, 1024] {
@@ -205,10 +205,5 @@ fn a_hop_along_a_link_takes_about_half_of_a_two_sided_get() {
         let of_two_sided = own.chase_ns / hop(&TWO_SIDED, bytes).get_ns;
         assert!((0.35..0.65).contains(&of_two_sided), "{bytes}: {of_two_sided:.2}");
         assert!(own.chase_over_get() < 0.9, "{bytes}: {:.2}", own.chase_over_get());
-    }
-    for application in APPLICATIONS {
-        let times = application.speed_up(&TWO_SIDED);
-        let Application { name, paper, .. } = application;
-        assert!(times >= 0.75 * paper, "{name}: {times:.2}, in the paper {paper}");
     }
 }

@@ -28,7 +28,7 @@ pub struct Args {
     /// Instead: what replicas cost a SET (HydraDB Fig. 13).
     #[arg(long, conflicts_with_all = ["workload", "json", "walking", "threads"])]
     replication: bool,
-    /// Instead: what a hop along a link costs, and a get (KELI Fig. 8 to 11).
+    /// Instead: what a hop along a link costs, and a get (KELI Fig. 8).
     #[arg(long, conflicts_with_all = ["workload", "json", "walking", "threads", "replication"])]
     links: bool,
     /// Prints one JSON object a line instead of tables.

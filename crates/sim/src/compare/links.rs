@@ -52,33 +52,6 @@ impl Hop {
     }
 }
 
-/// An application: items that an operation fetches, one after the other, as `remora bench links` counts
-/// them (docs/performance.md).
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Application {
-    /// Its name.
-    pub name: &'static str,
-    /// Items that are looked up by keys.
-    pub lookups: f64,
-    /// Items that are reached along links.
-    pub chases: f64,
-    /// Mean bytes of an item.
-    pub item_bytes: usize,
-    /// How many times faster links are than keys in the paper (KELI 6.3).
-    pub paper: f64,
-}
-
-impl Application {
-    /// How many times faster it is by links than by keys, each of which is a get of these costs. A
-    /// client's own time is left out.
-    pub fn speed_up(&self, get: &Costs) -> f64 {
-        let (get_ns, chase_ns) =
-            (hop(get, self.item_bytes).get_ns, hop(&RDMA, self.item_bytes).chase_ns);
-        let keys = (self.lookups + self.chases) * get_ns;
-        keys / (self.lookups * get_ns + self.chases * chase_ns)
-    }
-}
-
 /// A hop to items of about this many bytes.
 pub fn hop(costs: &Costs, item_bytes: usize) -> Hop {
     let world = SimWorld::new(SimOptions::default());
@@ -196,12 +169,6 @@ pub fn table() -> String {
             own.chase_over_get(),
             two_sided.get_ns / 1e3,
         );
-    }
-    text += "application  times as fast as gets  as two-sided gets  paper\n";
-    for application in APPLICATIONS {
-        let (own, two_sided) = (application.speed_up(&RDMA), application.speed_up(&TWO_SIDED));
-        let Application { name, paper, .. } = application;
-        text += &format!("{name:11}  {own:18.2}  {two_sided:17.2}  {paper:5.2}\n");
     }
     text
 }
