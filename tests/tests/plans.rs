@@ -295,7 +295,8 @@ fn bad_plans_are_refused_with_what_would_be_right() {
     let server = ServerProcess::start(&["--shards=1"]);
     let mut resp = server.resp();
     for (plan, why) in [
-        ("FROM", "expected KEYS, LIST, WINDOW or NEAREST"),
+        ("FROM", "wrong number of arguments"),
+        ("EXPLAIN FROM", "expected KEYS, LIST, WINDOW or NEAREST"),
         ("FROM KEYS 1 a FOLOW b", "word 5, 'FOLOW': expected a step"),
         ("FROM KEYS 0", "a plan starts from 1 to 1024 keys"),
         ("FROM KEYS 1 a WALK next 65", "WALK goes 1 to 64 levels deep"),

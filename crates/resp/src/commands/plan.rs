@@ -1,6 +1,5 @@
 //! Plans: one question over many keys.
 
-use crate::arguments::KEY;
 use crate::error::{CommandError, status_error};
 use crate::form::PlanForm;
 use crate::request::Request;
@@ -12,59 +11,22 @@ use remora_plan::{Column, Explain, Limit, OutcomeReader, Skipped};
 use remora_protocol::message::Status;
 
 const EXPLAIN: Argument = Argument::word("explain", "EXPLAIN").optional();
-const NUMBER: Argument = Argument::new("number", Kind::Integer);
-const START: Argument = Argument::of(
-    "start",
-    Kind::OneOf,
-    &[
-        Argument::of("keys", Kind::Block, &[NUMBER, KEY.multiple()]).after("KEYS"),
-        Argument::of(
-            "list",
-            Kind::Block,
-            &[KEY, Argument::new("start", Kind::Integer), Argument::new("stop", Kind::Integer)],
-        )
-        .after("LIST"),
-        Argument::of(
-            "window",
-            Kind::Block,
-            &[
-                KEY,
-                Argument::new("minx", Kind::Double),
-                Argument::new("miny", Kind::Double),
-                Argument::new("maxx", Kind::Double),
-                Argument::new("maxy", Kind::Double),
-            ],
-        )
-        .after("WINDOW"),
-        Argument::of(
-            "nearest",
-            Kind::Block,
-            &[
-                KEY,
-                Argument::new("x", Kind::Double),
-                Argument::new("y", Kind::Double),
-                Argument::new("count", Kind::Integer),
-            ],
-        )
-        .after("NEAREST"),
-    ],
-)
-.after("FROM");
+const START: Argument = Argument::new("start", Kind::String).after("FROM");
 const STEPS: Argument = Argument::new("step", Kind::String).optional().multiple();
 
 const PLAN_RUN: CommandSpec = CommandSpec {
     name: "plan.run",
-    arity: -2,
-    flags: &[Flag::ReadOnly, Flag::MovableKeys],
-    categories: &["read"],
+    arity: -3,
+    flags: &[Flag::ReadOnly],
+    categories: &["hash", "list", "geo"],
     since: "0.1.0",
     group: Group::own("plan", "Plans"),
     summary: "Runs a plan: follows links and keys from a start, tests, and returns columns of the items.",
     complexity: "O(N) where N is the number of items, elements and objects that it visits",
-    notes: "See docs/plans.md for the steps and limits. The reply is an array of rows, each an array of \
-columns. With EXPLAIN it is a map that also has counts, and the limit that the plan has reached. Without EXPLAIN a plan \
-that reaches a limit of LIMIT, or a limit's default, is an error: rows would be missing. The server runs the plan in turns; its keys may lie in any \
-shard. In a cluster a plan ends with MOVED where it comes to a key of another group.",
+    notes: "The words of starts, steps and limits are in docs/plans.md. The reply is an array of rows, each an \
+array of columns. With EXPLAIN it is a map, which also has counts and the limit that was reached. Without EXPLAIN a plan \
+that reaches a limit is an error, as rows are missing. The server runs it in turns; its keys may lie in any shard. In a \
+cluster it ends with MOVED where it comes to a key of another group.",
     arguments: &[EXPLAIN, START, STEPS],
     parse: plan_run,
     ..CommandSpec::PLAIN
