@@ -382,6 +382,7 @@ fn others_are_served_while_a_large_plan_runs() {
     .unwrap();
     wait_until("the plan runs", || other.info("plans_running") == 1);
     // Each of these is answered while the plan runs, whichever shard has the key.
+    let mut served = 0;
     for number in 0..300 {
         assert_eq!(other.call(&format!("SET k{number} {number}")), Value::ok());
         assert_eq!(other.call(&format!("GET k{number}")), Value::bulk(number.to_string()));
@@ -392,8 +393,12 @@ fn others_are_served_while_a_large_plan_runs() {
             assert!(native.0.send(&Command::Get { key: b"k2" }, 5));
             assert_eq!(native.receive().2, b"2");
         }
+        if other.info("plans_running") == 0 {
+            break;
+        }
+        served += 1;
     }
-    assert!(other.info("plans_running") >= 1, "it was still running");
+    assert!(served >= 10, "{served} rounds while it ran");
     drop(resp);
     wait_until("it has ended", || other.info("plans_running") == 0);
 }

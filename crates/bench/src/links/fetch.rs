@@ -2,15 +2,8 @@
 
 use super::item::{Form, Item};
 use crate::costs::{Costs, costs_of};
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, anyhow};
 use remora_client_core::{Client, Link, Path, Session, Target};
-use remora_layout::packed;
-use remora_protocol::hash::{HashCommand, Told};
-use remora_protocol::message::Status;
-use remora_protocol::{Command, Items};
-
-/// Requests that are outstanding at most.
-const PIPELINE: usize = 256;
 
 /// What is done with the item of each hop, in any order of the hops.
 pub type Each<'e> = dyn FnMut(usize, Item<'_>) -> anyhow::Result<()> + 'e;
@@ -24,7 +17,6 @@ pub struct Fetcher {
     counts: Hopped,
     /// Links without a good hint that were met and not mended.
     unmended: u64,
-    packed: Vec<u8>,
 }
 
 /// Hops of a fetcher.
@@ -54,7 +46,7 @@ impl Fetcher {
     /// A session of this process's connection.
     pub fn open(client: &Client, form: Form, path: Path) -> anyhow::Result<Self> {
         let (session, counts) = (client.session()?, Hopped::default());
-        Ok(Self { session, form, path, counts, unmended: 0, packed: Vec::new() })
+        Ok(Self { session, form, path, counts, unmended: 0 })
     }
 
     /// Fetches the items of keys that no link led to.
@@ -75,7 +67,6 @@ impl Fetcher {
     fn fetch(&mut self, links: &[Link], each: &mut Each<'_>) -> anyhow::Result<()> {
         match (self.form, self.path) {
             (Form::Keys, _) => self.get(links, each),
-            (Form::Links, Path::Ask) => self.ask_all(links, each),
             (Form::Links, _) => self.chase(links, each),
         }
     }
@@ -126,40 +117,6 @@ impl Fetcher {
         std::mem::take(&mut self.unmended)
     }
 
-    /// The fields of hashes, asked for in a pipeline.
-    fn ask_all(&mut self, links: &[Link], each: &mut Each<'_>) -> anyhow::Result<()> {
-        let request = HashCommand::All { told: Told::Both }.request();
-        for (chunk, links) in links.chunks(PIPELINE).enumerate() {
-            for link in links {
-                self.session.submit(&Command::Of { key: &link.key, request })?;
-            }
-            for (at, link) in links.iter().enumerate() {
-                self.take_fields(link, &mut |item| each(chunk * PIPELINE + at, item))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the next reply, to the request for a link's target.
-    fn take_fields(
-        &mut self,
-        link: &Link,
-        see: &mut dyn FnMut(Item<'_>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        let Self { session, packed, .. } = self;
-        let mut outcome = Ok(());
-        session.next_reply(&mut |_, reply| {
-            outcome = match (reply.status, reply.value) {
-                (Status::Ok, Some(list)) if !list.is_empty() => {
-                    pack(list, packed).and_then(|()| see(Item::Packed(packed)))
-                }
-                (Status::Ok, _) => Err(anyhow!(missing(link))),
-                (other, _) => Err(anyhow!("the server says: {other:?}")),
-            };
-        })?;
-        outcome
-    }
-
     /// Its hops so far.
     pub fn hopped(&self) -> Hopped {
         self.counts
@@ -173,19 +130,4 @@ impl Fetcher {
 
 fn missing(link: &Link) -> String {
     format!("there is no item of the key {}", String::from_utf8_lossy(&link.key))
-}
-
-/// Packs the names and values of a reply.
-fn pack(list: &[u8], packed: &mut Vec<u8>) -> anyhow::Result<()> {
-    packed.clear();
-    let mut items = Items::parse(list).context("a reply without a list")?.fields();
-    while let Some(name) = items.next() {
-        let (Some(name), Some(Some(field))) = (name, items.next()) else {
-            bail!("a reply with a field that is not there");
-        };
-        let is_short = name.value.len().max(field.value.len()) <= packed::MAX_PACKED_BYTES;
-        ensure!(is_short, "a field that no application wrote");
-        packed::push(packed, name.value, field);
-    }
-    Ok(())
 }
