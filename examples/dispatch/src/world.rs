@@ -1,7 +1,7 @@
 //! The couriers: where they are, which are free, and what the question's answer is.
 
 use rand::rngs::ChaCha8Rng;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 
 /// Zones of the city.
 pub const ZONES: usize = 200;
