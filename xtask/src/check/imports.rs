@@ -29,8 +29,8 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     ("plan", &[&["layout"]]),
     ("engine", &[&["protocol", "log", "index", "walk", "geometry", "arena", "layout"]]),
     ("replica", &[&["engine", "protocol", "log", "arena", "layout"]]),
-    ("frontend", &[&["protocol", "layout"]]),
-    ("resp", &[&["frontend", "protocol", "geometry", "layout"]]),
+    ("frontend", &[&["protocol", "plan", "layout"]]),
+    ("resp", &[&["frontend", "protocol", "plan", "geometry", "layout"]]),
     (
         "client-core",
         &[&["protocol", "plan", "ring", "index", "walk", "geometry", "fabric", "arena", "layout"]],
@@ -38,7 +38,7 @@ const CRATES: &[(&str, &[&[&str]])] = &[
     (
         "server",
         &[
-            &["client-core", "resp", "frontend", "replica", "cluster", "storage", "log"],
+            &["client-core", "resp", "frontend", "replica", "cluster", "storage", "log", "plan"],
             FOUNDATIONS,
         ],
     ),

@@ -141,6 +141,11 @@ const EXCEPT: &[Except] = &[
         "links are fields of hashes and elements of lists, and lead to hashes (decision 0075)",
     ),
     except(
+        "crates/server/src/plans/",
+        &["hash", "list", "rtree", "geo"],
+        "plans start from lists, trees and GEO keys, and look at hashes (decision 0074)",
+    ),
+    except(
         "crates/client-core/src/plans/",
         &["list", "rtree"],
         "plans start from lists and trees (decision 0075)",

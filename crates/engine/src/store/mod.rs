@@ -30,6 +30,7 @@ mod evictor;
 mod expiry;
 mod flush;
 mod heap;
+mod hints;
 mod joint;
 mod lease;
 mod links;

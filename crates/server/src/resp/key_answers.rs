@@ -1,7 +1,7 @@
 //! How requests about the key space continue after the answers of shards.
 
 use super::key_steps::{AfterWaiting, KeySteps};
-use super::plan::PlanJob;
+use super::plan_job::PlanJob;
 use super::sort_job::SortJob;
 use remora_engine::moving::Moving;
 use remora_engine::storing::Storing;

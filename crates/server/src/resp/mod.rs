@@ -19,6 +19,7 @@ mod keys;
 mod many_keys;
 mod own;
 mod plan;
+mod plan_job;
 mod read;
 mod replication;
 mod sets;

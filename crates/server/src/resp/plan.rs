@@ -7,21 +7,13 @@ use super::executor::{RespExecutor, Responder};
 use super::host::Host;
 use super::key_answers::GoingOn;
 use super::key_steps::encoded;
+use super::plan_job::PlanJob;
 use crate::plans::Asker;
 use remora_frontend::{Question, Token, Waiting, What};
-use remora_layout::database::Database;
 use remora_plan::Plan;
 use remora_protocol::Command;
 use remora_resp::form::PlanForm;
 use remora_resp::{CommandError, ReplyForm};
-
-/// A plan that has not begun.
-pub(super) struct PlanJob {
-    plan: Plan,
-    database: Database,
-    /// Shards that have not executed all that came before.
-    busy: Vec<usize>,
-}
 
 impl<H: Host> RespExecutor<H> {
     /// Begins a plan.

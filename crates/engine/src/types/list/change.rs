@@ -1,6 +1,7 @@
 //! Changes at the ends of lists: planned, logged by their results, published.
 
 use super::dumps::Change;
+use super::entries::entry_for;
 use super::held::{Held, Listed, Lists, packed_of, whole_value};
 use crate::keys;
 use crate::store::{Found, New, Store};
@@ -411,18 +412,6 @@ impl Lists {
 /// Whether so many encoded elements lie whole in the record.
 fn is_small(elements: usize, encoded: &[u8]) -> bool {
     elements <= WHOLE_ENTRIES && encoded.len() <= WHOLE_ENTRIES_BYTES
-}
-
-/// The entry of an element; of a link with the hint that this shard knows.
-pub(super) fn entry_for<'a, J: Journal>(
-    store: &Store<J>,
-    on: On<'_>,
-    Field { value, is_link }: Field<'a>,
-) -> Entry<'a> {
-    match is_link {
-        true => Entry::Link { key: value, hint: store.hint_of(on.hash.database(), value) },
-        false => Entry::of(value),
-    }
 }
 
 /// Encodes elements in the order in which they will lie in the list.

@@ -1,6 +1,6 @@
 //! LREM and LINSERT: they look for elements in turns, and end with one change of the list.
 
-use super::edit::entry_bytes;
+use super::entries::entry_bytes;
 use super::held::{Held, Lists, find, packed_of};
 use super::matches::{Matches, lock};
 use crate::keys;

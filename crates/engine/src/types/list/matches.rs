@@ -6,7 +6,7 @@
 //! some more: so the search ends, whatever is pushed.
 
 use super::dumps::Change;
-use super::search::is_of;
+use super::entries::is_of;
 use remora_arena::{Journal, Owner};
 use remora_index::chain::{At, Chain, Directory};
 use remora_layout::chain::encoded;

@@ -10,6 +10,7 @@ mod change;
 mod change_turns;
 mod dumps;
 mod edit;
+mod entries;
 mod held;
 mod kept;
 mod links;

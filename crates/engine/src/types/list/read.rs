@@ -4,9 +4,9 @@
 //! change, or its slot is released, they are copied for the reads that have not looked at them yet.
 //! The copies for all reads of a shard are bounded: a read that would need more is broken off.
 
+use super::entries::is_of;
 use super::held::{Held, Lists, packed_of};
 use super::kept::{Chunks, lock};
-use super::search::is_of;
 use crate::store::Store;
 use remora_arena::{Journal, Owner};
 use remora_index::chain::chunk_entries;

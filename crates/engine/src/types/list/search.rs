@@ -1,27 +1,17 @@
 //! Elements of lists: one by its index, and those that equal a value.
 
 use super::change::index_in;
-use super::edit::entry_bytes;
+use super::entries::entry_bytes;
 use super::held::{Held, Lists, packed_of};
 use super::read::Reading;
 use crate::store::Store;
 use remora_arena::Journal;
-use remora_layout::chain::{Entry, TextBuffer, encoded, has_links};
+use remora_layout::chain::{Entry, TextBuffer, encoded};
 use remora_layout::packed::Field;
 use remora_protocol::Reply;
 use remora_protocol::list::Search;
 use remora_protocol::message::Status;
 use std::borrow::Cow;
-
-/// Whether an encoded entry is that of a text, or a link to that key.
-#[inline]
-pub(super) fn is_of(entry: &[u8], text: &[u8]) -> bool {
-    entry == text
-        || has_links(entry)
-            && Entry::split(entry)
-                .zip(Entry::split(text))
-                .is_some_and(|((entry, _), (text, _))| entry.has_text(&text))
-}
 
 impl Lists {
     pub(super) fn index<'s, J: Journal>(

@@ -5,8 +5,8 @@
 //! moves the place at which the dump continues. So a list that a snapshot fills is the beginning of
 //! the list: what is pushed at its end there comes with a later piece, and is left out until then.
 
-use super::change::entry_for;
 use super::dumps::{Dumping, lock};
+use super::entries::entry_for;
 use super::held::Lists;
 use crate::store::{DumpAt, Store};
 use crate::types::object::{DumpedPart, On};
