@@ -174,7 +174,7 @@ fn elements_of_lists_are_links_until_they_are_set_over() {
     for count in [10, 90] {
         let mut shard = shard(8 << 20);
         let texts: Vec<Vec<u8>> = (0..count).map(|n| format!("user:{n}").into_bytes()).collect();
-        let is_link = |number: usize| number % 3 != 0;
+        let is_link = |number: usize| !number.is_multiple_of(3);
         let mut model: Vec<(Vec<u8>, bool)> =
             texts.iter().enumerate().map(|(n, text)| (text.clone(), is_link(n))).collect();
         for (value, is_link) in &model {

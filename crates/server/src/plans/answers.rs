@@ -40,8 +40,11 @@ pub fn push(answers: &mut Vec<u8>, what: What, body: &[&[u8]]) {
     body.iter().for_each(|part| answers.extend_from_slice(part));
 }
 
+/// What an answer is, and its body.
+type Answer<'a> = (What, &'a [u8]);
+
 /// Takes the first answer.
-pub fn split(answers: &[u8]) -> Option<((What, &[u8]), &[u8])> {
+pub fn split(answers: &[u8]) -> Option<(Answer<'_>, &[u8])> {
     let (&what, rest) = answers.split_first()?;
     let (&bytes, rest) = rest.split_first_chunk()?;
     let (body, rest) = rest.split_at_checked(u32::from_le_bytes(bytes) as usize)?;

@@ -342,10 +342,15 @@ impl Plans {
         let before = self.waiting.len();
         self.waiting.retain(|of| !has_gone(&of.asker));
         self.counts.given_up += (before - self.waiting.len()) as u64;
-        for (_, running) in self.running.extract_if(.., |_, of| has_gone(&of.asker)) {
-            self.counts.reserved_bytes -= running.reserved_bytes;
-            self.counts.given_up += 1;
-        }
+        let counts = &mut self.counts;
+        self.running.retain(|_, running| {
+            let stays = !has_gone(&running.asker);
+            if !stays {
+                counts.reserved_bytes -= running.reserved_bytes;
+                counts.given_up += 1;
+            }
+            stays
+        });
     }
 
     /// Ends all plans: the server answers no reads now, or its role changes.

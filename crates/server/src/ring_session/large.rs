@@ -341,24 +341,7 @@ impl Large {
                 return Err(failure.into());
             }
         }
-        if let Some(Item::Command(command)) = items.front() {
-            let begun = Searching::begin(shard, command, (by.stamp, now));
-            let asked = items.pop_front().expect("it was there");
-            self.count(&asked, false);
-            let begun = match begun {
-                Ok(searching) => Item::Search(Box::new(searching)),
-                Err((reply, wait)) => Item::Reply(reply, wait),
-            };
-            self.count(&begun, true);
-            items.push_front(begun);
-        }
-        if let (Some(Item::Search(searching)), Some(status)) = (items.front(), by.refusal) {
-            let refused = Item::Reply(searching.refused(status, by.stamp), 0);
-            let search = items.pop_front().expect("it was there");
-            self.count(&search, false);
-            self.count(&refused, true);
-            items.push_front(refused);
-        }
+        self.begin_search(shard, &mut items, (by, now));
         if let Some(Item::Search(searching)) = items.front_mut() {
             let mut found = Vec::new();
             let ended =
@@ -374,24 +357,7 @@ impl Large {
                 items.push_front(reply);
             }
         }
-        if let Some(Item::Plan(plan)) = items.front_mut() {
-            if let (Some(outcome), Some(status)) = (&mut plan.outcome, by.refusal)
-                && plan.sent == 0
-            {
-                *outcome = OwnedReply::status(status);
-            }
-            let part = plan.part();
-            if part.as_ref().is_some_and(|(_, is_last)| *is_last)
-                && let Some(plan) = items.pop_front()
-            {
-                self.count(&plan, false);
-            }
-            if let Some((reply, _)) = part {
-                let reply = Item::Reply(reply, 0);
-                self.count(&reply, true);
-                items.push_front(reply);
-            }
-        }
+        self.take_outcome(&mut items, by);
         // Bounded: each turn takes an item away, up to the next value or search.
         while let Some(item) = items.pop_front() {
             self.count(&item, false);
@@ -415,6 +381,54 @@ impl Large {
         }
         self.put_back(session, items);
         Ok(Some(session))
+    }
+
+    /// Begins the search that a session has asked for next; it ends at once if searches are refused now.
+    fn begin_search<J: Journal>(
+        &mut self,
+        shard: &mut Shard<J>,
+        items: &mut VecDeque<Item>,
+        (by, now): (Answering, Now),
+    ) {
+        if let Some(Item::Command(command)) = items.front() {
+            let begun = Searching::begin(shard, command, (by.stamp, now));
+            let asked = items.pop_front().expect("it was there");
+            self.count(&asked, false);
+            let begun = match begun {
+                Ok(searching) => Item::Search(Box::new(searching)),
+                Err((reply, wait)) => Item::Reply(reply, wait),
+            };
+            self.count(&begun, true);
+            items.push_front(begun);
+        }
+        if let (Some(Item::Search(searching)), Some(status)) = (items.front(), by.refusal) {
+            let refused = Item::Reply(searching.refused(status, by.stamp), 0);
+            let search = items.pop_front().expect("it was there");
+            self.count(&search, false);
+            self.count(&refused, true);
+            items.push_front(refused);
+        }
+    }
+
+    /// Makes the next part of a plan's outcome a reply, if it is there.
+    fn take_outcome(&mut self, items: &mut VecDeque<Item>, by: Answering) {
+        let Some(Item::Plan(plan)) = items.front_mut() else { return };
+        if let (Some(outcome), Some(status)) = (&mut plan.outcome, by.refusal)
+            && plan.sent == 0
+        {
+            *outcome = OwnedReply::status(status);
+        }
+        let part = plan.part();
+        if part.as_ref().is_some_and(|(_, is_last)| *is_last)
+            && let Some(plan) = items.pop_front()
+        {
+            self.count(&plan, false);
+        }
+        if let Some((reply, _)) = part {
+            let reply = Item::Reply(reply, 0);
+            self.count(&reply, true);
+            items.push_front(reply);
+        }
     }
 
     /// Puts what is left for a session behind the others: their turn comes first.
