@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Users that are all reached, in three parts that follow one another, and one whom nobody follows.
+/// Users that are all reached, in three parts that follow one another, and one without followers.
 const USERS: u64 = 600;
 const SOURCE: u64 = 7;
 /// Follows so many that the list has several chunks.

@@ -614,7 +614,7 @@ fn tables_and_queries_of_postgresql_become_items_links_and_lists() {
     let open = over_tcp.replace("loader@", "loader:secret@");
     fixture.fails(&open, 2, "PGPASSWORD");
 
-    // What is wrong with the source leaves the old, and is told.
+    // A source with a mistake leaves the old data, and the loader names the mistake.
     let before = fixture.keys();
     database.sql("ALTER TABLE buyers DROP COLUMN paid");
     fixture.fails(&load, 1, "column \"paid\" does not exist");

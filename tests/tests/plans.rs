@@ -349,7 +349,7 @@ fn limits_end_a_plan_with_the_rows_before_them_and_say_which() {
         assert_eq!(outcome["limit"], Value::bulk(limit), "{plan}");
         let Value::Array(found) = &outcome["rows"] else { panic!("{plan}") };
         assert!(found.len() <= most && (!found.is_empty() || limit == "MS"), "{}", found.len());
-        // Without EXPLAIN nobody would see that rows are missing.
+        // Without EXPLAIN the reply could not say that rows are missing.
         let Value::Error(text) = run(&mut resp, &plan) else { panic!("{plan}") };
         assert!(text.contains(&format!("the plan reached its limit {limit} behind")), "{text}");
     }

@@ -196,7 +196,7 @@ fn elements_of_lists_are_links_until_they_are_set_over() {
         assert_eq!(list(&mut shard, b"list", insert).0, Status::Ok);
         model.insert(5, (b"user:1".to_vec(), false));
         assert_eq!(elements(&mut shard, b"list"), model);
-        // A link that moves stays one, and one that is taken is told as one.
+        // LMOVE keeps a link a link, and the reply to a pop marks it as one.
         for _ in 0..2 {
             let (from, to) = (Side::Left, Side::Right);
             assert_eq!(

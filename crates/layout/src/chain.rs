@@ -293,9 +293,15 @@ pub fn join_hints(linked: Linked<'_>) -> Vec<u8> {
     out
 }
 
+/// Whether the first of encoded entries is a link.
+#[inline]
+pub fn begins_with_link(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|first| is_link(*first))
+}
+
 /// Whether any of encoded entries is a link.
 pub fn has_links(bytes: &[u8]) -> bool {
-    encoded(bytes).any(|entry| is_link(entry[0]))
+    encoded(bytes).any(begins_with_link)
 }
 
 fn push_text(out: &mut Vec<u8>, text: &[u8]) {

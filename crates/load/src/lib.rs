@@ -42,7 +42,7 @@ pub struct LoadArgs {
     /// What parts the columns of a CSV file, one byte [default: as the mapping says].
     #[arg(long, value_name = "BYTE")]
     pub separator: Option<String>,
-    /// Loads again and again, so many seconds after the last beginning. A load that fails is told, and the
+    /// Loads again and again, so many seconds after the last beginning. The log says so if one fails, and the
     /// data stay as they were.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub every: Option<u64>,

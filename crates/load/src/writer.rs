@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 const OUTSTANDING: usize = 2048;
 /// Commands are sent when so many bytes have come together.
 const SEND_BYTES: usize = 64 << 10;
-/// Elements of one command: a chunk of a list, so that a hub's list holds up nobody.
+/// Elements of one command: a chunk of a list, so that a hub's list delays no other client.
 const PUSH_ELEMENTS: usize = 100;
 /// Bytes of elements that wait for others of their lists.
 const WAITING_BYTES: usize = 4 << 20;

@@ -10,8 +10,8 @@ use remora_arena::{
     mutable_of, publish_live, set_mutable, set_state_guardian, slot_of,
 };
 use remora_layout::chain::{
-    CHAIN_STATE_BYTES, CHUNK_HEADER_BYTES, ChunkHome, ChunkRef, ChunkShape, chunk_lengths,
-    chunk_word, encoded, entries_sum, entry_sum, has_links, head_sum, state_word, verify_chunk,
+    CHAIN_STATE_BYTES, CHUNK_HEADER_BYTES, ChunkHome, ChunkRef, ChunkShape, begins_with_link,
+    chunk_lengths, chunk_word, encoded, entries_sum, entry_sum, head_sum, state_word, verify_chunk,
     verify_state,
 };
 use remora_layout::kind::Kind;
@@ -600,7 +600,10 @@ impl Chain {
         let slot = self.directory.get(at).slot;
         let (head, all) = (Head::read(owner, slot), chunk_entries(owner, slot));
         let to: usize = encoded(all).take(number + 1).map(<[u8]>::len).sum();
-        debug_assert!(encoded(all).nth(number).is_some_and(has_links), "the caller knows the link");
+        debug_assert!(
+            encoded(all).nth(number).is_some_and(begins_with_link),
+            "the caller knows the link"
+        );
         owner.store_within(offset(slot) + head.begin + to - WORD_BYTES, &hint.to_le_bytes());
     }
 

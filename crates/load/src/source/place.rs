@@ -3,7 +3,7 @@
 use crate::mapping::TableMapping;
 use crate::row::Position;
 
-/// How a position in a table is told.
+/// How messages name a position in a table.
 #[derive(Clone, Default, Debug)]
 pub struct Place {
     /// The file, or the table.

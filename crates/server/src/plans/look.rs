@@ -1,6 +1,6 @@
 //! A shard's looks at what a plan's run wants: in bounded pieces, as every long job.
 //!
-//! Invariant: what is told of an item or a part of a list is of one moment; a turn does no more work than
+//! Invariant: the answer about an item or a part of a list is of one moment; a turn does no more work than
 //! [`PLAN_TURN_WORK`] and one want.
 
 use super::answers::{What, push};

@@ -251,7 +251,7 @@ impl Plans {
         self.ended.pop_front()
     }
 
-    /// The connections whose plans have taken long: nobody waits for them any more whose client has gone.
+    /// The connections whose plans have taken long: a plan whose client has gone is to end.
     pub fn long_ones(&self, now_ms: u64) -> impl Iterator<Item = &Token> {
         let waiting = self.waiting.iter().map(|of| (&of.asker, of.came_ms));
         let all = self.running.values().map(|of| (&of.asker, of.came_ms)).chain(waiting);

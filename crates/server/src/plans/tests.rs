@@ -178,7 +178,7 @@ fn the_time_of_a_plan_ends_though_no_answer_comes() {
     world.plans.turn(route, 101);
     let second = world.plans.pop_ended().map(|(of, reply)| (id_of(of), outcome(&reply).limit));
     assert_eq!(second, Some((1, Some(Limit::Time))));
-    // Late answers are for nobody; the others end with their time.
+    // Late answers belong to no plan; the others end with their time.
     world.plans.tick(60_001);
     world.plans.turn(route, 60_001);
     let ended = std::iter::from_fn(|| world.plans.pop_ended()).count();

@@ -3,7 +3,7 @@
 use crate::store::Store;
 use crate::types::object::On;
 use remora_arena::Journal;
-use remora_layout::chain::{Entry, has_links};
+use remora_layout::chain::{Entry, begins_with_link};
 use remora_layout::packed::Field;
 
 /// The entry of a text.
@@ -29,7 +29,7 @@ pub(super) fn entry_for<'a, J: Journal>(
 #[inline]
 pub(super) fn is_of(entry: &[u8], text: &[u8]) -> bool {
     entry == text
-        || has_links(entry)
+        || begins_with_link(entry)
             && Entry::split(entry)
                 .zip(Entry::split(text))
                 .is_some_and(|((entry, _), (text, _))| entry.has_text(&text))

@@ -4,7 +4,7 @@ use super::held::{Held, Lists, packed_of};
 use crate::store::Store;
 use crate::types::object::On;
 use remora_arena::{Journal, set_hint};
-use remora_layout::chain::{Entry, encoded, has_links};
+use remora_layout::chain::{Entry, begins_with_link, encoded};
 use remora_protocol::Reply;
 
 impl Lists {
@@ -35,7 +35,7 @@ impl Lists {
         match held {
             Held::Whole(found) => {
                 let before = encoded(&whole).take(index as usize);
-                let number = before.filter(|entry| has_links(entry)).count();
+                let number = before.filter(|entry| begins_with_link(entry)).count();
                 set_hint(&mut store.owner, found.slot.slot, number, new);
             }
             Held::Chain(found) => {
